@@ -1,0 +1,20 @@
+PYTHON ?= python3
+
+.PHONY: check test protos protos-check bench
+
+check:
+	ruff check .
+	ruff format --check .
+	mypy
+
+test:
+	$(PYTHON) -m pytest
+
+protos:
+	protos/generate
+
+protos-check:
+	tmp=$$(mktemp -d) && protos/generate $$tmp && diff -r -x __init__.py -x __pycache__ $$tmp/outrider/v1 src/outrider/v1; rc=$$?; rm -rf $$tmp; exit $$rc
+
+bench:
+	$(PYTHON) -m bench

@@ -1,0 +1,1 @@
+"""The workers that hold models, and what they are made of."""

@@ -1,0 +1,1 @@
+"""Drafters: propose candidate trees below the committed text."""

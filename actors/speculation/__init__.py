@@ -1,0 +1,1 @@
+"""The mathematics of speculation: pure, knows nothing of engines, wires or Ray."""

@@ -1,0 +1,1 @@
+"""Targets: verify candidates and hold the truth of each session."""

@@ -1,0 +1,1 @@
+"""The client library and the command line. Imports neither torch nor Ray."""

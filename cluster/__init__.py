@@ -1,0 +1,1 @@
+"""The control plane: coordinator, supervisor, placement, configuration."""

@@ -1,0 +1,1 @@
+"""Generated from `protos/outrider/v1` by `make protos`. Do not edit."""
