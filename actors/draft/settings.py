@@ -1,0 +1,48 @@
+"""What a draft actor is told. Plain data: crosses processes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from outrider.actors.engine.settings import EngineSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftSettings:
+    """A draft actor."""
+
+    name: str
+    """The actor's name, unique in the cluster."""
+
+    incarnation: int
+    """Identifies this start of the actor; greater than that of every earlier start."""
+
+    method: str = "autoregressive"
+    """`autoregressive` (a draft model) or `prompt_lookup` (no model)."""
+
+    engine: EngineSettings | None = None
+    """The draft model and its room; None for a method without a model."""
+
+    listen: str = "127.0.0.1:0"
+    """Address to bind; port 0 takes a free one."""
+
+    advertise_host: str | None = None
+    """Host that others reach this actor at. None: the bound host."""
+
+    num_slots: int = 64
+    """Sessions served at a time by a method without a model."""
+
+    width: int = 4
+    """Children of a node, at most."""
+
+    expand: int = 4
+    """Nodes of one session that one draft pass expands, at most."""
+
+    max_ahead: int = 64
+    """Nodes of one session below its committed text, at most; the target's credits may allow fewer."""
+
+    prefill_chunk: int = 256
+    """Greatest number of prompt tokens in one pass."""
+
+    lockstep: bool = False
+    """True: draft one tree, send it whole and wait for the verdict, for comparison."""

@@ -1,0 +1,168 @@
+"""What a model must offer to be decoded: slots of keys and values, and ragged batches of token trees.
+
+The target worker, the drafters and the tests use engines only through this. An engine is used by one thread at a time.
+
+A *slot* holds one session's rows of keys and values: first the *cached* rows, one for each committed token that was
+run, then *scratch* rows, the nodes of a tree that hang below them. `forward` appends scratch rows; `rebase` turns a path
+of scratch rows into cached rows, keeps chosen scratch rows below that path and drops the others. Rows never need to be
+computed again, because a node's position is its depth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import torch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSpec:
+    """What is known about a loaded model."""
+
+    name: str
+    """The path, hub id or other name that it was loaded from."""
+
+    vocab_size: int
+    """Number of token ids, as the logits have columns."""
+
+    max_context: int
+    """Greatest number of rows of one sequence, prompt and output together."""
+
+    eos_token_ids: tuple[int, ...]
+    """End-of-text token ids; empty if the model has none."""
+
+    fingerprint: str
+    """Hex digest of weights and configuration: equal fingerprints mean the same model."""
+
+    dtype: torch.dtype
+    """Type of weights and cache. Logits are float32 always."""
+
+    device: torch.device
+    """Where the model runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Tokens of one slot to run in a batch, in topological order."""
+
+    slot: int
+    """The slot."""
+
+    tokens: Sequence[int]
+    """Token ids, at least one."""
+
+    parents: Sequence[int]
+    """Parent of each token: an index into the slot's scratch rows (those there before this call, then these, in order),
+    or -1 for a child of the last cached row. `parents[i] < scratch + i`."""
+
+    logits: Literal["all", "last", "none"] = "all"
+    """Which of these rows logits are wanted for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Logits:
+    """Logits of a batch."""
+
+    values_RV: torch.Tensor
+    """float32, on the engine's device; the wanted rows of all entries, one entry after another."""
+
+    offsets: tuple[int, ...]
+    """Entry i has rows offsets[i] to offsets[i+1]; one more than there are entries."""
+
+    def of(self, entry: int) -> torch.Tensor:
+        """Logits of one entry. Shape (wanted rows, V)."""
+        return self.values_RV[self.offsets[entry] : self.offsets[entry + 1]]
+
+
+class NoFreeSlot(RuntimeError):
+    """Every slot is taken: admit fewer sessions, or configure more."""
+
+
+class SlotOverflow(RuntimeError):
+    """Rows do not fit behind the cached ones: the caller asked for more than the context or the scratch space holds."""
+
+
+class Engine(Protocol):
+    """A model that runs ragged batches of token trees over slots."""
+
+    @property
+    def spec(self) -> ModelSpec:
+        """What is known about the model."""
+        ...
+
+    @property
+    def num_slots(self) -> int:
+        """Number of slots, free or taken."""
+        ...
+
+    @property
+    def num_free(self) -> int:
+        """Number of free slots."""
+        ...
+
+    @property
+    def max_scratch(self) -> int:
+        """Greatest number of scratch rows that a slot can hold at the end of the context."""
+        ...
+
+    def acquire(self) -> int:
+        """Takes a free slot, the lowest, with no rows.
+
+        Raises:
+            NoFreeSlot: Every slot is taken.
+        """
+        ...
+
+    def release(self, slot: int) -> None:
+        """Frees a slot and forgets its rows. The slot must be taken."""
+        ...
+
+    def cached(self, slot: int) -> int:
+        """Number of cached rows."""
+        ...
+
+    def scratch(self, slot: int) -> int:
+        """Number of scratch rows."""
+        ...
+
+    def forward(self, batch: Sequence[Rows]) -> Logits:
+        """Runs one batch; each slot occurs at most once. The rows become scratch rows.
+
+        Raises:
+            SlotOverflow: A slot's rows do not fit. Nothing was run.
+            ValueError: A token id or a parent is out of range, or the batch is empty. Nothing was run.
+        """
+        ...
+
+    def rebase(self, slot: int, path: Sequence[int], keep: Sequence[int] = ()) -> None:
+        """Commits a path of scratch rows and keeps others below it.
+
+        Args:
+            slot: The slot.
+            path: Scratch rows to append to the cached rows, each the child of the one before; the first a child of the
+                last cached row.
+            keep: Scratch rows, ascending, that stay scratch: each a descendant of the path's end. They are renumbered
+                0, 1, ... in this order. All other scratch rows are dropped.
+
+        Raises:
+            ValueError: `path` is not a path from the last cached row, or `keep` is not below it. Nothing was changed.
+        """
+        ...
+
+    def copy_prefix(self, source: int, destination: int, length: int) -> None:
+        """Copies the first `length` cached rows of a slot to another slot, which must be empty.
+
+        Raises:
+            ValueError: The source has fewer rows, or the destination is not empty.
+        """
+        ...
+
+    def truncate(self, slot: int, length: int) -> None:
+        """Drops the scratch rows, and the cached rows from `length` on.
+
+        Raises:
+            ValueError: `length` is more than there are.
+        """
+        ...

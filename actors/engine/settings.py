@@ -1,0 +1,38 @@
+"""What an actor is told about the model to load. Plain data: crosses processes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSettings:
+    """A model and the room it gets."""
+
+    model: str
+    """Folder or hub id of a transformers causal language model, `tabular:FILE` for a table of distributions, or
+    `demo:NAME` for a shipped one."""
+
+    dtype: str = "float32"
+    """`float32`, `bfloat16` or `float16`: type of weights and cache."""
+
+    device: str = "cpu"
+    """`cpu`, `cuda` or `cuda:N`."""
+
+    num_slots: int = 16
+    """Sessions that can be held at a time."""
+
+    max_context: int | None = None
+    """Greatest number of tokens of one sequence. None: as the model's configuration says."""
+
+    max_scratch: int = 320
+    """Tree nodes that a slot can hold behind the committed rows; bounds prefill chunks and trees."""
+
+    num_threads: int | None = None
+    """Threads of the arithmetic on a CPU. None: as torch chooses."""
+
+    niceness: int = 0
+    """Added to the niceness of the arithmetic's threads, 0 to 19, so that event loops come first."""
+
+    allow_remote_code: bool = False
+    """Runs code from the model's repository."""

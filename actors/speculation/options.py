@@ -1,0 +1,94 @@
+"""Options of a request as the actors use them: validated, with every default filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Verifier(StrEnum):
+    """How candidates are verified; the names are those of the configuration and the command line."""
+
+    COUPLED = "coupled"
+    EXACT_MATCH = "exact_match"
+    SPECULATIVE_SAMPLING = "speculative_sampling"
+    MCSD_WITH_REPLACEMENT = "mcsd_with_replacement"
+    MCSD_WITHOUT_REPLACEMENT = "mcsd_without_replacement"
+    SPECINFER = "specinfer"
+    KSEQ = "kseq"
+    CANONICAL = "canonical"
+    BLOCK = "block"
+    TRAVERSAL = "traversal"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """What decides the next token. Defaults change nothing about the model's distribution."""
+
+    seed: int
+    """Fixes the noise. 64 bits, unsigned."""
+
+    max_tokens: int
+    """Greatest number of output tokens."""
+
+    temperature: float = 1.0
+    """Divides the logits; 0 selects the most probable token."""
+
+    top_p: float = 1.0
+    """Keeps the smallest set of tokens whose probability reaches this mass; 1 is off."""
+
+    top_k: int = 0
+    """Keeps this many most probable tokens; 0 is off."""
+
+    min_p: float = 0.0
+    """Keeps tokens at least this fraction as probable as the most probable one; 0 is off."""
+
+    repetition_penalty: float = 1.0
+    """Divides positive and multiplies negative logits of tokens in prompt or output; 1 is off."""
+
+    presence_penalty: float = 0.0
+    """Subtracted from the logit of each token that the output contains; 0 is off."""
+
+    frequency_penalty: float = 0.0
+    """Subtracted once for each time the output contains the token; 0 is off."""
+
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+    """Added to the logits of these token ids; -100 or less excludes a token."""
+
+    min_tokens: int = 0
+    """No stop token is drawn before this many output tokens."""
+
+    stop_token_ids: tuple[int, ...] = ()
+    """Ends the output, besides the model's end-of-text tokens."""
+
+    ignore_eos: bool = False
+    """The model's end-of-text tokens are ordinary tokens."""
+
+    logprobs: int | None = None
+    """Report log-probabilities, with this many alternatives; None reports nothing."""
+
+    def uses_counts(self) -> bool:
+        """True if the next token depends on which tokens came before, beyond the model itself."""
+        return (
+            self.repetition_penalty != 1.0
+            or self.presence_penalty != 0.0
+            or self.frequency_penalty != 0.0
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speculation:
+    """What may be tried to be faster."""
+
+    enabled: bool = True
+    """False decodes plainly."""
+
+    verifier: Verifier = Verifier.COUPLED
+    """How candidates are verified."""
+
+    max_nodes: int = 16
+    """Greatest number of candidate nodes in one target pass of a session."""
+
+    max_depth: int = 8
+    """Greatest depth of the candidate tree."""
