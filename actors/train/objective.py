@@ -1,0 +1,46 @@
+"""What each model is trained on: text for the target, the target's own distribution for drafts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+import torch.nn.functional as F
+from transformers import LlamaForCausalLM
+
+
+@contextmanager
+def mixed_precision(device: torch.device) -> Iterator[None]:
+    """Matrix products in bfloat16, the rest in float32."""
+    with torch.autocast(device.type, dtype=torch.bfloat16):
+        yield
+
+
+def logits_of(model: LlamaForCausalLM, rows_BL: torch.Tensor) -> torch.Tensor:
+    """logits_BLV of every position, in the precision the model computed them in."""
+    with mixed_precision(rows_BL.device):
+        output = model(input_ids=rows_BL, use_cache=False)
+    logits = output.logits
+    assert isinstance(logits, torch.Tensor)
+    return logits
+
+
+def text_loss(model: LlamaForCausalLM, rows_BL: torch.Tensor) -> torch.Tensor:
+    """Mean cross-entropy of the next token, nats per token."""
+    logits_NV = logits_of(model, rows_BL)[:, :-1].flatten(0, 1)
+    return F.cross_entropy(logits_NV.float(), rows_BL[:, 1:].flatten())
+
+
+def distillation_loss(
+    draft: LlamaForCausalLM, target: LlamaForCausalLM, rows_BL: torch.Tensor
+) -> torch.Tensor:
+    """Mean forward divergence KL(target || draft), nats per token.
+
+    Every position counts, as each is the end of some prefix (Hinton et al. 2015,
+    arXiv 1503.02531; for drafts: Zhou et al. 2023, arXiv 2310.08461).
+    """
+    with torch.no_grad():
+        target_logprob_NV = logits_of(target, rows_BL).flatten(0, 1).float().log_softmax(-1)
+    draft_logprob_NV = logits_of(draft, rows_BL).flatten(0, 1).float().log_softmax(-1)
+    return F.kl_div(draft_logprob_NV, target_logprob_NV, log_target=True, reduction="batchmean")
