@@ -1,0 +1,193 @@
+"""Who is alive, where, and since when. Pure: the clock is an argument.
+
+The supervisor owns the one `Registry`; everyone else sees `Roster` values. Invariants: a name is on the roster at most
+once; of two starts of a name the one with the greater incarnation stays; the version rises with each change of the
+members and with nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from outrider.v1 import cluster_pb2
+
+
+class Role(StrEnum):
+    """What an actor does."""
+
+    COORDINATOR = "coordinator"
+    """Serves clients, admits requests, controls sessions."""
+
+    TARGET = "target"
+    """Holds a target model."""
+
+    DRAFTER = "drafter"
+    """Proposes candidates."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One living actor."""
+
+    name: str
+    """Its name, unique in the cluster."""
+
+    role: Role
+    """What it does."""
+
+    address: str
+    """Its gRPC address, as other nodes reach it."""
+
+    incarnation: int
+    """Identifies this start of the actor. Later starts have greater numbers."""
+
+    model: str
+    """The model it holds, as clients know it; for a drafter its own name in the configuration."""
+
+    pid: int
+    """Operating system process id."""
+
+    node_id: str
+    """The Ray node it runs on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roster:
+    """Everyone who is alive at one moment."""
+
+    version: int
+    """Rises with each change."""
+
+    members: tuple[Member, ...]
+    """The members, by name."""
+
+
+class StaleIncarnation(ValueError):
+    """A start of an actor that a later one has replaced asked to be on the roster."""
+
+
+@dataclass(slots=True)
+class _Lease:
+    member: Member
+    ends_s: float
+
+
+class Registry:
+    """The roster and its leases."""
+
+    def __init__(self, *, lease_s: float) -> None:
+        self.lease_s = lease_s
+        self._leases: dict[str, _Lease] = {}
+        self._fences: dict[str, int] = {}
+        self._version = 0
+
+    @property
+    def roster(self) -> Roster:
+        """The members at this moment, by name."""
+        members = tuple(self._leases[name].member for name in sorted(self._leases))
+        return Roster(version=self._version, members=members)
+
+    def fence(self, name: str, *, incarnation: int) -> None:
+        """Refuses starts of `name` before `incarnation` from now on, and takes an earlier one off the roster."""
+        self._fences[name] = max(incarnation, self._fences.get(name, 0))
+        lease = self._leases.get(name)
+        if lease is not None and lease.member.incarnation < incarnation:
+            self._drop(name)
+
+    def register(self, member: Member, *, now_s: float) -> None:
+        """Puts a member on the roster, in place of an earlier start of it. Repeating it renews the lease.
+
+        Raises:
+            StaleIncarnation: A later start is known. The roster is as it was.
+        """
+        fence = self._fences.get(member.name, 0)
+        if member.incarnation < fence:
+            raise StaleIncarnation(
+                f"incarnation {member.incarnation} of {member.name!r} was replaced by {fence}; stop this process"
+            )
+        self._fences[member.name] = member.incarnation
+        held = self._leases.get(member.name)
+        if held is None or held.member != member:
+            self._version += 1
+        self._leases[member.name] = _Lease(member, now_s + self.lease_s)
+
+    def renew(self, name: str, *, incarnation: int, now_s: float) -> bool:
+        """Prolongs a lease. False: this start is not the registered one."""
+        lease = self._leases.get(name)
+        if lease is None or lease.member.incarnation != incarnation:
+            return False
+        lease.ends_s = now_s + self.lease_s
+        return True
+
+    def remove(self, name: str, *, incarnation: int) -> bool:
+        """Takes one start of an actor off the roster. False: it was not on it."""
+        lease = self._leases.get(name)
+        if lease is None or lease.member.incarnation != incarnation:
+            return False
+        self._drop(name)
+        return True
+
+    def expire(self, *, now_s: float) -> tuple[Member, ...]:
+        """Takes off everyone whose lease has ended, and says who."""
+        ended = tuple(lease.member for lease in self._leases.values() if lease.ends_s <= now_s)
+        for member in ended:
+            self._drop(member.name)
+        return ended
+
+    def _drop(self, name: str) -> None:
+        del self._leases[name]
+        self._version += 1
+
+
+def member_to_proto(member: Member) -> cluster_pb2.Member:
+    """The wire form."""
+    return cluster_pb2.Member(
+        name=member.name,
+        role=cluster_pb2.Role.Value(f"ROLE_{member.role.name}"),
+        address=member.address,
+        incarnation=member.incarnation,
+        model=member.model,
+        pid=member.pid,
+        node_id=member.node_id,
+    )
+
+
+def member_from_proto(message: cluster_pb2.Member) -> Member:
+    """The member of a message.
+
+    Raises:
+        ValueError: The name, the address or the incarnation is absent, or the role is not known.
+    """
+    roles = {cluster_pb2.Role.Value(f"ROLE_{role.name}"): role for role in Role}
+    if message.role not in roles:
+        raise ValueError(f"member.role is {message.role}; expected one of {sorted(roles)}")
+    for field in ("name", "address", "incarnation"):
+        if not getattr(message, field):
+            raise ValueError(f"member.{field} is absent")
+    return Member(
+        name=message.name,
+        role=roles[message.role],
+        address=message.address,
+        incarnation=message.incarnation,
+        model=message.model,
+        pid=message.pid,
+        node_id=message.node_id,
+    )
+
+
+def roster_to_proto(roster: Roster) -> cluster_pb2.Roster:
+    """The wire form."""
+    return cluster_pb2.Roster(
+        version=roster.version, members=[member_to_proto(member) for member in roster.members]
+    )
+
+
+def roster_from_proto(message: cluster_pb2.Roster) -> Roster:
+    """The roster of a message.
+
+    Raises:
+        ValueError: A member is not complete.
+    """
+    members = tuple(member_from_proto(member) for member in message.members)
+    return Roster(version=message.version, members=members)
