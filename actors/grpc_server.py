@@ -1,0 +1,70 @@
+"""How every internal gRPC server is made: limits, keepalive, health, reflection, addresses."""
+
+from __future__ import annotations
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+MAX_MESSAGE_BYTES = 16 * 1024 * 1024
+"""Largest internal message: a prompt of a million tokens fits, a runaway does not."""
+
+CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    # A dead peer is noticed within half a minute, also while nothing is being decoded.
+    ("grpc.keepalive_time_ms", 15_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+    # Reconnecting starts fast: a restarted actor should be found within a second.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+)
+"""Options of internal channels and servers alike."""
+
+
+def internal_server() -> grpc.aio.Server:
+    """A server with the internal limits, not bound yet."""
+    return grpc.aio.server(options=[*CHANNEL_OPTIONS, ("grpc.so_reuseport", 0)])
+
+
+def internal_channel(address: str) -> grpc.aio.Channel:
+    """A channel with the internal limits."""
+    return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+
+
+async def serve_health(server: grpc.aio.Server, *services: str) -> health.aio.HealthServicer:
+    """Adds the stock health servicer, SERVING for the given services and overall, and reflection."""
+    servicer = health.aio.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
+    for service in ("", *services):
+        await servicer.set(service, health_pb2.HealthCheckResponse.SERVING)
+    reflection.enable_server_reflection(
+        (*services, health.SERVICE_NAME, reflection.SERVICE_NAME), server
+    )
+    return servicer
+
+
+def bind(server: grpc.aio.Server, listen: str) -> int:
+    """Binds a server.
+
+    Returns:
+        The port.
+
+    Raises:
+        OSError: The address cannot be bound.
+    """
+    try:
+        port = server.add_insecure_port(listen)
+    except RuntimeError as error:
+        raise OSError(f"cannot listen on {listen}: is the port taken? ({error})") from error
+    if port == 0:
+        raise OSError(f"cannot listen on {listen}: is the port taken?")
+    return port
+
+
+def advertised(listen: str, host: str | None, port: int) -> str:
+    """The address that others reach a server at."""
+    return f"{host or listen.rsplit(':', 1)[0]}:{port}"

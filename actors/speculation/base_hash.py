@@ -1,0 +1,33 @@
+"""Rolling 64-bit hash of committed tokens: two parties that agree on length and hash agree on the text.
+
+Not cryptographic: it guards against lost, reordered and stale messages between actors that trust each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+EMPTY = 0x6A09E667F3BCC908
+"""Hash of no tokens. An arbitrary constant, so that token 0 at the start changes the hash."""
+
+_MULTIPLIER = 0x9E3779B97F4A7C15
+_MASK = 0xFFFFFFFFFFFFFFFF
+
+
+def extend(value: int, token: int) -> int:
+    """Hash of a text one token longer.
+
+    Args:
+        value: Hash of the text so far.
+        token: The next token id, not negative.
+    """
+    value = ((value ^ (token + 1)) * _MULTIPLIER) & _MASK
+    return value ^ (value >> 29)
+
+
+def extend_all(value: int, tokens: Iterable[int]) -> int:
+    """Hash of a text that is some tokens longer."""
+    for token in tokens:
+        value = ((value ^ (token + 1)) * _MULTIPLIER) & _MASK
+        value ^= value >> 29
+    return value

@@ -1,0 +1,157 @@
+"""Opening sessions at a target: room, limits, and prefixes that another session has already computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from outrider.actors.engine.protocol import Engine
+from outrider.actors.speculation.noise import GumbelNoise, NoiseCache
+from outrider.actors.speculation.options import Verifier
+from outrider.actors.speculation.transforms import SamplingTransform
+from outrider.actors.target.events import Open
+from outrider.actors.target.session import Session
+
+SMALLEST_PREFIX = 16
+"""Shared tokens from which copying keys and values is worth the trouble."""
+
+OFFERED: Final = frozenset({Verifier.COUPLED, Verifier.EXACT_MATCH})
+"""Verifiers that this target carries out. Exact match is coupled verification of candidates drawn without the noise."""
+
+
+class Refused(Exception):
+    """A session cannot be opened."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+    def __reduce__(self) -> tuple[type[Refused], tuple[str, str]]:
+        return Refused, (self.code, str(self))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prefix:
+    """Rows of another session that fit."""
+
+    slot: int
+    """Where they are."""
+
+    length: int
+    """How many fit."""
+
+
+class _Wait:
+    """A sibling is computing the prefix."""
+
+
+WAIT: Final = _Wait()
+
+
+def open_session(event: Open, engine: Engine, noise: GumbelNoise, *, handle: int) -> Session:
+    """Makes a session and takes a slot for it.
+
+    Raises:
+        Refused: The request does not fit this target; nothing was taken.
+    """
+    _check(event, engine)
+    sampling = event.sampling
+    spec = engine.spec
+    eos = () if sampling.ignore_eos else spec.eos_token_ids
+    try:
+        transform = SamplingTransform(
+            sampling,
+            vocab_size=spec.vocab_size,
+            prompt=event.prompt,
+            eos_token_ids=spec.eos_token_ids,
+            device=spec.device,
+        )
+    except ValueError as error:
+        raise Refused("INVALID_ARGUMENT", str(error)) from error
+    transform.commit(event.committed)
+    return Session(
+        owner=event.owner,
+        handle=handle,
+        group=event.group,
+        slot=engine.acquire(),
+        prompt=event.prompt,
+        committed=event.committed,
+        sampling=sampling,
+        speculation=event.speculation,
+        drafters=event.drafters,
+        transform=transform,
+        noise=NoiseCache(noise, sampling.seed) if transform.uses_noise else None,
+        stop_tokens=frozenset((*eos, *sampling.stop_token_ids)),
+    )
+
+
+def _check(event: Open, engine: Engine) -> None:
+    spec, sampling = engine.spec, event.sampling
+    if engine.num_free == 0:
+        raise Refused("RESOURCE_EXHAUSTED", f"all {engine.num_slots} slots of the target are taken")
+    if not event.prompt:
+        raise Refused("INVALID_ARGUMENT", "prompt is empty; send at least one token")
+    needed = len(event.prompt) + sampling.max_tokens
+    if needed > spec.max_context:
+        raise Refused(
+            "OUT_OF_RANGE",
+            f"prompt ({len(event.prompt)} tokens) and sampling.max_tokens ({sampling.max_tokens}) "
+            f"need {needed} tokens; the context holds {spec.max_context}",
+        )
+    for name, ids in (("prompt", event.prompt), ("resume", event.committed)):
+        outside = next((t for t in ids if not 0 <= t < spec.vocab_size), None)
+        if outside is not None:
+            raise Refused(
+                "INVALID_ARGUMENT",
+                f"{name} holds token id {outside}; the vocabulary has ids 0 to {spec.vocab_size - 1}",
+            )
+    if len(event.committed) >= sampling.max_tokens:
+        raise Refused(
+            "INVALID_ARGUMENT",
+            f"resume holds {len(event.committed)} tokens, sampling.max_tokens allows {sampling.max_tokens}",
+        )
+    if event.speculation.verifier not in OFFERED:
+        raise Refused(
+            "INVALID_ARGUMENT",
+            f"speculation.verifier {event.speculation.verifier} is not offered by this target; "
+            f"offered: {', '.join(sorted(OFFERED))}",
+        )
+
+
+def find_prefix(
+    session: Session, others: Iterable[Session], engine: Engine
+) -> Prefix | _Wait | None:
+    """Looks for a session whose cached rows are the beginning of this one's text.
+
+    Returns:
+        The rows; WAIT if a sibling of the same request is about to have them; None if there are none.
+    """
+    # The last token must be run here: its row gives the logits of the first draw.
+    longest = session.length - 1
+    best: Prefix | None = None
+    for other in others:
+        if other is session or not other.is_started:
+            continue
+        shared = min(_common_length(session.tokens, other.tokens), longest)
+        if shared < SMALLEST_PREFIX:
+            continue
+        cached = engine.cached(other.slot)
+        if cached < shared and other.group == session.group and session.group:
+            return WAIT
+        usable = min(shared, cached)
+        if usable >= SMALLEST_PREFIX and (best is None or usable > best.length):
+            best = Prefix(slot=other.slot, length=usable)
+    return best
+
+
+def _common_length(first: Sequence[int], second: Sequence[int]) -> int:
+    """Length of the common beginning; by bisection, because list slices compare at C speed."""
+    low, high = 0, min(len(first), len(second))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if first[low:middle] == second[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

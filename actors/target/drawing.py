@@ -1,0 +1,75 @@
+"""The target's own draws from the logits of one session's rows.
+
+One row is drawn at a time, as the walk reaches it: of a tree of sixteen nodes a walk visits about three, so on a CPU
+drawing all rows would cost more than the walk. Plain decoding and tree decoding come through here alike, which is what
+makes their outputs equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from outrider.actors.speculation.draw import draw, margins
+from outrider.actors.speculation.transforms import logprobs
+from outrider.actors.target.events import Logprob
+from outrider.actors.target.session import Session
+
+NEAR_TIE = 1e-4
+"""Draws whose two best perturbed logits are closer than this are counted: batch shapes may decide them."""
+
+
+class Drawer:
+    """Draws tokens at the rows of one session in one pass."""
+
+    def __init__(
+        self, session: Session, logits_RV: torch.Tensor, parents_N: list[int], tokens_N: list[int]
+    ) -> None:
+        """Sets up the draws.
+
+        Args:
+            session: The session.
+            logits_RV: float32; row 0 belongs to the last committed token, row 1 + n to candidate node n.
+            parents_N: Parents of the candidate nodes, -1 for the root.
+            tokens_N: Their token ids.
+        """
+        self._session = session
+        self._logits_RV = logits_RV
+        self._parents_N = parents_N
+        self._tokens_N = tokens_N
+        self._path: list[int] = []
+        self.logprobs: list[Logprob] = []
+        self.near_ties = 0
+
+    def __call__(self, node: int) -> int:
+        """Draws the token after a node (-1: the root). Nodes must come in the order of a walk."""
+        session = self._session
+        row_1V = self._logits_RV[node + 1 : node + 2]
+        if node >= 0:
+            self._path.append(self._tokens_N[node])
+        depth = len(self._path)
+        scores_1V = session.transform.apply(row_1V, [self._path], [session.num_output + depth])
+        noise_1V = None
+        if session.noise is not None:
+            position = session.length + depth
+            noise_1V = session.noise.row_range(position, position + 1)
+        token = int(draw(scores_1V, noise_1V)[0])
+        if float(margins(scores_1V, noise_1V)[0]) < NEAR_TIE:
+            self.near_ties += 1
+        if session.sampling.logprobs is not None:
+            self.logprobs.append(_logprob(row_1V, token, session.sampling.logprobs))
+        return token
+
+
+def _logprob(row_1V: torch.Tensor, token: int, num_top: int) -> Logprob:
+    ids_1 = torch.tensor([token], device=row_1V.device)
+    chosen_1, top_ids_1K, top_1K = logprobs(row_1V, ids_1, num_top)
+    return Logprob(
+        chosen=float(chosen_1[0]),
+        top_ids=tuple(int(i) for i in top_ids_1K[0].tolist()),
+        top=tuple(float(v) for v in top_1K[0].tolist()),
+    )
+
+
+DrawerFactory = Callable[[Session, torch.Tensor, list[int], list[int]], Drawer]

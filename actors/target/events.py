@@ -1,0 +1,236 @@
+"""What goes into the target worker and what comes out of it. Plain values; the servicer turns them into messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from outrider.actors.speculation.options import Sampling, Speculation
+
+
+class Finish(StrEnum):
+    """Why the target itself ended a session."""
+
+    STOP_TOKEN = "stop_token"
+    """End-of-text or one of the request's stop tokens was drawn."""
+
+    LENGTH = "length"
+    """`max_tokens` was reached."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """Who opened a session: one coordinator stream, and the coordinator's number on it."""
+
+    stream: int
+    """Number of the stream at this target."""
+
+    session: int
+    """The coordinator's number of the session."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Open:
+    """Opens a session."""
+
+    owner: Owner
+    group: int
+    prompt: Sequence[int]
+    committed: Sequence[int]
+    sampling: Sampling
+    speculation: Speculation
+    drafters: tuple[str, ...]
+    request_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Close:
+    """Ends a session; unknown ones are ignored."""
+
+    owner: Owner
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloseStream:
+    """Ends every session of a coordinator stream that broke."""
+
+    stream: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steer:
+    """Changes the drafters or the budget of a session."""
+
+    owner: Owner
+    drafters: tuple[str, ...]
+    max_nodes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrafterJoined:
+    """A drafter's stream passed the handshake."""
+
+    drafter: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrafterLeft:
+    """A drafter's stream ended."""
+
+    drafter: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidates:
+    """A candidate tree for one session."""
+
+    drafter: str
+    handle: int
+    base_length: int
+    base_hash: int
+    tokens: Sequence[int]
+    parents: Sequence[int]
+    """Index of the parent plus one, 0 for a child of the base."""
+    estimates: bytes
+    num_bytes: int
+    """Size of the entry on the wire."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResyncRequest:
+    """A drafter asks for the committed tokens from `length` on."""
+
+    drafter: str
+    handle: int
+    length: int
+
+
+Event = (
+    Open | Close | CloseStream | Steer | DrafterJoined | DrafterLeft | Candidates | ResyncRequest
+)
+
+
+@dataclass(slots=True)
+class Stats:
+    """What speculation did in one session. Mutable while it runs."""
+
+    rounds: int = 0
+    plain_passes: int = 0
+    proposed: int = 0
+    verified: int = 0
+    accepted: int = 0
+    stale: int = 0
+    tokens: int = 0
+    near_ties: int = 0
+    candidate_messages: int = 0
+    wire_bytes: int = 0
+    cached_tokens: int = 0
+    reached_by_depth: list[int] = field(default_factory=list)
+    accepted_by_depth: list[int] = field(default_factory=list)
+    prefill_s: float = 0.0
+    verify_s: float = 0.0
+    draft_wait_s: float = 0.0
+
+    def count_round(self, depth: int, accepted: int) -> None:
+        """Takes in a pass over a tree `depth` deep of which `accepted` levels were drawn."""
+        missing = depth - len(self.reached_by_depth)
+        if missing > 0:
+            self.reached_by_depth.extend([0] * missing)
+            self.accepted_by_depth.extend([0] * missing)
+        for level in range(depth):
+            self.reached_by_depth[level] += 1
+        for level in range(accepted):
+            self.accepted_by_depth[level] += 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logprob:
+    """Log-probabilities at one position, under the model's own distribution."""
+
+    chosen: float
+    """Natural log-probability of the token that was drawn."""
+
+    top_ids: tuple[int, ...]
+    """The most probable tokens, most probable first."""
+
+    top: tuple[float, ...]
+    """Their natural log-probabilities."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A session was opened."""
+
+    owner: Owner
+    handle: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """Tokens were committed."""
+
+    owner: Owner
+    epoch: int
+    tokens: tuple[int, ...]
+    origins: tuple[int, ...]
+    """For each token the drafter that proposed it, as an index into the session's drafters, or -1 for the target."""
+    logprobs: tuple[Logprob, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """A session ended by itself."""
+
+    owner: Owner
+    reason: Finish
+    stats: Stats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """A session could not be opened, or cannot go on."""
+
+    owner: Owner
+    code: str
+    """Name of a gRPC status code."""
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What one round committed, for one drafter."""
+
+    drafter: str
+    handle: int
+    epoch: int
+    base_length: int
+    base_hash: int
+    tokens: tuple[int, ...]
+    credits: int
+    starving: bool
+    pass_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resync:
+    """Committed tokens for a drafter that lacks them."""
+
+    drafter: str
+    handle: int
+    epoch: int
+    base_length: int
+    base_hash: int
+    tokens: tuple[int, ...]
+    credits: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionClosed:
+    """A session is over for a drafter."""
+
+    drafter: str
+    handle: int
+
+
+Output = Opened | Committed | Finished | Failed | Verdict | Resync | SessionClosed

@@ -1,0 +1,47 @@
+"""How long a free target waits for candidates of one session before it decodes plainly.
+
+With E tokens expected from a pass over candidates and 1 - a of them lost by a miss, waiting w for candidates and then
+running a pass yields E in w + T; running a plain pass now and the pass over candidates next yields E + 1 - a in 2 T. The
+two rates are equal at w = T (E - (1 - a)) / (E + (1 - a)), which is the patience. It is only spent while candidates are
+expected within it. Pure: times are passed in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MEMORY = 0.8
+"""Weight of the past in the running means: about five rounds."""
+
+
+@dataclass(slots=True)
+class Patience:
+    """Running means of one session."""
+
+    arrival_s: float = 0.0
+    """Mean seconds from a verdict to the first candidates below it; 0 is hopeful, so that a first wait happens."""
+
+    tokens: float = 2.5
+    """Mean tokens of a pass over candidates."""
+
+    acceptance: float = 0.7
+    """Mean rate at which the first level holds the draw."""
+
+    def observe_arrival(self, seconds: float) -> None:
+        """Takes in how long candidates took, or how long they were waited for in vain (counts double)."""
+        self.arrival_s = MEMORY * self.arrival_s + (1.0 - MEMORY) * seconds
+
+    def observe_round(self, tokens: int) -> None:
+        """Takes in how many tokens a pass over candidates committed."""
+        self.tokens = MEMORY * self.tokens + (1.0 - MEMORY) * tokens
+        self.acceptance = MEMORY * self.acceptance + (1.0 - MEMORY) * (tokens > 1)
+
+    def limit_s(self, pass_s: float) -> float:
+        """Seconds after the verdict until which waiting is worth it; 0 if candidates are not expected in time.
+
+        Args:
+            pass_s: Seconds of a pass.
+        """
+        missed = 1.0 - self.acceptance
+        limit = pass_s * max(self.tokens - missed, 0.0) / (self.tokens + missed)
+        return limit if self.arrival_s <= limit else 0.0

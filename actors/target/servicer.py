@@ -1,0 +1,285 @@
+"""`TargetService`: streams in, events to the worker; outputs of the worker, streams out.
+
+Everything here runs on the event loop. Each stream has one bounded outgoing queue; a peer that does not read is cut off
+when its queue is full, because holding back the others for it would be worse.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import grpc
+import structlog
+
+from outrider.actors.engine.protocol import Engine
+from outrider.actors.target.admission import OFFERED
+from outrider.actors.target.events import (
+    Close,
+    CloseStream,
+    Committed,
+    DrafterJoined,
+    DrafterLeft,
+    Failed,
+    Finished,
+    Opened,
+    Output,
+    Owner,
+    ResyncRequest,
+    Steer,
+    Verdict,
+)
+from outrider.actors.target.handshake import Incarnations, drafter_misfit
+from outrider.actors.target.messages import (
+    candidates_from_proto,
+    drafter_message,
+    open_from_proto,
+    session_event,
+    verdict_batch,
+)
+from outrider.actors.target.settings import TargetSettings
+from outrider.actors.target.worker import TargetWorker
+from outrider.actors.wire import PROTOCOL_VERSION, verifier_to_proto
+from outrider.v1 import target_pb2, target_pb2_grpc
+
+OUTGOING_MESSAGES = 4096
+"""Messages queued for a peer that does not read; some seconds of the fastest decoding. Beyond it the peer is cut off."""
+
+log = structlog.get_logger(__name__)
+
+Context = grpc.aio.ServicerContext[Any, Any]
+Queue = asyncio.Queue[Any]
+
+
+class TargetServicer(target_pb2_grpc.TargetServiceServicer):
+    """The streams of a target."""
+
+    def __init__(
+        self,
+        settings: TargetSettings,
+        engine: Engine,
+        tokenizer_fingerprint: str,
+    ) -> None:
+        self._settings = settings
+        self._engine = engine
+        self._tokenizer_fingerprint = tokenizer_fingerprint
+        self._worker: TargetWorker | None = None
+        self._incarnations = Incarnations()
+        self._coordinators: dict[int, Queue] = {}
+        self._drafters: dict[str, Queue] = {}
+        self._next_stream = 1
+
+    def attach_worker(self, worker: TargetWorker) -> None:
+        """Names the worker that events go to. Before the server starts."""
+        self._worker = worker
+
+    def deliver(self, outputs: list[Output]) -> None:
+        """Sends what a step of the worker put out. On the event loop."""
+        verdicts: dict[str, list[Verdict]] = {}
+        for output in outputs:
+            match output:
+                case Opened() | Committed() | Finished() | Failed():
+                    self._put(self._coordinators.get(output.owner.stream), session_event(output))
+                case Verdict():
+                    verdicts.setdefault(output.drafter, []).append(output)
+                case _:
+                    self._put(self._drafters.get(output.drafter), drafter_message(output))
+        for drafter, entries in verdicts.items():
+            self._put(self._drafters.get(drafter), verdict_batch(entries))
+
+    @staticmethod
+    def _put(queue: Queue | None, message: Any) -> None:
+        """Queues a message. A full queue becomes an end mark: the peer does not read."""
+        if queue is None:
+            return
+        try:
+            queue.put_nowait(message)
+        except asyncio.QueueFull:
+            while not queue.empty():
+                queue.get_nowait()
+            queue.put_nowait(None)
+
+    def _post(self, event: Any) -> None:
+        assert self._worker is not None, "attach_worker comes before the server starts"
+        self._worker.post(event)
+
+    # -- RPCs ------------------------------------------------------------------------------------------------------
+
+    async def GetInfo(
+        self, request: target_pb2.GetTargetInfoRequest, context: Context
+    ) -> target_pb2.TargetInfo:
+        """Describes the target."""
+        spec = self._engine.spec
+        assert self._worker is not None, "attach_worker comes before the server starts"
+        return target_pb2.TargetInfo(
+            protocol_version=PROTOCOL_VERSION,
+            name=self._settings.name,
+            incarnation=self._settings.incarnation,
+            model=self._settings.model_name,
+            model_fingerprint=spec.fingerprint,
+            tokenizer_fingerprint=self._tokenizer_fingerprint,
+            vocab_size=spec.vocab_size,
+            max_context=spec.max_context,
+            eos_token_ids=spec.eos_token_ids,
+            verifiers=sorted(verifier_to_proto(v) for v in OFFERED),
+            num_slots=self._engine.num_slots,
+            num_free_slots=self._engine.num_free,
+            busy=self._worker.take_busy(),
+            pid=os.getpid(),
+        )
+
+    async def Sessions(
+        self, request_iterator: AsyncIterator[target_pb2.SessionCommand], context: Context
+    ) -> None:
+        """A coordinator's stream."""
+        hello = await self._hello(request_iterator, context)
+        stream, self._next_stream = self._next_stream, self._next_stream + 1
+        queue: Queue = asyncio.Queue(OUTGOING_MESSAGES)
+        self._coordinators[stream] = queue
+        await context.write(target_pb2.SessionEvent(hello=self._own_hello()))
+        log.info("coordinator connected", target=self._settings.name, coordinator=hello.name)
+        try:
+            await self._pump(request_iterator, context, queue, lambda c: self._command(c, stream))
+        finally:
+            del self._coordinators[stream]
+            self._post(CloseStream(stream=stream))
+
+    async def Exchange(
+        self, request_iterator: AsyncIterator[target_pb2.DrafterMessage], context: Context
+    ) -> None:
+        """A drafter's stream."""
+        hello = await self._hello(request_iterator, context)
+        misfit = drafter_misfit(
+            hello,
+            vocab_size=self._engine.spec.vocab_size,
+            tokenizer_fingerprint=self._tokenizer_fingerprint,
+            offered=OFFERED,
+        ) or self._incarnations.refusal(hello.name, hello.incarnation)
+        if misfit is not None:
+            log.warning("drafter refused", target=self._settings.name, reason=misfit)
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, misfit)
+        queue: Queue = asyncio.Queue(OUTGOING_MESSAGES)
+        former = self._drafters.get(hello.name)
+        self._drafters[hello.name] = queue
+        self._put_end(former)
+        await context.write(target_pb2.VerdictMessage(hello=self._own_hello()))
+        self._post(DrafterJoined(drafter=hello.name))
+        log.info("drafter connected", target=self._settings.name, drafter=hello.name)
+        try:
+            await self._pump(
+                request_iterator, context, queue, lambda m: self._drafted(m, hello.name)
+            )
+        finally:
+            if self._drafters.get(hello.name) is queue:
+                del self._drafters[hello.name]
+                self._post(DrafterLeft(drafter=hello.name))
+                log.info("drafter gone", target=self._settings.name, drafter=hello.name)
+
+    # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _own_hello(self) -> target_pb2.Hello:
+        spec = self._engine.spec
+        return target_pb2.Hello(
+            protocol_version=PROTOCOL_VERSION,
+            name=self._settings.name,
+            incarnation=self._settings.incarnation,
+            model_fingerprint=spec.fingerprint,
+            tokenizer_fingerprint=self._tokenizer_fingerprint,
+            vocab_size=spec.vocab_size,
+            verifiers=sorted(verifier_to_proto(v) for v in OFFERED),
+        )
+
+    async def _hello(self, requests: AsyncIterator[Any], context: Context) -> target_pb2.Hello:
+        """The first message of a stream, which must be a hello of our protocol version."""
+        try:
+            async with asyncio.timeout(10.0):
+                first = await anext(aiter(requests), None)
+        except TimeoutError:
+            first = None
+        if first is None or not first.HasField("hello"):
+            await context.abort(
+                grpc.StatusCode.FAILED_PRECONDITION, "the first message must be a hello"
+            )
+        hello = first.hello
+        if hello.protocol_version != PROTOCOL_VERSION:
+            await context.abort(
+                grpc.StatusCode.FAILED_PRECONDITION,
+                f"protocol version {hello.protocol_version} of {hello.name!r} does not fit "
+                f"{PROTOCOL_VERSION} of {self._settings.name!r}; run the same release on both",
+            )
+        return hello  # type: ignore[no-any-return]  # requests of two message types come here
+
+    async def _pump(
+        self,
+        requests: AsyncIterator[Any],
+        context: Context,
+        queue: Queue,
+        take: Callable[[Any], None],
+    ) -> None:
+        """Reads and writes until the peer is done, does not read, or breaks off."""
+
+        async def write() -> None:
+            while (message := await queue.get()) is not None:
+                await context.write(message)
+
+        async def read() -> None:
+            async for message in requests:
+                take(message)
+
+        tasks = [asyncio.ensure_future(write()), asyncio.ensure_future(read())]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, grpc.RpcError):
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _command(self, command: target_pb2.SessionCommand, stream: int) -> None:
+        match command.WhichOneof("command"):
+            case "open":
+                try:
+                    self._post(open_from_proto(command.open, stream))
+                except ValueError as error:
+                    owner = Owner(stream=stream, session=command.open.session)
+                    self.deliver([Failed(owner=owner, code="INVALID_ARGUMENT", message=str(error))])
+            case "close":
+                owner = Owner(stream=stream, session=command.close.session)
+                self._post(Close(owner=owner))
+            case "steer":
+                self._post(
+                    Steer(
+                        owner=Owner(stream=stream, session=command.steer.session),
+                        drafters=tuple(command.steer.drafters),
+                        max_nodes=command.steer.max_nodes,
+                    )
+                )
+
+    def _drafted(self, message: target_pb2.DrafterMessage, drafter: str) -> None:
+        match message.WhichOneof("message"):
+            case "candidates":
+                for entry in message.candidates.entries:
+                    try:
+                        self._post(candidates_from_proto(entry, drafter))
+                    except ValueError as error:
+                        log.warning("candidates dropped", drafter=drafter, reason=str(error))
+            case "resync":
+                self._post(
+                    ResyncRequest(
+                        drafter=drafter,
+                        handle=message.resync.handle,
+                        length=message.resync.length,
+                    )
+                )
+
+    def _put_end(self, queue: Queue | None) -> None:
+        """Ends a stream that a later start of the same drafter has replaced."""
+        if queue is not None:
+            while not queue.empty():
+                queue.get_nowait()
+            queue.put_nowait(None)

@@ -1,0 +1,132 @@
+"""The truth of one session at the target: committed tokens, their hashes, the candidate pool, what is known of drafters.
+
+Owned by the worker's thread. Holds no model state but the number of its slot.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import replace
+
+from outrider.actors.speculation import base_hash
+from outrider.actors.speculation.noise import NoiseCache
+from outrider.actors.speculation.options import Sampling, Speculation
+from outrider.actors.speculation.pool import CandidatePool
+from outrider.actors.speculation.transforms import SamplingTransform
+from outrider.actors.target.events import Finish, Owner, Stats
+from outrider.actors.target.patience import Patience
+
+POOL_CAPACITY = 256
+"""Candidate nodes held for one session. Far above what a pass takes; bounds a drafter that runs wild."""
+
+RECENT_VERDICTS = 64
+"""Verdicts whose time is remembered, to tell how long candidates took; older candidates are late by any measure."""
+
+
+class Session:
+    """One sequence that is being decoded."""
+
+    def __init__(
+        self,
+        *,
+        owner: Owner,
+        handle: int,
+        group: int,
+        slot: int,
+        prompt: Sequence[int],
+        committed: Sequence[int],
+        sampling: Sampling,
+        speculation: Speculation,
+        drafters: tuple[str, ...],
+        transform: SamplingTransform,
+        noise: NoiseCache | None,
+        stop_tokens: frozenset[int],
+    ) -> None:
+        self.owner = owner
+        self.handle = handle
+        self.group = group
+        self.slot = slot
+        self.tokens: list[int] = [*prompt, *committed]
+        self.prompt_length = len(prompt)
+        self.sampling = sampling
+        self.speculation = speculation
+        self.drafters = drafters
+        self.transform = transform
+        self.noise = noise
+        self.stop_tokens = stop_tokens
+        self.stats = Stats()
+        self.patience = Patience()
+        self.pool = CandidatePool(len(self.tokens), POOL_CAPACITY)
+        self.epoch = 0
+        self.allowed = frozenset(drafters)
+        """Drafters whose candidates are taken."""
+        self.finish: Finish | None = None
+        """Why the session is over, once it is."""
+        self.last_round = 0
+        """Number of tokens that the last round committed."""
+        self.joined: set[str] = set()
+        """Drafters that have shown up for this session; only they get verdicts."""
+        self.is_started = False
+        """Prefix reuse was looked for and the first rows were run."""
+        self.wait_since: float | None = None
+        """When the target, free, began to wait for candidates of this session."""
+        self.last_verdict = 0.0
+        self._verdict_times: OrderedDict[int, float] = OrderedDict()
+        self._hashes: list[int] = [base_hash.EMPTY]
+        self._hash_all(self.tokens)
+
+    @property
+    def length(self) -> int:
+        """Number of committed tokens, prompt included."""
+        return len(self.tokens)
+
+    @property
+    def num_output(self) -> int:
+        """Number of committed output tokens."""
+        return len(self.tokens) - self.prompt_length
+
+    @property
+    def remaining(self) -> int:
+        """Number of tokens that may still be committed."""
+        return self.sampling.max_tokens - self.num_output
+
+    @property
+    def hash(self) -> int:
+        """Rolling hash of the committed tokens."""
+        return self._hashes[-1]
+
+    def hash_at(self, length: int) -> int | None:
+        """Rolling hash of the first `length` tokens, None if there are not so many."""
+        return self._hashes[length] if 0 <= length < len(self._hashes) else None
+
+    def limit_nodes(self, max_nodes: int) -> None:
+        """Sets the greatest number of candidate nodes in a pass."""
+        self.speculation = replace(self.speculation, max_nodes=max_nodes)
+
+    def commit(self, tokens: Sequence[int], now: float) -> int:
+        """Appends committed tokens and re-roots the pool.
+
+        Returns:
+            Number of candidates that became stale.
+        """
+        self.tokens.extend(tokens)
+        self._hash_all(tokens)
+        self.transform.commit(tokens)
+        self.epoch += 1
+        self.last_round = len(tokens)
+        self.last_verdict = now
+        self._verdict_times[self.length] = now
+        if len(self._verdict_times) > RECENT_VERDICTS:
+            self._verdict_times.popitem(last=False)
+        return self.pool.reroot(tokens)
+
+    def verdict_time(self, length: int) -> float | None:
+        """When the text became so long, in seconds of the worker's clock; None if that is long ago."""
+        return self._verdict_times.get(length)
+
+    def _hash_all(self, tokens: Sequence[int]) -> None:
+        value = self._hashes[-1]
+        for token in tokens:
+            value = base_hash.extend(value, token)
+            self._hashes.append(value)
