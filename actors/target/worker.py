@@ -332,7 +332,7 @@ class TargetWorker:
         batch = [self._rows(entry) for entry in entries]
         try:
             logits = self._engine.forward(batch)
-        except Exception as error:  # whatever a model raises must not end the others
+        except Exception as error:  # noqa: BLE001 - whatever a model raises must not end the others
             self._fail(entries, error)
             return
         computed = self._clock()
