@@ -50,8 +50,9 @@ def load_progress(path: Path, fingerprint: str) -> Progress | None:
     try:
         progress = Progress(**torch.load(path, map_location="cpu", weights_only=True))
     except Exception as error:
+        kind = type(error).__name__
         raise ResumeError(
-            f"{path}: unreadable ({error}); delete it or train without resume"
+            f"{path}: unreadable ({kind}); delete it or train without resume"
         ) from error
     if progress.fingerprint != fingerprint:
         raise ResumeError(

@@ -18,6 +18,7 @@ from outrider.actors.train.checkpoint import save_model, save_tokenizer, weights
 from outrider.actors.train.corpus import Document, Source, check, load
 from outrider.actors.train.errors import TrainError
 from outrider.actors.train.evaluate import Agreement, agreement, held_out_loss, to_device
+from outrider.actors.train.inherit import inherit_embedding
 from outrider.actors.train.loop import Saving, StepReport, train
 from outrider.actors.train.objective import distillation_loss, text_loss
 from outrider.actors.train.packing import Tokens, mix_stream, pack_rows, rows_of_step
@@ -266,6 +267,7 @@ class Run:
         schedule = self._recipe.schedules[stage].scaled(self._scale)
         target = self._load("target")
         model = self._build(stage)
+        inherit_embedding(model, target)
         stream = self._stream(schedule.steps * schedule.tokens_per_step, schedule.seed)
         written = self._rollouts(target, stream)
 
@@ -280,7 +282,7 @@ class Run:
                 rows = np.concatenate([rows[half:], written[chosen]])
             return distillation_loss(model, target, to_device(rows, model))
 
-        self._fit(stage, model, schedule, loss_of_step)
+        self._fit(stage, model, schedule, loss_of_step, of=f" of {weights_digest(target)}")
 
     def _rollouts(self, target: LlamaForCausalLM, stream: Tokens) -> Tokens:
         plan = self._recipe.rollouts
@@ -309,12 +311,13 @@ class Run:
         model: LlamaForCausalLM,
         schedule: Schedule,
         loss_of_step: Callable[[int], torch.Tensor],
+        of: str = "",
     ) -> None:
         tokenizer = self._tokenizer()
         shape = self._recipe.shapes[stage]
         saving = Saving(
             path=self._out / "progress" / f"{stage}.pt",
-            fingerprint=f"{stage} {asdict(shape)} seed={schedule.seed} "
+            fingerprint=f"{stage}{of} {asdict(shape)} seed={schedule.seed} "
             f"tokens={schedule.tokens_per_step} rows={schedule.row_length}",
             resume=self._resume,
             snapshot=lambda current: save_model(self._out / stage, current, tokenizer),

@@ -1,0 +1,63 @@
+"""The shipped demonstration models."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from outrider.actors import demo
+
+CHAT = [{"role": "user", "content": "Translate English to German: Good morning."}]
+
+
+def test_all_fit_in_thirteen_megabytes() -> None:
+    """The package stays small."""
+    files = [f for name in demo.NAMES for f in demo.path(name).rglob("*") if f.is_file()]
+    assert 0 < sum(file.stat().st_size for file in files) <= 13_000_000
+
+
+def test_unknown_name_lists_the_choices() -> None:
+    """A wrong name is answered with the right ones."""
+    with pytest.raises(ValueError, match="'big': choose among target, draft, draft-small"):
+        demo.path("big")
+
+
+@pytest.mark.parametrize("name", demo.NAMES)
+def test_each_folder_loads_by_itself(name: str) -> None:
+    """Model and tokenizer come from the one folder and fit each other."""
+    model = AutoModelForCausalLM.from_pretrained(demo.path(name))
+    tokenizer = AutoTokenizer.from_pretrained(demo.path(name))
+    assert len(tokenizer) == model.config.vocab_size == 4096
+    assert model.dtype == torch.bfloat16
+    assert model.config.tie_word_embeddings
+
+
+def test_all_share_one_tokenizer() -> None:
+    """Drafts and target must mean the same by a token."""
+    files = {(demo.path(name) / "tokenizer.json").read_bytes() for name in demo.NAMES}
+    assert len(files) == 1
+
+
+@torch.no_grad()
+def test_drafts_agree_with_the_target() -> None:
+    """They are distilled, not random: most greedy tokens of an answer are found among four."""
+    torch.set_num_threads(1)
+    tokenizer = AutoTokenizer.from_pretrained(demo.path("target"))
+    text = "Natalia has 3 boxes with 12 apples in each box. How many apples does she have?"
+    ids = tokenizer.apply_chat_template(
+        [{"role": "user", "content": text}], add_generation_prompt=True, return_dict=False
+    )
+    models = {
+        name: AutoModelForCausalLM.from_pretrained(demo.path(name), dtype=torch.float32)
+        for name in demo.NAMES
+    }
+    whole = torch.tensor([ids])
+    for _ in range(40):
+        best = models["target"](input_ids=whole).logits[:, -1:].argmax(-1)
+        whole = torch.cat([whole, best], dim=1)
+    answer_N = whole[0, len(ids) :]
+    for name in ("draft", "draft-small"):
+        logits_NV = models[name](input_ids=whole).logits[0, len(ids) - 1 : -1]
+        hits_NK = logits_NV.topk(4, dim=-1).indices == answer_N[:, None]
+        assert hits_NK.any(-1).float().mean() > 0.5, name

@@ -1,0 +1,83 @@
+"""Progress files and model folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import LlamaForCausalLM
+
+from outrider.actors.train.checkpoint import (
+    Progress,
+    load_progress,
+    save_model,
+    save_progress,
+    weights_digest,
+)
+from outrider.actors.train.errors import ResumeError
+from outrider.actors.train.recipe import Shape, build
+from outrider.actors.train.tokenizer import train_tokenizer
+
+SHAPE = Shape(hidden=16, layers=1, heads=2, key_value_heads=1, intermediate=16, vocabulary=262)
+SPECIAL = {"bos": 0, "eos": 1, "pad": 2}
+
+
+def progress(step: int) -> Progress:
+    """Some progress."""
+    return Progress("run", step, {"w": torch.ones(2)}, [{}], torch.get_rng_state())
+
+
+def test_progress_comes_back(tmp_path: Path) -> None:
+    """What was saved last is what is read."""
+    path = tmp_path / "p" / "x.pt"
+    for step in (3, 5):
+        save_progress(path, progress(step))
+    loaded = load_progress(path, "run")
+    assert loaded is not None
+    assert loaded.step == 5
+    assert torch.equal(loaded.model["w"], torch.ones(2))
+
+
+def test_no_progress_is_none(tmp_path: Path) -> None:
+    """A fresh run has nothing to resume."""
+    assert load_progress(tmp_path / "x.pt", "run") is None
+
+
+def test_a_kill_while_writing_leaves_the_last_good_file(tmp_path: Path) -> None:
+    """A half-written file beside it is ignored and replaced."""
+    path = tmp_path / "x.pt"
+    save_progress(path, progress(3))
+    (tmp_path / "x.pt.partial").write_bytes(b"half")
+    loaded = load_progress(path, "run")
+    assert loaded is not None
+    assert loaded.step == 3
+    save_progress(path, progress(4))
+    assert not (tmp_path / "x.pt.partial").exists()
+
+
+def test_other_settings_are_refused(tmp_path: Path) -> None:
+    """Progress of another run is not mixed in."""
+    save_progress(tmp_path / "x.pt", progress(3))
+    with pytest.raises(ResumeError, match="saved by a run with settings run, this one has other"):
+        load_progress(tmp_path / "x.pt", "other")
+
+
+def test_unreadable_progress_says_what_to_do(tmp_path: Path) -> None:
+    """A damaged file is named, with the way out."""
+    (tmp_path / "x.pt").write_bytes(b"nonsense")
+    with pytest.raises(ResumeError, match=r"x\.pt: unreadable .* delete it"):
+        load_progress(tmp_path / "x.pt", "run")
+
+
+def test_saved_model_is_bfloat16_and_whole(tmp_path: Path) -> None:
+    """The folder loads on its own; saving again replaces it and leaves nothing beside it."""
+    tokenizer = train_tokenizer(["abc"], 262)
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        model = build(SHAPE, SPECIAL)
+        save_model(tmp_path / "m", model, tokenizer)
+    loaded = LlamaForCausalLM.from_pretrained(tmp_path / "m")
+    assert loaded.dtype == torch.bfloat16
+    assert weights_digest(loaded) == weights_digest(torch.nn.Module.to(model, torch.bfloat16))
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]

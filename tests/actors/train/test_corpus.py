@@ -1,0 +1,71 @@
+"""The corpus: what is held out, and what a broken data folder says."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from outrider.actors.train.corpus import Source, check, is_held_out, load, read_lines, read_records
+from outrider.actors.train.errors import DataError
+from outrider.actors.train.sources import read_prose
+
+PROSE = Source("prose", ("prose.jsonl",), 1.0, read_prose)
+
+
+def test_held_out_is_fixed_by_the_names_alone() -> None:
+    """The same keys are held out in every process and on every machine."""
+    assert [n for n in range(400) if is_held_out("gsm8k", f"question {n}")] == [147, 219, 284, 362]
+
+
+def test_held_out_is_about_one_percent() -> None:
+    """Of ten thousand keys about a hundred are held out."""
+    assert 70 <= sum(is_held_out("a", str(n)) for n in range(10_000)) <= 130
+
+
+def test_load_puts_every_record_on_one_side(tiny_data: Path) -> None:
+    """Training and held-out documents are disjoint and together everything."""
+    train, held = load(tiny_data, PROSE)
+    assert len(train) + len(held) == 300
+    assert held
+    assert not {d.key for d in train} & {d.key for d in held}
+
+
+def test_check_names_every_missing_file(tiny_data: Path) -> None:
+    """Missing files are all named before any work starts."""
+    other = Source("other", ("a.gz", "b.gz"), 1.0, read_prose)
+    with pytest.raises(DataError, match=r"missing a\.gz, b\.gz; put the files there"):
+        check(tiny_data, (PROSE, other))
+
+
+def test_check_names_a_missing_folder(tmp_path: Path) -> None:
+    """A wrong data folder is said to be one."""
+    with pytest.raises(DataError, match="no such data folder"):
+        check(tmp_path / "nowhere", (PROSE,))
+
+
+def test_load_refuses_an_empty_file(tmp_path: Path) -> None:
+    """A file without records is named."""
+    (tmp_path / "prose.jsonl").write_text("")
+    with pytest.raises(DataError, match=r"prose\.jsonl: no records"):
+        load(tmp_path, PROSE)
+
+
+def test_read_records_names_line_and_field(tmp_path: Path) -> None:
+    """A malformed record is found by file, line and field."""
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"text": "a"}\n{"title": "b"}\n')
+    with pytest.raises(DataError, match=r"x\.jsonl:2: lacks text"):
+        list(read_records(path, "text"))
+    path.write_text("{")
+    with pytest.raises(DataError, match=r"x\.jsonl:1: not JSON"):
+        list(read_records(path))
+
+
+def test_read_lines_names_a_broken_archive(tmp_path: Path) -> None:
+    """A cut gzip file is an error that names it, not a short corpus."""
+    path = tmp_path / "x.txt.gz"
+    path.write_bytes(gzip.compress(b"line\n" * 1000)[:-12])
+    with pytest.raises(DataError, match=r"x\.txt\.gz: cannot be read"):
+        list(read_lines(path))
