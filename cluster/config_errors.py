@@ -1,0 +1,103 @@
+"""What is wrong with a configuration, said so that it can be mended: the place, the value, what is allowed."""
+
+from __future__ import annotations
+
+import difflib
+import types
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is not allowed."""
+
+    path: str
+    """Where, as in `targets[0].dtype`; empty for the whole."""
+
+    message: str
+    """What, and what is allowed."""
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" if self.path else self.message
+
+
+class ConfigError(ValueError):
+    """A configuration that is not allowed; nothing was started."""
+
+    def __init__(self, source: str, problems: Sequence[Problem]) -> None:
+        super().__init__(source, tuple(problems))
+        self.source = source
+        self.problems = tuple(problems)
+
+    def __str__(self) -> str:
+        count = f"{len(self.problems)} problem{'s' if len(self.problems) != 1 else ''}"
+        return "\n".join([f"{self.source}: {count}", *(f"  {each}" for each in self.problems)])
+
+
+def problems_of(error: ValidationError, model: type[BaseModel]) -> tuple[Problem, ...]:
+    """Every problem of a failed validation, in the file's order of sections.
+
+    Args:
+        error: What pydantic found.
+        model: The model that was validated, to know the keys at each place.
+    """
+    return tuple(_problem(details, model) for details in error.errors(include_url=False))
+
+
+def _problem(details: Any, model: type[BaseModel]) -> Problem:
+    location: tuple[str | int, ...] = details["loc"]
+    kind: str = details["type"]
+    if kind == "extra_forbidden":
+        return Problem(_path(location[:-1]), _unknown_key(location, model))
+    if kind == "missing":
+        return Problem(_path(location[:-1]), f"the key {location[-1]!r} is missing")
+    if kind == "value_error":
+        return Problem(_path(location), str(details["ctx"]["error"]))
+    if kind == "string_pattern_mismatch":
+        pattern = details["ctx"]["pattern"]
+        return Problem(_path(location), f"must match {pattern}, but is {_shown(details['input'])}")
+    message = details["msg"].replace("Input should be", "must be", 1)
+    return Problem(_path(location), f"{message}, but is {_shown(details['input'])}")
+
+
+def _unknown_key(location: tuple[str | int, ...], model: type[BaseModel]) -> str:
+    allowed = sorted(_keys_at(location[:-1], model))
+    key = str(location[-1])
+    near = difflib.get_close_matches(key, allowed, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"allowed here: {', '.join(allowed)}"
+    return f"unknown key {key!r}; {hint}"
+
+
+def _keys_at(location: tuple[str | int, ...], model: type[BaseModel]) -> tuple[str, ...]:
+    current = model
+    for part in location:
+        if isinstance(part, str):
+            inner = _model_in(current.model_fields[part].annotation)
+            if inner is None:
+                return ()
+            current = inner
+    return tuple(current.model_fields)
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The section that a field holds, also inside a list or an optional."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    if get_origin(annotation) in (tuple, list, Union, types.UnionType, Annotated):
+        found = (_model_in(argument) for argument in get_args(annotation))
+        return next((each for each in found if each is not None), None)
+    return None
+
+
+def _path(location: Sequence[str | int]) -> str:
+    parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in location]
+    return "".join(parts).removeprefix(".")
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
