@@ -1,0 +1,44 @@
+"""Online calibration of a drafter's estimates."""
+
+from __future__ import annotations
+
+import random
+
+from outrider.actors.target.acceptance import Calibration
+
+
+def test_without_evidence_the_statement_counts() -> None:
+    """A new drafter is believed."""
+    assert Calibration()(0.37) == 0.37
+
+
+def test_overconfident_drafter_is_corrected() -> None:
+    """Stated 0.9, drawn half the time: expected about half."""
+    calibration, rng = Calibration(), random.Random(3)
+    for _ in range(2000):
+        calibration.observe(0.9, rng.random() < 0.5)
+        calibration.observe(0.1, rng.random() < 0.3)
+    assert abs(calibration(0.9) - 0.5) < 0.06
+    assert abs(calibration(0.1) - 0.3) < 0.06
+    assert calibration(0.5) == 0.5
+
+
+def test_calibration_stays_a_probability() -> None:
+    """Extremes do not leave [0, 1]."""
+    calibration = Calibration()
+    for _ in range(100):
+        calibration.observe(1.0, False)
+        calibration.observe(0.0, True)
+    assert 0.0 <= calibration(1.0) < 0.2
+    assert 0.8 < calibration(0.0) <= 1.0
+
+
+def test_table_reports_reliability() -> None:
+    """Mean statement, frequency and weight of each bin that was seen."""
+    calibration = Calibration()
+    calibration.observe(0.5, True)
+    calibration.observe(0.5, False)
+    ((stated, drawn, weight),) = calibration.table()
+    assert stated == 0.5
+    assert abs(drawn - 0.5) < 1e-3
+    assert weight > 1.9
