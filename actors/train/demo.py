@@ -2,78 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-import numpy as np
 import torch
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from torch import nn
-from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers.utils import logging as transformers_logging
 
-from outrider.actors.train.checkpoint import save_model, save_tokenizer, weights_digest
-from outrider.actors.train.corpus import Document, Source, check, load
+from outrider.actors.train.corpus import check
 from outrider.actors.train.errors import TrainError
-from outrider.actors.train.evaluate import Agreement, agreement, held_out_loss, to_device
-from outrider.actors.train.inherit import inherit_embedding
-from outrider.actors.train.loop import Saving, StepReport, train
-from outrider.actors.train.objective import distillation_loss, text_loss
-from outrider.actors.train.packing import Tokens, mix_stream, pack_rows, rows_of_step
-from outrider.actors.train.recipe import SCHEDULES, SHAPES, Schedule, Shape, build
-from outrider.actors.train.rollout import rollout_chunks
-from outrider.actors.train.sources import SOURCES
-from outrider.actors.train.tokenizer import (
-    document_text,
-    encode_documents,
-    load_tokenizer,
-    train_tokenizer,
-)
-
-STAGES = ("tokenizer", "target", "draft", "draft-small")
-TOKENIZER_BYTES = 12_000_000
-HELD_OUT_ROWS = 24
-HELD_OUT_LENGTH = 256
-LONG_LENGTH = 1024
-STREAM_SEED = 20
-
-
-@dataclass(frozen=True)
-class Rollouts:
-    """How much of its own writing the target adds to the drafts' text (rows of tokens)."""
-
-    chunks: int = 16
-    rows: int = 128
-    length: int = 256
-    prompt_length: int = 48
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """Everything that decides the weights besides the data."""
-
-    sources: tuple[Source, ...] = SOURCES
-    shapes: Mapping[str, Shape] = field(default_factory=lambda: SHAPES)
-    schedules: Mapping[str, Schedule] = field(default_factory=lambda: SCHEDULES)
-    rollouts: Rollouts = Rollouts()
-
-
-@dataclass(frozen=True)
-class TrainReport:
-    """What was trained.
-
-    Attributes:
-        parameters: number of parameters of each model, tied weights once.
-        losses: held-out cross-entropy of the target by source, nats per token; `long` is all
-            sources in rows of 1024 tokens.
-        agreements: by draft, then by source.
-    """
-
-    parameters: dict[str, int]
-    losses: dict[str, float]
-    agreements: dict[str, dict[str, Agreement]]
+from outrider.actors.train.report import TrainReport
+from outrider.actors.train.run import STAGES, Recipe, Run
 
 
 def train_demo(
@@ -110,9 +47,15 @@ def train_demo(
     recipe = recipe or Recipe()
     run = Run(data_dir, out_dir, choose_device(device), resume, steps_scale, recipe)
     check(data_dir, recipe.sources)
-    for stage in stages:
-        run.do(stage)
-    return run.report()
+    shown = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        for stage in stages:
+            run.do(stage)
+        return run.report()
+    finally:
+        if shown:
+            transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def choose_device(name: str) -> torch.device:
@@ -126,226 +69,3 @@ def choose_device(name: str) -> torch.device:
     if name == "cuda" and not torch.cuda.is_available():
         raise TrainError("device is cuda, but PyTorch sees no GPU here; use auto or cpu")
     return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
-
-
-class Run:
-    """One call of `train_demo`: the stages share the corpus, which is read once."""
-
-    def __init__(
-        self,
-        data_dir: Path,
-        out_dir: Path,
-        device: torch.device,
-        resume: bool,
-        steps_scale: float,
-        recipe: Recipe,
-    ) -> None:
-        self._data_dir, self._out, self._device = data_dir, out_dir, device
-        self._resume, self._scale, self._recipe = resume, steps_scale, recipe
-        self._console = Console()
-        self._text: dict[str, tuple[list[Document], list[Document]]] | None = None
-        self._tokens: dict[str, list[Tokens]] | None = None
-
-    def do(self, stage: str) -> None:
-        """Carry out one stage, or find it done."""
-        if stage == "tokenizer":
-            self._train_tokenizer()
-        elif stage == "target":
-            self._train_target()
-        else:
-            self._train_draft(stage)
-
-    def report(self) -> TrainReport:
-        """Measure what is there and write `report.json`."""
-        folders = {name: self._out / name for name in STAGES[1:] if (self._out / name).is_dir()}
-        if "target" not in folders:
-            return TrainReport({}, {}, {})
-        tokenizer = self._tokenizer()
-        held = {
-            name: pack_rows(encode_documents(tokenizer, held), HELD_OUT_LENGTH, HELD_OUT_ROWS)
-            for name, (_, held) in self._documents().items()
-            if held
-        }
-        models = {name: self._load(name) for name in folders}
-        target = models.pop("target")
-        losses = held_out_loss(target, held)
-        everything = [
-            piece
-            for _, held in self._documents().values()
-            for piece in encode_documents(tokenizer, held)
-        ]
-        if everything:
-            shuffled = [
-                everything[i] for i in np.random.default_rng(0).permutation(len(everything))
-            ]
-            long = pack_rows(shuffled, LONG_LENGTH, HELD_OUT_ROWS)
-            losses |= held_out_loss(target, {"long": long})
-        report = TrainReport(
-            {"target": target.num_parameters()}
-            | {name: model.num_parameters() for name, model in models.items()},
-            losses,
-            {name: agreement(model, target, held) for name, model in models.items()},
-        )
-        (self._out / "report.json").write_text(json.dumps(asdict(report), indent=2) + "\n")
-        return report
-
-    def _documents(self) -> dict[str, tuple[list[Document], list[Document]]]:
-        if self._text is None:
-            self._text = {s.name: load(self._data_dir, s) for s in self._recipe.sources}
-        return self._text
-
-    def _train_tokenizer(self) -> None:
-        folder = self._out / "tokenizer"
-        if self._resume and (folder / "tokenizer_config.json").exists():
-            return
-        texts: list[str] = []
-        total = sum(source.weight for source in self._recipe.sources)
-        for source in self._recipe.sources:
-            allowance = source.weight / total * TOKENIZER_BYTES
-            documents = self._documents()[source.name][0]
-            for index in np.random.default_rng(0).permutation(len(documents)):
-                text = document_text(documents[index])
-                texts.append(text)
-                allowance -= len(text.encode())
-                if allowance < 0:
-                    break
-        with self._console.status("learning the tokenizer"):
-            tokenizer = train_tokenizer(texts, self._recipe.shapes["target"].vocabulary)
-        save_tokenizer(folder, tokenizer)
-
-    def _tokenizer(self) -> PreTrainedTokenizerFast:
-        folder = self._out / "tokenizer"
-        if not (folder / "tokenizer_config.json").exists():
-            raise TrainError(f"{folder}: no tokenizer yet; run the tokenizer stage first")
-        return load_tokenizer(folder)
-
-    def _stream(self, num_tokens: int, seed: int) -> Tokens:
-        if self._tokens is None:
-            tokenizer = self._tokenizer()
-            with self._console.status("encoding the corpus"):
-                self._tokens = {
-                    name: encode_documents(tokenizer, documents)
-                    for name, (documents, _) in self._documents().items()
-                }
-            sizes = ", ".join(f"{k} {sum(map(len, v)):,}" for k, v in self._tokens.items())
-            self._console.print(f"tokens: {sizes}")
-        weights = {source.name: source.weight for source in self._recipe.sources}
-        return mix_stream(self._tokens, weights, num_tokens, STREAM_SEED + seed)
-
-    def _build(self, stage: str) -> LlamaForCausalLM:
-        vocabulary = self._tokenizer()
-        torch.manual_seed(self._recipe.schedules[stage].seed)
-        special = {
-            "bos": vocabulary.bos_token_id,
-            "eos": vocabulary.eos_token_id,
-            "pad": vocabulary.pad_token_id,
-        }
-        return nn.Module.to(build(self._recipe.shapes[stage], special), self._device)
-
-    def _load(self, name: str) -> LlamaForCausalLM:
-        folder = self._out / name
-        if not folder.is_dir():
-            raise TrainError(f"{folder}: no such model yet; run the {name} stage first")
-        model: LlamaForCausalLM = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
-        model.train(False)
-        model.requires_grad_(False)
-        return nn.Module.to(model, self._device)
-
-    def _train_target(self) -> None:
-        schedule = self._recipe.schedules["target"].scaled(self._scale)
-        stream = self._stream(schedule.steps * schedule.tokens_per_step, schedule.seed)
-        model = self._build("target")
-
-        def loss_of_step(step: int) -> torch.Tensor:
-            length = schedule.length_at(step)
-            rows = rows_of_step(stream, step, schedule.tokens_per_step, length)
-            return text_loss(model, to_device(rows, model))
-
-        self._fit("target", model, schedule, loss_of_step)
-
-    def _train_draft(self, stage: str) -> None:
-        schedule = self._recipe.schedules[stage].scaled(self._scale)
-        target = self._load("target")
-        model = self._build(stage)
-        inherit_embedding(model, target)
-        stream = self._stream(schedule.steps * schedule.tokens_per_step, schedule.seed)
-        written = self._rollouts(target, stream)
-
-        def loss_of_step(step: int) -> torch.Tensor:
-            length = schedule.length_at(step)
-            rows = rows_of_step(stream, step, schedule.tokens_per_step, length)
-            if length == written.shape[1]:
-                half = len(rows) // 2
-                chosen = np.random.default_rng([schedule.seed, step]).integers(
-                    0, len(written), half
-                )
-                rows = np.concatenate([rows[half:], written[chosen]])
-            return distillation_loss(model, target, to_device(rows, model))
-
-        self._fit(stage, model, schedule, loss_of_step, of=f" of {weights_digest(target)}")
-
-    def _rollouts(self, target: LlamaForCausalLM, stream: Tokens) -> Tokens:
-        plan = self._recipe.rollouts
-        chunks = max(1, round(plan.chunks * min(1.0, self._scale)))
-        folder = self._out / "progress" / f"rollouts-{weights_digest(target)}"
-        made: list[Tokens] = []
-        with self._bar() as bar:
-            task = bar.add_task("target writes", total=chunks, note="")
-            for chunk in rollout_chunks(
-                target,
-                stream,
-                folder,
-                chunks=chunks,
-                rows=plan.rows,
-                length=plan.length,
-                prompt_length=plan.prompt_length,
-                seed=7,
-            ):
-                made.append(chunk)
-                bar.advance(task)
-        return np.concatenate(made)
-
-    def _fit(
-        self,
-        stage: str,
-        model: LlamaForCausalLM,
-        schedule: Schedule,
-        loss_of_step: Callable[[int], torch.Tensor],
-        of: str = "",
-    ) -> None:
-        tokenizer = self._tokenizer()
-        shape = self._recipe.shapes[stage]
-        saving = Saving(
-            path=self._out / "progress" / f"{stage}.pt",
-            fingerprint=f"{stage}{of} {asdict(shape)} seed={schedule.seed} "
-            f"tokens={schedule.tokens_per_step} rows={schedule.row_length}",
-            resume=self._resume,
-            snapshot=lambda current: save_model(self._out / stage, current, tokenizer),
-        )
-        with self._bar() as bar:
-            task = bar.add_task(stage, total=schedule.steps, note="")
-            smooth = 0.0
-
-            def on_step(report: StepReport) -> None:
-                nonlocal smooth
-                smooth = report.loss if smooth == 0.0 else 0.98 * smooth + 0.02 * report.loss
-                pace = schedule.tokens_per_step / max(report.seconds, 1e-9)
-                bar.update(
-                    task, completed=report.step, note=f"loss {smooth:.3f}  {pace:,.0f} tokens/s"
-                )
-                if not self._console.is_terminal and report.step % 20 == 0:
-                    self._console.print(f"{stage} {report.step}/{report.steps} loss {smooth:.3f}")
-
-            train(model, schedule, loss_of_step, saving, on_step)
-        save_model(self._out / stage, model, tokenizer)
-
-    def _bar(self) -> Progress:
-        return Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}"),
-            console=self._console,
-            disable=not self._console.is_terminal,
-        )

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from outrider.actors.train.demo import Recipe, choose_device, train_demo
+from outrider.actors.train.demo import choose_device, train_demo
 from outrider.actors.train.errors import DataError, TrainError
+from outrider.actors.train.run import Recipe
 
 
 def test_all_stages_leave_loadable_models(

@@ -1,0 +1,78 @@
+"""What a training run measured, and how it is shown."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.table import Table
+
+from outrider.actors.train.evaluate import Agreement
+
+
+@dataclass(frozen=True)
+class TrainReport:
+    """What was trained.
+
+    Attributes:
+        parameters: number of parameters of each model, tied weights once.
+        losses: held-out cross-entropy of the target by source, nats per token; `long` is all
+            sources in rows of 1024 tokens.
+        agreements: by draft, then by source.
+    """
+
+    parameters: dict[str, int]
+    losses: dict[str, float]
+    agreements: dict[str, dict[str, Agreement]]
+
+
+def headings(report: TrainReport) -> list[str]:
+    """Column titles: the target's loss, then three rates for each draft."""
+    rates = [f"{name}: {rate}" for name in report.agreements for rate in ("first", "four", "T=1")]
+    return ["held-out source", "target loss", *rates]
+
+
+def lines(report: TrainReport) -> list[list[str]]:
+    """One line a source: nats per token, then the shares of `Agreement` in percent."""
+    result = []
+    for source, loss in report.losses.items():
+        line = [source, f"{loss:.2f}"]
+        for agreements in report.agreements.values():
+            found = agreements.get(source)
+            rates = (found.first, found.among_four, found.overlap) if found else ()
+            line += [f"{100 * rate:.0f} %" for rate in rates] or ["", "", ""]
+        result.append(line)
+    return result
+
+
+def as_table(report: TrainReport) -> Table:
+    """For a terminal."""
+    table = Table(title="held-out text, teacher forced")
+    for index, heading in enumerate(headings(report)):
+        table.add_column(heading, justify="right" if index else "left")
+    for line in lines(report):
+        table.add_row(*line)
+    return table
+
+
+def as_markdown(report: TrainReport) -> str:
+    """For the model card."""
+    titles = headings(report)
+    ruler = ["---", *["---:"] * (len(titles) - 1)]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in (titles, ruler, *lines(report)))
+
+
+def write_report(path: Path, report: TrainReport) -> None:
+    """As JSON, with every digit."""
+    path.write_text(json.dumps(asdict(report), indent=2) + "\n", encoding="utf-8")
+
+
+def read_report(path: Path) -> TrainReport:
+    """What `write_report` wrote."""
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    agreements = {
+        draft: {source: Agreement(**values) for source, values in by_source.items()}
+        for draft, by_source in stored["agreements"].items()
+    }
+    return TrainReport(stored["parameters"], stored["losses"], agreements)

@@ -1,0 +1,52 @@
+"""Stages: what is kept between runs, and what a changed run says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from outrider.actors.train.demo import train_demo
+from outrider.actors.train.errors import ResumeError
+from outrider.actors.train.run import STAGES, Recipe
+
+
+def with_steps(recipe: Recipe, stage: str, steps: int) -> Recipe:
+    """The recipe with another length of one stage."""
+    longer = replace(recipe.schedules[stage], steps=steps)
+    return replace(recipe, schedules={**recipe.schedules, stage: longer})
+
+
+def test_stages_done_apart_equal_one_run(
+    tiny_data: Path, tiny_recipe: Recipe, tmp_path: Path
+) -> None:
+    """Each stage finds what the earlier ones left, and the weights are the same."""
+    train_demo(tiny_data, tmp_path / "whole", device="cpu", recipe=tiny_recipe)
+    for stage in STAGES:
+        train_demo(tiny_data, tmp_path / "parts", device="cpu", recipe=tiny_recipe, stages=(stage,))
+    for name in STAGES[1:]:
+        whole, parts = (tmp_path / x / name / "model.safetensors" for x in ("whole", "parts"))
+        assert whole.read_bytes() == parts.read_bytes()
+
+
+def test_target_can_be_trained_on(tiny_data: Path, tiny_recipe: Recipe, tmp_path: Path) -> None:
+    """More steps continue a finished target; its old drafts are then refused, not reused."""
+    train_demo(tiny_data, tmp_path, device="cpu", recipe=tiny_recipe)
+    before = (tmp_path / "target" / "model.safetensors").read_bytes()
+    longer = with_steps(tiny_recipe, "target", 16)
+    with pytest.raises(ResumeError, match=r"draft\.pt: saved by a run with settings draft of"):
+        train_demo(tiny_data, tmp_path, device="cpu", recipe=longer)
+    assert before != (tmp_path / "target" / "model.safetensors").read_bytes()
+    assert len(list((tmp_path / "progress").glob("rollouts-*"))) == 2
+
+
+def test_same_seed_same_weights(tiny_data: Path, tiny_recipe: Recipe, tmp_path: Path) -> None:
+    """The run is a function of data and recipe; the tokenizer too."""
+    stages = ("tokenizer", "target")
+    for name in "ab":
+        train_demo(tiny_data, tmp_path / name, device="cpu", recipe=tiny_recipe, stages=stages)
+    for file in ("model.safetensors", "tokenizer.json"):
+        a, b = ((tmp_path / name / "target" / file).read_bytes() for name in "ab")
+        assert np.array_equal(np.frombuffer(a, np.uint8), np.frombuffer(b, np.uint8))
