@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,3 +37,7 @@ class EngineSettings:
 
     allow_remote_code: bool = False
     """Runs code from the model's repository."""
+
+    attention: Literal["auto", "each", "together"] = "auto"
+    """How sessions of one batch attend: `each` by itself on views of its rows, or all `together` in one kernel call on
+    gathered rows. `auto`: `each` on a CPU, `together` elsewhere."""

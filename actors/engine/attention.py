@@ -1,0 +1,236 @@
+"""Attention of packed rows over slots, as transformers' attention interface wants it.
+
+A model calls the cache and then the attention function in each layer. The cache (`PassCache.update`) writes the new rows into
+the slots; the attention function ignores the keys and values that it is handed and reads the slots. What the running pass is,
+it learns from a variable of the thread, since transformers has no other way to a registered function; engines of one process,
+and threads, do not meet.
+
+Two ways of the same signature: `AttendEach` runs the kernel once for each session on views of the slots, without copying a
+committed row; `AttendTogether` gathers the slots and runs it once, for devices where a launch costs more than a copy.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+from outrider.actors.engine.plan import Plan, Sight, sight
+from outrider.actors.engine.storage import Storage
+
+ATTENTION_NAME = "outrider_tree"
+"""The name that the function is registered under in transformers."""
+
+
+class UnsupportedModel(ValueError):
+    """The model asks for something that tree attention over slots does not do: serve another model."""
+
+
+class Attend(Protocol):
+    """One pass's way to attend."""
+
+    def __call__(
+        self,
+        layer: int,
+        query: torch.Tensor,
+        *,
+        scaling: float | None,
+        window: int | None,
+        softcap: float | None,
+    ) -> torch.Tensor:
+        """Attends in one layer, whose new rows are in the slots already.
+
+        Shapes: query (1, heads, M, head_dim); the result (1, M, heads, value head_dim).
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Shown:
+    """What one session's rows see, on the device."""
+
+    first: int
+    count: int
+    mask: torch.Tensor | None
+    causal: bool
+
+
+class AttendEach:
+    """One kernel call for each session, on views."""
+
+    def __init__(self, storage: Storage, plan: Plan, *, dtype: torch.dtype, device: torch.device):
+        """Prepares for one pass."""
+        self._storage = storage
+        self._plan = plan
+        self._dtype = dtype
+        self._device = device
+        self._shown: dict[tuple[int | None, bool], list[_Shown]] = {}
+
+    def __call__(
+        self,
+        layer: int,
+        query: torch.Tensor,
+        *,
+        scaling: float | None,
+        window: int | None,
+        softcap: float | None,
+    ) -> torch.Tensor:
+        """See `Attend`."""
+        kind = (window, softcap is None)
+        shown = self._shown.get(kind)
+        if shown is None:
+            shown = self._shown[kind] = self._show(window, implicit=softcap is None)
+        slot_keys, slot_values = self._storage.slot_keys[layer], self._storage.slot_values[layer]
+        outputs = []
+        starts = self._plan.starts
+        for index, (segment, seen) in enumerate(zip(self._plan.segments, shown, strict=True)):
+            start, end = starts[index], starts[index + 1]
+            keys = slot_keys[segment.slot].narrow(2, seen.first, seen.count)
+            values = slot_values[segment.slot].narrow(2, seen.first, seen.count)
+            own = query if len(shown) == 1 else query[:, :, start:end]
+            outputs.append(
+                attend(own, keys, values, seen.mask, scaling, seen.causal, softcap).transpose(1, 2)
+            )
+        return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)
+
+    def _show(self, window: int | None, *, implicit: bool) -> list[_Shown]:
+        shown = []
+        for segment in self._plan.segments:
+            seen = sight(segment, window=window, implicit=implicit)
+            shown.append(
+                _Shown(
+                    first=seen.first,
+                    count=segment.total - seen.first,
+                    mask=self._to_device(seen),
+                    causal=seen.causal,
+                )
+            )
+        return shown
+
+    def _to_device(self, seen: Sight) -> torch.Tensor | None:
+        if seen.mask_NS is None:
+            return None
+        return torch.from_numpy(seen.mask_NS).to(device=self._device, dtype=self._dtype)
+
+
+def attend(
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    mask: torch.Tensor | None,
+    scaling: float | None,
+    causal: bool,
+    softcap: float | None,
+) -> torch.Tensor:
+    """Attends with grouped heads.
+
+    Shapes: query (B, heads, N, head_dim), keys and values (B, key heads, S, head_dim), mask broadcastable to
+    (B, heads, N, S); the result (B, heads, N, value head_dim).
+    """
+    grouped = query.shape[1] != keys.shape[1]
+    if softcap is None:
+        return scaled_dot_product_attention(
+            query,
+            keys,
+            values,
+            attn_mask=mask,
+            is_causal=causal,
+            scale=scaling,
+            enable_gqa=grouped,
+        )
+    if scaling is None:
+        scaling = query.shape[-1] ** -0.5
+    batch, heads, num_rows, dim = query.shape
+    # Query heads of one key head become rows, so that keys are not repeated.
+    query = query.reshape(batch, keys.shape[1], -1, dim)
+    scores = torch.matmul(query, keys.transpose(-1, -2)) * scaling
+    scores = torch.tanh(scores / softcap) * softcap
+    if mask is not None:
+        scores = scores.view(batch, heads, num_rows, -1) + mask
+        scores = scores.view(batch, keys.shape[1], -1, keys.shape[2])
+    probs = torch.softmax(scores, dim=-1, dtype=torch.float32).to(values.dtype)
+    return torch.matmul(probs, values).reshape(batch, heads, num_rows, values.shape[-1])
+
+
+class PassCache:
+    """What a model takes for its cache in one pass: writes the new rows into the slots."""
+
+    is_compileable = False
+
+    def __init__(self, storage: Storage, plan: Plan, *, device: torch.device):
+        """Prepares for one pass."""
+        self._storage = storage
+        self.layer = -1
+        """The layer that wrote last, so the one that attends next."""
+
+        segment = plan.segments[0]
+        self._slot = segment.slot if len(plan.segments) == 1 else None
+        self._first = segment.cached + segment.scratch
+        self._count = plan.num_rows
+        self._rows: torch.Tensor | None = None
+        if self._slot is None:
+            rows: list[int] = []
+            for each in plan.segments:
+                first = each.slot * storage.capacity + each.cached + each.scratch
+                rows.extend(range(first, first + len(each.parents)))
+            self._rows = torch.tensor(rows, device=device)
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *_: object
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Writes the rows of one layer. Shapes: (1, key heads, M, head_dim)."""
+        self.layer = layer_idx
+        storage = self._storage
+        if self._slot is not None:
+            slot, first, count = self._slot, self._first, self._count
+            storage.slot_keys[layer_idx][slot].narrow(2, first, count).copy_(key_states)
+            storage.slot_values[layer_idx][slot].narrow(2, first, count).copy_(value_states)
+        elif self._rows is not None:
+            storage.flat_keys[layer_idx].index_copy_(0, self._rows, key_states[0].transpose(0, 1))
+            storage.flat_values[layer_idx].index_copy_(
+                0, self._rows, value_states[0].transpose(0, 1)
+            )
+        return key_states, value_states
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        """Zero: positions are given explicitly."""
+        return 0
+
+
+class _Running(threading.local):
+    """The pass that the thread runs."""
+
+    cache: PassCache | None = None
+    attend: Attend | None = None
+
+
+RUNNING = _Running()
+"""Set by an engine around the model's forward."""
+
+
+def tree_attention(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    **_: object,
+) -> tuple[torch.Tensor, None]:
+    """The function that transformers calls in each layer. Shapes: as `Attend`."""
+    cache, attend_pass = RUNNING.cache, RUNNING.attend
+    if cache is None or attend_pass is None:
+        raise RuntimeError(
+            f"the model's attention is {ATTENTION_NAME!r}, which runs through an engine only; "
+            "call the engine's forward instead of the model"
+        )
+    output = attend_pass(
+        cache.layer, query, scaling=scaling, window=sliding_window, softcap=softcap
+    )
+    return output, None

@@ -1,0 +1,125 @@
+"""From settings to a running engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from outrider.actors.engine.priority import lower_priority
+from outrider.actors.engine.protocol import Engine
+from outrider.actors.engine.settings import EngineSettings
+from outrider.actors.engine.source import ModelSource, resolve_model
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def load_engine(settings: EngineSettings) -> Engine:
+    """Loads a model and gives it slots.
+
+    Sets the number of arithmetic threads of the process and, for `niceness` above 0, lowers the priority of the calling
+    thread and of those workers; call it in the thread that will run the engine.
+
+    Raises:
+        ValueError: The settings, or the model, cannot be used; the message names the field. `UnsupportedModel` where
+            the model's architecture is why.
+    """
+    _check(settings)
+    source = resolve_model(settings.model)
+    dtype, device = _dtype(settings.dtype), _device(settings.device)
+    if settings.num_threads is not None:
+        torch.set_num_threads(settings.num_threads)
+    lower_priority(settings.niceness)
+    return _load(settings, source, dtype, device)
+
+
+def _load(
+    settings: EngineSettings, source: ModelSource, dtype: torch.dtype, device: torch.device
+) -> Engine:
+    if source.is_tabular:
+        from outrider.actors.engine.tabular import TabularEngine, load_table
+
+        return TabularEngine(load_table(Path(source.location)), settings)
+    # Importing transformers takes seconds, which a table need not wait for.
+    from outrider.actors.engine.fingerprint import model_fingerprint
+    from outrider.actors.engine.transformers_engine import TransformersEngine
+
+    model, folder = _load_model(settings, source, dtype, device)
+    return TransformersEngine(
+        model, settings, name=settings.model, fingerprint=model_fingerprint(model, folder)
+    )
+
+
+def _load_model(
+    settings: EngineSettings, source: ModelSource, dtype: torch.dtype, device: torch.device
+) -> tuple[PreTrainedModel, Path | None]:
+    """The model on its device, and the folder that its files lie in."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers.utils.hub import cached_file
+
+    from outrider.actors.engine.probe import check_config
+
+    location, remote = source.location, settings.allow_remote_code
+    try:
+        config = AutoConfig.from_pretrained(location, trust_remote_code=remote)
+    except (OSError, ValueError) as error:
+        raise ValueError(_unreadable(settings, source, error)) from error
+    check_config(config, name=settings.model)
+    try:
+        model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
+            location, config=config, dtype=dtype, trust_remote_code=remote
+        )
+    except (OSError, ValueError) as error:
+        raise ValueError(_unreadable(settings, source, error)) from error
+    config_file = cached_file(location, "config.json")
+    folder = Path(config_file).parent if config_file else None
+    # transformers decorates `to`, which leaves it untyped.
+    return model.to(device), folder  # type: ignore[arg-type]
+
+
+def _unreadable(settings: EngineSettings, source: ModelSource, error: Exception) -> str:
+    reason = str(error)
+    advice = "is the folder complete?"
+    if "trust_remote_code" in reason:
+        advice = "set allow_remote_code if you trust the code in the model's repository"
+    elif not source.is_local:
+        advice = "is the hub id right, and can the hub be reached?"
+    return f"model {settings.model!r} cannot be loaded: {reason} ({advice})"
+
+
+def _check(settings: EngineSettings) -> None:
+    for name in ("num_slots", "max_scratch", "max_context", "num_threads"):
+        value = getattr(settings, name)
+        if value is not None and value < 1:
+            raise ValueError(f"{name} is {value}; it must be at least 1")
+    if not 0 <= settings.niceness <= 19:
+        raise ValueError(f"niceness is {settings.niceness}; it must be 0 to 19")
+    if settings.attention not in {"auto", "each", "together"}:
+        raise ValueError(f"attention is {settings.attention!r}; it must be auto, each or together")
+
+
+def _dtype(name: str) -> torch.dtype:
+    if name not in DTYPES:
+        raise ValueError(f"dtype is {name!r}; it must be one of {', '.join(DTYPES)}")
+    return DTYPES[name]
+
+
+def _device(name: str) -> torch.device:
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ValueError(f"device is {name!r}; it must be cpu, cuda or cuda:N") from error
+    if device.type not in {"cpu", "cuda"}:
+        raise ValueError(f"device is {name!r}; it must be cpu, cuda or cuda:N")
+    if device.type == "cuda":
+        count = torch.cuda.device_count()
+        if not torch.cuda.is_available() or (device.index or 0) >= count:
+            raise ValueError(
+                f"device is {name!r}, but torch {torch.__version__} finds {count} CUDA devices here; "
+                "use cpu, or install a CUDA build of torch and its driver"
+            )
+    return device

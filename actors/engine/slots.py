@@ -1,0 +1,243 @@
+"""Which rows every slot holds, in plain numbers.
+
+Both engines keep their books here; the keys and values themselves are elsewhere. Rows of a slot are numbered 0, 1, ... with
+the cached ones first. A scratch row knows its parent, its depth below the last cached row (a child of it has depth 0) and its
+*lineage*: a bit for each scratch row on the way from the last cached row to itself, itself included.
+
+Invariants: `parents[i] < i`; `lineages[i]` has bit i set and no higher one; a refused operation changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from outrider.actors.engine.protocol import NoFreeSlot, Rows, SlotOverflow
+
+
+@dataclass(slots=True)
+class Slot:
+    """Rows of one session."""
+
+    cached: int = 0
+    parents: list[int] = field(default_factory=list)
+    depths: list[int] = field(default_factory=list)
+    lineages: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Growth:
+    """Checked rows that a slot is about to get."""
+
+    slot: int
+    cached: int
+    scratch: int
+    """Scratch rows that are there already."""
+
+    tokens: Sequence[int]
+    parents: list[int]
+    depths: list[int]
+    lineages: list[int]
+
+    @property
+    def total(self) -> int:
+        """Rows of the slot with these."""
+        return self.cached + self.scratch + len(self.parents)
+
+
+class SlotTable:
+    """The books of all slots."""
+
+    def __init__(self, *, num_slots: int, max_context: int, max_scratch: int, vocab_size: int):
+        """Starts with every slot free.
+
+        Raises:
+            ValueError: A size is less than one.
+        """
+        sizes = {"num_slots": num_slots, "max_context": max_context, "max_scratch": max_scratch}
+        for name, size in sizes.items():
+            if size < 1:
+                raise ValueError(f"{name} is {size}; it must be at least 1")
+        self.num_slots = num_slots
+        self.max_context = max_context
+        self.max_scratch = max_scratch
+        self.vocab_size = vocab_size
+        self._slots: list[Slot | None] = [None] * num_slots
+
+    @property
+    def num_free(self) -> int:
+        """Number of free slots."""
+        return self._slots.count(None)
+
+    def acquire(self) -> int:
+        """Takes the lowest free slot.
+
+        Raises:
+            NoFreeSlot: Every slot is taken.
+        """
+        if None not in self._slots:
+            raise NoFreeSlot(
+                f"all {self.num_slots} slots are taken; release one first, or raise num_slots"
+            )
+        slot = self._slots.index(None)
+        self._slots[slot] = Slot()
+        return slot
+
+    def release(self, slot: int) -> None:
+        """Frees a slot."""
+        self.taken(slot)
+        self._slots[slot] = None
+
+    def taken(self, slot: int) -> Slot:
+        """The rows of a slot that is taken.
+
+        Raises:
+            ValueError: There is no such slot, or it is free.
+        """
+        held = self._slots[slot] if 0 <= slot < self.num_slots else None
+        if held is None:
+            raise ValueError(
+                f"slot {slot} is not taken (slots are 0 to {self.num_slots - 1}); acquire it first"
+            )
+        return held
+
+    def check(self, batch: Sequence[Rows]) -> list[Growth]:
+        """What a batch would add, without adding it.
+
+        Raises:
+            SlotOverflow: Rows do not fit.
+            ValueError: The batch or an entry is empty, a slot is free or occurs twice, or a token id or parent is out of
+                range.
+        """
+        if not batch:
+            raise ValueError("the batch is empty; give at least one entry")
+        if len({rows.slot for rows in batch}) < len(batch):
+            raise ValueError(
+                f"a slot occurs twice in the batch: {[rows.slot for rows in batch]}; "
+                "put all rows of a slot into one entry"
+            )
+        return [self._check(rows) for rows in batch]
+
+    def _check(self, rows: Rows) -> Growth:
+        held = self.taken(rows.slot)
+        tokens, num_rows, scratch = rows.tokens, len(rows.tokens), len(held.parents)
+        if num_rows == 0 or num_rows != len(rows.parents):
+            raise ValueError(
+                f"slot {rows.slot}: {num_rows} tokens with {len(rows.parents)} parents; "
+                "give at least one token, and one parent for each"
+            )
+        if min(tokens) < 0 or max(tokens) >= self.vocab_size:
+            wrong = next(token for token in tokens if not 0 <= token < self.vocab_size)
+            raise ValueError(
+                f"slot {rows.slot}: token id {wrong} is outside the vocabulary of {self.vocab_size}"
+            )
+        if scratch + num_rows > self.max_scratch:
+            raise SlotOverflow(
+                f"slot {rows.slot}: {num_rows} more rows behind {scratch} scratch rows, "
+                f"and max_scratch is {self.max_scratch}; rebase first, send fewer, or raise max_scratch"
+            )
+        parents: list[int] = []
+        depths, lineages = list(held.depths), list(held.lineages)
+        for row, parent in enumerate(rows.parents, start=scratch):
+            parent = int(parent)
+            if not -1 <= parent < row:
+                raise ValueError(
+                    f"slot {rows.slot}: scratch row {row} has parent {parent}; "
+                    f"it must be -1 or an earlier row, at most {row - 1}"
+                )
+            parents.append(parent)
+            depths.append(depths[parent] + 1 if parent >= 0 else 0)
+            lineages.append((lineages[parent] if parent >= 0 else 0) | 1 << row)
+        new_depths = depths[scratch:]
+        if held.cached + max(new_depths) >= self.max_context:
+            raise SlotOverflow(
+                f"slot {rows.slot}: a row at position {held.cached + max(new_depths)}, "
+                f"and max_context is {self.max_context}; stop the sequence, or cut the tree's depth"
+            )
+        return Growth(
+            slot=rows.slot,
+            cached=held.cached,
+            scratch=scratch,
+            tokens=tokens,
+            parents=parents,
+            depths=new_depths,
+            lineages=lineages[scratch:],
+        )
+
+    def grow(self, growth: Growth) -> None:
+        """Adds checked rows."""
+        held = self.taken(growth.slot)
+        held.parents.extend(growth.parents)
+        held.depths.extend(growth.depths)
+        held.lineages.extend(growth.lineages)
+
+    def rebase(self, slot: int, path: Sequence[int], keep: Sequence[int]) -> list[int]:
+        """Commits a path and keeps rows below it.
+
+        Returns:
+            For each row that now follows the formerly last cached one, the scratch row that it was; ascending.
+
+        Raises:
+            ValueError: `path` is not a path from the last cached row, or `keep` is not below it, not ascending, or lacks
+                the parent of one of its rows. Nothing was changed.
+        """
+        held = self.taken(slot)
+        scratch, end = len(held.parents), -1
+        for row in path:
+            if not 0 <= row < scratch or held.parents[row] != end:
+                raise ValueError(
+                    f"slot {slot}: path {list(path)} breaks at row {row}, which is not a child of "
+                    f"{end} among {scratch} scratch rows"
+                )
+            end = row
+        renumbered = {end: -1}
+        for new, row in enumerate(keep):
+            in_order = new == 0 or row > keep[new - 1]
+            if not 0 <= row < scratch or not in_order or held.parents[row] not in renumbered:
+                raise ValueError(
+                    f"slot {slot}: row {row} cannot be kept in {list(keep)} after path {list(path)}: "
+                    f"rows must be ascending, below {scratch}, and each the child of the path's end "
+                    "or of a kept row"
+                )
+            renumbered[row] = new
+        depth = len(path)
+        depths = [held.depths[row] - depth for row in keep]
+        parents = [renumbered[held.parents[row]] for row in keep]
+        lineages: list[int] = []
+        for new, parent in enumerate(parents):
+            lineages.append((lineages[parent] if parent >= 0 else 0) | 1 << new)
+        held.cached += depth
+        held.parents, held.depths, held.lineages = parents, depths, lineages
+        return [*path, *keep]
+
+    def copy_prefix(self, source: int, destination: int, length: int) -> None:
+        """Gives an empty slot the first cached rows of another.
+
+        Raises:
+            ValueError: The source has fewer rows, or the destination is not empty.
+        """
+        held, empty = self.taken(source), self.taken(destination)
+        if not 0 <= length <= held.cached:
+            raise ValueError(
+                f"cannot copy {length} rows of slot {source}, which has {held.cached} cached rows"
+            )
+        if empty.cached or empty.parents:
+            raise ValueError(
+                f"slot {destination} has {empty.cached} cached and {len(empty.parents)} scratch rows; "
+                "copy to an empty slot"
+            )
+        empty.cached = length
+
+    def truncate(self, slot: int, length: int) -> None:
+        """Drops the scratch rows, and the cached rows from `length` on.
+
+        Raises:
+            ValueError: `length` is negative or more than there are.
+        """
+        held = self.taken(slot)
+        if not 0 <= length <= held.cached:
+            raise ValueError(
+                f"cannot truncate slot {slot} to {length} rows; it has {held.cached} cached rows"
+            )
+        held.cached = length
+        held.parents, held.depths, held.lineages = [], [], []

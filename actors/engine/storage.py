@@ -1,0 +1,150 @@
+"""Room for keys and values: one tensor for all layers and slots, or one for each shape of head where layers differ.
+
+A *plane* is the keys or the values of one layer. Planes of equal shape lie in one tensor, so that moving a session's rows is
+one operation for all layers. Which rows mean something is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaneShape:
+    """Heads of one layer's keys or values."""
+
+    num_heads: int
+    head_dim: int
+
+
+class Storage:
+    """Preallocated keys and values.
+
+    Shapes: each group (planes, slots, capacity, heads, head_dim), where capacity is the number of rows of a slot.
+    """
+
+    def __init__(
+        self,
+        shapes: Sequence[tuple[PlaneShape, PlaneShape]],
+        *,
+        num_slots: int,
+        capacity: int,
+        dtype: torch.dtype,
+        device: torch.device,
+    ):
+        """Allocates.
+
+        Args:
+            shapes: Keys and values of each layer.
+            num_slots: Sessions.
+            capacity: Rows of a session.
+            dtype: Type of the numbers.
+            device: Where they are.
+        """
+        self.num_slots = num_slots
+        self.capacity = capacity
+        planes: dict[PlaneShape, int] = {}
+        places = []
+        for plane in (plane for pair in shapes for plane in pair):
+            places.append((plane, planes.setdefault(plane, 0)))
+            planes[plane] += 1
+        self._groups = {
+            plane: torch.empty(
+                (count, num_slots, capacity, plane.num_heads, plane.head_dim),
+                dtype=dtype,
+                device=device,
+            )
+            for plane, count in planes.items()
+        }
+        tensors = [self._groups[plane][place] for plane, place in places]
+        self.keys = tensors[0::2]
+        """Of each layer, shape (slots, capacity, heads, head_dim)."""
+
+        self.values = tensors[1::2]
+        """As the keys."""
+
+        self.flat_keys = [tensor.flatten(0, 1) for tensor in self.keys]
+        """Of each layer, shape (slots * capacity, heads, head_dim)."""
+
+        self.flat_values = [tensor.flatten(0, 1) for tensor in self.values]
+        """As the keys."""
+
+        self.slot_keys = [self._by_slot(tensor) for tensor in self.keys]
+        """Of each layer and slot, shape (1, heads, capacity, head_dim)."""
+
+        self.slot_values = [self._by_slot(tensor) for tensor in self.values]
+        """As the keys."""
+
+    @staticmethod
+    def _by_slot(tensor: torch.Tensor) -> list[torch.Tensor]:
+        return [rows.transpose(0, 1).unsqueeze(0) for rows in tensor]
+
+    def move(self, slot: int, first: int, sources: Sequence[int]) -> None:
+        """Puts row `first + sources[i]` of a slot at `first + i`. `sources` is ascending and `sources[i] >= i`."""
+        settled = 0
+        while settled < len(sources) and sources[settled] == settled:
+            settled += 1
+        count = len(sources) - settled
+        if count == 0:
+            return
+        for group in self._groups.values():
+            rows = torch.tensor([first + row for row in sources[settled:]], device=group.device)
+            held = group[:, slot]
+            held.narrow(1, first + settled, count).copy_(held.index_select(1, rows))
+
+    def copy(self, source: int, destination: int, length: int) -> None:
+        """Copies the first rows of a slot to another."""
+        for group in self._groups.values():
+            group[:, destination, :length].copy_(group[:, source, :length])
+
+
+def storage_bytes(
+    shapes: Sequence[tuple[PlaneShape, PlaneShape]],
+    *,
+    num_slots: int,
+    capacity: int,
+    dtype: torch.dtype,
+) -> int:
+    """Bytes that a `Storage` takes."""
+    numbers = sum(plane.num_heads * plane.head_dim for pair in shapes for plane in pair)
+    return numbers * num_slots * capacity * dtype.itemsize
+
+
+def free_bytes(device: torch.device) -> int | None:
+    """Memory that is free on a device; None where that cannot be told."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    amounts = dict(line.split(":", 1) for line in lines if ":" in line)
+    kibibytes = amounts.get("MemAvailable", "").split()
+    return int(kibibytes[0]) * 1024 if kibibytes else None
+
+
+def check_room(
+    shapes: Sequence[tuple[PlaneShape, PlaneShape]],
+    *,
+    num_slots: int,
+    capacity: int,
+    dtype: torch.dtype,
+    device: torch.device,
+) -> None:
+    """Refuses a storage that does not fit the memory.
+
+    Raises:
+        ValueError: It takes more than is free.
+    """
+    needed = storage_bytes(shapes, num_slots=num_slots, capacity=capacity, dtype=dtype)
+    free = free_bytes(device)
+    if free is not None and needed > free:
+        raise ValueError(
+            f"{num_slots} slots of {capacity} rows (max_context + max_scratch) take "
+            f"{needed / 2**30:.1f} GiB in {dtype}, and {device} has {free / 2**30:.1f} GiB free; "
+            "lower num_slots or max_context"
+        )

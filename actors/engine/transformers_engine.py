@@ -1,0 +1,217 @@
+"""Any decoder-only transformers causal language model behind the engine interface, unmodified.
+
+One forward runs the rows of all sessions packed into one sequence: explicit positions, a cache of ours that writes the new rows
+into slots (`attention.PassCache`), and an attention function of ours that reads them (`attention.tree_attention`). The model
+makes no mask. A row's keys and values depend on its ancestors only, so they stay valid wherever the row moves.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+
+import torch
+from transformers import PreTrainedModel
+
+from outrider.actors.engine.attention import RUNNING, Attend, AttendEach, PassCache
+from outrider.actors.engine.attention_together import AttendTogether
+from outrider.actors.engine.plan import Plan, plan_pass
+from outrider.actors.engine.probe import (
+    check_config,
+    check_rope,
+    check_tree,
+    probe_paths,
+    record_demands,
+    reference_logits,
+    text_config,
+)
+from outrider.actors.engine.protocol import Logits, ModelSpec, Rows
+from outrider.actors.engine.settings import EngineSettings
+from outrider.actors.engine.slots import SlotTable
+from outrider.actors.engine.storage import Storage, check_room
+
+
+class TransformersEngine:
+    """A transformers model with slots."""
+
+    def __init__(
+        self, model: PreTrainedModel, settings: EngineSettings, *, name: str, fingerprint: str
+    ):
+        """Takes a loaded model over; it is of no other use from then on.
+
+        Args:
+            model: On its device, with its weights in their final type.
+            settings: The room it gets. `model`, `dtype` and `device` are not read.
+            name: What errors call it.
+            fingerprint: Digest of weights and configuration.
+
+        Raises:
+            UnsupportedModel: Tree attention over slots does not fit the model.
+            ValueError: The settings ask for more than the model or the memory has.
+        """
+        model.train(False)
+        self._model = model
+        max_context = context_limit(model, settings, name=name)
+        check_config(model.config, name=name)
+        check_rope(model.config, name=name, max_context=max_context)
+        with torch.inference_mode():
+            vocab_size = text_config(model.config).vocab_size
+            prefix, tree, paths = probe_paths(vocab_size, max_context)
+            reference = reference_logits(model, paths)
+            demands = record_demands(model, name=name)
+            self._spec = ModelSpec(
+                name=name,
+                vocab_size=reference[0].shape[-1],
+                max_context=max_context,
+                eos_token_ids=eos_token_ids(model),
+                fingerprint=fingerprint,
+                dtype=model.dtype,
+                device=model.device,
+            )
+            self._table = SlotTable(
+                num_slots=settings.num_slots,
+                max_context=max_context,
+                max_scratch=settings.max_scratch,
+                vocab_size=vocab_size,
+            )
+            shapes = [(each.keys, each.values) for each in demands]
+            capacity = max_context + settings.max_scratch
+            check_room(
+                shapes,
+                num_slots=settings.num_slots,
+                capacity=capacity,
+                dtype=model.dtype,
+                device=model.device,
+            )
+            self._storage = Storage(
+                shapes,
+                num_slots=settings.num_slots,
+                capacity=capacity,
+                dtype=model.dtype,
+                device=model.device,
+            )
+        together = settings.attention == "together"
+        if settings.attention == "auto":
+            together = model.device.type != "cpu"
+        self._attend_type = AttendTogether if together else AttendEach
+        self._can_select = "logits_to_keep" in inspect.signature(model.forward).parameters
+        if len(tree) <= settings.max_scratch and len(prefix) <= settings.max_scratch:
+            check_tree(self, prefix, tree, reference)
+
+    @property
+    def spec(self) -> ModelSpec:
+        """See `Engine`."""
+        return self._spec
+
+    @property
+    def num_slots(self) -> int:
+        """See `Engine`."""
+        return self._table.num_slots
+
+    @property
+    def num_free(self) -> int:
+        """See `Engine`."""
+        return self._table.num_free
+
+    @property
+    def max_scratch(self) -> int:
+        """See `Engine`."""
+        return self._table.max_scratch
+
+    def acquire(self) -> int:
+        """See `Engine`."""
+        return self._table.acquire()
+
+    def release(self, slot: int) -> None:
+        """See `Engine`."""
+        self._table.release(slot)
+
+    def cached(self, slot: int) -> int:
+        """See `Engine`."""
+        return self._table.taken(slot).cached
+
+    def scratch(self, slot: int) -> int:
+        """See `Engine`."""
+        return len(self._table.taken(slot).parents)
+
+    @torch.inference_mode()
+    def forward(self, batch: Sequence[Rows]) -> Logits:
+        """See `Engine`."""
+        growths = self._table.check(batch)
+        plan = plan_pass(batch, growths)
+        values_RV = self._run(plan)
+        for growth in growths:
+            self._table.grow(growth)
+        return Logits(values_RV=values_RV, offsets=plan.offsets)
+
+    def _run(self, plan: Plan) -> torch.Tensor:
+        device, dtype = self._spec.device, self._spec.dtype
+        cache = PassCache(self._storage, plan, device=device)
+        attend: Attend = self._attend_type(self._storage, plan, dtype=dtype, device=device)
+        ids_and_positions = torch.tensor([plan.tokens, plan.positions], device=device)
+        selection: dict[str, int | torch.Tensor] = {}
+        if self._can_select and len(plan.wanted) < plan.num_rows:
+            selection["logits_to_keep"] = torch.tensor(
+                plan.wanted, dtype=torch.int64, device=device
+            )
+        RUNNING.cache, RUNNING.attend = cache, attend
+        try:
+            output = self._model(
+                input_ids=ids_and_positions[:1],
+                position_ids=ids_and_positions[1:],
+                past_key_values=cache,
+                use_cache=True,
+                **selection,
+            )
+        finally:
+            RUNNING.cache = RUNNING.attend = None
+        logits_RV: torch.Tensor = output.logits[0]
+        if not self._can_select and len(plan.wanted) < plan.num_rows:
+            logits_RV = logits_RV[plan.wanted]
+        return logits_RV.float()
+
+    @torch.inference_mode()
+    def rebase(self, slot: int, path: Sequence[int], keep: Sequence[int] = ()) -> None:
+        """See `Engine`."""
+        first = self._table.taken(slot).cached
+        self._storage.move(slot, first, self._table.rebase(slot, path, keep))
+
+    @torch.inference_mode()
+    def copy_prefix(self, source: int, destination: int, length: int) -> None:
+        """See `Engine`."""
+        self._table.copy_prefix(source, destination, length)
+        self._storage.copy(source, destination, length)
+
+    def truncate(self, slot: int, length: int) -> None:
+        """See `Engine`."""
+        self._table.truncate(slot, length)
+
+
+def context_limit(model: PreTrainedModel, settings: EngineSettings, *, name: str) -> int:
+    """The greatest context that settings and model allow.
+
+    Raises:
+        ValueError: The settings ask for more than the model has, or neither says.
+    """
+    limit: int | None = getattr(text_config(model.config), "max_position_embeddings", None)
+    if settings.max_context is None:
+        if limit is None:
+            raise ValueError(f"{name} does not say how long its context is; set max_context")
+        return limit
+    if limit is not None and settings.max_context > limit:
+        raise ValueError(
+            f"max_context is {settings.max_context}, but {name} has a context of {limit}; "
+            "lower max_context, or leave it out"
+        )
+    return settings.max_context
+
+
+def eos_token_ids(model: PreTrainedModel) -> tuple[int, ...]:
+    """End-of-text token ids of a model, from its generation defaults or its configuration."""
+    generation = getattr(model, "generation_config", None)
+    ids: int | list[int] | None = getattr(generation, "eos_token_id", None)
+    if ids is None:
+        ids = getattr(text_config(model.config), "eos_token_id", None)
+    if ids is None:
+        return ()
+    return (ids,) if isinstance(ids, int) else tuple(ids)
