@@ -91,6 +91,11 @@ def save_model(folder: Path, model: LlamaForCausalLM, tokenizer: PreTrainedToken
     save_tokenizer(partial, tokenizer)
     for file in partial.iterdir():
         file.chmod(0o644)
+    replace_folder(partial, folder)
+
+
+def replace_folder(partial: Path, folder: Path) -> None:
+    """Put a finished folder in the place of an older one, if any."""
     retired = folder.with_name(f".{folder.name}.old")
     shutil.rmtree(retired, ignore_errors=True)
     if folder.exists():

@@ -19,7 +19,8 @@ class TrainReport:
         parameters: number of parameters of each model, tied weights once.
         losses: held-out cross-entropy of the target by source, nats per token; `long` is all
             sources in rows of 1024 tokens.
-        agreements: by draft, then by source.
+        agreements: by draft, then by source; `own writing` is the target's continuations of
+            held-out text.
     """
 
     parameters: dict[str, int]
@@ -36,8 +37,11 @@ def headings(report: TrainReport) -> list[str]:
 def lines(report: TrainReport) -> list[list[str]]:
     """One line a source: nats per token, then the shares of `Agreement` in percent."""
     result = []
-    for source, loss in report.losses.items():
-        line = [source, f"{loss:.2f}"]
+    sources = list(report.losses)
+    for agreements in report.agreements.values():
+        sources += [source for source in agreements if source not in sources]
+    for source in sources:
+        line = [source, f"{report.losses[source]:.2f}" if source in report.losses else ""]
         for agreements in report.agreements.values():
             found = agreements.get(source)
             rates = (found.first, found.among_four, found.overlap) if found else ()

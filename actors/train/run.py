@@ -13,7 +13,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch import nn
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
-from outrider.actors.train.checkpoint import save_model, save_tokenizer, weights_digest
+from outrider.actors.train.checkpoint import (
+    replace_folder,
+    save_model,
+    save_tokenizer,
+    weights_digest,
+)
 from outrider.actors.train.corpus import Document, Source, load
 from outrider.actors.train.errors import TrainError
 from outrider.actors.train.evaluate import agreement, held_out_loss, to_device
@@ -23,7 +28,7 @@ from outrider.actors.train.objective import distillation_loss, text_loss
 from outrider.actors.train.packing import Tokens, mix_stream, pack_rows, rows_of_step
 from outrider.actors.train.recipe import SCHEDULES, SHAPES, Schedule, Shape, build
 from outrider.actors.train.report import TrainReport, as_table, write_report
-from outrider.actors.train.rollout import rollout_chunks
+from outrider.actors.train.rollout import continue_rows, rollout_chunks
 from outrider.actors.train.sources import SOURCES
 from outrider.actors.train.tokenizer import (
     document_text,
@@ -37,6 +42,7 @@ TOKENIZER_BYTES = 12_000_000
 HELD_OUT_ROWS = 24
 HELD_OUT_LENGTH = 256
 LONG_LENGTH = 1024
+OWN_ROWS = 4
 STREAM_SEED = 20
 
 
@@ -101,17 +107,16 @@ class Run:
         models = {name: self._load(name) for name in folders}
         target = models.pop("target")
         losses = held_out_loss(target, held)
-        everything = [
-            piece
-            for _, held in self._documents().values()
-            for piece in encode_documents(tokenizer, held)
-        ]
-        if everything:
-            shuffled = [
-                everything[i] for i in np.random.default_rng(0).permutation(len(everything))
+        if held:
+            everything = [
+                piece
+                for _, documents in self._documents().values()
+                for piece in encode_documents(tokenizer, documents)
             ]
-            long = pack_rows(shuffled, LONG_LENGTH, HELD_OUT_ROWS)
+            order = np.random.default_rng(0).permutation(len(everything))
+            long = pack_rows([everything[i] for i in order], LONG_LENGTH, HELD_OUT_ROWS)
             losses |= held_out_loss(target, {"long": long})
+            held["own writing"] = self._own_writing(target, held)
         report = TrainReport(
             {"target": target.num_parameters()}
             | {name: model.num_parameters() for name, model in models.items()},
@@ -121,6 +126,14 @@ class Run:
         write_report(self._out / "report.json", report)
         self._console.print(as_table(report))
         return report
+
+    def _own_writing(self, target: LlamaForCausalLM, held: Mapping[str, Tokens]) -> Tokens:
+        """What drafts really face: the target's continuations of held-out text, rows of tokens."""
+        prompt_length = self._recipe.rollouts.prompt_length
+        prompts = np.concatenate([rows[:OWN_ROWS, :prompt_length] for rows in held.values()])
+        generator = torch.Generator(self._device).manual_seed(0)
+        rows_BL = continue_rows(target, to_device(prompts, target), HELD_OUT_LENGTH, generator)
+        return rows_BL.cpu().numpy().astype(np.uint16)
 
     def _documents(self) -> dict[str, tuple[list[Document], list[Document]]]:
         if self._text is None:
@@ -144,7 +157,9 @@ class Run:
                     break
         with self._console.status("learning the tokenizer"):
             tokenizer = train_tokenizer(texts, self._recipe.shapes["target"].vocabulary)
-        save_tokenizer(folder, tokenizer)
+        partial = folder.with_name(".tokenizer.partial")
+        save_tokenizer(partial, tokenizer)
+        replace_folder(partial, folder)
 
     def _tokenizer(self) -> PreTrainedTokenizerFast:
         folder = self._out / "tokenizer"

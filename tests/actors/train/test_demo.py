@@ -24,6 +24,7 @@ def test_all_stages_leave_loadable_models(
         model = AutoModelForCausalLM.from_pretrained(out / name)
         assert report.parameters[name] == model.num_parameters()
     assert set(report.losses) == {"prose", "chat", "long"}
+    assert set(report.agreements["draft"]) == {"prose", "chat", "own writing"}
     assert set(report.agreements) == {"draft", "draft-small"}
     assert all(0 <= a.first <= a.among_four <= 1 for a in report.agreements["draft"].values())
     assert json.loads((out / "report.json").read_text())["losses"] == report.losses

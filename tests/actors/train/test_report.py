@@ -16,7 +16,7 @@ from outrider.actors.train.report import (
 REPORT = TrainReport(
     {"target": 5, "draft": 1},
     {"gsm8k": 1.234, "long": 2.0},
-    {"draft": {"gsm8k": Agreement(1.5, 0.625, 0.9, 0.5)}},
+    {"draft": {"gsm8k": Agreement(1.5, 0.625, 0.9, 0.5), "own": Agreement(1, 1, 1, 1)}},
 )
 
 
@@ -26,14 +26,15 @@ def test_markdown_has_a_line_a_source() -> None:
         "| held-out source | target loss | draft: first | draft: four | draft: T=1 |\n"
         "| --- | ---: | ---: | ---: | ---: |\n"
         "| gsm8k | 1.23 | 62 % | 90 % | 50 % |\n"
-        "| long | 2.00 |  |  |  |"
+        "| long | 2.00 |  |  |  |\n"
+        "| own |  | 100 % | 100 % | 100 % |"
     )
     assert expected == as_markdown(REPORT)
 
 
 def test_table_has_the_same_cells() -> None:
     """The terminal shows what the card shows."""
-    assert (len(as_table(REPORT).columns), as_table(REPORT).row_count) == (5, 2)
+    assert (len(as_table(REPORT).columns), as_table(REPORT).row_count) == (5, 3)
 
 
 def test_report_comes_back(tmp_path: Path) -> None:
