@@ -65,8 +65,8 @@ SHAPES = {
 }
 SCHEDULES = {
     "target": Schedule(steps=2700),
-    "draft": Schedule(steps=1500, seed=1),
-    "draft-small": Schedule(steps=1200, seed=2),
+    "draft": Schedule(steps=1100, seed=1),
+    "draft-small": Schedule(steps=900, seed=2),
 }
 
 

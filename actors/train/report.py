@@ -31,7 +31,7 @@ class TrainReport:
 def headings(report: TrainReport) -> list[str]:
     """Column titles: the target's loss, then three rates for each draft."""
     rates = [f"{name}: {rate}" for name in report.agreements for rate in ("first", "four", "T=1")]
-    return ["held-out source", "target loss", *rates]
+    return ["source", "target loss", *rates]
 
 
 def lines(report: TrainReport) -> list[list[str]]:

@@ -23,7 +23,7 @@ REPORT = TrainReport(
 def test_markdown_has_a_line_a_source() -> None:
     """Losses in nats, rates in percent, blanks where nothing was measured."""
     expected = (
-        "| held-out source | target loss | draft: first | draft: four | draft: T=1 |\n"
+        "| source | target loss | draft: first | draft: four | draft: T=1 |\n"
         "| --- | ---: | ---: | ---: | ---: |\n"
         "| gsm8k | 1.23 | 62 % | 90 % | 50 % |\n"
         "| long | 2.00 |  |  |  |\n"
