@@ -7,12 +7,10 @@ makes their outputs equal.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 
 from outrider.actors.speculation.draw import draw, margins
-from outrider.actors.speculation.transforms import logprobs
+from outrider.actors.speculation.logprobs import logprobs
 from outrider.actors.target.events import Logprob
 from outrider.actors.target.session import Session
 
@@ -54,22 +52,38 @@ class Drawer:
         if session.noise is not None:
             position = session.length + depth
             noise_1V = session.noise.row_range(position, position + 1)
-        token = int(draw(scores_1V, noise_1V)[0])
-        if float(margins(scores_1V, noise_1V)[0]) < NEAR_TIE:
+        token, margin = draw_one(scores_1V, noise_1V)
+        if margin < NEAR_TIE:
             self.near_ties += 1
         if session.sampling.logprobs is not None:
             self.logprobs.append(_logprob(row_1V, token, session.sampling.logprobs))
         return token
 
 
+def draw_one(scores_1V: torch.Tensor, noise_1V: torch.Tensor | None) -> tuple[int, float]:
+    """The draw of one row and its margin: `draw` and `margins` in one, several times faster on a CPU.
+
+    Returns:
+        The token id, and by how much it beats the second best (0 if everything is excluded).
+    """
+    perturbed_1V = scores_1V if noise_1V is None else scores_1V + noise_1V
+    if perturbed_1V.device.type != "cpu":
+        return int(draw(scores_1V, noise_1V)[0]), float(margins(scores_1V, noise_1V)[0])
+    perturbed_V = perturbed_1V.numpy()[0]
+    token = int(perturbed_V.argmax())
+    best = float(perturbed_V[token])
+    if best == -float("inf"):
+        return token, 0.0
+    before = perturbed_V[:token].max(initial=-float("inf"))
+    after = perturbed_V[token + 1 :].max(initial=-float("inf"))
+    return token, best - float(max(before, after))
+
+
 def _logprob(row_1V: torch.Tensor, token: int, num_top: int) -> Logprob:
     ids_1 = torch.tensor([token], device=row_1V.device)
-    chosen_1, top_ids_1K, top_1K = logprobs(row_1V, ids_1, num_top)
+    report = logprobs(row_1V, ids_1, num_top)
     return Logprob(
-        chosen=float(chosen_1[0]),
-        top_ids=tuple(int(i) for i in top_ids_1K[0].tolist()),
-        top=tuple(float(v) for v in top_1K[0].tolist()),
+        chosen=float(report.chosen_N[0]),
+        top_ids=tuple(report.top_ids_NK[0].tolist()),
+        top=tuple(report.top_NK[0].tolist()),
     )
-
-
-DrawerFactory = Callable[[Session, torch.Tensor, list[int], list[int]], Drawer]

@@ -1,0 +1,39 @@
+"""The Ray shell of a target."""
+
+from __future__ import annotations
+
+import ray
+
+from outrider.actors.logs import configure_logs
+from outrider.actors.residence import Identity, Residence, Started
+from outrider.actors.target.settings import TargetSettings
+
+
+class TargetActor:
+    """A target in a Ray process. Made by the supervisor."""
+
+    def __init__(self, settings: TargetSettings, identity: Identity) -> None:
+        self._settings = settings
+        self._identity = identity
+        self._residence: Residence | None = None
+
+    async def start(self) -> Started:
+        """Loads the model, serves and registers; fails loudly."""
+        # Imported here: an import that fails is then an error of this call, with its own text.
+        from outrider.actors.target.server import TargetServer
+
+        configure_logs(self._identity.log_level)
+        node_id = ray.get_runtime_context().get_node_id()
+        self._residence = Residence(self._identity, TargetServer(self._settings), node_id=node_id)
+        return await self._residence.start()
+
+    async def run(self) -> None:
+        """Answers when the actor ends; an actor that was fenced ends its process."""
+        if self._residence is not None and not await self._residence.run():
+            await self._residence.stop(0.0)
+            ray.actor.exit_actor()
+
+    async def stop(self, grace_s: float) -> None:
+        """Stops serving within the grace."""
+        if self._residence is not None:
+            await self._residence.stop(grace_s)

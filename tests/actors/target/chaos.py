@@ -1,0 +1,194 @@
+"""A target worker driven step by step, and drafters that behave as badly as a network and a bad model can."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from outrider.actors.engine.protocol import Engine
+from outrider.actors.engine.settings import EngineSettings
+from outrider.actors.engine.tabular import Table, TabularEngine, random_table
+from outrider.actors.speculation import base_hash
+from outrider.actors.speculation.options import Sampling, Speculation
+from outrider.actors.target.events import (
+    Candidates,
+    Committed,
+    DrafterJoined,
+    Failed,
+    Finished,
+    Open,
+    Opened,
+    Output,
+    Owner,
+    Resync,
+    Verdict,
+)
+from outrider.actors.target.settings import TargetSettings
+from outrider.actors.target.worker import TargetWorker
+
+VOCAB = 6
+
+
+@dataclass
+class Harness:
+    """A worker with a list for its outputs and a clock that stands still."""
+
+    engine: Engine
+    lockstep: bool = False
+    now: float = 0.0
+    outputs: list[Output] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        settings = TargetSettings(
+            name="t",
+            incarnation=1,
+            model_name="m",
+            engine=EngineSettings(model="tabular:x"),
+            prefill_chunk=16,
+            lockstep=self.lockstep,
+        )
+        self.worker = TargetWorker(self.engine, settings, self.outputs.extend, self.clock)
+
+    def clock(self) -> float:
+        """Each look takes a hundred microseconds."""
+        self.now += 1e-4
+        return self.now
+
+    def committed(self, session: int) -> list[int]:
+        """Tokens committed so far in one session."""
+        return [
+            token
+            for output in self.outputs
+            if isinstance(output, Committed) and output.owner.session == session
+            for token in output.tokens
+        ]
+
+    def end(self, session: int) -> Finished | Failed | None:
+        """How a session ended, None while it runs."""
+        for output in self.outputs:
+            if isinstance(output, Finished | Failed) and output.owner.session == session:
+                return output
+        return None
+
+    def handle(self, session: int) -> int:
+        """The target's number of a session."""
+        return next(
+            o.handle for o in self.outputs if isinstance(o, Opened) and o.owner.session == session
+        )
+
+
+def engine(seed: int = 1, *, slots: int = 4, eos: tuple[int, ...] = (), order: int = 2) -> Engine:
+    """A random table model."""
+    table: Table = random_table(VOCAB, order, seed=seed, concentration=0.7, eos_token_ids=eos)
+    settings = EngineSettings(model="tabular:x", num_slots=slots, max_scratch=64, max_context=512)
+    return TabularEngine(table, settings)
+
+
+def opening(
+    session: int,
+    sampling: Sampling,
+    *,
+    prompt: Sequence[int] = (1, 2, 3),
+    committed: Sequence[int] = (),
+    speculation: Speculation | None = None,
+    drafters: tuple[str, ...] = ("d",),
+    group: int = 0,
+) -> Open:
+    """An open event."""
+    return Open(
+        owner=Owner(stream=1, session=session),
+        group=group,
+        prompt=prompt,
+        committed=committed,
+        sampling=sampling,
+        speculation=speculation or Speculation(),
+        drafters=drafters,
+    )
+
+
+def random_tree(rng: random.Random, size: int) -> tuple[list[int], list[int], bytes]:
+    """Tokens, wire parents and estimates of a random tree with distinct siblings."""
+    tokens: list[int] = []
+    parents: list[int] = []
+    taken: set[tuple[int, int]] = set()
+    while len(tokens) < size:
+        parent, token = rng.randint(0, len(tokens)), rng.randrange(VOCAB)
+        if (parent, token) not in taken:
+            taken.add((parent, token))
+            parents.append(parent)
+            tokens.append(token)
+    return tokens, parents, bytes(rng.randrange(1, 256) for _ in tokens)
+
+
+def candidates(
+    text: Sequence[int],
+    tree: tuple[list[int], list[int], bytes],
+    *,
+    handle: int,
+    drafter: str = "d",
+) -> Candidates:
+    """A candidate message for a tree below a text."""
+    tokens, parents, estimates = tree
+    return Candidates(
+        drafter=drafter,
+        handle=handle,
+        base_length=len(text),
+        base_hash=base_hash.extend_all(base_hash.EMPTY, text),
+        tokens=tokens,
+        parents=parents,
+        estimates=estimates,
+        num_bytes=len(tokens) * 4,
+    )
+
+
+def run_plain(harness: Harness, events: Sequence[Open]) -> dict[int, list[int]]:
+    """Runs sessions to their ends without any drafter."""
+    for event in events:
+        harness.worker.post(event)
+    sessions = [event.owner.session for event in events]
+    for _ in range(10_000):
+        if all(harness.end(s) for s in sessions):
+            break
+        harness.worker.step()
+    return {s: harness.committed(s) for s in sessions}
+
+
+def run_chaos(
+    harness: Harness, events: Sequence[Open], rng: random.Random, drafters: Sequence[str] = ("d",)
+) -> dict[int, list[int]]:
+    """Runs sessions while drafters send random trees: fresh, stale, repeated, delayed, reordered, or lost."""
+    for drafter in drafters:
+        harness.worker.post(DrafterJoined(drafter=drafter))
+    for event in events:
+        harness.worker.post(event)
+    sessions = {event.owner.session: list(event.prompt) for event in events}
+    prefix = {e.owner.session: [*e.prompt, *e.committed] for e in events}
+    delayed: list[Candidates] = []
+    for _ in range(10_000):
+        if all(harness.end(s) for s in sessions):
+            break
+        for session in sessions:
+            if harness.end(session) or not any(isinstance(o, Opened) for o in harness.outputs):
+                continue
+            text = prefix[session] + harness.committed(session)
+            cut = len(text) - rng.choice([0, 0, 0, 1, 2])
+            tree = random_tree(rng, rng.randint(1, 20))
+            message = candidates(
+                text[: max(cut, 1)],
+                tree,
+                handle=harness.handle(session),
+                drafter=rng.choice(list(drafters)),
+            )
+            delayed.extend([message] * rng.choice([0, 1, 1, 1, 2]))
+        rng.shuffle(delayed)
+        for _ in range(rng.randint(0, len(delayed))):
+            harness.worker.post(delayed.pop())
+        wait_s = harness.worker.step()
+        harness.now += wait_s or 0.0
+    return {s: harness.committed(s) for s in sessions}
+
+
+def verdicts(harness: Harness, drafter: str) -> list[Verdict | Resync]:
+    """What a drafter was told, in order."""
+    return [o for o in harness.outputs if isinstance(o, Verdict | Resync) and o.drafter == drafter]

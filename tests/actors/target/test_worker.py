@@ -1,0 +1,412 @@
+"""The target worker: whatever drafters do, the output is that of plain decoding."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from tests.actors.target.chaos import (
+    VOCAB,
+    Harness,
+    candidates,
+    engine,
+    opening,
+    random_tree,
+    run_chaos,
+    run_plain,
+    verdicts,
+)
+
+from outrider.actors.speculation import base_hash
+from outrider.actors.speculation.options import Sampling, Speculation, Verifier
+from outrider.actors.target.events import (
+    Close,
+    CloseStream,
+    Committed,
+    DrafterJoined,
+    DrafterLeft,
+    Failed,
+    Finish,
+    Finished,
+    Opened,
+    Owner,
+    Resync,
+    ResyncRequest,
+    SessionClosed,
+    Steer,
+    Verdict,
+)
+
+OPTIONS: dict[str, Sampling] = {
+    "greedy": Sampling(seed=3, max_tokens=40, temperature=0.0),
+    "sampled": Sampling(seed=3, max_tokens=40, temperature=1.0),
+    "cool": Sampling(seed=2**64 - 1, max_tokens=40, temperature=0.6),
+    "filtered": Sampling(seed=5, max_tokens=40, temperature=0.9, top_k=4, top_p=0.8, min_p=0.05),
+    "penalised": Sampling(
+        seed=6,
+        max_tokens=40,
+        temperature=0.9,
+        repetition_penalty=1.3,
+        presence_penalty=0.4,
+        frequency_penalty=0.3,
+    ),
+    "penalised greedy": Sampling(
+        seed=6, max_tokens=40, temperature=0.0, repetition_penalty=1.5, frequency_penalty=0.5
+    ),
+    "biased": Sampling(seed=7, max_tokens=40, logit_bias={0: -100.0, 3: 2.0}),
+    "stopping": Sampling(seed=8, max_tokens=40, stop_token_ids=(4,), min_tokens=7),
+    "endless": Sampling(seed=9, max_tokens=40, ignore_eos=True, logprobs=3),
+    "short": Sampling(seed=10, max_tokens=1),
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("seed", range(3))
+def test_random_candidates_change_nothing(name: str, seed: int) -> None:
+    """Trees that are wrong, stale, repeated, reordered or lost leave the text as plain decoding has it."""
+    prompts = [(1, 2, 3), tuple(i * 7 % VOCAB for i in range(40)), (0,)]
+    events = [opening(i, OPTIONS[name], prompt=p) for i, p in enumerate(prompts)]
+    plain = run_plain(Harness(engine(eos=(5,))), events)
+    rng = random.Random(seed)
+    harness = Harness(engine(eos=(5,)))
+    assert run_chaos(harness, events, rng) == plain
+    ends = [harness.end(session) for session in plain]
+    assert all(isinstance(end, Finished) for end in ends)
+    if name == "sampled":
+        assert sum(e.stats.accepted for e in ends if isinstance(e, Finished)) > 0
+
+
+def test_two_drafters_on_one_session_change_nothing() -> None:
+    """The union of several drafters' trees is verified as one, and each token names who proposed it."""
+    events = [opening(1, OPTIONS["sampled"], drafters=("d", "e"))]
+    plain = run_plain(Harness(engine()), events)
+    harness = Harness(engine())
+    assert run_chaos(harness, events, random.Random(4), ("d", "e")) == plain
+    origins = {origin for o in harness.outputs if isinstance(o, Committed) for origin in o.origins}
+    assert origins == {-1, 0, 1}
+
+
+def test_lockstep_gives_the_same_text() -> None:
+    """Waiting for every draft changes the time, not the text."""
+    events = [opening(1, OPTIONS["sampled"])]
+    plain = run_plain(Harness(engine()), events)
+    assert run_chaos(Harness(engine(), lockstep=True), events, random.Random(1)) == plain
+
+
+def test_wrong_verdict_rule_is_caught() -> None:
+    """The comparison can fail: a walk that prefers candidates to draws gives another text."""
+    import outrider.actors.target.worker as module
+
+    events = [opening(1, OPTIONS["sampled"])]
+    plain = run_plain(Harness(engine()), events)
+    original = module.walk
+
+    def greedy_walk(tokens, parents, draw, limit):  # type: ignore[no-untyped-def]
+        first = next((i for i, p in enumerate(parents) if p == -1), None)
+        if first is None or limit < 2:
+            return original(tokens, parents, draw, limit)
+        return original(tokens, parents, lambda n: tokens[first] if n == -1 else draw(n), limit)
+
+    module.walk = greedy_walk  # type: ignore[assignment]
+    try:
+        assert run_chaos(Harness(engine()), events, random.Random(1)) != plain
+    finally:
+        module.walk = original
+
+
+def test_same_seed_same_text_and_other_seed_other_text() -> None:
+    """The seed decides the text, not the number or the company of the session."""
+    sampling = Sampling(seed=11, max_tokens=40)
+    alone = run_plain(Harness(engine()), [opening(1, sampling)])[1]
+    crowd = run_plain(
+        Harness(engine()),
+        [opening(7, Sampling(seed=12, max_tokens=40)), opening(8, sampling)],
+    )
+    assert crowd[8] == alone
+    assert crowd[7] != alone
+
+
+def test_resumed_session_goes_on_where_it_was() -> None:
+    """From prompt, committed tokens and seed a session goes on token for token, penalties included."""
+    for name in ("sampled", "penalised", "greedy"):
+        whole = run_plain(Harness(engine()), [opening(1, OPTIONS[name])])[1]
+        for cut in (1, 17, 39):
+            rest = run_plain(Harness(engine()), [opening(1, OPTIONS[name], committed=whole[:cut])])[
+                1
+            ]
+            assert whole[:cut] + rest == whole
+
+
+def test_output_ends_exactly_at_a_stop_token_inside_an_accepted_run() -> None:
+    """Nothing follows the first stop token, though the tree went on below it."""
+    sampling = Sampling(seed=8, max_tokens=40)
+    text = run_plain(Harness(engine()), [opening(1, sampling)])[1]
+    stop = text[5]
+    position = text.index(stop)
+    sampling = Sampling(seed=8, max_tokens=40, stop_token_ids=(stop,))
+    harness = Harness(engine())
+    harness.worker.post(DrafterJoined(drafter="d"))
+    harness.worker.post(opening(1, sampling))
+    chain = (text[:20], list(range(20)), b"\xff" * 20)
+    harness.worker.post(candidates((1, 2, 3), chain, handle=1))
+    for _ in range(50):
+        harness.worker.step()
+    assert harness.committed(1) == text[: position + 1]
+    end = harness.end(1)
+    assert isinstance(end, Finished)
+    assert end.reason is Finish.STOP_TOKEN
+
+
+def test_perfect_drafter_needs_few_passes() -> None:
+    """A chain that is right is committed whole, with a bonus token, in one pass."""
+    sampling = Sampling(seed=8, max_tokens=40, temperature=0.8)
+    text = run_plain(Harness(engine()), [opening(1, sampling)])[1]
+    harness = Harness(engine())
+    harness.worker.post(DrafterJoined(drafter="d"))
+    harness.worker.post(opening(1, sampling, speculation=Speculation(max_nodes=16, max_depth=8)))
+    harness.worker.post(candidates((1, 2, 3), (text, list(range(40)), b"\xff" * 40), handle=1))
+    for _ in range(50):
+        harness.worker.step()
+    assert harness.committed(1) == text
+    end = harness.end(1)
+    assert isinstance(end, Finished)
+    assert (end.stats.rounds, end.stats.plain_passes) == (5, 0)
+    assert end.stats.accepted == 40 - 5
+    assert end.stats.reached_by_depth[0] == 5
+
+
+def test_drafter_is_told_each_round_and_can_follow() -> None:
+    """Verdicts of a drafter that takes part join up to the whole text, with the right hashes."""
+    harness = Harness(engine())
+    run_chaos(harness, [opening(1, OPTIONS["sampled"])], random.Random(2))
+    told = verdicts(harness, "d")
+    assert told
+    text = [1, 2, 3, *harness.committed(1)]
+    for message in told:
+        assert message.base_hash == base_hash.extend_all(
+            base_hash.EMPTY, text[: message.base_length]
+        )
+        begin = message.base_length - len(message.tokens)
+        assert list(message.tokens) == text[begin : message.base_length]
+
+
+def test_resync_tells_what_is_missing() -> None:
+    """A drafter that lost the thread gets the tokens from where it is."""
+    harness = Harness(engine())
+    harness.worker.post(DrafterJoined(drafter="d"))
+    harness.worker.post(opening(1, Sampling(seed=1, max_tokens=100)))
+    for _ in range(10):
+        harness.worker.step()
+    harness.worker.post(ResyncRequest(drafter="d", handle=1, length=5))
+    harness.worker.step()
+    (resync,) = [o for o in harness.outputs if isinstance(o, Resync)]
+    text = [1, 2, 3, *harness.committed(1)]
+    assert list(resync.tokens) == text[5 : resync.base_length]
+
+
+def test_candidates_of_an_unknown_base_are_dropped_and_answered() -> None:
+    """A wrong hash or a base ahead of the text never reaches the pool."""
+    harness = Harness(engine())
+    harness.worker.post(DrafterJoined(drafter="d"))
+    harness.worker.post(opening(1, Sampling(seed=1, max_tokens=100)))
+    harness.worker.step()
+    rng = random.Random(1)
+    harness.worker.post(candidates((1, 2, 4), random_tree(rng, 5), handle=1))
+    harness.worker.post(candidates([1] * 90, random_tree(rng, 5), handle=1))
+    harness.worker.step()
+    assert any(isinstance(o, Resync) for o in harness.outputs)
+    for _ in range(200):
+        harness.worker.step()
+        harness.now += 1.0
+    end = harness.end(1)
+    assert isinstance(end, Finished)
+    assert (end.stats.stale, end.stats.verified) == (10, 0)
+
+
+def test_candidates_for_an_ended_session_are_answered() -> None:
+    """A drafter that missed the end is told."""
+    harness = Harness(engine())
+    harness.worker.post(DrafterJoined(drafter="d"))
+    harness.worker.post(candidates((1, 2, 3), random_tree(random.Random(1), 3), handle=77))
+    harness.worker.step()
+    assert harness.outputs == [SessionClosed(drafter="d", handle=77)]
+
+
+def test_close_frees_the_slot_at_once() -> None:
+    """Closing, and the end of a coordinator's stream, free slots without finishing."""
+    model = engine(slots=2)
+    harness = Harness(model)
+    harness.worker.post(opening(1, Sampling(seed=1, max_tokens=400)))
+    harness.worker.post(opening(2, Sampling(seed=1, max_tokens=400)))
+    harness.worker.step()
+    assert model.num_free == 0
+    harness.worker.post(Close(owner=Owner(stream=1, session=1)))
+    harness.worker.post(Close(owner=Owner(stream=1, session=99)))
+    harness.worker.step()
+    assert model.num_free == 1
+    harness.worker.post(CloseStream(stream=1))
+    harness.worker.step()
+    assert (model.num_free, harness.worker.num_sessions) == (2, 0)
+
+
+REFUSED = {
+    "slots": (opening(9, Sampling(seed=1, max_tokens=5)), "RESOURCE_EXHAUSTED", "slots"),
+    "empty": (opening(9, Sampling(seed=1, max_tokens=5), prompt=()), "INVALID_ARGUMENT", "prompt"),
+    "context": (opening(9, Sampling(seed=1, max_tokens=5000)), "OUT_OF_RANGE", "512"),
+    "token": (
+        opening(9, Sampling(seed=1, max_tokens=5), prompt=(1, VOCAB)),
+        "INVALID_ARGUMENT",
+        "token id",
+    ),
+    "verifier": (
+        opening(
+            9,
+            Sampling(seed=1, max_tokens=5),
+            speculation=Speculation(verifier=Verifier.BLOCK),
+        ),
+        "INVALID_ARGUMENT",
+        "block",
+    ),
+    "bias": (
+        opening(9, Sampling(seed=1, max_tokens=5, logit_bias=dict.fromkeys(range(VOCAB), -100.0))),
+        "INVALID_ARGUMENT",
+        "logit_bias",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_does_not_fit_is_refused_and_takes_nothing(case: str) -> None:
+    """The refusal names the cause, and slots stay as they were."""
+    event, code, word = REFUSED[case]
+    model = engine(slots=1)
+    harness = Harness(model)
+    if case == "slots":
+        harness.worker.post(opening(1, Sampling(seed=1, max_tokens=400)))
+        harness.worker.step()
+    free = model.num_free
+    harness.worker.post(event)
+    harness.worker.step()
+    end = harness.end(9)
+    assert isinstance(end, Failed)
+    assert end.code == code
+    assert word in end.message
+    assert model.num_free == free
+
+
+def test_failing_pass_fails_its_sessions_and_frees_their_slots() -> None:
+    """An exception of the model reaches the caller; the worker goes on with the next session."""
+    model = engine(slots=2)
+    harness = Harness(model)
+    harness.worker.post(opening(1, Sampling(seed=1, max_tokens=20)))
+    harness.worker.step()
+    original = model.forward
+
+    def broken(batch):  # type: ignore[no-untyped-def]
+        raise MemoryError("no room")
+
+    model.forward = broken  # type: ignore[method-assign]
+    harness.worker.step()
+    end = harness.end(1)
+    assert isinstance(end, Failed)
+    assert (end.code, "no room" in end.message) == ("INTERNAL", True)
+    assert model.num_free == 2
+    model.forward = original  # type: ignore[method-assign]
+    assert len(run_plain(harness, [opening(2, Sampling(seed=1, max_tokens=20))])[2]) == 20
+
+
+def test_siblings_share_the_prompt() -> None:
+    """Sessions of one request compute the prompt once, and each gives the text of its own seed."""
+    prompt = tuple(i * 5 % VOCAB for i in range(60))
+    events = [
+        opening(i, Sampling(seed=100 + i, max_tokens=20), prompt=prompt, group=1) for i in range(4)
+    ]
+    alone = {
+        i: run_plain(Harness(engine()), [event])[event.owner.session]
+        for i, event in enumerate(events)
+    }
+    harness = Harness(engine())
+    assert run_plain(harness, events) == alone
+    cached = [e.stats.cached_tokens for i in range(4) if isinstance(e := harness.end(i), Finished)]
+    assert sorted(cached) == [0, 59, 59, 59]
+
+
+def test_steering_away_from_a_drafter_ends_its_part() -> None:
+    """A drafter that is steered away is told, and its later candidates are not used."""
+    harness = Harness(engine())
+    harness.worker.post(DrafterJoined(drafter="d"))
+    harness.worker.post(opening(1, Sampling(seed=1, max_tokens=60)))
+    harness.worker.post(candidates((1, 2, 3), random_tree(random.Random(1), 9), handle=1))
+    harness.worker.step()
+    harness.worker.post(Steer(owner=Owner(stream=1, session=1), drafters=(), max_nodes=0))
+    harness.worker.step()
+    assert SessionClosed(drafter="d", handle=1) in harness.outputs
+    told = len(verdicts(harness, "d"))
+    text = [1, 2, 3, *harness.committed(1)]
+    harness.worker.post(candidates(text, random_tree(random.Random(1), 9), handle=1))
+    for _ in range(100):
+        harness.worker.step()
+    assert len(verdicts(harness, "d")) == told
+
+
+def test_target_waits_for_a_live_drafter_and_not_for_a_dead_one() -> None:
+    """With a drafter that just answered the target is patient; once its stream is gone it decodes."""
+    model = engine()
+    harness = Harness(model)
+    original = model.forward
+
+    def slow(batch):  # type: ignore[no-untyped-def]
+        harness.now += 0.02
+        return original(batch)
+
+    model.forward = slow  # type: ignore[method-assign]
+    harness.worker.warm_up()
+    harness.worker.post(DrafterJoined(drafter="d"))
+    harness.worker.post(opening(1, Sampling(seed=1, max_tokens=60)))
+    harness.worker.post(candidates((1, 2, 3), random_tree(random.Random(1), 2), handle=1))
+    harness.worker.step()
+    wait_s = harness.worker.step()
+    assert wait_s is not None
+    assert wait_s > 0.0
+    before = len(harness.committed(1))
+    harness.worker.post(DrafterLeft(drafter="d"))
+    assert harness.worker.step() == 0.0
+    assert len(harness.committed(1)) > before
+
+
+def test_logprobs_are_of_the_models_own_distribution() -> None:
+    """Reported log-probabilities ignore temperature and penalties, and come in order."""
+    harness = Harness(engine())
+    run_chaos(
+        harness,
+        [opening(1, Sampling(seed=9, max_tokens=30, temperature=0.3, logprobs=2))],
+        random.Random(3),
+    )
+    table = random_table_probs()
+    text = [1, 2, 3]
+    for output in harness.outputs:
+        if isinstance(output, Committed):
+            assert output.logprobs is not None
+            for token, logprob in zip(output.tokens, output.logprobs, strict=True):
+                row = table[text[-2], text[-1]]
+                assert logprob.chosen == pytest.approx(float(row[token]), abs=1e-5)
+                assert logprob.top[0] == pytest.approx(float(row.max()), abs=1e-5)
+                assert logprob.top[0] >= logprob.top[1]
+                text.append(token)
+
+
+def random_table_probs():  # type: ignore[no-untyped-def]
+    """The log-probabilities of the harness's model."""
+    from outrider.actors.engine.tabular import random_table
+
+    return random_table(VOCAB, 2, seed=1, concentration=0.7).log_probs
+
+
+def test_session_is_opened_before_anything_is_committed() -> None:
+    """The coordinator learns the handle first."""
+    harness = Harness(engine())
+    run_plain(harness, [opening(1, Sampling(seed=1, max_tokens=3))])
+    kinds = [type(o) for o in harness.outputs]
+    assert kinds == [Opened, Committed, Committed, Committed, Finished]
+    assert [o.epoch for o in harness.outputs if isinstance(o, Committed)] == [1, 2, 3]
+    assert not any(isinstance(o, Verdict) for o in harness.outputs)
