@@ -24,7 +24,6 @@ Called by the target for its draws and by drafters for their candidates. Nothing
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 
 import torch
@@ -32,6 +31,7 @@ from torch import Tensor
 
 from outrider.actors.speculation.filters import keep_most_probable
 from outrider.actors.speculation.options import Sampling
+from outrider.actors.speculation.penalties import Penalties
 
 _EXCLUDING_BIAS = -100.0
 """A logit bias at or below this excludes the token altogether."""
@@ -41,13 +41,15 @@ _LOW_TEMPERATURE = 0.1
 
 
 def is_plain(sampling: Sampling) -> bool:
-    """True if nothing but the temperature stands between the logits and the scores."""
-    return (
-        not sampling.uses_counts()
-        and not sampling.logit_bias
-        and sampling.min_tokens == 0
-        and (is_greedy(sampling) or not _filters(sampling))
-    )
+    """True if one division by the temperature, or nothing if it is 0, makes the scores of the logits.
+
+    Then `apply_temperature` may stand for the session's own `SamplingTransform`, with the same bits.
+    """
+    if sampling.uses_counts() or sampling.logit_bias or sampling.min_tokens > 0:
+        return False
+    if is_greedy(sampling):
+        return True
+    return sampling.temperature >= _LOW_TEMPERATURE and not _filters(sampling)
 
 
 def is_greedy(sampling: Sampling) -> bool:
@@ -63,8 +65,8 @@ def apply_temperature(logits_NV: Tensor, temperatures_N1: Tensor) -> Tensor:
     """Divide each row by its temperature: what `SamplingTransform` does for plain sampling, many sessions at once.
 
     Args:
-        logits_NV: float32; rows of sessions for which `is_plain` is true and `is_greedy` false.
-        temperatures_N1: float32, at least 0.1; lower ones need the session's own `SamplingTransform`.
+        logits_NV: float32; rows of sessions for which `is_plain` is true.
+        temperatures_N1: float32; 1 for greedy sessions.
     """
     return logits_NV / temperatures_N1
 
@@ -98,20 +100,12 @@ class SamplingTransform:
         self._temperature = torch.tensor(sampling.temperature, dtype=torch.float32, device=device)
         self._divides = self.uses_noise and sampling.temperature != 1.0
         self._filters = self.uses_noise and _filters(sampling)
-        self._counts_tokens = sampling.uses_counts()
-        penalised_prompt = sampling.repetition_penalty != 1.0
-        self._seen = dict.fromkeys(prompt if penalised_prompt else ())
-        self._counts: Counter[int] = Counter()
-        self._seen_ids_S = self._ids_tensor(list(self._seen))
-        self._counts_S = torch.zeros(len(self._seen), dtype=torch.float32, device=device)
-        self._stale = False
+        self._penalties = Penalties(sampling, prompt, device) if sampling.uses_counts() else None
 
     def commit(self, tokens: Sequence[int]) -> None:
         """Count tokens that have become part of the output."""
-        if self._counts_tokens and tokens:
-            self._counts.update(tokens)
-            self._seen.update(dict.fromkeys(tokens))
-            self._stale = True
+        if self._penalties is not None:
+            self._penalties.commit(tokens)
 
     def apply(
         self, logits_NV: Tensor, paths_N: Sequence[Sequence[int]], num_output_N: Sequence[int]
@@ -124,12 +118,20 @@ class SamplingTransform:
             logits_NV: float32, of the model.
             paths_N: the candidate tokens between the committed output and row n, in order.
             num_output_N: how many tokens are output before row n's draw, those on its path included.
+
+        Raises:
+            ValueError: If there is not one path and one number for each row.
         """
+        if not len(logits_NV) == len(paths_N) == len(num_output_N):
+            raise ValueError(
+                f"{len(logits_NV)} rows of logits with {len(paths_N)} paths and "
+                f"{len(num_output_N)} numbers of output tokens; give one of each for each row"
+            )
         scores_NV = logits_NV
         if self._bias_V is not None:
             scores_NV = scores_NV + self._bias_V
-        if self._counts_tokens:
-            scores_NV = self._penalise_all(scores_NV, paths_N)
+        if self._penalties is not None:
+            scores_NV = self._penalties.apply(scores_NV, paths_N)
         if self.sampling.min_tokens and self._stop_ids:
             scores_NV = self._forbid_stopping(scores_NV, num_output_N)
         if self._divides:
@@ -159,49 +161,6 @@ class SamplingTransform:
         scores_NV[rows_R1, self._stop_ids_S] = -torch.inf
         return scores_NV
 
-    def _penalise_all(self, scores_NV: Tensor, paths_N: Sequence[Sequence[int]]) -> Tensor:
-        """Penalise the committed tokens in every row at once, then those on a row's path in that row."""
-        self._refresh()
-        penalised_NV = scores_NV.clone()
-        seen_NS = scores_NV.index_select(1, self._seen_ids_S)
-        penalised_NV.index_copy_(1, self._seen_ids_S, self._penalise(seen_NS, self._counts_S))
-        rows: list[int] = []
-        ids: list[int] = []
-        counts: list[int] = []
-        for row, path in enumerate(paths_N):
-            for token_id, count in Counter(path).items():
-                rows.append(row)
-                ids.append(token_id)
-                counts.append(self._counts[token_id] + count)
-        if rows:
-            at_P = (self._ids_tensor(rows), self._ids_tensor(ids))
-            counts_P = torch.tensor(counts, dtype=torch.float32, device=self._device)
-            penalised_NV[at_P] = self._penalise(scores_NV[at_P], counts_P)
-        return penalised_NV
-
-    def _penalise(self, scores: Tensor, counts: Tensor) -> Tensor:
-        """Penalise scores of tokens that prompt or output contain, `counts` times in the output; elementwise."""
-        sampling = self.sampling
-        if sampling.repetition_penalty != 1.0:
-            penalty = torch.tensor(sampling.repetition_penalty, device=self._device)
-            scores = torch.where(scores > 0, scores / penalty, scores * penalty)
-        presence = (counts > 0).to(torch.float32) * sampling.presence_penalty
-        return scores - (presence + counts * sampling.frequency_penalty)
-
-    def _refresh(self) -> None:
-        """Bring the tensors of seen tokens up to date with what has been committed."""
-        if self._stale:
-            self._seen_ids_S = self._ids_tensor(list(self._seen))
-            self._counts_S = torch.tensor(
-                [self._counts[token_id] for token_id in self._seen],
-                dtype=torch.float32,
-                device=self._device,
-            )
-            self._stale = False
-
-    def _ids_tensor(self, ids: Sequence[int]) -> Tensor:
-        return torch.tensor(ids, dtype=torch.long, device=self._device)
-
 
 def _greatest(scores_NV: Tensor) -> Tensor:
     """The greatest score of each row, (N, 1); finite even if everything is excluded."""
@@ -209,11 +168,14 @@ def _greatest(scores_NV: Tensor) -> Tensor:
 
 
 def _stop_ids(sampling: Sampling, eos_token_ids: Sequence[int], vocab_size: int) -> list[int]:
-    """What ends the output, ascending: end-of-text unless ignored, and the request's own stop tokens."""
+    """What ends the output, ascending: end-of-text unless ignored, and the request's own stop tokens.
+
+    A model may name end-of-text tokens that its vocabulary does not reach; these can never be drawn and are left out.
+    """
     for token_id in sampling.stop_token_ids:
         _check_id("stop_token_ids", token_id, vocab_size)
-    eos = () if sampling.ignore_eos else tuple(eos_token_ids)
-    return sorted({token_id for token_id in (*eos, *sampling.stop_token_ids)})
+    eos = () if sampling.ignore_eos else (i for i in eos_token_ids if 0 <= i < vocab_size)
+    return sorted({*eos, *sampling.stop_token_ids})
 
 
 def _bias(sampling: Sampling, vocab_size: int, device: torch.device) -> Tensor | None:
