@@ -8,13 +8,13 @@ from outrider.v1 import sampling_pb2
 PROTOCOL_VERSION = 1
 """Version of the internal protocol. Peers that state another are refused."""
 
-_VERIFIERS: dict[Verifier, sampling_pb2.Verifier] = {
+_VERIFIERS: dict[Verifier, sampling_pb2.Verifier.ValueType] = {
     verifier: sampling_pb2.Verifier.Value(f"VERIFIER_{verifier.name}") for verifier in Verifier
 }
 _FROM_WIRE: dict[int, Verifier] = {value: verifier for verifier, value in _VERIFIERS.items()}
 
 
-def verifier_to_proto(verifier: Verifier) -> sampling_pb2.Verifier:
+def verifier_to_proto(verifier: Verifier) -> sampling_pb2.Verifier.ValueType:
     """The wire's value of a verifier."""
     return _VERIFIERS[verifier]
 

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from outrider.actors.engine.settings import EngineSettings
 
+METHODS = ("autoregressive", "prompt_lookup")
+"""Names of the drafting methods."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftSettings:
@@ -46,3 +49,12 @@ class DraftSettings:
 
     lockstep: bool = False
     """True: draft one tree, send it whole and wait for the verdict, for comparison."""
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise ValueError(f"method is {self.method!r}; it must be one of {', '.join(METHODS)}")
+        if self.method == "autoregressive" and self.engine is None:
+            raise ValueError("engine is absent; the method autoregressive needs a draft model")
+        for name in ("num_slots", "width", "expand", "max_ahead", "prefill_chunk"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")

@@ -1,0 +1,236 @@
+"""The stream from this drafter to one start of one target: handshake, candidates out, verdicts in.
+
+On the event loop. While a write is under way, new candidates gather and leave together in the next message. A target that
+does not read is cut off when too much has gathered. When the stream ends, however it ends, `on_lost` is called once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+import grpc
+import structlog
+
+from outrider.actors.draft.events import Drafted, Event, ResyncWanted, SessionNews
+from outrider.actors.draft.messages import (
+    candidates_to_proto,
+    events_from_proto,
+    resync_to_proto,
+)
+from outrider.actors.grpc_server import internal_channel
+from outrider.actors.wire import PROTOCOL_VERSION
+from outrider.v1 import target_pb2, target_pb2_grpc
+
+CONNECT_TIMEOUT_S = 5.0
+"""Bound on connecting and shaking hands. Less fails on a machine that is starting up, more keeps sessions waiting."""
+
+MAX_GATHERED = 4096
+"""Session entries that wait for a write, at most; seconds of the fastest drafting."""
+
+_log = structlog.get_logger(__name__)
+
+
+class LinkRefused(Exception):
+    """No stream to the target: it cannot be reached, or refuses us."""
+
+    def __init__(self, code: grpc.StatusCode, message: str) -> None:
+        super().__init__(code, message)
+        self.code = code
+        """A gRPC status code."""
+        self.message = message
+        """What happened and what to do."""
+
+
+class TargetLink:
+    """One stream to one target."""
+
+    def __init__(
+        self,
+        number: int,
+        address: str,
+        *,
+        incarnation: int,
+        hello: target_pb2.Hello,
+        post: Callable[[Event], None],
+        on_lost: Callable[[TargetLink, str], None],
+    ) -> None:
+        """
+        Args:
+            number: Names the link in session keys; never used twice.
+            address: The target's address.
+            incarnation: The start of the target that is meant.
+            hello: How we introduce ourselves.
+            post: Takes what the target says.
+            on_lost: Told the reason when the stream has ended.
+        """
+        self.number = number
+        self.address = address
+        self.incarnation = incarnation
+        self.is_open = False
+        self._hello = hello
+        self._post = post
+        self._on_lost = on_lost
+        self._gathered: list[SessionNews] = []
+        self._asked: list[ResyncWanted] = []
+        self._news = asyncio.Event()
+        self._cut: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._channel: grpc.aio.Channel | None = None
+        self._call: (
+            grpc.aio.StreamStreamCall[target_pb2.DrafterMessage, target_pb2.VerdictMessage] | None
+        ) = None
+        self._pump: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Connects and shakes hands.
+
+        Raises:
+            LinkRefused: The target cannot be reached, is another start than meant, or refuses us.
+        """
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                answer = await self._shake_hands()
+            self._check(answer)
+        except TimeoutError as error:
+            await self._hang_up()
+            raise LinkRefused(
+                grpc.StatusCode.UNAVAILABLE,
+                f"target {self.address} did not answer within {CONNECT_TIMEOUT_S:g} s; is it running "
+                "and reachable from the drafter?",
+            ) from error
+        except grpc.aio.AioRpcError as error:
+            await self._hang_up()
+            raise LinkRefused(error.code(), error.details() or repr(error)) from error
+        except BaseException:
+            await self._hang_up()
+            raise
+        self.is_open = True
+        self._pump = asyncio.create_task(self._run(), name=f"link to {self.address}")
+
+    async def close(self) -> None:
+        """Ends the stream. `on_lost` is told, if the stream was open."""
+        if self._pump is not None:
+            self._pump.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._pump
+        await self._hang_up()
+
+    def send(self, report: Drafted | ResyncWanted) -> None:
+        """Hands over what the target is to hear. Ignored once the stream has ended."""
+        if not self.is_open:
+            return
+        match report:
+            case Drafted():
+                self._gathered.extend(report.entries)
+                if len(self._gathered) > MAX_GATHERED and not self._cut.done():
+                    self._cut.set_result(f"the target did not read {MAX_GATHERED} entries")
+            case ResyncWanted():
+                self._asked.append(report)
+        self._news.set()
+
+    async def _shake_hands(self) -> target_pb2.VerdictMessage:
+        self._channel = internal_channel(self.address)
+        stub: target_pb2_grpc.TargetServiceAsyncStub = target_pb2_grpc.TargetServiceStub(
+            self._channel
+        )
+        self._call = stub.Exchange()
+        # A refusal ends the call while we write; reading then says why.
+        with contextlib.suppress(asyncio.InvalidStateError, grpc.aio.AioRpcError):
+            await self._call.write(target_pb2.DrafterMessage(hello=self._hello))
+        answer = await self._call.read()
+        if not isinstance(answer, target_pb2.VerdictMessage):
+            raise LinkRefused(
+                grpc.StatusCode.UNAVAILABLE,
+                f"target {self.address} ended the stream before its hello; try again",
+            )
+        return answer
+
+    def _check(self, answer: target_pb2.VerdictMessage) -> None:
+        hello, ours = answer.hello, self._hello
+        problem = None
+        if not answer.HasField("hello"):
+            problem = "its first message is no hello; is it a target?"
+        elif hello.protocol_version != PROTOCOL_VERSION:
+            problem = (
+                f"it speaks protocol {hello.protocol_version}, this drafter {PROTOCOL_VERSION}; run "
+                "the same release on both"
+            )
+        elif hello.incarnation != self.incarnation:
+            problem = (
+                f"it is start {hello.incarnation}, not {self.incarnation}; open the session there "
+                "again"
+            )
+        elif ours.vocab_size and hello.vocab_size and ours.vocab_size != hello.vocab_size:
+            problem = (
+                f"it has {hello.vocab_size} token ids, this drafter {ours.vocab_size}; use a draft "
+                "model with the target's vocabulary"
+            )
+        elif (
+            ours.tokenizer_fingerprint
+            and hello.tokenizer_fingerprint
+            and ours.tokenizer_fingerprint != hello.tokenizer_fingerprint
+        ):
+            problem = (
+                f"its tokenizer is {hello.tokenizer_fingerprint[:12]}, this drafter's "
+                f"{ours.tokenizer_fingerprint[:12]}; use a draft model with the target's tokenizer"
+            )
+        if problem is not None:
+            raise LinkRefused(
+                grpc.StatusCode.FAILED_PRECONDITION,
+                f"target {hello.name!r} at {self.address} does not fit: {problem}",
+            )
+
+    async def _run(self) -> None:
+        tasks: list[asyncio.Future[str]] = [
+            asyncio.create_task(self._read()),
+            asyncio.create_task(self._write()),
+            self._cut,
+        ]
+        reason = "this drafter ended it"
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            reason = " and ".join(sorted({task.result() for task in done}))
+        finally:
+            self.is_open = False
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._hang_up()
+            _log.info("link ended", address=self.address, reason=reason)
+            self._on_lost(self, f"the stream to the target at {self.address} ended: {reason}")
+
+    async def _read(self) -> str:
+        assert self._call is not None, "opened before it is run"
+        try:
+            while isinstance(message := await self._call.read(), target_pb2.VerdictMessage):
+                for event in events_from_proto(message, self.number):
+                    self._post(event)
+        except grpc.aio.AioRpcError as error:
+            return f"{error.code().name}: {error.details()}"
+        return "the target closed it"
+
+    async def _write(self) -> str:
+        assert self._call is not None, "opened before it is run"
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            asked, self._asked = self._asked, []
+            gathered, self._gathered = self._gathered, []
+            messages = [resync_to_proto(report) for report in asked]
+            if gathered:
+                messages.append(candidates_to_proto(gathered))
+            try:
+                for message in messages:
+                    await self._call.write(message)
+            except asyncio.InvalidStateError:
+                return "the target closed it"
+            except grpc.aio.AioRpcError as error:
+                return f"{error.code().name}: {error.details()}"
+
+    async def _hang_up(self) -> None:
+        if self._call is not None:
+            self._call.cancel()
+        if self._channel is not None:
+            channel, self._channel = self._channel, None
+            await channel.close()

@@ -1,0 +1,109 @@
+"""The draft worker's events and reports to `outrider.v1` and back. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from outrider.actors.draft.events import (
+    Attach,
+    Closed,
+    Resync,
+    ResyncWanted,
+    SessionKey,
+    SessionNews,
+    Verdict,
+)
+from outrider.actors.speculation.options import Verifier
+from outrider.actors.wire import sampling_from_proto, speculation_from_proto
+from outrider.v1 import draft_pb2, target_pb2, tree_pb2
+
+SERVED: tuple[Verifier, ...] = (Verifier.COUPLED, Verifier.EXACT_MATCH)
+"""Verifiers that need nothing of a drafter but tokens."""
+
+
+def attach_from_proto(message: draft_pb2.AttachSession, key: SessionKey) -> Attach:
+    """The event of an attach command.
+
+    Raises:
+        ValueError: A field is absent or wrong; the message names it.
+    """
+    if not message.tokens:
+        raise ValueError("tokens is empty; a session begins with at least one prompt token")
+    if not 1 <= message.prompt_length <= len(message.tokens):
+        raise ValueError(
+            f"prompt_length is {message.prompt_length}; it must be 1 to {len(message.tokens)}, the "
+            "number of tokens"
+        )
+    speculation = speculation_from_proto(message.speculation)
+    if speculation.verifier not in SERVED:
+        raise ValueError(
+            f"speculation.verifier is {speculation.verifier}; this drafter serves "
+            f"{', '.join(SERVED)}"
+        )
+    for name in ("max_nodes", "max_depth"):
+        if getattr(speculation, name) < 1:
+            raise ValueError(f"speculation.{name} is {getattr(speculation, name)}; at least 1")
+    return Attach(
+        key=key,
+        tokens=tuple(message.tokens),
+        prompt_length=message.prompt_length,
+        sampling=sampling_from_proto(message.sampling),
+        speculation=speculation,
+    )
+
+
+def events_from_proto(
+    message: target_pb2.VerdictMessage, link: int
+) -> Iterable[Verdict | Resync | Closed]:
+    """The events of what a target said. A second hello says nothing."""
+    match message.WhichOneof("message"):
+        case "verdicts":
+            for entry in message.verdicts.entries:
+                yield Verdict(
+                    key=SessionKey(link, entry.handle),
+                    epoch=entry.epoch,
+                    length=entry.base.length,
+                    hash=entry.base.hash,
+                    tokens=tuple(entry.tokens),
+                    credits=entry.credits,
+                    starving=entry.starving,
+                )
+        case "resync":
+            resync = message.resync
+            yield Resync(
+                key=SessionKey(link, resync.handle),
+                epoch=resync.epoch,
+                length=resync.base.length,
+                hash=resync.base.hash,
+                tokens=tuple(resync.tokens),
+                credits=resync.credits,
+            )
+        case "closed":
+            yield Closed(key=SessionKey(link, message.closed.handle))
+
+
+def candidates_to_proto(entries: Sequence[SessionNews]) -> target_pb2.DrafterMessage:
+    """New candidates of several sessions."""
+    return target_pb2.DrafterMessage(
+        candidates=target_pb2.CandidateBatch(
+            entries=[
+                target_pb2.Candidates(
+                    handle=entry.handle,
+                    base=tree_pb2.Base(length=entry.length, hash=entry.hash),
+                    tree=tree_pb2.CandidateTree(
+                        tokens=entry.tree.tokens,
+                        parents=entry.tree.parents,
+                        estimates=entry.tree.estimates,
+                    ),
+                )
+                for entry in entries
+            ]
+        )
+    )
+
+
+def resync_to_proto(report: ResyncWanted) -> target_pb2.DrafterMessage:
+    """A request for missing tokens."""
+    return target_pb2.DrafterMessage(
+        resync=target_pb2.ResyncRequest(handle=report.key.handle, length=report.length)
+    )

@@ -1,0 +1,285 @@
+"""`DraftService`: commands of coordinators to the worker, what became of sessions back to them.
+
+Everything here runs on the event loop. Candidates and verdicts do not pass here but over the links to the targets. A session
+belongs to the coordinator stream that it was attached on, and ends with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import structlog
+
+from outrider.actors.draft.events import (
+    Attached,
+    Detach,
+    Drafted,
+    Ended,
+    Refused,
+    Report,
+    ResyncWanted,
+    SessionKey,
+)
+from outrider.actors.draft.link import LinkRefused
+from outrider.actors.draft.links import TargetLinks
+from outrider.actors.draft.messages import attach_from_proto
+from outrider.actors.draft.worker import DraftWorker
+from outrider.actors.wire import PROTOCOL_VERSION
+from outrider.v1 import draft_pb2, draft_pb2_grpc, target_pb2
+
+HELLO_TIMEOUT_S = 5.0
+"""Bound on waiting for a coordinator's hello."""
+
+OUTGOING_EVENTS = 4096
+"""Events queued for a coordinator that does not read. Beyond it the coordinator is cut off."""
+
+_log = structlog.get_logger(__name__)
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class _CoordinatorStream:
+    """One coordinator's stream."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.keys: dict[int, SessionKey] = {}
+        """The coordinator's number of each attached session to its key here."""
+        self.attaching: dict[int, asyncio.Task[None]] = {}
+        self.queue: asyncio.Queue[draft_pb2.DraftEvent | None] = asyncio.Queue(OUTGOING_EVENTS)
+
+    def put(self, event: draft_pb2.DraftEvent) -> None:
+        """Queues an event; ends the stream if the coordinator does not read."""
+        try:
+            self.queue.put_nowait(event)
+        except asyncio.QueueFull:
+            self.end()
+
+    def end(self) -> None:
+        """Ends the stream after what is queued, or at once if the queue is full."""
+        if self.queue.full():
+            while not self.queue.empty():
+                self.queue.get_nowait()
+        self.queue.put_nowait(None)
+
+
+class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
+    """The streams of a drafter."""
+
+    def __init__(self, *, worker: DraftWorker, hello: target_pb2.Hello, model: str) -> None:
+        """
+        Args:
+            worker: Where events go.
+            hello: How the drafter introduces itself.
+            model: Name of the draft model, empty without one.
+        """
+        self._worker = worker
+        self._hello = hello
+        self._model = model
+        self._links = TargetLinks(hello=hello, post=worker.post, on_lost=self._link_lost)
+        self._streams: set[_CoordinatorStream] = set()
+        self._owners: dict[SessionKey, tuple[_CoordinatorStream, int]] = {}
+        self._incarnations: dict[str, int] = {}
+        self._closed: str | None = None
+
+    # -- RPCs ------------------------------------------------------------------------------------------------------
+
+    async def GetInfo(
+        self, request: draft_pb2.GetDrafterInfoRequest, context: Context
+    ) -> draft_pb2.DrafterInfo:
+        """Describes the drafter."""
+        hello = self._hello
+        return draft_pb2.DrafterInfo(
+            protocol_version=hello.protocol_version,
+            name=hello.name,
+            incarnation=hello.incarnation,
+            method=hello.method,
+            model=self._model,
+            model_fingerprint=hello.model_fingerprint,
+            tokenizer_fingerprint=hello.tokenizer_fingerprint,
+            vocab_size=hello.vocab_size,
+            verifiers=hello.verifiers,
+            num_slots=self._worker.num_slots,
+            num_free_slots=self._worker.num_free_slots,
+            busy=self._worker.busy,
+            pid=os.getpid(),
+        )
+
+    async def Sessions(  # type: ignore[override]  # grpc.aio also takes handlers that write to the context
+        self, request_iterator: AsyncIterator[draft_pb2.DraftCommand], context: Context
+    ) -> None:
+        """A coordinator's stream."""
+        requests = aiter(request_iterator)
+        hello = await self._take_hello(requests, context)
+        stream = _CoordinatorStream(hello.name)
+        self._streams.add(stream)
+        await context.write(draft_pb2.DraftEvent(hello=self._hello))
+        _log.info("coordinator connected", drafter=self._hello.name, coordinator=hello.name)
+        tasks = [
+            asyncio.create_task(self._read(requests, stream)),
+            asyncio.create_task(self._write(context, stream)),
+        ]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in (*tasks, *stream.attaching.values()):
+                task.cancel()
+            self._streams.discard(stream)
+            for session in list(stream.keys):
+                self._detach(stream, session)
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.gather(*tasks, return_exceptions=True)
+            _log.info("coordinator gone", drafter=self._hello.name, coordinator=hello.name)
+
+    # -- from the worker and the server ----------------------------------------------------------------------------
+
+    def deliver(self, report: Report) -> None:
+        """Passes on what the worker reports."""
+        match report:
+            case Drafted():
+                link = self._links.find(report.link)
+                if link is not None:
+                    link.send(report)
+            case ResyncWanted():
+                link = self._links.find(report.key.link)
+                if link is not None:
+                    link.send(report)
+            case Attached():
+                owner = self._owners.get(report.key)
+                if owner is not None:
+                    stream, session = owner
+                    attached = draft_pb2.SessionAttached(session=session)
+                    stream.put(draft_pb2.DraftEvent(attached=attached))
+            case Refused():
+                owner = self._disown(report.key)
+                if owner is not None:
+                    self._refuse(*owner, report.code, report.message)
+            case Ended():
+                self._tell_detached(report.key, report.message)
+
+    async def close(self, reason: str) -> None:
+        """Ends every session, then every stream. What is attached from then on is refused."""
+        self._closed = reason
+        for key in list(self._owners):
+            self._worker.post(Detach(key=key))
+            self._tell_detached(key, reason)
+        for stream in list(self._streams):
+            stream.end()
+        await self._links.close()
+
+    # -- parts -----------------------------------------------------------------------------------------------------
+
+    async def _take_hello(
+        self, requests: AsyncIterator[draft_pb2.DraftCommand], context: Context
+    ) -> target_pb2.Hello:
+        """The first message, which must be a hello of our protocol version from a living coordinator."""
+        first = None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(HELLO_TIMEOUT_S):
+                first = await anext(requests, None)
+        problem = self._hello_problem(first)
+        if problem is not None or first is None:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, problem or "no hello")
+        hello = first.hello
+        self._incarnations[hello.name] = hello.incarnation
+        return hello
+
+    def _hello_problem(self, first: draft_pb2.DraftCommand | None) -> str | None:
+        if first is None or not first.HasField("hello"):
+            return "the first message must be a hello"
+        hello = first.hello
+        if hello.protocol_version != PROTOCOL_VERSION:
+            return (
+                f"protocol version {hello.protocol_version} of {hello.name!r} does not fit "
+                f"{PROTOCOL_VERSION} of {self._hello.name!r}; run the same release on both"
+            )
+        latest = self._incarnations.get(hello.name, 0)
+        if hello.incarnation < latest:
+            return (
+                f"incarnation {hello.incarnation} of {hello.name!r} is dead: {latest} has connected "
+                "since; stop the older process"
+            )
+        return None
+
+    async def _read(
+        self, requests: AsyncIterator[draft_pb2.DraftCommand], stream: _CoordinatorStream
+    ) -> None:
+        async for command in requests:
+            match command.WhichOneof("command"):
+                case "attach":
+                    session = command.attach.session
+                    self._detach(stream, session)
+                    task = asyncio.create_task(self._attach(stream, command.attach))
+                    stream.attaching[session] = task
+                case "detach":
+                    self._detach(stream, command.detach.session)
+
+    @staticmethod
+    async def _write(context: Context, stream: _CoordinatorStream) -> None:
+        while (event := await stream.queue.get()) is not None:
+            await context.write(event)
+
+    async def _attach(self, stream: _CoordinatorStream, command: draft_pb2.AttachSession) -> None:
+        session = command.session
+        try:
+            if self._closed is not None:
+                raise LinkRefused(grpc.StatusCode.UNAVAILABLE, self._closed)
+            # Checked before anything is dialled; the link's number is put in afterwards.
+            attach_from_proto(command, SessionKey(0, command.handle))
+            link = await self._links.get(command.target_address, command.target_incarnation)
+        except ValueError as error:
+            self._refuse(stream, session, grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        except LinkRefused as error:
+            self._refuse(stream, session, error.code, error.message)
+        else:
+            key = SessionKey(link.number, command.handle)
+            # The last one to attach owns the session: the other coordinator has lost it, or is gone.
+            self._tell_detached(key, "the session was attached again elsewhere")
+            self._owners[key] = (stream, session)
+            stream.keys[session] = key
+            self._worker.post(attach_from_proto(command, key))
+        finally:
+            if stream.attaching.get(session) is asyncio.current_task():
+                del stream.attaching[session]
+
+    def _detach(self, stream: _CoordinatorStream, session: int) -> None:
+        task = stream.attaching.pop(session, None)
+        if task is not None:
+            task.cancel()
+        key = stream.keys.get(session)
+        if key is not None:
+            self._disown(key)
+            self._worker.post(Detach(key=key))
+
+    def _disown(self, key: SessionKey) -> tuple[_CoordinatorStream, int] | None:
+        owner = self._owners.pop(key, None)
+        if owner is not None:
+            stream, session = owner
+            stream.keys.pop(session, None)
+        return owner
+
+    def _tell_detached(self, key: SessionKey, message: str) -> None:
+        owner = self._disown(key)
+        if owner is not None:
+            stream, session = owner
+            detached = draft_pb2.SessionDetached(session=session, message=message)
+            stream.put(draft_pb2.DraftEvent(detached=detached))
+
+    @staticmethod
+    def _refuse(
+        stream: _CoordinatorStream, session: int, code: grpc.StatusCode, message: str
+    ) -> None:
+        number: int = code.value[0]
+        refused = draft_pb2.AttachRefused(session=session, code=number, message=message)
+        stream.put(draft_pb2.DraftEvent(refused=refused))
+
+    def _link_lost(self, number: int, reason: str) -> None:
+        for key in [key for key in self._owners if key.link == number]:
+            self._tell_detached(key, reason)

@@ -1,0 +1,164 @@
+"""One session at the drafter: what is committed as far as it knows, and the tree that grows below it.
+
+Pure. The text is the target's; the drafter only follows. A verdict that continues our text extends it; anything else is
+stale, or shows that we lost the thread and must ask for the rest:
+
+    verdict ends at or before our text                stale, nothing changes
+    verdict begins after our text                     ask for the tokens after our length
+    verdict overlaps, hash of the result differs      our text is wrong: ask for all of it
+    verdict continues our text                        extend
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from outrider.actors.draft.events import Attach, Resync, SessionNews, Verdict
+from outrider.actors.draft.tree import DraftTree
+from outrider.actors.speculation import base_hash
+
+LOOKAHEAD = 2
+"""The tree may be this many times as deep as one target pass verifies, so that the next tree grows while a pass runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stale:
+    """The message says nothing new."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extend:
+    """The text goes on with these tokens."""
+
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewrite:
+    """Our text was wrong after `keep` tokens; this is what follows."""
+
+    keep: int
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """Tokens are missing: ask for those after the first `length`."""
+
+    length: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broken:
+    """The target contradicts itself: the session cannot go on here."""
+
+    message: str
+
+
+Step = Stale | Extend | Rewrite | Ask | Broken
+"""What a message means for a session."""
+
+
+class DraftSession:
+    """State of one session. Owned by one thread."""
+
+    def __init__(self, attach: Attach) -> None:
+        self.key = attach.key
+        self.sampling = attach.sampling
+        self.speculation = attach.speculation
+        self.prompt_length = attach.prompt_length
+        self.tokens = list(attach.tokens)
+        self.hash = base_hash.extend_all(base_hash.EMPTY, attach.tokens)
+        self.tree = DraftTree()
+        self.epoch = 0
+        self.credits: int | None = None
+        """Nodes that the target allows below the base; None until it said."""
+        self.asked_at: float | None = None
+        """When the missing tokens were asked for; None if none are missing."""
+        self.is_waiting = False
+        """Lockstep: the tree was sent, the verdict is awaited."""
+
+    @property
+    def length(self) -> int:
+        """Number of committed tokens."""
+        return len(self.tokens)
+
+    @property
+    def final_length(self) -> int:
+        """Number of tokens after which the session is over."""
+        return self.prompt_length + self.sampling.max_tokens
+
+    def judge_verdict(self, verdict: Verdict) -> Step:
+        """What a verdict means. Changes nothing."""
+        return self._continue(verdict.length, verdict.hash, verdict.tokens)
+
+    def judge_resync(self, resync: Resync) -> Step:
+        """What a resync means. Changes nothing."""
+        start = resync.length - len(resync.tokens)
+        if start < 0:
+            return Broken(
+                message=f"the target sent {len(resync.tokens)} tokens that end at length "
+                f"{resync.length}; attach the drafter again"
+            )
+        step = self._continue(resync.length, resync.hash, resync.tokens)
+        if not isinstance(step, Ask) and not (isinstance(step, Stale) and start == 0):
+            return step
+        if start > self.length:
+            return Ask(length=self.length)
+        tokens = self.tokens[:start] + list(resync.tokens)
+        if base_hash.extend_all(base_hash.EMPTY, tokens) != resync.hash:
+            if start > 0:
+                return Ask(length=0)
+            return Broken(
+                message=f"the hash of the {resync.length} tokens that the target sent is not the "
+                "one it stated; attach the drafter again"
+            )
+        keep = _common_prefix(self.tokens, tokens)
+        if keep == self.length == len(tokens):
+            return Stale()
+        return Rewrite(keep=keep, tokens=tuple(tokens[keep:]))
+
+    def _continue(self, length: int, hash_: int, tokens: Sequence[int]) -> Step:
+        start = length - len(tokens)
+        if start > self.length:
+            return Ask(length=self.length)
+        if length < self.length or start < 0:
+            return Stale()
+        fresh = tuple(tokens[self.length - start :])
+        if base_hash.extend_all(self.hash, fresh) != hash_:
+            return Ask(length=0)
+        return Extend(tokens=fresh) if fresh else Stale()
+
+    def append(self, tokens: Sequence[int]) -> None:
+        """Takes tokens as committed. The tree is the drafter's part."""
+        self.tokens.extend(tokens)
+        self.hash = base_hash.extend_all(self.hash, tokens)
+
+    def replace(self, keep: int, tokens: Sequence[int]) -> None:
+        """Takes other tokens as committed after the first `keep`, and forgets the tree."""
+        self.tokens[keep:] = tokens
+        self.hash = base_hash.extend_all(base_hash.EMPTY, self.tokens)
+        self.tree.clear()
+
+    def take_news(self, limit: int) -> SessionNews | None:
+        """What the target has not heard of yet, if the credits allow any.
+
+        Args:
+            limit: Greatest number of nodes below the base, whatever the credits.
+        """
+        if self.credits is not None:
+            limit = min(limit, self.credits)
+        news = self.tree.take_news(limit)
+        if news is None:
+            return None
+        return SessionNews(handle=self.key.handle, length=self.length, hash=self.hash, tree=news)
+
+
+def _common_prefix(ours: Sequence[int], theirs: Sequence[int]) -> int:
+    length = 0
+    for our_token, their_token in zip(ours, theirs, strict=False):
+        if our_token != their_token:
+            break
+        length += 1
+    return length
