@@ -46,7 +46,7 @@ def mix_pair(first: int, second: int) -> int:
     The first is mixed before the second is added, so that no simple relation between firsts (such as their being
     neighbours) makes the values of one a shifted copy of those of another.
     """
-    return mix64(mix64(first) + second * _GOLDEN_64)
+    return mix64(mix64(first + _GOLDEN_64) + second * _GOLDEN_64)
 
 
 def derive_seed(seed: int, index: int) -> int:
