@@ -1,1 +1,87 @@
-"""The client library and the command line. Imports neither torch nor Ray."""
+"""The client library and the command line. Imports neither torch nor Ray.
+
+from outrider.client import Client
+
+with Client("127.0.0.1:50051") as client:
+    print(client.generate("Once upon a time").text)
+"""
+
+from outrider.client.async_client import AsyncClient
+from outrider.client.async_stream import AsyncGenerationStream
+from outrider.client.blocking import Client
+from outrider.client.blocking_stream import GenerationStream
+from outrider.client.errors import (
+    AlreadyRunning,
+    Cancelled,
+    DeadlineExceeded,
+    InvalidRequest,
+    NotFound,
+    OutriderError,
+    Overloaded,
+    ServiceError,
+    Unauthorized,
+    Unavailable,
+)
+from outrider.client.options import Message, SamplingOptions, SpeculationOptions, Verifier
+from outrider.client.results import (
+    ActorInfo,
+    Admission,
+    Completion,
+    DrafterInfo,
+    Event,
+    FinishReason,
+    Generation,
+    Health,
+    ModelInfo,
+    Origin,
+    Output,
+    SpeculationStats,
+    Status,
+    TextChunk,
+    Timing,
+    Token,
+    TokenLogprob,
+    Usage,
+)
+from outrider.client.retry import NO_RETRY, RetryPolicy
+
+__all__ = [
+    "NO_RETRY",
+    "ActorInfo",
+    "Admission",
+    "AlreadyRunning",
+    "AsyncClient",
+    "AsyncGenerationStream",
+    "Cancelled",
+    "Client",
+    "Completion",
+    "DeadlineExceeded",
+    "DrafterInfo",
+    "Event",
+    "FinishReason",
+    "Generation",
+    "GenerationStream",
+    "Health",
+    "InvalidRequest",
+    "Message",
+    "ModelInfo",
+    "NotFound",
+    "Origin",
+    "Output",
+    "OutriderError",
+    "Overloaded",
+    "RetryPolicy",
+    "SamplingOptions",
+    "ServiceError",
+    "SpeculationOptions",
+    "SpeculationStats",
+    "Status",
+    "TextChunk",
+    "Timing",
+    "Token",
+    "TokenLogprob",
+    "Unauthorized",
+    "Unavailable",
+    "Usage",
+    "Verifier",
+]

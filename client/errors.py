@@ -1,13 +1,189 @@
 """Errors that the client raises, by cause.
 
     OutriderError
-    ├── InvalidRequest          the request is wrong: change it (INVALID_ARGUMENT, OUT_OF_RANGE, FAILED_PRECONDITION)
-    ├── NotFound                no such model, drafter or request (NOT_FOUND)
-    ├── AlreadyRunning          this request_id is running (ALREADY_EXISTS)
-    ├── Overloaded              the queue is full: try again after `retry_after_s` (RESOURCE_EXHAUSTED)
-    ├── Unavailable             nobody answers, or the stream broke: try again (UNAVAILABLE)
-    ├── DeadlineExceeded        the timeout passed (DEADLINE_EXCEEDED)
-    ├── Cancelled               the request was cancelled (CANCELLED, ABORTED)
-    ├── Unauthorized            credentials are missing or refused (UNAUTHENTICATED, PERMISSION_DENIED)
-    └── ServiceError            the service failed (anything else)
+    ├── InvalidRequest      the request is wrong: change it
+    ├── NotFound            no such model, drafter or method
+    ├── AlreadyRunning      a request of this id is running: take another id, or abort it
+    ├── Overloaded          the queue is full: try again after `retry_after_s`
+    ├── Unavailable         nobody answers, or the stream broke: try again
+    ├── DeadlineExceeded    the timeout passed
+    ├── Cancelled           the request was cancelled
+    ├── Unauthorized        credentials are missing or refused
+    └── ServiceError        the service failed
+
+`ERROR_BY_CODE` says which gRPC status becomes which error.
 """
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import cast
+
+import grpc
+from google.protobuf.message import DecodeError
+from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]
+
+_DETAILS_KEY = "grpc-status-details-bin"
+"""Metadata key under which gRPC sends a `google.rpc.Status` with details."""
+
+
+class OutriderError(Exception):
+    """The base of every error this package raises on purpose.
+
+    Attributes:
+        message: What happened and what to do.
+        code: The gRPC status it came from, None if the client found the fault itself.
+        request_id: The request it belongs to, if there is one.
+        retry_after_s: Seconds the service advises to wait before another try, if it said so.
+        field: The field of the request that is wrong, for instance `sampling.top_p`, if it is known.
+        received_tokens: Output tokens that arrived before the error, for a later `resume`.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: grpc.StatusCode | None = None,
+        request_id: str | None = None,
+        retry_after_s: float | None = None,
+        field: str | None = None,
+        received_tokens: tuple[int, ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.request_id = request_id
+        self.retry_after_s = retry_after_s
+        self.field = field
+        self.received_tokens = received_tokens
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (
+            _rebuild,
+            (
+                type(self),
+                self.message,
+                self.code,
+                self.request_id,
+                self.retry_after_s,
+                self.field,
+                self.received_tokens,
+            ),
+        )
+
+
+class InvalidRequest(OutriderError, ValueError):
+    """The request is wrong; sending it again cannot help."""
+
+
+class NotFound(OutriderError):
+    """The service has no such model, drafter or method."""
+
+
+class AlreadyRunning(OutriderError):
+    """A request with this `request_id` is running."""
+
+
+class Overloaded(OutriderError):
+    """The service has no room; try again after `retry_after_s`."""
+
+
+class Unavailable(OutriderError):
+    """Nobody answers at the address, or the stream broke and could not be resumed."""
+
+
+class DeadlineExceeded(OutriderError, TimeoutError):
+    """The timeout passed before the work was done."""
+
+
+class Cancelled(OutriderError):
+    """The request was cancelled, by this side or by the service."""
+
+
+class Unauthorized(OutriderError):
+    """Credentials are missing, or refused."""
+
+
+class ServiceError(OutriderError):
+    """The service failed in a way that the request did not cause."""
+
+
+ERROR_BY_CODE: Mapping[grpc.StatusCode, type[OutriderError]] = {
+    grpc.StatusCode.INVALID_ARGUMENT: InvalidRequest,
+    grpc.StatusCode.OUT_OF_RANGE: InvalidRequest,
+    grpc.StatusCode.FAILED_PRECONDITION: InvalidRequest,
+    grpc.StatusCode.NOT_FOUND: NotFound,
+    grpc.StatusCode.UNIMPLEMENTED: NotFound,
+    grpc.StatusCode.ALREADY_EXISTS: AlreadyRunning,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: Overloaded,
+    grpc.StatusCode.UNAVAILABLE: Unavailable,
+    grpc.StatusCode.DEADLINE_EXCEEDED: DeadlineExceeded,
+    grpc.StatusCode.CANCELLED: Cancelled,
+    grpc.StatusCode.ABORTED: Cancelled,
+    grpc.StatusCode.UNAUTHENTICATED: Unauthorized,
+    grpc.StatusCode.PERMISSION_DENIED: Unauthorized,
+    grpc.StatusCode.INTERNAL: ServiceError,
+    grpc.StatusCode.DATA_LOSS: ServiceError,
+    grpc.StatusCode.UNKNOWN: ServiceError,
+}
+"""The error of each gRPC status but OK."""
+
+
+def from_rpc_error(error: grpc.RpcError, *, request_id: str | None = None) -> OutriderError:
+    """Translates what gRPC raised, with the details that the service attached.
+
+    Args:
+        error: From a blocking or an asyncio call; both offer `code`, `details` and `trailing_metadata`.
+        request_id: The request that failed.
+    """
+    code = error.code()
+    text = error.details() or f"the call ended with status {code.name}"
+    kind = ERROR_BY_CODE.get(code, ServiceError)
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in text:
+        # gRPC itself refuses a message beyond the size limit with the status of an overload, but waiting cannot help.
+        kind = InvalidRequest
+    field, retry_after_s = _details(error)
+    return kind(text, code=code, request_id=request_id, retry_after_s=retry_after_s, field=field)
+
+
+def _details(error: grpc.RpcError) -> tuple[str | None, float | None]:
+    """The first field violation and the retry advice among the error's rich details."""
+    field: str | None = None
+    retry_after_s: float | None = None
+    # The stubs type one entry for the whole; blocking and asyncio calls both give pairs.
+    metadata = cast(Iterable[tuple[str, bytes]], error.trailing_metadata() or ())
+    for key, value in metadata:
+        if key != _DETAILS_KEY:
+            continue
+        status = status_pb2.Status()
+        try:
+            status.ParseFromString(value)
+        except DecodeError:
+            continue  # details only add to the status, which is known already
+        for detail in status.details:
+            violations, advice = error_details_pb2.BadRequest(), error_details_pb2.RetryInfo()
+            if detail.Unpack(violations) and violations.field_violations:
+                field = field or violations.field_violations[0].field or None
+            elif detail.Unpack(advice):
+                retry_after_s = advice.retry_delay.ToNanoseconds() / 1e9
+    return field, retry_after_s
+
+
+def _rebuild(
+    kind: type[OutriderError],
+    message: str,
+    code: grpc.StatusCode | None,
+    request_id: str | None,
+    retry_after_s: float | None,
+    field: str | None,
+    received_tokens: tuple[int, ...],
+) -> OutriderError:
+    """Makes an error again after pickling."""
+    return kind(
+        message,
+        code=code,
+        request_id=request_id,
+        retry_after_s=retry_after_s,
+        field=field,
+        received_tokens=received_tokens,
+    )

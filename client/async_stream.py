@@ -1,0 +1,212 @@
+"""One running generation, as an asynchronous iterator."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import grpc
+import grpc.aio
+
+from outrider.client.channel import channel_options
+from outrider.client.errors import (
+    Cancelled,
+    DeadlineExceeded,
+    OutriderError,
+    Unavailable,
+    from_rpc_error,
+)
+from outrider.client.progress import StreamProgress
+from outrider.client.results import Admission, Event
+from outrider.v1.generation_pb2 import AbortRequest, GenerateRequest, GenerateResponse
+from outrider.v1.generation_pb2_grpc import GenerationServiceStub
+
+if TYPE_CHECKING:
+    from outrider.v1.generation_pb2_grpc import GenerationServiceAsyncStub
+
+_ABORT_TIMEOUT_S = 2.0
+"""Longest wait for the abort that clears the way of a resume; without an answer the resume is tried anyway."""
+
+
+class AsyncConnections:
+    """One channel an address, opened when first used; calls go to the current one."""
+
+    def __init__(self, addresses: tuple[str, ...], *, connect_timeout_s: float) -> None:
+        self.addresses = addresses
+        self._options = channel_options(connect_timeout_s)
+        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._current = 0
+
+    @property
+    def current(self) -> str:
+        """The address that calls go to."""
+        return self.addresses[self._current]
+
+    def rotate(self, failed: str) -> None:
+        """Goes on to the next address, unless another call has done so since `failed` was the current one."""
+        if failed == self.current:
+            self._current = (self._current + 1) % len(self.addresses)
+
+    def channel(self, address: str) -> grpc.aio.Channel:
+        """The channel of an address."""
+        if address not in self._channels:
+            self._channels[address] = grpc.aio.insecure_channel(address, options=self._options)
+        return self._channels[address]
+
+    def stub(self, address: str) -> GenerationServiceAsyncStub:
+        """The generation service at an address."""
+        return GenerationServiceStub(self.channel(address))
+
+    async def close(self) -> None:
+        """Closes every channel; running calls are cancelled."""
+        channels, self._channels = self._channels, {}
+        for channel in channels.values():
+            await channel.close()
+
+
+class AsyncGenerationStream:
+    """The events of one generation: an admission, chunks, one completion for each sequence.
+
+    Cancels the call when it is closed, when its iteration raises, and when it is dropped, as by `break` out of
+    `async for event in client.stream(...)`; `async with client.stream(...) as stream` does so even while a name
+    still holds it. A broken connection is taken up again unseen, as `progress.py` says.
+    """
+
+    def __init__(
+        self, connections: AsyncConnections, progress: StreamProgress, *, timeout_s: float
+    ) -> None:
+        self._connections = connections
+        self._progress = progress
+        self._timeout_s = timeout_s
+        self._deadline_s: float | None = None
+        self._address = ""
+        self._call: grpc.aio.UnaryStreamCall[GenerateRequest, GenerateResponse] | None = None
+        self._is_closed = False
+
+    @property
+    def request_id(self) -> str:
+        """The name under which the request can be aborted."""
+        return self._progress.request_id
+
+    @property
+    def admission(self) -> Admission | None:
+        """What the service settled; None before the first event."""
+        return self._progress.admission
+
+    @property
+    def resumes(self) -> int:
+        """How often the stream broke and was taken up again."""
+        return self._progress.resumes
+
+    def cancel(self) -> None:
+        """Ends the generation. Idempotent; a task that waits for an event gets `Cancelled`."""
+        self._is_closed = True
+        if self._call is not None:
+            self._call.cancel()
+
+    async def aclose(self) -> None:
+        """As `cancel`."""
+        self.cancel()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.cancel()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        if self._is_closed:
+            raise StopAsyncIteration
+        try:
+            event = await self._next_event()
+        except BaseException:
+            self.cancel()
+            raise
+        if event is None:
+            self.cancel()
+            raise StopAsyncIteration
+        return event
+
+    def __del__(self) -> None:
+        with suppress(RuntimeError):  # the event loop may be gone, and the call with it
+            self.cancel()
+
+    async def _next_event(self) -> Event | None:
+        """The next event; None at the end."""
+        while True:
+            try:
+                response = await self._read()
+            except grpc.RpcError as error:
+                if self._progress.is_complete:
+                    return None
+                await self._reopen(from_rpc_error(error, request_id=self.request_id))
+                continue
+            if response is None:
+                self._progress.end()
+                return None
+            event = self._progress.accept(response)
+            if event is not None:
+                return event
+
+    async def _read(self) -> GenerateResponse | None:
+        """The next message, after opening the call if there is none; None at the end."""
+        if self._call is None:
+            remaining_s = self._remaining_s()
+            self._address = self._connections.current
+            stub = self._connections.stub(self._address)
+            self._call = stub.Generate(self._progress.next_request(), timeout=remaining_s)
+        try:
+            response = await self._call.read()
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self._is_closed and not (task is not None and task.cancelling()):
+                raise Cancelled("the stream was cancelled", request_id=self.request_id) from None
+            raise
+        return response if isinstance(response, GenerateResponse) else None
+
+    async def _reopen(self, error: OutriderError) -> None:
+        """Gets ready to open the call again, or raises the error."""
+        if self._call is not None:
+            self._call.cancel()
+            self._call = None
+        retry = self._progress.retry(error, now_s=time.monotonic(), jitter=random.random())
+        if isinstance(error, Unavailable):
+            self._connections.rotate(self._address)
+        if retry.abort_first:
+            stub = self._connections.stub(self._address)
+            with suppress(grpc.RpcError):
+                await stub.Abort(
+                    AbortRequest(request_id=self.request_id),
+                    timeout=min(_ABORT_TIMEOUT_S, self._remaining_s()),
+                )
+        await asyncio.sleep(min(retry.delay_s, self._remaining_s()))
+
+    def _remaining_s(self) -> float:
+        """Seconds to the deadline, which the first use sets.
+
+        Raises:
+            DeadlineExceeded: It has passed.
+        """
+        now_s = time.monotonic()
+        if self._deadline_s is None:
+            self._deadline_s = now_s + self._timeout_s
+        if now_s >= self._deadline_s:
+            raise DeadlineExceeded(
+                f"the request was not done within {self._timeout_s:g} s",
+                code=grpc.StatusCode.DEADLINE_EXCEEDED,
+                request_id=self.request_id,
+                received_tokens=self._progress.token_ids,
+            )
+        return self._deadline_s - now_s

@@ -1,0 +1,280 @@
+"""The client for threads. `async_client.py` has the same surface for asyncio."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Self, TypeVar
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from outrider.client.blocking_stream import Connections, GenerationStream
+from outrider.client.channel import DEFAULT_ADDRESS, parse_addresses
+from outrider.client.collect import Collector
+from outrider.client.errors import OutriderError, Unavailable, from_rpc_error
+from outrider.client.options import Message, SamplingOptions, SpeculationOptions
+from outrider.client.progress import StreamProgress, new_request_id
+from outrider.client.results import Generation, Health, ModelInfo, Status
+from outrider.client.retry import RetryPolicy
+from outrider.client.timeouts import (
+    CALL_TIMEOUT_S,
+    CONNECT_TIMEOUT_S,
+    REQUEST_TIMEOUT_S,
+    check_timeout,
+)
+from outrider.client.wire import (
+    detokenize_to_proto,
+    health_from_proto,
+    model_from_proto,
+    request_to_proto,
+    status_from_proto,
+    tokenize_to_proto,
+)
+from outrider.v1 import generation_pb2
+from outrider.v1.generation_pb2_grpc import GenerationServiceStub
+
+_Answer = TypeVar("_Answer")
+
+
+class Client:
+    """Talks to an Outrider service.
+
+        with Client("127.0.0.1:50051") as client:
+            for event in client.stream("Once upon a time"):
+                ...
+
+    Connects when first used, and may be shared among threads. Short calls, and requests that were not admitted yet, are tried again when nobody
+    answers, at each address in turn; a stream that breaks is taken up again where it stopped.
+    """
+
+    def __init__(
+        self,
+        address: str | Sequence[str] = DEFAULT_ADDRESS,
+        *,
+        timeout_s: float = REQUEST_TIMEOUT_S,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        retry: RetryPolicy | None = None,
+    ) -> None:
+        """Args:
+            address: `HOST:PORT`, or several of one service, as a list or separated by commas.
+            timeout_s: Seconds for a whole generation, unless the call says otherwise.
+            connect_timeout_s: Seconds for one attempt to connect.
+            retry: Bounds of trying again.
+
+        Raises:
+            InvalidRequest: An address cannot be read, or a timeout is not a positive number.
+        """
+        check_timeout("connect_timeout_s", connect_timeout_s)
+        self._timeout_s = check_timeout("timeout_s", timeout_s)
+        self._retry = retry or RetryPolicy()
+        self._connections = Connections(
+            parse_addresses(address), connect_timeout_s=connect_timeout_s
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the connections; running calls are cancelled."""
+        self._connections.close()
+
+    def stream(
+        self,
+        prompt: str | None = None,
+        *,
+        tokens: Sequence[int] | None = None,
+        messages: Sequence[Message] | None = None,
+        model: str = "",
+        sampling: SamplingOptions | None = None,
+        speculation: SpeculationOptions | None = None,
+        resume: Sequence[int] = (),
+        request_id: str | None = None,
+        timeout_s: float | None = None,
+    ) -> GenerationStream:
+        """Starts a generation and gives its events as they come. Nothing is sent before the first is asked for.
+
+        Args:
+            prompt: Text; exactly one of `prompt`, `tokens` and `messages` is given.
+            tokens: Token ids, taken as they are.
+            messages: A conversation, rendered by the model's chat template.
+            model: The target model; empty takes the service's first.
+            sampling: What decides each token.
+            speculation: How to be fast.
+            resume: Output tokens of this same request received earlier; needs `sampling.seed`.
+            request_id: Names the request; default a fresh one.
+            timeout_s: Seconds for the whole, resumes included; default the client's.
+
+        Raises:
+            InvalidRequest: The request cannot be sent as it is. Iterating raises the other errors.
+        """
+        name = request_id or new_request_id()
+        request = request_to_proto(
+            request_id=name,
+            model=model,
+            prompt=prompt,
+            tokens=tokens,
+            messages=messages,
+            sampling=sampling,
+            speculation=speculation,
+            resume=resume,
+        )
+        progress = StreamProgress(
+            request,
+            policy=self._retry,
+            num_addresses=len(self._connections.addresses),
+            owns_id=request_id is None,
+        )
+        whole_s = self._timeout_s if timeout_s is None else check_timeout("timeout_s", timeout_s)
+        return GenerationStream(self._connections, progress, timeout_s=whole_s)
+
+    def generate(
+        self,
+        prompt: str | None = None,
+        *,
+        tokens: Sequence[int] | None = None,
+        messages: Sequence[Message] | None = None,
+        model: str = "",
+        sampling: SamplingOptions | None = None,
+        speculation: SpeculationOptions | None = None,
+        resume: Sequence[int] = (),
+        request_id: str | None = None,
+        timeout_s: float | None = None,
+    ) -> Generation:
+        """Generates and returns the whole result. Arguments as of `stream`.
+
+        Raises:
+            OutriderError: By cause; see `errors.py`.
+        """
+        collector = Collector()
+        with self.stream(
+            prompt,
+            tokens=tokens,
+            messages=messages,
+            model=model,
+            sampling=sampling,
+            speculation=speculation,
+            resume=resume,
+            request_id=request_id,
+            timeout_s=timeout_s,
+        ) as stream:
+            for event in stream:
+                collector.add(event)
+        return collector.result(resumes=stream.resumes)
+
+    def abort(self, request_id: str, *, timeout_s: float = CALL_TIMEOUT_S) -> bool:
+        """Ends a running request, at whichever address it runs. Idempotent.
+
+        Returns:
+            True if it was running.
+        """
+        request = generation_pb2.AbortRequest(request_id=request_id)
+        answers: list[bool] = []
+        failure: OutriderError | None = None
+        for address in self._connections.addresses:
+            stub = self._connections.stub(address)
+            try:
+                answer = stub.Abort(request, timeout=check_timeout("timeout_s", timeout_s))
+            except grpc.RpcError as error:
+                failure = from_rpc_error(error, request_id=request_id)
+            else:
+                answers.append(answer.was_running)
+        if failure is not None and not answers:
+            raise failure
+        return any(answers)
+
+    def models(self, *, timeout_s: float = CALL_TIMEOUT_S) -> tuple[ModelInfo, ...]:
+        """The target models and what they offer."""
+        request = generation_pb2.ListModelsRequest()
+        answer = self._ask(lambda stub, left_s: stub.ListModels(request, timeout=left_s), timeout_s)
+        return tuple(model_from_proto(model) for model in answer.models)
+
+    def tokenize(
+        self,
+        text: str | None = None,
+        *,
+        messages: Sequence[Message] | None = None,
+        model: str = "",
+        add_special_tokens: bool | None = None,
+        timeout_s: float = CALL_TIMEOUT_S,
+    ) -> tuple[int, ...]:
+        """The token ids of a text or a conversation."""
+        request = tokenize_to_proto(
+            model=model, text=text, messages=messages, add_special_tokens=add_special_tokens
+        )
+        answer = self._ask(lambda stub, left_s: stub.Tokenize(request, timeout=left_s), timeout_s)
+        return tuple(answer.ids)
+
+    def detokenize(
+        self,
+        ids: Sequence[int],
+        *,
+        model: str = "",
+        skip_special_tokens: bool | None = None,
+        timeout_s: float = CALL_TIMEOUT_S,
+    ) -> str:
+        """The text of token ids; bytes that are not UTF-8 become U+FFFD."""
+        request = detokenize_to_proto(model=model, ids=ids, skip_special_tokens=skip_special_tokens)
+        answer = self._ask(lambda stub, left_s: stub.Detokenize(request, timeout=left_s), timeout_s)
+        return answer.text
+
+    def status(self, *, timeout_s: float = CALL_TIMEOUT_S) -> Status:
+        """Who serves, and how busy they are."""
+        request = generation_pb2.GetStatusRequest()
+        answer = self._ask(lambda stub, left_s: stub.GetStatus(request, timeout=left_s), timeout_s)
+        return status_from_proto(answer)
+
+    def health(self, service: str = "", *, timeout_s: float = CALL_TIMEOUT_S) -> Health:
+        """What `grpc.health.v1` says; an unknown service is an answer, not an error."""
+        request = health_pb2.HealthCheckRequest(service=service)
+
+        def check(_: GenerationServiceStub, left_s: float) -> Health:
+            stub = health_pb2_grpc.HealthStub(self._connections.channel(self._connections.current))
+            try:
+                # the type stubs of the health stub leave its methods out
+                answer = stub.Check(request, timeout=left_s)  # type: ignore[attr-defined]
+            except grpc.RpcError as error:
+                if error.code() is grpc.StatusCode.NOT_FOUND:
+                    return Health.SERVICE_UNKNOWN
+                raise
+            return health_from_proto(answer)
+
+        return self._ask(check, timeout_s)
+
+    def _ask(
+        self,
+        call: Callable[[GenerationServiceStub, float], _Answer],
+        timeout_s: float,
+    ) -> _Answer:
+        """Makes a short call, at each address in turn while nobody answers."""
+        deadline_s = time.monotonic() + check_timeout("timeout_s", timeout_s)
+        num_addresses = len(self._connections.addresses)
+        failures = 0
+        while True:
+            address = self._connections.current
+            left_s = max(0.001, deadline_s - time.monotonic())
+            try:
+                return call(self._connections.stub(address), left_s)
+            except grpc.RpcError as rpc_error:
+                error = from_rpc_error(rpc_error)
+            failures += 1
+            delay_s = self._retry.delay_s(
+                failures, num_addresses=num_addresses, jitter=random.random()
+            )
+            is_over = failures >= self._retry.open_attempts * num_addresses
+            if not isinstance(error, Unavailable) or is_over:
+                raise error
+            if time.monotonic() + delay_s >= deadline_s:
+                raise error
+            self._connections.rotate(address)
+            time.sleep(delay_s)

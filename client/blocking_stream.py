@@ -1,0 +1,214 @@
+"""One running generation, as an iterator. The same as `async_stream.py`, for threads."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import grpc
+
+from outrider.client.channel import channel_options
+from outrider.client.errors import (
+    Cancelled,
+    DeadlineExceeded,
+    OutriderError,
+    Unavailable,
+    from_rpc_error,
+)
+from outrider.client.progress import StreamProgress
+from outrider.client.results import Admission, Event
+from outrider.v1.generation_pb2 import AbortRequest, GenerateResponse
+from outrider.v1.generation_pb2_grpc import GenerationServiceStub
+
+if TYPE_CHECKING:
+    from grpc import _CallIterator
+
+_ABORT_TIMEOUT_S = 2.0
+"""Longest wait for the abort that clears the way of a resume; without an answer the resume is tried anyway."""
+
+
+class Connections:
+    """One channel an address, opened when first used; calls go to the current one. Safe to share among threads."""
+
+    def __init__(self, addresses: tuple[str, ...], *, connect_timeout_s: float) -> None:
+        self.addresses = addresses
+        self._options = channel_options(connect_timeout_s)
+        self._lock = threading.Lock()
+        self._channels: dict[str, grpc.Channel] = {}
+        self._current = 0
+
+    @property
+    def current(self) -> str:
+        """The address that calls go to."""
+        return self.addresses[self._current]
+
+    def rotate(self, failed: str) -> None:
+        """Goes on to the next address, unless another call has done so since `failed` was the current one."""
+        with self._lock:
+            if failed == self.current:
+                self._current = (self._current + 1) % len(self.addresses)
+
+    def channel(self, address: str) -> grpc.Channel:
+        """The channel of an address."""
+        with self._lock:
+            if address not in self._channels:
+                self._channels[address] = grpc.insecure_channel(address, options=self._options)
+            return self._channels[address]
+
+    def stub(self, address: str) -> GenerationServiceStub:
+        """The generation service at an address."""
+        return GenerationServiceStub(self.channel(address))
+
+    def close(self) -> None:
+        """Closes every channel; running calls are cancelled."""
+        with self._lock:
+            channels, self._channels = self._channels, {}
+        for channel in channels.values():
+            channel.close()
+
+
+class GenerationStream:
+    """The events of one generation: an admission, chunks, one completion for each sequence.
+
+    Cancels the call when it is closed, when its iteration raises, and when it is dropped, as by `break` out of
+    `for event in client.stream(...)`; `with client.stream(...) as stream` does so even while a name still holds
+    it. A broken connection is taken up again unseen, as `progress.py` says. One thread iterates; any may cancel.
+    """
+
+    def __init__(
+        self, connections: Connections, progress: StreamProgress, *, timeout_s: float
+    ) -> None:
+        self._connections = connections
+        self._progress = progress
+        self._timeout_s = timeout_s
+        self._deadline_s: float | None = None
+        self._address = ""
+        self._call: _CallIterator[GenerateResponse] | None = None
+        self._closed = threading.Event()
+
+    @property
+    def request_id(self) -> str:
+        """The name under which the request can be aborted."""
+        return self._progress.request_id
+
+    @property
+    def admission(self) -> Admission | None:
+        """What the service settled; None before the first event."""
+        return self._progress.admission
+
+    @property
+    def resumes(self) -> int:
+        """How often the stream broke and was taken up again."""
+        return self._progress.resumes
+
+    def cancel(self) -> None:
+        """Ends the generation. Idempotent; a thread that waits for an event gets `Cancelled`."""
+        self._closed.set()
+        call = self._call
+        if call is not None:
+            call.cancel()
+
+    def close(self) -> None:
+        """As `cancel`."""
+        self.cancel()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.cancel()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Event:
+        if self._closed.is_set():
+            raise StopIteration
+        try:
+            event = self._next_event()
+        except BaseException:
+            self.cancel()
+            raise
+        if event is None:
+            self.cancel()
+            raise StopIteration
+        return event
+
+    def __del__(self) -> None:
+        self.cancel()
+
+    def _next_event(self) -> Event | None:
+        """The next event; None at the end."""
+        while True:
+            try:
+                response = self._read()
+            except grpc.RpcError as error:
+                if self._progress.is_complete:
+                    return None
+                if self._closed.is_set():
+                    raise Cancelled(
+                        "the stream was cancelled", request_id=self.request_id
+                    ) from error
+                self._reopen(from_rpc_error(error, request_id=self.request_id))
+                continue
+            if response is None:
+                self._progress.end()
+                return None
+            event = self._progress.accept(response)
+            if event is not None:
+                return event
+
+    def _read(self) -> GenerateResponse | None:
+        """The next message, after opening the call if there is none; None at the end."""
+        if self._call is None:
+            remaining_s = self._remaining_s()
+            self._address = self._connections.current
+            stub = self._connections.stub(self._address)
+            self._call = stub.Generate(self._progress.next_request(), timeout=remaining_s)
+            if self._closed.is_set():  # cancelled by another thread while the call was being opened
+                self._call.cancel()
+        return next(self._call, None)
+
+    def _reopen(self, error: OutriderError) -> None:
+        """Gets ready to open the call again, or raises the error."""
+        if self._call is not None:
+            self._call.cancel()
+            self._call = None
+        retry = self._progress.retry(error, now_s=time.monotonic(), jitter=random.random())
+        if isinstance(error, Unavailable):
+            self._connections.rotate(self._address)
+        if retry.abort_first:
+            stub = self._connections.stub(self._address)
+            with suppress(grpc.RpcError):
+                stub.Abort(
+                    AbortRequest(request_id=self.request_id),
+                    timeout=min(_ABORT_TIMEOUT_S, self._remaining_s()),
+                )
+        self._closed.wait(min(retry.delay_s, self._remaining_s()))
+
+    def _remaining_s(self) -> float:
+        """Seconds to the deadline, which the first use sets.
+
+        Raises:
+            DeadlineExceeded: It has passed.
+        """
+        now_s = time.monotonic()
+        if self._deadline_s is None:
+            self._deadline_s = now_s + self._timeout_s
+        if now_s >= self._deadline_s:
+            raise DeadlineExceeded(
+                f"the request was not done within {self._timeout_s:g} s",
+                code=grpc.StatusCode.DEADLINE_EXCEEDED,
+                request_id=self.request_id,
+                received_tokens=self._progress.token_ids,
+            )
+        return self._deadline_s - now_s

@@ -1,0 +1,195 @@
+"""The state of one generation stream over all its connections: what has arrived, and how to go on. Pure.
+
+A stream of one sequence that breaks is opened again, at the same or the next address, with the seed of its admission
+and the tokens already received; since the service's output is fixed by prompt, seed and position, it goes on as if
+nothing had happened.
+
+Invariants: each event is handed out once, in order; tokens are never dropped or repeated; the
+admission is handed out once. Several sequences (n > 1) can be reopened only while none of their tokens has arrived.
+
+The blocking and the asyncio client both drive this; the clock and the jitter are arguments.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+
+from outrider.client.errors import (
+    AlreadyRunning,
+    Cancelled,
+    OutriderError,
+    Overloaded,
+    ServiceError,
+    Unavailable,
+)
+from outrider.client.results import Admission, Completion, Event, TextChunk
+from outrider.client.retry import RetryPolicy
+from outrider.client.wire import event_from_proto, resumed
+from outrider.v1.generation_pb2 import GenerateRequest, GenerateResponse
+
+
+def new_request_id() -> str:
+    """A name for a request that no other has."""
+    return f"r-{uuid.uuid4().hex}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """Open the stream again."""
+
+    delay_s: float
+    """After this wait."""
+
+    abort_first: bool
+    """End what may still run under this request's id, first."""
+
+
+class StreamProgress:
+    """What one stream has brought so far."""
+
+    def __init__(
+        self, request: GenerateRequest, *, policy: RetryPolicy, num_addresses: int, owns_id: bool
+    ) -> None:
+        """Args:
+        request: As first sent.
+        policy: Bounds of trying again.
+        num_addresses: How many addresses the tries go round.
+        owns_id: The request id was made by this client, so that nobody else can be using it.
+        """
+        self._request = request
+        self._policy = policy
+        self._num_addresses = num_addresses
+        self._owns_id = owns_id
+        self._num_sequences = max(1, request.sampling.n)
+        self._drafters: tuple[str, ...] = ()
+        self._token_ids: list[int] = []
+        self._completed: set[int] = set()
+        self._failures = 0
+        self._last_progress_s: float | None = None
+        self.admission: Admission | None = None
+        self.resumes = 0
+
+    @property
+    def request_id(self) -> str:
+        """The name under which the request can be aborted."""
+        return self._request.request_id
+
+    @property
+    def is_complete(self) -> bool:
+        """True once each sequence has its completion."""
+        return len(self._completed) >= self._num_sequences
+
+    @property
+    def token_ids(self) -> tuple[int, ...]:
+        """Output tokens received so far; only of a request for one sequence."""
+        return tuple(self._token_ids) if self._num_sequences == 1 else ()
+
+    def next_request(self) -> GenerateRequest:
+        """What to send to open the stream, or to go on with it."""
+        if self.admission is None:
+            return self._request
+        tokens = [*self._request.resume.ids, *self._token_ids]
+        return resumed(self._request, seed=self.admission.seed, tokens=tokens)
+
+    def accept(self, response: GenerateResponse) -> Event | None:
+        """Takes in one message and returns the event to hand out, None if there is none.
+
+        Raises:
+            ServiceError: The message contradicts what came before; the output could not be trusted.
+        """
+        event = event_from_proto(response, drafters=self._drafters)
+        match event:
+            case Admission():
+                return self._accept_admission(event)
+            case TextChunk() | Completion() if self.admission is None:
+                raise ServiceError(
+                    "the stream began without an admission; is the other side an Outrider service?",
+                    request_id=self.request_id,
+                )
+            case TextChunk():
+                self._token_ids.extend(token.id for token in event.tokens)
+                if event.tokens:
+                    self._failures, self._last_progress_s = 0, None
+            case Completion():
+                self._completed.add(event.index)
+        return event
+
+    def end(self) -> None:
+        """The stream ended without an error.
+
+        Raises:
+            ServiceError: Completions are missing.
+        """
+        if not self.is_complete:
+            raise self._named(
+                ServiceError(
+                    f"the stream ended after {len(self._completed)} of {self._num_sequences} completions"
+                )
+            )
+
+    def retry(self, error: OutriderError, *, now_s: float, jitter: float) -> Retry:
+        """Decides how to go on after an error.
+
+        Args:
+            error: What ended the connection.
+            now_s: A monotonic clock.
+            jitter: In [0, 1).
+
+        Raises:
+            OutriderError: `error` itself, when trying again is of no use or its bounds are reached.
+        """
+        has_output = bool(self._token_ids or self._completed)
+        is_open = self.admission is not None
+        breaks = isinstance(error, Unavailable) or (is_open and isinstance(error, Cancelled))
+        # The service may not have noticed yet that the former stream is gone, or be full of those who resume.
+        waits = (is_open and isinstance(error, Overloaded)) or (
+            self._failures > 0 and isinstance(error, AlreadyRunning)
+        )
+        if not (breaks or waits) or (has_output and self._num_sequences > 1):
+            raise self._named(error)
+
+        self._failures += 1
+        if self._last_progress_s is None:
+            self._last_progress_s = now_s
+        outage_s = now_s - self._last_progress_s
+        if is_open:
+            is_over = self._failures > self._policy.resume_attempts
+        else:
+            is_over = self._failures >= self._policy.open_attempts * self._num_addresses
+        if is_over or outage_s > self._policy.outage_s:
+            if self._failures > 1:
+                error.add_note(f"gave up after {self._failures} failures in {outage_s:.1f} s")
+            raise self._named(error)
+
+        if is_open and breaks:
+            self.resumes += 1
+        delay_s = self._policy.delay_s(
+            self._failures, num_addresses=self._num_addresses, jitter=jitter
+        )
+        return Retry(
+            delay_s=max(delay_s, error.retry_after_s or 0.0),
+            abort_first=isinstance(error, AlreadyRunning) and (self._owns_id or is_open),
+        )
+
+    def _accept_admission(self, admission: Admission) -> Admission | None:
+        """Keeps the first admission; a later one must be of the same generation."""
+        self._drafters = admission.drafters
+        if self.admission is None:
+            self.admission = admission
+            return admission
+        first = self.admission
+        if (admission.seed, admission.model) != (first.seed, first.model):
+            raise self._named(
+                ServiceError(
+                    f"the stream began with model {first.model!r} and seed {first.seed}, but was resumed with "
+                    f"model {admission.model!r} and seed {admission.seed}; do all addresses serve the same models?"
+                )
+            )
+        return None
+
+    def _named(self, error: OutriderError) -> OutriderError:
+        """The error with this request's name and the tokens received."""
+        error.request_id = self.request_id
+        error.received_tokens = self.token_ids
+        return error

@@ -1,0 +1,31 @@
+"""Every call ends: the default bounds, and the check of given ones."""
+
+from __future__ import annotations
+
+from outrider.client.errors import InvalidRequest
+
+CONNECT_TIMEOUT_S = 10.0
+"""Default time for one attempt to connect, TCP and HTTP/2 together."""
+
+REQUEST_TIMEOUT_S = 300.0
+"""Default time for a whole generation, waiting and resuming included."""
+
+CALL_TIMEOUT_S = 30.0
+"""Default time for the short calls: status, models, tokens."""
+
+MAX_TIMEOUT_S = 7 * 24 * 3600.0
+"""Greatest timeout, a week; beyond some years gRPC's own clock arithmetic fails."""
+
+
+def check_timeout(name: str, seconds: float) -> float:
+    """The timeout, if it is one.
+
+    Raises:
+        InvalidRequest: It is not a number above 0 and at most a week.
+    """
+    if not 0 < seconds <= MAX_TIMEOUT_S:
+        raise InvalidRequest(
+            f"{name} is {seconds}; a number of seconds above 0 and at most {MAX_TIMEOUT_S:g} is needed",
+            field=name,
+        )
+    return float(seconds)

@@ -1,0 +1,366 @@
+"""The blocking client against a scripted service over real gRPC."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+
+from outrider.client import (
+    NO_RETRY,
+    Admission,
+    AlreadyRunning,
+    Cancelled,
+    Client,
+    Completion,
+    DeadlineExceeded,
+    FinishReason,
+    Health,
+    InvalidRequest,
+    Message,
+    NotFound,
+    Origin,
+    Overloaded,
+    RetryPolicy,
+    SamplingOptions,
+    SpeculationOptions,
+    TextChunk,
+    Unavailable,
+    Verifier,
+)
+from outrider.v1 import sampling_pb2
+
+if TYPE_CHECKING:
+    from tests.client.conftest import Failure, FakeService, MakeFake
+
+QUICK = RetryPolicy(initial_backoff_s=0.01, max_backoff_s=0.05)
+
+
+def test_events_come_in_order_and_once(fake: FakeService) -> None:
+    """A stream holds the admission, chunks whose tokens are the output, and one completion."""
+    with Client(fake.address) as client:
+        events = list(client.stream("hello", sampling=SamplingOptions(seed=3)))
+    assert isinstance(events[0], Admission)
+    assert isinstance(events[-1], Completion)
+    chunks = [event for event in events if isinstance(event, TextChunk)]
+    assert fake.output(3) == bytes(token.id for event in chunks for token in event.tokens)
+    assert len(chunks) == len(events) - 2
+
+
+def test_generate_returns_the_whole(fake: FakeService) -> None:
+    """Text, tokens with their origin, usage, statistics and timing reach the result."""
+    with Client(fake.address) as client:
+        result = client.generate("hello", sampling=SamplingOptions(seed=3, max_tokens=30))
+    assert fake.output(3, max_tokens=30).decode(errors="replace") == result.text
+    assert result.admission.seed == 3
+    assert result.completion.finish_reason is FinishReason.LENGTH
+    assert result.completion.usage.completion_tokens == 30
+    assert result.completion.speculation.accepted_by_depth == (7, 3)
+    assert result.completion.timing.prefill_s == 0.002
+    assert {(token.origin, token.drafter) for token in result.tokens} == {
+        (Origin.DRAFTER, "draft-small"),
+        (Origin.DRAFTER, "draft-tiny"),
+        (Origin.TARGET, None),
+    }
+    assert result.tokens[0].logprob == -0.5
+    assert result.resumes == 0
+    assert not fake.ended.is_set()
+
+
+def test_options_reach_the_service_and_absent_ones_stay_absent(fake: FakeService) -> None:
+    """A zero that is written is a zero; what is not set is not sent."""
+    with Client(fake.address) as client:
+        client.generate(
+            messages=[Message("user", "hi")],
+            model="demo",
+            sampling=SamplingOptions(
+                temperature=0.0, logit_bias={5: -100.0}, stop=("x", "yz"), ignore_eos=False
+            ),
+            speculation=SpeculationOptions(
+                enabled=True, verifier=Verifier.MCSD_WITH_REPLACEMENT, drafters=("draft-tiny",)
+            ),
+            request_id="my-name",
+        )
+    (request,) = fake.requests
+    assert request.request_id == "my-name"
+    assert [(turn.role, turn.content) for turn in request.chat.messages] == [("user", "hi")]
+    assert request.sampling.HasField("temperature")
+    assert request.sampling.temperature == 0.0
+    assert request.sampling.HasField("ignore_eos")
+    assert not request.sampling.HasField("top_p")
+    assert not request.sampling.HasField("seed")
+    assert dict(request.sampling.logit_bias) == {5: -100.0}
+    assert list(request.sampling.stop) == ["x", "yz"]
+    assert request.speculation.verifier == sampling_pb2.VERIFIER_MCSD_WITH_REPLACEMENT
+    assert list(request.speculation.drafters) == ["draft-tiny"]
+    assert not request.speculation.HasField("max_nodes")
+
+
+def test_request_ids_differ(fake: FakeService) -> None:
+    """Each request without a name gets one of its own."""
+    with Client(fake.address) as client:
+        client.generate("a")
+        client.generate("a")
+    first, second = (request.request_id for request in fake.requests)
+    assert first
+    assert second
+    assert first != second
+
+
+def test_break_cancels(fake: FakeService) -> None:
+    """Leaving the loop ends the call at the service."""
+    fake.stall_after = 6
+    with Client(fake.address) as client:
+        for event in client.stream("hello"):
+            if isinstance(event, TextChunk):
+                break
+        assert fake.ended.wait(5)
+
+
+def test_exception_in_the_loop_cancels(fake: FakeService) -> None:
+    """An error in the caller's code ends the call at the service."""
+    fake.stall_after = 6
+    with Client(fake.address) as client:
+        with pytest.raises(KeyError):
+            fail_at_first_event(client)
+        assert fake.ended.wait(5)
+
+
+def fail_at_first_event(client: Client) -> None:
+    """What a caller's bug looks like."""
+    for event in client.stream("hello"):
+        raise KeyError(event)
+
+
+def test_close_cancels_and_iteration_ends(fake: FakeService) -> None:
+    """A closed stream ends its call and gives nothing more."""
+    fake.stall_after = 6
+    with Client(fake.address) as client:
+        with client.stream("hello") as stream:
+            next(stream)
+        assert fake.ended.wait(5)
+        assert list(stream) == []
+
+
+def test_cancel_from_another_thread(fake: FakeService) -> None:
+    """A thread that waits for an event gets Cancelled, and nothing is retried."""
+    fake.stall_after = 6
+    with Client(fake.address) as client:
+        stream = client.stream("hello")
+        next(stream)
+        timer = threading.Timer(0.1, stream.cancel)
+        timer.start()
+        with pytest.raises(Cancelled, match="cancelled"):
+            list(stream)
+        timer.join(5)
+    assert len(fake.requests) == 1
+
+
+def test_timeout_ends_a_stream(fake: FakeService) -> None:
+    """The deadline reaches the service, the error holds what had arrived."""
+    fake.stall_after = 6
+    with Client(fake.address, timeout_s=0.3) as client, pytest.raises(DeadlineExceeded) as caught:
+        client.generate("hello", sampling=SamplingOptions(seed=3))
+    assert caught.value.code is grpc.StatusCode.DEADLINE_EXCEEDED
+    assert fake.output(3)[:6] == bytes(caught.value.received_tokens)
+    assert caught.value.request_id == fake.requests[0].request_id
+    assert fake.ended.wait(5)
+
+
+def test_broken_stream_is_resumed(fake: FakeService, failure: type[Failure]) -> None:
+    """After breaks amid characters the output is whole: no token twice, none missing, and no text either."""
+    cut = grpc.StatusCode.UNAVAILABLE
+    fake.failures = [failure(code=cut, after_tokens=n) for n in (9, 2, 0, 1, 4)]
+    with Client(fake.address, retry=QUICK) as client:
+        result = client.generate("hello", sampling=SamplingOptions(max_tokens=40))
+    whole = fake.output(41, max_tokens=40)
+    assert whole == bytes(token.id for token in result.tokens)
+    assert whole.decode(errors="replace") == result.text
+    assert result.resumes == 5
+    assert [len(request.resume.ids) for request in fake.requests] == [0, 9, 11, 11, 12, 16]
+    assert {request.sampling.seed for request in fake.requests[1:]} == {41}
+    assert len({request.request_id for request in fake.requests}) == 1
+
+
+def test_resume_moves_to_the_next_address(make_fake: MakeFake, failure: type[Failure]) -> None:
+    """A stream that breaks at one service goes on at another."""
+    one, two = make_fake("one"), make_fake("two")
+    one.failures = [failure(code=grpc.StatusCode.UNAVAILABLE, after_tokens=9)] * 5
+    with Client([one.address, two.address], retry=QUICK) as client:
+        result = client.generate("hello", sampling=SamplingOptions(seed=5))
+    assert one.output(5) == bytes(token.id for token in result.tokens)
+    assert (len(one.requests), len(two.requests)) == (1, 1)
+    assert len(two.requests[0].resume.ids) == 9
+
+
+def test_resume_gives_up(fake: FakeService, failure: type[Failure]) -> None:
+    """Without any progress the tries are bounded; the error holds what had arrived."""
+    cut = grpc.StatusCode.UNAVAILABLE
+    fake.failures = [failure(code=cut, after_tokens=9)] + [failure(code=cut)] * 50
+    policy = RetryPolicy(resume_attempts=4, initial_backoff_s=0.01, max_backoff_s=0.02)
+    with Client(fake.address, retry=policy) as client, pytest.raises(Unavailable) as caught:
+        client.generate("hello", sampling=SamplingOptions(seed=5))
+    assert len(fake.requests) == 5
+    assert fake.output(5)[:9] == bytes(caught.value.received_tokens)
+
+
+def test_no_retry_never_resumes(fake: FakeService, failure: type[Failure]) -> None:
+    """Retrying can be switched off."""
+    fake.failures = [failure(code=grpc.StatusCode.UNAVAILABLE, after_tokens=9)]
+    with Client(fake.address, retry=NO_RETRY) as client, pytest.raises(Unavailable):
+        client.generate("hello")
+    assert len(fake.requests) == 1
+
+
+def test_several_sequences_are_not_resumed(fake: FakeService, failure: type[Failure]) -> None:
+    """With n > 1 a broken stream is an error once output has arrived."""
+    fake.failures = [failure(code=grpc.StatusCode.UNAVAILABLE, after_tokens=30)]
+    with Client(fake.address, retry=QUICK) as client, pytest.raises(Unavailable):
+        client.generate("hello", sampling=SamplingOptions(n=2))
+    assert len(fake.requests) == 1
+
+
+def test_several_sequences(fake: FakeService) -> None:
+    """n sequences come back apart, by index."""
+    with Client(fake.address) as client:
+        result = client.generate("hello", sampling=SamplingOptions(n=3, seed=1))
+    assert [fake.output(1, index=index) for index in range(3)] == [
+        bytes(output.token_ids) for output in result.outputs
+    ]
+
+
+def test_former_stream_still_running_is_aborted(fake: FakeService, failure: type[Failure]) -> None:
+    """If the service still holds the broken stream, it is aborted and the resume tried again."""
+    fake.failures = [
+        failure(code=grpc.StatusCode.UNAVAILABLE, after_tokens=9),
+        failure(code=grpc.StatusCode.ALREADY_EXISTS),
+    ]
+    with Client(fake.address, retry=QUICK) as client:
+        result = client.generate("hello", sampling=SamplingOptions(seed=5), request_id="mine")
+    assert fake.output(5) == bytes(token.id for token in result.tokens)
+    assert fake.aborted == ["mine"]
+
+
+def test_running_request_id_is_an_error(fake: FakeService, failure: type[Failure]) -> None:
+    """A first call whose id is taken is refused, and nobody's request is aborted."""
+    fake.failures = [failure(code=grpc.StatusCode.ALREADY_EXISTS)]
+    with Client(fake.address, retry=QUICK) as client, pytest.raises(AlreadyRunning):
+        client.generate("hello", request_id="theirs")
+    assert fake.aborted == []
+
+
+def test_overload_is_reported_with_its_advice(fake: FakeService, failure: type[Failure]) -> None:
+    """A full queue is the caller's to decide upon; the advice is in the error."""
+    fake.failures = [failure(code=grpc.StatusCode.RESOURCE_EXHAUSTED, retry_after_s=1.5)]
+    with Client(fake.address) as client, pytest.raises(Overloaded) as caught:
+        client.generate("hello")
+    assert caught.value.retry_after_s == 1.5
+    assert len(fake.requests) == 1
+
+
+def test_overload_during_a_resume_is_waited_out(fake: FakeService, failure: type[Failure]) -> None:
+    """A stream that was admitted once waits for room as advised."""
+    fake.failures = [
+        failure(code=grpc.StatusCode.UNAVAILABLE, after_tokens=9),
+        failure(code=grpc.StatusCode.RESOURCE_EXHAUSTED, retry_after_s=0.05),
+    ]
+    with Client(fake.address, retry=QUICK) as client:
+        result = client.generate("hello", sampling=SamplingOptions(seed=5))
+    assert fake.output(5) == bytes(token.id for token in result.tokens)
+
+
+def test_field_is_named(fake: FakeService, failure: type[Failure]) -> None:
+    """The service's refusal names the field."""
+    fake.failures = [failure(code=grpc.StatusCode.OUT_OF_RANGE, field="sampling.top_p")]
+    with Client(fake.address) as client, pytest.raises(InvalidRequest) as caught:
+        client.generate("hello")
+    assert caught.value.field == "sampling.top_p"
+    assert caught.value.code is grpc.StatusCode.OUT_OF_RANGE
+
+
+def test_unknown_model(fake: FakeService) -> None:
+    """An unknown model is NotFound."""
+    with Client(fake.address) as client, pytest.raises(NotFound):
+        client.generate("hello", model="none")
+
+
+def test_nobody_listens(closed_port: str) -> None:
+    """A refused connection is an error at once, after few tries."""
+    with Client(closed_port, retry=QUICK) as client:
+        with pytest.raises(Unavailable):
+            client.generate("hello")
+        with pytest.raises(Unavailable):
+            client.status()
+
+
+def test_mute_peer_is_bounded_by_the_connect_timeout(mute_port: str) -> None:
+    """A peer that accepts and stays silent counts as refused after the connect timeout."""
+    started_s = time.monotonic()
+    client = Client(mute_port, connect_timeout_s=0.3, retry=NO_RETRY)
+    with client, pytest.raises(Unavailable):
+        client.generate("hello")
+    assert time.monotonic() - started_s < 10
+
+
+def test_short_calls_go_on_to_the_next_address(closed_port: str, fake: FakeService) -> None:
+    """A dead first address does not hinder."""
+    with Client(f"{closed_port},{fake.address}", retry=QUICK) as client:
+        assert client.status().actors[0].name == "fake"
+        assert client.generate("hello").text
+
+
+def test_short_calls(fake: FakeService) -> None:
+    """Models, tokens, health, abort and status."""
+    with Client(fake.address) as client:
+        (model,) = client.models()
+        assert (model.name, model.vocab_size, model.drafters[0].method) == (
+            "demo",
+            256,
+            "autoregressive",
+        )
+        assert model.verifiers == (Verifier.COUPLED, Verifier.MCSD_WITH_REPLACEMENT)
+        ids = client.tokenize("größe")
+        assert tuple("größe".encode()) == ids
+        assert client.detokenize(ids) == "größe"
+        assert client.tokenize(messages=[Message("user", "ab")]) == (97, 98)
+        assert client.health() is Health.SERVING
+        assert client.health("draining") is Health.NOT_SERVING
+        assert client.health("nothing") is Health.SERVICE_UNKNOWN
+        assert client.abort("running")
+        assert not client.abort("gone")
+        status = client.status()
+    assert (status.version, status.running, status.waiting, status.finished) == (
+        "0.0.fake",
+        1,
+        2,
+        3,
+    )
+    assert status.actors[0].busy == 0.25
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        ({}, "prompt"),
+        ({"prompt": "a", "tokens": [1]}, "tokens"),
+        ({"prompt": "\ud800"}, "prompt"),
+        ({"tokens": [-1]}, "tokens"),
+        ({"prompt": "a", "sampling": SamplingOptions(top_k=-1)}, "sampling.top_k"),
+        ({"prompt": "a", "sampling": SamplingOptions(seed=2**64)}, "sampling.seed"),
+        ({"prompt": "a", "speculation": SpeculationOptions(max_nodes=-1)}, "speculation.max_nodes"),
+        ({"prompt": "a" * (5 << 20)}, "prompt"),
+        ({"prompt": "a", "timeout_s": 0.0}, "timeout_s"),
+        ({"prompt": "a", "timeout_s": float("nan")}, "timeout_s"),
+    ],
+)
+def test_what_the_wire_cannot_carry_is_refused_here(
+    fake: FakeService, arguments: dict[str, object], field: str
+) -> None:
+    """Such a request names the field and never leaves."""
+    with Client(fake.address) as client, pytest.raises(InvalidRequest) as caught:
+        client.stream(**arguments)  # type: ignore[arg-type]  # arguments of every type, on purpose
+    assert caught.value.field == field
+    assert fake.requests == []
