@@ -12,7 +12,7 @@ integer arithmetic below and `gumbel_table.py`, not by "a Gumbel variate":
 4. noise = value[bin(x)] + slope[bin(x)] * place(x), multiplication and addition rounded separately.
 
 The noise never increases with h read as unsigned; u = 1 - (h + 1/2) / 2^32 is the uniform it stands for. It lies in
-[-3.14, 22.88]; a probability below about 2^-32 is not resolved.
+[-3.13, 22.88]; a probability below about 2^-32 is not resolved.
 
 Steps 3 and 4 must not be compiled by anything that contracts a multiplication and an addition into one rounding.
 

@@ -27,7 +27,8 @@ def interpolate(magnitudes: Float32s, *, negative: bool) -> Float32s:
     bits = (np.negative(magnitudes) if negative else magnitudes).view(np.int32)
     bins = (bits >> BIN_SHIFT) & BIN_MASK
     values, slopes = gumbel_table()
-    return values[bins] + slopes[bins] * (bits & PLACE_MASK).astype(np.float32)
+    noise: Float32s = values[bins] + slopes[bins] * (bits & PLACE_MASK).astype(np.float32)
+    return noise
 
 
 def quantile(magnitudes: Float32s, *, negative: bool) -> Float64s:

@@ -1,0 +1,356 @@
+"""The noise: its definition, that all ways to it give the same bits, and that it looks random in every direction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.actors.speculation.goodness import MIN_P, independence_p, kolmogorov_p, uniform_p
+from torch import Tensor
+
+from outrider.actors.speculation import noise as noise_module
+from outrider.actors.speculation.gumbel_table import BIN_MASK, BIN_SHIFT, PLACE_MASK, gumbel_table
+from outrider.actors.speculation.noise import GumbelNoise, NoiseCache, default_block
+from outrider.actors.speculation.seeds import NUM_SEEDS, mix_pair
+
+CPU = torch.device("cpu")
+VOCAB = 4096
+
+GOLDEN = (  # seed, position, token id, bits of the noise
+    (0, 0, 0, 1051037764),  # 0.323366
+    (0, 0, 1, 1076437416),  # 2.642679
+    (0, 1, 0, 1086217713),  # 5.948967
+    (1, 0, 0, 1059249187),  # 0.636172
+    (42, 17, 1234, -1075112424),  # -1.836612
+    (42, 18, 1234, 1066460253),  # 1.131969
+    (9223372036854775808, 5, 99, 1079836100),  # 3.452989
+    (18446744073709551615, 1000000, 128255, -1088796764),  # -0.602656
+    (12345678901234567890, 3, 50256, 1068726520),  # 1.402129
+    (7, 2147483648, 3, 1063996598),  # 0.919139
+    (7, 100, 4095, 1056250007),  # 0.478703
+    (4294967296, 0, 0, -1089533784),  # -0.558726
+)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """The machine is shared; results do not depend on it."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def noise() -> GumbelNoise:
+    """Noise of a vocabulary as large as the demonstration models'."""
+    return GumbelNoise(VOCAB, CPU)
+
+
+def hashes(
+    noise: GumbelNoise, seeds: list[int], positions: list[int]
+) -> np.ndarray[tuple[int, int], np.dtype[np.uint32]]:
+    """The 32 bits behind each noise value, (M, V)."""
+    low_M1, high_M1 = noise._keys(seeds, positions)
+    hash_MV = noise_module._keyed_hash(noise._premixed_V, low_M1, high_M1)
+    return hash_MV.numpy().view(np.uint32)
+
+
+def uniforms(noise_values: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    """The uniform numbers of which the noise is the Gumbel quantile."""
+    return np.exp(-np.exp(-noise_values.numpy().astype(np.float64)))
+
+
+def scalar_noise(seed: int, position: int, token_id: int) -> np.float32:
+    """The definition once more, in unbounded integers and one value at a time."""
+    mask = 2**32 - 1
+    rounds = ((0xED5AD4BB, 11), (0xAC4C1B51, 15), (0x31848BAB, 14))
+    value = (token_id + 0x9E3779B9) & mask
+    value ^= value >> 17
+    for multiplier, shift in rounds:
+        value = value * multiplier & mask
+        value ^= value >> shift
+    key = mix_pair(seed, position)
+    value ^= key & mask
+    for number, (multiplier, shift) in enumerate(rounds):
+        value = value * multiplier & mask
+        value ^= value >> shift
+        if number == 0:
+            value = (value + (key >> 32)) & mask
+    signed = np.float32(value - 2**32 if value >= 2**31 else value) + np.float32(0.5)
+    bits = int(signed.view(np.int32))
+    values, slopes = gumbel_table()
+    place = np.float32(bits & PLACE_MASK)
+    at_bin = (bits >> BIN_SHIFT) & BIN_MASK
+    return np.float32(values[at_bin] + slopes[at_bin] * place)
+
+
+def test_noise_never_changes() -> None:
+    """Golden values: a seed that was given to a user keeps its text."""
+    noise = GumbelNoise(128256, CPU)
+    for seed, position, token_id, bits in GOLDEN:
+        value = noise.at(seed, torch.tensor([position]), torch.tensor([[token_id]]))
+        assert (seed, position, token_id, int(value.view(torch.int32))) == (
+            seed,
+            position,
+            token_id,
+            bits,
+        )
+
+
+@given(
+    seed=st.integers(0, NUM_SEEDS - 1),
+    position=st.integers(0, 2**40),
+    token_id=st.integers(0, VOCAB - 1),
+)
+def test_noise_is_what_the_definition_says(seed: int, position: int, token_id: int) -> None:
+    """Tensor arithmetic wraps, shifts and rounds as unbounded integers, masked, do."""
+    noise = GumbelNoise(VOCAB, CPU)
+    value = noise.at(seed, torch.tensor([position]), torch.tensor([[token_id]]))
+    assert np.float32(value.item()) == scalar_noise(seed, position, token_id)
+
+
+def test_chosen_ids_have_the_bits_of_the_rows(noise: GumbelNoise) -> None:
+    """A drafter that looks at a few ids and a target that looks at all see the same noise."""
+    generator = torch.Generator().manual_seed(0)
+    positions_M = torch.randint(0, 9000, (40,), generator=generator)
+    ids_MK = torch.randint(0, VOCAB, (40, 33), generator=generator)
+    seeds = [mix_pair(5, index % 7) for index in range(40)]
+    rows_MV = noise.rows_many(seeds, positions_M.tolist())
+    assert torch.equal(noise.at_many(seeds, positions_M, ids_MK), rows_MV.gather(1, ids_MK))
+    assert torch.equal(
+        noise.at(seeds[3], positions_M, ids_MK),
+        noise.rows_many([seeds[3]] * 40, positions_M.tolist()).gather(1, ids_MK),
+    )
+    alone = [noise.rows(s, p, 1) for s, p in zip(seeds, positions_M.tolist(), strict=True)]
+    assert torch.equal(torch.cat(alone), rows_MV)
+
+
+@pytest.mark.parametrize("vocab_size", [1, 7, 1000, 70_001])
+def test_rows_do_not_depend_on_chunks_threads_or_vocabulary(
+    vocab_size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However the work is cut, and whatever other tokens there are, a token's noise is the same."""
+    expected = GumbelNoise(vocab_size, CPU).rows(9, 3, 5)
+    assert torch.equal(GumbelNoise(vocab_size + 13, CPU).rows(9, 3, 5)[:, :vocab_size], expected)
+    torch.set_num_threads(2)
+    assert torch.equal(GumbelNoise(vocab_size, CPU).rows(9, 3, 5), expected)
+    for chunk in (999, 2500, 10**9):
+        monkeypatch.setattr(noise_module, "_CHUNK", chunk)
+        assert torch.equal(GumbelNoise(vocab_size, CPU).rows(9, 3, 5), expected)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_noise_has_the_same_bits_on_a_gpu() -> None:
+    """Integer arithmetic, conversion, multiplication and addition agree; nothing else is used."""
+    cpu, gpu = GumbelNoise(128_257, CPU), GumbelNoise(128_257, torch.device("cuda"))
+    for seed in (0, 1, NUM_SEEDS - 1):
+        assert torch.equal(gpu.rows(seed, 100, 32).cpu(), cpu.rows(seed, 100, 32))
+    ids_MK = torch.arange(6 * 50).view(6, 50) * 401
+    positions_M = torch.arange(6)
+    on_gpu = gpu.at(7, positions_M.cuda(), ids_MK.cuda())
+    assert torch.equal(on_gpu.cpu(), cpu.at(7, positions_M, ids_MK))
+
+
+def test_extreme_hashes_give_finite_noise(noise: GumbelNoise) -> None:
+    """The ends of the range, the places where rounding carries into the next power of two, and the middle."""
+    edges = [0, 1, 2, 3, 2**24 - 1, 2**24, 2**24 + 1, 2**30 - 1, 2**31 - 1, 2**31 - 64, 2**31 - 65]
+    ascending = sorted({*edges, *(2**32 - 1 - edge for edge in edges)})
+    hash_M1 = torch.tensor(ascending).to(torch.int32).unsqueeze(1)
+    values_M1 = torch.empty(hash_M1.shape)
+    noise._fill(values_M1, hash_M1)
+    assert values_M1[0].item() == pytest.approx(22.8739, abs=1e-4)
+    assert values_M1[-1].item() == pytest.approx(-3.1300, abs=1e-4)
+    assert bool((values_M1.diff(dim=0) <= 0).all())
+
+
+def test_noise_never_increases_along_the_unsigned_hash(noise: GumbelNoise) -> None:
+    """The hash orders tokens as the noise does, so the noise is a quantile function and not merely a fit."""
+    hash_V = torch.from_numpy(
+        np.sort(hashes(noise, [3] * 64, list(range(64))), axis=None).view(np.int32)
+    )
+    values_V = torch.empty(hash_V.shape)
+    noise._fill(values_V, hash_V)
+    assert bool((values_V.diff() <= 0).all())
+
+
+def test_hashes_are_uniform_in_high_bits_low_bits_and_tail(noise: GumbelNoise) -> None:
+    """Every part of the hash is even: the tail matters most, since the greatest noise decides draws."""
+    counts = np.zeros((4, 256), dtype=np.int64)
+    for block in range(16):
+        bits = hashes(noise, [block] * 500, list(range(500))).ravel()
+        tail = bits[bits < 2**20]
+        for row, part in enumerate((bits >> 24, bits & 255, (bits >> 12) & 255, tail >> 12)):
+            counts[row] += np.bincount(part, minlength=256)
+    assert counts[3].sum() > 256 * 20
+    assert min(uniform_p(row) for row in counts) > MIN_P
+
+
+def test_noise_follows_the_gumbel_law(noise: GumbelNoise) -> None:
+    """Kolmogorov-Smirnov over one row, one token at all positions, one position under all seeds, and all."""
+    count = 4000
+    samples = (
+        GumbelNoise(500_000, CPU).rows(1, 1, 1),
+        noise.at(2, torch.arange(200_000), torch.full((200_000, 1), 17)),
+        noise.at_many(list(range(200_000)), [5] * 200_000, torch.full((200_000, 1), 17)),
+        noise.rows(3, 0, count)[:, ::40].contiguous(),
+    )
+    for sample in samples:
+        assert kolmogorov_p(uniforms(sample)) > MIN_P
+
+
+def pairs() -> dict[str, tuple[list[int], list[int], int]]:
+    """What may be related: for each kind, seeds and positions of alternating rows, and a shift along the ids."""
+    num = 200
+    even = list(range(num))
+    return {
+        "next position": ([0] * num, even, 0),
+        "positions 2^16 apart": ([0] * num, [n // 2 + (n % 2 << 16) for n in even], 0),
+        "next seed": (even, [7] * num, 0),
+        "seeds one bit apart": (
+            [n // 2 * 2 ^ (n % 2 << (n // 2 % 63 + 1)) for n in even],
+            [7] * num,
+            0,
+        ),
+        "seed + 1, position - 1": (
+            [n % 2 for n in even],
+            [n // 2 * 3 + 1 - n % 2 for n in even],
+            0,
+        ),
+        "seeds a golden ratio apart, position - 1": (
+            [5 + (n % 2) * 0x9E3779B97F4A7C15 for n in even],
+            [n // 2 * 3 + 1 - n % 2 for n in even],
+            0,
+        ),
+        "seed's halves swapped": ([(n // 2 + 1) << (32 * (n % 2)) for n in even], [7] * num, 0),
+        "next token": ([1] * num, even, 1),
+        "tokens 2 apart": ([1] * num, even, 2),
+        "tokens 64 apart": ([1] * num, even, 64),
+        "tokens 1024 apart": ([1] * num, even, 1024),
+        "next token at the next position": ([2] * num, even, 1),
+    }
+
+
+@pytest.mark.parametrize("kind", pairs())
+def test_related_noise_is_independent(noise: GumbelNoise, kind: str) -> None:
+    """Correlation, a table of joint frequencies, and joint extremes show nothing for related inputs."""
+    seeds, positions, shift = pairs()[kind]
+    bits = hashes(noise, seeds, positions)
+    if shift and "position" not in kind:
+        first, second = bits[:, :-shift], bits[:, shift:]
+    else:
+        first, second = bits[::2, : VOCAB - shift], bits[1::2, shift:]
+    first, second = first.ravel().astype(np.int64), second.ravel().astype(np.int64)
+    correlation = np.corrcoef(first, second)[0, 1] * np.sqrt(first.size)
+    assert abs(correlation) < 5.3
+    assert independence_p(first >> 27, second >> 27, 32) > MIN_P
+    extremes = int(((first < 2**26) & (second < 2**26)).sum())
+    expected = first.size / 64**2
+    assert abs(extremes - expected) < 5.3 * np.sqrt(expected)
+
+
+@pytest.mark.parametrize("what", ["seed", "position", "token id"])
+def test_each_input_bit_flips_half_of_the_hash(noise: GumbelNoise, what: str) -> None:
+    """Avalanche: over many cases, every bit of the input flips every bit of the hash half of the time."""
+    bits = {"seed": 64, "position": 40, "token id": 12}[what]
+    worst = 0.0
+    num_rows = 16
+    base_seeds = [mix_pair(11, row) for row in range(num_rows)]
+    base_positions = [row * 37 for row in range(num_rows)]
+    base = hashes(noise, base_seeds, base_positions)
+    for bit in range(bits):
+        flip = 1 << bit
+        if what == "seed":
+            other = hashes(noise, [seed ^ flip for seed in base_seeds], base_positions)
+        elif what == "position":
+            other = hashes(noise, base_seeds, [position ^ flip for position in base_positions])
+        else:
+            other = base[:, np.arange(VOCAB) ^ flip]
+        changed = (base ^ other).ravel()
+        flips = np.array([((changed >> place) & 1).sum() for place in range(32)], dtype=np.int64)
+        # Pairs (token, flipped token) come twice, so half as many are independent.
+        num = changed.size / (2 if what == "token id" else 1)
+        worst = max(worst, float(np.abs(flips / changed.size - 0.5).max() * 2 * np.sqrt(num)))
+    assert worst < 6.5
+
+
+def test_greatest_noise_of_a_row_is_at_a_uniform_token() -> None:
+    """The draw from a flat distribution of 4096 tokens is uniform and forgets the position before."""
+    noise = GumbelNoise(VOCAB, CPU)
+    blocks = [noise.rows(77, start, 1000).argmax(dim=-1) for start in range(0, 60_000, 1000)]
+    drawn = torch.cat(blocks).numpy()
+    assert uniform_p(np.bincount(drawn, minlength=VOCAB)) > MIN_P
+    assert independence_p(drawn[:-1] // 128, drawn[1:] // 128, 32) > MIN_P
+    assert independence_p(drawn[:-1] % 32, drawn[1:] % 32, 32) > MIN_P
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda noise: noise.rows(-1, 0, 1), "seed is -1"),
+        (lambda noise: noise.rows(2**64, 0, 1), "seed is 18446744073709551616"),
+        (lambda noise: noise.rows(0, -1, 1), "position is -1"),
+        (lambda noise: noise.rows_many([1, 2], [1]), "2 seeds for 1 positions"),
+        (lambda noise: noise.at_many([1, 2], [1, 2], torch.zeros(3, 1).long()), r"shape \(3, 1\)"),
+        (lambda noise: GumbelNoise(0, CPU), "vocab_size is 0"),
+    ],
+)
+def test_bad_input_is_refused(noise: GumbelNoise, call, message: str) -> None:  # type: ignore[no-untyped-def]
+    """The message names what was wrong and its value."""
+    with pytest.raises(ValueError, match=message):
+        call(noise)
+
+
+def test_no_rows_is_an_empty_tensor(noise: GumbelNoise) -> None:
+    """Nothing asked for, nothing computed."""
+    assert noise.rows(1, 5, 0).shape == (0, VOCAB)
+    assert noise.at(1, torch.empty(0).long(), torch.empty(0, 4).long()).shape == (0, 4)
+
+
+@settings(deadline=None)
+@given(
+    ranges=st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), max_size=12),
+    block=st.integers(1, 16),
+)
+def test_cache_gives_the_rows(ranges: list[tuple[int, int]], block: int) -> None:
+    """In any order of asking, with bounded memory, and without touching what was handed out."""
+    noise = GumbelNoise(5, CPU)
+    cache = NoiseCache(noise, 4, block=block)
+    handed_out = []
+    for start, count in ranges:
+        rows = cache.row_range(start, start + count)
+        assert torch.equal(rows, noise.rows(4, start, count))
+        assert len(cache._rows) <= max(20, block) + 20 + block
+        handed_out.append((rows, rows.clone()))
+    assert all(torch.equal(rows, copy) for rows, copy in handed_out)
+
+
+def test_cache_computes_each_position_once_on_the_way_forward(
+    monkeypatch: pytest.MonkeyPatch, noise: GumbelNoise
+) -> None:
+    """Walking along a session, tree by tree, computes blocks that follow each other without overlap."""
+    computed: list[range] = []
+    rows = GumbelNoise.rows
+
+    def recorded(self: GumbelNoise, seed: int, start: int, count: int) -> Tensor:
+        computed.append(range(start, start + count))
+        return rows(self, seed, start, count)
+
+    monkeypatch.setattr(GumbelNoise, "rows", recorded)
+    cache = NoiseCache(noise, 1, block=16)
+    for start in range(10, 200, 3):
+        cache.row_range(start, start + 7)
+    assert [position for block in computed for position in block] == list(
+        range(10, computed[-1].stop)
+    )
+    assert {len(block) for block in computed} == {16}
+
+
+def test_block_is_smaller_for_large_vocabularies() -> None:
+    """A block stays near a megabyte."""
+    assert [default_block(size) for size in (1, 4096, 32_000, 128_256)] == [16, 16, 8, 4]
