@@ -1,0 +1,119 @@
+"""Which sequence gets the next free slot, and at which target. Pure: no clock, no waiting.
+
+Invariants: a target never has more grants than slots; nobody who waits holds a slot for someone else's sake, so a
+request of many sequences cannot deadlock: each of them starts when it gets a slot. Requests take turns: one that has
+got a slot and wants more goes to the end of the queue. Sequences that lost their target go first, and the bound on the
+queue does not hold for them: they are running as far as the client can tell.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ticket:
+    """One sequence that wants a slot."""
+
+    request: int
+    """Number of the request."""
+
+    index: int
+    """Which of its sequences."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """A slot given to a sequence, until it is released or the target is lost."""
+
+    number: int
+    ticket: Ticket
+    target: str
+
+
+class Admission:
+    """The queue and the slots of every target."""
+
+    def __init__(self, *, max_waiting: int) -> None:
+        self._max_waiting = max_waiting
+        self._slots: dict[str, int] = {}
+        self._held: dict[str, set[int]] = {}
+        self._returning: deque[Ticket] = deque()
+        self._queue: OrderedDict[int, deque[Ticket]] = OrderedDict()
+        self._next_number = 0
+
+    @property
+    def num_waiting(self) -> int:
+        """Requests with a sequence that waits for a slot."""
+        return len(self._queue) + len({ticket.request for ticket in self._returning})
+
+    @property
+    def num_running(self) -> int:
+        """Sequences that hold a slot."""
+        return sum(map(len, self._held.values()))
+
+    def set_target(self, target: str, num_slots: int) -> None:
+        """Adds a target, or changes its number of slots."""
+        self._slots[target] = num_slots
+        self._held.setdefault(target, set())
+
+    def remove_target(self, target: str) -> None:
+        """Takes a target out. Its grants are void."""
+        self._slots.pop(target, None)
+        self._held.pop(target, None)
+
+    def enqueue(self, request: int, num_sequences: int) -> bool:
+        """Queues the sequences of a request; False, and nothing is queued, if the queue is full."""
+        if len(self._queue) >= self._max_waiting and not (self._free() and not self._queue):
+            return False
+        self._queue[request] = deque(
+            Ticket(request=request, index=index) for index in range(num_sequences)
+        )
+        return True
+
+    def return_to_queue(self, ticket: Ticket) -> None:
+        """Queues a sequence that lost its slot, before all others."""
+        self._returning.append(ticket)
+
+    def withdraw(self, ticket: Ticket) -> None:
+        """Takes a sequence out of the queue, if it is there."""
+        if ticket in self._returning:
+            self._returning.remove(ticket)
+        waiting = self._queue.get(ticket.request)
+        if waiting is not None and ticket in waiting:
+            waiting.remove(ticket)
+            if not waiting:
+                del self._queue[ticket.request]
+
+    def release(self, grant: Grant) -> None:
+        """Gives a slot back. Releasing twice, or after the target was lost, does nothing."""
+        self._held.get(grant.target, set()).discard(grant.number)
+
+    def grants(self) -> list[Grant]:
+        """Gives out free slots, as many as there are takers: each to the target with most room."""
+        given: list[Grant] = []
+        while (target := self._roomiest()) is not None and (ticket := self._next()) is not None:
+            self._next_number += 1
+            self._held[target].add(self._next_number)
+            given.append(Grant(number=self._next_number, ticket=ticket, target=target))
+        return given
+
+    def _free(self) -> int:
+        return sum(slots - len(self._held[target]) for target, slots in self._slots.items())
+
+    def _roomiest(self) -> str | None:
+        room = {target: slots - len(self._held[target]) for target, slots in self._slots.items()}
+        best = max(room, key=room.__getitem__, default=None)
+        return best if best is not None and room[best] > 0 else None
+
+    def _next(self) -> Ticket | None:
+        if self._returning:
+            return self._returning.popleft()
+        if not self._queue:
+            return None
+        request, waiting = self._queue.popitem(last=False)
+        ticket = waiting.popleft()
+        if waiting:
+            self._queue[request] = waiting
+        return ticket

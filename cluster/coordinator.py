@@ -1,0 +1,175 @@
+"""The coordinator: a public server in front, links to targets and drafters behind. Knows nothing of Ray.
+
+Read `gateway` for the way of a request, `sequence` and `session` for the way of a token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine, Iterable
+from dataclasses import dataclass
+
+import grpc
+import structlog
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from outrider.actors.grpc_server import advertised, bind
+from outrider.cluster import tokenizer
+from outrider.cluster.gateway import Gateway, handlers
+from outrider.cluster.links import Links
+from outrider.cluster.roster import Member
+from outrider.cluster.settings import CoordinatorSettings
+from outrider.cluster.tokenizer import TextCodec
+from outrider.v1 import generation_pb2
+
+SERVICE = generation_pb2.DESCRIPTOR.services_by_name["GenerationService"].full_name
+
+CANCEL_S = 1.0
+"""Seconds that cancelled calls have to clean up when the server stops."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorMetrics:
+    """What a coordinator has done so far."""
+
+    loop_cpu_s: float
+    """Processor seconds of the thread that runs the event loop."""
+
+    process_cpu_s: float
+    """Processor seconds of the whole process."""
+
+    finished: int
+    """Requests that ended."""
+
+    target_breaks: int
+    """Streams to targets that broke."""
+
+    drafter_breaks: int
+    """Streams to drafters that broke."""
+
+    drafters_attached: int
+    """Times that a drafter was attached to a session."""
+
+    drafters_refused: int
+    """Times that a drafter refused a session."""
+
+
+class Coordinator:
+    """Runs a coordinator."""
+
+    def __init__(self, settings: CoordinatorSettings, codec: TextCodec | None = None) -> None:
+        """Takes the settings.
+
+        Args:
+            settings: What the coordinator is told.
+            codec: A tokenizer to use instead of loading `settings.tokenizer`.
+        """
+        self._settings = settings
+        self._codec = codec
+        self._server: grpc.aio.Server | None = None
+        self._gateway: Gateway | None = None
+        self._links: Links | None = None
+        self._health = health.aio.HealthServicer()
+        self._roster: list[Member] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> str:
+        """Loads the tokenizer, connects, and serves.
+
+        Returns:
+            The address that clients reach it at.
+
+        Raises:
+            ValueError, OSError: The tokenizer cannot be loaded, or the address cannot be bound.
+        """
+        settings = self._settings
+        if self._codec is None and settings.tokenizer:
+            self._codec = await asyncio.to_thread(tokenizer.load, settings.tokenizer)
+        self._links = Links(
+            settings,
+            self._codec,
+            on_readiness=self._on_readiness,
+            on_drafter_up=lambda name: gateway.on_drafter_up(name),
+        )
+        gateway = self._gateway = Gateway(settings, self._codec, self._links)
+        limit = settings.max_message_bytes
+        server = self._server = grpc.aio.server(
+            options=[
+                ("grpc.max_receive_message_length", limit),
+                ("grpc.so_reuseport", 0),
+                ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+                ("grpc.keepalive_time_ms", 30_000),
+                ("grpc.keepalive_timeout_ms", 20_000),
+            ]
+        )
+        server.add_generic_rpc_handlers((handlers(gateway),))
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        if settings.reflection:
+            reflection.enable_server_reflection(
+                (SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), server
+            )
+        await self._set_health(is_serving=False)
+        port = bind(server, settings.listen)
+        gateway.address = advertised(settings.listen, settings.advertise_host, port)
+        await server.start()
+        self._links.start()
+        self._links.update(self._roster)
+        log.info("coordinator serves", coordinator=settings.name, address=gateway.address)
+        return gateway.address
+
+    async def stop(self, grace_s: float = 5.0) -> None:
+        """Takes no new requests, lets the running ones finish within the grace, cancels the rest, and ends."""
+        if self._gateway is not None:
+            self._gateway.is_accepting = False
+            await self._health.enter_graceful_shutdown()
+            await self._gateway.wait_idle(grace_s)
+        if self._server is not None:
+            # What still runs may not go on; cancelled calls get a moment to close their sessions.
+            await self._server.stop(0)
+            self._server = None
+        if self._gateway is not None:
+            await self._gateway.wait_idle(CANCEL_S)
+        if self._links is not None:
+            await self._links.stop()
+            self._links = None
+
+    async def update_roster(self, members: Iterable[Member]) -> None:
+        """Takes in who is alive. On the event loop."""
+        self._roster = list(members)
+        if self._links is not None:
+            self._links.update(self._roster)
+
+    async def metrics(self) -> CoordinatorMetrics:
+        """What was done so far. On the event loop, whose thread's time it tells."""
+        targets = list(self._links.targets.values()) if self._links else []
+        drafters = list(self._links.drafters.values()) if self._links else []
+        return CoordinatorMetrics(
+            loop_cpu_s=time.thread_time(),
+            process_cpu_s=time.process_time(),
+            finished=self._gateway.num_finished if self._gateway else 0,
+            target_breaks=sum(link.num_breaks for link in targets),
+            drafter_breaks=sum(link.num_breaks for link in drafters),
+            drafters_attached=sum(link.num_attached for link in drafters),
+            drafters_refused=sum(link.num_refused for link in drafters),
+        )
+
+    def _on_readiness(self, is_ready: bool) -> None:
+        self._background(self._set_health(is_serving=is_ready))
+
+    async def _set_health(self, *, is_serving: bool) -> None:
+        status = (
+            health_pb2.HealthCheckResponse.SERVING
+            if is_serving
+            else health_pb2.HealthCheckResponse.NOT_SERVING
+        )
+        for service in ("", SERVICE):
+            await self._health.set(service, status)
+
+    def _background(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

@@ -1,0 +1,353 @@
+"""One running sequence: carries out what its `Session` commands, and feeds it what the target says.
+
+Events arrive in the reading task of the target's stream and are carried out there and then, so that a commit costs no
+task switch but the one that writes to the client. The sequence's own task only waits: for a slot, for the next opening,
+for the end. However it ends - completion, failure, cancellation - its session, its drafters and its slot are let go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from outrider.actors.speculation.options import Sampling, Speculation
+from outrider.actors.wire import sampling_to_proto, speculation_to_proto
+from outrider.cluster.admission import Grant, Ticket
+from outrider.cluster.draft_link import DraftLink
+from outrider.cluster.drafting import Drafting
+from outrider.cluster.session import (
+    Attach,
+    Close,
+    Command,
+    Complete,
+    Deliver,
+    Fail,
+    Open,
+    Session,
+    State,
+)
+from outrider.cluster.slots import Slots
+from outrider.cluster.statistics import PartCounts, merge_stats, merge_timing
+from outrider.cluster.status_codes import Refusal
+from outrider.cluster.target_link import TargetLink
+from outrider.v1 import draft_pb2, generation_pb2, target_pb2
+
+CLOSING_S = 1.0
+"""Seconds that a target has to tell the statistics of a session that a stop string ended: a pass or two. The text is
+with the client by then; without an answer the completion carries what the coordinator saw."""
+
+REOPEN_S = 0.05
+"""Seconds before a session that failed is opened again, doubling each time: a slot may be about to become free."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SequencePlan:
+    """What one sequence is to do."""
+
+    request: int
+    """Number of the request at this coordinator."""
+
+    index: int
+    """Which of its sequences."""
+
+    request_id: str
+    group: int
+    prompt: tuple[int, ...]
+    sampling: Sampling
+    speculation: Speculation
+    drafters: tuple[str, ...]
+    drafters_at_work: int | None
+    arrived_s: float
+    """When the request arrived, on the monotonic clock."""
+
+    @property
+    def ticket(self) -> Ticket:
+        """Its place in the queue."""
+        return Ticket(request=self.request, index=self.index)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """What sequences share: the links, the slots, and a source of session numbers."""
+
+    targets: Mapping[str, TargetLink]
+    """By address."""
+
+    drafters: Mapping[str, DraftLink]
+    """By name."""
+
+    slots: Slots
+    next_session: Callable[[], int]
+
+
+class Sequence:
+    """One sequence of a running request."""
+
+    def __init__(
+        self,
+        plan: SequencePlan,
+        session: Session,
+        cluster: Cluster,
+        put: Callable[[generation_pb2.GenerateResponse | Refusal], None],
+    ) -> None:
+        """Takes where messages for the client go, `put`: responses, or the refusal that ends the request."""
+        self.plan = plan
+        self.session = session
+        self._cluster = cluster
+        self._put = put
+        self._wake = asyncio.Event()
+        self._must_open = False
+        self._reopenings = 0
+        self._number = 0
+        self._link: TargetLink | None = None
+        self._grant: Grant | None = None
+        self._drafting: Drafting | None = None
+        self._admitted_s: float | None = None
+        self._first_token_s: float | None = None
+
+    async def run(self, on_admitted: Callable[[], None]) -> None:
+        """Runs to the end.
+
+        Args:
+            on_admitted: Called when the sequence has its first slot, or turns out not to need one.
+        """
+        try:
+            self._carry_out(self.session.start())
+            while self.session.state is not State.ENDED:
+                if self._must_open:
+                    self._must_open = False
+                    await self._acquire()
+                    on_admitted()
+                    if self.session.state is State.OPENING:
+                        self._open()
+                await self._until_woken()
+            on_admitted()
+        except Refusal as refusal:
+            self._put(refusal)
+        finally:
+            self._let_go()
+
+    def abort(self) -> None:
+        """Ends the sequence with what it has."""
+        self._carry_out(self.session.abort())
+
+    # -- what the links tell ---------------------------------------------------------------------------------------
+
+    def on_event(self, event: target_pb2.SessionEvent) -> None:
+        """The target said something about the session."""
+        match event.WhichOneof("event"):
+            case "committed":
+                commands = self.session.committed(event.committed.epoch, event.committed.tokens)
+            case "opened":
+                self._start_drafting(event.opened.handle)
+                commands = self.session.opened()
+            case "finished":
+                done = event.finished
+                commands = self.session.finished(
+                    done.reason, done.speculation, done.timing, done.cached_tokens
+                )
+            case "failed":
+                commands = self.session.failed(event.failed.code, event.failed.message)
+            case _:
+                return
+        self._carry_out(commands)
+
+    def on_lost(self, reason: str) -> None:
+        """The session is gone with its stream."""
+        self._carry_out(self.session.lost(reason))
+
+    def on_drafter_up(self, name: str) -> None:
+        """A drafter has connected."""
+        if self._drafting is not None:
+            self._drafting.on_up(name)
+
+    # -- what the session commands ---------------------------------------------------------------------------------
+
+    def _carry_out(self, commands: list[Command]) -> None:
+        for command in commands:
+            match command:
+                case Deliver():
+                    self._deliver(command)
+                case Attach():
+                    if self._drafting is not None:
+                        self._drafting.start()
+                case Close():
+                    self._close()
+                case Open():
+                    self._plan_open(command)
+                case Complete():
+                    self._put(self._completion(command))
+                case Fail():
+                    self._put(command.refusal)
+        if self.session.state is not State.RUNNING:
+            self._wake.set()
+
+    def _deliver(self, command: Deliver) -> None:
+        if self._first_token_s is None:
+            self._first_token_s = time.monotonic()
+        self._put(
+            generation_pb2.GenerateResponse(
+                index=self.plan.index,
+                chunk=generation_pb2.Chunk(text=command.text, tokens=command.tokens),
+            )
+        )
+
+    def _close(self) -> None:
+        self._stop_drafting()
+        if self._link is not None:
+            self._link.close(self._number)
+
+    def _plan_open(self, command: Open) -> None:
+        self._stop_drafting()
+        if self._link is not None:
+            self._link.forget(self._number)
+            self._link = None
+        self._must_open = True
+        if command.reason:
+            self._reopenings += 1
+            log.warning(
+                "session is opened again",
+                request_id=self.plan.request_id,
+                index=self.plan.index,
+                tokens=len(self.session.output),
+                reason=command.reason,
+            )
+
+    def _completion(self, command: Complete) -> generation_pb2.GenerateResponse:
+        session, arrived_s = self.session, self.plan.arrived_s
+        now = time.monotonic()
+        stats = merge_stats(
+            part.stats() if isinstance(part, PartCounts) else part for part in session.parts
+        )
+        return generation_pb2.GenerateResponse(
+            index=self.plan.index,
+            completion=generation_pb2.Completion(
+                finish_reason=command.reason,
+                stop=command.stop,
+                usage=generation_pb2.Usage(
+                    prompt_tokens=len(self.plan.prompt),
+                    completion_tokens=len(session.output),
+                    cached_tokens=session.cached_tokens,
+                ),
+                speculation=stats,
+                timing=merge_timing(
+                    session.timings,
+                    queue_s=(self._admitted_s or now) - arrived_s,
+                    first_token_s=(self._first_token_s or now) - arrived_s,
+                    total_s=now - arrived_s,
+                ),
+            ),
+        )
+
+    # -- waiting ---------------------------------------------------------------------------------------------------
+
+    async def _acquire(self) -> None:
+        """Waits for a slot at a target."""
+        slots, ticket = self._cluster.slots, self.plan.ticket
+        if self._reopenings:
+            if self._grant is not None:
+                slots.admission.release(self._grant)
+                self._grant = None
+            await asyncio.sleep(REOPEN_S * 2 ** min(self._reopenings - 1, 5))
+            slots.return_to_queue(ticket)
+        waiting = asyncio.ensure_future(slots.wait(ticket))
+        woken = asyncio.ensure_future(self._ended())
+        try:
+            await asyncio.wait({waiting, woken}, return_when=asyncio.FIRST_COMPLETED)
+            if waiting.done():
+                self._grant = waiting.result()
+        finally:
+            waiting.cancel()
+            woken.cancel()
+        if self._admitted_s is None:
+            self._admitted_s = time.monotonic()
+
+    async def _ended(self) -> None:
+        """Waits until the session has ended, for instance by an abort while it is queued."""
+        while self.session.state is not State.ENDED:
+            self._wake.clear()
+            await self._wake.wait()
+
+    def _open(self) -> None:
+        assert self._grant is not None, "a session is opened only with a slot"
+        plan = self.plan
+        link = self._cluster.targets.get(self._grant.target)
+        if link is None or not link.is_up:
+            self._carry_out(self.session.lost("the target went away before the session was opened"))
+            return
+        self._link, self._number = link, self._cluster.next_session()
+        link.open(
+            target_pb2.OpenSession(
+                session=self._number,
+                group=plan.group,
+                prompt=plan.prompt,
+                committed=self.session.output,
+                sampling=sampling_to_proto(plan.sampling),
+                speculation=speculation_to_proto(plan.speculation),
+                drafters=plan.drafters,
+                request_id=plan.request_id,
+            ),
+            self,
+        )
+
+    async def _until_woken(self) -> None:
+        """Waits for the next opening or the end; not for ever on a target that was told to close."""
+        while not self._must_open and self.session.state is not State.ENDED:
+            is_closing = self.session.state is State.CLOSING
+            self._wake.clear()
+            try:
+                async with asyncio.timeout(CLOSING_S if is_closing else None):
+                    await self._wake.wait()
+            except TimeoutError:
+                self._carry_out(self.session.closing_expired())
+
+    # -- drafters --------------------------------------------------------------------------------------------------
+
+    def _start_drafting(self, handle: int) -> None:
+        plan, link = self.plan, self._link
+        if link is None or not plan.drafters or not plan.speculation.enabled:
+            return
+        number = self._number
+
+        def attach() -> draft_pb2.AttachSession:
+            return draft_pb2.AttachSession(
+                session=number,
+                target_address=link.address,
+                target_incarnation=link.incarnation,
+                handle=handle,
+                tokens=(*plan.prompt, *self.session.output),
+                prompt_length=len(plan.prompt),
+                sampling=sampling_to_proto(plan.sampling),
+                speculation=speculation_to_proto(plan.speculation),
+                group=plan.group,
+            )
+
+        self._drafting = Drafting(
+            session=number,
+            names=plan.drafters,
+            limit=plan.drafters_at_work,
+            links=self._cluster.drafters,
+            target=link,
+            attach=attach,
+        )
+
+    def _stop_drafting(self) -> None:
+        if self._drafting is not None:
+            self._drafting.stop()
+            self._drafting = None
+
+    def _let_go(self) -> None:
+        """Leaves nothing behind. A session that has not ended is closed at the target."""
+        self._stop_drafting()
+        if self._link is not None:
+            if self.session.state is not State.ENDED:
+                self._link.close(self._number)
+            self._link.forget(self._number)
+            self._link = None
+        self._cluster.slots.leave(self.plan.ticket, self._grant)

@@ -1,0 +1,334 @@
+"""One sequence as a state machine: events in, commands out. Pure: no clock, no waiting, no sockets.
+
+The coordinator feeds it what the target said and carries out what it answers. The states:
+
+| state | on | goes to | and commands |
+|---|---|---|---|
+| admitted | `start` | opening; ended if the resumed tokens are already the whole output | `Open`; `Complete` |
+| opening | `opened` | running | `Attach` |
+| opening, running | `failed`, `lost`, a commit out of turn | opening; ended after too many tries | `Open`; `Fail` |
+| running | `committed` | running; closing if a stop string was completed | `Deliver`; `Close` |
+| running | `finished` | ended | `Deliver`, `Complete` |
+| closing | `finished`, `lost`, `failed`, `closing_expired` | ended | `Complete` |
+| any but ended | `abort` | ended | `Deliver`, `Close`, `Complete` |
+
+Invariants: the tokens delivered are a prefix of the target's output, each once, whatever is lost and re-opened; the
+text delivered is their text, cut before the first stop string. Events of an opening that is over change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import grpc
+
+from outrider.cluster.detokenise import Detokeniser
+from outrider.cluster.statistics import PartCounts
+from outrider.cluster.status_codes import RETRYABLE, Refusal, code_of
+from outrider.cluster.stops import StopStrings
+from outrider.v1 import generation_pb2
+
+MAX_FRUITLESS_OPENS = 5
+"""Openings in a row that may end without a single token before the sequence fails. One covers a restart, a few a
+target that is still filling up; more only repeats what brings the target down."""
+
+
+class State(StrEnum):
+    """Where a sequence stands."""
+
+    ADMITTED = "admitted"
+    """Nothing was sent yet."""
+    OPENING = "opening"
+    """The target was, or will be, asked."""
+    RUNNING = "running"
+    """Tokens come."""
+    CLOSING = "closing"
+    """A stop string ended the output; the target's last word is awaited."""
+    ENDED = "ended"
+    """Nothing comes any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Open:
+    """Open the sequence at a target, from the prompt and `Session.output`."""
+
+    reason: str = ""
+    """Why again; empty the first time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attach:
+    """Attach the drafters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deliver:
+    """Send text and tokens to the client."""
+
+    text: str
+    tokens: Sequence[generation_pb2.Token]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Close:
+    """End the session at the target."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Complete:
+    """Tell the client that the output is whole."""
+
+    reason: generation_pb2.FinishReason.ValueType
+    stop: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fail:
+    """Tell the client that the sequence cannot go on."""
+
+    refusal: Refusal
+
+
+Command = Open | Attach | Deliver | Close | Complete | Fail
+
+
+class Session:
+    """One sequence of a request."""
+
+    def __init__(
+        self,
+        *,
+        detokeniser: Detokeniser | None,
+        stops: tuple[str, ...] = (),
+        stop_tokens: frozenset[int] = frozenset(),
+        max_tokens: int,
+        min_tokens: int = 0,
+        resume: Sequence[int] = (),
+    ) -> None:
+        """Takes what decides text and end.
+
+        Args:
+            detokeniser: Turns tokens into text; None for token ids only.
+            stops: Stop strings.
+            stop_tokens: Token ids that end the output, end-of-text included.
+            max_tokens: Greatest number of output tokens.
+            min_tokens: Stop strings completed before this many output tokens do not end the output.
+            resume: Output tokens that the client already has.
+        """
+        self.state = State.ADMITTED
+        self.output: list[int] = list(resume)
+        """The committed output tokens, resumed ones included."""
+        self.parts: list[PartCounts | generation_pb2.SpeculationStats] = []
+        """Statistics of each opening: the target's, or what was seen if the target could not tell."""
+        self.timings: list[generation_pb2.Timing] = []
+        self.cached_tokens = 0
+        self._detokeniser = detokeniser
+        self._stops = StopStrings(stops)
+        self._has_stops = bool(stops)
+        self._stop_tokens = stop_tokens
+        self._max_tokens = max_tokens
+        self._min_tokens = min_tokens
+        self._num_resumed = len(self.output)
+        self._epoch = 0
+        self._fruitless_opens = 0
+        self._unread: int | None = None
+        """The last token, if it may be the stop token that ends the output: its text must wait for the verdict."""
+        self._end = Complete(reason=generation_pb2.FINISH_REASON_UNSPECIFIED)
+
+    def start(self) -> list[Command]:
+        """Begins. Resumed tokens are replayed: what they end is not opened again."""
+        stop = self._replay(self.output)
+        if stop is not None:
+            self._end = Complete(reason=generation_pb2.FINISH_REASON_STOP_STRING, stop=stop)
+            return self._complete()
+        if (whole := self._end_if_whole()) is not None:
+            return whole
+        self.state = State.OPENING
+        return [Open()]
+
+    def opened(self) -> list[Command]:
+        """The target has opened the session."""
+        if self.state is not State.OPENING:
+            return []
+        self.state = State.RUNNING
+        self._epoch = 0
+        self.parts.append(PartCounts())
+        return [Attach()]
+
+    def committed(self, epoch: int, tokens: Sequence[generation_pb2.Token]) -> list[Command]:
+        """The target has committed tokens."""
+        if self.state is not State.RUNNING:
+            return []
+        if epoch != self._epoch + 1:
+            return [
+                Close(),
+                *self._reopen(
+                    f"the target told round {epoch} after round {self._epoch}; the commits between are lost"
+                ),
+            ]
+        self._epoch = epoch
+        self._fruitless_opens = 0
+        part = self.parts[-1]
+        assert isinstance(part, PartCounts)
+        part.count(tokens)
+        ids = [token.id for token in tokens]
+        if not self._has_stops:
+            self.output += ids
+            return [Deliver(text=self._read(ids), tokens=tokens)]
+        text, stop, num_read = self._read_one_by_one(ids)
+        self.output += ids[:num_read]
+        delivered = Deliver(text=text, tokens=tokens[:num_read])
+        if stop is None:
+            return [delivered]
+        self.state = State.CLOSING
+        self._end = Complete(reason=generation_pb2.FINISH_REASON_STOP_STRING, stop=stop)
+        return [delivered, Close()]
+
+    def finished(
+        self,
+        reason: generation_pb2.FinishReason.ValueType,
+        stats: generation_pb2.SpeculationStats,
+        timing: generation_pb2.Timing,
+        cached_tokens: int,
+    ) -> list[Command]:
+        """The target has ended the session, or tells what became of one that was closed."""
+        if self.state not in (State.RUNNING, State.CLOSING):
+            return []
+        self.parts[-1] = stats
+        self.timings.append(timing)
+        self.cached_tokens = max(self.cached_tokens, cached_tokens)
+        if self.state is State.CLOSING:
+            return self._complete()
+        return self._end_by_target(reason)
+
+    def closing_expired(self) -> list[Command]:
+        """The target did not tell in time what became of a closed session."""
+        return self._complete() if self.state is State.CLOSING else []
+
+    def failed(self, code: int, message: str) -> list[Command]:
+        """The target cannot open the session or go on with it."""
+        match self.state:
+            case State.CLOSING:
+                return self._complete()
+            case State.OPENING | State.RUNNING:
+                status = code_of(code)
+                if status in RETRYABLE:
+                    return self._reopen(f"the target answered {status.name}: {message}", status)
+                self.state = State.ENDED
+                return [Fail(refusal=Refusal(status, message))]
+            case _:
+                return []
+
+    def lost(self, reason: str) -> list[Command]:
+        """The stream to the target broke."""
+        match self.state:
+            case State.CLOSING:
+                return self._complete()
+            case State.OPENING | State.RUNNING:
+                return self._reopen(reason)
+            case _:
+                return []
+
+    def abort(self) -> list[Command]:
+        """The client wants no more."""
+        match self.state:
+            case State.ENDED:
+                return []
+            case State.CLOSING:
+                return self._complete()
+            case _:
+                was_open = self.state is not State.ADMITTED
+                self._end = Complete(reason=generation_pb2.FINISH_REASON_ABORTED)
+                ending = self._finish_text(may_stop=False)
+                return [Close(), *ending] if was_open else ending
+
+    def _end_if_whole(self) -> list[Command] | None:
+        """Ends a sequence whose output is complete although no target said so: it broke in between, or a resumed
+        stream had only its last message missing."""
+        if self.output and self.output[-1] in self._stop_tokens:
+            return self._end_by_target(generation_pb2.FINISH_REASON_STOP_TOKEN)
+        if len(self.output) >= self._max_tokens:
+            return self._end_by_target(generation_pb2.FINISH_REASON_LENGTH)
+        return None
+
+    def _end_by_target(self, reason: generation_pb2.FinishReason.ValueType) -> list[Command]:
+        stop = ""
+        if reason == generation_pb2.FINISH_REASON_STOP_TOKEN:
+            self._unread = None
+            stop = str(self.output[-1]) if self.output else ""
+        self._end = Complete(reason=reason, stop=stop)
+        return self._finish_text()
+
+    def _reopen(
+        self, reason: str, status: grpc.StatusCode = grpc.StatusCode.UNAVAILABLE
+    ) -> list[Command]:
+        if (whole := self._end_if_whole()) is not None:
+            return whole
+        self._fruitless_opens += 1
+        if self._fruitless_opens > MAX_FRUITLESS_OPENS:
+            self.state = State.ENDED
+            return [
+                Fail(
+                    refusal=Refusal(
+                        status,
+                        f"gave up after {self._fruitless_opens} openings without a token; the last one: {reason}",
+                        retry_after_s=1.0,
+                    )
+                )
+            ]
+        self.state = State.OPENING
+        return [Open(reason=reason)]
+
+    def _read(self, ids: list[int]) -> str:
+        """Text that some tokens make certain. A last token that may end the output waits for the next event."""
+        if self._detokeniser is None:
+            return ""
+        if self._unread is not None:
+            ids = [self._unread, *ids]
+            self._unread = None
+        if ids and ids[-1] in self._stop_tokens:
+            self._unread = ids[-1]
+            ids = ids[:-1]
+        return self._detokeniser.feed(ids)
+
+    def _read_one_by_one(self, ids: list[int]) -> tuple[str, str | None, int]:
+        """Text of tokens up to a stop string, the stop string, and how many tokens it took."""
+        text = ""
+        for index, token in enumerate(ids):
+            is_armed = len(self.output) + index + 1 >= self._min_tokens
+            passed = self._stops.feed(self._read([token]), armed=is_armed)
+            text += passed.text
+            if passed.stop is not None:
+                return text, passed.stop, index + 1
+        return text, None, len(ids)
+
+    def _replay(self, ids: list[int]) -> str | None:
+        """Brings detokeniser and stop strings to where they were after the resumed tokens."""
+        if not self._has_stops:
+            self._read(ids)
+            return None
+        self.output = []
+        _, stop, num_read = self._read_one_by_one(ids)
+        self.output = ids[:num_read]
+        return stop
+
+    def _finish_text(self, *, may_stop: bool = True) -> list[Command]:
+        """Delivers the text still held back, which may itself complete a stop string, and ends."""
+        ids = [] if self._unread is None else [self._unread]
+        self._unread = None
+        rest = ""
+        if self._detokeniser is not None:
+            rest = self._detokeniser.feed(ids) + self._detokeniser.flush()
+        is_armed = may_stop and len(self.output) >= self._min_tokens
+        passed = self._stops.feed(rest, armed=is_armed)
+        if passed.stop is not None:
+            self._end = Complete(reason=generation_pb2.FINISH_REASON_STOP_STRING, stop=passed.stop)
+        text = passed.text if passed.stop is not None else passed.text + self._stops.flush()
+        ending = self._complete()
+        return [Deliver(text=text, tokens=()), *ending] if text else ending
+
+    def _complete(self) -> list[Command]:
+        self.state = State.ENDED
+        return [self._end]
