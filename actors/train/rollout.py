@@ -46,6 +46,7 @@ def rollout_chunks(
     stream: Tokens,
     folder: Path,
     *,
+    begin: int,
     chunks: int,
     rows: int,
     length: int,
@@ -54,11 +55,13 @@ def rollout_chunks(
 ) -> Iterator[Tokens]:
     """Yield `chunks` arrays [rows, length], made or read back from `folder`.
 
-    Prompts are pieces of `stream`; each chunk depends on its number and the seed only and is kept
-    on disk, so that a killed run loses one chunk at most.
+    Prompts are pieces of `stream`, every other one from a `begin` token on where it has any. A
+    chunk depends on its number and the seed only and is kept on disk, so that a killed run loses
+    one chunk at most.
     """
     folder.mkdir(parents=True, exist_ok=True)
     device = next(model.parameters()).device
+    openings = np.flatnonzero(stream[: len(stream) - prompt_length] == begin)
     for index in range(chunks):
         path = folder / f"{seed}-{index:04d}.npy"
         if path.exists():
@@ -66,6 +69,8 @@ def rollout_chunks(
             continue
         chooser = np.random.default_rng([seed, index])
         starts = chooser.integers(0, len(stream) - prompt_length, rows)
+        if len(openings):
+            starts[::2] = chooser.choice(openings, len(starts[::2]))
         prompts = np.stack([stream[start : start + prompt_length] for start in starts])
         prompts_BL = torch.from_numpy(prompts.astype(np.int64)).to(device)
         generator = torch.Generator(device).manual_seed(seed * 100_003 + index)

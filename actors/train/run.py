@@ -31,6 +31,7 @@ from outrider.actors.train.report import TrainReport, as_table, write_report
 from outrider.actors.train.rollout import continue_rows, rollout_chunks
 from outrider.actors.train.sources import SOURCES
 from outrider.actors.train.tokenizer import (
+    BEGIN,
     document_text,
     encode_documents,
     load_tokenizer,
@@ -44,6 +45,7 @@ HELD_OUT_LENGTH = 256
 LONG_LENGTH = 1024
 OWN_ROWS = 4
 STREAM_SEED = 20
+ROLLOUT_SEED = 7
 
 
 @dataclass(frozen=True)
@@ -217,7 +219,7 @@ class Run:
         model = self._build(stage)
         inherit_embedding(model, target)
         stream = self._stream(schedule.steps * schedule.tokens_per_step, schedule.seed)
-        written = self._rollouts(target, stream)
+        written = self._rollouts(target)
 
         def loss_of_step(step: int) -> torch.Tensor:
             length = schedule.length_at(step)
@@ -232,8 +234,9 @@ class Run:
 
         self._fit(stage, model, schedule, loss_of_step, of=f" of {weights_digest(target)}")
 
-    def _rollouts(self, target: LlamaForCausalLM, stream: Tokens) -> Tokens:
+    def _rollouts(self, target: LlamaForCausalLM) -> Tokens:
         plan = self._recipe.rollouts
+        stream = self._stream(plan.chunks * plan.rows * plan.length, ROLLOUT_SEED)
         chunks = max(1, round(plan.chunks * min(1.0, self._scale)))
         folder = self._out / "progress" / f"rollouts-{weights_digest(target)}"
         made: list[Tokens] = []
@@ -243,11 +246,12 @@ class Run:
                 target,
                 stream,
                 folder,
+                begin=self._tokenizer().get_vocab()[BEGIN],
                 chunks=chunks,
                 rows=plan.rows,
                 length=plan.length,
                 prompt_length=plan.prompt_length,
-                seed=7,
+                seed=ROLLOUT_SEED,
             ):
                 made.append(chunk)
                 bar.advance(task)

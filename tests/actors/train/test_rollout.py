@@ -21,7 +21,7 @@ def chunks(folder: Path, count: int) -> list[Tokens]:
     torch.manual_seed(0)
     model = build(SHAPE, SPECIAL)
     made = rollout_chunks(
-        model, STREAM, folder, chunks=count, rows=6, length=12, prompt_length=4, seed=1
+        model, STREAM, folder, begin=20, chunks=count, rows=6, length=12, prompt_length=4, seed=1
     )
     return list(made)
 
@@ -34,6 +34,12 @@ def test_rows_begin_with_their_prompts() -> None:
     rows_BL = continue_rows(model, prompts_BL, 9, torch.Generator().manual_seed(0))
     assert rows_BL.shape == (5, 9)
     assert torch.equal(prompts_BL, rows_BL[:, :4])
+
+
+def test_every_other_prompt_opens_a_document(tmp_path: Path) -> None:
+    """Drafts see openings as often as middles; the stream has one opening, at 20."""
+    (rows,) = chunks(tmp_path, 1)
+    assert rows[::2, :4].tolist() == [[20, 21, 22, 23]] * 3
 
 
 def test_chunks_are_read_back(tmp_path: Path) -> None:
