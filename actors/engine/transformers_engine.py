@@ -51,8 +51,8 @@ class TransformersEngine:
         """
         model.train(False)
         self._model = model
-        max_context = context_limit(model, settings, name=name)
         check_config(model.config, name=name)
+        max_context = context_limit(model, settings, name=name)
         check_rope(model.config, name=name, max_context=max_context)
         with torch.inference_mode():
             vocab_size = text_config(model.config).vocab_size
@@ -68,12 +68,6 @@ class TransformersEngine:
                 dtype=model.dtype,
                 device=model.device,
             )
-            self._table = SlotTable(
-                num_slots=settings.num_slots,
-                max_context=max_context,
-                max_scratch=settings.max_scratch,
-                vocab_size=vocab_size,
-            )
             shapes = [(each.keys, each.values) for each in demands]
             capacity = max_context + settings.max_scratch
             check_room(
@@ -82,6 +76,12 @@ class TransformersEngine:
                 capacity=capacity,
                 dtype=model.dtype,
                 device=model.device,
+            )
+            self._table = SlotTable(
+                num_slots=settings.num_slots,
+                max_context=max_context,
+                max_scratch=settings.max_scratch,
+                vocab_size=vocab_size,
             )
             self._storage = Storage(
                 shapes,

@@ -1,0 +1,104 @@
+"""What rows see, against the definition."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from outrider.actors.engine.plan import plan_pass, sight
+from outrider.actors.engine.protocol import Rows
+from outrider.actors.engine.slots import SlotTable
+
+
+@st.composite
+def grown_tables(draw: st.DrawFn) -> tuple[SlotTable, Rows, list[int]]:
+    """A slot with cached and scratch rows, rows to add, and all parents."""
+    table = SlotTable(num_slots=1, max_context=99, max_scratch=40, vocab_size=9)
+    table.acquire()
+    cached = draw(st.integers(0, 20))
+    if cached:
+        chain = Rows(slot=0, tokens=[0] * cached, parents=range(-1, cached - 1))
+        table.grow(table.check([chain])[0])
+        table.rebase(0, range(cached), ())
+    parents: list[int] = []
+    for row in range(draw(st.integers(1, 12))):
+        # Mostly chains, which have masks of their own.
+        parents.append(draw(st.sampled_from([row - 1, draw(st.integers(-1, row - 1))])))
+    before = draw(st.integers(0, len(parents) - 1))
+    if before:
+        table.grow(table.check([Rows(slot=0, tokens=[0] * before, parents=parents[:before])])[0])
+    new = parents[before:]
+    return table, Rows(slot=0, tokens=[1] * len(new), parents=new), parents
+
+
+@settings(max_examples=300, deadline=None)
+@given(grown_tables(), st.one_of(st.none(), st.integers(1, 30)), st.booleans())
+def test_sight_is_cached_rows_ancestors_and_self_within_the_window(
+    grown: tuple[SlotTable, Rows, list[int]], window: int | None, implicit: bool
+) -> None:
+    """Each row sees exactly the rows of its own text whose position is in the window."""
+    table, rows, parents = grown
+    (growth,) = table.check([rows])
+    seen = sight(growth, window=window, implicit=implicit)
+    num_new, total = len(rows.tokens), growth.cached + len(parents)
+    actual = np.zeros((num_new, total), dtype=bool)
+    if seen.mask_NS is not None:
+        assert set(np.unique(seen.mask_NS)) <= {0.0, -np.inf}
+        actual[:, seen.first :] = seen.mask_NS == 0.0
+    elif seen.causal:
+        assert implicit
+        actual[:, seen.first :] = np.tri(num_new, total - seen.first, dtype=bool)
+    else:
+        actual[:, seen.first :] = True
+    expected = np.zeros_like(actual)
+    for new in range(num_new):
+        path, node = [], growth.scratch + new
+        while node >= 0:
+            path.append(node)
+            node = parents[node]
+        text = [*range(growth.cached), *(growth.cached + node for node in reversed(path))]
+        expected[new, text if window is None else text[-window:]] = True
+    np.testing.assert_array_equal(actual, expected)
+
+
+def test_one_row_of_a_chain_needs_no_mask() -> None:
+    """Plain decoding and a first prompt chunk go without masks, for which kernels are faster."""
+    table = SlotTable(num_slots=1, max_context=99, max_scratch=40, vocab_size=9)
+    table.acquire()
+    (chunk,) = table.check([Rows(slot=0, tokens=[1, 2, 3], parents=[-1, 0, 1])])
+    seen = sight(chunk, window=None)
+    assert (None, True) == (seen.mask_NS, seen.causal)
+    table.grow(chunk)
+    (row,) = table.check([Rows(slot=0, tokens=[4], parents=[2])])
+    for window in (None, 4):
+        seen = sight(row, window=window)
+        assert (0, None, False) == (seen.first, seen.mask_NS, seen.causal)
+
+
+def test_a_window_shows_the_kernel_few_rows() -> None:
+    """Rows that no new row can see are not handed to the kernel."""
+    table = SlotTable(num_slots=1, max_context=99, max_scratch=40, vocab_size=9)
+    table.acquire()
+    table.grow(table.check([Rows(slot=0, tokens=[0] * 30, parents=range(-1, 29))])[0])
+    table.rebase(0, range(30), ())
+    (row,) = table.check([Rows(slot=0, tokens=[1], parents=[-1])])
+    assert 30 - 7 == sight(row, window=8).first
+
+
+def test_plan_packs_without_padding() -> None:
+    """Rows of all sessions lie one after another, with their own positions."""
+    table = SlotTable(num_slots=2, max_context=99, max_scratch=40, vocab_size=99)
+    table.acquire()
+    table.acquire()
+    table.grow(table.check([Rows(slot=1, tokens=[0] * 5, parents=range(-1, 4))])[0])
+    table.rebase(1, range(5), ())
+    batch = [
+        Rows(slot=1, tokens=[10, 11, 12], parents=[-1, -1, 0]),
+        Rows(slot=0, tokens=[20, 21], parents=[-1, 0], logits="last"),
+    ]
+    plan = plan_pass(batch, table.check(batch))
+    assert [10, 11, 12, 20, 21] == plan.tokens
+    assert [5, 5, 6, 0, 1] == plan.positions
+    assert [0, 1, 2, 4] == plan.wanted
+    assert ((0, 3, 4), [0, 3, 5], 5) == (plan.offsets, plan.starts, plan.num_rows)

@@ -1,0 +1,87 @@
+"""Moving and copying rows of keys and values."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from outrider.actors.engine.storage import (
+    PlaneShape,
+    Storage,
+    check_room,
+    free_bytes,
+    storage_bytes,
+)
+
+NARROW = PlaneShape(num_heads=2, head_dim=3)
+WIDE = PlaneShape(num_heads=1, head_dim=5)
+CPU = torch.device("cpu")
+
+
+def numbered() -> Storage:
+    """Two layers, the second with values of another shape; each row holds its slot and number."""
+    storage = Storage(
+        [(NARROW, NARROW), (NARROW, WIDE)],
+        num_slots=2,
+        capacity=8,
+        dtype=torch.float32,
+        device=CPU,
+    )
+    for tensor in [*storage.keys, *storage.values]:
+        for slot in range(2):
+            for row in range(8):
+                tensor[slot, row] = 100 * slot + row
+    return storage
+
+
+def rows(storage: Storage, slot: int) -> list[int]:
+    """What the rows of a slot hold, the same in every plane and head."""
+    planes = [*storage.keys, *storage.values]
+    contents = {tuple(plane[slot, :, 0, 0].int().tolist()) for plane in planes}
+    assert len(contents) == 1
+    assert all((plane == plane[..., :1, :1]).all() for plane in planes)
+    return list(contents.pop())
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.sets(st.integers(0, 5)), st.integers(0, 2))
+def test_move_compacts_rows(kept: set[int], first: int) -> None:
+    """Kept rows follow one another in order, in all planes; other slots and earlier rows stay."""
+    storage = numbered()
+    storage.move(1, first, sorted(kept))
+    assert [100 + row for row in range(first)] == rows(storage, 1)[:first]
+    assert [100 + first + row for row in sorted(kept)] == rows(storage, 1)[
+        first : first + len(kept)
+    ]
+    assert list(range(8)) == rows(storage, 0)
+
+
+def test_copy() -> None:
+    """The first rows of a slot appear in another, and only those."""
+    storage = numbered()
+    storage.copy(0, 1, 3)
+    assert [0, 1, 2, 103, 104, 105, 106, 107] == rows(storage, 1)
+    assert list(range(8)) == rows(storage, 0)
+
+
+def test_views_are_of_the_same_memory() -> None:
+    """What is written through one view is read through the others."""
+    storage = numbered()
+    storage.flat_values[1][8 + 2] = -1.0
+    assert -1.0 == storage.values[1][1, 2, 0, 4].item()
+    assert -1.0 == storage.slot_values[1][1][0, 0, 2, 4].item()
+
+
+def test_room_is_checked_before_it_is_taken() -> None:
+    """The size is computed exactly, and more than the free memory is refused with the numbers."""
+    shapes = [(NARROW, NARROW), (NARROW, WIDE)]
+    size = storage_bytes(shapes, num_slots=2, capacity=8, dtype=torch.bfloat16)
+    assert (6 + 6 + 6 + 5) * 2 * 8 * 2 == size
+    free = free_bytes(CPU)
+    assert free is None or free > 0
+    check_room(shapes, num_slots=2, capacity=8, dtype=torch.bfloat16, device=CPU)
+    if free is not None:
+        with pytest.raises(ValueError, match=r"lower num_slots or max_context"):
+            check_room(shapes, num_slots=free, capacity=8, dtype=torch.bfloat16, device=CPU)

@@ -1,0 +1,65 @@
+"""Digests of tokenizers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer, decoders, pre_tokenizers
+from tokenizers.models import BPE
+from tokenizers.trainers import BpeTrainer
+from transformers import PreTrainedTokenizerFast
+
+from outrider.actors.engine.tabular import random_table
+from outrider.actors.engine.tokenizer import load_tokenizer, tokenizer_fingerprint
+
+
+def trained(text: str = "the cat sat on the mat", **options: object) -> PreTrainedTokenizerFast:
+    """A small byte-level tokenizer."""
+    tokenizer = Tokenizer(BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = BpeTrainer(vocab_size=40, special_tokens=["<end>"], show_progress=False)
+    tokenizer.train_from_iterator([text] * 4, trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **{"eos_token": "<end>", **options})
+
+
+def test_equal_tokenizers_in_different_folders(tmp_path: Path) -> None:
+    """Where a tokenizer lies, and its chat template, do not count."""
+    tokenizer = trained()
+    tokenizer.save_pretrained(tmp_path / "a")
+    other = trained()
+    other.chat_template = "{{ messages }}"
+    other.save_pretrained(tmp_path / "b")
+    loaded = [tokenizer_fingerprint(trained())]
+    for name in "ab":
+        (tmp_path / name / "config.json").write_text('{"model_type": "llama"}')
+        found = load_tokenizer(str(tmp_path / name))
+        assert found is not None
+        loaded.append(tokenizer_fingerprint(found))
+    assert 1 == len(set(loaded))
+
+
+def test_different_tokenizers_differ() -> None:
+    """Another vocabulary, another special token or another splitting of text gives another digest."""
+    plain = trained()
+    split = trained()
+    split.backend_tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    others = [trained("a dog sat on the log"), trained(pad_token="<end>", eos_token="t"), split]
+    digests = [tokenizer_fingerprint(each) for each in [plain, *others]]
+    assert 4 == len(set(digests))
+
+
+def test_table_has_no_tokenizer(tmp_path: Path) -> None:
+    """A table of distributions speaks in ids."""
+    random_table(4, 0, seed=0).save(tmp_path / "t.npz")
+    assert load_tokenizer(f"tabular:{tmp_path / 't.npz'}") is None
+
+
+def test_missing_tokenizer(tmp_path: Path) -> None:
+    """A folder without a tokenizer, or no folder, is refused by name."""
+    with pytest.raises(ValueError, match="there is no such folder"):
+        load_tokenizer(str(tmp_path / "nowhere"))
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    with pytest.raises(ValueError, match="its tokenizer cannot be loaded"):
+        load_tokenizer(str(tmp_path))

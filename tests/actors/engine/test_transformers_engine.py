@@ -1,0 +1,488 @@
+"""The engine against plain transformers, and its refusals."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+import torch
+from transformers import PreTrainedModel
+
+from outrider.actors.engine import plan
+from outrider.actors.engine.protocol import Engine, NoFreeSlot, Rows, SlotOverflow
+from outrider.actors.engine.storage import Storage
+from outrider.actors.engine.transformers_engine import TransformersEngine
+
+VOCAB_SIZE = 61
+CONTEXT = 96
+
+type_of_texts = Sequence[Sequence[int]]
+PlainLogits = Callable[[str, type_of_texts], torch.Tensor]
+MakeEngine = Callable[..., TransformersEngine]
+
+CUDA = pytest.param(
+    "cuda",
+    marks=[
+        pytest.mark.gpu,
+        pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+    ],
+)
+
+
+@dataclass
+class Text:
+    """What a slot should hold, as plain token lists."""
+
+    cached: list[int] = field(default_factory=list)
+    scratch: list[tuple[int, int]] = field(default_factory=list)
+
+    def path(self, node: int) -> list[int]:
+        """Scratch rows from the last cached row to a node."""
+        rows: list[int] = []
+        while node >= 0:
+            rows.append(node)
+            node = self.scratch[node][1]
+        return rows[::-1]
+
+    def upto(self, node: int) -> list[int]:
+        """Prefix and path."""
+        return self.cached + [self.scratch[row][0] for row in self.path(node)]
+
+
+class Script:
+    """Random operations on an engine, mirrored on texts."""
+
+    def __init__(self, engine: Engine, seed: int):
+        self.engine = engine
+        self.random = random.Random(seed)
+        self.texts = {engine.acquire(): Text() for _ in range(3)}
+
+    def grow(self) -> tuple[torch.Tensor, list[list[int]]]:
+        """Runs a batch; gives its logits and the texts that they should come after."""
+        batch, wanted = [], []
+        slots = self.random.sample(sorted(self.texts), self.random.randint(1, len(self.texts)))
+        for slot in slots:
+            text = self.texts[slot]
+            room = min(self.engine.max_scratch - len(text.scratch), CONTEXT - 30 - len(text.cached))
+            if room < 1:
+                continue
+            is_chunk = not text.cached or self.random.random() < 0.3
+            count = self.random.randint(1, min(room, 16 if is_chunk else 8))
+            parents = []
+            first = len(text.scratch)
+            for row in range(first, first + count):
+                parents.append(row - 1 if is_chunk else self.random.randint(-1, row - 1))
+            tokens = [self.random.randrange(VOCAB_SIZE) for _ in parents]
+            text.scratch.extend(zip(tokens, parents, strict=True))
+            which = self.random.choice(["all", "all", "last", "none"])
+            first_wanted = {"all": first, "last": first + count - 1, "none": first + count}[which]
+            wanted += [text.upto(row) for row in range(first_wanted, first + count)]
+            batch.append(Rows(slot=slot, tokens=tokens, parents=parents, logits=which))  # type: ignore[arg-type]
+        if not batch:
+            return torch.empty(0, VOCAB_SIZE), []
+        logits = self.engine.forward(batch)
+        counts = [rows.logits for rows in batch]
+        assert len(logits.offsets) == len(counts) + 1
+        return logits.values_RV, wanted
+
+    def rearrange(self) -> None:
+        """Rebases, truncates, frees or copies."""
+        for slot in sorted(self.texts):
+            text = self.texts[slot]
+            action = self.random.random()
+            if action < 0.6:
+                self._rebase(slot, text)
+            elif action < 0.7:
+                length = self.random.randint(0, len(text.cached))
+                self.engine.truncate(slot, length)
+                self.texts[slot] = Text(cached=text.cached[:length])
+            elif action < 0.8:
+                self.engine.release(slot)
+                fresh = self.engine.acquire()
+                del self.texts[slot]
+                self.texts[fresh] = Text()
+                self._copy_into(fresh)
+
+    def _rebase(self, slot: int, text: Text) -> None:
+        path: list[int] = []
+        if text.scratch and self.random.random() < 0.9:
+            path = text.path(self.random.randrange(len(text.scratch)))
+        end = path[-1] if path else -1
+        kept = [end]
+        for row, (_, parent) in enumerate(text.scratch):
+            if parent in kept and row not in path and self.random.random() < 0.7:
+                kept.append(row)
+        keep = kept[1:]
+        self.engine.rebase(slot, path, keep)
+        self.texts[slot] = Text(
+            cached=text.cached + [text.scratch[row][0] for row in path],
+            scratch=[(text.scratch[row][0], kept.index(text.scratch[row][1]) - 1) for row in keep],
+        )
+
+    def _copy_into(self, empty: int) -> None:
+        source = self.random.choice(sorted(self.texts))
+        length = self.random.randint(0, len(self.texts[source].cached))
+        self.engine.copy_prefix(source, empty, length)
+        self.texts[empty] = Text(cached=self.texts[source].cached[:length])
+
+    def check_counts(self) -> None:
+        """The engine's counts are those of the texts."""
+        for slot, text in self.texts.items():
+            assert (len(text.cached), len(text.scratch)) == (
+                self.engine.cached(slot),
+                self.engine.scratch(slot),
+            )
+
+
+def worst_error(
+    script: Script, family: str, plain_logits: PlainLogits, *, num_steps: int = 30
+) -> float:
+    """Greatest difference of logits over a script."""
+    worst, num_compared = 0.0, 0
+    for _ in range(num_steps):
+        logits, texts = script.grow()
+        num_compared += len(texts)
+        if texts:
+            expected = plain_logits(family, texts)
+            worst = max(worst, (logits.cpu() - expected).abs().max().item())
+        script.rearrange()
+        script.check_counts()
+    assert num_compared > 100
+    return worst
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("attention", ["each", "together"])
+def test_random_trees_equal_plain_forward(
+    family: str, attention: str, seed: int, make_engine: MakeEngine, plain_logits: PlainLogits
+) -> None:
+    """Logits of mixed chunks and trees, rebased, copied and truncated, are those of each branch alone."""
+    script = Script(make_engine(family, attention=attention), seed)
+    assert worst_error(script, family, plain_logits) < 1e-5
+
+
+@pytest.mark.parametrize("device", [CUDA])
+@pytest.mark.parametrize("attention", ["each", "together"])
+def test_random_trees_equal_plain_forward_on_cuda(
+    family: str, attention: str, device: str, make_engine: MakeEngine, plain_logits: PlainLogits
+) -> None:
+    """On a GPU too, within what its arithmetic rounds."""
+    script = Script(make_engine(family, attention=attention, device=device), 3)
+    assert worst_error(script, family, plain_logits) < 1e-3
+
+
+@pytest.mark.parametrize("attention", ["each", "together"])
+def test_wrong_mask_is_caught(
+    attention: str,
+    make_engine: MakeEngine,
+    plain_logits: PlainLogits,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The comparison with plain transformers notices a single visible sibling."""
+    script = Script(make_engine("llama", attention=attention), 0)
+    right = plan._lineage_bits
+
+    def with_siblings(lineages: list[int], width: int) -> object:
+        bits = right(lineages, width)
+        bits[-1] |= bits[0]
+        return bits
+
+    monkeypatch.setattr(plan, "_lineage_bits", with_siblings)
+    assert worst_error(script, "llama", plain_logits) > 1e-2
+
+
+def test_unmoved_rows_are_caught(
+    make_engine: MakeEngine, plain_logits: PlainLogits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The comparison with plain transformers notices rows that a rebase leaves where they were."""
+    script = Script(make_engine("llama"), 0)
+    monkeypatch.setattr(Storage, "move", lambda *_: None)
+    assert worst_error(script, "llama", plain_logits) > 1e-2
+
+
+@pytest.mark.parametrize("family_with_window", ["qwen2", "mistral"])
+def test_ignored_window_is_caught(
+    family_with_window: str,
+    make_engine: MakeEngine,
+    plain_logits: PlainLogits,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The comparison with plain transformers notices a window that is not applied."""
+    script = Script(make_engine(family_with_window), 0)
+    monkeypatch.setattr(plan, "_cut_window", lambda *_, **__: None)
+    assert worst_error(script, family_with_window, plain_logits) > 1e-2
+
+
+@pytest.mark.parametrize("prompt_length", [3, 40])
+def test_greedy_decoding_with_trees_equals_generate(
+    family: str,
+    prompt_length: int,
+    make_engine: MakeEngine,
+    plain_model: Callable[[str], PreTrainedModel],
+) -> None:
+    """Walking random trees, some with the right tokens, gives what `generate` gives, across chunk and window borders."""
+    engine, num_new, rng = make_engine(family), 30, random.Random(prompt_length)
+    prompt = [rng.randrange(VOCAB_SIZE) for _ in range(prompt_length)]
+    generated = plain_model(family).generate(  # type: ignore[operator]
+        torch.tensor([prompt]), max_new_tokens=num_new, do_sample=False
+    )
+    expected = generated[0, prompt_length:].tolist()
+    assert len(expected) == num_new
+
+    slot = engine.acquire()
+    for start in range(0, prompt_length - 1, 7):
+        chunk = prompt[start : min(start + 7, prompt_length - 1)]
+        engine.forward(
+            [Rows(slot=slot, tokens=chunk, parents=range(-1, len(chunk) - 1), logits="none")]
+        )
+        engine.rebase(slot, range(len(chunk)))
+    output: list[int] = []
+    while len(output) < num_new:
+        # The root is the last token, not yet run; below it hang guesses.
+        tokens, parents = [[*prompt, *output][-1]], [-1]
+        depths = [0]
+        for row in range(1, rng.randint(2, 10)):
+            parent = rng.randrange(row)
+            depth = len(output) + depths[parent]
+            right = expected[depth] if depth < num_new else 0
+            tokens.append(right if rng.random() < 0.6 else rng.randrange(VOCAB_SIZE))
+            parents.append(parent)
+            depths.append(depths[parent] + 1)
+        draws = engine.forward([Rows(slot=slot, tokens=tokens, parents=parents)]).of(0).argmax(-1)
+        path = [0]
+        while True:
+            drawn = int(draws[path[-1]])
+            output.append(drawn)
+            children = [
+                row
+                for row, parent in enumerate(parents)
+                if parent == path[-1] and tokens[row] == drawn
+            ]
+            if not children:
+                break
+            path.append(children[0])
+        engine.rebase(slot, path)
+    assert expected == output[:num_new]
+
+
+def test_kept_rows_need_not_run_again(make_engine: MakeEngine, plain_logits: PlainLogits) -> None:
+    """A drafter's re-rooting: rows below the committed path stay, renumbered, and children of theirs see them."""
+    engine = make_engine("llama")
+    slot = engine.acquire()
+    engine.forward([Rows(slot=slot, tokens=[5, 6], parents=[-1, 0])])
+    engine.rebase(slot, [0, 1])
+    engine.forward([Rows(slot=slot, tokens=[10, 11, 12, 13, 14], parents=[-1, -1, 1, 2, 1])])
+    engine.rebase(slot, [1], keep=[2, 3, 4])
+    assert (3, 3) == (engine.cached(slot), engine.scratch(slot))
+    logits = engine.forward([Rows(slot=slot, tokens=[20, 21, 22], parents=[1, 2, -1])])
+    expected = plain_logits("llama", [[5, 6, 11, 12, 13, 20], [5, 6, 11, 14, 21], [5, 6, 11, 22]])
+    torch.testing.assert_close(logits.of(0), expected, atol=1e-5, rtol=0)
+
+
+def test_last_and_no_logits(make_engine: MakeEngine, plain_logits: PlainLogits) -> None:
+    """Only the wanted rows come back, entry by entry."""
+    engine = make_engine("llama")
+    a, b, c = (engine.acquire() for _ in range(3))
+    logits = engine.forward(
+        [
+            Rows(slot=a, tokens=[1, 2], parents=[-1, 0], logits="last"),
+            Rows(slot=b, tokens=[3, 4], parents=[-1, 0], logits="none"),
+            Rows(slot=c, tokens=[5, 6], parents=[-1, -1]),
+        ]
+    )
+    assert (0, 1, 1, 3) == logits.offsets
+    expected = plain_logits("llama", [[1, 2], [5], [6]])
+    torch.testing.assert_close(logits.values_RV, expected, atol=1e-5, rtol=0)
+    assert (0, VOCAB_SIZE) == tuple(logits.of(1).shape)
+    only = engine.forward([Rows(slot=a, tokens=[1], parents=[-1], logits="none")])
+    assert (0, VOCAB_SIZE) == tuple(only.values_RV.shape)
+
+
+def test_rows_at_the_end_of_the_context(
+    family: str, make_engine: MakeEngine, plain_logits: PlainLogits
+) -> None:
+    """The last position of the context can be used, with a full tree; the one after it is refused before anything runs."""
+    engine = make_engine(family, max_context=20, max_scratch=12)
+    slot = engine.acquire()
+    prompt = [i % VOCAB_SIZE for i in range(19)]
+    for start in (0, 10):
+        chunk = prompt[start : start + 10]
+        engine.forward([Rows(slot=slot, tokens=chunk, parents=range(-1, len(chunk) - 1))])
+        engine.rebase(slot, range(len(chunk)))
+    logits = engine.forward([Rows(slot=slot, tokens=range(12), parents=[-1] * 12)])
+    expected = plain_logits(family, [[*prompt, token] for token in range(12)])
+    torch.testing.assert_close(logits.of(0), expected, atol=1e-5, rtol=0)
+    engine.truncate(slot, 19)
+    with pytest.raises(SlotOverflow, match="position 20, and max_context is 20"):
+        engine.forward([Rows(slot=slot, tokens=[1, 2], parents=[-1, 0])])
+    assert (19, 0) == (engine.cached(slot), engine.scratch(slot))
+
+
+def _refusals() -> dict[str, tuple[type[Exception], str, Callable[[Engine], object]]]:
+    """Calls that are refused on an engine with slot 0 (3 cached, 4 scratch rows) and slot 1 (1 cached row)."""
+
+    def run(**rows: object) -> Callable[[Engine], object]:
+        return lambda engine: engine.forward(
+            [Rows(slot=1, tokens=[1], parents=[-1]), Rows(**{"slot": 0, **rows})]  # type: ignore[arg-type]
+        )
+
+    return {
+        "empty batch": (ValueError, "batch is empty", lambda engine: engine.forward([])),
+        "empty entry": (ValueError, "at least one token", run(tokens=[], parents=[])),
+        "lengths differ": (ValueError, "2 tokens with 1 parents", run(tokens=[1, 2], parents=[-1])),
+        "slot twice": (ValueError, "occurs twice", run(slot=1, tokens=[1], parents=[-1])),
+        "slot is free": (ValueError, "slot 2 is not taken", run(slot=2, tokens=[1], parents=[-1])),
+        "no such slot": (ValueError, "slot 9 is not taken", run(slot=9, tokens=[1], parents=[-1])),
+        "token too great": (ValueError, "token id 61 is outside", run(tokens=[61], parents=[-1])),
+        "token negative": (ValueError, "token id -1 is outside", run(tokens=[-1], parents=[-1])),
+        "parent is itself": (ValueError, "row 4 has parent 4", run(tokens=[1], parents=[4])),
+        "parent negative": (ValueError, "row 4 has parent -2", run(tokens=[1], parents=[-2])),
+        "too many rows": (
+            SlotOverflow,
+            "max_scratch is 24",
+            run(tokens=[1] * 21, parents=[-1] * 21),
+        ),
+        "broken path": (ValueError, "breaks at row 2", lambda engine: engine.rebase(0, [0, 2])),
+        "path from nowhere": (ValueError, "breaks at row 9", lambda engine: engine.rebase(0, [9])),
+        "keep off the path": (
+            ValueError,
+            "row 3 cannot be",
+            lambda engine: engine.rebase(0, [0], [3]),
+        ),
+        "keep is the path": (
+            ValueError,
+            "row 0 cannot be",
+            lambda engine: engine.rebase(0, [0], [0]),
+        ),
+        "keep not ascending": (
+            ValueError,
+            "cannot be",
+            lambda engine: engine.rebase(0, [], [1, 0]),
+        ),
+        "keep lacks a parent": (
+            ValueError,
+            "row 2 cannot",
+            lambda engine: engine.rebase(0, [], [2]),
+        ),
+        "truncate beyond": (ValueError, "it has 3 cached", lambda engine: engine.truncate(0, 4)),
+        "truncate negative": (ValueError, "to -1 rows", lambda engine: engine.truncate(0, -1)),
+        "copy to taken rows": (
+            ValueError,
+            "has 1 cached",
+            lambda engine: engine.copy_prefix(0, 1, 2),
+        ),
+        "copy too much": (ValueError, "has 1 cached", lambda engine: engine.copy_prefix(1, 0, 2)),
+        "release twice": (ValueError, "slot 2 is not taken", lambda engine: engine.release(2)),
+    }
+
+
+@pytest.mark.parametrize("refusal", list(_refusals()))
+def test_refusals_change_nothing(
+    refusal: str, make_engine: MakeEngine, plain_logits: PlainLogits
+) -> None:
+    """A refused call says why, and leaves every row as it was."""
+    engine = make_engine("llama")
+    assert (0, 1) == (engine.acquire(), engine.acquire())
+    engine.forward(
+        [
+            Rows(slot=0, tokens=[1, 2, 3], parents=[-1, 0, 1]),
+            Rows(slot=1, tokens=[4], parents=[-1]),
+        ]
+    )
+    engine.rebase(0, [0, 1, 2])
+    engine.rebase(1, [0])
+    engine.forward([Rows(slot=0, tokens=[7, 8, 9, 10], parents=[-1, 0, 1, -1])])
+    error, message, call = _refusals()[refusal]
+    with pytest.raises(error, match=message):
+        call(engine)
+    assert [(3, 4), (1, 0)] == [(engine.cached(slot), engine.scratch(slot)) for slot in (0, 1)]
+    assert 2 == engine.num_free
+    logits = engine.forward(
+        [
+            Rows(slot=0, tokens=[20, 21], parents=[2, 3]),
+            Rows(slot=1, tokens=[22], parents=[-1]),
+        ]
+    )
+    expected = plain_logits("llama", [[1, 2, 3, 7, 8, 9, 20], [1, 2, 3, 10, 21], [4, 22]])
+    torch.testing.assert_close(logits.values_RV, expected, atol=1e-5, rtol=0)
+
+
+def test_failed_pass_leaves_the_slots(
+    make_engine: MakeEngine, plain_logits: PlainLogits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model that fails in the middle of a pass leaves the rows as they were, and the next pass works."""
+    engine = make_engine("llama")
+    slot = engine.acquire()
+    engine.forward([Rows(slot=slot, tokens=[1, 2], parents=[-1, 0])])
+    engine.rebase(slot, [0])
+    with monkeypatch.context() as patch:
+        patch.setattr(engine._model.lm_head, "forward", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            engine.forward([Rows(slot=slot, tokens=[3, 4], parents=[-1, -1])])
+    assert (1, 0) == (engine.cached(slot), engine.scratch(slot))
+    logits = engine.forward([Rows(slot=slot, tokens=[5], parents=[-1])])
+    torch.testing.assert_close(logits.of(0), plain_logits("llama", [[1, 5]]), atol=1e-5, rtol=0)
+
+
+def test_acquire_gives_the_lowest_free_slot_without_rows(make_engine: MakeEngine) -> None:
+    """Slots are taken from the lowest, start empty, and run out with an error."""
+    engine = make_engine("llama", num_slots=2)
+    assert (2, 2) == (engine.num_slots, engine.num_free)
+    assert [0, 1] == [engine.acquire(), engine.acquire()]
+    with pytest.raises(NoFreeSlot, match="all 2 slots are taken"):
+        engine.acquire()
+    engine.forward([Rows(slot=0, tokens=[1], parents=[-1])])
+    engine.release(0)
+    assert 0 == engine.acquire()
+    assert (0, 0) == (engine.cached(0), engine.scratch(0))
+
+
+def test_engines_of_one_process_do_not_meet(
+    make_engine: MakeEngine, plain_logits: PlainLogits
+) -> None:
+    """Two engines of one process keep their own rows, call after call."""
+    engines = {family: make_engine(family) for family in ("llama", "gpt2")}
+    for engine in engines.values():
+        engine.acquire()
+        engine.forward([Rows(slot=0, tokens=[1, 2], parents=[-1, 0])])
+    for family, engine in engines.items():
+        logits = engine.forward([Rows(slot=0, tokens=[3], parents=[1])])
+        expected = plain_logits(family, [[1, 2, 3]])
+        torch.testing.assert_close(logits.of(0), expected, atol=1e-5, rtol=0)
+
+
+def test_bfloat16_is_close(make_engine: MakeEngine, plain_logits: PlainLogits) -> None:
+    """In bfloat16 the cache and the arithmetic are half as wide, and logits come as float32, near the exact ones."""
+    engine = make_engine("llama", dtype=torch.bfloat16)
+    slot = engine.acquire()
+    engine.forward([Rows(slot=slot, tokens=[1, 2, 3], parents=[-1, 0, 1])])
+    engine.rebase(slot, [0, 1, 2])
+    logits = engine.forward([Rows(slot=slot, tokens=[4, 5, 6], parents=[-1, -1, 0])]).of(0)
+    expected = plain_logits("llama", [[1, 2, 3, 4], [1, 2, 3, 5], [1, 2, 3, 4, 6]])
+    assert (torch.float32, torch.bfloat16) == (logits.dtype, engine.spec.dtype)
+    error = (logits - expected).square().mean().sqrt() / expected.std()
+    assert 1e-5 < error < 0.05
+
+
+def test_spec(make_engine: MakeEngine) -> None:
+    """The engine says what it holds."""
+    spec = make_engine("gpt2").spec
+    assert ("gpt2", VOCAB_SIZE, CONTEXT, ()) == (
+        spec.name,
+        spec.vocab_size,
+        spec.max_context,
+        spec.eos_token_ids,
+    )
+    assert (torch.float32, torch.device("cpu")) == (spec.dtype, spec.device)
+
+
+def test_settings_beyond_the_model_or_the_machine(make_engine: MakeEngine) -> None:
+    """More context than the model has, or more rows than the memory holds, is refused with the numbers."""
+    with pytest.raises(ValueError, match="max_context is 97, but llama has a context of 96"):
+        make_engine("llama", max_context=97)
+    with pytest.raises(ValueError, match=r"1000000000 slots of 120 rows .* GiB free"):
+        make_engine("llama", num_slots=10**9)
+    with pytest.raises(ValueError, match="num_slots is 0"):
+        make_engine("llama", num_slots=0)
