@@ -1,0 +1,39 @@
+"""The Ray shell of a drafter."""
+
+from __future__ import annotations
+
+import ray
+
+from outrider.actors.draft.settings import DraftSettings
+from outrider.actors.logs import configure_logs
+from outrider.actors.residence import Identity, Residence, Started
+
+
+class DraftActor:
+    """A drafter in a Ray process. Made by the supervisor."""
+
+    def __init__(self, settings: DraftSettings, identity: Identity) -> None:
+        self._settings = settings
+        self._identity = identity
+        self._residence: Residence | None = None
+
+    async def start(self) -> Started:
+        """Loads the draft model, if any, serves and registers; fails loudly."""
+        # Imported here: an import that fails is then an error of this call, with its own text.
+        from outrider.actors.draft.server import DraftServer
+
+        configure_logs(self._identity.log_level)
+        node_id = ray.get_runtime_context().get_node_id()
+        self._residence = Residence(self._identity, DraftServer(self._settings), node_id=node_id)
+        return await self._residence.start()
+
+    async def run(self) -> None:
+        """Answers when the actor ends; an actor that was fenced ends its process."""
+        if self._residence is not None and not await self._residence.run():
+            await self._residence.stop(0.0)
+            ray.actor.exit_actor()
+
+    async def stop(self, grace_s: float) -> None:
+        """Stops serving within the grace."""
+        if self._residence is not None:
+            await self._residence.stop(grace_s)

@@ -1,0 +1,189 @@
+"""What the commands of the command line do on the serving side. No argument parsing and no colours: that is the client's.
+
+Every function raises `CommandFailed` with an exit code for whatever a user can mend.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from outrider.cluster.config import Config, load_config, parse_config, schema, with_flags
+from outrider.cluster.config_errors import ConfigError, Problem
+from outrider.cluster.config_file import read_mapping
+from outrider.cluster.signals import Ended, ending_by_signal
+
+FAILED = 1
+"""Exit code: the service could not be started, or has failed."""
+
+USAGE = 2
+"""Exit code: the command line or the configuration is wrong; nothing was started."""
+
+HEALTH_CHECK_S = 1.0
+"""How often a running service is asked whether it can still serve."""
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
+"""Values of `--log-level`."""
+
+Report = Callable[[str], None]
+"""Takes one line for the user."""
+
+
+class CommandFailed(Exception):
+    """A command failed for a reason that the user can read and mend."""
+
+    def __init__(self, message: str, exit_code: int = FAILED) -> None:
+        super().__init__(message, exit_code)
+        self.message = message
+        self.exit_code = exit_code
+
+    def __str__(self) -> str:
+        return self.message
+
+
+def serve(
+    *,
+    config: Path | None = None,
+    targets: Sequence[str] = (),
+    drafts: Sequence[str] = (),
+    listen: str | None = None,
+    ready_file: Path | None = None,
+    log_level: str = "warning",
+    report: Report = lambda line: print(line, file=sys.stderr, flush=True),
+) -> None:
+    """Serves until SIGINT or SIGTERM, then drains and ends everything that was started. Blocks.
+
+    Args:
+        config: The configuration file; flags are laid over it.
+        targets: Target models, in place of the file's.
+        drafts: Draft models, in place of the file's; `prompt_lookup` needs no model.
+        listen: Public address, in place of the file's.
+        ready_file: Is written once the service serves, and removed when it ends.
+        log_level: Least level of the events that actors log; one of `LOG_LEVELS`.
+        report: Takes lines on how it goes.
+
+    Raises:
+        CommandFailed: Usage, or the service cannot start or go on.
+    """
+    if log_level not in LOG_LEVELS:
+        raise CommandFailed(
+            f"--log-level is {log_level!r}; allowed: {', '.join(LOG_LEVELS)}", USAGE
+        )
+    if ready_file is not None and not ready_file.absolute().parent.is_dir():
+        raise CommandFailed(
+            f"--ready-file {ready_file}: the folder {ready_file.absolute().parent} does not exist",
+            USAGE,
+        )
+    settings = service_config(config, targets=targets, drafts=drafts, listen=listen)
+    # Only now: Ray takes a second to import, which a mistyped flag should not cost.
+    from outrider.cluster.launch import ServiceFailed, start_service
+    from outrider.cluster.progress_lines import progress_line
+    from outrider.cluster.ready_file import write_ready_file
+
+    with ending_by_signal() as ending:
+        try:
+            with start_service(
+                settings,
+                log_level=log_level,
+                show_logs=True,
+                progress=lambda actor: report(progress_line(actor)),
+            ) as service:
+                address = service.address
+                if ready_file is not None:
+                    write_ready_file(ready_file, address=address, actors=service.actors())
+                report(f"serving at {address}; Ctrl-C or SIGTERM ends it")
+                while not ending.wait(HEALTH_CHECK_S):
+                    failure = service.failure()
+                    if failure is not None:
+                        raise ServiceFailed(failure)
+                report("ending: running requests may finish")
+        except ServiceFailed as error:
+            raise CommandFailed(str(error)) from error
+        except (Ended, SystemExit):  # Ray turns a signal into the latter while it starts.
+            report("ended while starting")
+        finally:
+            if ready_file is not None:
+                ready_file.unlink(missing_ok=True)
+    report("ended")
+
+
+def service_config(
+    path: Path | None = None,
+    *,
+    targets: Sequence[str] = (),
+    drafts: Sequence[str] = (),
+    listen: str | None = None,
+) -> Config:
+    """The configuration of a service: the file, if any, with flags laid over it.
+
+    Raises:
+        CommandFailed: Something in it is not allowed.
+    """
+    try:
+        data = read_mapping(path) if path is not None else {}
+        merged = with_flags(data, targets=tuple(targets), drafts=tuple(drafts), listen=listen)
+        return parse_config(merged, source=str(path) if path is not None else "command line")
+    except ConfigError as error:
+        raise CommandFailed(str(error), USAGE) from error
+
+
+def config_validate(path: Path) -> dict[str, Any]:
+    """Checks a configuration file. Returns the whole configuration, defaults filled in.
+
+    Raises:
+        CommandFailed: Something in it is not allowed; names every problem.
+    """
+    try:
+        return load_config(path).model_dump(mode="json")
+    except ConfigError as error:
+        raise CommandFailed(str(error), USAGE) from error
+
+
+def config_problems(path: Path) -> tuple[Problem, ...]:
+    """What is wrong with a configuration file; nothing if it is allowed. For programs."""
+    try:
+        load_config(path)
+    except ConfigError as error:
+        return error.problems
+    return ()
+
+
+def config_schema() -> dict[str, Any]:
+    """The JSON schema of the configuration file."""
+    return schema()
+
+
+def train_demo(
+    *,
+    data: Path,
+    out: Path,
+    device: str = "auto",
+    resume: bool = True,
+    steps_scale: float = 1.0,
+    stages: Sequence[str] | None = None,
+) -> dict[str, Any]:
+    """Trains the demonstration models. Returns the report.
+
+    Raises:
+        CommandFailed: Training data are missing, or an argument is not allowed.
+    """
+    from dataclasses import asdict
+
+    from outrider.actors.train import demo
+    from outrider.actors.train.errors import TrainError
+    from outrider.actors.train.run import STAGES
+
+    try:
+        report = demo.train_demo(
+            data,
+            out,
+            device=device,
+            resume=resume,
+            steps_scale=steps_scale,
+            stages=tuple(stages) if stages is not None else STAGES,
+        )
+    except TrainError as error:
+        raise CommandFailed(str(error)) from error
+    return asdict(report)

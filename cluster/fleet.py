@@ -1,0 +1,153 @@
+"""The actors that a configuration asks for: names, roles, resources and settings. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from outrider.actors.draft.settings import DraftSettings
+from outrider.actors.engine.settings import EngineSettings
+from outrider.actors.speculation.options import Speculation
+from outrider.actors.target.settings import TargetSettings
+from outrider.cluster.config import COORDINATOR, Config, Drafter, Target
+from outrider.cluster.host_port import join_host_port, split_host_port
+from outrider.cluster.roster import Role
+from outrider.cluster.settings import CoordinatorSettings
+
+ActorSettings = TargetSettings | DraftSettings | CoordinatorSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActorSpec:
+    """One actor to keep alive."""
+
+    name: str
+    """Its name, unique in the service."""
+
+    role: Role
+    """What it does."""
+
+    model: str
+    """The model it holds, as clients know it; for a drafter its own name in the configuration."""
+
+    settings: ActorSettings
+    """What it is told. Its incarnation and, for workers, its address are set at each start."""
+
+    resources: Mapping[str, float] = field(default_factory=dict)
+    """What Ray reserves for it; nothing for an actor that fits anywhere."""
+
+
+def fleet(config: Config) -> tuple[ActorSpec, ...]:
+    """Every actor of a service: the targets, the drafters, and the coordinator last."""
+    targets = [
+        _target(config, target, name)
+        for target in config.targets
+        for name in _replica_names(target.name, target.replicas)
+    ]
+    drafters = [
+        _drafter(config, drafter, name)
+        for drafter in config.drafters
+        for name in _replica_names(drafter.name, drafter.replicas)
+    ]
+    return (*targets, *drafters, _coordinator(config))
+
+
+def for_start(spec: ActorSpec, *, incarnation: int, host: str) -> ActorSettings:
+    """The settings of one start. Workers listen on a free port of `host`; a coordinator where its settings say."""
+    if spec.role is Role.COORDINATOR:
+        return replace(spec.settings, incarnation=incarnation)
+    return replace(spec.settings, incarnation=incarnation, listen=join_host_port(host, 0))
+
+
+def listening_at(spec: ActorSpec, address: str) -> ActorSpec:
+    """The coordinator's spec after its first start: later ones take the same port, so that clients find it again."""
+    host, _ = split_host_port(spec.settings.listen)
+    _, port = split_host_port(address)
+    return replace(spec, settings=replace(spec.settings, listen=join_host_port(host, port)))
+
+
+def _replica_names(name: str, replicas: int) -> list[str]:
+    return [name] if replicas == 1 else [f"{name}-{index}" for index in range(replicas)]
+
+
+def _target(config: Config, target: Target, name: str) -> ActorSpec:
+    settings = TargetSettings(
+        name=name,
+        incarnation=0,
+        model_name=target.name,
+        engine=_engine(target, target.model),
+        prefill_chunk=target.prefill_chunk,
+        max_batch_nodes=target.max_batch_nodes,
+        max_patience_s=target.max_patience_s,
+        lockstep=config.speculation.lockstep,
+    )
+    return ActorSpec(
+        name=name,
+        role=Role.TARGET,
+        model=target.name,
+        settings=settings,
+        resources=_resources(target),
+    )
+
+
+def _drafter(config: Config, drafter: Drafter, name: str) -> ActorSpec:
+    settings = DraftSettings(
+        name=name,
+        incarnation=0,
+        method=drafter.method,
+        engine=_engine(drafter, drafter.model) if drafter.model is not None else None,
+        num_slots=drafter.num_slots,
+        width=drafter.width,
+        expand=drafter.expand,
+        max_ahead=drafter.max_ahead,
+        prefill_chunk=drafter.prefill_chunk,
+        lockstep=config.speculation.lockstep,
+    )
+    return ActorSpec(
+        name=name,
+        role=Role.DRAFTER,
+        model=drafter.name,
+        settings=settings,
+        resources=_resources(drafter),
+    )
+
+
+def _coordinator(config: Config) -> ActorSpec:
+    target = config.targets[0]
+    settings = CoordinatorSettings(
+        name=COORDINATOR,
+        incarnation=0,
+        listen=config.service.listen,
+        advertise_host=config.service.advertise,
+        tokenizer="" if target.model.startswith("tabular:") else target.model,
+        model_name=target.name,
+        default_max_tokens=config.service.default_max_tokens,
+        max_waiting=config.service.max_waiting,
+        reflection=config.service.reflection,
+        speculation=Speculation(
+            enabled=config.speculation.enabled,
+            verifier=config.speculation.verifier,
+            max_nodes=config.speculation.max_nodes,
+            max_depth=config.speculation.max_depth,
+        ),
+    )
+    return ActorSpec(name=COORDINATOR, role=Role.COORDINATOR, model=target.name, settings=settings)
+
+
+def _engine(actor: Target | Drafter, model: str) -> EngineSettings:
+    return EngineSettings(
+        model=model,
+        dtype=actor.dtype,
+        device=actor.device,
+        num_slots=actor.num_slots,
+        max_context=actor.max_context,
+        max_scratch=actor.max_scratch,
+        num_threads=actor.threads,
+        niceness=actor.niceness,
+        allow_remote_code=actor.allow_remote_code,
+    )
+
+
+def _resources(actor: Target | Drafter) -> dict[str, float]:
+    wanted = {"CPU": actor.num_cpus, "GPU": actor.gpus, **actor.resources}
+    return {kind: amount for kind, amount in wanted.items() if amount > 0}

@@ -1,0 +1,217 @@
+"""Starts a whole service and ends it: Ray, the supervisor, and through it every actor.
+
+For `outrider serve`, the demonstration, benchmarks and tests. Invariant: whatever way `start_service` or `stop` ends, no
+process of an embedded Ray stays behind, and in a joined cluster no actor does.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+from outrider.cluster.actor_status import ActorStatus, State
+from outrider.cluster.config import Config
+from outrider.cluster.fleet import fleet
+from outrider.cluster.ray_runtime import RayRuntime, RayUnavailable
+from outrider.cluster.restart_policy import RestartPolicy
+from outrider.cluster.roster import Role
+from outrider.cluster.signals import uninterrupted
+
+POLL_S = 0.2
+"""How often the supervisor is asked how far it is."""
+
+ANSWER_TIMEOUT_S = 10.0
+"""How long the supervisor may take to answer from memory, on a machine that is busy loading models."""
+
+STOP_MARGIN_S = 15.0
+"""Time for ending processes, beyond the grace for requests."""
+
+Progress = Callable[[ActorStatus], None]
+"""Is told of each change of an actor while the service starts."""
+
+
+class ServiceFailed(RuntimeError):
+    """The service could not be started, or has ended; says why."""
+
+
+class RunningService:
+    """A service that runs. A context manager: leaving it ends everything."""
+
+    def __init__(self, config: Config, runtime: RayRuntime) -> None:
+        """Use `start_service`."""
+        self._config = config
+        self._runtime = runtime
+        self._supervisor: Any = None
+
+    @property
+    def address(self) -> str:
+        """Address of the `GenerationService`, as clients reach it; empty while the coordinator restarts."""
+        coordinators = [actor for actor in self.actors() if actor.role is Role.COORDINATOR]
+        return next((actor.address for actor in coordinators if actor.address), "")
+
+    def actors(self) -> tuple[ActorStatus, ...]:
+        """Every actor at this moment.
+
+        Raises:
+            ServiceFailed: The supervisor does not answer.
+        """
+        import ray
+
+        try:
+            statuses: tuple[ActorStatus, ...] = ray.get(
+                self._supervisor.status.remote(), timeout=ANSWER_TIMEOUT_S
+            )
+        except ray.exceptions.RayError as error:
+            raise ServiceFailed(f"the supervisor does not answer: {error}") from error
+        return statuses
+
+    def failure(self) -> str | None:
+        """Why the service as a whole cannot serve any more; None while it can."""
+        actors = self.actors()
+        for role in (Role.COORDINATOR, Role.TARGET):
+            states = {actor.state for actor in actors if actor.role is role}
+            if states == {State.FAILED}:
+                reasons = "; ".join(f"{a.name} {a.reason}" for a in actors if a.role is role)
+                return f"no {role} is left: {reasons}"
+        return None
+
+    def stop(self, grace_s: float | None = None) -> None:
+        """Drains and ends everything. Idempotent.
+
+        Args:
+            grace_s: Seconds that running requests may go on. None: as configured.
+        """
+        with uninterrupted():
+            self._stop(grace_s)
+
+    def _stop(self, grace_s: float | None) -> None:
+        import ray
+
+        grace_s = self._config.cluster.drain_s if grace_s is None else grace_s
+        supervisor, self._supervisor = self._supervisor, None
+        try:
+            if supervisor is not None:
+                ray.get(supervisor.stop.remote(grace_s), timeout=grace_s + STOP_MARGIN_S)
+        except ray.exceptions.RayError:
+            # It hangs or is gone. Its actors are its own and end with it.
+            ray.kill(supervisor)
+        finally:
+            self._runtime.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop(grace_s=None if kind is None else 0.0)
+
+    def launch(self, *, log_level: str, progress: Progress) -> None:
+        """Starts every actor; for `start_service`."""
+        import ray
+
+        self._supervisor = _start_supervisor(self._config, self._runtime, log_level=log_level)
+        launched = self._supervisor.launch.remote()
+        seen: dict[str, ActorStatus] = {}
+        cluster = self._config.cluster
+        deadline = time.monotonic() + cluster.placement_timeout_s + 4 * cluster.start_timeout_s
+        while not ray.wait([launched], timeout=POLL_S)[0]:
+            if time.monotonic() > deadline:
+                raise ServiceFailed(
+                    "the service did not start in time; see cluster.start_timeout_s"
+                )
+            _tell(self.actors(), seen, progress)
+        try:
+            failure: str = ray.get(launched)
+        except ray.exceptions.RayError as error:
+            raise ServiceFailed(f"the supervisor failed: {error}") from error
+        _tell(self.actors(), seen, progress)
+        if failure:
+            raise ServiceFailed(failure)
+
+
+def start_service(
+    config: Config,
+    *,
+    log_level: str = "warning",
+    show_logs: bool = False,
+    progress: Progress = lambda status: None,
+) -> RunningService:
+    """Starts a service and waits until it serves.
+
+    Args:
+        config: What to start.
+        log_level: Least level of the events that actors log.
+        show_logs: What actors log appears on this process's output.
+        progress: Is told of each change of an actor while the service starts.
+
+    Raises:
+        ServiceFailed: It cannot be started; says which part and why. Nothing is left behind.
+    """
+    runtime = RayRuntime(config, show_logs=show_logs)
+    try:
+        runtime.start()
+    except RayUnavailable as error:
+        raise ServiceFailed(str(error)) from error
+    service = RunningService(config, runtime)
+    try:
+        service.launch(log_level=log_level, progress=progress)
+    except BaseException:
+        service.stop(grace_s=0.0)
+        raise
+    return service
+
+
+def _start_supervisor(config: Config, runtime: RayRuntime, *, log_level: str) -> Any:
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    from outrider.cluster.supervisor import SupervisorSettings
+    from outrider.cluster.supervisor_actor import NAME, SupervisorActor
+
+    cluster = config.cluster
+    use_loopback = cluster.internal_host == "loopback" or (
+        cluster.internal_host == "auto" and runtime.is_embedded
+    )
+    settings = SupervisorSettings(
+        host="127.0.0.1" if use_loopback else ray.util.get_node_ip_address(),
+        placement_timeout_s=cluster.placement_timeout_s,
+        start_timeout_s=cluster.start_timeout_s,
+        lease_s=cluster.lease_s,
+        restarts=RestartPolicy(**cluster.restarts.model_dump()),
+        log_level=log_level,
+    )
+    # Beside this process, which in a cluster is where the user looks for the service's address.
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    remote: Any = ray.remote(SupervisorActor)
+    try:
+        return remote.options(
+            name=NAME, num_cpus=0, max_concurrency=16, scheduling_strategy=here
+        ).remote(
+            fleet(config),
+            settings,
+            strategy=cluster.placement,
+            use_loopback=use_loopback,
+            may_grow=not runtime.is_embedded,
+        )
+    except ValueError as error:
+        raise ServiceFailed(
+            f"a service runs in the Ray namespace {cluster.namespace!r} (cluster.namespace) already; "
+            f"stop it or take another namespace ({error})"
+        ) from error
+
+
+def _tell(
+    actors: tuple[ActorStatus, ...], seen: dict[str, ActorStatus], progress: Progress
+) -> None:
+    """Tells of those whose state has changed since the last time."""
+    for actor in actors:
+        before = seen.get(actor.name)
+        if before is None or (before.state, before.incarnation) != (actor.state, actor.incarnation):
+            progress(actor)
+        seen[actor.name] = actor

@@ -1,0 +1,17 @@
+"""How a service that starts tells what it is doing. Pure."""
+
+from __future__ import annotations
+
+from outrider.cluster.actor_status import ActorStatus, State
+
+
+def progress_line(actor: ActorStatus) -> str:
+    """One line on one actor."""
+    called = actor.role.value if actor.role.value == actor.name else f"{actor.role} {actor.name}"
+    match actor.state:
+        case State.SERVING:
+            return f"{called}: serving at {actor.address} (process {actor.pid})"
+        case State.RESTARTING | State.FAILED:
+            return f"{called}: {actor.state}: {actor.reason}"
+        case State.WAITING | State.STARTING | State.STOPPED:
+            return f"{called}: {actor.state}"

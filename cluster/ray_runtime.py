@@ -1,0 +1,207 @@
+"""The Ray that a service runs on: its own, started and ended with it, or a running cluster that it joins.
+
+Only this module sets Ray's environment variables, and it puts them back. Ray reads them in every process that it starts.
+Its own Ray listens on loopback only, asks for a fresh token, and keeps all its files in one private folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from outrider.cluster.config import Config
+from outrider.cluster.signals import handlers_kept, uninterrupted
+
+OBJECT_STORE_BYTES = 100 * 2**20
+"""Ray's object store. No token passes through it; Ray refuses less than 75 MiB."""
+
+MAX_SOCKET_FOLDER = 40
+"""Characters of the folder for Ray's files: Linux allows 107 in the name of a socket, and Ray appends up to 65."""
+
+END_PATIENCE_S = 5.0
+"""How long Ray's processes may take to end before they are asked, and again before they are killed."""
+
+_VARIABLES = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_USAGE_STATS_ENABLED")
+
+
+class RayUnavailable(RuntimeError):
+    """No Ray could be started or joined; says why."""
+
+
+class RayRuntime:
+    """A connection to Ray, and Ray itself if it is our own. A context manager; `stop` leaves no process and no file."""
+
+    def __init__(self, config: Config, *, show_logs: bool = False) -> None:
+        """Starts nothing yet.
+
+        Args:
+            config: The service's configuration.
+            show_logs: Actors' output appears on this process's output.
+        """
+        self._config = config
+        self._show_logs = show_logs
+        self._folder: Path | None = None
+        self._saved: dict[str, str | None] = {}
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether Ray is our own."""
+        return self._config.cluster.address == "local"
+
+    def start(self) -> None:
+        """Starts or joins.
+
+        Raises:
+            RayUnavailable: That failed. Nothing is left behind.
+        """
+        try:
+            self._prepare()
+            self._connect()
+        except BaseException as error:
+            with uninterrupted():
+                self.stop()
+            if isinstance(error, Exception):
+                raise RayUnavailable(self._explain(error)) from error
+            raise
+
+    def stop(self) -> None:
+        """Leaves Ray; ends it and removes its files if it is our own. Idempotent."""
+        import ray
+
+        processes = self._processes()
+        ray.shutdown()
+        processes |= self._processes()
+        if self._folder is not None:
+            from outrider.cluster import processes as process_table
+
+            process_table.end(processes, patience_s=END_PATIENCE_S)
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+        self._restore()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _prepare(self) -> None:
+        """Sets what Ray reads from the environment."""
+        variables: dict[str, str | None] = {
+            "RAY_AUTH_MODE": self._config.cluster.auth,
+            "RAY_USAGE_STATS_ENABLED": "0",
+        }
+        if self.is_embedded:
+            self._folder = _private_folder()
+            variables["RAY_AUTH_TOKEN"] = None
+            variables["RAY_AUTH_TOKEN_PATH"] = str(_write_token(self._folder))
+        self._saved = {name: os.environ.get(name) for name in _VARIABLES}
+        _set_environment(variables)
+        _forget_authentication()
+
+    def _connect(self) -> None:
+        import ray
+
+        cluster = self._config.cluster
+        options: dict[str, Any] = {
+            "address": cluster.address,
+            "namespace": cluster.namespace,
+            "log_to_driver": self._show_logs,
+            "logging_level": logging.ERROR,
+            "configure_logging": True,
+        }
+        if self.is_embedded:
+            options |= {
+                "num_cpus": _cpus(self._config),
+                "resources": dict(cluster.local_resources),
+                "include_dashboard": cluster.local_dashboard,
+                "object_store_memory": OBJECT_STORE_BYTES,
+                "_temp_dir": str(self._folder),
+                "_node_ip_address": "127.0.0.1",
+            }
+        with handlers_kept(), _quiet_future_warnings():
+            ray.init(**options)
+
+    def _processes(self) -> frozenset[Any]:
+        if self._folder is None:
+            return frozenset()
+        from outrider.cluster import processes
+
+        return processes.owned_by(str(self._folder))
+
+    def _restore(self) -> None:
+        if self._saved:
+            _set_environment(self._saved)
+            self._saved = {}
+            _forget_authentication()
+
+    def _explain(self, error: Exception) -> str:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        reason = " ".join(lines[:3]) or repr(error)
+        if self.is_embedded:
+            return f"cannot start Ray: {reason}"
+        address, auth = self._config.cluster.address, self._config.cluster.auth
+        return f"cannot join the Ray cluster at {address!r} (cluster.address) with cluster.auth {auth}: {reason}"
+
+
+def _cpus(config: Config) -> int:
+    """Logical CPUs of our own Ray: as many as the machine has, or as the actors ask for, whichever is more."""
+    wanted = sum(actor.num_cpus * actor.replicas for actor in (*config.targets, *config.drafters))
+    return max(os.cpu_count() or 1, -int(-wanted // 1))
+
+
+def _private_folder() -> Path:
+    """A new folder that only we can read, with a name short enough for sockets."""
+    parent = tempfile.gettempdir()
+    if len(parent) > MAX_SOCKET_FOLDER - len("/outrider-12345678"):
+        parent = "/tmp"
+    return Path(tempfile.mkdtemp(prefix="outrider-", dir=parent))
+
+
+def _write_token(folder: Path) -> Path:
+    path = folder / "token"
+    with open(path, "x", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(secrets.token_hex(32))
+    return path
+
+
+def _set_environment(variables: Mapping[str, str | None]) -> None:
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+def _forget_authentication() -> None:
+    """Makes Ray read mode and token again: it caches both for the life of a process."""
+    from ray import _raylet
+
+    # Its stub leaves these out; Ray's own tests change modes in this way and order.
+    module: Any = _raylet
+    module.Config.initialize("")
+    module.AuthenticationTokenLoader.instance().reset_cache()
+
+
+@contextlib.contextmanager
+def _quiet_future_warnings() -> Iterator[None]:
+    """Ray announces its own future changes by `FutureWarning`; a user can do nothing about them."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        yield

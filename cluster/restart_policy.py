@@ -1,0 +1,43 @@
+"""When a dead actor is started again. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartPolicy:
+    """Bounds on restarting one actor."""
+
+    max_restarts: int = 10
+    """Restarts in a row before it is given up."""
+
+    backoff_s: float = 0.5
+    """Wait before the first restart; doubled with each further one in a row."""
+
+    max_backoff_s: float = 30.0
+    """Longest wait."""
+
+    healthy_after_s: float = 60.0
+    """An actor that served this long starts counting anew."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartCount:
+    """How often an actor was restarted in a row."""
+
+    in_a_row: int = 0
+    """Restarts since it last lived for `healthy_after_s`."""
+
+    def after_death(self, *, served_s: float, policy: RestartPolicy) -> RestartCount:
+        """The count when an actor has died after serving for `served_s` seconds."""
+        earlier = 0 if served_s >= policy.healthy_after_s else self.in_a_row
+        return RestartCount(in_a_row=earlier + 1)
+
+    def wait_s(self, policy: RestartPolicy) -> float | None:
+        """Seconds to wait before the restart that this count asks for. None: give up."""
+        if self.in_a_row > policy.max_restarts:
+            return None
+        # The exponent is bounded because 2.0 ** 1024 overflows; no back-off needs 2 ** 30.
+        doublings = min(self.in_a_row - 1, 30)
+        return min(policy.backoff_s * 2.0**doublings, policy.max_backoff_s)

@@ -1,0 +1,170 @@
+"""Keeps the actors of a service alive: places them, starts them, replaces the dead and the silent, tells who is there.
+
+Knows nothing of Ray: actors run at an `ActorHost`. Invariants: at most one start of an actor is on the roster; a start is
+fenced before the next one begins; an actor that cannot be kept alive is given up and reported, and the others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import grpc
+import structlog
+
+from outrider.actors.grpc_server import bind, internal_server, serve_health
+from outrider.cluster import cluster_service
+from outrider.cluster.actor_host import ActorHost
+from outrider.cluster.actor_status import ActorStatus
+from outrider.cluster.cluster_service import ClusterServicer
+from outrider.cluster.fleet import ActorSpec
+from outrider.cluster.host_port import join_host_port
+from outrider.cluster.incarnations import Incarnations
+from outrider.cluster.keeper import Keeper, KeeperSettings
+from outrider.cluster.restart_policy import RestartPolicy
+from outrider.cluster.roster import Registry, Role
+from outrider.v1 import cluster_pb2_grpc
+
+EXPIRY_CHECK_S = 0.25
+"""How often leases are looked at: a small part of the shortest lease, 1 s."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SupervisorSettings:
+    """What a supervisor is told."""
+
+    host: str = "127.0.0.1"
+    """Host to listen on, as the actors reach it."""
+
+    placement_timeout_s: float = 60.0
+    """How long to wait for resources."""
+
+    start_timeout_s: float = 300.0
+    """How long an actor may take to serve."""
+
+    lease_s: float = 10.0
+    """An actor that is silent this long is replaced."""
+
+    restarts: RestartPolicy = field(default_factory=RestartPolicy)
+    """When a dead actor is started again."""
+
+    log_level: str = "warning"
+    """Least level of the events that the actors log."""
+
+
+class Supervisor:
+    """Keeps one service alive."""
+
+    def __init__(
+        self,
+        specs: tuple[ActorSpec, ...],
+        host: ActorHost,
+        settings: SupervisorSettings,
+        *,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._specs = specs
+        self._host = host
+        self._settings = settings
+        self._clock_s = clock_s
+        self._servicer = ClusterServicer(Registry(lease_s=settings.lease_s), clock_s)
+        self._keepers: dict[str, Keeper] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._server: grpc.aio.Server | None = None
+
+    def status(self) -> tuple[ActorStatus, ...]:
+        """Every actor, in the order of the configuration, the coordinator last."""
+        return tuple(keeper.status for keeper in self._keepers.values())
+
+    async def launch(self) -> str:
+        """Starts everything: first the workers, all at once, then the coordinator.
+
+        Returns:
+            The address of the `ClusterService`.
+
+        Raises:
+            PlacementError: Resources are missing.
+            LaunchFailed: An actor cannot start. What had started goes on until `stop`.
+        """
+        address = await self._serve()
+        self._employ_keepers(address)
+        await self._host.place(self._specs, timeout_s=self._settings.placement_timeout_s)
+        await self._keep(spec.name for spec in self._specs if spec.role is not Role.COORDINATOR)
+        await self._keep(spec.name for spec in self._specs if spec.role is Role.COORDINATOR)
+        return address
+
+    async def stop(self, grace_s: float) -> None:
+        """Ends everything: the coordinator drains within the grace, then the workers end. Idempotent."""
+        for is_coordinator, grace in ((True, grace_s), (False, 0.0)):
+            ending = (
+                keeper.end(grace)
+                for keeper in self._keepers.values()
+                if (keeper.status.role is Role.COORDINATOR) is is_coordinator
+            )
+            await asyncio.gather(*ending)
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._server is not None:
+            await self._server.stop(0.0)
+            self._server = None
+        await self._host.release()
+
+    async def _serve(self) -> str:
+        server = internal_server()
+        cluster_pb2_grpc.add_ClusterServiceServicer_to_server(self._servicer, server)
+        await serve_health(server, cluster_service.NAME)
+        port = bind(server, join_host_port(self._settings.host, 0))
+        await server.start()
+        self._server = server
+        self._tasks.append(asyncio.create_task(self._expire_forever(), name="expiry"))
+        return join_host_port(self._settings.host, port)
+
+    def _employ_keepers(self, address: str) -> None:
+        incarnations = Incarnations()
+        settings = KeeperSettings(
+            supervisor=address,
+            start_timeout_s=self._settings.start_timeout_s,
+            restarts=self._settings.restarts,
+            log_level=self._settings.log_level,
+        )
+        for spec in self._specs:
+            self._keepers[spec.name] = Keeper(
+                spec,
+                host=self._host,
+                servicer=self._servicer,
+                incarnations=incarnations,
+                settings=settings,
+                clock_s=self._clock_s,
+            )
+
+    async def _keep(self, names: Iterable[str]) -> None:
+        """Starts some actors, waits until all serve, and keeps each alive from then on."""
+        serving: list[asyncio.Future[None]] = []
+        for name in names:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            keeping = self._keepers[name].keep(future)
+            self._tasks.append(asyncio.create_task(keeping, name=name))
+            serving.append(future)
+        # The first failure is the launch's; that of a second actor must not be reported as never retrieved.
+        results = asyncio.gather(*serving)
+        try:
+            await results
+        finally:
+            for future in serving:
+                future.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    async def _expire_forever(self) -> None:
+        """Ends the processes of those who are silent for longer than the lease; their keepers start them again."""
+        while True:
+            await asyncio.sleep(EXPIRY_CHECK_S)
+            for member in self._servicer.expire():
+                log.warning("lease ended", actor=member.name, lease_s=self._settings.lease_s)
+                keeper = self._keepers.get(member.name)
+                if keeper is not None:
+                    await keeper.kill(incarnation=member.incarnation)

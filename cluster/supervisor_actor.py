@@ -1,0 +1,56 @@
+"""The Ray shell of the supervisor."""
+
+from __future__ import annotations
+
+from outrider.actors.logs import configure_logs
+from outrider.cluster.actor_status import ActorStatus
+from outrider.cluster.fleet import ActorSpec
+from outrider.cluster.keeper import LaunchFailed
+from outrider.cluster.placement import PlacementError
+from outrider.cluster.ray_actors import RayActorHost
+from outrider.cluster.supervisor import Supervisor, SupervisorSettings
+
+NAME = "supervisor"
+"""Its name in the service's Ray namespace."""
+
+
+class SupervisorActor:
+    """The supervisor in a Ray process. Owns the actors it starts: they end with it."""
+
+    def __init__(
+        self,
+        specs: tuple[ActorSpec, ...],
+        settings: SupervisorSettings,
+        *,
+        strategy: str,
+        use_loopback: bool,
+        may_grow: bool,
+    ) -> None:
+        self._specs = specs
+        self._settings = settings
+        self._strategy = strategy
+        self._use_loopback = use_loopback
+        self._may_grow = may_grow
+        self._supervisor: Supervisor | None = None
+
+    async def launch(self) -> str:
+        """Starts every actor. Returns why that failed; empty if all serve."""
+        configure_logs(self._settings.log_level)
+        host = RayActorHost(
+            strategy=self._strategy, use_loopback=self._use_loopback, may_grow=self._may_grow
+        )
+        self._supervisor = Supervisor(self._specs, host, self._settings)
+        try:
+            await self._supervisor.launch()
+        except (PlacementError, LaunchFailed, OSError) as error:
+            return str(error) or repr(error)
+        return ""
+
+    async def status(self) -> tuple[ActorStatus, ...]:
+        """Every actor; none before `launch`."""
+        return self._supervisor.status() if self._supervisor is not None else ()
+
+    async def stop(self, grace_s: float) -> None:
+        """Ends every actor; running requests may go on within the grace."""
+        if self._supervisor is not None:
+            await self._supervisor.stop(grace_s)
