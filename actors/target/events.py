@@ -10,13 +10,16 @@ from outrider.actors.speculation.options import Sampling, Speculation
 
 
 class Finish(StrEnum):
-    """Why the target itself ended a session."""
+    """Why a session ended."""
 
     STOP_TOKEN = "stop_token"
     """End-of-text or one of the request's stop tokens was drawn."""
 
     LENGTH = "length"
     """`max_tokens` was reached."""
+
+    ABORTED = "aborted"
+    """The coordinator closed it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +183,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """A session ended by itself."""
+    """A session ended, by itself or because the coordinator closed it."""
 
     owner: Owner
     reason: Finish

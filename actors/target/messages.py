@@ -26,6 +26,7 @@ from outrider.v1 import generation_pb2, target_pb2, tree_pb2
 _FINISH = {
     Finish.STOP_TOKEN: generation_pb2.FINISH_REASON_STOP_TOKEN,
     Finish.LENGTH: generation_pb2.FINISH_REASON_LENGTH,
+    Finish.ABORTED: generation_pb2.FINISH_REASON_ABORTED,
 }
 
 

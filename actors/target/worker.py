@@ -192,10 +192,10 @@ class TargetWorker:
             case Open():
                 self._open(event)
             case Close():
-                self._close(event.owner)
+                self._close(event.owner, is_told=True)
             case CloseStream():
                 for owner in [o for o in self._handles if o.stream == event.stream]:
-                    self._close(owner)
+                    self._close(owner, is_told=False)
             case Steer():
                 self._steer(event)
             case DrafterJoined():
@@ -221,10 +221,14 @@ class TargetWorker:
         self._handles[event.owner] = session.handle
         self._out.append(Opened(owner=event.owner, handle=session.handle))
 
-    def _close(self, owner: Owner) -> None:
+    def _close(self, owner: Owner, *, is_told: bool) -> None:
+        """Ends a session; its owner is told what speculation did, for the statistics of a stop string."""
         handle = self._handles.get(owner)
         if handle is not None:
-            self._drop(self._sessions[handle])
+            session = self._sessions[handle]
+            if is_told:
+                self._out.append(Finished(owner=owner, reason=Finish.ABORTED, stats=session.stats))
+            self._drop(session)
 
     def _drop(self, session: Session) -> None:
         """Frees the slot and tells the drafters."""

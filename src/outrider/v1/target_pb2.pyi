@@ -256,7 +256,9 @@ Global___OpenSession: typing_extensions.TypeAlias = OpenSession
 
 @typing.final
 class CloseSession(google.protobuf.message.Message):
-    """Ends a session. Its slot is free after the running pass at the latest."""
+    """Ends a session. Its slot is free after the running pass at the latest. Answered by `SessionFinished`, for its
+    statistics, unless the session is over already.
+    """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -398,7 +400,7 @@ Global___SessionCommitted: typing_extensions.TypeAlias = SessionCommitted
 
 @typing.final
 class SessionFinished(google.protobuf.message.Message):
-    """A session ended by itself: a stop token, or the length."""
+    """A session ended by itself, at a stop token or the length, or because it was closed."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
