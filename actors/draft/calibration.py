@@ -111,7 +111,7 @@ def score_prior(feature: Feature) -> float:
     scale = 0.55 if scoring == Scoring.BLIND else 1.0
     if rank == 1:
         return scale * (1.0 - 0.62 * exp(-gap / 1.3))
-    return scale * 0.62 / rank * exp(-gap / 1.6)
+    return scale * 0.5 / rank * exp(-gap / 1.6)
 
 
 def match_prior(feature: Feature) -> float:

@@ -14,7 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import grpc
 import structlog
@@ -110,7 +110,7 @@ class DraftWorker:
         self._is_stopped = False
         self._sessions: dict[SessionKey, DraftSession] = {}
         self._dirty: dict[DraftSession, None] = {}
-        self._stats = DraftStats()
+        self._counts = dict.fromkeys(DraftStats.__dataclass_fields__, 0)
         self._busy_s = 0.0
         self._window_began = time.monotonic()
         self._busy = 0.0
@@ -145,7 +145,7 @@ class DraftWorker:
     @property
     def stats(self) -> DraftStats:
         """What was done so far."""
-        return self._stats
+        return DraftStats(**self._counts)
 
     @property
     def sessions(self) -> dict[SessionKey, DraftSession]:
@@ -194,9 +194,8 @@ class DraftWorker:
             self._busy_s, self._window_began = 0.0, ended
 
     def _count(self, **changes: int) -> None:
-        self._stats = replace(
-            self._stats, **{name: getattr(self._stats, name) + by for name, by in changes.items()}
-        )
+        for name, by in changes.items():
+            self._counts[name] += by
 
     def _take_in(self, now: float) -> bool:
         took = False
