@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-import secrets
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
@@ -23,6 +22,7 @@ from google.protobuf import message_factory
 from google.protobuf.message import DecodeError, Message
 
 import outrider
+from outrider.actors.speculation.seeds import derive_seed, fresh_seed
 from outrider.actors.wire import verifier_to_proto
 from outrider.cluster import validation
 from outrider.cluster.detokenise import Detokeniser
@@ -177,7 +177,7 @@ class Gateway:
                 request,
                 prompt_length=len(prompt),
                 limits=limits,
-                fresh_seed=secrets.randbits(63),
+                fresh_seed=fresh_seed(),
             )
             self._prepare(running, tuple(prompt), settled, limits, arrived_s)
             await running.run(context.write)
@@ -231,7 +231,7 @@ class Gateway:
                 request_id=running.request_id,
                 group=group if settled.num_sequences > 1 else 0,
                 prompt=prompt,
-                sampling=replace(sampling, seed=derived_seed(sampling.seed, index)),
+                sampling=replace(sampling, seed=derive_seed(sampling.seed, index)),
                 speculation=settled.speculation,
                 drafters=settled.drafters,
                 drafters_at_work=self._settings.drafters_per_session,
@@ -431,20 +431,6 @@ def _status(
             info.busy,
         )
     return status
-
-
-def derived_seed(seed: int, index: int) -> int:
-    """Seed of one of several sequences: the request's own for the first, a hash of seed and index for the others.
-
-    Source: the SplitMix64 finaliser (Steele, Lea, Flood 2014, doi 10.1145/2660193.2660195).
-    """
-    if index == 0:
-        return seed
-    mask = 0xFFFFFFFFFFFFFFFF
-    mixed = (seed + index * 0x9E3779B97F4A7C15) & mask
-    mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & mask
-    mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & mask
-    return mixed ^ (mixed >> 31)
 
 
 def handlers(gateway: Gateway) -> grpc.GenericRpcHandler:
