@@ -85,12 +85,14 @@ def check_rope(config: PreTrainedConfig, *, name: str, max_context: int) -> None
     nested = [each for each in parameters.values() if isinstance(each, dict)] or [parameters]
     for rope in nested:
         kind = rope.get("rope_type", "default")
-        original = (
+        if kind not in {"dynamic", "longrope"}:
+            continue
+        original: int = (
             rope.get("original_max_position_embeddings")
             or getattr(text, "original_max_position_embeddings", None)
             or text.max_position_embeddings
         )
-        if kind in {"dynamic", "longrope"} and max_context > original:
+        if max_context > original:
             raise UnsupportedModel(
                 f"{name} rescales positions beyond {original} tokens (rope type {kind!r}), which changes "
                 f"rows that are cached already; set max_context to at most {original}"

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 import torch
-import transformers
-from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from outrider.actors.engine.settings import EngineSettings
 from outrider.actors.engine.transformers_engine import TransformersEngine
@@ -18,7 +17,7 @@ VOCAB_SIZE = 61
 CONTEXT = 96
 WINDOW = 7
 
-_SHAPE = {
+_SHAPE: dict[str, object] = {
     "vocab_size": VOCAB_SIZE,
     "hidden_size": 32,
     "intermediate_size": 48,
@@ -33,31 +32,34 @@ _SHAPE = {
 }
 _GROUPED = {**_SHAPE, "num_key_value_heads": 2}
 
-FAMILIES: dict[str, Callable[[], PreTrainedConfig]] = {
-    "llama": lambda: transformers.LlamaConfig(**_GROUPED),
-    "qwen2": lambda: transformers.Qwen2Config(
-        **_GROUPED, use_sliding_window=True, sliding_window=WINDOW, max_window_layers=1
-    ),
-    "qwen3": lambda: transformers.Qwen3Config(**_GROUPED, head_dim=16),
-    "mistral": lambda: transformers.MistralConfig(**_GROUPED, sliding_window=WINDOW),
-    "gemma2": lambda: transformers.Gemma2Config(
+FAMILIES: dict[str, dict[str, object]] = {
+    "llama": _GROUPED,
+    "qwen2": {
         **_GROUPED,
-        head_dim=16,
-        query_pre_attn_scalar=16,
-        sliding_window=WINDOW,
-        attn_logit_softcapping=2.0,
-    ),
-    "gpt_neox": lambda: transformers.GPTNeoXConfig(**_SHAPE),
-    "gpt2": lambda: transformers.GPT2Config(
-        vocab_size=VOCAB_SIZE,
-        n_embd=32,
-        n_layer=2,
-        n_head=4,
-        n_positions=CONTEXT,
-        initializer_range=0.2,
-        bos_token_id=1,
-        eos_token_id=None,
-    ),
+        "use_sliding_window": True,
+        "sliding_window": WINDOW,
+        "max_window_layers": 1,
+    },
+    "qwen3": {**_GROUPED, "head_dim": 16},
+    "mistral": {**_GROUPED, "sliding_window": WINDOW},
+    "gemma2": {
+        **_GROUPED,
+        "head_dim": 16,
+        "query_pre_attn_scalar": 16,
+        "sliding_window": WINDOW,
+        "attn_logit_softcapping": 2.0,
+    },
+    "gpt_neox": _SHAPE,
+    "gpt2": {
+        "vocab_size": VOCAB_SIZE,
+        "n_embd": 32,
+        "n_layer": 2,
+        "n_head": 4,
+        "n_positions": CONTEXT,
+        "initializer_range": 0.2,
+        "bos_token_id": 1,
+        "eos_token_id": None,
+    },
 }
 """Configurations of a model of a few thousand weights in each family."""
 
@@ -65,8 +67,11 @@ FAMILIES: dict[str, Callable[[], PreTrainedConfig]] = {
 @functools.cache
 def _pristine(family: str) -> PreTrainedModel:
     torch.manual_seed(0)
-    model: PreTrainedModel = AutoModelForCausalLM.from_config(FAMILIES[family]())
-    return model.train(False)
+    # transformers leaves this one untyped.
+    config = AutoConfig.for_model(family, **FAMILIES[family])
+    model: PreTrainedModel = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
+    model.train(False)
+    return model
 
 
 @pytest.fixture(autouse=True)

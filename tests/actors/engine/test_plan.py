@@ -68,12 +68,12 @@ def test_one_row_of_a_chain_needs_no_mask() -> None:
     table.acquire()
     (chunk,) = table.check([Rows(slot=0, tokens=[1, 2, 3], parents=[-1, 0, 1])])
     seen = sight(chunk, window=None)
-    assert (None, True) == (seen.mask_NS, seen.causal)
+    assert (seen.mask_NS, seen.causal) == (None, True)
     table.grow(chunk)
     (row,) = table.check([Rows(slot=0, tokens=[4], parents=[2])])
     for window in (None, 4):
         seen = sight(row, window=window)
-        assert (0, None, False) == (seen.first, seen.mask_NS, seen.causal)
+        assert (seen.first, seen.mask_NS, seen.causal) == (0, None, False)
 
 
 def test_a_window_shows_the_kernel_few_rows() -> None:
@@ -83,7 +83,7 @@ def test_a_window_shows_the_kernel_few_rows() -> None:
     table.grow(table.check([Rows(slot=0, tokens=[0] * 30, parents=range(-1, 29))])[0])
     table.rebase(0, range(30), ())
     (row,) = table.check([Rows(slot=0, tokens=[1], parents=[-1])])
-    assert 30 - 7 == sight(row, window=8).first
+    assert sight(row, window=8).first == 30 - 7
 
 
 def test_plan_packs_without_padding() -> None:
@@ -98,7 +98,7 @@ def test_plan_packs_without_padding() -> None:
         Rows(slot=0, tokens=[20, 21], parents=[-1, 0], logits="last"),
     ]
     plan = plan_pass(batch, table.check(batch))
-    assert [10, 11, 12, 20, 21] == plan.tokens
-    assert [5, 5, 6, 0, 1] == plan.positions
-    assert [0, 1, 2, 4] == plan.wanted
-    assert ((0, 3, 4), [0, 3, 5], 5) == (plan.offsets, plan.starts, plan.num_rows)
+    assert plan.tokens == [10, 11, 12, 20, 21]
+    assert plan.positions == [5, 5, 6, 0, 1]
+    assert plan.wanted == [0, 1, 2, 4]
+    assert (plan.offsets, plan.starts, plan.num_rows) == ((0, 3, 4), [0, 3, 5], 5)

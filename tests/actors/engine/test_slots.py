@@ -107,7 +107,8 @@ class SlotBooks(RuleBasedStateMachine):
         """Commits a path and keeps rows, if the choice is one that can be."""
         held = self.slots[slot]
         numbers = st.integers(0, max(0, len(held.scratch) - 1))
-        if held.scratch and data.draw(st.booleans()):
+        is_real: bool = data.draw(st.booleans())
+        if held.scratch and is_real:
             chosen = held.ancestors(held.scratch[data.draw(numbers)])[::-1]
             path = [held.scratch.index(node) for node in chosen]
         else:
@@ -210,8 +211,8 @@ def test_sizes_must_be_positive(name: str, size: int) -> None:
 def test_a_wrong_entry_spoils_the_whole_batch() -> None:
     """One entry that does not fit, and none of the batch is taken."""
     table = SlotTable(num_slots=2, max_context=9, max_scratch=2, vocab_size=10)
-    assert (0, 1) == (table.acquire(), table.acquire())
+    assert (table.acquire(), table.acquire()) == (0, 1)
     good = Rows(slot=0, tokens=[1], parents=[-1])
     with pytest.raises(SlotOverflow, match="slot 1: 3 more rows behind 0 scratch rows"):
         table.check([good, Rows(slot=1, tokens=[1, 1, 1], parents=[-1, -1, -1])])
-    assert [] == table.taken(0).parents
+    assert table.taken(0).parents == []

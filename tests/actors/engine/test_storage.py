@@ -62,7 +62,7 @@ def test_copy() -> None:
     """The first rows of a slot appear in another, and only those."""
     storage = numbered()
     storage.copy(0, 1, 3)
-    assert [0, 1, 2, 103, 104, 105, 106, 107] == rows(storage, 1)
+    assert rows(storage, 1) == [0, 1, 2, 103, 104, 105, 106, 107]
     assert list(range(8)) == rows(storage, 0)
 
 
@@ -70,15 +70,15 @@ def test_views_are_of_the_same_memory() -> None:
     """What is written through one view is read through the others."""
     storage = numbered()
     storage.flat_values[1][8 + 2] = -1.0
-    assert -1.0 == storage.values[1][1, 2, 0, 4].item()
-    assert -1.0 == storage.slot_values[1][1][0, 0, 2, 4].item()
+    assert storage.values[1][1, 2, 0, 4].item() == -1.0
+    assert storage.slot_values[1][1][0, 0, 2, 4].item() == -1.0
 
 
 def test_room_is_checked_before_it_is_taken() -> None:
     """The size is computed exactly, and more than the free memory is refused with the numbers."""
     shapes = [(NARROW, NARROW), (NARROW, WIDE)]
     size = storage_bytes(shapes, num_slots=2, capacity=8, dtype=torch.bfloat16)
-    assert (6 + 6 + 6 + 5) * 2 * 8 * 2 == size
+    assert size == (6 + 6 + 6 + 5) * 2 * 8 * 2
     free = free_bytes(CPU)
     assert free is None or free > 0
     check_room(shapes, num_slots=2, capacity=8, dtype=torch.bfloat16, device=CPU)

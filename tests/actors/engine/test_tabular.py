@@ -24,7 +24,8 @@ def test_logits_are_the_tables_after_each_branch(order: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     table = random_table(7, order, seed=seed)
     engine = TabularEngine(table, SETTINGS)
-    slot, text = engine.acquire(), []
+    slot = engine.acquire()
+    text: list[int] = []
     tree: list[tuple[int, list[int]]] = []  # parent and path of tokens of each scratch row
     for _ in range(4):
         tokens, parents, first = [], [], len(tree)
@@ -34,10 +35,10 @@ def test_logits_are_the_tables_after_each_branch(order: int, seed: int) -> None:
             above = tree[parents[-1]][1] if parents[-1] >= 0 else []
             tree.append((parents[-1], [*above, tokens[-1]]))
         logits = engine.forward([Rows(slot=slot, tokens=tokens, parents=parents)]).of(0)
-        expected = np.stack([table.log_probs_after(text + path) for _, path in tree[first:]])
+        expected = np.stack([table.log_probs_after(text + above) for _, above in tree[first:]])
         np.testing.assert_array_equal(expected.astype(np.float32), logits.numpy())
         end = int(rng.integers(len(tree)))
-        path = []
+        path: list[int] = []
         node = end
         while node >= 0:
             path.insert(0, node)
@@ -68,8 +69,8 @@ def test_copies_and_truncations_keep_the_text() -> None:
     expected = np.stack([table.log_probs_after([1, 4]), table.log_probs_after([1, 2, 4])])
     np.testing.assert_array_equal(expected.astype(np.float32), logits.values_RV.numpy())
     engine.release(b)
-    assert 1 == engine.acquire()
-    assert (0, 0) == (engine.cached(1), engine.scratch(1))
+    assert engine.acquire() == 1
+    assert (engine.cached(1), engine.scratch(1)) == (0, 0)
 
 
 def test_logits_of_last_and_none() -> None:
@@ -83,7 +84,7 @@ def test_logits_of_last_and_none() -> None:
             Rows(slot=b, tokens=[3, 4], parents=[-1, 0], logits="last"),
         ]
     )
-    assert (0, 0, 1) == logits.offsets
+    assert logits.offsets == (0, 0, 1)
     assert torch.float32 == logits.values_RV.dtype
     np.testing.assert_array_equal(
         table.log_probs_after([4]).astype(np.float32), logits.of(1)[0].numpy()
@@ -98,7 +99,7 @@ def test_refusals_are_those_of_a_real_engine() -> None:
         engine.forward([Rows(slot=0, tokens=[1] * 17, parents=[-1] * 17)])
     with pytest.raises(ValueError, match="token id 5 is outside"):
         engine.forward([Rows(slot=0, tokens=[1, 5], parents=[-1, -1])])
-    assert (0, 0) == (engine.cached(0), engine.scratch(0))
+    assert (engine.cached(0), engine.scratch(0)) == (0, 0)
     engine.acquire()
     with pytest.raises(NoFreeSlot):
         engine.acquire()
@@ -110,7 +111,7 @@ def test_saved_tables_are_equal(tmp_path: Path) -> None:
     table.save(tmp_path / "table.npz")
     loaded = load_table(tmp_path / "table.npz")
     np.testing.assert_array_equal(table.log_probs, loaded.log_probs)
-    assert (3,) == loaded.eos_token_ids
+    assert loaded.eos_token_ids == (3,)
     assert table.fingerprint == loaded.fingerprint
     assert table.fingerprint != random_table(5, 2, seed=2, eos_token_ids=(3,)).fingerprint
     assert table.fingerprint != random_table(5, 2, seed=1).fingerprint

@@ -21,7 +21,10 @@ def trained(text: str = "the cat sat on the mat", **options: object) -> PreTrain
     tokenizer.decoder = decoders.ByteLevel()
     trainer = BpeTrainer(vocab_size=40, special_tokens=["<end>"], show_progress=False)
     tokenizer.train_from_iterator([text] * 4, trainer)
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **{"eos_token": "<end>", **options})
+    # transformers leaves this one untyped.
+    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+        tokenizer_object=tokenizer, **{"eos_token": "<end>", **options}
+    )
 
 
 def test_equal_tokenizers_in_different_folders(tmp_path: Path) -> None:
@@ -37,7 +40,7 @@ def test_equal_tokenizers_in_different_folders(tmp_path: Path) -> None:
         found = load_tokenizer(str(tmp_path / name))
         assert found is not None
         loaded.append(tokenizer_fingerprint(found))
-    assert 1 == len(set(loaded))
+    assert len(set(loaded)) == 1
 
 
 def test_different_tokenizers_differ() -> None:
@@ -47,7 +50,7 @@ def test_different_tokenizers_differ() -> None:
     split.backend_tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
     others = [trained("a dog sat on the log"), trained(pad_token="<end>", eos_token="t"), split]
     digests = [tokenizer_fingerprint(each) for each in [plain, *others]]
-    assert 4 == len(set(digests))
+    assert len(set(digests)) == 4
 
 
 def test_table_has_no_tokenizer(tmp_path: Path) -> None:

@@ -275,7 +275,7 @@ def test_kept_rows_need_not_run_again(make_engine: MakeEngine, plain_logits: Pla
     engine.rebase(slot, [0, 1])
     engine.forward([Rows(slot=slot, tokens=[10, 11, 12, 13, 14], parents=[-1, -1, 1, 2, 1])])
     engine.rebase(slot, [1], keep=[2, 3, 4])
-    assert (3, 3) == (engine.cached(slot), engine.scratch(slot))
+    assert (engine.cached(slot), engine.scratch(slot)) == (3, 3)
     logits = engine.forward([Rows(slot=slot, tokens=[20, 21, 22], parents=[1, 2, -1])])
     expected = plain_logits("llama", [[5, 6, 11, 12, 13, 20], [5, 6, 11, 14, 21], [5, 6, 11, 22]])
     torch.testing.assert_close(logits.of(0), expected, atol=1e-5, rtol=0)
@@ -292,12 +292,12 @@ def test_last_and_no_logits(make_engine: MakeEngine, plain_logits: PlainLogits) 
             Rows(slot=c, tokens=[5, 6], parents=[-1, -1]),
         ]
     )
-    assert (0, 1, 1, 3) == logits.offsets
+    assert logits.offsets == (0, 1, 1, 3)
     expected = plain_logits("llama", [[1, 2], [5], [6]])
     torch.testing.assert_close(logits.values_RV, expected, atol=1e-5, rtol=0)
-    assert (0, VOCAB_SIZE) == tuple(logits.of(1).shape)
+    assert tuple(logits.of(1).shape) == (0, VOCAB_SIZE)
     only = engine.forward([Rows(slot=a, tokens=[1], parents=[-1], logits="none")])
-    assert (0, VOCAB_SIZE) == tuple(only.values_RV.shape)
+    assert tuple(only.values_RV.shape) == (0, VOCAB_SIZE)
 
 
 def test_rows_at_the_end_of_the_context(
@@ -317,7 +317,7 @@ def test_rows_at_the_end_of_the_context(
     engine.truncate(slot, 19)
     with pytest.raises(SlotOverflow, match="position 20, and max_context is 20"):
         engine.forward([Rows(slot=slot, tokens=[1, 2], parents=[-1, 0])])
-    assert (19, 0) == (engine.cached(slot), engine.scratch(slot))
+    assert (engine.cached(slot), engine.scratch(slot)) == (19, 0)
 
 
 def _refusals() -> dict[str, tuple[type[Exception], str, Callable[[Engine], object]]]:
@@ -384,7 +384,7 @@ def test_refusals_change_nothing(
 ) -> None:
     """A refused call says why, and leaves every row as it was."""
     engine = make_engine("llama")
-    assert (0, 1) == (engine.acquire(), engine.acquire())
+    assert (engine.acquire(), engine.acquire()) == (0, 1)
     engine.forward(
         [
             Rows(slot=0, tokens=[1, 2, 3], parents=[-1, 0, 1]),
@@ -397,8 +397,8 @@ def test_refusals_change_nothing(
     error, message, call = _refusals()[refusal]
     with pytest.raises(error, match=message):
         call(engine)
-    assert [(3, 4), (1, 0)] == [(engine.cached(slot), engine.scratch(slot)) for slot in (0, 1)]
-    assert 2 == engine.num_free
+    assert [(engine.cached(slot), engine.scratch(slot)) for slot in (0, 1)] == [(3, 4), (1, 0)]
+    assert engine.num_free == 2
     logits = engine.forward(
         [
             Rows(slot=0, tokens=[20, 21], parents=[2, 3]),
@@ -421,7 +421,7 @@ def test_failed_pass_leaves_the_slots(
         patch.setattr(engine._model.lm_head, "forward", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             engine.forward([Rows(slot=slot, tokens=[3, 4], parents=[-1, -1])])
-    assert (1, 0) == (engine.cached(slot), engine.scratch(slot))
+    assert (engine.cached(slot), engine.scratch(slot)) == (1, 0)
     logits = engine.forward([Rows(slot=slot, tokens=[5], parents=[-1])])
     torch.testing.assert_close(logits.of(0), plain_logits("llama", [[1, 5]]), atol=1e-5, rtol=0)
 
@@ -429,14 +429,14 @@ def test_failed_pass_leaves_the_slots(
 def test_acquire_gives_the_lowest_free_slot_without_rows(make_engine: MakeEngine) -> None:
     """Slots are taken from the lowest, start empty, and run out with an error."""
     engine = make_engine("llama", num_slots=2)
-    assert (2, 2) == (engine.num_slots, engine.num_free)
-    assert [0, 1] == [engine.acquire(), engine.acquire()]
+    assert (engine.num_slots, engine.num_free) == (2, 2)
+    assert [engine.acquire(), engine.acquire()] == [0, 1]
     with pytest.raises(NoFreeSlot, match="all 2 slots are taken"):
         engine.acquire()
     engine.forward([Rows(slot=0, tokens=[1], parents=[-1])])
     engine.release(0)
-    assert 0 == engine.acquire()
-    assert (0, 0) == (engine.cached(0), engine.scratch(0))
+    assert engine.acquire() == 0
+    assert (engine.cached(0), engine.scratch(0)) == (0, 0)
 
 
 def test_engines_of_one_process_do_not_meet(
@@ -469,12 +469,12 @@ def test_bfloat16_is_close(make_engine: MakeEngine, plain_logits: PlainLogits) -
 def test_spec(make_engine: MakeEngine) -> None:
     """The engine says what it holds."""
     spec = make_engine("gpt2").spec
-    assert ("gpt2", VOCAB_SIZE, CONTEXT, ()) == (
+    assert (
         spec.name,
         spec.vocab_size,
         spec.max_context,
         spec.eos_token_ids,
-    )
+    ) == ("gpt2", VOCAB_SIZE, CONTEXT, ())
     assert (torch.float32, torch.device("cpu")) == (spec.dtype, spec.device)
 
 
