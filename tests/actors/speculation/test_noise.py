@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 import torch
@@ -34,15 +32,6 @@ GOLDEN = (  # seed, position, token id, bits of the noise
     (7, 100, 4095, 1056250007),  # 0.478703
     (4294967296, 0, 0, -1089533784),  # -0.558726
 )
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """The machine is shared; results do not depend on it."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
