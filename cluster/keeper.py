@@ -123,15 +123,15 @@ class Keeper:
     async def kill(self, *, incarnation: int) -> None:
         """Ends the process of one start, if it is the present one; `keep` then starts the next."""
         if self._running is not None and self._status.incarnation == incarnation:
-            await _within(KILL_TIMEOUT_S, self._running.kill())
+            await self._within(KILL_TIMEOUT_S, "kill", self._running.kill())
 
     async def end(self, grace_s: float) -> None:
         """Stops the actor: politely within the grace, then by force. It is not started again."""
         self._is_ending = True
         running = self._running
         if running is not None:
-            await _within(grace_s + KILL_TIMEOUT_S, running.stop(grace_s))
-            await _within(KILL_TIMEOUT_S, running.kill())
+            await self._within(grace_s + KILL_TIMEOUT_S, "stop", running.stop(grace_s))
+            await self._within(KILL_TIMEOUT_S, "kill", running.kill())
         if self._status.state is not State.FAILED:
             self._set(state=State.STOPPED, address="", pid=0, node_id="")
 
@@ -149,7 +149,7 @@ class Keeper:
             self._set(address="", pid=0, node_id="")
             if not self._is_ending:
                 self._running = None
-                await _within(KILL_TIMEOUT_S, running.kill())
+                await self._within(KILL_TIMEOUT_S, "kill", running.kill())
 
     def _spawn(self, incarnation: int) -> RunningActor:
         host = self._host.listen_host(self._spec)
@@ -214,10 +214,9 @@ class Keeper:
     def _set(self, **changes: Any) -> None:
         self._status = replace(self._status, **changes)
 
-
-async def _within(timeout_s: float, awaitable: Awaitable[None]) -> None:
-    """Waits for at most so long; what does not end then is abandoned."""
-    try:
-        await asyncio.wait_for(awaitable, timeout_s)
-    except TimeoutError:
-        log.warning("abandoned a call that did not end", timeout_s=timeout_s)
+    async def _within(self, timeout_s: float, what: str, call: Awaitable[None]) -> None:
+        """Waits for at most so long; what does not end then is abandoned."""
+        try:
+            await asyncio.wait_for(call, timeout_s)
+        except TimeoutError:
+            log.warning("abandoned", call=what, actor=self._spec.name, after_s=timeout_s)

@@ -187,5 +187,4 @@ async def _outcome(ref: Awaitable[Any]) -> Any:
 
 def _first_line(error: RayError) -> str:
     """Ray's messages run over many lines; the first says what happened."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return " ".join(lines[:2]) if lines else type(error).__name__
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -133,7 +133,7 @@ class RayRuntime:
                 "_temp_dir": str(self._folder),
                 "_node_ip_address": "127.0.0.1",
             }
-        with handlers_kept(), _quiet_future_warnings():
+        with handlers_kept(), _quiet_future_warnings(), _loopback_allowed():
             ray.init(**options)
 
     def _processes(self) -> frozenset[Any]:
@@ -205,3 +205,21 @@ def _quiet_future_warnings() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         yield
+
+
+@contextlib.contextmanager
+def _loopback_allowed() -> Iterator[None]:
+    """Lets Ray take 127.0.0.1 for its own address, and so listen there only.
+
+    On Linux Ray replaces loopback by the machine's own address, because a cluster needs that, and then listens on every
+    interface. This constant, which is off on macOS for the same reason, is the only way to say that one node is all there is.
+    """
+    from ray._private import ray_constants
+
+    constants: Any = ray_constants
+    earlier = constants.ENABLE_RAY_CLUSTER
+    constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        constants.ENABLE_RAY_CLUSTER = earlier
