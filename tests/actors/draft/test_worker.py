@@ -124,8 +124,9 @@ def test_repeated_verdicts_change_nothing() -> None:
     bench.take()
     session = bench.worker.sessions[attach.key]
     before = list(session.tree.tokens)
-    for verdict in [*verdicts, verdicts[0], target.resync(5)]:
+    for verdict in (*verdicts, verdicts[0]):
         bench.worker.post(verdict)
+    bench.worker.post(target.resync(5))
     bench.settle()
     assert session.tokens == target.tokens
     assert session.tree.tokens == before

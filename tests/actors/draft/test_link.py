@@ -1,0 +1,135 @@
+"""The stream to a target: handshake and its refusals."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import grpc
+import pytest
+from tests.actors.draft.bench import TARGET_TABLE, MiniTarget, make_attach
+from tests.actors.draft.scripted_target import scripted_target, verdict_message
+
+from outrider.actors.draft import link as link_module
+from outrider.actors.draft.events import Drafted, Event, ResyncWanted, SessionKey, SessionNews
+from outrider.actors.draft.link import LinkRefused, TargetLink
+from outrider.actors.draft.tree import TreeNews
+from outrider.v1 import target_pb2
+
+TIMEOUT_S = 10.0
+
+HELLO = target_pb2.Hello(
+    protocol_version=1,
+    name="draft",
+    incarnation=3,
+    vocab_size=24,
+    tokenizer_fingerprint="abc",
+)
+
+
+def ignore(*_: object) -> None:
+    """Takes anything."""
+
+
+def make_link(
+    address: str,
+    post: Callable[[Event], None] = ignore,
+    on_lost: Callable[[TargetLink, str], None] = ignore,
+    hello: target_pb2.Hello = HELLO,
+) -> TargetLink:
+    return TargetLink(1, address, incarnation=5, hello=hello, post=post, on_lost=on_lost)
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"incarnation": 6}, "start 6, not 5"),
+        ({"protocol_version": 2}, "protocol 2"),
+        ({"vocab_size": 25}, "25 token ids"),
+        ({"tokenizer_fingerprint": "abd"}, "tokenizer"),
+        ({"refusal": "no room for strangers"}, "no room for strangers"),
+    ],
+)
+async def test_a_misfit_is_refused_with_the_reason(change: dict[str, object], word: str) -> None:
+    """Another start, protocol, vocabulary or tokenizer, and the target's own refusal, are told in words."""
+    async with scripted_target(**change) as target:  # type: ignore[arg-type]  # one keyword each
+        with pytest.raises(LinkRefused, match=word) as caught:
+            await make_link(target.address).open()
+        assert caught.value.code is grpc.StatusCode.FAILED_PRECONDITION
+
+
+async def test_a_drafter_without_vocabulary_fits_any_target() -> None:
+    """A method that works on any token ids states neither tokenizer nor vocabulary."""
+    hello = target_pb2.Hello(protocol_version=1, name="draft", incarnation=3)
+    async with scripted_target(vocab_size=99, tokenizer_fingerprint="xyz") as target:
+        link = make_link(target.address, hello=hello)
+        await link.open()
+        assert link.is_open
+        await link.close()
+
+
+async def test_a_target_that_is_not_there_is_refused() -> None:
+    """Nothing listens: the answer comes within the bound, and says so."""
+    async with scripted_target() as target:
+        address = target.address
+    with pytest.raises(LinkRefused) as caught:
+        await make_link(address).open()
+    assert caught.value.code is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_a_mute_target_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A target that takes the hello and says nothing does not hold the session forever."""
+    monkeypatch.setattr(link_module, "CONNECT_TIMEOUT_S", 0.3)
+    async with scripted_target(is_mute=True) as target:
+        with pytest.raises(LinkRefused, match="did not answer"):
+            await make_link(target.address).open()
+
+
+async def test_messages_pass_both_ways() -> None:
+    """Verdicts become events; candidates and requests reach the target."""
+    attach = make_attach()
+    verdict = MiniTarget(TARGET_TABLE, attach).commit(2)
+    events: asyncio.Queue[Event] = asyncio.Queue()
+    async with scripted_target() as target:
+        link = make_link(target.address, post=events.put_nowait)
+        await link.open()
+        assert (await target.hear()).hello == HELLO
+        tree = TreeNews(tokens=[4], parents=[0], estimates=b"\x80")
+        news = SessionNews(handle=7, length=5, hash=1, tree=tree)
+        link.send(Drafted(link=1, entries=[news]))
+        assert (await target.hear()).candidates.entries[0].tree.tokens == [4]
+        link.send(ResyncWanted(key=SessionKey(1, 7), length=2))
+        assert (await target.hear()).resync.length == 2
+        target.say.put_nowait(verdict_message(verdict))
+        async with asyncio.timeout(TIMEOUT_S):
+            assert await events.get() == verdict
+        await link.close()
+        assert not link.is_open
+
+
+async def test_a_broken_stream_is_told_once() -> None:
+    """When the target ends the stream, the loss is reported once, and sending is harmless."""
+    lost: asyncio.Queue[str] = asyncio.Queue()
+    async with scripted_target() as target:
+        link = make_link(target.address, on_lost=lambda _, reason: lost.put_nowait(reason))
+        await link.open()
+        target.say.put_nowait(None)
+        async with asyncio.timeout(TIMEOUT_S):
+            assert target.address in await lost.get()
+        link.send(ResyncWanted(key=SessionKey(1, 7), length=2))
+        await link.close()
+        assert lost.empty()
+
+
+async def test_a_target_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits for a write is bounded."""
+    monkeypatch.setattr(link_module, "MAX_GATHERED", 10)
+    lost: asyncio.Queue[str] = asyncio.Queue()
+    async with scripted_target() as target:
+        link = make_link(target.address, on_lost=lambda _, reason: lost.put_nowait(reason))
+        await link.open()
+        tree = TreeNews(tokens=[4], parents=[0], estimates=b"\x80")
+        news = SessionNews(handle=7, length=5, hash=1, tree=tree)
+        link.send(Drafted(link=1, entries=[news] * 11))
+        async with asyncio.timeout(TIMEOUT_S):
+            assert "did not read" in await lost.get()

@@ -1,0 +1,129 @@
+"""The worker's events and reports on the wire."""
+
+from __future__ import annotations
+
+import pytest
+
+from outrider.actors.draft.events import (
+    Closed,
+    Resync,
+    ResyncWanted,
+    SessionKey,
+    SessionNews,
+    Verdict,
+)
+from outrider.actors.draft.messages import (
+    attach_from_proto,
+    candidates_to_proto,
+    events_from_proto,
+    resync_to_proto,
+)
+from outrider.actors.draft.tree import TreeNews
+from outrider.v1 import draft_pb2, sampling_pb2, target_pb2, tree_pb2
+
+
+def attach_message() -> draft_pb2.AttachSession:
+    return draft_pb2.AttachSession(
+        session=3,
+        handle=8,
+        tokens=[5, 6, 7],
+        prompt_length=2,
+        sampling=sampling_pb2.SamplingOptions(seed=2**64 - 1, max_tokens=20, temperature=0.5),
+        speculation=sampling_pb2.SpeculationOptions(max_depth=3),
+    )
+
+
+def test_an_attach_command_becomes_an_event() -> None:
+    """Options keep their values, absent ones their defaults; the seed keeps its 64 bits."""
+    attach = attach_from_proto(attach_message(), SessionKey(4, 8))
+    assert attach.key == SessionKey(4, 8)
+    assert (attach.tokens, attach.prompt_length) == ((5, 6, 7), 2)
+    assert (attach.sampling.seed, attach.sampling.temperature) == (2**64 - 1, 0.5)
+    assert (attach.speculation.max_depth, attach.speculation.max_nodes) == (3, 16)
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        (draft_pb2.AttachSession(prompt_length=1), "tokens"),
+        (draft_pb2.AttachSession(tokens=[1], prompt_length=2), "prompt_length"),
+        (draft_pb2.AttachSession(tokens=[1], prompt_length=0), "prompt_length"),
+        (draft_pb2.AttachSession(tokens=[1], prompt_length=1), "seed"),
+    ],
+)
+def test_a_wrong_attach_command_is_named(change: draft_pb2.AttachSession, word: str) -> None:
+    """The error says which field is wrong."""
+    with pytest.raises(ValueError, match=word):
+        attach_from_proto(change, SessionKey(1, 1))
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        (
+            sampling_pb2.SpeculationOptions(verifier=sampling_pb2.VERIFIER_TRAVERSAL),
+            "traversal.*coupled",
+        ),
+        (sampling_pb2.SpeculationOptions(max_nodes=0), "max_nodes"),
+        (sampling_pb2.SpeculationOptions(max_depth=0), "max_depth"),
+    ],
+)
+def test_speculation_that_is_not_served_is_named(
+    options: sampling_pb2.SpeculationOptions, word: str
+) -> None:
+    """A verifier that needs more than tokens, or an empty tree, is refused."""
+    message = attach_message()
+    message.speculation.CopyFrom(options)
+    with pytest.raises(ValueError, match=word):
+        attach_from_proto(message, SessionKey(1, 1))
+
+
+def test_what_a_target_says_becomes_events() -> None:
+    """Each entry is one event of the link's session."""
+    base = tree_pb2.Base(length=9, hash=2**64 - 3)
+    verdicts = target_pb2.VerdictMessage(
+        verdicts=target_pb2.VerdictBatch(
+            entries=[
+                target_pb2.Verdict(
+                    handle=handle, epoch=2, base=base, tokens=[4, 5], credits=6, starving=True
+                )
+                for handle in (1, 2)
+            ]
+        )
+    )
+    assert list(events_from_proto(verdicts, 7)) == [
+        Verdict(
+            key=SessionKey(7, handle),
+            epoch=2,
+            length=9,
+            hash=2**64 - 3,
+            tokens=(4, 5),
+            credits=6,
+            starving=True,
+        )
+        for handle in (1, 2)
+    ]
+    resync = target_pb2.Resync(handle=1, epoch=2, base=base, tokens=[4], credits=6)
+    assert list(events_from_proto(target_pb2.VerdictMessage(resync=resync), 7)) == [
+        Resync(key=SessionKey(7, 1), epoch=2, length=9, hash=2**64 - 3, tokens=(4,), credits=6)
+    ]
+    closed = target_pb2.VerdictMessage(closed=target_pb2.SessionClosed(handle=1))
+    assert list(events_from_proto(closed, 7)) == [Closed(key=SessionKey(7, 1))]
+    assert list(events_from_proto(target_pb2.VerdictMessage(), 7)) == []
+
+
+def test_candidates_and_requests_reach_the_wire() -> None:
+    """Arrays, base and estimates arrive as they were."""
+    news = SessionNews(
+        handle=5,
+        length=9,
+        hash=2**64 - 3,
+        tree=TreeNews(tokens=[7, 8], parents=[0, 1], estimates=b"\xff\x01"),
+    )
+    data = candidates_to_proto([news]).SerializeToString()
+    [entry] = target_pb2.DrafterMessage.FromString(data).candidates.entries
+    assert (entry.handle, entry.base.length, entry.base.hash) == (5, 9, 2**64 - 3)
+    assert (list(entry.tree.tokens), list(entry.tree.parents)) == ([7, 8], [0, 1])
+    assert entry.tree.estimates == b"\xff\x01"
+    message = resync_to_proto(ResyncWanted(key=SessionKey(1, 5), length=3))
+    assert (message.resync.handle, message.resync.length) == (5, 3)
