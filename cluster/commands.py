@@ -13,7 +13,7 @@ from typing import Any
 from outrider.cluster.config import Config, load_config, parse_config, schema, with_flags
 from outrider.cluster.config_errors import ConfigError, Problem
 from outrider.cluster.config_file import read_mapping
-from outrider.cluster.signals import Ended, ending_by_signal
+from outrider.cluster.signals import ending_by_signal
 
 FAILED = 1
 """Exit code: the service could not be started, or has failed."""
@@ -78,7 +78,7 @@ def serve(
         )
     settings = service_config(config, targets=targets, drafts=drafts, listen=listen)
     # Only now: Ray takes a second to import, which a mistyped flag should not cost.
-    from outrider.cluster.launch import ServiceFailed, start_service
+    from outrider.cluster.launch import ServiceFailed, StartCancelled, start_service
     from outrider.cluster.progress_lines import progress_line
     from outrider.cluster.ready_file import write_ready_file
 
@@ -89,6 +89,7 @@ def serve(
                 log_level=log_level,
                 show_logs=True,
                 progress=lambda actor: report(progress_line(actor)),
+                is_cancelled=ending.is_set,
             ) as service:
                 address = service.address
                 if ready_file is not None:
@@ -101,7 +102,10 @@ def serve(
                 report("ending: running requests may finish")
         except ServiceFailed as error:
             raise CommandFailed(str(error)) from error
-        except (Ended, SystemExit):  # Ray turns a signal into the latter while it starts.
+        except (
+            StartCancelled,
+            SystemExit,
+        ):  # While Ray itself starts, it turns SIGTERM into the latter.
             report("ended while starting")
         finally:
             if ready_file is not None:

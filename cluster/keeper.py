@@ -129,8 +129,9 @@ class Keeper:
         """Stops the actor: politely within the grace, then by force. It is not started again."""
         self._is_ending = True
         running = self._running
-        if running is not None:
+        if running is not None and self._status.state is State.SERVING:
             await self._within(grace_s + KILL_TIMEOUT_S, "stop", running.stop(grace_s))
+        if running is not None:
             await self._within(KILL_TIMEOUT_S, "kill", running.kill())
         if self._status.state is not State.FAILED:
             self._set(state=State.STOPPED, address="", pid=0, node_id="")

@@ -32,6 +32,10 @@ Progress = Callable[[ActorStatus], None]
 """Is told of each change of an actor while the service starts."""
 
 
+class StartCancelled(Exception):
+    """The caller did not want the service any more while it started."""
+
+
 class ServiceFailed(RuntimeError):
     """The service could not be started, or has ended; says why."""
 
@@ -111,7 +115,9 @@ class RunningService:
     ) -> None:
         self.stop(grace_s=None if kind is None else 0.0)
 
-    def launch(self, *, log_level: str, progress: Progress) -> None:
+    def launch(
+        self, *, log_level: str, progress: Progress, is_cancelled: Callable[[], bool]
+    ) -> None:
         """Starts every actor; for `start_service`."""
         import ray
 
@@ -121,6 +127,8 @@ class RunningService:
         cluster = self._config.cluster
         deadline = time.monotonic() + cluster.placement_timeout_s + 4 * cluster.start_timeout_s
         while not ray.wait([launched], timeout=POLL_S)[0]:
+            if is_cancelled():
+                raise StartCancelled
             if time.monotonic() > deadline:
                 raise ServiceFailed(
                     "the service did not start in time; see cluster.start_timeout_s"
@@ -141,6 +149,7 @@ def start_service(
     log_level: str = "warning",
     show_logs: bool = False,
     progress: Progress = lambda status: None,
+    is_cancelled: Callable[[], bool] = lambda: False,
 ) -> RunningService:
     """Starts a service and waits until it serves.
 
@@ -149,22 +158,43 @@ def start_service(
         log_level: Least level of the events that actors log.
         show_logs: What actors log appears on this process's output.
         progress: Is told of each change of an actor while the service starts.
+        is_cancelled: Is asked again and again whether to give the start up.
 
     Raises:
         ServiceFailed: It cannot be started; says which part and why. Nothing is left behind.
+        StartCancelled: `is_cancelled` said so. Nothing is left behind.
     """
     runtime = RayRuntime(config, show_logs=show_logs)
+    if runtime.is_embedded:
+        _check_models(config)
     try:
         runtime.start()
     except RayUnavailable as error:
         raise ServiceFailed(str(error)) from error
     service = RunningService(config, runtime)
     try:
-        service.launch(log_level=log_level, progress=progress)
+        service.launch(log_level=log_level, progress=progress, is_cancelled=is_cancelled)
     except BaseException:
         service.stop(grace_s=0.0)
         raise
     return service
+
+
+def _check_models(config: Config) -> None:
+    """Finds a wrong path before Ray is started, which takes seconds. In a cluster only the actor's node can tell."""
+    from outrider.actors.engine.source import resolve_model
+
+    models = [(f"targets[{i}].model", target.model) for i, target in enumerate(config.targets)]
+    models += [
+        (f"drafters[{i}].model", drafter.model)
+        for i, drafter in enumerate(config.drafters)
+        if drafter.model is not None
+    ]
+    for key, model in models:
+        try:
+            resolve_model(model)
+        except ValueError as error:
+            raise ServiceFailed(f"{key}: {error}") from error
 
 
 def _start_supervisor(config: Config, runtime: RayRuntime, *, log_level: str) -> Any:

@@ -27,7 +27,7 @@ MAX_SOCKET_FOLDER = 40
 """Characters of the folder for Ray's files: Linux allows 107 in the name of a socket, and Ray appends up to 65."""
 
 END_PATIENCE_S = 5.0
-"""How long Ray's processes may take to end before they are asked, and again before they are killed."""
+"""How long Ray's processes may take to end by themselves; they take less than 2 s on an idle machine."""
 
 _VARIABLES = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_USAGE_STATS_ENABLED")
 
@@ -67,13 +67,18 @@ class RayRuntime:
             self._connect()
         except BaseException as error:
             with uninterrupted():
-                self.stop()
+                # Half-started processes do not know that they should end.
+                self.stop(patience_s=0.2)
             if isinstance(error, Exception):
                 raise RayUnavailable(self._explain(error)) from error
             raise
 
-    def stop(self) -> None:
-        """Leaves Ray; ends it and removes its files if it is our own. Idempotent."""
+    def stop(self, *, patience_s: float = END_PATIENCE_S) -> None:
+        """Leaves Ray; ends it and removes its files if it is our own. Idempotent.
+
+        Args:
+            patience_s: How long its processes may take to end before they are asked, and again before they are killed.
+        """
         import ray
 
         processes = self._processes()
@@ -82,7 +87,7 @@ class RayRuntime:
         if self._folder is not None:
             from outrider.cluster import processes as process_table
 
-            process_table.end(processes, patience_s=END_PATIENCE_S)
+            process_table.end(processes, patience_s=patience_s)
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
         self._restore()
