@@ -167,8 +167,10 @@ class StreamProgress:
         delay_s = self._policy.delay_s(
             self._failures, num_addresses=self._num_addresses, jitter=jitter
         )
+        if delay_s > 0 or waits:  # advice holds for the one who gave it, not for the next address
+            delay_s = max(delay_s, error.retry_after_s or 0.0)
         return Retry(
-            delay_s=max(delay_s, error.retry_after_s or 0.0),
+            delay_s=delay_s,
             abort_first=isinstance(error, AlreadyRunning) and (self._owns_id or is_open),
         )
 

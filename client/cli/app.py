@@ -1,0 +1,60 @@
+"""The `outrider` command."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import outrider
+from outrider.client.cli import serving
+from outrider.client.cli.bench import bench
+from outrider.client.cli.chat import chat
+from outrider.client.cli.exits import EXIT_CODES_HELP
+from outrider.client.cli.generate import generate
+from outrider.client.cli.status import models, status
+
+_TALK = "Talk to a service"
+_RUN = "Run a service"
+
+app = typer.Typer(
+    name="outrider",
+    help="Speculative decoding as a service: the target model's own output, faster.",
+    epilog=EXIT_CODES_HELP + " OUTRIDER_ADDRESS is the default of --address.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+
+
+def show_version(is_asked: bool) -> None:
+    """Prints the version and ends."""
+    if is_asked:
+        print(f"outrider {outrider.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=show_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Speculative decoding as a service: the target model's own output, faster."""
+
+
+app.command(rich_help_panel=_RUN)(serving.demo)
+app.command(rich_help_panel=_RUN)(serving.serve)
+app.add_typer(serving.config_app, name="config", rich_help_panel=_RUN)
+app.add_typer(serving.train_app, name="train", rich_help_panel=_RUN)
+app.command(rich_help_panel=_TALK)(generate)
+app.command(rich_help_panel=_TALK)(chat)
+app.command(rich_help_panel=_TALK)(status)
+app.command(rich_help_panel=_TALK)(models)
+app.command(rich_help_panel=_TALK)(bench)
+
+
+def main() -> None:
+    """Runs the command line."""
+    app(prog_name="outrider")

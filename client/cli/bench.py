@@ -1,0 +1,335 @@
+"""`outrider bench`: how fast a service is, and whether speculation pays."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from statistics import median
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from outrider.client.async_client import AsyncClient
+from outrider.client.cli import flags
+from outrider.client.cli.exits import ExitCode, expected_errors, usage_error
+from outrider.client.cli.output import print_json
+from outrider.client.figures import Comparison, Figures, Sample, compare, figures
+from outrider.client.measure import measure
+from outrider.client.options import SamplingOptions, SpeculationOptions
+from outrider.client.prompts import BUILT_IN, Prompt, read_prompts
+
+
+class Baseline(StrEnum):
+    """What to compare with."""
+
+    PLAIN = "plain"
+    """The same prompts and seeds through the same service, with speculation off."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to measure."""
+
+    prompts: tuple[Prompt, ...]
+    seeds: tuple[int, ...]
+    runs: int
+    concurrency: int
+    sampling: SamplingOptions
+    speculation: SpeculationOptions
+    model: str
+    compare_plain: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class Phase:
+    """All requests of one way of decoding."""
+
+    samples: list[Sample]
+    wall_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What was measured."""
+
+    figures: Figures
+    plain: Figures | None
+    comparison: Comparison | None
+    speed_up_by_run: tuple[float, ...]
+
+    @property
+    def speed_up_median(self) -> float | None:
+        """The median over the runs."""
+        return median(self.speed_up_by_run) if self.speed_up_by_run else None
+
+
+def bench(
+    address: flags.Address = flags.ADDRESS_DEFAULT,
+    model: flags.Model = "",
+    prompts: Annotated[
+        Path | None,
+        typer.Option(
+            "--prompts",
+            metavar="FILE",
+            help="One text a line, or .jsonl with prompt, tokens or messages. Default: a varied few.",
+        ),
+    ] = None,
+    concurrency: Annotated[
+        int, typer.Option("--concurrency", min=1, max=4096, help="Requests at once.")
+    ] = 1,
+    max_tokens: Annotated[
+        int, typer.Option("--max-tokens", "-n", min=1, help="Output tokens of a request.")
+    ] = 64,
+    temperature: Annotated[
+        float, typer.Option("--temperature", "-t", min=0.0, help="0 is greedy.")
+    ] = 0.0,
+    seeds: Annotated[
+        str, typer.Option("--seeds", metavar="SEED,SEED,...", help="Each prompt runs with each.")
+    ] = "0",
+    runs: Annotated[int, typer.Option("--runs", min=1, help="How often to do it all.")] = 1,
+    warm_up: Annotated[
+        int, typer.Option("--warm-up", min=0, help="Requests before the clock starts.")
+    ] = 2,
+    compare_with: Annotated[
+        Baseline | None,
+        typer.Option(
+            "--compare",
+            help="Decode plainly too, check that the outputs are equal, give the ratio.",
+        ),
+    ] = None,
+    ignore_eos: flags.IgnoreEos = False,
+    speculate: flags.Speculate = None,
+    verifier: flags.VerifierName = None,
+    drafters: flags.Drafters = None,
+    max_nodes: flags.MaxNodes = None,
+    max_depth: flags.MaxDepth = None,
+    timeout_s: flags.TimeoutS = flags.TIMEOUT_DEFAULT,
+    as_json: flags.AsJson = False,
+) -> None:
+    """Measure time to first token, time per token, tokens per second and acceptance.
+
+    Ends with 1 if outputs differ where no near tie explains it.
+    """
+    if compare_with is not None and speculate is False:
+        raise usage_error("--compare plain with --plain would compare plain decoding with itself")
+    with expected_errors(as_json=as_json):
+        plan = Plan(
+            prompts=read_prompts(prompts) if prompts is not None else BUILT_IN,
+            seeds=parse_seeds(seeds),
+            runs=runs,
+            concurrency=concurrency,
+            sampling=SamplingOptions(
+                max_tokens=max_tokens,
+                temperature=temperature,
+                ignore_eos=True if ignore_eos else None,
+            ),
+            speculation=flags.speculation_options(
+                speculate=speculate,
+                verifier=verifier,
+                drafters=drafters,
+                max_nodes=max_nodes,
+                max_depth=max_depth,
+            ),
+            model=model,
+            compare_plain=compare_with is not None,
+        )
+        report = asyncio.run(run(plan, address=address, timeout_s=timeout_s, warm_up=warm_up))
+        if as_json:
+            print_json(report_as_dict(plan, report))
+        else:
+            print_report(plan, report)
+    if report.comparison is not None and report.comparison.unexplained:
+        raise typer.Exit(ExitCode.FAILURE)
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """Seeds from a list with commas.
+
+    Raises:
+        typer.Exit: An entry is not a number, or appears twice.
+    """
+    try:
+        seeds = tuple(int(seed) for seed in text.split(","))
+    except ValueError:
+        raise usage_error(
+            f"--seeds {text!r} is not a list of numbers, for instance 0,1,2"
+        ) from None
+    if len(set(seeds)) < len(seeds):
+        raise usage_error(f"--seeds {text!r} names a seed twice; --runs repeats measurements")
+    return seeds
+
+
+async def run(plan: Plan, *, address: str, timeout_s: float, warm_up: int) -> Report:
+    """Measures by plan. Plain and speculative decoding take turns, and swap who goes first."""
+    speculative, plain = Phase(samples=[]), Phase(samples=[])
+    speed_ups = []
+    total = len(plan.prompts) * len(plan.seeds) * plan.runs * (2 if plan.compare_plain else 1)
+    progress = ProgressLine(total)
+    async with AsyncClient(address, timeout_s=timeout_s) as client:
+        for _ in range(warm_up):
+            await _measure_phase(client, plan, plan.prompts[:1], plan.seeds[0], is_plain=False)
+        for run_number in range(plan.runs):
+            tokens, walls = [0, 0], [0.0, 0.0]
+            for turn, seed in enumerate(plan.seeds, start=run_number):
+                order = (True, False) if turn % 2 == 0 else (False, True)
+                for is_plain in order if plan.compare_plain else (False,):
+                    samples, wall_s = await _measure_phase(
+                        client, plan, plan.prompts, seed, is_plain=is_plain, progress=progress
+                    )
+                    phase = plain if is_plain else speculative
+                    phase.samples.extend(samples)
+                    phase.wall_s += wall_s
+                    tokens[is_plain] += sum(len(sample.token_ids) for sample in samples)
+                    walls[is_plain] += wall_s
+            if plan.compare_plain and tokens[True]:
+                speed_ups.append((tokens[False] / walls[False]) / (tokens[True] / walls[True]))
+    progress.clear()
+    return Report(
+        figures=figures(speculative.samples, wall_s=speculative.wall_s),
+        plain=figures(plain.samples, wall_s=plain.wall_s) if plan.compare_plain else None,
+        comparison=compare(
+            plain.samples,
+            speculative.samples,
+            plain_wall_s=plain.wall_s,
+            speculative_wall_s=speculative.wall_s,
+        )
+        if plan.compare_plain
+        else None,
+        speed_up_by_run=tuple(speed_ups),
+    )
+
+
+async def _measure_phase(
+    client: AsyncClient,
+    plan: Plan,
+    prompts: Sequence[Prompt],
+    seed: int,
+    *,
+    is_plain: bool,
+    progress: ProgressLine | None = None,
+) -> tuple[tuple[Sample, ...], float]:
+    """Runs the prompts once, plainly or as the plan says."""
+    return await measure(
+        client,
+        prompts,
+        seed=seed,
+        sampling=plan.sampling,
+        speculation=SpeculationOptions(enabled=False) if is_plain else plan.speculation,
+        concurrency=plan.concurrency,
+        model=plan.model,
+        on_sample=progress.step if progress is not None else lambda sample: None,
+    )
+
+
+class ProgressLine:
+    """Counts requests on stderr, where somebody watches."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._done = 0
+        self._is_shown = sys.stderr.isatty()
+
+    def step(self, sample: Sample) -> None:
+        """One more is done."""
+        self._done += 1
+        if self._is_shown:
+            print(f"\r{self._done} of {self._total} requests", end="", file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        """Removes the line."""
+        if self._is_shown:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+def report_as_dict(plan: Plan, report: Report) -> dict[str, object]:
+    """What `--json` shows."""
+    comparison = None
+    if report.comparison is not None:
+        comparison = {
+            **asdict(report.comparison),
+            "unexplained": report.comparison.unexplained,
+            "speed_up_by_run": list(report.speed_up_by_run),
+            "speed_up_median": report.speed_up_median,
+        }
+    return {
+        "plan": {
+            "prompts": len(plan.prompts),
+            "categories": sorted({prompt.category for prompt in plan.prompts}),
+            "seeds": list(plan.seeds),
+            "runs": plan.runs,
+            "concurrency": plan.concurrency,
+            "max_tokens": plan.sampling.max_tokens,
+            "temperature": plan.sampling.temperature,
+        },
+        "figures": asdict(report.figures),
+        "plain": asdict(report.plain) if report.plain is not None else None,
+        "comparison": comparison,
+    }
+
+
+def print_report(plan: Plan, report: Report) -> None:
+    """The figures as a table, and what the comparison found."""
+    console = Console(highlight=False)
+    table = Table(
+        title=f"{len(plan.prompts)} prompts, {len(plan.seeds)} seeds, {plan.runs} runs, "
+        f"concurrency {plan.concurrency}, temperature {plan.sampling.temperature:g}"
+    )
+    table.add_column("")
+    columns = [report.figures] if report.plain is None else [report.plain, report.figures]
+    for name in ("measured",) if report.plain is None else ("plain", "speculative"):
+        table.add_column(name, justify="right")
+    rows = [
+        ("tokens", [f"{column.tokens}" for column in columns]),
+        ("tokens/s", [f"{column.tokens_per_s:.1f}" for column in columns]),
+        (
+            "first token p50 / p99, ms",
+            [_ms(c.first_token_p50_s, c.first_token_p99_s) for c in columns],
+        ),
+        ("time per token p50 / p99, ms", [_ms(c.token_p50_s, c.token_p99_s) for c in columns]),
+        ("tokens a target pass", [f"{column.mean_tokens_per_pass:.2f}" for column in columns]),
+        ("candidates accepted", [f"{column.acceptance:.0%}" for column in columns]),
+        ("accepted by depth", [_by_depth(column.acceptance_by_depth) for column in columns]),
+        ("wire bytes a token", [f"{column.wire_bytes_per_token:.0f}" for column in columns]),
+    ]
+    for label, cells in rows:
+        table.add_row(label, *cells)
+    console.print(table)
+    if report.comparison is not None:
+        _print_comparison(console, report.comparison, report)
+
+
+def _print_comparison(console: Console, comparison: Comparison, report: Report) -> None:
+    explained = len(comparison.differences) - comparison.unexplained
+    console.print(
+        f"{comparison.equal} of {comparison.pairs} outputs equal"
+        + (f", {explained} differ by a near tie" if explained else "")
+        + (f", {comparison.unexplained} differ" if comparison.unexplained else "")
+    )
+    for difference in comparison.differences:
+        console.print(
+            f"  prompt {difference.prompt}, seed {difference.seed}: token {difference.position} differs"
+            + (" (near tie)" if difference.near_tie else "")
+        )
+    low, high = min(report.speed_up_by_run, default=0.0), max(report.speed_up_by_run, default=0.0)
+    console.print(
+        f"speed-up {report.speed_up_median or 0.0:.2f} (median of {len(report.speed_up_by_run)} runs, "
+        f"{low:.2f} to {high:.2f})"
+    )
+    for category, ratio in comparison.speed_up_by_category.items():
+        console.print(f"  {category}: {ratio:.2f}")
+
+
+def _ms(one_s: float | None, other_s: float | None) -> str:
+    return " / ".join(
+        "-" if time_s is None else f"{time_s * 1e3:.1f}" for time_s in (one_s, other_s)
+    )
+
+
+def _by_depth(rates: tuple[float, ...]) -> str:
+    return " ".join(f"{rate:.2f}" for rate in rates) or "-"

@@ -1,0 +1,209 @@
+"""The commands that need the serving packages: imported only when one of them runs."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated
+
+import typer
+
+from outrider.client.cli import flags
+from outrider.client.cli.exits import ExitCode
+from outrider.client.cli.output import print_json
+
+config_app = typer.Typer(help="Check configuration files.", no_args_is_help=True)
+train_app = typer.Typer(help="Train models.", no_args_is_help=True)
+
+ConfigFile = Annotated[
+    Path, typer.Argument(metavar="FILE", help="Configuration file, YAML or JSON.")
+]
+
+
+def serve(
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", metavar="FILE", help="Configuration file.")
+    ] = None,
+    target: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--target",
+            metavar="PATH_OR_ID",
+            help="Target model, in place of the file's. Repeatable.",
+        ),
+    ] = None,
+    draft: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--draft",
+            metavar="PATH_OR_ID",
+            help="Draft model, in place of the file's; prompt_lookup needs none. Repeatable.",
+        ),
+    ] = None,
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            "--listen", metavar="HOST:PORT", help="Public address; port 0 takes a free one."
+        ),
+    ] = None,
+    ready_file: Annotated[
+        Path | None,
+        typer.Option("--ready-file", metavar="FILE", help="Is written once the service serves."),
+    ] = None,
+    log_level: Annotated[
+        str, typer.Option("--log-level", help="debug, info, warning or error.")
+    ] = "warning",
+) -> None:
+    """Serve until Ctrl-C or SIGTERM, then drain and end everything that was started.
+
+    Without any option: the shipped demonstration models, on this machine.
+    """
+    commands = serving_module("outrider.cluster.commands")
+    with failed_commands(commands):
+        commands.serve(
+            config=config,
+            targets=tuple(target or ()),
+            drafts=tuple(draft or ()),
+            listen=listen,
+            ready_file=ready_file,
+            log_level=log_level,
+        )
+
+
+@config_app.command("validate")
+def config_validate(
+    file: ConfigFile,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the whole configuration, or the problems.")
+    ] = False,
+) -> None:
+    """Check a configuration file and name everything that is wrong with it."""
+    commands = serving_module("outrider.cluster.commands")
+    with failed_commands(commands, as_json=as_json):
+        whole = commands.config_validate(file)
+    if as_json:
+        print_json(whole)
+    else:
+        print(f"{file} is valid")
+
+
+@config_app.command("schema")
+def config_schema() -> None:
+    """Print the JSON schema of the configuration file."""
+    commands = serving_module("outrider.cluster.commands")
+    print(json.dumps(commands.config_schema(), indent=2))
+
+
+@train_app.command("demo")
+def train_demo(
+    data: Annotated[
+        Path, typer.Option("--data", metavar="DIR", help="Folder of the training texts.")
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Gets the models.")],
+    device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
+    resume: Annotated[
+        bool, typer.Option("--resume/--afresh", help="Go on where a former run stopped.")
+    ] = True,
+    steps_scale: Annotated[
+        float, typer.Option("--steps-scale", help="Multiplies the number of steps.")
+    ] = 1.0,
+    stage: Annotated[
+        list[str] | None, typer.Option("--stage", help="Only this stage. Repeatable.")
+    ] = None,
+    as_json: flags.AsJson = False,
+) -> None:
+    """Train the demonstration models: tokenizer, target and drafters."""
+    commands = serving_module("outrider.cluster.commands")
+    try:
+        with failed_commands(commands, as_json=as_json):
+            report = commands.train_demo(
+                data=data,
+                out=out,
+                device=device,
+                resume=resume,
+                steps_scale=steps_scale,
+                stages=tuple(stage) if stage else None,
+            )
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on from here", file=sys.stderr)
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
+    if as_json:
+        print_json(report)
+
+
+def demo(
+    max_tokens: Annotated[
+        int, typer.Option("--max-tokens", "-n", min=1, help="Output tokens for each prompt.")
+    ] = 64,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer and shorter texts: half a minute less.")
+    ] = False,
+    trace: Annotated[
+        Path,
+        typer.Option(
+            "--trace",
+            metavar="FILE",
+            help="Gets the timeline, for ui.perfetto.dev or chrome://tracing.",
+        ),
+    ] = Path("outrider-trace.json"),
+    no_color: Annotated[bool, typer.Option("--no-color", help="Plain text.")] = False,
+    as_json: flags.AsJson = False,
+) -> None:
+    """Start everything on this machine and show what speculation does.
+
+    Decodes varied prompts plainly and speculatively with the shipped models, checks that the texts are the same,
+    colours each token by who proposed it, and leaves a timeline of drafting against verification.
+    """
+    module = serving_module("outrider.cluster.demo")
+    commands = serving_module("outrider.cluster.commands")
+    with failed_commands(commands, as_json=as_json):
+        code = module.run_demo(
+            max_tokens=max_tokens, quick=quick, trace=trace, use_color=not no_color, as_json=as_json
+        )
+    raise typer.Exit(code)
+
+
+def serving_module(name: str) -> ModuleType:
+    """A module of the serving side.
+
+    Raises:
+        typer.Exit: A package it needs is not installed.
+    """
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if missing.split(".")[0] == "outrider":
+            raise
+        print(
+            f"error: this needs the serving packages ({missing} is missing): pip install 'outrider[serve]'",
+            file=sys.stderr,
+        )
+        raise typer.Exit(ExitCode.FAILURE) from None
+
+
+@contextmanager
+def failed_commands(commands: ModuleType, *, as_json: bool = False) -> Iterator[None]:
+    """Ends the command when its body fails for a reason that the user can mend."""
+    try:
+        yield
+    except commands.CommandFailed as failure:
+        print(f"error: {failure.message}", file=sys.stderr)
+        if as_json:
+            kind = "Usage" if failure.exit_code == ExitCode.INVALID else "Failure"
+            print_json({"error": {"kind": kind, "message": failure.message}})
+        raise typer.Exit(failure.exit_code) from None
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if missing.split(".")[0] == "outrider":
+            raise
+        print(
+            f"error: this needs the serving packages ({missing} is missing): pip install 'outrider[serve]'",
+            file=sys.stderr,
+        )
+        raise typer.Exit(ExitCode.FAILURE) from None

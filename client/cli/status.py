@@ -1,0 +1,94 @@
+"""`outrider status` and `outrider models`: who serves what."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from rich.console import Console
+from rich.table import Table
+
+from outrider.client.blocking import Client
+from outrider.client.cli import flags
+from outrider.client.cli.exits import expected_errors
+from outrider.client.cli.output import print_json
+from outrider.client.results import Health, ModelInfo, Status
+from outrider.client.timeouts import CALL_TIMEOUT_S
+
+
+def status(
+    address: flags.Address = flags.ADDRESS_DEFAULT,
+    timeout_s: flags.TimeoutS = CALL_TIMEOUT_S,
+    as_json: flags.AsJson = False,
+) -> None:
+    """Show who serves, and how busy they are."""
+    with expected_errors(as_json=as_json), Client(address) as client:
+        state = client.status(timeout_s=timeout_s)
+        health = client.health(timeout_s=timeout_s)
+        if as_json:
+            print_json({"health": health, **asdict(state)})
+        else:
+            print_status(state, health)
+
+
+def models(
+    address: flags.Address = flags.ADDRESS_DEFAULT,
+    timeout_s: flags.TimeoutS = CALL_TIMEOUT_S,
+    as_json: flags.AsJson = False,
+) -> None:
+    """Show the target models, and the drafters and verifiers that each offers."""
+    with expected_errors(as_json=as_json), Client(address) as client:
+        known = client.models(timeout_s=timeout_s)
+        if as_json:
+            print_json({"models": [asdict(model) for model in known]})
+        else:
+            print_models(known)
+
+
+def print_status(state: Status, health: Health) -> None:
+    """The state as a few lines and a table of actors."""
+    console = Console(highlight=False)
+    accepting = "accepts requests" if state.accepting else "accepts no requests"
+    console.print(
+        f"outrider {state.version}: {health.replace('_', ' ')}, {accepting}, up {state.uptime_s:.0f} s; "
+        f"{state.running} running, {state.waiting} waiting, {state.finished} finished",
+        markup=False,
+    )
+    table = Table()
+    for heading in ("actor", "role", "ready", "model", "sessions", "busy", "address", "pid"):
+        table.add_column(heading)
+    for actor in state.actors:
+        table.add_row(
+            actor.name,
+            actor.role,
+            "yes" if actor.ready else "no",
+            actor.model,
+            f"{actor.sessions}/{actor.capacity}" if actor.capacity else "",
+            f"{actor.busy:.0%}",
+            actor.address,
+            str(actor.pid or ""),
+        )
+    console.print(table)
+
+
+def print_models(known: tuple[ModelInfo, ...]) -> None:
+    """Each model and its drafters."""
+    console = Console(highlight=False)
+    for model in known:
+        chat = "chat template" if model.has_chat_template else "no chat template"
+        console.print(
+            f"{model.name}: {model.vocab_size} tokens, context {model.max_context}, {chat}; "
+            f"verifiers {', '.join(model.verifiers) or 'none'}",
+            markup=False,
+        )
+        table = Table()
+        for heading in ("drafter", "method", "ready", "verifiers"):
+            table.add_column(heading)
+        for drafter in model.drafters:
+            table.add_row(
+                drafter.name,
+                drafter.method,
+                "yes" if drafter.ready else "no",
+                ", ".join(drafter.verifiers),
+            )
+        if model.drafters:
+            console.print(table)

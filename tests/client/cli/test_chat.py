@@ -1,0 +1,81 @@
+"""`outrider chat`, driven through stdin."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+
+from outrider.client.blocking import Client
+from outrider.client.cli.chat import Conversation
+from outrider.client.options import SamplingOptions, SpeculationOptions
+
+if TYPE_CHECKING:
+    from tests.client.cli.conftest import Run
+    from tests.client.conftest import Failure, FakeService
+
+    from outrider.client.cli.output import TextWriter
+    from outrider.client.results import TextChunk
+
+
+def test_history_is_kept(run: Run, fake: FakeService) -> None:
+    """The second question goes out with the first and its answer."""
+    result = run(
+        "chat",
+        *("-a", fake.address, "--system", "be brief", "--seed", "3"),
+        stdin="one\n\ntwo\n/exit\nthree\n",
+    )
+    assert result.exit_code == 0, result.output
+    answer = fake.output(3).decode(errors="replace")
+    assert [(turn.role, turn.content) for turn in fake.requests[1].chat.messages] == [
+        ("system", "be brief"),
+        ("user", "one"),
+        ("assistant", answer),
+        ("user", "two"),
+    ]
+    assert len(fake.requests) == 2
+    assert f"{answer}\n{answer}\n" == result.stdout
+
+
+def test_reset_forgets_all_but_the_system_message(run: Run, fake: FakeService) -> None:
+    """/reset begins anew."""
+    run("chat", "-a", fake.address, "--system", "s", stdin="one\n/reset\ntwo\n")
+    assert [turn.content for turn in fake.requests[1].chat.messages] == ["s", "two"]
+
+
+def test_error_without_a_reader_ends_the_command(
+    run: Run, fake: FakeService, failure: type[Failure]
+) -> None:
+    """In a script a failed turn ends with the exit code of its cause."""
+    fake.failures = [failure(code=grpc.StatusCode.FAILED_PRECONDITION, details="no chat template")]
+    result = run("chat", "-a", fake.address, stdin="one\ntwo\n")
+    assert result.exit_code == 2
+    assert "no chat template" in result.stderr
+    assert len(fake.requests) == 1
+
+
+def test_interrupted_answer_stays_as_far_as_it_came(
+    fake: FakeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C ends the answer at the service; the conversation goes on."""
+
+    def interrupt(writer: TextWriter, chunk: TextChunk) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("outrider.client.cli.output.TextWriter.write", interrupt)
+    fake.stall_after = 6
+    with Client(fake.address) as client:
+        conversation = Conversation(
+            client,
+            model="",
+            system=None,
+            sampling=SamplingOptions(seed=3),
+            speculation=SpeculationOptions(),
+            show_origin=False,
+            stats=False,
+        )
+        conversation.answer("one")
+        assert fake.ended.wait(5)
+    assert [turn.role for turn in conversation.turns] == ["user", "assistant"]
+    assert conversation.turns[1].content == fake.output(3)[:3].decode()

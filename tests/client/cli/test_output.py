@@ -1,0 +1,48 @@
+"""Writing results."""
+
+from __future__ import annotations
+
+from outrider.client.cli.origin import DRAFTER_STYLES, TARGET_STYLE, UNKNOWN_STYLE, origin_style
+from outrider.client.cli.output import printable, summary_line
+from outrider.client.results import (
+    Completion,
+    FinishReason,
+    Origin,
+    SpeculationStats,
+    Timing,
+    Token,
+    Usage,
+)
+
+
+def test_control_characters_do_not_reach_the_terminal() -> None:
+    """A model cannot move the cursor or set the title; lines and tabs stay."""
+    assert printable("a\x1b[2Jb\x9b1m\n\tc\x7f") == "a\ufffd[2Jb\ufffd1m\n\tc\ufffd"
+
+
+def test_styles_tell_origins_apart() -> None:
+    """Target and each drafter have styles of their own; more drafters than styles begin anew."""
+    names = tuple("abcdef")
+
+    def drafted(name: str) -> str:
+        return origin_style(Token(id=1, origin=Origin.DRAFTER, drafter=name), names)
+
+    assert [drafted(name) for name in names] == [*DRAFTER_STYLES, DRAFTER_STYLES[0]]
+    assert origin_style(Token(id=1, origin=Origin.TARGET), names) == TARGET_STYLE
+    assert origin_style(None, names) == UNKNOWN_STYLE
+    assert TARGET_STYLE not in DRAFTER_STYLES
+
+
+def test_summary() -> None:
+    """One line says what speculation did."""
+    completion = Completion(
+        index=0,
+        finish_reason=FinishReason.STOP_TOKEN,
+        usage=Usage(completion_tokens=40),
+        speculation=SpeculationStats(mean_tokens_per_pass=2.5, verified=30, accepted=20),
+        timing=Timing(total_s=0.5),
+    )
+    assert (
+        summary_line(completion)
+        == "40 tokens, 2.50 a target pass, 20 of 30 candidates accepted, 80.0 tokens/s, ended by stop token"
+    )

@@ -1,0 +1,39 @@
+"""The client stands alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+BLOCKED = ("torch", "ray", "numpy", "pydantic", "transformers", "msgpack", "yaml", "structlog")
+
+SCRIPT = f"""
+import sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {BLOCKED}:
+            raise ModuleNotFoundError(f"{{name}} is blocked", name=name)
+        return None
+
+sys.meta_path.insert(0, Refuse())
+import outrider.client
+import outrider.client.cli
+assert not any(name.split(".")[0] in {BLOCKED} for name in sys.modules)
+assert not any(name.startswith(("outrider.actors", "outrider.cluster")) for name in sys.modules)
+print("alone")
+"""
+
+
+def test_client_and_command_line_import_without_the_serving_packages() -> None:
+    """Neither Ray, torch nor anything else of `outrider[serve]` is needed."""
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert (done.returncode, done.stdout) == (0, "alone\n"), done.stderr
