@@ -1,0 +1,109 @@
+"""Incremental detokenisation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from outrider.cluster.detokenise import Detokeniser
+
+SPECIAL = "<|end|>"
+CORPUS = ["the cat sat on the mat", "日本語のテキスト", "naïve café – “quoted”", "🙂🙃 emoji 👩‍👩‍👧 family"] * 4
+
+
+@lru_cache
+def tokenizer() -> Tokenizer:
+    """A byte-level BPE of all bytes, some merges and a special token."""
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=330,
+        special_tokens=[SPECIAL],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    made.train_from_iterator(CORPUS, trainer)
+    return made
+
+
+def decode(ids: Sequence[int]) -> str:
+    """The decoder that the detokeniser is given."""
+    return str(tokenizer().decode(list(ids), skip_special_tokens=False))
+
+
+def detokeniser() -> Detokeniser:
+    """One for a new sequence."""
+    return Detokeniser(decode, frozenset({tokenizer().token_to_id(SPECIAL)}))
+
+
+any_ids = st.lists(st.integers(0, 329), max_size=80)
+real_ids = st.text(alphabet="aé日🙂👧 \u200d", max_size=30).map(
+    lambda text: tokenizer().encode(text).ids
+)
+continuation_byte = tokenizer().token_to_id(pre_tokenizers.ByteLevel().pre_tokenize_str("é")[0][0][1])
+
+
+@settings(deadline=None)
+@given(ids=any_ids | real_ids, sizes=st.lists(st.integers(1, 9), min_size=1, max_size=20))
+@example(ids=[continuation_byte] * 200, sizes=[1])
+@example(ids=[continuation_byte] * 100 + [70, 71], sizes=[3])
+def test_pieces_add_up_to_the_whole_text(ids: list[int], sizes: list[int]) -> None:
+    """Whatever the tokens and the cuts, the pieces are the tokenizer's text of all of them."""
+    made, text, start, turn = detokeniser(), "", 0, 0
+    while start < len(ids):
+        size = sizes[turn % len(sizes)]
+        text += made.feed(ids[start : start + size])
+        start, turn = start + size, turn + 1
+    assert text + made.flush() == tokenizer().decode(ids, skip_special_tokens=True)
+
+
+@settings(deadline=None)
+@given(ids=any_ids | real_ids, cut=st.integers(0, 80))
+def test_what_is_out_depends_on_the_tokens_only(ids: list[int], cut: int) -> None:
+    """Token by token, in two pieces or at once: the same text is out, so a resumed stream fits."""
+    singly, halves, whole = detokeniser(), detokeniser(), detokeniser()
+    one_by_one = "".join(singly.feed([token]) for token in ids)
+    assert one_by_one == halves.feed(ids[:cut]) + halves.feed(ids[cut:]) == whole.feed(ids)
+
+
+@settings(deadline=None)
+@given(text=st.text(alphabet="aé日🙂👧 \u200d", max_size=30))
+def test_no_character_is_split(text: str) -> None:
+    """Of well-formed text no replacement character is ever out, and nothing is left to flush."""
+    made = detokeniser()
+    out = [made.feed([token]) for token in tokenizer().encode(text).ids]
+    assert all("\ufffd" not in piece for piece in out)
+    assert "".join(out) == text
+    assert made.flush() == ""
+
+
+def test_the_cost_of_a_token_does_not_grow() -> None:
+    """However long the text, and even if it never forms a character, only a small window is decoded."""
+    longest = 0
+
+    def counting(ids: Sequence[int]) -> str:
+        nonlocal longest
+        longest = max(longest, len(ids))
+        return decode(ids)
+
+    for ids in (tokenizer().encode("the cat sat on the mat " * 50).ids, [continuation_byte] * 500):
+        made = Detokeniser(counting)
+        for token in ids:
+            made.feed([token])
+    assert longest <= 40
+
+
+def test_bytes_that_never_become_a_character_are_replaced_at_the_end() -> None:
+    """A started character is held back, and flushed as a replacement character."""
+    made = detokeniser()
+    start = tokenizer().encode("é").ids
+    first = start[0]
+    if len(start) == 1:
+        first = continuation_byte
+    assert made.feed([first]) == ""
+    assert made.flush() == "\ufffd"
