@@ -38,9 +38,14 @@ def keep_most_probable(scores_NV: Tensor, *, top_k: int, top_p: float) -> Tensor
     return _keep_prefixes(scores_NV, best_NK, lengths_N1)
 
 
+def greatest(scores_NV: Tensor) -> Tensor:
+    """Return the greatest score of each row, (N, 1); finite even if everything is excluded."""
+    return scores_NV.amax(dim=-1, keepdim=True).clamp_(min=torch.finfo(torch.float32).min)
+
+
 def _nucleus(scores_NV: Tensor, top_k: int, top_p: float) -> tuple[Tensor, Tensor]:
     """Return the best scores of each row, descending, (N, K), and how many of them to keep, (N, 1)."""
-    greatest_N1 = scores_NV.amax(dim=-1, keepdim=True).clamp_(min=torch.finfo(torch.float32).min)
+    greatest_N1 = greatest(scores_NV)
     looked = top_k if top_k < scores_NV.shape[-1] else min(top_k, _FIRST_LOOK)
     best_NK = scores_NV.topk(looked, dim=-1).values
     counted = best_NK if looked == top_k else scores_NV
@@ -63,8 +68,8 @@ def _weights(scores: Tensor, greatest: Tensor) -> Tensor:
 
 
 def _share(total: Tensor, top_p: float) -> Tensor:
-    """The least whole weight that is at least `top_p` of `total`; at least 1."""
-    return (total.to(torch.float64) * top_p).ceil_().to(torch.int64).clamp_(min=1)
+    """The least whole weight that is at least `top_p` of `total`."""
+    return (total.to(torch.float64) * top_p).ceil_().to(torch.int64)
 
 
 def _keep_prefixes(scores_NV: Tensor, best_NK: Tensor, lengths_N1: Tensor) -> Tensor:

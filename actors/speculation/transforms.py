@@ -29,7 +29,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from outrider.actors.speculation.filters import keep_most_probable
+from outrider.actors.speculation.filters import greatest, keep_most_probable
 from outrider.actors.speculation.options import Sampling
 from outrider.actors.speculation.penalties import Penalties
 
@@ -136,7 +136,7 @@ class SamplingTransform:
             scores_NV = self._forbid_stopping(scores_NV, num_output_N)
         if self._divides:
             if self.sampling.temperature < _LOW_TEMPERATURE:
-                scores_NV = scores_NV - _greatest(scores_NV)
+                scores_NV = scores_NV - greatest(scores_NV)
             scores_NV = scores_NV / self._temperature
         if self._filters:
             scores_NV = self._filter(scores_NV)
@@ -148,7 +148,7 @@ class SamplingTransform:
         if sampling.top_k > 0 or sampling.top_p < 1.0:
             filtered_NV = keep_most_probable(scores_NV, top_k=sampling.top_k, top_p=sampling.top_p)
         if sampling.min_p > 0.0:
-            below_NV = scores_NV - _greatest(scores_NV) < math.log(sampling.min_p)
+            below_NV = scores_NV - greatest(scores_NV) < math.log(sampling.min_p)
             filtered_NV = filtered_NV.masked_fill(below_NV, -torch.inf)
         return filtered_NV
 
@@ -160,11 +160,6 @@ class SamplingTransform:
         scores_NV = scores_NV.clone()
         scores_NV[rows_R1, self._stop_ids_S] = -torch.inf
         return scores_NV
-
-
-def _greatest(scores_NV: Tensor) -> Tensor:
-    """The greatest score of each row, (N, 1); finite even if everything is excluded."""
-    return scores_NV.amax(dim=-1, keepdim=True).clamp_(min=torch.finfo(torch.float32).min)
 
 
 def _stop_ids(sampling: Sampling, eos_token_ids: Sequence[int], vocab_size: int) -> list[int]:

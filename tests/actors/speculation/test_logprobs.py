@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 from tests.actors.speculation.reference import order_of, probabilities
 
 from outrider.actors.speculation.logprobs import logprobs
@@ -31,6 +32,22 @@ def test_alternatives_come_in_one_order_whatever_the_ties() -> None:
     logits_NV[1, 20] = 2.0
     report = logprobs(logits_NV, torch.tensor([0, 0]), 4)
     assert report.top_ids_NK.tolist() == [[0, 1, 2, 3], [20, 3000, 3001, 3002]]
+
+
+def test_alternatives_do_not_depend_on_which_equal_ones_a_device_finds_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`topk` promises nothing about ties; here it takes the highest ids and lists them in any order."""
+    topk = torch.Tensor.topk
+
+    def from_the_end(scores: Tensor, k: int, dim: int) -> tuple[Tensor, Tensor]:
+        values, ids = topk(scores.flip(dim), k, dim)
+        return values, scores.shape[dim] - 1 - ids
+
+    monkeypatch.setattr(torch.Tensor, "topk", from_the_end)
+    logits_NV = torch.tensor([[1.0, 2.0, 1.0, 2.0, 1.0], [0.0, 3.0, 3.0, 3.0, 0.0]])
+    report = logprobs(logits_NV, torch.tensor([0, 0]), 3)
+    assert report.top_ids_NK.tolist() == [[1, 3, 0], [1, 2, 3]]
 
 
 def test_no_alternatives_and_more_than_there_are() -> None:

@@ -34,8 +34,8 @@ def test_repetition_pulls_scores_of_prompt_and_output_down_on_both_sides_of_zero
     """Positive scores are divided, negative ones multiplied; how often a token occurred is no matter."""
     session = penalties((0, 1, 1), repetition=2.0)
     session.commit([2])
-    scores = session.apply(torch.tensor([[3.0, -3.0, 1.0, 5.0, 0.0]]), [()])
-    assert scores.tolist() == [[1.5, -6.0, 0.5, 5.0, 0.0]]
+    scores = session.apply(torch.tensor([[3.0, -3.0, 0.5, 5.0, 0.0]]), [()])
+    assert scores.tolist() == [[1.5, -6.0, 0.25, 5.0, 0.0]]
 
 
 def test_presence_counts_once_and_frequency_every_time_in_the_output_only() -> None:
