@@ -24,6 +24,7 @@ from outrider.actors.draft.settings import DraftSettings
 from outrider.actors.draft.worker import DraftStats, DraftWorker
 from outrider.actors.engine.load import load_engine
 from outrider.actors.engine.priority import lower_priority
+from outrider.actors.engine.timed import TimedEngine
 from outrider.actors.engine.tokenizer import load_tokenizer, tokenizer_fingerprint
 from outrider.actors.grpc_server import advertised, bind, internal_server, serve_health
 from outrider.actors.wire import PROTOCOL_VERSION, verifier_to_proto
@@ -48,6 +49,7 @@ class _Loaded:
     model_fingerprint: str = ""
     tokenizer_fingerprint: str = ""
     vocab_size: int = 0
+    engine: TimedEngine | None = None
 
 
 class DraftServer:
@@ -85,7 +87,10 @@ class DraftServer:
             method, worker = await asyncio.wrap_future(loaded)
             self._worker = worker
             self._servicer = DraftServicer(
-                worker=worker, hello=self._hello(method), model=method.model
+                worker=worker,
+                hello=self._hello(method),
+                model=method.model,
+                engine=method.engine,
             )
             self._server = internal_server()
             draft_pb2_grpc.add_DraftServiceServicer_to_server(self._servicer, self._server)
@@ -199,7 +204,7 @@ def load_method(settings: DraftSettings) -> _Loaded:
         )
         return _Loaded(drafter=lookup)
     lower_priority(settings.engine.niceness)
-    engine = load_engine(settings.engine)
+    engine = TimedEngine(load_engine(settings.engine))
     tokenizer = load_tokenizer(
         settings.engine.model, allow_remote_code=settings.engine.allow_remote_code
     )
@@ -218,4 +223,5 @@ def load_method(settings: DraftSettings) -> _Loaded:
         model_fingerprint=engine.spec.fingerprint,
         tokenizer_fingerprint="" if tokenizer is None else tokenizer_fingerprint(tokenizer),
         vocab_size=engine.spec.vocab_size,
+        engine=engine,
     )

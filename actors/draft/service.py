@@ -29,6 +29,7 @@ from outrider.actors.draft.link import LinkRefused
 from outrider.actors.draft.links import TargetLinks
 from outrider.actors.draft.messages import attach_from_proto
 from outrider.actors.draft.worker import DraftWorker
+from outrider.actors.engine.timed import TimedEngine
 from outrider.actors.wire import PROTOCOL_VERSION
 from outrider.v1 import draft_pb2, draft_pb2_grpc, target_pb2
 
@@ -71,16 +72,25 @@ class _CoordinatorStream:
 class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
     """The streams of a drafter."""
 
-    def __init__(self, *, worker: DraftWorker, hello: target_pb2.Hello, model: str) -> None:
+    def __init__(
+        self,
+        *,
+        worker: DraftWorker,
+        hello: target_pb2.Hello,
+        model: str,
+        engine: TimedEngine | None = None,
+    ) -> None:
         """
         Args:
             worker: Where events go.
             hello: How the drafter introduces itself.
             model: Name of the draft model, empty without one.
+            engine: The draft model, None without one.
         """
         self._worker = worker
         self._hello = hello
         self._model = model
+        self._engine = engine
         self._links = TargetLinks(hello=hello, post=worker.post, on_lost=self._link_lost)
         self._streams: set[_CoordinatorStream] = set()
         self._owners: dict[SessionKey, tuple[_CoordinatorStream, int]] = {}
@@ -108,6 +118,8 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
             num_free_slots=self._worker.num_free_slots,
             busy=self._worker.busy,
             pid=os.getpid(),
+            passes=self._engine.num_passes if self._engine is not None else 0,
+            model_cpu_s=self._engine.model_cpu_s if self._engine is not None else 0.0,
         )
 
     async def Sessions(  # type: ignore[override]  # grpc.aio also takes handlers that write to the context

@@ -153,6 +153,19 @@ def stats_to_proto(stats: Stats) -> generation_pb2.SpeculationStats:
     )
 
 
+def verdict_bytes(handle: int, epoch: int, length: int, tokens: Sequence[int], credits: int) -> int:
+    """Size of a verdict on the wire without framing; `starving` counted as set. Counted here, because building the
+    message twice would cost more than sending it."""
+    ids = sum(map(_varint_bytes, tokens))
+    base = 1 + _varint_bytes(length) + 9
+    numbers = sum(1 + _varint_bytes(number) for number in (handle, epoch, credits) if number)
+    return numbers + (2 + base) + (2 + ids) + 2
+
+
+def _varint_bytes(value: int) -> int:
+    return max(1, (value.bit_length() + 6) // 7)
+
+
 def verdict_batch(verdicts: Sequence[Verdict]) -> target_pb2.VerdictMessage:
     """What a drafter is told after a pass."""
     return target_pb2.VerdictMessage(

@@ -15,7 +15,7 @@ from typing import Any
 import grpc
 import structlog
 
-from outrider.actors.engine.protocol import Engine
+from outrider.actors.engine.timed import TimedEngine
 from outrider.actors.target.admission import OFFERED
 from outrider.actors.target.events import (
     Close,
@@ -48,7 +48,7 @@ from outrider.v1 import target_pb2, target_pb2_grpc
 OUTGOING_MESSAGES = 4096
 """Messages queued for a peer that does not read; some seconds of the fastest decoding. Beyond it the peer is cut off."""
 
-log = structlog.get_logger(__name__)
+_log = structlog.get_logger(__name__)
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Queue = asyncio.Queue[Any]
@@ -60,21 +60,18 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
     def __init__(
         self,
         settings: TargetSettings,
-        engine: Engine,
+        engine: TimedEngine,
         tokenizer_fingerprint: str,
+        worker: TargetWorker,
     ) -> None:
         self._settings = settings
         self._engine = engine
         self._tokenizer_fingerprint = tokenizer_fingerprint
-        self._worker: TargetWorker | None = None
+        self._worker = worker
         self._incarnations = Incarnations()
         self._coordinators: dict[int, Queue] = {}
         self._drafters: dict[str, Queue] = {}
         self._next_stream = 1
-
-    def attach_worker(self, worker: TargetWorker) -> None:
-        """Names the worker that events go to. Before the server starts."""
-        self._worker = worker
 
     def deliver(self, outputs: list[Output]) -> None:
         """Sends what a step of the worker put out. On the event loop."""
@@ -98,13 +95,13 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
         try:
             queue.put_nowait(message)
         except asyncio.QueueFull:
-            while not queue.empty():
-                queue.get_nowait()
-            queue.put_nowait(None)
+            _end(queue)
 
-    def _post(self, event: Any) -> None:
-        assert self._worker is not None, "attach_worker comes before the server starts"
-        self._worker.post(event)
+    def end_streams(self, reason: str) -> None:
+        """Ends every stream."""
+        _log.error("target ends its streams", target=self._settings.name, reason=reason)
+        for queue in (*self._coordinators.values(), *self._drafters.values()):
+            _end(queue)
 
     # -- RPCs ------------------------------------------------------------------------------------------------------
 
@@ -113,7 +110,6 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
     ) -> target_pb2.TargetInfo:
         """Describes the target."""
         spec = self._engine.spec
-        assert self._worker is not None, "attach_worker comes before the server starts"
         return target_pb2.TargetInfo(
             protocol_version=PROTOCOL_VERSION,
             name=self._settings.name,
@@ -129,6 +125,8 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
             num_free_slots=self._engine.num_free,
             busy=self._worker.take_busy(),
             pid=os.getpid(),
+            passes=self._engine.num_passes,
+            model_cpu_s=self._engine.model_cpu_s,
         )
 
     async def Sessions(
@@ -140,12 +138,12 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
         queue: Queue = asyncio.Queue(OUTGOING_MESSAGES)
         self._coordinators[stream] = queue
         await context.write(target_pb2.SessionEvent(hello=self._own_hello()))
-        log.info("coordinator connected", target=self._settings.name, coordinator=hello.name)
+        _log.info("coordinator connected", target=self._settings.name, coordinator=hello.name)
         try:
             await self._pump(request_iterator, context, queue, lambda c: self._command(c, stream))
         finally:
             del self._coordinators[stream]
-            self._post(CloseStream(stream=stream))
+            self._worker.post(CloseStream(stream=stream))
 
     async def Exchange(
         self, request_iterator: AsyncIterator[target_pb2.DrafterMessage], context: Context
@@ -159,15 +157,17 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
             offered=OFFERED,
         ) or self._incarnations.refusal(hello.name, hello.incarnation)
         if misfit is not None:
-            log.warning("drafter refused", target=self._settings.name, reason=misfit)
+            _log.warning("drafter refused", target=self._settings.name, reason=misfit)
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, misfit)
         queue: Queue = asyncio.Queue(OUTGOING_MESSAGES)
         former = self._drafters.get(hello.name)
         self._drafters[hello.name] = queue
-        self._put_end(former)
+        if former is not None:
+            # A later start of the same drafter has come.
+            _end(former)
         await context.write(target_pb2.VerdictMessage(hello=self._own_hello()))
-        self._post(DrafterJoined(drafter=hello.name))
-        log.info("drafter connected", target=self._settings.name, drafter=hello.name)
+        self._worker.post(DrafterJoined(drafter=hello.name))
+        _log.info("drafter connected", target=self._settings.name, drafter=hello.name)
         try:
             await self._pump(
                 request_iterator, context, queue, lambda m: self._drafted(m, hello.name)
@@ -175,8 +175,8 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
         finally:
             if self._drafters.get(hello.name) is queue:
                 del self._drafters[hello.name]
-                self._post(DrafterLeft(drafter=hello.name))
-                log.info("drafter gone", target=self._settings.name, drafter=hello.name)
+                self._worker.post(DrafterLeft(drafter=hello.name))
+                _log.info("drafter gone", target=self._settings.name, drafter=hello.name)
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
@@ -244,15 +244,15 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
         match command.WhichOneof("command"):
             case "open":
                 try:
-                    self._post(open_from_proto(command.open, stream))
+                    self._worker.post(open_from_proto(command.open, stream))
                 except ValueError as error:
                     owner = Owner(stream=stream, session=command.open.session)
                     self.deliver([Failed(owner=owner, code="INVALID_ARGUMENT", message=str(error))])
             case "close":
                 owner = Owner(stream=stream, session=command.close.session)
-                self._post(Close(owner=owner))
+                self._worker.post(Close(owner=owner))
             case "steer":
-                self._post(
+                self._worker.post(
                     Steer(
                         owner=Owner(stream=stream, session=command.steer.session),
                         drafters=tuple(command.steer.drafters),
@@ -265,11 +265,11 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
             case "candidates":
                 for entry in message.candidates.entries:
                     try:
-                        self._post(candidates_from_proto(entry, drafter))
+                        self._worker.post(candidates_from_proto(entry, drafter))
                     except ValueError as error:
-                        log.warning("candidates dropped", drafter=drafter, reason=str(error))
+                        _log.warning("candidates dropped", drafter=drafter, reason=str(error))
             case "resync":
-                self._post(
+                self._worker.post(
                     ResyncRequest(
                         drafter=drafter,
                         handle=message.resync.handle,
@@ -277,9 +277,9 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
                     )
                 )
 
-    def _put_end(self, queue: Queue | None) -> None:
-        """Ends a stream that a later start of the same drafter has replaced."""
-        if queue is not None:
-            while not queue.empty():
-                queue.get_nowait()
-            queue.put_nowait(None)
+
+def _end(queue: Queue) -> None:
+    """Ends a stream at once: what is queued is dropped."""
+    while not queue.empty():
+        queue.get_nowait()
+    queue.put_nowait(None)

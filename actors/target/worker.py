@@ -45,6 +45,7 @@ from outrider.actors.target.events import (
     Steer,
     Verdict,
 )
+from outrider.actors.target.messages import verdict_bytes
 from outrider.actors.target.plan import Entry, Limits, plan_pass
 from outrider.actors.target.session import POOL_CAPACITY, Session
 from outrider.actors.target.settings import TargetSettings
@@ -53,7 +54,7 @@ from outrider.actors.trace import TraceRecord, TraceRing
 MEMORY = 0.95
 """Weight of the past in the mean time of a token and in the busy fraction: about twenty passes."""
 
-log = structlog.get_logger(__name__)
+_log = structlog.get_logger(__name__)
 
 
 class TargetWorker:
@@ -451,7 +452,11 @@ class TargetWorker:
 
     def _send_verdicts(self, session: Session, tokens: tuple[int, ...], pass_s: float) -> None:
         starving = session.pool.size == 0
+        credits_ = self._credits(session)
         for drafter in session.joined & self._live_drafters:
+            session.stats.wire_bytes += verdict_bytes(
+                session.handle, session.epoch, session.length, tokens, credits_
+            )
             self._out.append(
                 Verdict(
                     drafter=drafter,
@@ -460,7 +465,7 @@ class TargetWorker:
                     base_length=session.length,
                     base_hash=session.hash,
                     tokens=tokens,
-                    credits=self._credits(session),
+                    credits=credits_,
                     starving=starving,
                     pass_s=pass_s,
                 )
@@ -496,7 +501,9 @@ class TargetWorker:
         if not has_prompt:
             self.cost.observe(num_rows, pass_s)
             token_s = pass_s / max(committed, 1)
-            self._token_s = MEMORY * self._token_s + (1.0 - MEMORY) * token_s or token_s
+            self._token_s = (
+                MEMORY * self._token_s + (1.0 - MEMORY) * token_s if self._token_s else token_s
+            )
         if self._trace is not None:
             self._trace.append(
                 TraceRecord(
@@ -514,7 +521,7 @@ class TargetWorker:
             )
 
     def _fail(self, entries: Sequence[Entry], error: Exception) -> None:
-        log.error("target pass failed", target=self._settings.name, exc_info=error)
+        _log.error("target pass failed", target=self._settings.name, exc_info=error)
         for entry in entries:
             session = entry.session
             self._out.append(

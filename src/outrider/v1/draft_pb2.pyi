@@ -51,6 +51,8 @@ class DrafterInfo(google.protobuf.message.Message):
     NUM_FREE_SLOTS_FIELD_NUMBER: builtins.int
     BUSY_FIELD_NUMBER: builtins.int
     PID_FIELD_NUMBER: builtins.int
+    PASSES_FIELD_NUMBER: builtins.int
+    MODEL_CPU_S_FIELD_NUMBER: builtins.int
     protocol_version: builtins.int
     """Version of this protocol."""
     name: builtins.str
@@ -75,6 +77,10 @@ class DrafterInfo(google.protobuf.message.Message):
     """Fraction of the last seconds that it was computing, 0 to 1."""
     pid: builtins.int
     """Operating system process id."""
+    passes: builtins.int
+    """Draft passes since the start."""
+    model_cpu_s: builtins.float
+    """Processor seconds that they took. What the process took beyond it is the cost of everything else."""
     @property
     def verifiers(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[outrider.v1.sampling_pb2.Verifier.ValueType]:
         """Verifiers that it can serve."""
@@ -95,8 +101,10 @@ class DrafterInfo(google.protobuf.message.Message):
         num_free_slots: builtins.int = ...,
         busy: builtins.float = ...,
         pid: builtins.int = ...,
+        passes: builtins.int = ...,
+        model_cpu_s: builtins.float = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["busy", b"busy", "incarnation", b"incarnation", "method", b"method", "model", b"model", "model_fingerprint", b"model_fingerprint", "name", b"name", "num_free_slots", b"num_free_slots", "num_slots", b"num_slots", "pid", b"pid", "protocol_version", b"protocol_version", "tokenizer_fingerprint", b"tokenizer_fingerprint", "verifiers", b"verifiers", "vocab_size", b"vocab_size"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["busy", b"busy", "incarnation", b"incarnation", "method", b"method", "model", b"model", "model_cpu_s", b"model_cpu_s", "model_fingerprint", b"model_fingerprint", "name", b"name", "num_free_slots", b"num_free_slots", "num_slots", b"num_slots", "passes", b"passes", "pid", b"pid", "protocol_version", b"protocol_version", "tokenizer_fingerprint", b"tokenizer_fingerprint", "verifiers", b"verifiers", "vocab_size", b"vocab_size"]) -> None: ...
 
 Global___DrafterInfo: typing_extensions.TypeAlias = DrafterInfo
 

@@ -53,6 +53,8 @@ class TargetInfo(google.protobuf.message.Message):
     NUM_FREE_SLOTS_FIELD_NUMBER: builtins.int
     BUSY_FIELD_NUMBER: builtins.int
     PID_FIELD_NUMBER: builtins.int
+    PASSES_FIELD_NUMBER: builtins.int
+    MODEL_CPU_S_FIELD_NUMBER: builtins.int
     protocol_version: builtins.int
     """Version of this protocol. Peers with another major version are refused."""
     name: builtins.str
@@ -77,6 +79,10 @@ class TargetInfo(google.protobuf.message.Message):
     """Fraction of the last seconds that the model was computing, 0 to 1."""
     pid: builtins.int
     """Operating system process id."""
+    passes: builtins.int
+    """Target passes since the start."""
+    model_cpu_s: builtins.float
+    """Processor seconds that they took. What the process took beyond it is the cost of everything else."""
     @property
     def eos_token_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """The end-of-text token ids."""
@@ -102,8 +108,10 @@ class TargetInfo(google.protobuf.message.Message):
         num_free_slots: builtins.int = ...,
         busy: builtins.float = ...,
         pid: builtins.int = ...,
+        passes: builtins.int = ...,
+        model_cpu_s: builtins.float = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["busy", b"busy", "eos_token_ids", b"eos_token_ids", "incarnation", b"incarnation", "max_context", b"max_context", "model", b"model", "model_fingerprint", b"model_fingerprint", "name", b"name", "num_free_slots", b"num_free_slots", "num_slots", b"num_slots", "pid", b"pid", "protocol_version", b"protocol_version", "tokenizer_fingerprint", b"tokenizer_fingerprint", "verifiers", b"verifiers", "vocab_size", b"vocab_size"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["busy", b"busy", "eos_token_ids", b"eos_token_ids", "incarnation", b"incarnation", "max_context", b"max_context", "model", b"model", "model_cpu_s", b"model_cpu_s", "model_fingerprint", b"model_fingerprint", "name", b"name", "num_free_slots", b"num_free_slots", "num_slots", b"num_slots", "passes", b"passes", "pid", b"pid", "protocol_version", b"protocol_version", "tokenizer_fingerprint", b"tokenizer_fingerprint", "verifiers", b"verifiers", "vocab_size", b"vocab_size"]) -> None: ...
 
 Global___TargetInfo: typing_extensions.TypeAlias = TargetInfo
 
