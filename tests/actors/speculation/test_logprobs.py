@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 from tests.actors.speculation.reference import order_of, probabilities
+from torch import Tensor
 
 from outrider.actors.speculation.logprobs import logprobs
 
