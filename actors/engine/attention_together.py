@@ -24,7 +24,7 @@ class _Gathered:
     """int64; flat row of each shown row; padding repeats the first shown one."""
 
     mask_B1NS: torch.Tensor
-    """Additive."""
+    """Additive; where query heads are grouped, N runs over all heads of a group."""
 
 
 class AttendTogether:
@@ -36,7 +36,7 @@ class AttendTogether:
         self._plan = plan
         self._dtype = dtype
         self._device = device
-        self._gathered: dict[int | None, _Gathered] = {}
+        self._gathered: dict[tuple[int | None, int], _Gathered] = {}
         counts = [len(segment.parents) for segment in plan.segments]
         most = max(counts)
         # Where the packed rows lie in the padded queries, and the reverse; padding repeats a segment's first row.
@@ -57,25 +57,24 @@ class AttendTogether:
         softcap: float | None,
     ) -> torch.Tensor:
         """See `attention.Attend`."""
-        gathered = self._gathered.get(window)
-        if gathered is None:
-            gathered = self._gathered[window] = self._gather(window)
         num_sessions, most = self._packed_BN.shape
+        # Query heads of one key head become rows: kernels with a mask take no grouped heads. The plain path under a
+        # softcap groups by itself.
+        group = query.shape[1] // self._storage.keys[layer].shape[2] if softcap is None else 1
+        gathered = self._gathered.get((window, group))
+        if gathered is None:
+            gathered = self._gathered[window, group] = self._gather(window, group)
         # (heads, M, d) -> (heads, B, N, d) -> (B, heads, N, d)
         queries = query[0][:, self._packed_BN].transpose(0, 1)
         keys = self._storage.flat_keys[layer][gathered.rows_BS].transpose(1, 2)
         values = self._storage.flat_values[layer][gathered.rows_BS].transpose(1, 2)
-        group = queries.shape[1] // keys.shape[1]
-        mask = gathered.mask_B1NS
-        if group > 1 and softcap is None:
-            # Query heads of one key head become rows: kernels with a mask take no grouped heads.
+        if group > 1:
             queries = queries.reshape(num_sessions, keys.shape[1], group * most, -1)
-            mask = mask.repeat(1, 1, group, 1)
-        output = attend(queries, keys, values, mask, scaling, False, softcap)
+        output = attend(queries, keys, values, gathered.mask_B1NS, scaling, False, softcap)
         output = output.reshape(num_sessions, query.shape[1], most, -1).transpose(1, 2)
         return output.flatten(0, 1).index_select(0, self._padded_M).unsqueeze(0)
 
-    def _gather(self, window: int | None) -> _Gathered:
+    def _gather(self, window: int | None, group: int) -> _Gathered:
         plan, capacity = self._plan, self._storage.capacity
         sights = [sight(segment, window=window, implicit=False) for segment in plan.segments]
         shown = [
@@ -91,5 +90,6 @@ class AttendTogether:
             mask_BNS[i, :num_rows, : shown[i]] = 0.0 if seen.mask_NS is None else seen.mask_NS
             # Padding queries repeat the first row, mask included, so that no row sees nothing.
             mask_BNS[i, num_rows:] = mask_BNS[i, 0]
+        mask_BNS = np.tile(mask_BNS, (1, group, 1))
         mask = torch.from_numpy(mask_BNS[:, None]).to(device=self._device, dtype=self._dtype)
         return _Gathered(rows_BS=torch.from_numpy(rows_BS).to(self._device), mask_B1NS=mask)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
+from safetensors import SafetensorError
 
 from outrider.actors.engine.priority import lower_priority
 from outrider.actors.engine.protocol import Engine
@@ -70,15 +73,56 @@ def _load_model(
         raise ValueError(_unreadable(settings, source, error)) from error
     check_config(config, name=settings.model)
     try:
-        model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
-            location, config=config, dtype=dtype, trust_remote_code=remote
-        )
-    except (OSError, ValueError) as error:
+        with _without_progress_bars():
+            # With `output_loading_info` the result is a pair, which transformers does not say.
+            loaded = cast(
+                "tuple[PreTrainedModel, dict[str, set[str]]]",
+                AutoModelForCausalLM.from_pretrained(
+                    location,
+                    config=config,
+                    dtype=dtype,
+                    trust_remote_code=remote,
+                    output_loading_info=True,
+                ),
+            )
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise ValueError(_unreadable(settings, source, error)) from error
+    model, report = loaded
+    if report["missing_keys"]:
+        # transformers would fill these with random numbers, and warn.
+        missing = sorted(report["missing_keys"])
+        raise ValueError(
+            f"model {settings.model!r} lacks {len(missing)} weights of a {config.model_type} causal language "
+            f"model, among them {', '.join(missing[:3])}; is it a base model without a head, or incomplete?"
+        )
     config_file = cached_file(location, "config.json")
     folder = Path(config_file).parent if config_file else None
+    _own_weights(model)
     # transformers decorates `to`, which leaves it untyped.
     return model.to(device), folder  # type: ignore[arg-type]
+
+
+def _own_weights(model: PreTrainedModel) -> None:
+    """Copies weights into the process's own memory.
+
+    They may be a mapping of the file: written over, it would change a running model, or end the process if cut short.
+    """
+    for tensor in [*model.parameters(), *model.buffers()]:
+        tensor.data = tensor.data.clone()
+
+
+@contextmanager
+def _without_progress_bars() -> Iterator[None]:
+    """Keeps transformers from drawing on a service's error stream."""
+    from transformers.utils import logging
+
+    was_enabled = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # untyped in transformers
+    try:
+        yield
+    finally:
+        if was_enabled:
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]  # as above
 
 
 def _unreadable(settings: EngineSettings, source: ModelSource, error: Exception) -> str:

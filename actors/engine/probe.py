@@ -8,6 +8,7 @@ as a tree. A model that asks for what is not supported, or whose tree differs fr
 from __future__ import annotations
 
 import inspect
+import threading
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -133,13 +134,11 @@ class _RecordingCache:
 
     def attend(
         self,
-        module: torch.nn.Module,
         query: torch.Tensor,
         key: torch.Tensor,
         value: torch.Tensor,
-        attention_mask: torch.Tensor | None,
-        **options: object,
-    ) -> tuple[torch.Tensor, None]:
+        options: dict[str, object],
+    ) -> torch.Tensor:
         if self.layer in self.options or self.layer < 0:
             raise UnsupportedModel(
                 f"attention ran twice after layer {self.layer} wrote its keys: layers that share keys "
@@ -149,7 +148,29 @@ class _RecordingCache:
         output = torch.nn.functional.scaled_dot_product_attention(
             query, key, value, is_causal=True, enable_gqa=query.shape[1] != key.shape[1]
         )
-        return output.transpose(1, 2), None
+        return output.transpose(1, 2)
+
+
+class _Probing(threading.local):
+    """The probe that the thread runs."""
+
+    cache: _RecordingCache | None = None
+
+
+_PROBING = _Probing()
+
+
+def _probe_attention(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    **options: object,
+) -> tuple[torch.Tensor, None]:
+    if _PROBING.cache is None:
+        raise RuntimeError(f"the model's attention is {PROBE_NAME!r}; probing it has failed before")
+    return _PROBING.cache.attend(query, key, value, options), None
 
 
 def record_demands(model: PreTrainedModel, *, name: str) -> list[LayerDemand]:
@@ -166,10 +187,11 @@ def record_demands(model: PreTrainedModel, *, name: str) -> list[LayerDemand]:
             "tree attention needs explicit positions and a cache"
         )
     cache = _RecordingCache()
-    AttentionInterface.register(PROBE_NAME, cache.attend)
+    AttentionInterface.register(PROBE_NAME, _probe_attention)
     AttentionInterface.register(ATTENTION_NAME, tree_attention)
     _switch_attention(model, PROBE_NAME, name=name)
     ids = torch.tensor([[1, 0]], device=model.device)
+    _PROBING.cache = cache
     try:
         model(
             input_ids=ids,
@@ -181,6 +203,8 @@ def record_demands(model: PreTrainedModel, *, name: str) -> list[LayerDemand]:
         raise UnsupportedModel(
             f"{name} ({model.config.model_type}) wants more of its cache than keys and values: {error}"
         ) from error
+    finally:
+        _PROBING.cache = None
     demands = _demands(cache, text_config(model.config), name=name)
     _switch_attention(model, ATTENTION_NAME, name=name)
     return demands

@@ -28,7 +28,7 @@ class ModelSpec:
     """Number of token ids, as the logits have columns."""
 
     max_context: int
-    """Greatest number of rows of one sequence, prompt and output together."""
+    """Greatest number of rows of one sequence, prompt and output together; so positions are below it, a tree's too."""
 
     eos_token_ids: tuple[int, ...]
     """End-of-text token ids; empty if the model has none."""
@@ -81,7 +81,8 @@ class NoFreeSlot(RuntimeError):
 
 
 class SlotOverflow(RuntimeError):
-    """Rows do not fit behind the cached ones: the caller asked for more than the context or the scratch space holds."""
+    """Rows do not fit behind the cached ones: there are more scratch rows than `max_scratch`, or one of them lies at a
+    position that is not below `max_context`."""
 
 
 class Engine(Protocol):
@@ -104,7 +105,7 @@ class Engine(Protocol):
 
     @property
     def max_scratch(self) -> int:
-        """Greatest number of scratch rows that a slot can hold at the end of the context."""
+        """Greatest number of scratch rows of a slot, anywhere in the context; bounds prompt chunks and trees."""
         ...
 
     def acquire(self) -> int:
@@ -132,7 +133,8 @@ class Engine(Protocol):
 
         Raises:
             SlotOverflow: A slot's rows do not fit. Nothing was run.
-            ValueError: A token id or a parent is out of range, or the batch is empty. Nothing was run.
+            ValueError: A token id or a parent is out of range, a slot is free or occurs twice, or the batch or an entry is
+                empty. Nothing was run.
         """
         ...
 
@@ -143,11 +145,13 @@ class Engine(Protocol):
             slot: The slot.
             path: Scratch rows to append to the cached rows, each the child of the one before; the first a child of the
                 last cached row.
-            keep: Scratch rows, ascending, that stay scratch: each a descendant of the path's end. They are renumbered
-                0, 1, ... in this order. All other scratch rows are dropped.
+            keep: Scratch rows, ascending, that stay scratch: each the child of the path's end (of the last cached row, if
+                the path is empty) or of another kept row. They are renumbered 0, 1, ... in this order. All other scratch
+                rows are dropped.
 
         Raises:
-            ValueError: `path` is not a path from the last cached row, or `keep` is not below it. Nothing was changed.
+            ValueError: `path` is not a path from the last cached row, or `keep` is not ascending, not below it or lacks the
+                parent of a row. Nothing was changed.
         """
         ...
 

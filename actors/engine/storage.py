@@ -94,7 +94,8 @@ class Storage:
         for group in self._groups.values():
             rows = torch.tensor([first + row for row in sources[settled:]], device=group.device)
             held = group[:, slot]
-            held.narrow(1, first + settled, count).copy_(held.index_select(1, rows))
+            # Indexing, since index_select first copies the whole slot where its rows are not dense (600 against 7 us).
+            held.narrow(1, first + settled, count).copy_(held[:, rows])
 
     def copy(self, source: int, destination: int, length: int) -> None:
         """Copies the first rows of a slot to another."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load, save_file
 from transformers import PreTrainedModel
 
 from outrider.actors.engine.attention import UnsupportedModel
@@ -119,6 +120,34 @@ def test_incomplete_folders(folder: Path, tmp_path: Path) -> None:
     (folder / "config.json").write_text(json.dumps({"model_type": "never_heard_of"}))
     with pytest.raises(ValueError, match="never_heard_of"):
         load_engine(EngineSettings(model=str(folder)))
+
+
+def test_damaged_weights(folder: Path) -> None:
+    """Weights that are cut short, that are missing or that are of another shape are refused, not made up."""
+    file = folder / "model.safetensors"
+    whole = file.read_bytes()
+    tensors = load(whole)
+    settings = EngineSettings(model=str(folder))
+    file.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match="cannot be loaded"):
+        load_engine(settings)
+    lost = "model.layers.1.mlp.up_proj.weight"
+    save_file({k: v for k, v in tensors.items() if k != lost}, file, {"format": "pt"})
+    with pytest.raises(ValueError, match=f"lacks 1 weights of a qwen3 .* {lost}"):
+        load_engine(settings)
+    save_file({**tensors, lost: torch.zeros(3, 3)}, file, {"format": "pt"})
+    with pytest.raises(ValueError, match="cannot be loaded"):
+        load_engine(settings)
+
+
+def test_a_file_written_over_does_not_reach_a_running_engine(folder: Path) -> None:
+    """An engine keeps its weights when the checkpoint that it came from is overwritten in place."""
+    engine = load_engine(EngineSettings(model=str(folder)))
+    slot, rows = engine.acquire(), [Rows(slot=0, tokens=[1, 2], parents=[-1, 0])]
+    before = engine.forward(rows).values_RV
+    engine.truncate(slot, 0)
+    (folder / "model.safetensors").write_bytes(b"")
+    torch.testing.assert_close(engine.forward(rows).values_RV, before, atol=0, rtol=0)
 
 
 def test_remote_code_is_not_run_unasked(folder: Path) -> None:
