@@ -41,3 +41,7 @@ class EngineSettings:
     attention: Literal["auto", "each", "together"] = "auto"
     """How sessions of one batch attend: `each` by itself on views of its rows, or all `together` in one kernel call on
     gathered rows. `auto`: `each` on a CPU, `together` elsewhere."""
+
+    packed_weights: bool | None = None
+    """On a CPU in float32, keep a second copy of the weights that makes passes over several rows faster. None: unless the
+    model is larger than 2 GiB."""
