@@ -172,6 +172,13 @@ class _Actor(_Section):
         return 1.0 if self.device.startswith("cuda") else 0.0
 
     @property
+    def replica_names(self) -> tuple[str, ...]:
+        """The name of each replica; a single one has the plain name."""
+        if self.replicas == 1:
+            return (self.name,)
+        return tuple(f"{self.name}-{index}" for index in range(self.replicas))
+
+    @property
     def threads(self) -> int:
         """Threads of the arithmetic of one replica."""
         return self.num_threads or max(1, int(self.num_cpus))
@@ -266,7 +273,7 @@ class Config(_Section):
     """Ray, and how actors are placed and watched."""
 
     targets: tuple[Target, ...]
-    """The target models. Given without `drafters`, they decode plainly."""
+    """The target model, one. Given without `drafters`, it decodes plainly."""
 
     drafters: tuple[Drafter, ...] = ()
     """The drafters; each may serve every target with its tokenizer."""
@@ -278,14 +285,20 @@ class Config(_Section):
     def _check_names(self) -> Self:
         if not self.targets:
             raise ValueError("targets is empty: name at least one model, or leave the key out")
+        if len(self.targets) > 1:
+            raise ValueError(
+                f"targets holds {len(self.targets)} models, and a service serves one: "
+                "start another service for the others, or set replicas for more of the same"
+            )
         taken: dict[str, str] = {COORDINATOR: "the coordinator"}
         for kind, actors in (("targets", self.targets), ("drafters", self.drafters)):
             for index, actor in enumerate(actors):
-                if actor.name in taken:
-                    raise ValueError(
-                        f"{kind}[{index}].name {actor.name!r} is taken by {taken[actor.name]}; give it another name"
-                    )
-                taken[actor.name] = f"{kind}[{index}]"
+                for name in dict.fromkeys((actor.name, *actor.replica_names)):
+                    if name in taken:
+                        raise ValueError(
+                            f"{kind}[{index}].name {name!r} is taken by {taken[name]}; give it another name"
+                        )
+                    taken[name] = f"{kind}[{index}]"
         return self
 
 

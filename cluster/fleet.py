@@ -40,14 +40,12 @@ class ActorSpec:
 def fleet(config: Config) -> tuple[ActorSpec, ...]:
     """Every actor of a service: the targets, the drafters, and the coordinator last."""
     targets = [
-        _target(config, target, name)
-        for target in config.targets
-        for name in _replica_names(target.name, target.replicas)
+        _target(config, target, name) for target in config.targets for name in target.replica_names
     ]
     drafters = [
         _drafter(config, drafter, name)
         for drafter in config.drafters
-        for name in _replica_names(drafter.name, drafter.replicas)
+        for name in drafter.replica_names
     ]
     return (*targets, *drafters, _coordinator(config))
 
@@ -64,10 +62,6 @@ def listening_at(spec: ActorSpec, address: str) -> ActorSpec:
     host, _ = split_host_port(spec.settings.listen)
     _, port = split_host_port(address)
     return replace(spec, settings=replace(spec.settings, listen=join_host_port(host, port)))
-
-
-def _replica_names(name: str, replicas: int) -> list[str]:
-    return [name] if replicas == 1 else [f"{name}-{index}" for index in range(replicas)]
 
 
 def _target(config: Config, target: Target, name: str) -> ActorSpec:

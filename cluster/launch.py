@@ -11,6 +11,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
+from outrider.actors.trace import TraceRecord
 from outrider.cluster.actor_status import ActorStatus, State
 from outrider.cluster.config import Config
 from outrider.cluster.fleet import fleet
@@ -61,15 +62,28 @@ class RunningService:
         Raises:
             ServiceFailed: The supervisor does not answer.
         """
+        statuses: tuple[ActorStatus, ...] = self._ask("status")
+        return statuses
+
+    def trace(self) -> tuple[TraceRecord, ...]:
+        """What every actor did and when, the last things of each, for a timeline.
+
+        Raises:
+            ServiceFailed: The supervisor does not answer.
+        """
+        records: tuple[TraceRecord, ...] = self._ask("trace")
+        return records
+
+    def _ask(self, method: str) -> Any:
         import ray
 
+        if self._supervisor is None:
+            raise ServiceFailed("the service was stopped")
         try:
-            statuses: tuple[ActorStatus, ...] = ray.get(
-                self._supervisor.status.remote(), timeout=ANSWER_TIMEOUT_S
-            )
+            answer = getattr(self._supervisor, method).remote()
+            return ray.get(answer, timeout=ANSWER_TIMEOUT_S)
         except ray.exceptions.RayError as error:
             raise ServiceFailed(f"the supervisor does not answer: {error}") from error
-        return statuses
 
     def failure(self) -> str | None:
         """Why the service as a whole cannot serve any more; None while it can."""

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Collection, Iterable
 
 import psutil
+
+POLL_S = 0.05
+"""How often processes that should end are looked at."""
 
 Processes = frozenset[psutil.Process]
 """Processes, identified by pid and time of creation together: a pid that is used anew is another process."""
@@ -33,12 +37,32 @@ def end(processes: Collection[psutil.Process], *, patience_s: float) -> Processe
     Returns:
         Those that had to be killed, for the record.
     """
-    _, alive = psutil.wait_procs(list(processes), timeout=patience_s)
+    alive = _outliving(processes, patience_s=patience_s)
     _signal(alive, "terminate")
-    _, alive = psutil.wait_procs(alive, timeout=patience_s)
+    alive = _outliving(alive, patience_s=patience_s)
     _signal(alive, "kill")
-    psutil.wait_procs(alive, timeout=patience_s)
-    return frozenset(alive)
+    _outliving(alive, patience_s=patience_s)
+    # Reaps those that are our own children; the others are reaped by whoever inherits them.
+    psutil.wait_procs(list(processes), timeout=0)
+    return alive
+
+
+def _outliving(processes: Collection[psutil.Process], *, patience_s: float) -> Processes:
+    """Those that still run after so long; returns as soon as none does."""
+    deadline = time.monotonic() + patience_s
+    while True:
+        alive = frozenset(process for process in processes if _runs(process))
+        if not alive or time.monotonic() > deadline:
+            return alive
+        time.sleep(POLL_S)
+
+
+def _runs(process: psutil.Process) -> bool:
+    """Whether it runs. A zombie does not: it is dead, and only waits for its parent to notice."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _signal(processes: Iterable[psutil.Process], how: str) -> None:

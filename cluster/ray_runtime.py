@@ -11,6 +11,7 @@ import logging
 import os
 import secrets
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -29,7 +30,13 @@ MAX_SOCKET_FOLDER = 40
 END_PATIENCE_S = 5.0
 """How long Ray's processes may take to end by themselves; they take less than 2 s on an idle machine."""
 
-_VARIABLES = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_USAGE_STATS_ENABLED")
+_VARIABLES = (
+    "RAY_AUTH_MODE",
+    "RAY_AUTH_TOKEN",
+    "RAY_AUTH_TOKEN_PATH",
+    "RAY_USAGE_STATS_ENABLED",
+    "RAY_COLOR_PREFIX",
+)
 
 
 class RayUnavailable(RuntimeError):
@@ -109,6 +116,7 @@ class RayRuntime:
         variables: dict[str, str | None] = {
             "RAY_AUTH_MODE": self._config.cluster.auth,
             "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_COLOR_PREFIX": "1" if sys.stderr.isatty() else "0",
         }
         if self.is_embedded:
             self._folder = _private_folder()

@@ -1,0 +1,82 @@
+"""What the supervisor's service answers to wrong calls."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import grpc
+import pytest
+
+from outrider.actors.grpc_server import bind, internal_channel, internal_server
+from outrider.cluster.cluster_service import ClusterServicer
+from outrider.cluster.roster import Registry
+from outrider.v1 import cluster_pb2, cluster_pb2_grpc
+
+
+@pytest.fixture
+async def servicer() -> ClusterServicer:
+    """An empty roster."""
+    return ClusterServicer(Registry(lease_s=10.0))
+
+
+@pytest.fixture
+async def stub(
+    servicer: ClusterServicer,
+) -> AsyncIterator[cluster_pb2_grpc.ClusterServiceAsyncStub]:
+    """A client of it."""
+    server = internal_server()
+    cluster_pb2_grpc.add_ClusterServiceServicer_to_server(servicer, server)
+    port = bind(server, "127.0.0.1:0")
+    await server.start()
+    async with internal_channel(f"127.0.0.1:{port}") as channel:
+        yield cluster_pb2_grpc.ClusterServiceStub(channel)
+    await server.stop(0.0)
+
+
+def register(**changes: object) -> cluster_pb2.RegisterRequest:
+    """A complete registration, changed."""
+    fields = {
+        "name": "d",
+        "role": cluster_pb2.ROLE_DRAFTER,
+        "address": "127.0.0.1:1",
+        "incarnation": 5,
+    }
+    return cluster_pb2.RegisterRequest(member=cluster_pb2.Member(**(fields | changes)))  # type: ignore[arg-type]
+
+
+async def test_registration_tells_the_lease(stub: cluster_pb2_grpc.ClusterServiceAsyncStub) -> None:
+    """The actor learns how often to renew."""
+    response = await stub.Register(register(), timeout=5)
+
+    assert response.lease_s == 10.0
+
+
+async def test_incomplete_registration_is_an_invalid_argument(
+    stub: cluster_pb2_grpc.ClusterServiceAsyncStub,
+) -> None:
+    """And names the field."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub.Register(register(address=""), timeout=5)
+
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert caught.value.details() == "member.address is absent"
+
+
+async def test_fenced_registration_is_a_failed_precondition(
+    servicer: ClusterServicer, stub: cluster_pb2_grpc.ClusterServiceAsyncStub
+) -> None:
+    """By which the actor knows that it must end."""
+    servicer.fence("d", incarnation=6)
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub.Register(register(), timeout=5)
+
+    assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+
+
+async def test_renewal_of_a_stranger_says_so(
+    stub: cluster_pb2_grpc.ClusterServiceAsyncStub,
+) -> None:
+    """So that an actor whose lease ended registers again."""
+    response = await stub.Renew(cluster_pb2.RenewRequest(name="x", incarnation=1), timeout=5)
+
+    assert not response.registered

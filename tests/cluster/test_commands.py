@@ -1,0 +1,71 @@
+"""What the commands refuse before anything is started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from outrider.cluster.commands import (
+    FAILED,
+    USAGE,
+    CommandFailed,
+    config_problems,
+    config_schema,
+    config_validate,
+    serve,
+    service_config,
+)
+
+
+def test_wrong_configuration_is_a_usage_error_with_every_problem(tmp_path: Path) -> None:
+    """Exit code 2, and the text of the configuration's own error."""
+    file = tmp_path / "c.yaml"
+    file.write_text("drafers: []\nservice: {listen: x}\n")
+
+    with pytest.raises(CommandFailed, match="did you mean 'drafters'") as caught:
+        config_validate(file)
+    assert caught.value.exit_code == USAGE
+    assert len(config_problems(file)) == 2
+
+
+def test_validated_configuration_is_whole(tmp_path: Path) -> None:
+    """Defaults are filled in, in plain values."""
+    file = tmp_path / "c.yaml"
+    file.write_text("service: {listen: '127.0.0.1:1'}\n")
+
+    assert config_validate(file)["speculation"]["verifier"] == "coupled"
+    assert config_problems(file) == ()
+    assert "properties" in config_schema()
+
+
+def test_flags_lie_over_the_file(tmp_path: Path) -> None:
+    """What the command line says counts."""
+    file = tmp_path / "c.yaml"
+    file.write_text("service: {listen: '127.0.0.1:1', max_waiting: 3}\n")
+    config = service_config(file, listen="127.0.0.1:2")
+
+    assert (config.service.listen, config.service.max_waiting) == ("127.0.0.1:2", 3)
+
+
+def test_missing_model_is_told_before_ray_starts() -> None:
+    """Within a second, by the key that holds it; exit code 1."""
+    with pytest.raises(CommandFailed, match=r"targets\[0\].model: .*/no/such/folder") as caught:
+        serve(targets=["/no/such/folder"])
+    assert caught.value.exit_code == FAILED
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"log_level": "loud"}, "--log-level is 'loud'; allowed: debug"),
+        ({"ready_file": Path("/no/such/folder/ready")}, "--ready-file"),
+        ({"listen": "here"}, "'here' is not HOST:PORT"),
+        ({"config": Path("/no/such/file.yaml")}, "cannot be read"),
+    ],
+)
+def test_wrong_flags_are_usage_errors(flags: dict[str, object], message: str) -> None:
+    """Nothing was started."""
+    with pytest.raises(CommandFailed, match=message) as caught:
+        serve(**flags)  # type: ignore[arg-type]
+    assert caught.value.exit_code == USAGE

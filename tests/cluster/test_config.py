@@ -1,0 +1,269 @@
+"""The configuration and what is said about mistakes in it."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from outrider.cluster.config import load_config, name_of, parse_config, schema, with_flags
+from outrider.cluster.config_errors import ConfigError, Problem
+
+FULL = """
+service:
+  listen: 0.0.0.0:6000
+  default_max_tokens: 32
+cluster:
+  address: local
+  placement: SPREAD
+  restarts: {max_restarts: 3}
+targets:
+  - {name: big, model: org/big, device: cuda, dtype: bfloat16, resources: {target_node: 1}}
+drafters:
+  - {model: org/small, replicas: 2}
+  - {method: prompt_lookup, width: 1}
+speculation: {verifier: exact_match, max_nodes: 32}
+"""
+
+
+def problems(data: dict[str, Any]) -> dict[str, str]:
+    """What is wrong with a configuration, by place."""
+    with pytest.raises(ConfigError) as caught:
+        parse_config(data, source="test.yaml")
+    return {problem.path: problem.message for problem in caught.value.problems}
+
+
+def test_nothing_is_a_service() -> None:
+    """The demonstration pair on loopback."""
+    config = parse_config({}, source="test")
+
+    assert [target.model for target in config.targets] == ["demo:target"]
+    assert [drafter.model for drafter in config.drafters] == ["demo:draft"]
+    assert config.service.listen.startswith("127.0.0.1:")
+
+
+def test_target_alone_decodes_plainly() -> None:
+    """The shipped drafter knows nothing of another target's vocabulary."""
+    assert parse_config({"targets": [{"model": "t"}]}, source="test").drafters == ()
+
+
+def test_file_is_read(tmp_path: Path) -> None:
+    """YAML, with names made from models."""
+    file = tmp_path / "service.yaml"
+    file.write_text(FULL)
+    config = load_config(file)
+
+    assert config.targets[0].gpus == 1.0
+    assert [drafter.name for drafter in config.drafters] == ["small", "prompt_lookup"]
+    assert config.cluster.restarts.max_restarts == 3
+
+
+def test_json_is_read_too(tmp_path: Path) -> None:
+    """The same content, the same configuration."""
+    text, data = tmp_path / "service.yaml", tmp_path / "service.json"
+    text.write_text(FULL)
+    data.write_text(json.dumps(yaml.safe_load(FULL), indent="\t"))
+
+    assert load_config(data) == load_config(text)
+
+
+def test_empty_file_is_the_default(tmp_path: Path) -> None:
+    """A file with comments alone changes nothing."""
+    file = tmp_path / "service.yaml"
+    file.write_text("# nothing yet\n")
+
+    assert load_config(file) == parse_config({}, source="test")
+
+
+def test_unknown_key_is_refused_with_a_suggestion() -> None:
+    """At the top, inside a section, and inside a list."""
+    found = problems(
+        {
+            "drafers": [],
+            "cluster": {"restarts": {"max_restart": 1}},
+            "targets": [{"model": "m", "dtyp": "float32"}],
+        }
+    )
+
+    assert found == {
+        "": "unknown key 'drafers'; did you mean 'drafters'?",
+        "cluster.restarts": "unknown key 'max_restart'; did you mean 'max_restarts'?",
+        "targets[0]": "unknown key 'dtyp'; did you mean 'dtype'?",
+    }
+
+
+def test_key_unlike_any_other_lists_what_is_allowed() -> None:
+    """A suggestion that is none would mislead."""
+    found = problems({"cluster": {"restarts": {"zzz": 1}}})
+
+    assert "allowed here: backoff_s, healthy_after_s," in found["cluster.restarts"]
+
+
+def test_every_problem_is_reported_at_once() -> None:
+    """Mending one at a time wastes a start each."""
+    found = problems(
+        {
+            "service": {"listen": "nowhere", "max_waiting": "3"},
+            "cluster": {"lease_s": 0.1, "placement": "TIGHT"},
+            "targets": [{"model": "m", "num_threads": 0, "device": "tpu"}],
+            "speculation": {"verifier": "best"},
+        }
+    )
+
+    assert sorted(found) == [
+        "cluster.lease_s",
+        "cluster.placement",
+        "service.listen",
+        "service.max_waiting",
+        "speculation.verifier",
+        "targets[0].device",
+        "targets[0].num_threads",
+    ]
+    assert "must be 'PACK', 'SPREAD'" in found["cluster.placement"]
+    assert found["targets[0].num_threads"] == "must be greater than or equal to 1, but is 0"
+
+
+@pytest.mark.parametrize(
+    ("drafter", "message"),
+    [
+        ({}, "model is missing"),
+        (
+            {"model": "m", "method": "magic"},
+            "method is 'magic'; allowed: autoregressive, prompt_lookup",
+        ),
+        ({"model": "m", "method": "prompt_lookup"}, "prompt_lookup drafts without one"),
+        ({"model": "m", "device": "cuda", "num_gpus": 0}, "num_gpus is 0 with device cuda"),
+        ({"model": "m", "prefill_chunk": 512, "max_scratch": 16}, "must fit into the scratch rows"),
+    ],
+)
+def test_contradictions_within_an_actor(drafter: dict[str, Any], message: str) -> None:
+    """Two keys that cannot both be meant."""
+    found = problems({"targets": [{"model": "t"}], "drafters": [drafter]})
+
+    assert message in found["drafters[0]"]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"targets": []}, "targets is empty"),
+        ({"targets": [{"model": "a"}, {"model": "b"}]}, "targets holds 2 models"),
+        (
+            {"targets": [{"model": "x/a"}], "drafters": [{"model": "y/a"}]},
+            "'a' is taken by targets[0]",
+        ),
+        ({"targets": [{"model": "coordinator"}]}, "is taken by the coordinator"),
+        (
+            {
+                "targets": [{"model": "a", "replicas": 2}],
+                "drafters": [{"model": "b", "name": "a-1"}],
+            },
+            "'a-1' is taken by targets[0]",
+        ),
+    ],
+)
+def test_contradictions_between_actors(data: dict[str, Any], message: str) -> None:
+    """Names are addresses: there are no two of one."""
+    assert message in problems(data)[""]
+
+
+@pytest.mark.parametrize("value", [None, 5, "x", {"model": "m"}])
+def test_targets_that_are_no_list(value: object) -> None:
+    """A single mapping is the commonest slip."""
+    assert "must be a valid array" in problems({"targets": value})["targets"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"a: 1\na: 2\n", "line 2, column 1: the key 'a' occurs twice"),
+        (b"a: [\n", "line 2, column 1"),
+        (b"- 1\n", "holds a list"),
+        (b"\xff\xfe\x00", "not UTF-8"),
+        (b"a: \x00", "not valid"),
+        (b"a: " + b"x" * (1 << 20), "has more than"),
+        (b"? [1, 2]\n: 3\n", "test"),
+    ],
+)
+def test_unreadable_content(tmp_path: Path, content: bytes, message: str) -> None:
+    """Each says what was found, and none is a traceback."""
+    file = tmp_path / "test.yaml"
+    file.write_bytes(content)
+
+    with pytest.raises(ConfigError, match=message.replace("[", r"\[")):
+        load_config(file)
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    """Names the file and the reason."""
+    with pytest.raises(ConfigError, match=r"no\.yaml: 1 problem\n  cannot be read: No such file"):
+        load_config(tmp_path / "no.yaml")
+
+
+def test_error_crosses_processes() -> None:
+    """It is raised in workers, too."""
+    error = ConfigError("f", (Problem("a", "b"),))
+
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+def test_flags_replace_lists_and_keep_the_rest() -> None:
+    """`--target` and `--draft` speak of models, everything else stays as the file says."""
+    data = {
+        "service": {"reflection": False},
+        "targets": [{"model": "t"}],
+        "drafters": [{"model": "d"}],
+    }
+    merged = with_flags(data, targets=("x",), drafts=("prompt_lookup", "y"), listen="0.0.0.0:1")
+    config = parse_config(merged, source="test")
+
+    assert [target.model for target in config.targets] == ["x"]
+    assert [(drafter.method, drafter.model) for drafter in config.drafters] == [
+        ("prompt_lookup", None),
+        ("autoregressive", "y"),
+    ]
+    assert (config.service.listen, config.service.reflection) == ("0.0.0.0:1", False)
+    assert data["targets"] == [{"model": "t"}]
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("demo:target", "demo-target"),
+        ("meta-llama/Llama-3.2-1B", "Llama-3.2-1B"),
+        ("/data/models/my model/", "my-model"),
+        ("tabular:/x/table.npz", "table"),
+        ("...", "model"),
+    ],
+)
+def test_names_come_from_models(model: str, name: str) -> None:
+    """Short enough to type, and allowed as a name."""
+    assert name_of(model) == name
+
+
+def test_schema_accepts_what_is_accepted_and_refuses_unknown_keys() -> None:
+    """Editors say the same as we do."""
+    validator = jsonschema.Draft202012Validator(schema())
+
+    validator.check_schema(schema())
+    assert list(validator.iter_errors(yaml.safe_load(FULL))) == []
+    assert list(validator.iter_errors({})) == []
+    assert [error.message for error in validator.iter_errors({"drafers": []})] != []
+
+
+def test_schema_describes_every_key() -> None:
+    """The documentation of the configuration is the schema."""
+    definitions = schema()["$defs"].values()
+    undescribed = [
+        f"{definition['title']}.{key}"
+        for definition in definitions
+        for key, value in definition.get("properties", {}).items()
+        if "description" not in value and "$ref" not in value
+    ]
+
+    assert undescribed == []

@@ -1,0 +1,107 @@
+"""From a configuration to the actors."""
+
+from __future__ import annotations
+
+from outrider.actors.draft.settings import DraftSettings
+from outrider.actors.target.settings import TargetSettings
+from outrider.cluster.config import parse_config
+from outrider.cluster.fleet import fleet, for_start, listening_at
+from outrider.cluster.roster import Role
+from outrider.cluster.settings import CoordinatorSettings
+
+
+def test_default_service_is_the_demonstration_pair() -> None:
+    """One thread each, the drafter behind the target, and a coordinator that knows the tokenizer."""
+    target, drafter, coordinator = fleet(parse_config({}, source="test"))
+
+    assert isinstance(target.settings, TargetSettings)
+    assert isinstance(drafter.settings, DraftSettings)
+    assert isinstance(coordinator.settings, CoordinatorSettings)
+    assert drafter.settings.engine is not None
+    assert target.settings.engine.num_threads == drafter.settings.engine.num_threads == 1
+    assert 0 < target.settings.engine.niceness < drafter.settings.engine.niceness
+    assert coordinator.settings.tokenizer == target.settings.engine.model == "demo:target"
+    assert [spec.role for spec in (target, drafter, coordinator)] == [
+        Role.TARGET,
+        Role.DRAFTER,
+        Role.COORDINATOR,
+    ]
+
+
+def test_replicas_have_names_of_their_own_and_one_model_name() -> None:
+    """Clients see one model, the roster sees each actor."""
+    config = {
+        "targets": [{"model": "t", "replicas": 2}],
+        "drafters": [{"model": "d", "replicas": 3}],
+    }
+    specs = fleet(parse_config(config, source="test"))
+
+    assert [spec.name for spec in specs] == ["t-0", "t-1", "d-0", "d-1", "d-2", "coordinator"]
+    assert {spec.model for spec in specs[:2]} == {"t"}
+
+
+def test_resources_are_what_ray_calls_them() -> None:
+    """A device asks for its GPU; zeros are left out, for Ray refuses them in a bundle."""
+    config = {"targets": [{"model": "t", "device": "cuda", "num_cpus": 0, "resources": {"big": 2}}]}
+
+    assert fleet(parse_config(config, source="test"))[0].resources == {"GPU": 1.0, "big": 2.0}
+
+
+def test_threads_follow_the_reserved_cpus() -> None:
+    """Who reserves four CPUs gets four threads, unless told otherwise."""
+    config = {
+        "targets": [{"model": "t", "num_cpus": 4}],
+        "drafters": [{"model": "d", "num_cpus": 0.5}],
+    }
+    target, drafter, _ = fleet(parse_config(config, source="test"))
+
+    assert isinstance(target.settings, TargetSettings)
+    assert isinstance(drafter.settings, DraftSettings)
+    assert drafter.settings.engine is not None
+    assert (target.settings.engine.num_threads, drafter.settings.engine.num_threads) == (4, 1)
+
+
+def test_prompt_lookup_has_no_engine() -> None:
+    """It needs no weights."""
+    config = {"targets": [{"model": "t"}], "drafters": [{"method": "prompt_lookup"}]}
+    drafter = fleet(parse_config(config, source="test"))[1]
+
+    assert isinstance(drafter.settings, DraftSettings)
+    assert drafter.settings.engine is None
+
+
+def test_tabular_target_has_no_tokenizer() -> None:
+    """Its prompts are token ids."""
+    specs = fleet(parse_config({"targets": [{"model": "tabular:/x.npz"}]}, source="test"))
+
+    assert isinstance(specs[-1].settings, CoordinatorSettings)
+    assert specs[-1].settings.tokenizer == ""
+
+
+def test_lockstep_reaches_both_sides() -> None:
+    """One of them alone in lockstep would wait for ever."""
+    target, drafter, _ = fleet(parse_config({"speculation": {"lockstep": True}}, source="test"))
+
+    assert isinstance(target.settings, TargetSettings)
+    assert isinstance(drafter.settings, DraftSettings)
+    assert target.settings.lockstep
+    assert drafter.settings.lockstep
+
+
+def test_each_start_has_its_incarnation_and_workers_take_a_free_port() -> None:
+    """The coordinator listens where clients look for it."""
+    config = {"service": {"listen": "0.0.0.0:5000"}}
+    target, _, coordinator = fleet(parse_config(config, source="test"))
+
+    assert for_start(target, incarnation=7, host="10.0.0.2").listen == "10.0.0.2:0"
+    assert for_start(target, incarnation=7, host="::1").listen == "[::1]:0"
+    assert for_start(coordinator, incarnation=7, host="10.0.0.2").listen == "0.0.0.0:5000"
+    assert for_start(target, incarnation=7, host="10.0.0.2").incarnation == 7
+
+
+def test_restarted_coordinator_keeps_its_port() -> None:
+    """Clients find it again where it was."""
+    spec = fleet(parse_config({"service": {"listen": "127.0.0.1:0"}}, source="test"))[-1]
+    again = listening_at(spec, "127.0.0.1:4567")
+
+    assert for_start(again, incarnation=8, host="127.0.0.1").listen == "127.0.0.1:4567"

@@ -1,0 +1,27 @@
+"""What is said of an actor while a service starts."""
+
+from __future__ import annotations
+
+import pytest
+
+from outrider.cluster.actor_status import ActorStatus, State
+from outrider.cluster.progress_lines import progress_line
+from outrider.cluster.roster import Role
+
+
+@pytest.mark.parametrize("state", list(State))
+def test_every_state_has_a_line_that_names_the_actor(state: State) -> None:
+    """No state is forgotten."""
+    line = progress_line(ActorStatus(name="t", role=Role.TARGET, model="m", state=state))
+
+    assert line.startswith("target t: ")
+    assert "\n" not in line
+
+
+def test_failure_says_why() -> None:
+    """The reason is the actor's own."""
+    actor = ActorStatus(
+        name="t", role=Role.TARGET, model="m", state=State.FAILED, reason="no such folder"
+    )
+
+    assert progress_line(actor) == "target t: failed: no such folder"

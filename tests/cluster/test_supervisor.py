@@ -1,0 +1,211 @@
+"""What the supervisor does when actors start, die, fall silent or cannot work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.cluster.in_process import InProcessHost, crashes, refusals, until
+
+from outrider.actors.grpc_server import internal_channel
+from outrider.cluster.actor_status import ActorStatus, State
+from outrider.cluster.config import parse_config
+from outrider.cluster.fleet import fleet
+from outrider.cluster.keeper import LaunchFailed
+from outrider.cluster.placement import PlacementError
+from outrider.cluster.restart_policy import RestartPolicy
+from outrider.cluster.roster import Roster, roster_from_proto
+from outrider.cluster.supervisor import Supervisor, SupervisorSettings
+from outrider.v1 import cluster_pb2, cluster_pb2_grpc
+
+QUICK = RestartPolicy(max_restarts=3, backoff_s=0.01, max_backoff_s=0.02)
+SPECS = fleet(
+    parse_config({"targets": [{"model": "t"}], "drafters": [{"model": "d"}]}, source="test")
+)
+
+
+class Running:
+    """A supervisor over actors that are no processes."""
+
+    def __init__(self) -> None:
+        self.host = InProcessHost()
+        self.supervisor = Supervisor(
+            SPECS, self.host, SupervisorSettings(lease_s=1.0, restarts=QUICK, start_timeout_s=5.0)
+        )
+
+    def status(self, name: str) -> ActorStatus:
+        """What is told of one actor."""
+        return next(status for status in self.supervisor.status() if status.name == name)
+
+
+@pytest.fixture
+async def running() -> AsyncIterator[Running]:
+    """Not launched yet; stopped with the test."""
+    made = Running()
+    yield made
+    await made.supervisor.stop(0.0)
+
+
+async def rosters(address: str, found: list[Roster]) -> None:
+    """Collects what a watcher of the roster is told."""
+    async with internal_channel(address) as channel:
+        stub = cluster_pb2_grpc.ClusterServiceStub(channel)
+        async for message in stub.WatchRoster(cluster_pb2.WatchRosterRequest(name="test")):
+            found.append(roster_from_proto(message))
+
+
+async def test_launch_starts_the_workers_before_the_coordinator(running: Running) -> None:
+    """When clients can come, there is someone to serve them."""
+    await running.supervisor.launch()
+
+    assert [actor.identity.name for actor in running.host.starts] == ["t", "d", "coordinator"]
+    assert {status.state for status in running.supervisor.status()} == {State.SERVING}
+
+
+async def test_dead_actor_is_started_again_with_a_greater_incarnation(running: Running) -> None:
+    """And the others are left alone."""
+    await running.supervisor.launch()
+    await running.host.of("d")[0].die()
+    await until(
+        lambda: running.status("d").restarts == 1 and running.status("d").state is State.SERVING
+    )
+
+    first, second = running.host.of("d")
+    assert second.identity.incarnation > first.identity.incarnation
+    assert len(running.host.of("t")) == 1
+
+
+async def test_watchers_see_the_actor_go_and_come_back(running: Running) -> None:
+    """The whole roster at once, then each change; never two starts of one actor."""
+    found: list[Roster] = []
+    address = await running.supervisor.launch()
+    watching = asyncio.create_task(rosters(address, found))
+    await until(lambda: len(found) == 1)
+    await running.host.of("d")[0].die()
+    await until(lambda: running.status("d").restarts == 1 and len(found[-1].members) == 3)
+    watching.cancel()
+
+    names = [[member.name for member in roster.members] for roster in found]
+    assert names[0] == ["coordinator", "d", "t"]
+    assert ["coordinator", "t"] in names
+    assert names[-1] == ["coordinator", "d", "t"]
+    assert [roster.version for roster in found] == sorted({roster.version for roster in found})
+    incarnation = {member.name: member.incarnation for member in found[-1].members}["d"]
+    assert incarnation == running.host.of("d")[1].identity.incarnation
+
+
+async def test_silent_actor_is_replaced(running: Running) -> None:
+    """A process that hangs is as bad as none."""
+    await running.supervisor.launch()
+    await running.host.of("d")[0].hang()
+    await until(
+        lambda: running.status("d").restarts == 1 and running.status("d").state is State.SERVING
+    )
+
+    assert await running.host.of("d")[0].run() == "killed"
+
+
+async def test_actor_that_keeps_dying_is_given_up_and_the_rest_goes_on(running: Running) -> None:
+    """Bounded restarts; the reason is told."""
+    await running.supervisor.launch()
+    running.host.failures["d"] = crashes(10)
+    await running.host.of("d")[0].die()
+    await until(lambda: running.status("d").state is State.FAILED)
+
+    assert running.status("d").reason == "crashed while starting: out of memory"
+    assert len(running.host.of("d")) == 1 + QUICK.max_restarts
+    assert running.status("t").state is State.SERVING
+
+
+async def test_refusal_at_launch_is_told_at_once(running: Running) -> None:
+    """A model that is not there will not be there at the second try."""
+    running.host.failures["t"] = refusals("model '/nowhere' not found")
+
+    with pytest.raises(
+        LaunchFailed, match="the target 't' cannot start: model '/nowhere' not found"
+    ):
+        await running.supervisor.launch()
+    assert len(running.host.of("t")) == 1
+    assert running.host.of("coordinator") == []
+
+
+async def test_crash_at_launch_is_tried_again_but_not_for_ever(running: Running) -> None:
+    """A process lost by accident must not fail a launch; one that always crashes must."""
+    running.host.failures["t"] = crashes(2)
+    await running.supervisor.launch()
+
+    assert running.status("t").restarts == 2
+
+    other = Running()
+    other.host.failures["t"] = crashes(3)
+    with pytest.raises(LaunchFailed, match="crashed while starting"):
+        await other.supervisor.launch()
+    await other.supervisor.stop(0.0)
+
+
+async def test_refusal_after_a_first_life_is_tried_again(running: Running) -> None:
+    """A file server that is away for a moment does not end a running service."""
+    await running.supervisor.launch()
+    running.host.failures["t"] = refusals("stale file handle", times=2)
+    await running.host.of("t")[0].die()
+    await until(
+        lambda: running.status("t").restarts == 3 and running.status("t").state is State.SERVING
+    )
+
+    assert running.status("t").reason == ""
+
+
+async def test_trace_is_that_of_everyone_who_serves(running: Running) -> None:
+    """A given-up actor has nothing to tell."""
+    await running.supervisor.launch()
+    running.host.failures["d"] = crashes(10)
+    await running.host.of("d")[0].die()
+    await until(lambda: running.status("d").state is State.FAILED)
+
+    assert [record.track for record in await running.supervisor.trace()] == ["t", "coordinator"]
+
+
+async def test_missing_resources_fail_the_launch(running: Running) -> None:
+    """Before any process is started."""
+    running.host.has_room = False
+
+    with pytest.raises(PlacementError, match="target_node"):
+        await running.supervisor.launch()
+    assert running.host.starts == []
+
+
+async def test_stop_drains_the_coordinator_and_ends_everything(running: Running) -> None:
+    """The grace is for requests; workers without requests need none. Nothing is started again."""
+    await running.supervisor.launch()
+    await running.supervisor.stop(3.0)
+    await running.supervisor.stop(3.0)
+
+    graces = {actor.identity.name: actor.grace_s for actor in running.host.starts}
+    assert graces == {"coordinator": 3.0, "t": 0.0, "d": 0.0}
+    assert {status.state for status in running.supervisor.status()} == {State.STOPPED}
+    assert len(running.host.starts) == 3
+    assert running.host.is_released
+
+
+async def test_stop_while_an_actor_waits_for_its_restart(running: Running) -> None:
+    """The end does not wait for the back-off, and the actor stays dead."""
+    await running.supervisor.launch()
+    running.host.failures["d"] = crashes(2)
+    await running.host.of("d")[0].die()
+    await until(lambda: running.status("d").state is State.RESTARTING)
+    await running.supervisor.stop(0.0)
+    num_starts = len(running.host.of("d"))
+    await asyncio.sleep(0.1)
+
+    assert len(running.host.of("d")) == num_starts
+
+
+async def test_coordinator_comes_back_on_its_port(running: Running) -> None:
+    """Clients reconnect to the address they know."""
+    await running.supervisor.launch()
+    await running.host.of("coordinator")[0].die()
+    await until(lambda: running.status("coordinator").restarts == 1)
+    await until(lambda: running.status("coordinator").state is State.SERVING)
+
+    assert running.host.of("coordinator")[1].settings.listen == "127.0.0.1:9"
