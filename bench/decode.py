@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from bench.prompts import Prompt
 from outrider.client import Client, SamplingOptions, SpeculationOptions
-from outrider.client.results import SpeculationStats
+from outrider.client.results import SpeculationStats, Timing
 
 
 @dataclass(slots=True)
@@ -20,6 +20,9 @@ class Decoded:
 
     stats: list[SpeculationStats] = field(default_factory=list)
     """Statistics of each prompt."""
+
+    timings: list[Timing] = field(default_factory=list)
+    """Where the time of each prompt went."""
 
     decode_s: float = 0.0
     """Seconds from the first token of each prompt to its last, added up: decoding without the prompt."""
@@ -83,4 +86,5 @@ def decode(
         run.decode_s += completion.timing.total_s - completion.timing.first_token_s
         run.texts.append(tuple(token.id for token in output.tokens))
         run.stats.append(completion.speculation)
+        run.timings.append(completion.timing)
     return run

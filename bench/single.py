@@ -21,8 +21,9 @@ from bench.prompts import Prompt, spread
 from bench.results import median
 from bench.results import spread as spread_of
 from bench.service import service
-from outrider.actors.engine.source import resolve
+from outrider.actors.engine.source import resolve_model
 from outrider.client import Client
+from outrider.cluster.launch import RunningService
 
 DEEP_LAYERS = 60
 """Layers of the deepened target: about 12 ms a pass on the machine this was written on, the shipped one about 1.5 ms."""
@@ -45,13 +46,12 @@ def run(
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
         deep = Path(folder) / "deep"
-        deepen_folder(resolve(target), deep, deep_layers)
+        deepen_folder(Path(resolve_model(target).location), deep, num_layers=deep_layers)
         for label, model in (("as shipped", target), (f"{deep_layers} layers", str(deep))):
             with service(model, draft) as (running, client):
                 ids = [_prompt_ids(client, prompt) for prompt in prompts]
-                pids = {actor.name: actor.pid for actor in running.actors()}
                 measured = [
-                    _measure(client, prompts, temperature, max_tokens, runs, pids)
+                    _measure(running, client, prompts, temperature, max_tokens, runs)
                     for temperature in temperatures
                 ]
             for temperature, row in zip(temperatures, measured, strict=True):
@@ -65,12 +65,12 @@ def run(
 
 
 def _measure(
+    running: RunningService,
     client: Client,
     prompts: Sequence[Prompt],
     temperature: float,
     max_tokens: int,
     runs: int,
-    pids: dict[str, int],
 ) -> dict[str, Any]:
     """Plain and speculative runs by turns, after one of each to warm up; equal outputs checked first."""
 
@@ -83,17 +83,22 @@ def _measure(
     different = differences(prompts, plain, ours)
     rates: dict[bool, list[float]] = {False: [], True: []}
     decode_rates: dict[bool, list[float]] = {False: [], True: []}
-    cpu: dict[bool, list[dict[str, float]]] = {False: [], True: []}
+    outside: list[dict[str, float]] = []
+    passes: list[dict[str, float]] = []
     for _ in range(runs):
         for enabled in (False, True):
-            before = Cpu.of(pids)
+            before = Cpu.of(running)
             result = once(enabled)
-            passes = sum(s.rounds + s.plain_passes for s in result.stats)
-            cpu[enabled].append(Cpu.of(pids).since(before, passes))
+            after = Cpu.of(running)
             rates[enabled].append(result.tokens_per_s)
             decode_rates[enabled].append(result.num_tokens / result.decode_s)
             if enabled:
                 ours = result
+                rounds = sum(s.rounds + s.plain_passes for s in result.stats)
+                outside.append(after.outside_ms(before, rounds))
+                passes.append(after.pass_ms(before))
+            else:
+                plain_pass_ms = after.pass_ms(before)["target"]
     return {
         "prompts": len(prompts),
         "max_tokens": max_tokens,
@@ -109,8 +114,10 @@ def _measure(
         ),
         "tokens_per_pass": ours.tokens_per_pass,
         "bytes_per_token": ours.bytes_per_token,
-        "cpu_ms_per_round": {k: median([c[k] for c in cpu[True]]) for k in cpu[True][0]},
-        "pass_ms": 1e3 / median(decode_rates[False]),
+        "cpu_outside_ms_per_round": {k: median([c[k] for c in outside]) for k in outside[0]},
+        "pass_ms": {k: median([c[k] for c in passes]) for k in passes[0]},
+        "plain_pass_ms": plain_pass_ms,
+        "waiting_s_share": sum(s.draft_wait_s for s in ours.timings) / ours.total_s,
     }
 
 
@@ -134,8 +141,8 @@ def transformers(
 ) -> dict[str, float]:
     """Tokens a second of transformers' `generate`, by mode, in a process of its own."""
     request = {
-        "target": str(resolve(target)),
-        "draft": str(resolve(draft)),
+        "target": resolve_model(target).location,
+        "draft": resolve_model(draft).location,
         "prompts": prompts,
         "temperature": temperature,
         "max_tokens": max_tokens,
