@@ -40,6 +40,7 @@ class Attend(Protocol):
         scaling: float | None,
         window: int | None,
         softcap: float | None,
+        sinks: torch.Tensor | None,
     ) -> torch.Tensor:
         """Attends in one layer, whose new rows are in the slots already.
 
@@ -77,12 +78,13 @@ class AttendEach:
         scaling: float | None,
         window: int | None,
         softcap: float | None,
+        sinks: torch.Tensor | None,
     ) -> torch.Tensor:
         """See `Attend`."""
-        kind = (window, softcap is None)
-        shown = self._shown.get(kind)
+        fused = softcap is None and sinks is None
+        shown = self._shown.get((window, fused))
         if shown is None:
-            shown = self._shown[kind] = self._show(window, implicit=softcap is None)
+            shown = self._shown[window, fused] = self._show(window, implicit=fused)
         slot_keys, slot_values = self._storage.slot_keys[layer], self._storage.slot_values[layer]
         outputs = []
         starts = self._plan.starts
@@ -91,9 +93,11 @@ class AttendEach:
             keys = slot_keys[segment.slot].narrow(2, seen.first, seen.count)
             values = slot_values[segment.slot].narrow(2, seen.first, seen.count)
             own = query if len(shown) == 1 else query[:, :, start:end]
-            outputs.append(
-                attend(own, keys, values, seen.mask, scaling, seen.causal, softcap).transpose(1, 2)
-            )
+            if fused:
+                output = attend(own, keys, values, seen.mask, scaling, seen.causal)
+            else:
+                output = attend_plainly(own, keys, values, seen.mask, scaling, softcap, sinks)
+            outputs.append(output.transpose(1, 2))
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)
 
     def _show(self, window: int | None, *, implicit: bool) -> list[_Shown]:
@@ -123,35 +127,59 @@ def attend(
     mask: torch.Tensor | None,
     scaling: float | None,
     causal: bool,
-    softcap: float | None,
 ) -> torch.Tensor:
-    """Attends with grouped heads.
+    """Attends with grouped heads in one kernel.
 
     Shapes: query (B, heads, N, head_dim), keys and values (B, key heads, S, head_dim), mask broadcastable to
     (B, heads, N, S); the result (B, heads, N, value head_dim).
     """
-    grouped = query.shape[1] != keys.shape[1]
-    if softcap is None:
-        return scaled_dot_product_attention(
-            query,
-            keys,
-            values,
-            attn_mask=mask,
-            is_causal=causal,
-            scale=scaling,
-            enable_gqa=grouped,
-        )
+    return scaled_dot_product_attention(
+        query,
+        keys,
+        values,
+        attn_mask=mask,
+        is_causal=causal,
+        scale=scaling,
+        enable_gqa=query.shape[1] != keys.shape[1],
+    )
+
+
+def attend_plainly(
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    mask: torch.Tensor | None,
+    scaling: float | None,
+    softcap: float | None,
+    sinks: torch.Tensor | None,
+) -> torch.Tensor:
+    """Attends step by step, for what the kernel does not do.
+
+    Args:
+        query: As in `attend`, like the next three.
+        keys: See `query`.
+        values: See `query`.
+        mask: Additive; None if each row sees all.
+        scaling: Factor of the scores; None for one over the root of head_dim.
+        softcap: Greatest score in absolute value, reached smoothly.
+        sinks: Score, for each head, of a key that has no value. Shape (heads,).
+    """
     if scaling is None:
         scaling = query.shape[-1] ** -0.5
     batch, heads, num_rows, dim = query.shape
     # Query heads of one key head become rows, so that keys are not repeated.
-    query = query.reshape(batch, keys.shape[1], -1, dim)
-    scores = torch.matmul(query, keys.transpose(-1, -2)) * scaling
-    scores = torch.tanh(scores / softcap) * softcap
+    grouped = query.reshape(batch, keys.shape[1], -1, dim)
+    scores = torch.matmul(grouped, keys.transpose(-1, -2)) * scaling
+    if softcap is not None:
+        scores = torch.tanh(scores / softcap) * softcap
+    scores = scores.view(batch, heads, num_rows, -1)
     if mask is not None:
-        scores = scores.view(batch, heads, num_rows, -1) + mask
-        scores = scores.view(batch, keys.shape[1], -1, keys.shape[2])
+        scores = scores + mask
+    if sinks is not None:
+        column = sinks.view(1, heads, 1, 1).expand(batch, heads, num_rows, 1)
+        scores = torch.cat([scores, column.to(scores.dtype)], dim=-1)
     probs = torch.softmax(scores, dim=-1, dtype=torch.float32).to(values.dtype)
+    probs = probs[..., : keys.shape[2]].reshape(batch, keys.shape[1], -1, keys.shape[2])
     return torch.matmul(probs, values).reshape(batch, heads, num_rows, values.shape[-1])
 
 
@@ -221,6 +249,7 @@ def tree_attention(
     dropout: float = 0.0,
     sliding_window: int | None = None,
     softcap: float | None = None,
+    s_aux: torch.Tensor | None = None,
     **_: object,
 ) -> tuple[torch.Tensor, None]:
     """The function that transformers calls in each layer. Shapes: as `Attend`."""
@@ -231,6 +260,6 @@ def tree_attention(
             "call the engine's forward instead of the model"
         )
     output = attend_pass(
-        cache.layer, query, scaling=scaling, window=sliding_window, softcap=softcap
+        cache.layer, query, scaling=scaling, window=sliding_window, softcap=softcap, sinks=s_aux
     )
     return output, None

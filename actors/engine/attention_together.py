@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from outrider.actors.engine.attention import attend
+from outrider.actors.engine.attention import attend, attend_plainly
 from outrider.actors.engine.plan import Plan, sight
 from outrider.actors.engine.storage import Storage
 
@@ -55,12 +55,14 @@ class AttendTogether:
         scaling: float | None,
         window: int | None,
         softcap: float | None,
+        sinks: torch.Tensor | None,
     ) -> torch.Tensor:
         """See `attention.Attend`."""
         num_sessions, most = self._packed_BN.shape
-        # Query heads of one key head become rows: kernels with a mask take no grouped heads. The plain path under a
-        # softcap groups by itself.
-        group = query.shape[1] // self._storage.keys[layer].shape[2] if softcap is None else 1
+        fused = softcap is None and sinks is None
+        # Query heads of one key head become rows: kernels with a mask take no grouped heads. The plain path groups by
+        # itself.
+        group = query.shape[1] // self._storage.keys[layer].shape[2] if fused else 1
         gathered = self._gathered.get((window, group))
         if gathered is None:
             gathered = self._gathered[window, group] = self._gather(window, group)
@@ -68,9 +70,12 @@ class AttendTogether:
         queries = query[0][:, self._packed_BN].transpose(0, 1)
         keys = self._storage.flat_keys[layer][gathered.rows_BS].transpose(1, 2)
         values = self._storage.flat_values[layer][gathered.rows_BS].transpose(1, 2)
-        if group > 1:
+        if fused:
             queries = queries.reshape(num_sessions, keys.shape[1], group * most, -1)
-        output = attend(queries, keys, values, gathered.mask_B1NS, scaling, False, softcap)
+            output = attend(queries, keys, values, gathered.mask_B1NS, scaling, False)
+        else:
+            mask = gathered.mask_B1NS
+            output = attend_plainly(queries, keys, values, mask, scaling, softcap, sinks)
         output = output.reshape(num_sessions, query.shape[1], most, -1).transpose(1, 2)
         return output.flatten(0, 1).index_select(0, self._padded_M).unsqueeze(0)
 

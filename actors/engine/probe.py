@@ -23,7 +23,7 @@ PROBE_NAME = "outrider_probe"
 """The name that the recording function is registered under in transformers."""
 
 REFUSED_OPTIONS = frozenset(
-    {"s_aux", "sinks", "position_bias", "indices", "block_indices", "block_mask", "head_mask"}
+    {"sinks", "position_bias", "indices", "block_indices", "block_mask", "head_mask"}
 )
 """Arguments of attention functions that change the result and are not supported."""
 

@@ -6,6 +6,7 @@ one operation for all layers. Which rows mean something is not known here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,17 +116,28 @@ def storage_bytes(
     return numbers * num_slots * capacity * dtype.itemsize
 
 
+CGROUP = Path("/sys/fs/cgroup")
+"""Where Linux tells the limits of the container that the process runs in."""
+
+
 def free_bytes(device: torch.device) -> int | None:
-    """Memory that is free on a device; None where that cannot be told."""
+    """Memory that is free on a device, within the container's limit; None where that cannot be told."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
+    available = re.search(r"MemAvailable:\s*(\d+) kB", _read(Path("/proc/meminfo")))
+    amounts = [int(available[1]) * 1024] if available else []
+    limit, used = _read(CGROUP / "memory.max").strip(), _read(CGROUP / "memory.current").strip()
+    if limit.isdigit() and used.isdigit():
+        amounts.append(max(0, int(limit) - int(used)))
+    return min(amounts, default=None)
+
+
+def _read(file: Path) -> str:
+    """Text of a file; empty if there is none."""
     try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
+        return file.read_text()
     except OSError:
-        return None
-    amounts = dict(line.split(":", 1) for line in lines if ":" in line)
-    kibibytes = amounts.get("MemAvailable", "").split()
-    return int(kibibytes[0]) * 1024 if kibibytes else None
+        return ""
 
 
 def check_room(

@@ -49,6 +49,13 @@ FAMILIES: dict[str, dict[str, object]] = {
         "sliding_window": WINDOW,
         "attn_logit_softcapping": 2.0,
     },
+    "gpt_oss": {
+        **_GROUPED,
+        "head_dim": 16,
+        "sliding_window": WINDOW,
+        "num_local_experts": 2,
+        "num_experts_per_tok": 1,
+    },
     "gpt_neox": _SHAPE,
     "gpt2": {
         "vocab_size": VOCAB_SIZE,

@@ -32,7 +32,7 @@ def grown_tables(draw: st.DrawFn) -> tuple[SlotTable, Rows, list[int]]:
     return table, Rows(slot=0, tokens=[1] * len(new), parents=new), parents
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(grown_tables(), st.one_of(st.none(), st.integers(1, 30)), st.booleans())
 def test_sight_is_cached_rows_ancestors_and_self_within_the_window(
     grown: tuple[SlotTable, Rows, list[int]], window: int | None, implicit: bool

@@ -42,7 +42,7 @@ def test_thread_and_its_workers_are_lowered_and_no_other() -> None:
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=100,
         check=False,
     )
     assert finished.returncode == 0, finished.stderr

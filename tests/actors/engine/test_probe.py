@@ -49,11 +49,6 @@ def serve(model: PreTrainedModel, **settings: object) -> TransformersEngine:
             {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4},
             "computes attention by itself",
         ),
-        (
-            "gpt_oss",
-            {**SMALL, "head_dim": 8, "num_local_experts": 2, "num_experts_per_tok": 1},
-            "layer 0 of it .* asks attention for s_aux",
-        ),
         ("rwkv", {"hidden_size": 32, "num_hidden_layers": 2}, "takes no past_key_values"),
     ],
 )
@@ -87,6 +82,20 @@ def test_positions_that_are_rescaled_later(kind: str) -> None:
         assert serve(build("llama", **config), max_context=32).spec.max_context == 32
     else:
         assert serve(build("llama", **config)).spec.max_context == 64
+
+
+def test_options_that_are_not_supported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An attention option that would be ignored is a refusal, by layer and name."""
+    monkeypatch.setattr(probe, "REFUSED_OPTIONS", frozenset({"scaling"}))
+    with pytest.raises(UnsupportedModel, match=r"layer 0 of it .* asks attention for scaling"):
+        serve(build("llama", **SMALL))
+
+
+def test_window_that_attention_is_not_told_of() -> None:
+    """A sliding layer that leaves its window to the mask would see too much, so it is refused."""
+    model = build("llama", **SMALL, layer_types=["sliding_attention", "full_attention"])
+    with pytest.raises(UnsupportedModel, match=r"layer 0 of it .* is of type sliding_attention"):
+        serve(model)
 
 
 def test_a_model_whose_tree_differs_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -196,7 +196,7 @@ class SlotBooks(RuleBasedStateMachine):
                 assert parent == held.parents[row]
 
 
-SlotBooks.TestCase.settings = settings(max_examples=80, stateful_step_count=25, deadline=None)
+SlotBooks.TestCase.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
 test_books_agree_with_linked_nodes = SlotBooks.TestCase
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from outrider.actors.engine import storage
 from outrider.actors.engine.storage import (
     PlaneShape,
     Storage,
@@ -22,23 +25,23 @@ CPU = torch.device("cpu")
 
 def numbered() -> Storage:
     """Two layers, the second with values of another shape; each row holds its slot and number."""
-    storage = Storage(
+    held = Storage(
         [(NARROW, NARROW), (NARROW, WIDE)],
         num_slots=2,
         capacity=8,
         dtype=torch.float32,
         device=CPU,
     )
-    for tensor in [*storage.keys, *storage.values]:
+    for tensor in [*held.keys, *held.values]:
         for slot in range(2):
             for row in range(8):
                 tensor[slot, row] = 100 * slot + row
-    return storage
+    return held
 
 
-def rows(storage: Storage, slot: int) -> list[int]:
+def rows(held: Storage, slot: int) -> list[int]:
     """What the rows of a slot hold, the same in every plane and head."""
-    planes = [*storage.keys, *storage.values]
+    planes = [*held.keys, *held.values]
     contents = {tuple(plane[slot, :, 0, 0].int().tolist()) for plane in planes}
     assert len(contents) == 1
     assert all((plane == plane[..., :1, :1]).all() for plane in planes)
@@ -49,29 +52,27 @@ def rows(storage: Storage, slot: int) -> list[int]:
 @given(st.sets(st.integers(0, 5)), st.integers(0, 2))
 def test_move_compacts_rows(kept: set[int], first: int) -> None:
     """Kept rows follow one another in order, in all planes; other slots and earlier rows stay."""
-    storage = numbered()
-    storage.move(1, first, sorted(kept))
-    assert [100 + row for row in range(first)] == rows(storage, 1)[:first]
-    assert [100 + first + row for row in sorted(kept)] == rows(storage, 1)[
-        first : first + len(kept)
-    ]
-    assert list(range(8)) == rows(storage, 0)
+    held = numbered()
+    held.move(1, first, sorted(kept))
+    assert [100 + row for row in range(first)] == rows(held, 1)[:first]
+    assert [100 + first + row for row in sorted(kept)] == rows(held, 1)[first : first + len(kept)]
+    assert list(range(8)) == rows(held, 0)
 
 
 def test_copy() -> None:
     """The first rows of a slot appear in another, and only those."""
-    storage = numbered()
-    storage.copy(0, 1, 3)
-    assert rows(storage, 1) == [0, 1, 2, 103, 104, 105, 106, 107]
-    assert list(range(8)) == rows(storage, 0)
+    held = numbered()
+    held.copy(0, 1, 3)
+    assert rows(held, 1) == [0, 1, 2, 103, 104, 105, 106, 107]
+    assert list(range(8)) == rows(held, 0)
 
 
 def test_views_are_of_the_same_memory() -> None:
     """What is written through one view is read through the others."""
-    storage = numbered()
-    storage.flat_values[1][8 + 2] = -1.0
-    assert storage.values[1][1, 2, 0, 4].item() == -1.0
-    assert storage.slot_values[1][1][0, 0, 2, 4].item() == -1.0
+    held = numbered()
+    held.flat_values[1][8 + 2] = -1.0
+    assert held.values[1][1, 2, 0, 4].item() == -1.0
+    assert held.slot_values[1][1][0, 0, 2, 4].item() == -1.0
 
 
 def test_room_is_checked_before_it_is_taken() -> None:
@@ -85,3 +86,14 @@ def test_room_is_checked_before_it_is_taken() -> None:
     if free is not None:
         with pytest.raises(ValueError, match=r"lower num_slots or max_context"):
             check_room(shapes, num_slots=free, capacity=8, dtype=torch.bfloat16, device=CPU)
+
+
+def test_a_containers_limit_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a container, its limit less its use is what is free, if that is less."""
+    monkeypatch.setattr(storage, "CGROUP", tmp_path)
+    (tmp_path / "memory.max").write_text("3000\n")
+    (tmp_path / "memory.current").write_text("1000\n")
+    assert free_bytes(CPU) == 2000
+    (tmp_path / "memory.max").write_text("max\n")
+    unlimited = free_bytes(CPU)
+    assert unlimited is None or unlimited > 2000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import pytest
@@ -451,6 +452,31 @@ def test_engines_of_one_process_do_not_meet(
         logits = engine.forward([Rows(slot=0, tokens=[3], parents=[1])])
         expected = plain_logits(family, [[1, 2, 3]])
         torch.testing.assert_close(logits.of(0), expected, atol=1e-5, rtol=0)
+
+
+def test_engines_of_several_threads_do_not_meet(
+    make_engine: MakeEngine, plain_logits: PlainLogits
+) -> None:
+    """Engines that are loaded and run at the same time in threads of their own give what they give alone."""
+
+    def run(seed: int) -> tuple[list[torch.Tensor], list[list[list[int]]]]:
+        torch.set_num_threads(1)
+        script = Script(make_engine("llama"), seed)
+        logits, texts = [], []
+        for _ in range(15):
+            grown = script.grow()
+            logits.append(grown[0])
+            texts.append(grown[1])
+            script.rearrange()
+        return logits, texts
+
+    with ThreadPoolExecutor(4) as pool:
+        runs = list(pool.map(run, range(4)))
+    for all_logits, all_texts in runs:
+        for logits, texts in zip(all_logits, all_texts, strict=True):
+            if texts:
+                expected = plain_logits("llama", texts)
+                torch.testing.assert_close(logits, expected, atol=1e-5, rtol=0)
 
 
 def test_bfloat16_is_close(make_engine: MakeEngine, plain_logits: PlainLogits) -> None:
