@@ -1,0 +1,49 @@
+"""Who may exchange candidates with a target."""
+
+from __future__ import annotations
+
+from outrider.actors.speculation.options import Verifier
+from outrider.actors.target.handshake import Incarnations, drafter_misfit
+from outrider.v1 import sampling_pb2, target_pb2
+
+OFFERED = frozenset({Verifier.COUPLED})
+
+
+def misfit(**fields: object) -> str | None:
+    """The verdict on a drafter with these fields."""
+    defaults = {
+        "name": "d",
+        "vocab_size": 100,
+        "tokenizer_fingerprint": "abc",
+        "verifiers": [sampling_pb2.VERIFIER_COUPLED],
+    }
+    hello = target_pb2.Hello(**{**defaults, **fields})  # type: ignore[arg-type]
+    return drafter_misfit(hello, vocab_size=100, tokenizer_fingerprint="abc", offered=OFFERED)
+
+
+def test_drafter_of_the_same_tokenizer_fits() -> None:
+    """Same vocabulary, same tokenizer, a verifier in common."""
+    assert misfit() is None
+
+
+def test_drafter_without_a_model_fits_everywhere() -> None:
+    """It works on any token ids."""
+    assert misfit(vocab_size=0, tokenizer_fingerprint="") is None
+
+
+def test_misfits_are_named() -> None:
+    """The message says what differs and what to do."""
+    assert "99" in (misfit(vocab_size=99) or "")
+    assert "tokenizer" in (misfit(tokenizer_fingerprint="xyz") or "")
+    assert "verifiers" in (misfit(verifiers=[sampling_pb2.VERIFIER_BLOCK]) or "")
+    assert "verifiers" in (misfit(verifiers=[]) or "")
+
+
+def test_earlier_starts_are_dead() -> None:
+    """Once a later start has connected, an earlier one is refused; the same one may come again."""
+    incarnations = Incarnations()
+    assert incarnations.refusal("d", 5) is None
+    assert incarnations.refusal("d", 5) is None
+    assert incarnations.refusal("d", 6) is None
+    assert "dead" in (incarnations.refusal("d", 5) or "")
+    assert incarnations.refusal("e", 1) is None

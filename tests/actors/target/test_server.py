@@ -1,0 +1,251 @@
+"""A target over real gRPC: handshake, sessions, candidates, breaking streams."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from outrider.actors.engine.settings import EngineSettings
+from outrider.actors.engine.tabular import random_table
+from outrider.actors.grpc_server import internal_channel
+from outrider.actors.speculation import base_hash
+from outrider.actors.target.server import TargetServer
+from outrider.actors.target.settings import TargetSettings
+from outrider.v1 import sampling_pb2, target_pb2, target_pb2_grpc, tree_pb2
+
+BOUND_S = 20.0
+
+
+@pytest.fixture
+async def stub(tmp_path: Path) -> AsyncIterator[target_pb2_grpc.TargetServiceAsyncStub]:
+    """A running target with a table of eight tokens, and a stub of it."""
+    table = tmp_path / "table.npz"
+    random_table(8, 2, seed=1).save(table)
+    settings = TargetSettings(
+        name="t",
+        incarnation=7,
+        model_name="table",
+        engine=EngineSettings(model=f"tabular:{table}", num_slots=2, max_context=4096),
+    )
+    server = TargetServer(settings)
+    address = await server.start()
+    try:
+        async with internal_channel(address) as channel:
+            yield target_pb2_grpc.TargetServiceStub(channel)  # type: ignore[misc]
+    finally:
+        await server.stop(0.0)
+
+
+def hello(name: str = "c", incarnation: int = 1, version: int = 1) -> target_pb2.Hello:
+    """A greeting."""
+    return target_pb2.Hello(
+        protocol_version=version,
+        name=name,
+        incarnation=incarnation,
+        vocab_size=8,
+        verifiers=[sampling_pb2.VERIFIER_COUPLED],
+    )
+
+
+def open_session(
+    session: int, max_tokens: int, drafters: tuple[str, ...] = ()
+) -> target_pb2.SessionCommand:
+    """An open command with prompt 1 2 3."""
+    return target_pb2.SessionCommand(
+        open=target_pb2.OpenSession(
+            session=session,
+            prompt=[1, 2, 3],
+            sampling=sampling_pb2.SamplingOptions(seed=5, max_tokens=max_tokens),
+            drafters=drafters,
+        )
+    )
+
+
+async def finish(call: object, session: int) -> list[int]:
+    """Reads a session to its end."""
+    tokens: list[int] = []
+    async with asyncio.timeout(BOUND_S):
+        while True:
+            event = await call.read()  # type: ignore[attr-defined]
+            assert event is not grpc.aio.EOF, "the stream ended before the session"
+            if event.HasField("committed") and event.committed.session == session:
+                tokens.extend(t.id for t in event.committed.tokens)
+            if event.HasField("finished") and event.finished.session == session:
+                return tokens
+            assert not event.HasField("failed"), event.failed.message
+
+
+async def sessions(stub: target_pb2_grpc.TargetServiceAsyncStub) -> object:
+    """A coordinator's stream after the handshake."""
+    call = stub.Sessions()
+    await call.write(target_pb2.SessionCommand(hello=hello()))
+    answer = await asyncio.wait_for(call.read(), BOUND_S)
+    assert answer.hello.incarnation == 7  # type: ignore[union-attr]
+    return call
+
+
+async def wait_for_free(stub: target_pb2_grpc.TargetServiceAsyncStub, slots: int) -> None:
+    """Waits until so many slots are free."""
+    async with asyncio.timeout(BOUND_S):
+        while True:
+            info = await stub.GetInfo(target_pb2.GetTargetInfoRequest())
+            if info.num_free_slots == slots:
+                return
+            await asyncio.sleep(0.01)
+
+
+async def test_session_is_decoded(stub: target_pb2_grpc.TargetServiceAsyncStub) -> None:
+    """Tokens come back, the slot is freed, the same request gives the same text."""
+    call = await sessions(stub)
+    await call.write(open_session(1, 30))  # type: ignore[attr-defined]
+    first = await finish(call, 1)
+    await call.write(open_session(2, 30))  # type: ignore[attr-defined]
+    assert await finish(call, 2) == first
+    assert len(first) == 30
+    info = await stub.GetInfo(target_pb2.GetTargetInfoRequest())
+    assert (info.num_slots, info.num_free_slots, info.vocab_size) == (2, 2, 8)
+    assert info.passes > 0
+
+
+async def test_broken_coordinator_frees_its_sessions(
+    stub: target_pb2_grpc.TargetServiceAsyncStub,
+) -> None:
+    """A coordinator that is gone leaves no slot taken."""
+    call = await sessions(stub)
+    await call.write(open_session(1, 4000))  # type: ignore[attr-defined]
+    await wait_for_free(stub, 1)
+    call.cancel()  # type: ignore[attr-defined]
+    await wait_for_free(stub, 2)
+
+
+async def test_candidates_are_verified_and_answered(
+    stub: target_pb2_grpc.TargetServiceAsyncStub,
+) -> None:
+    """A drafter that knows the text is believed, told what was committed, and told of the end."""
+    call = await sessions(stub)
+    await call.write(open_session(1, 40))  # type: ignore[attr-defined]
+    text = await finish(call, 1)
+    exchange = stub.Exchange()
+    await exchange.write(target_pb2.DrafterMessage(hello=hello("d")))
+    answer = await asyncio.wait_for(exchange.read(), BOUND_S)
+    assert answer.hello.name == "t"  # type: ignore[union-attr]
+    tree = tree_pb2.CandidateTree(tokens=text, parents=range(40), estimates=b"\xff" * 40)
+    base = tree_pb2.Base(length=3, hash=base_hash.extend_all(base_hash.EMPTY, [1, 2, 3]))
+    # Handles count up from 1: this is the second session.
+    await call.write(open_session(2, 40, ("d",)))  # type: ignore[attr-defined]
+    for _ in range(3):
+        await exchange.write(
+            target_pb2.DrafterMessage(
+                candidates=target_pb2.CandidateBatch(
+                    entries=[target_pb2.Candidates(handle=2, base=base, tree=tree)]
+                )
+            )
+        )
+    assert await finish(call, 2) == text
+    async with asyncio.timeout(BOUND_S):
+        while True:
+            message = await exchange.read()
+            if message.HasField("closed"):  # type: ignore[union-attr]
+                break
+    exchange.cancel()
+
+
+@pytest.mark.parametrize(
+    ("greeting", "word"),
+    [
+        (target_pb2.DrafterMessage(hello=hello(version=99)), "99"),
+        (target_pb2.DrafterMessage(resync=target_pb2.ResyncRequest(handle=1)), "hello"),
+        (
+            target_pb2.DrafterMessage(
+                hello=target_pb2.Hello(protocol_version=1, name="d", vocab_size=9)
+            ),
+            "9 token ids",
+        ),
+    ],
+)
+async def test_misfits_are_refused_at_the_handshake(
+    stub: target_pb2_grpc.TargetServiceAsyncStub, greeting: target_pb2.DrafterMessage, word: str
+) -> None:
+    """The status says why."""
+    exchange = stub.Exchange()
+    await exchange.write(greeting)
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await asyncio.wait_for(exchange.read(), BOUND_S)
+    assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert word in (caught.value.details() or "")
+
+
+async def test_later_start_of_a_drafter_replaces_the_earlier(
+    stub: target_pb2_grpc.TargetServiceAsyncStub,
+) -> None:
+    """The earlier stream is ended, and cannot come back."""
+    first, second = stub.Exchange(), stub.Exchange()
+    await first.write(target_pb2.DrafterMessage(hello=hello("d", 1)))
+    await asyncio.wait_for(first.read(), BOUND_S)
+    await second.write(target_pb2.DrafterMessage(hello=hello("d", 2)))
+    await asyncio.wait_for(second.read(), BOUND_S)
+    assert await asyncio.wait_for(first.read(), BOUND_S) is grpc.aio.EOF
+    third = stub.Exchange()
+    await third.write(target_pb2.DrafterMessage(hello=hello("d", 1)))
+    with pytest.raises(grpc.aio.AioRpcError, match="dead"):
+        await asyncio.wait_for(third.read(), BOUND_S)
+    second.cancel()
+
+
+async def test_refused_session_says_why(stub: target_pb2_grpc.TargetServiceAsyncStub) -> None:
+    """A command that lacks a field, or asks too much, fails its session and nothing else."""
+    call = await sessions(stub)
+    await call.write(  # type: ignore[attr-defined]
+        target_pb2.SessionCommand(open=target_pb2.OpenSession(session=1, prompt=[1]))
+    )
+    event = await asyncio.wait_for(call.read(), BOUND_S)  # type: ignore[attr-defined]
+    assert "seed" in event.failed.message
+    await call.write(open_session(2, 10**6))  # type: ignore[attr-defined]
+    event = await asyncio.wait_for(call.read(), BOUND_S)  # type: ignore[attr-defined]
+    assert "4096" in event.failed.message
+    await call.write(open_session(3, 5))  # type: ignore[attr-defined]
+    assert len(await finish(call, 3)) == 5
+
+
+async def test_health_is_stock(
+    stub: target_pb2_grpc.TargetServiceAsyncStub, tmp_path: Path
+) -> None:
+    """The standard health service answers for the service and overall."""
+    table = tmp_path / "other.npz"
+    random_table(4, 0, seed=1).save(table)
+    server = TargetServer(
+        TargetSettings(
+            name="h",
+            incarnation=1,
+            model_name="m",
+            engine=EngineSettings(model=f"tabular:{table}"),
+        )
+    )
+    address = await server.start()
+    async with internal_channel(address) as channel:
+        health = health_pb2_grpc.HealthStub(channel)
+        for service in ("", "outrider.v1.TargetService"):
+            answer = await health.Check(
+                health_pb2.HealthCheckRequest(service=service), timeout=BOUND_S
+            )
+            assert answer.status == health_pb2.HealthCheckResponse.SERVING
+    await server.stop(0.0)
+
+
+async def test_missing_model_fails_the_start() -> None:
+    """The message names the file; nothing stays behind."""
+    server = TargetServer(
+        TargetSettings(
+            name="x",
+            incarnation=1,
+            model_name="m",
+            engine=EngineSettings(model="tabular:/nowhere/table.npz"),
+        )
+    )
+    with pytest.raises(ValueError, match="nowhere"):
+        await server.start()
