@@ -25,29 +25,38 @@ def _ask(question: str) -> tuple[Message, ...]:
 
 
 BUILT_IN: tuple[Prompt, ...] = (
-    Prompt(category="prose", text="It was late in the evening when the old captain"),
-    Prompt(category="prose", text="The house stood at the end of a long road, and"),
-    Prompt(category="prose", text="Once upon a time there was a little girl who"),
-    Prompt(category="code", text="def is_prime(n):\n    "),
+    Prompt(category="prose", text="Photosynthesis is the process by which plants"),
     Prompt(
         category="code",
-        text="class Stack:\n    def __init__(self):\n        self.items = []\n\n    def ",
+        text='class Stack:\n    """A stack of items."""\n\n    def __init__(self):\n        self.items = []\n\n    def ',
     ),
-    Prompt(
-        category="code",
-        text="import json\n\n\ndef read_config(path):\n    with open(path) as file:\n",
-    ),
-    Prompt(category="sums", text="12 + 30 = 42\n7 + 15 = 22\n25 + 4 ="),
     Prompt(
         category="sums",
-        messages=_ask("Tom has 14 apples and buys 9 more. How many apples does Tom have now?"),
+        messages=_ask(
+            "Tom has 14 apples. He buys 9 more and gives 5 to his sister. How many apples does he have now?"
+        ),
+    ),
+    Prompt(
+        category="translation", messages=_ask("Translate English to German: Where is the station?")
     ),
     Prompt(category="instruction", messages=_ask("Give three tips for staying healthy.")),
+    Prompt(category="play", text="KING RICHARD:\nWhat news, my lord?\n\n"),
+    Prompt(category="prose", text="The economy of a country depends on"),
+    Prompt(
+        category="code",
+        text='import json\n\n\ndef read_config(path):\n    """Read a configuration file."""\n',
+    ),
+    Prompt(
+        category="sums",
+        text="Question: A box holds 12 eggs. How many eggs are in 7 boxes?\nAnswer:",
+    ),
+    Prompt(
+        category="translation", messages=_ask("Translate English to French: The cat is asleep.")
+    ),
     Prompt(category="instruction", messages=_ask("Explain in one sentence why the sky is blue.")),
-    Prompt(category="translation", messages=_ask("Translate to French: The cat sleeps.")),
-    Prompt(category="translation", messages=_ask("Translate to German: Where is the station?")),
+    Prompt(category="play", text="JULIET:\nGood night, good night!"),
 )
-"""Prose, code, sums, instructions and translations, three or two of each."""
+"""Prose, code, sums, translations, instructions and a play, two of each; some as text, some as a conversation."""
 
 
 def read_prompts(path: Path) -> tuple[Prompt, ...]:

@@ -1,0 +1,308 @@
+"""`outrider demo`: everything on this machine, and a picture of what speculation did.
+
+Starts an embedded service, decodes varied prompts plainly and then speculatively with the same seeds, and compares the
+outputs token by token. This is a client of its own service: it sees what any client sees.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from outrider.actors.trace import TraceRecord
+from outrider.client.blocking import Client
+from outrider.client.options import SamplingOptions, SpeculationOptions
+from outrider.client.prompts import BUILT_IN, Prompt
+from outrider.client.results import Completion, TextChunk, Token
+from outrider.cluster.commands import FAILED, CommandFailed, service_config
+from outrider.cluster.demo_report import Decoded, Pair, totals
+from outrider.cluster.demo_screen import Screen
+from outrider.cluster.signals import ending_by_signal
+from outrider.cluster.timeline import between, trace_file
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C."""
+
+TEMPERATURES = (0.0, 0.8)
+"""Greedy, and a usual one: under coupled sampling both gain."""
+
+REQUEST_TIMEOUT_S = 120.0
+"""For one text; a slow machine takes seconds."""
+
+QUICK_TOKENS = 32
+"""Greatest length of a text with `--quick`."""
+
+CLIENT_TRACK = "requests"
+"""Name of the timeline's track of whole requests."""
+
+
+class Interrupted(Exception):
+    """Ctrl-C came, or SIGTERM."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoPlan:
+    """What to decode."""
+
+    prompts: tuple[Prompt, ...]
+    temperatures: tuple[float, ...]
+    max_tokens: int
+
+
+def demo_plan(*, max_tokens: int, quick: bool) -> DemoPlan:
+    """The first prompt of each category; with `quick` three of them, and shorter."""
+    first = {prompt.category: prompt for prompt in reversed(BUILT_IN)}
+    categories = list(dict.fromkeys(prompt.category for prompt in BUILT_IN))
+    prompts = tuple(first[category] for category in categories)
+    return DemoPlan(
+        prompts=prompts[:3] if quick else prompts,
+        temperatures=TEMPERATURES,
+        max_tokens=min(max_tokens, QUICK_TOKENS) if quick else max_tokens,
+    )
+
+
+def run_demo(
+    *,
+    max_tokens: int = 64,
+    quick: bool = False,
+    trace: Path = Path("outrider-trace.json"),
+    use_color: bool = True,
+    as_json: bool = False,
+    targets: Sequence[str] = (),
+    drafts: Sequence[str] = (),
+) -> int:
+    """Runs the demonstration. Returns the exit code: 1 if outputs differ where no near tie explains it.
+
+    Args:
+        max_tokens: Output tokens for each prompt.
+        quick: Fewer and shorter texts.
+        trace: Gets the timeline.
+        use_color: Colour the text by who proposed each token, where the terminal can.
+        as_json: Print one JSON object instead of text.
+        targets: A target model in place of the shipped one.
+        drafts: Draft models in place of the shipped one.
+
+    Raises:
+        CommandFailed: The service cannot start, a request failed, or the timeline cannot be written.
+    """
+    if not trace.absolute().parent.is_dir():
+        raise CommandFailed(
+            f"--trace {trace}: the folder {trace.absolute().parent} does not exist", 2
+        )
+    config = service_config(targets=targets, drafts=drafts, listen="127.0.0.1:0")
+    plan = demo_plan(max_tokens=max_tokens, quick=quick)
+    screen = Screen(is_silent=as_json, use_color=use_color)
+    # Only now: Ray takes a second to import, which a mistyped flag should not cost.
+    from outrider.client.errors import OutriderError
+    from outrider.cluster.launch import ServiceFailed, StartCancelled, start_service
+    from outrider.cluster.progress_lines import progress_line
+
+    try:
+        with (
+            ending_by_signal() as ending,
+            start_service(
+                config,
+                progress=lambda actor: screen.progress(progress_line(actor)),
+                is_cancelled=ending.is_set,
+            ) as service,
+            Client(service.address, timeout_s=REQUEST_TIMEOUT_S) as client,
+        ):
+            pairs = list(decode_pairs(client, plan, screen, ending))
+            seen = service.trace()
+    except (
+        Interrupted,
+        StartCancelled,
+        SystemExit,
+    ):  # Ray, while it starts, turns SIGTERM into the latter.
+        screen.progress("interrupted")
+        return INTERRUPTED
+    except ServiceFailed as error:
+        raise CommandFailed(str(error)) from error
+    except OutriderError as error:
+        raise CommandFailed(f"a request failed: {error}") from error
+    records = [*between(seen, pairs[0].plain.start_us, _end_us(pairs)), *request_records(pairs)]
+    write_trace(trace, records)
+    if as_json:
+        print(json.dumps(report_as_dict(pairs, trace), ensure_ascii=False))
+    else:
+        screen.summary(pairs, records)
+        screen.say(f"timeline: {trace} (open it at ui.perfetto.dev or chrome://tracing)")
+    return FAILED if any(pair.is_unexplained for pair in pairs) else 0
+
+
+def decode_pairs(
+    client: Client, plan: DemoPlan, screen: Screen, ending: threading.Event
+) -> Iterator[Pair]:
+    """Decodes each prompt both ways, the plain text unseen and the speculative one live.
+
+    Raises:
+        Interrupted: A signal came.
+        OutriderError: A request failed.
+    """
+    texts = TokenTexts(client)
+    for enabled in (False, True):  # the first requests meet cold caches, whichever way they decode
+        decode(client, plan.prompts[0], SamplingOptions(max_tokens=8, seed=0), enabled, ending)
+    for temperature in plan.temperatures:
+        for number, prompt in enumerate(plan.prompts):
+            seed = 1000 + number
+            sampling = SamplingOptions(
+                max_tokens=plan.max_tokens, temperature=temperature, seed=seed
+            )
+            screen.begin(prompt, temperature)
+            plain = decode(client, prompt, sampling, False, ending)
+            texts.learn(plain.tokens)
+            with screen.live(texts) as show:
+                speculative = decode(client, prompt, sampling, True, ending, show=show)
+            pair = Pair(
+                category=prompt.category,
+                prompt=shown_prompt(prompt),
+                temperature=temperature,
+                seed=seed,
+                plain=plain,
+                speculative=speculative,
+            )
+            screen.end(pair)
+            yield pair
+
+
+def decode(
+    client: Client,
+    prompt: Prompt,
+    sampling: SamplingOptions,
+    enabled: bool,
+    ending: threading.Event,
+    *,
+    show: Callable[[TextChunk], None] = lambda chunk: None,
+) -> Decoded:
+    """Decodes one prompt one way.
+
+    Raises:
+        Interrupted: A signal came.
+        OutriderError: The request failed.
+    """
+    chunks: list[TextChunk] = []
+    completion: Completion | None = None
+    start_us, started_s = time.time() * 1e6, time.perf_counter()
+    with client.stream(
+        prompt.text,
+        tokens=prompt.tokens,
+        messages=prompt.messages,
+        sampling=sampling,
+        speculation=SpeculationOptions(enabled=enabled),
+    ) as stream:
+        for event in stream:
+            if ending.is_set():
+                raise Interrupted
+            match event:
+                case TextChunk():
+                    chunks.append(event)
+                    show(event)
+                case Completion():
+                    completion = event
+    assert completion is not None, "a stream without a completion raises"
+    return Decoded(
+        text="".join(chunk.text for chunk in chunks),
+        tokens=tuple(token for chunk in chunks for token in chunk.tokens),
+        passes=tuple(len(chunk.tokens) for chunk in chunks if chunk.tokens),
+        completion=completion,
+        start_us=start_us,
+        duration_us=(time.perf_counter() - started_s) * 1e6,
+    )
+
+
+class TokenTexts:
+    """What each token is on its own. Learnt between the timed runs, so that no question falls into one."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._texts: dict[int, str] = {}
+
+    def learn(self, tokens: Sequence[Token]) -> None:
+        """Asks for those that are not known yet."""
+        for token_id in {token.id for token in tokens} - set(self._texts):
+            self._texts[token_id] = self._client.detokenize([token_id], skip_special_tokens=True)
+
+    def __call__(self, token_id: int) -> str:
+        """A token's text; empty if it was not learnt."""
+        return self._texts.get(token_id, "")
+
+
+def shown_prompt(prompt: Prompt) -> str:
+    """The prompt as people read it."""
+    if prompt.messages is not None:
+        return "\n".join(f"{turn.role}: {turn.content}" for turn in prompt.messages)
+    return prompt.text if prompt.text is not None else str(list(prompt.tokens or ()))
+
+
+def request_records(pairs: Sequence[Pair]) -> list[TraceRecord]:
+    """The requests as a track of the timeline."""
+    return [
+        TraceRecord(
+            track=CLIENT_TRACK,
+            name=f"{way} {pair.category}",
+            start_us=run.start_us,
+            duration_us=run.duration_us,
+            args={
+                "temperature": pair.temperature,
+                "seed": pair.seed,
+                "tokens": len(run.tokens),
+                "tokens_per_pass": round(run.completion.speculation.mean_tokens_per_pass, 3),
+            },
+        )
+        for pair in pairs
+        for way, run in (("plain", pair.plain), ("speculative", pair.speculative))
+    ]
+
+
+def write_trace(path: Path, records: Sequence[TraceRecord]) -> None:
+    """Writes the timeline.
+
+    Raises:
+        CommandFailed: The file cannot be written.
+    """
+    text = json.dumps(trace_file(records, tracks=(CLIENT_TRACK, "coordinator", "target")))
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CommandFailed(f"--trace {path} cannot be written: {error}") from error
+
+
+def report_as_dict(pairs: Sequence[Pair], trace: Path) -> dict[str, object]:
+    """What `--json` prints."""
+    temperatures = dict.fromkeys(pair.temperature for pair in pairs)
+    return {
+        "texts": [
+            {
+                "category": pair.category,
+                "temperature": pair.temperature,
+                "seed": pair.seed,
+                "prompt": pair.prompt,
+                "text": pair.speculative.text,
+                "tokens": len(pair.speculative.tokens),
+                "equal": pair.first_difference is None,
+                "first_difference": pair.first_difference,
+                "near_tie": pair.has_near_tie,
+                "speed_up": pair.speed_up,
+                "plain": asdict(pair.plain.completion),
+                "speculative": asdict(pair.speculative.completion),
+            }
+            for pair in pairs
+        ],
+        "totals": asdict(totals(pairs)),
+        "by_temperature": [asdict(totals(pairs, temperature=value)) for value in temperatures],
+        "trace": str(trace),
+    }
+
+
+def _end_us(pairs: Sequence[Pair]) -> float:
+    """When the last text was done."""
+    return pairs[-1].speculative.start_us + pairs[-1].speculative.duration_us
+
+
+if __name__ == "__main__":
+    sys.exit(run_demo())

@@ -1,0 +1,222 @@
+"""The demonstration: decoding both ways, what is shown and what is written. Without a service but for the last test."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from outrider.actors.trace import TraceRecord
+from outrider.client.blocking import Client
+from outrider.client.errors import Unavailable
+from outrider.client.options import SamplingOptions, SpeculationOptions
+from outrider.client.results import (
+    Admission,
+    Completion,
+    Event,
+    FinishReason,
+    Origin,
+    SpeculationStats,
+    TextChunk,
+    Timing,
+    Token,
+)
+from outrider.cluster import demo
+from outrider.cluster.commands import CommandFailed
+from outrider.cluster.demo_screen import Screen, timeline_strip
+
+WORDS = ("one ", "two ", "three ", "four ")
+
+
+class ScriptedClient:
+    """Says the same four words to everything, a chunk at a time."""
+
+    def __init__(self, *, differs: bool = False) -> None:
+        self.asked: list[tuple[SamplingOptions, SpeculationOptions]] = []
+        self._differs = differs
+
+    @contextmanager
+    def stream(
+        self,
+        prompt: str | None,
+        *,
+        sampling: SamplingOptions,
+        speculation: SpeculationOptions,
+        **_: object,
+    ) -> Iterator[Iterator[Event]]:
+        self.asked.append((sampling, speculation))
+        yield self._events(is_fast=bool(speculation.enabled))
+
+    def detokenize(self, ids: Sequence[int], **_: object) -> str:
+        return WORDS[ids[0]]
+
+    def _events(self, *, is_fast: bool) -> Iterator[Event]:
+        yield Admission(request_id="r", model="m", seed=1, prompt_tokens=3, drafters=("small",))
+        ids = (0, 1, 2, 3) if is_fast or not self._differs else (0, 1, 3, 2)
+        tokens = [
+            Token(id=i, origin=Origin.DRAFTER, drafter="small")
+            if is_fast and place % 2 == 0
+            else Token(id=i, origin=Origin.TARGET)
+            for place, i in enumerate(ids)
+        ]
+        step = 2 if is_fast else 1
+        for start in range(0, 4, step):
+            part = tuple(tokens[start : start + step])
+            yield TextChunk(index=0, text="".join(WORDS[t.id] for t in part), tokens=part)
+        yield Completion(
+            index=0,
+            finish_reason=FinishReason.LENGTH,
+            speculation=SpeculationStats(
+                rounds=2, mean_tokens_per_pass=2.0, reached_by_depth=(2,), accepted_by_depth=(2,)
+            ),
+            timing=Timing(total_s=0.1 if is_fast else 0.2),
+        )
+
+
+def quick_pairs(client: ScriptedClient, screen: Screen | None = None) -> list[Any]:
+    """The pairs of a quick demonstration."""
+    plan = demo.demo_plan(max_tokens=4, quick=True)
+    screen = screen or Screen(is_silent=True, use_color=False)
+    return list(demo.decode_pairs(cast(Client, client), plan, screen, threading.Event()))
+
+
+def test_plan_takes_each_category_once() -> None:
+    """About six varied prompts, three with `--quick`."""
+    whole, quick = (
+        demo.demo_plan(max_tokens=64, quick=False),
+        demo.demo_plan(max_tokens=64, quick=True),
+    )
+    categories = [prompt.category for prompt in whole.prompts]
+    assert len(set(categories)) == len(categories) == 6
+    assert whole.max_tokens == 64
+    assert len(quick.prompts) == 3
+    assert quick.max_tokens == demo.QUICK_TOKENS
+    assert 0.0 in whole.temperatures
+    assert any(temperature > 0 for temperature in whole.temperatures)
+
+
+def test_same_options_both_ways() -> None:
+    """Plain and speculative decoding of a text differ in nothing but speculation."""
+    client = ScriptedClient()
+    pairs = quick_pairs(client)
+    timed = client.asked[2:]
+    assert len(timed) == 2 * len(pairs) == 12
+    for plain, fast in zip(timed[::2], timed[1::2], strict=True):
+        assert plain[0] == fast[0]
+        assert (plain[1].enabled, fast[1].enabled) == (False, True)
+    assert all(pair.first_difference is None for pair in pairs)
+    assert [pair.speculative.passes for pair in pairs] == [(2, 2)] * 6
+
+
+def test_interruption_ends_the_decoding() -> None:
+    """A signal is heeded at the next event."""
+    ending = threading.Event()
+    ending.set()
+    plan = demo.demo_plan(max_tokens=4, quick=True)
+    screen = Screen(is_silent=True, use_color=False)
+    with pytest.raises(demo.Interrupted):
+        list(demo.decode_pairs(cast(Client, ScriptedClient()), plan, screen, ending))
+
+
+def test_screen_shows_texts_and_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a terminal the output is plain text: each text whole, and the tables."""
+    screen = Screen(is_silent=False, use_color=True)
+    pairs = quick_pairs(ScriptedClient(), screen)
+    screen.summary(pairs, [])
+    shown = capsys.readouterr().out
+    assert shown.count("one two three four") == len(pairs)
+    assert shown.count("same text as plain decoding") == len(pairs)
+    assert "target 50%" in shown
+    assert "small 50%" in shown
+    assert "2.00" in shown
+    assert "6 of 6 texts equal plain decoding" in shown
+    assert "\x1b" not in shown
+
+
+def test_difference_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """A text that differs says where, and that nothing explains it."""
+    pairs = quick_pairs(ScriptedClient(differs=True), Screen(is_silent=False, use_color=False))
+    assert "differs from plain decoding at token 2, NOT explained" in capsys.readouterr().out
+    assert all(pair.is_unexplained for pair in pairs)
+
+
+def test_report_for_programs(tmp_path: Path) -> None:
+    """Everything is JSON, and nothing is lost."""
+    report = demo.report_as_dict(quick_pairs(ScriptedClient()), tmp_path / "t.json")
+    read = json.loads(json.dumps(report))
+    assert len(read["texts"]) == 6
+    assert read["texts"][0]["equal"]
+    assert read["totals"]["speed_up"] == pytest.approx(2.0)
+    assert [entry["temperature"] for entry in read["by_temperature"]] == [0.0, 0.8]
+
+
+def test_timeline_holds_the_requests(tmp_path: Path) -> None:
+    """The file has a track of requests above those of the actors."""
+    pairs = quick_pairs(ScriptedClient())
+    start_us = pairs[0].plain.start_us
+    passes = [TraceRecord(track="target", name="verify", start_us=start_us, duration_us=5.0)]
+    file = tmp_path / "trace.json"
+    demo.write_trace(file, [*passes, *demo.request_records(pairs)])
+    events = json.loads(file.read_text())["traceEvents"]
+    names = [event["args"]["name"] for event in events if event["name"] == "thread_name"]
+    assert names == ["requests", "target"]
+    assert sum(event["ph"] == "X" for event in events) == 1 + 2 * len(pairs)
+
+
+def test_strip_shows_target_and_drafters() -> None:
+    """The strip tells how much of the drafting ran while the target verified."""
+    pairs = quick_pairs(ScriptedClient())
+    run = replace(pairs[-1].speculative, start_us=0.0, duration_us=100_000.0)
+    pairs = [replace(pairs[-1], speculative=run)]
+    step_us = run.duration_us / 100
+    records = [
+        TraceRecord(
+            track=track, name=name, start_us=run.start_us + place * step_us, duration_us=step_us
+        )
+        for place in range(88)
+        for track, name, when in (("target", "verify", 0), ("small", "draft", 1))
+        if place % 4 in (when, when + 1)
+    ]
+    shown = timeline_strip(pairs, records, width=40).splitlines()
+    assert [line.split()[0] for line in shown[1:3]] == ["target", "small"]
+    assert shown[3].startswith("50% of the drafting")
+    assert timeline_strip(pairs, [], width=40) == ""
+
+
+def test_unwritable_timeline_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    """A folder that does not exist is named at once."""
+    with pytest.raises(CommandFailed, match="does not exist") as caught:
+        demo.run_demo(trace=tmp_path / "none" / "trace.json")
+    assert caught.value.exit_code == 2
+
+
+def test_failed_request_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A request that fails ends the demonstration with its message, and ends the service."""
+    from outrider.cluster import launch
+
+    ended: list[bool] = []
+
+    @contextmanager
+    def started(*_: object, **__: object) -> Iterator[Any]:
+        class Service:
+            address = "127.0.0.1:1"
+
+        try:
+            yield Service()
+        finally:
+            ended.append(True)
+
+    def refuse(*_: object) -> Iterator[Any]:
+        raise Unavailable("nobody is there")
+
+    monkeypatch.setattr(launch, "start_service", started)
+    monkeypatch.setattr(demo, "decode_pairs", refuse)
+    with pytest.raises(CommandFailed, match="nobody is there"):
+        demo.run_demo(trace=tmp_path / "trace.json", as_json=True)
+    assert ended == [True]
