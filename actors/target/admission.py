@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 
 from outrider.actors.engine.protocol import Engine
@@ -42,11 +43,11 @@ class Prefix:
     """How many fit."""
 
 
-class _Wait:
-    """A sibling is computing the prefix."""
+class Wait(Enum):
+    """Instead of a prefix."""
 
-
-WAIT: Final = _Wait()
+    SIBLING = "sibling"
+    """A sibling is computing it."""
 
 
 def open_session(event: Open, engine: Engine, noise: GumbelNoise, *, handle: int) -> Session:
@@ -121,11 +122,11 @@ def _check(event: Open, engine: Engine) -> None:
 
 def find_prefix(
     session: Session, others: Iterable[Session], engine: Engine
-) -> Prefix | _Wait | None:
+) -> Prefix | Wait | None:
     """Looks for a session whose cached rows are the beginning of this one's text.
 
     Returns:
-        The rows; WAIT if a sibling of the same request is about to have them; None if there are none.
+        The rows; `Wait` if a sibling of the same request is about to have them; None if there are none.
     """
     # The last token must be run here: its row gives the logits of the first draw.
     longest = session.length - 1
@@ -138,7 +139,7 @@ def find_prefix(
             continue
         cached = engine.cached(other.slot)
         if cached < shared and other.group == session.group and session.group:
-            return WAIT
+            return Wait.SIBLING
         usable = min(shared, cached)
         if usable >= SMALLEST_PREFIX and (best is None or usable > best.length):
             best = Prefix(slot=other.slot, length=usable)

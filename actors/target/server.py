@@ -69,8 +69,9 @@ class TargetServer:
         )
         self._thread.start()
         try:
-            engine, fingerprint, self._worker = await asyncio.wrap_future(loaded)
-            self._servicer = TargetServicer(settings, engine, fingerprint, self._worker)
+            engine, fingerprint, worker = await asyncio.wrap_future(loaded)
+            self._worker = worker
+            self._servicer = TargetServicer(settings, engine, fingerprint, worker)
             self._server = internal_server()
             target_pb2_grpc.add_TargetServiceServicer_to_server(self._servicer, self._server)
             self._health = await serve_health(self._server, SERVICE)

@@ -129,7 +129,7 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
             model_cpu_s=self._engine.model_cpu_s,
         )
 
-    async def Sessions(
+    async def Sessions(  # type: ignore[override]  # grpc.aio also takes handlers that write to the context
         self, request_iterator: AsyncIterator[target_pb2.SessionCommand], context: Context
     ) -> None:
         """A coordinator's stream."""
@@ -145,7 +145,7 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
             del self._coordinators[stream]
             self._worker.post(CloseStream(stream=stream))
 
-    async def Exchange(
+    async def Exchange(  # type: ignore[override]  # grpc.aio also takes handlers that write to the context
         self, request_iterator: AsyncIterator[target_pb2.DrafterMessage], context: Context
     ) -> None:
         """A drafter's stream."""

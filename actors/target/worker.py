@@ -16,9 +16,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 import structlog
+import torch
 
 from outrider.actors.engine.protocol import Engine, Rows
-from outrider.actors.speculation.coupled import walk
+from outrider.actors.speculation import coupled
 from outrider.actors.speculation.noise import GumbelNoise
 from outrider.actors.target import admission
 from outrider.actors.target.acceptance import Calibration
@@ -323,7 +324,7 @@ class TargetWorker:
         if session.is_started:
             return True
         found = admission.find_prefix(session, self._sessions.values(), self._engine)
-        if found is admission.WAIT:
+        if isinstance(found, admission.Wait):
             return False
         if found is not None:
             self._engine.copy_prefix(found.slot, session.slot, found.length)
@@ -383,7 +384,7 @@ class TargetWorker:
         )
 
     def _settle(
-        self, entry: Entry, logits_RV: object, pass_s: float
+        self, entry: Entry, logits_RV: torch.Tensor, pass_s: float
     ) -> tuple[tuple[int, ...], int]:
         """Walks, commits, and queues what the coordinator and the drafters are told.
 
@@ -391,8 +392,8 @@ class TargetWorker:
             The accepted nodes, and the number of committed tokens.
         """
         session, selection = entry.session, entry.selection
-        drawer = Drawer(session, logits_RV, selection.parents, selection.tokens)  # type: ignore[arg-type]
-        result = walk(selection.tokens, selection.parents, drawer, session.remaining)
+        drawer = Drawer(session, logits_RV, selection.parents, selection.tokens)
+        result = coupled.walk(selection.tokens, selection.parents, drawer, session.remaining)
         tokens = _until_stop(result.tokens, session.stop_tokens)
         path = result.path[: len(tokens)]
         origins = [selection.nodes[node].drafter for node in path]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -19,6 +20,9 @@ from outrider.actors.target.settings import TargetSettings
 from outrider.v1 import sampling_pb2, target_pb2, target_pb2_grpc, tree_pb2
 
 BOUND_S = 20.0
+
+Call = grpc.aio.StreamStreamCall[target_pb2.SessionCommand, target_pb2.SessionEvent]
+Exchange = grpc.aio.StreamStreamCall[target_pb2.DrafterMessage, target_pb2.VerdictMessage]
 
 
 @pytest.fixture
@@ -36,7 +40,7 @@ async def stub(tmp_path: Path) -> AsyncIterator[target_pb2_grpc.TargetServiceAsy
     address = await server.start()
     try:
         async with internal_channel(address) as channel:
-            yield target_pb2_grpc.TargetServiceStub(channel)  # type: ignore[misc]
+            yield target_pb2_grpc.TargetServiceStub(channel)
     finally:
         await server.stop(0.0)
 
@@ -66,13 +70,26 @@ def open_session(
     )
 
 
-async def finish(call: object, session: int) -> list[int]:
+async def next_event(call: Call) -> target_pb2.SessionEvent:
+    """The next message of a coordinator's stream."""
+    event = await asyncio.wait_for(call.read(), BOUND_S)
+    assert isinstance(event, target_pb2.SessionEvent), "the stream ended"
+    return event
+
+
+async def next_message(call: Exchange) -> target_pb2.VerdictMessage:
+    """The next message of a drafter's stream."""
+    message = await asyncio.wait_for(call.read(), BOUND_S)
+    assert isinstance(message, target_pb2.VerdictMessage), "the stream ended"
+    return message
+
+
+async def finish(call: Call, session: int) -> list[int]:
     """Reads a session to its end."""
     tokens: list[int] = []
     async with asyncio.timeout(BOUND_S):
         while True:
-            event = await call.read()  # type: ignore[attr-defined]
-            assert event is not grpc.aio.EOF, "the stream ended before the session"
+            event = await next_event(call)
             if event.HasField("committed") and event.committed.session == session:
                 tokens.extend(t.id for t in event.committed.tokens)
             if event.HasField("finished") and event.finished.session == session:
@@ -80,12 +97,12 @@ async def finish(call: object, session: int) -> list[int]:
             assert not event.HasField("failed"), event.failed.message
 
 
-async def sessions(stub: target_pb2_grpc.TargetServiceAsyncStub) -> object:
+async def sessions(stub: target_pb2_grpc.TargetServiceAsyncStub) -> Call:
     """A coordinator's stream after the handshake."""
     call = stub.Sessions()
     await call.write(target_pb2.SessionCommand(hello=hello()))
-    answer = await asyncio.wait_for(call.read(), BOUND_S)
-    assert answer.hello.incarnation == 7  # type: ignore[union-attr]
+    answer = await next_event(call)
+    assert answer.hello.incarnation == 7
     return call
 
 
@@ -102,9 +119,9 @@ async def wait_for_free(stub: target_pb2_grpc.TargetServiceAsyncStub, slots: int
 async def test_session_is_decoded(stub: target_pb2_grpc.TargetServiceAsyncStub) -> None:
     """Tokens come back, the slot is freed, the same request gives the same text."""
     call = await sessions(stub)
-    await call.write(open_session(1, 30))  # type: ignore[attr-defined]
+    await call.write(open_session(1, 30))
     first = await finish(call, 1)
-    await call.write(open_session(2, 30))  # type: ignore[attr-defined]
+    await call.write(open_session(2, 30))
     assert await finish(call, 2) == first
     assert len(first) == 30
     info = await stub.GetInfo(target_pb2.GetTargetInfoRequest())
@@ -117,9 +134,9 @@ async def test_broken_coordinator_frees_its_sessions(
 ) -> None:
     """A coordinator that is gone leaves no slot taken."""
     call = await sessions(stub)
-    await call.write(open_session(1, 4000))  # type: ignore[attr-defined]
+    await call.write(open_session(1, 4000))
     await wait_for_free(stub, 1)
-    call.cancel()  # type: ignore[attr-defined]
+    call.cancel()
     await wait_for_free(stub, 2)
 
 
@@ -128,16 +145,16 @@ async def test_candidates_are_verified_and_answered(
 ) -> None:
     """A drafter that knows the text is believed, told what was committed, and told of the end."""
     call = await sessions(stub)
-    await call.write(open_session(1, 40))  # type: ignore[attr-defined]
+    await call.write(open_session(1, 40))
     text = await finish(call, 1)
     exchange = stub.Exchange()
     await exchange.write(target_pb2.DrafterMessage(hello=hello("d")))
-    answer = await asyncio.wait_for(exchange.read(), BOUND_S)
-    assert answer.hello.name == "t"  # type: ignore[union-attr]
+    answer = await next_message(exchange)
+    assert answer.hello.name == "t"
     tree = tree_pb2.CandidateTree(tokens=text, parents=range(40), estimates=b"\xff" * 40)
     base = tree_pb2.Base(length=3, hash=base_hash.extend_all(base_hash.EMPTY, [1, 2, 3]))
     # Handles count up from 1: this is the second session.
-    await call.write(open_session(2, 40, ("d",)))  # type: ignore[attr-defined]
+    await call.write(open_session(2, 40, ("d",)))
     for _ in range(3):
         await exchange.write(
             target_pb2.DrafterMessage(
@@ -149,8 +166,8 @@ async def test_candidates_are_verified_and_answered(
     assert await finish(call, 2) == text
     async with asyncio.timeout(BOUND_S):
         while True:
-            message = await exchange.read()
-            if message.HasField("closed"):  # type: ignore[union-attr]
+            message = await next_message(exchange)
+            if message.HasField("closed"):
                 break
     exchange.cancel()
 
@@ -200,15 +217,13 @@ async def test_later_start_of_a_drafter_replaces_the_earlier(
 async def test_refused_session_says_why(stub: target_pb2_grpc.TargetServiceAsyncStub) -> None:
     """A command that lacks a field, or asks too much, fails its session and nothing else."""
     call = await sessions(stub)
-    await call.write(  # type: ignore[attr-defined]
-        target_pb2.SessionCommand(open=target_pb2.OpenSession(session=1, prompt=[1]))
-    )
-    event = await asyncio.wait_for(call.read(), BOUND_S)  # type: ignore[attr-defined]
+    await call.write(target_pb2.SessionCommand(open=target_pb2.OpenSession(session=1, prompt=[1])))
+    event = await next_event(call)
     assert "seed" in event.failed.message
-    await call.write(open_session(2, 10**6))  # type: ignore[attr-defined]
-    event = await asyncio.wait_for(call.read(), BOUND_S)  # type: ignore[attr-defined]
+    await call.write(open_session(2, 10**6))
+    event = await next_event(call)
     assert "4096" in event.failed.message
-    await call.write(open_session(3, 5))  # type: ignore[attr-defined]
+    await call.write(open_session(3, 5))
     assert len(await finish(call, 3)) == 5
 
 
@@ -228,7 +243,7 @@ async def test_health_is_stock(
     )
     address = await server.start()
     async with internal_channel(address) as channel:
-        health = health_pb2_grpc.HealthStub(channel)
+        health: Any = health_pb2_grpc.HealthStub(channel)
         for service in ("", "outrider.v1.TargetService"):
             answer = await health.Check(
                 health_pb2.HealthCheckRequest(service=service), timeout=BOUND_S

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Sequence
 
 import pytest
 from tests.actors.target.chaos import (
@@ -17,7 +18,9 @@ from tests.actors.target.chaos import (
     verdicts,
 )
 
-from outrider.actors.speculation import base_hash
+from outrider.actors.engine.protocol import Logits, Rows
+from outrider.actors.engine.tabular import random_table
+from outrider.actors.speculation import base_hash, coupled
 from outrider.actors.speculation.options import Sampling, Speculation, Verifier
 from outrider.actors.target.events import (
     Close,
@@ -93,25 +96,22 @@ def test_lockstep_gives_the_same_text() -> None:
     assert run_chaos(Harness(engine(), lockstep=True), events, random.Random(1)) == plain
 
 
-def test_wrong_verdict_rule_is_caught() -> None:
+def test_wrong_verdict_rule_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The comparison can fail: a walk that prefers candidates to draws gives another text."""
-    import outrider.actors.target.worker as module
-
     events = [opening(1, OPTIONS["sampled"])]
     plain = run_plain(Harness(engine()), events)
-    original = module.walk
+    walk = coupled.walk
 
-    def greedy_walk(tokens, parents, draw, limit):  # type: ignore[no-untyped-def]
-        first = next((i for i, p in enumerate(parents) if p == -1), None)
+    def credulous(
+        tokens_N: Sequence[int], parents_N: Sequence[int], draw: Callable[[int], int], limit: int
+    ) -> coupled.Walk:
+        first = next((i for i, parent in enumerate(parents_N) if parent == -1), None)
         if first is None or limit < 2:
-            return original(tokens, parents, draw, limit)
-        return original(tokens, parents, lambda n: tokens[first] if n == -1 else draw(n), limit)
+            return walk(tokens_N, parents_N, draw, limit)
+        return walk(tokens_N, parents_N, lambda n: tokens_N[first] if n == -1 else draw(n), limit)
 
-    module.walk = greedy_walk  # type: ignore[assignment]
-    try:
-        assert run_chaos(Harness(engine()), events, random.Random(1)) != plain
-    finally:
-        module.walk = original
+    monkeypatch.setattr(coupled, "walk", credulous)
+    assert run_chaos(Harness(engine()), events, random.Random(1)) != plain
 
 
 def test_same_seed_same_text_and_other_seed_other_text() -> None:
@@ -302,7 +302,7 @@ def test_failing_pass_fails_its_sessions_and_frees_their_slots() -> None:
     harness.worker.step()
     original = model.forward
 
-    def broken(batch):  # type: ignore[no-untyped-def]
+    def broken(batch: Sequence[Rows]) -> Logits:
         raise MemoryError("no room")
 
     model.forward = broken  # type: ignore[method-assign]
@@ -355,7 +355,7 @@ def test_target_waits_for_a_live_drafter_and_not_for_a_dead_one() -> None:
     harness = Harness(model)
     original = model.forward
 
-    def slow(batch):  # type: ignore[no-untyped-def]
+    def slow(batch: Sequence[Rows]) -> Logits:
         harness.now += 0.02
         return original(batch)
 
@@ -382,7 +382,7 @@ def test_logprobs_are_of_the_models_own_distribution() -> None:
         [opening(1, Sampling(seed=9, max_tokens=30, temperature=0.3, logprobs=2))],
         random.Random(3),
     )
-    table = random_table_probs()
+    table = random_table(VOCAB, 2, seed=1, concentration=0.7).log_probs
     text = [1, 2, 3]
     for output in harness.outputs:
         if isinstance(output, Committed):
@@ -393,13 +393,6 @@ def test_logprobs_are_of_the_models_own_distribution() -> None:
                 assert logprob.top[0] == pytest.approx(float(row.max()), abs=1e-5)
                 assert logprob.top[0] >= logprob.top[1]
                 text.append(token)
-
-
-def random_table_probs():  # type: ignore[no-untyped-def]
-    """The log-probabilities of the harness's model."""
-    from outrider.actors.engine.tabular import random_table
-
-    return random_table(VOCAB, 2, seed=1, concentration=0.7).log_probs
 
 
 def test_session_is_opened_before_anything_is_committed() -> None:
