@@ -359,3 +359,31 @@ def test_the_thread_sleeps_wakes_and_stops() -> None:
         thread.join(10.0)
     assert not thread.is_alive()
     assert worker.num_free_slots == worker.num_slots
+
+
+def test_a_text_that_is_too_long_is_cut() -> None:
+    """When the target holds only the beginning of our text, the last token left is run again and drafting goes on."""
+    bench = TableBench(DRAFT_TABLE)
+    attach = make_attach(tokens=[1, 2, 3, 4, 5], prompt_length=3)
+    target = MiniTarget(TARGET_TABLE, make_attach(tokens=[1, 2, 3]))
+    bench.worker.post(attach)
+    bench.settle()
+    bench.take()
+    bench.worker.post(target.resync(0))
+    bench.settle()
+    session = bench.worker.sessions[attach.key]
+    assert session.tokens == [1, 2, 3]
+    assert session.tree.is_expanded
+    assert [message.length for message in bench.take_news()][-1] == 3
+
+
+def test_an_overtaken_resync_does_not_roll_back() -> None:
+    """Committed tokens from an earlier epoch than the last verdict's are old news."""
+    bench, attach = TableBench(DRAFT_TABLE), make_attach()
+    target = MiniTarget(TARGET_TABLE, attach)
+    bench.worker.post(attach)
+    old = target.resync(0)
+    bench.worker.post(target.commit(3))
+    bench.worker.post(old)
+    bench.settle()
+    assert bench.worker.sessions[attach.key].tokens == target.tokens
