@@ -1,0 +1,55 @@
+"""Acceptance at one node in closed form, for the methods that have one: what each verifier does with given rows.
+
+A bench can average these over real text without drawing anything. For trees and for draws without replacement there is
+no closed form; those are measured.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from outrider.actors.speculation.decisions import Float64s
+from outrider.actors.speculation.verifiers.kseq import best_scale
+from outrider.actors.speculation.verifiers.pair_selection import DEFAULT_BLOCK, select_pair
+from outrider.actors.speculation.verifiers.residual import residual
+
+
+def exact_match_rate(target_V: Float64s, draft_V: Float64s, k: int) -> float:
+    """Exact match with `k` independent candidates."""
+    return float((target_V * (1.0 - (1.0 - draft_V) ** k)).sum())
+
+
+def recursive_rate(target_V: Float64s, draft_V: Float64s, k: int) -> float:
+    """`mcsd` and `specinfer` with `k` independent candidates; k = 1 is `speculative_sampling`."""
+    rejected = 1.0
+    for _ in range(k):
+        rejected *= 1.0 - float(np.minimum(target_V, draft_V).sum())
+        target_V = residual(target_V, draft_V)
+    return 1.0 - rejected
+
+
+def kseq_rate(target_V: Float64s, draft_V: Float64s, k: int) -> float:
+    """`kseq` with `k` independent candidates, not counting residual draws that a sibling holds."""
+    return best_scale(target_V, draft_V, k).acceptance
+
+
+def canonical_rate(
+    target_V: Float64s, draft_V: Float64s, k: int, block: int = DEFAULT_BLOCK
+) -> float:
+    """`canonical` with `k` independent candidates, not counting residual draws that a sibling holds."""
+    law_V = draft_V
+    for _ in range(k - 1):
+        law_V = select_pair(target_V, law_V, draft_V, block).law_V
+    return float(np.minimum(target_V, law_V).sum())
+
+
+def coupled_rate(target_V: Float64s, draft_V: Float64s) -> float:
+    """`coupled` with one candidate, the draft's own draw under the shared noise: Gumbel draws that agree.
+
+    Source: Daliri et al. 2024, arXiv 2408.07978; quadratic in the number of tokens that both rows hold possible.
+    """
+    shared = np.flatnonzero((target_V > 0.0) & (draft_V > 0.0))
+    with np.errstate(over="ignore"):
+        target_terms = target_V / target_V[shared, None]
+        draft_terms = draft_V / draft_V[shared, None]
+    return float((1.0 / np.maximum(target_terms, draft_terms).sum(axis=1)).sum())
