@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import grpc
 import structlog
 
 from outrider.actors.speculation.options import Sampling, Speculation
@@ -140,7 +141,14 @@ class Sequence:
     # -- what the links tell ---------------------------------------------------------------------------------------
 
     def on_event(self, event: target_pb2.SessionEvent) -> None:
-        """The target said something about the session."""
+        """The target said something about the session. A defect here ends this request, not the whole stream."""
+        try:
+            self._take(event)
+        except Exception:
+            log.exception("a sequence failed", request_id=self.plan.request_id)
+            self._put(Refusal(grpc.StatusCode.INTERNAL, "the coordinator failed; its log says how"))
+
+    def _take(self, event: target_pb2.SessionEvent) -> None:
         match event.WhichOneof("event"):
             case "committed":
                 commands = self.session.committed(event.committed.epoch, event.committed.tokens)

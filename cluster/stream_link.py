@@ -60,8 +60,10 @@ async def keep(
         try:
             await serve(channel)
             reason = "the stream ended"
-        except* (grpc.aio.AioRpcError, LinkBroken, TimeoutError) as group:
-            reason = _reason(group)
+        except grpc.aio.AioRpcError as error:
+            reason = f"{error.code().name}: {error.details()}"
+        except (LinkBroken, TimeoutError) as error:
+            reason = str(error) or "it did not answer in time"
         finally:
             await channel.close()
         on_attempt_failed(reason)
@@ -79,33 +81,25 @@ async def pump(
     """Writes what is queued and hands over what comes, until the stream ends.
 
     Raises:
-        ExceptionGroup: Of `LinkBroken` or a gRPC error; how the stream ended.
+        LinkBroken, grpc.aio.AioRpcError: How the stream ended.
     """
 
     async def write() -> None:
         while True:
             await call.write(await outgoing.get())
 
-    async def read() -> None:
+    # A write fails only when the call is over, which the read then tells. No task group: in Python 3.11 one whose
+    # child fails while the group is being cancelled swallows the cancellation.
+    writer = asyncio.get_running_loop().create_task(write())
+    try:
         while not is_end(event := await call.read()):
             take(event)
         raise LinkBroken("the other side ended the stream")
-
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(write())
-        tasks.create_task(read())
+    finally:
+        writer.cancel()
+        await asyncio.gather(writer, return_exceptions=True)
 
 
 def is_end(message: object) -> bool:
     """Whether a read found the end of the stream instead of a message."""
     return message is grpc.aio.EOF
-
-
-def _reason(group: BaseExceptionGroup[BaseException]) -> str:
-    """The first error of a group in words."""
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    if isinstance(error, grpc.aio.AioRpcError):
-        return f"{error.code().name}: {error.details()}"
-    return str(error) or type(error).__name__

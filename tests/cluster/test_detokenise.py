@@ -12,7 +12,12 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from outrider.cluster.detokenise import Detokeniser
 
 SPECIAL = "<|end|>"
-CORPUS = ["the cat sat on the mat", "日本語のテキスト", "naïve café – “quoted”", "🙂🙃 emoji 👩‍👩‍👧 family"] * 4
+CORPUS = [
+    "the cat sat on the mat",
+    "日本語のテキスト",
+    "naïve café – “quoted”",
+    "🙂🙃 emoji 👩‍👩‍👧 family",
+] * 4
 
 
 @lru_cache
@@ -45,7 +50,9 @@ any_ids = st.lists(st.integers(0, 329), max_size=80)
 real_ids = st.text(alphabet="aé日🙂👧 \u200d", max_size=30).map(
     lambda text: tokenizer().encode(text).ids
 )
-continuation_byte = tokenizer().token_to_id(pre_tokenizers.ByteLevel().pre_tokenize_str("é")[0][0][1])
+continuation_byte = tokenizer().token_to_id(
+    pre_tokenizers.ByteLevel().pre_tokenize_str("é")[0][0][1]
+)
 
 
 @settings(deadline=None)

@@ -105,9 +105,7 @@ def test_the_text_of_the_stop_token_is_left_out_and_its_token_is_not() -> None:
     assert len(session.output) == 4
 
 
-@pytest.mark.parametrize(
-    "commits", [["one STOP two"], ["one ST", "OP two"], list("one STOP two")]
-)
+@pytest.mark.parametrize("commits", [["one STOP two"], ["one ST", "OP two"], list("one STOP two")])
 def test_a_stop_string_ends_the_output_exactly_before_it(commits: list[str]) -> None:
     """Inside one commit or over several: the text ends before it, the tokens with the one that completed it."""
     session = running(make(stops=("STOP",)))
@@ -198,7 +196,10 @@ def test_what_another_try_cannot_mend_fails_at_once() -> None:
     session.start()
     (failed,) = session.failed(grpc.StatusCode.OUT_OF_RANGE.value[0], "too long")
     assert isinstance(failed, Fail)
-    assert (failed.refusal.code, failed.refusal.message) == (grpc.StatusCode.OUT_OF_RANGE, "too long")
+    assert (failed.refusal.code, failed.refusal.message) == (
+        grpc.StatusCode.OUT_OF_RANGE,
+        "too long",
+    )
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,7 +26,7 @@ def reference(text: str, stops: tuple[str, ...]) -> tuple[str, str | None]:
 def pieces(text: str, cuts: list[int]) -> list[str]:
     """A text cut at some places."""
     ends = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
-    return [text[start:end] for start, end in zip(ends, ends[1:], strict=False)]
+    return [text[start:end] for start, end in pairwise(ends)]
 
 
 @given(text=texts, stops=stop_lists, cuts=st.lists(st.integers(0, 50), max_size=8))

@@ -13,9 +13,10 @@ from outrider.actors.draft.server import DraftServer
 from outrider.actors.draft.settings import DraftSettings
 from outrider.actors.engine.settings import EngineSettings
 from outrider.actors.engine.tabular import random_table
+from outrider.actors.grpc_server import internal_channel
 from outrider.actors.target.server import TargetServer
 from outrider.actors.target.settings import TargetSettings
-from outrider.v1 import generation_pb2, sampling_pb2
+from outrider.v1 import generation_pb2, sampling_pb2, target_pb2, target_pb2_grpc
 
 VOCAB = 24
 NUM_SLOTS = 3
@@ -51,9 +52,6 @@ class Together:
 
     async def free_slots(self) -> int:
         """Slots that the target has free, by its own account."""
-        from outrider.actors.grpc_server import internal_channel
-        from outrider.v1 import target_pb2, target_pb2_grpc
-
         async with internal_channel(self.target_address) as channel:
             stub = target_pb2_grpc.TargetServiceStub(channel)
             info = await stub.GetInfo(target_pb2.GetTargetInfoRequest(), timeout=5.0)
@@ -188,15 +186,15 @@ async def test_cancelling_frees_the_slot(together: Together) -> None:
         await call.read()
         call.cancel()
     async with asyncio.timeout(5.0):
-        while await together.free_slots() < NUM_SLOTS:
+        while True:
+            if await together.free_slots() == NUM_SLOTS:
+                break
             await asyncio.sleep(0.02)
     status = await together.front.stub.GetStatus(generation_pb2.GetStatusRequest())
     assert status.running == status.waiting == 0
 
 
-async def test_the_target_comes_back_and_requests_go_on(
-    together: Together, table: str
-) -> None:
+async def test_the_target_comes_back_and_requests_go_on(together: Together, table: str) -> None:
     """A target that is killed and started again at its address: a pause, and the same text."""
     plain, _, _ = await together.generate(request(11, max_tokens=450))
     ids: list[int] = []
