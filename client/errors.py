@@ -139,6 +139,8 @@ def from_rpc_error(error: grpc.RpcError, *, request_id: str | None = None) -> Ou
     code = error.code()
     text = error.details() or f"the call ended with status {code.name}"
     kind = ERROR_BY_CODE.get(code, ServiceError)
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        text = f"the timeout passed before the answer was complete ({text})"
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in text:
         # gRPC itself refuses a message beyond the size limit with the status of an overload, but waiting cannot help.
         kind = InvalidRequest

@@ -29,7 +29,8 @@ def origin_style(token: Token | None, drafters: Sequence[str]) -> str:
 
 def legend(drafters: Sequence[str]) -> Text:
     """Says what the colours mean."""
-    text = Text("target", style=TARGET_STYLE)
+    text = Text()
+    text.append("target", style=TARGET_STYLE)
     for position, name in enumerate(drafters):
         text.append("  ")
         text.append(name, style=DRAFTER_STYLES[position % len(DRAFTER_STYLES)])

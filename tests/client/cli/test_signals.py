@@ -1,0 +1,63 @@
+"""The command line as a process: Ctrl-C, and a reader that goes away."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.client.conftest import FakeService
+
+MAIN = "from outrider.client.cli import main; main()"
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    """Starts `outrider` as a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-c", MAIN, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+
+
+def test_interrupt_ends_the_request_and_the_command(fake: FakeService) -> None:
+    """Ctrl-C ends with 130, without a traceback, and the service sees the call cancelled."""
+    fake.stall_after = 6
+    with start("generate", "hi", "-a", fake.address) as process:
+        assert fake.began.wait(60)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+    assert fake.ended.wait(10)
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+
+
+def test_interrupt_ends_a_benchmark(fake: FakeService) -> None:
+    """The same for many requests at once."""
+    fake.stall_after = 6
+    with start("bench", "-a", fake.address, "--concurrency", "3") as process:
+        assert fake.began.wait(60)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+
+
+def test_reader_that_goes_away(fake: FakeService) -> None:
+    """Writing to a closed pipe ends the command and its request without a traceback."""
+    fake.stall_after = 6
+    with start("generate", "hi", "-a", fake.address) as process:
+        assert fake.began.wait(60)
+        assert process.stdout is not None
+        process.stdout.close()
+        fake.go_on.set()
+        assert process.stderr is not None
+        errors = process.stderr.read()
+        process.wait(30)
+    assert process.returncode == 1
+    assert "Traceback" not in errors
