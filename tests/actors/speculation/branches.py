@@ -5,6 +5,9 @@ where it could have gone another way, until all ways have been gone. Growing a t
 it with the real verifier in this manner, then continuing with the target's own law, gives the joint law of the first
 tokens as a finite sum: it must equal the target's joint law to rounding.
 
+`enumeration.py` beside this does the same for rules that are written down anew in a test; here the decisions are those
+of the shipped verifiers and samplers.
+
 The models are random rows that depend on the whole context: vocabulary 3, trees of depth 2, outputs of 3 tokens.
 """
 
@@ -126,16 +129,13 @@ def random_models(seed: int, vocab: int = VOCAB, depth: int = OUTPUT) -> Models:
     return Models(target, draft)
 
 
-def constant_models(target: Sequence[float], draft: Sequence[float]) -> Models:
+def constant_models(target: Sequence[float], draft: Sequence[float], depth: int = OUTPUT) -> Models:
     """The same rows at every prefix; the draft's as given, where float16 would round them."""
     vocab = len(target)
     # float64 weights: the golden vectors are of exact decimal rows.
     row = SparseRow(ids_K=np.arange(vocab, dtype=np.uint32), weights_K=np.array(draft))
-    contexts = [p for length in range(OUTPUT) for p in product(range(vocab), repeat=length)]
+    contexts = [p for length in range(depth) for p in product(range(vocab), repeat=length)]
     return Models(dict.fromkeys(contexts, np.array(target)), dict.fromkeys(contexts, row))
-
-
-Key = tuple[Prefix, ...]
 
 
 @dataclass(frozen=True)
@@ -145,8 +145,9 @@ class Draft:
     tree: DraftTree
     contexts: tuple[Prefix, ...]
 
-    def rows(self, models: Models, vocab: int = VOCAB) -> list[Float64s]:
+    def rows(self, models: Models) -> list[Float64s]:
         """The dense rows of the sources."""
+        vocab = len(models.target[()])
         return [models.draft[context].dense(vocab) for context in self.contexts]
 
 

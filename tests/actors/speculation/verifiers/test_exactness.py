@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from tests.actors.speculation.branches import (
-    Check,
     Draft,
     Grow,
     Growing,
@@ -21,17 +20,16 @@ from tests.actors.speculation.branches import (
     random_models,
     static,
 )
+from tests.actors.speculation.verifiers.checks import EXACT, VISIBLE, check_of, error
 
 from outrider.actors.speculation.decisions import Decisions, Float64s
 from outrider.actors.speculation.draft_tree import DraftTree, Replacement
 from outrider.actors.speculation.options import Verifier
 from outrider.actors.speculation.verifiers.acceptance import Acceptance
 from outrider.actors.speculation.verifiers.canonical import canonical
-from outrider.actors.speculation.verifiers.registry import METHODS, Growth, check_tree
+from outrider.actors.speculation.verifiers.registry import METHODS, Growth
 
 WITH, WITHOUT = Replacement.WITH, Replacement.WITHOUT
-EXACT = 1e-12
-VISIBLE = 1e-3
 
 
 def by_entropy(growing: Growing) -> None:
@@ -112,27 +110,6 @@ CHAINS: dict[str, Grow] = {
 }
 
 
-def check_of(verifier: Verifier) -> Check:
-    """A verifier as the harness calls it, after the check that the target makes."""
-
-    def check(
-        tree: DraftTree, target: Float64s, draft: Sequence[Float64s], decisions: Decisions
-    ) -> Acceptance:
-        check_tree(verifier, tree)
-        return METHODS[verifier].verify(
-            tree=tree, target_probs_NV=target, draft_probs_RV=draft, decisions=decisions
-        )
-
-    return check
-
-
-def error(verifier: Verifier, grow: Grow, replacement: Replacement, seed: int) -> float:
-    """Total variation between the output and the target."""
-    models = random_models(seed)
-    outcomes = committed(models, drafts(models, grow, replacement), check_of(verifier))
-    return distance(joint_law(models, outcomes), models.truth)
-
-
 def allowed() -> list[tuple[Verifier, Replacement, str, Grow]]:
     """Every verifier with every mode and growth that its registry entry allows."""
     cases: list[tuple[Verifier, Replacement, str, Grow]] = []
@@ -152,7 +129,7 @@ def test_output_has_the_law_of_the_target(
     verifier: Verifier, replacement: Replacement, name: str, grow: Grow
 ) -> None:
     """The joint law of three tokens, over every tree and every branch."""
-    assert error(verifier, grow, replacement, seed=sum(map(ord, name))) < EXACT
+    assert error(verifier, grow, replacement, random_models(sum(map(ord, name)))) < EXACT
 
 
 @pytest.mark.parametrize("verifier", [Verifier.SPECINFER, Verifier.KSEQ, Verifier.CANONICAL])
@@ -160,7 +137,9 @@ def test_methods_for_independent_siblings_refuse_adaptive_growth_for_a_reason(
     verifier: Verifier,
 ) -> None:
     """If drawing stops because of what was drawn, siblings are not independent, and these methods are off."""
-    assert max(error(verifier, until_likely, WITH, seed) for seed in range(4)) > VISIBLE
+    assert (
+        max(error(verifier, until_likely, WITH, random_models(seed)) for seed in range(4)) > VISIBLE
+    )
 
 
 def two_drafters(models_1: Growing, models_2: Growing) -> Draft:

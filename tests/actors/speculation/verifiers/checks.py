@@ -1,0 +1,55 @@
+"""Verifiers by name in the form that the enumeration calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tests.actors.speculation.branches import (
+    Check,
+    Grow,
+    Models,
+    accepted_tokens,
+    committed,
+    distance,
+    drafts,
+    joint_law,
+)
+
+from outrider.actors.speculation.decisions import Decisions, Float64s
+from outrider.actors.speculation.draft_tree import DraftTree, Replacement
+from outrider.actors.speculation.options import Verifier
+from outrider.actors.speculation.verifiers.acceptance import Acceptance
+from outrider.actors.speculation.verifiers.registry import METHODS, check_tree
+
+EXACT = 1e-12
+"""Total variation at most this is rounding."""
+
+VISIBLE = 1e-3
+"""A forbidden variant must be off by more than this."""
+
+
+def check_of(verifier: Verifier) -> Check:
+    """A verifier behind the check that the target makes."""
+
+    def check(
+        tree: DraftTree, target: Float64s, draft: Sequence[Float64s], decisions: Decisions
+    ) -> Acceptance:
+        check_tree(verifier, tree)
+        return METHODS[verifier].verify(
+            tree=tree, target_probs_NV=target, draft_probs_RV=draft, decisions=decisions
+        )
+
+    return check
+
+
+def error(verifier: Verifier, grow: Grow, replacement: Replacement, models: Models) -> float:
+    """Total variation between the output and the target."""
+    outcomes = committed(models, drafts(models, grow, replacement), check_of(verifier))
+    return distance(joint_law(models, outcomes), models.truth)
+
+
+def mean_accepted(
+    verifier: Verifier, grow: Grow, replacement: Replacement, models: Models
+) -> float:
+    """Expected number of accepted candidates."""
+    return accepted_tokens(committed(models, drafts(models, grow, replacement), check_of(verifier)))
