@@ -151,6 +151,20 @@ def demo(
             help="Gets the timeline, for ui.perfetto.dev or chrome://tracing.",
         ),
     ] = Path("outrider-trace.json"),
+    target: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--target", metavar="PATH_OR_ID", help="Target model, in place of the shipped one."
+        ),
+    ] = None,
+    draft: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--draft",
+            metavar="PATH_OR_ID",
+            help="Draft model, in place of the shipped one. Repeatable.",
+        ),
+    ] = None,
     no_color: Annotated[bool, typer.Option("--no-color", help="Plain text.")] = False,
     as_json: flags.AsJson = False,
 ) -> None:
@@ -163,7 +177,13 @@ def demo(
     commands = serving_module("outrider.cluster.commands")
     with failed_commands(commands, as_json=as_json):
         code = module.run_demo(
-            max_tokens=max_tokens, quick=quick, trace=trace, use_color=not no_color, as_json=as_json
+            max_tokens=max_tokens,
+            quick=quick,
+            trace=trace,
+            use_color=not no_color,
+            as_json=as_json,
+            targets=tuple(target or ()),
+            drafts=tuple(draft or ()),
         )
     raise typer.Exit(code)
 

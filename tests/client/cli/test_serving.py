@@ -98,6 +98,35 @@ def test_serve_hands_over_its_flags(
     ]
 
 
+def test_demo_hands_over_its_flags_and_ends_with_its_code(
+    run: Run, commands: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each flag arrives under its name; the demonstration's exit code is the command's."""
+    given: list[dict[str, object]] = []
+    module = ModuleType("outrider.cluster.demo")
+
+    def run_demo(**flags: object) -> int:
+        given.append(flags)
+        return 1
+
+    monkeypatch.setattr(module, "run_demo", run_demo, raising=False)
+    monkeypatch.setitem(sys.modules, "outrider.cluster.demo", module)
+    arguments = ("--quick", "-n", "9", "--trace", "t.json", "--no-color", "--target", "t")
+    assert run("demo", *arguments, "--draft", "a", "--draft", "b", "--json").exit_code == 1
+    assert given == [
+        {
+            "max_tokens": 9,
+            "quick": True,
+            "trace": Path("t.json"),
+            "use_color": False,
+            "as_json": True,
+            "targets": ("t",),
+            "drafts": ("a", "b"),
+        }
+    ]
+    assert run("demo", "--max-tokens", "0").exit_code == 2
+
+
 def test_failed_command_ends_with_its_exit_code(
     run: Run, commands: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
