@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from outrider.actors.speculation.draw import draw, margins
@@ -60,6 +60,7 @@ def test_nothing_is_written_into_the_inputs() -> None:
     assert torch.equal(noise_NV, before[1])
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.lists(st.floats(-9, 9, width=32), min_size=4, max_size=4), min_size=1))
 def test_a_change_below_half_the_margin_keeps_the_draw(rows: list[list[float]]) -> None:
     """What the margin promises about rounding differences between batch shapes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.actors.speculation.reference import order_of, probabilities
 from torch import Tensor
@@ -106,7 +106,7 @@ SCORES = st.one_of(
 )
 
 
-@settings(deadline=None)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     rows=st.integers(1, 12).flatmap(
         lambda size: st.lists(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.actors.speculation.goodness import MIN_P, independence_p, kolmogorov_p, uniform_p
 from torch import Tensor
@@ -91,6 +91,7 @@ def test_noise_never_changes() -> None:
         )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     seed=st.integers(0, NUM_SEEDS - 1),
     position=st.integers(0, 2**40),
@@ -301,7 +302,7 @@ def test_no_rows_is_an_empty_tensor(noise: GumbelNoise) -> None:
     assert noise.at(1, torch.empty(0).long(), torch.empty(0, 4).long()).shape == (0, 4)
 
 
-@settings(deadline=None)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     ranges=st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), max_size=12),
     block=st.integers(1, 16),

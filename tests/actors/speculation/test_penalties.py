@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from outrider.actors.speculation.options import Sampling
@@ -73,7 +73,7 @@ def test_excluded_tokens_stay_excluded() -> None:
 TOKENS = st.lists(st.integers(0, 6), max_size=8)
 
 
-@settings(deadline=None)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     prompt=TOKENS,
     commits=st.lists(TOKENS, max_size=3),
