@@ -28,6 +28,4 @@ def test_hash_tells_texts_apart() -> None:
     rng = random.Random(1)
     texts = {tuple(rng.randrange(50) for _ in range(rng.randrange(12))) for _ in range(200_000)}
     assert len({base_hash.extend_all(base_hash.EMPTY, t) for t in texts}) == len(texts)
-    assert all(
-        0 <= base_hash.extend_all(base_hash.EMPTY, t) < 2**64 for t in list(texts)[:1000]
-    )
+    assert all(0 <= base_hash.extend_all(base_hash.EMPTY, t) < 2**64 for t in list(texts)[:1000])
