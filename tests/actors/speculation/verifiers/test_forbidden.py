@@ -1,0 +1,426 @@
+"""What may not be done to a tree, a row or a rule: each such variant changes the output, and the enumeration sees it.
+
+Several accept more than the exact method, so no acceptance rate would show them. The same harness finds the exact
+verifiers within 1e-12 (`test_exactness.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from types import ModuleType
+
+import numpy as np
+import pytest
+from tests.actors.speculation.branches import (
+    Alter,
+    Branches,
+    Check,
+    Draft,
+    Grow,
+    Growing,
+    Models,
+    RowsSent,
+    committed,
+    distance,
+    draft_of,
+    drafts,
+    joint_law,
+    random_models,
+    static,
+)
+from tests.actors.speculation.verifiers.checks import VISIBLE, check_of
+
+from outrider.actors.speculation.decisions import Decisions, Float64s, UniformDecisions
+from outrider.actors.speculation.draft_tree import DraftTree, Replacement
+from outrider.actors.speculation.options import Verifier
+from outrider.actors.speculation.verifiers import block, mcsd, speculative_sampling, traversal
+from outrider.actors.speculation.verifiers.acceptance import Acceptance
+from outrider.actors.speculation.verifiers.residual import excess, without
+
+WITH, WITHOUT = Replacement.WITH, Replacement.WITHOUT
+SS, BLOCK, TRAVERSAL = Verifier.SPECULATIVE_SAMPLING, Verifier.BLOCK, Verifier.TRAVERSAL
+MCSD, MCSD_WO = Verifier.MCSD_WITH_REPLACEMENT, Verifier.MCSD_WITHOUT_REPLACEMENT
+INFER, KSEQ, CANONICAL = Verifier.SPECINFER, Verifier.KSEQ, Verifier.CANONICAL
+SEEDS = range(4)
+
+
+def own_rows(models: Models, draft: Draft) -> list[Float64s]:
+    """The rows that were sampled from."""
+    return draft.rows(models)
+
+
+def worst(
+    check: Check,
+    grow: Grow,
+    replacement: Replacement,
+    alter: Alter = Growing.finish,
+    rows_sent: RowsSent = own_rows,
+) -> float:
+    """Greatest total variation over some models."""
+    found = 0.0
+    for seed in SEEDS:
+        models = random_models(seed)
+        outcomes = committed(models, drafts(models, grow, replacement, alter), check, rows_sent)
+        found = max(found, distance(joint_law(models, outcomes), models.truth))
+    return found
+
+
+def kept_only(growing: Growing, keep: Sequence[int]) -> Draft:
+    """The tree of some nodes and whatever of their descendants is among them."""
+    new = {-1: -1}
+    tokens: list[int] = []
+    parents: list[int] = []
+    for node in keep:
+        if growing.parents[node] in new:
+            new[node] = len(tokens)
+            tokens.append(growing.tokens[node])
+            parents.append(new[growing.parents[node]])
+    return draft_of(tokens, parents, growing.replacement)
+
+
+def probability(growing: Growing, node: int) -> float:
+    """The draft's probability of a node given its parent."""
+    return float(growing.row(growing.parents[node])[growing.tokens[node]])
+
+
+def path_probability(growing: Growing, node: int) -> float:
+    """The draft's probability of a node's path."""
+    result = 1.0
+    while node >= 0:
+        result *= probability(growing, node)
+        node = growing.parents[node]
+    return result
+
+
+# Trees that were changed after drawing.
+
+
+def drop_improbable(growing: Growing) -> Draft:
+    """Nodes with a small draft probability are removed."""
+    nodes = range(len(growing.tokens))
+    return kept_only(growing, [node for node in nodes if probability(growing, node) >= 0.25])
+
+
+def keep_likelier(growing: Growing) -> Draft:
+    """Of each pair of siblings only the likelier is sent."""
+    likelier = [
+        max(growing.children(parent), key=lambda node: probability(growing, node))
+        for parent in sorted(set(growing.parents))
+    ]
+    return kept_only(growing, sorted(likelier))
+
+
+def sort_siblings(growing: Growing) -> Draft:
+    """Siblings are put in descending order of draft probability."""
+    order = sorted(
+        range(len(growing.tokens)),
+        key=lambda node: (growing.parents[node], -probability(growing, node)),
+    )
+    return kept_only(growing, order)
+
+
+def reverse_siblings(growing: Growing) -> Draft:
+    """Siblings are put in reverse order of drawing: a change of order that does not look at tokens."""
+    nodes = range(len(growing.tokens))
+    return kept_only(growing, sorted(nodes, key=lambda node: (growing.parents[node], -node)))
+
+
+def keep_best_paths(growing: Growing) -> Draft:
+    """Of the whole tree the three most probable nodes are kept."""
+    nodes = range(len(growing.tokens))
+    best = sorted(nodes, key=lambda node: -path_probability(growing, node))[:3]
+    return kept_only(growing, sorted(best))
+
+
+def cut_improbable_subtrees(growing: Growing) -> Draft:
+    """Children are removed if the draft finds all of them improbable."""
+    gone = {
+        child
+        for parent in set(growing.parents) - {-1}
+        for child in growing.children(parent)
+        if max(probability(growing, other) for other in growing.children(parent)) < 0.4
+    }
+    return kept_only(growing, [n for n in range(len(growing.tokens)) if n not in gone])
+
+
+def merge_equal(growing: Growing) -> Draft:
+    """Equal siblings are merged, and verified as if they were independent."""
+    seen: set[tuple[int, int]] = set()
+    keep: list[int] = []
+    for node, (token, parent) in enumerate(zip(growing.tokens, growing.parents, strict=True)):
+        if (parent, token) not in seen:
+            keep.append(node)
+        seen.add((parent, token))
+    return kept_only(growing, keep)
+
+
+def claim(replacement: Replacement) -> Alter:
+    """The wrong replacement mode is stated."""
+
+    def alter(growing: Growing) -> Draft:
+        draft = growing.finish()
+        return replace(draft, tree=replace(draft.tree, replacement=replacement))
+
+    return alter
+
+
+ALTERED: list[tuple[Verifier, Grow, Replacement, Alter]] = [
+    (MCSD, static(2), WITH, drop_improbable),
+    (MCSD_WO, static(2, 2), WITHOUT, drop_improbable),
+    (TRAVERSAL, static(2, 2), WITHOUT, drop_improbable),
+    (SS, static(1, 1), WITH, drop_improbable),
+    (BLOCK, static(1, 1), WITH, drop_improbable),
+    (MCSD, static(2), WITH, keep_likelier),
+    (SS, static(2), WITH, keep_likelier),
+    (BLOCK, static(2), WITH, keep_likelier),
+    (MCSD_WO, static(2), WITHOUT, sort_siblings),
+    (TRAVERSAL, static(2), WITHOUT, sort_siblings),
+    (MCSD, static(2), WITH, sort_siblings),
+    (MCSD_WO, static(2), WITHOUT, reverse_siblings),
+    (TRAVERSAL, static(2), WITHOUT, reverse_siblings),
+    (MCSD_WO, static(2, 2), WITHOUT, keep_best_paths),
+    (TRAVERSAL, static(2, 2), WITHOUT, keep_best_paths),
+    (MCSD_WO, static(2, 2), WITHOUT, cut_improbable_subtrees),
+    (MCSD_WO, static(1, 1), WITHOUT, cut_improbable_subtrees),
+    (TRAVERSAL, static(1, 1), WITHOUT, cut_improbable_subtrees),
+    (MCSD, static(3), WITH, merge_equal),
+    (INFER, static(3), WITH, merge_equal),
+    (KSEQ, static(3), WITH, merge_equal),
+    (CANONICAL, static(3), WITH, merge_equal),
+    (TRAVERSAL, static(3), WITH, merge_equal),
+    (MCSD_WO, static(2), WITH, claim(WITHOUT)),
+    (MCSD, static(2), WITHOUT, claim(WITH)),
+    (TRAVERSAL, static(2), WITH, claim(WITHOUT)),
+    (TRAVERSAL, static(2), WITHOUT, claim(WITH)),
+    (INFER, static(2), WITHOUT, claim(WITH)),
+    (KSEQ, static(2), WITHOUT, claim(WITH)),
+    (CANONICAL, static(2), WITHOUT, claim(WITH)),
+]
+
+
+@pytest.mark.parametrize(("verifier", "grow", "replacement", "alter"), ALTERED)
+def test_changed_trees_are_caught(
+    verifier: Verifier, grow: Grow, replacement: Replacement, alter: Alter
+) -> None:
+    """Dropped, chosen, sorted, pruned, merged or misdeclared candidates."""
+    assert worst(check_of(verifier), grow, replacement, alter) > VISIBLE
+
+
+@pytest.mark.parametrize("alter", [drop_improbable, keep_likelier, sort_siblings, keep_best_paths])
+def test_exact_match_takes_changed_trees(alter: Alter) -> None:
+    """Without draft probabilities there is nothing to get wrong."""
+    assert worst(check_of(Verifier.EXACT_MATCH), static(2, 2), WITHOUT, alter) < 1e-12
+
+
+@pytest.mark.parametrize("verifier", [MCSD, INFER])
+def test_independent_siblings_may_be_reordered_blindly(verifier: Verifier) -> None:
+    """The order of independent draws says nothing, as long as the change does not look at them."""
+    assert worst(check_of(verifier), static(2), WITH, reverse_siblings) < 1e-12
+
+
+# Rows that are not the ones sampled from.
+
+
+def truncated(row_V: Float64s) -> Float64s:
+    """The two most probable tokens, not normalised."""
+    return np.where(row_V >= np.sort(row_V)[-2], row_V, 0.0)
+
+
+def tempered(row_V: Float64s) -> Float64s:
+    """The row at temperature .7."""
+    warm_V: Float64s = row_V ** (1 / 0.7)
+    return warm_V / warm_V.sum()
+
+
+def sampled_truncated(growing: Growing) -> None:
+    """A chain drawn from truncated rows."""
+    node = -1
+    for _ in range(2):
+        token = growing.decisions.draw(truncated(growing.row(node)))
+        growing.tokens.append(token)
+        growing.parents.append(node)
+        node = len(growing.tokens) - 1
+
+
+def most_probable(growing: Growing) -> None:
+    """The two most probable tokens, chosen, not drawn."""
+    growing.tokens += np.argsort(-growing.row(-1))[:2].tolist()
+    growing.parents += [-1, -1]
+
+
+def sent(change: Callable[[Float64s], Float64s]) -> RowsSent:
+    """Rows that the verifier gets instead."""
+    return lambda models, draft: [change(row) for row in draft.rows(models)]
+
+
+def normalised(row_V: Float64s) -> Float64s:
+    """Truncated and normalised: the law that was sampled from."""
+    kept_V = truncated(row_V)
+    return kept_V / kept_V.sum()
+
+
+@pytest.mark.parametrize("verifier", [SS, MCSD, KSEQ, CANONICAL, BLOCK, TRAVERSAL])
+def test_rows_that_were_not_sampled_from_are_caught(verifier: Verifier) -> None:
+    """Full or unnormalised rows for truncated draws, another temperature; the sampled row itself is fine."""
+    check = check_of(verifier)
+    assert worst(check, sampled_truncated, WITH, rows_sent=sent(normalised)) < 1e-12
+    assert worst(check, sampled_truncated, WITH) > VISIBLE
+    assert worst(check, sampled_truncated, WITH, rows_sent=sent(truncated)) > VISIBLE
+    assert worst(check, static(1, 1), WITH, rows_sent=sent(tempered)) > VISIBLE
+
+
+@pytest.mark.parametrize("verifier", [MCSD_WO, TRAVERSAL])
+def test_chosen_candidates_with_the_rows_of_draws_are_caught(verifier: Verifier) -> None:
+    """Deterministic best candidates have the law of one token each, not that of the softmax."""
+    check = check_of(verifier)
+    assert worst(check, most_probable, WITHOUT, rows_sent=sent(normalised)) > 0.05
+    assert worst(check_of(Verifier.EXACT_MATCH), most_probable, WITHOUT) < 1e-12
+
+
+# Rules that are not the rule.
+
+
+def only_target(target_V: Float64s, draft_V: Float64s) -> Float64s:
+    """The target where the residual belongs."""
+    return target_V
+
+
+@pytest.mark.parametrize(
+    ("module", "verifier"), [(speculative_sampling, SS), (mcsd, MCSD), (mcsd, MCSD_WO)]
+)
+def test_target_for_residual_is_caught(
+    monkeypatch: pytest.MonkeyPatch, module: ModuleType, verifier: Verifier
+) -> None:
+    """Emitting from the target's row after a rejection."""
+    monkeypatch.setattr(module, "residual", only_target)
+    replacement = WITHOUT if verifier is MCSD_WO else WITH
+    assert worst(check_of(verifier), static(1, 1), replacement) > VISIBLE
+
+
+def scalar_only(
+    tree: DraftTree, target: Float64s, draft: Sequence[Float64s], decisions: Decisions
+) -> Acceptance:
+    """Only the draft probability of the token is known; the residual is guessed as the target without it."""
+    guessed = [
+        np.where(np.arange(3) == t, row, 0.0) for t, row in zip(tree.tokens_N, draft, strict=True)
+    ]
+    token = tree.tokens_N[0]
+    if decisions.accept(target[0][token] / guessed[0][token]):
+        return Acceptance(path=(0,), tokens=(token, decisions.draw(target[1])))
+    return Acceptance(path=(), tokens=(decisions.draw(without(target[0], token)),))
+
+
+def longer_of_two(
+    tree: DraftTree, target: Float64s, draft: Sequence[Float64s], decisions: Decisions
+) -> Acceptance:
+    """Two verdicts over the same tree, the longer one kept."""
+    check = check_of(MCSD)
+    first, second = (check(tree, target, draft, decisions) for _ in range(2))
+    return first if len(first.path) >= len(second.path) else second
+
+
+@pytest.mark.parametrize(("check", "grow"), [(scalar_only, static(1)), (longer_of_two, static(2))])
+def test_wrong_procedures_are_caught(check: Check, grow: Grow) -> None:
+    """A guessed residual; a second try."""
+    assert worst(check, grow, WITH) > VISIBLE
+
+
+def unclipped(before: float, target_prob: float, draft_prob: float) -> float:
+    """The path ratio without its bound."""
+    return before * target_prob / draft_prob
+
+
+def weight_alone(weight: float, gain: float) -> float:
+    """The clipped ratio as if it were the keeping probability of an inner prefix."""
+    return weight
+
+
+def plain_correction(weight: float, target_V: Float64s, draft_V: Float64s) -> Float64s:
+    """The token level's residual."""
+    return excess(target_V, draft_V)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("path_weight", unclipped),
+        ("keep_probability", weight_alone),
+        ("correction", plain_correction),
+    ],
+)
+def test_wrong_block_rules_are_caught(
+    monkeypatch: pytest.MonkeyPatch, name: str, wrong: Callable[..., object]
+) -> None:
+    """Missing clip, missing correction of the keeping probability, the token level's residual."""
+    monkeypatch.setattr(block, name, wrong)
+    assert worst(check_of(BLOCK), static(1, 1), WITH) > VISIBLE
+
+
+def same_weight(
+    standing: traversal.Standing, token: int, replacement: Replacement
+) -> traversal.Standing:
+    """The weight stays what it was after a child has failed."""
+    return replace(traversal_update(standing, token, replacement), weight=standing.weight)
+
+
+def weight_by_draft_mass(
+    standing: traversal.Standing, token: int, replacement: Replacement
+) -> traversal.Standing:
+    """The residual's mass is divided by the draft's mass beyond the failed child."""
+    after = traversal_update(standing, token, replacement)
+    mass = float(excess(standing.weight * standing.target_V, standing.draft_V).sum())
+    return replace(after, weight=min(1.0, mass / max(1.0 - standing.draft_V[token], 1e-12)))
+
+
+traversal_update = traversal.after_failure
+
+
+@pytest.mark.parametrize("wrong", [same_weight, weight_by_draft_mass])
+@pytest.mark.parametrize("replacement", [WITH, WITHOUT])
+def test_wrong_traversal_updates_are_caught(
+    monkeypatch: pytest.MonkeyPatch, wrong: Callable[..., object], replacement: Replacement
+) -> None:
+    """Only mass / (mass + 1 - weight) is right."""
+    monkeypatch.setattr(traversal, "after_failure", wrong)
+    assert worst(check_of(TRAVERSAL), static(1, 2), replacement) > VISIBLE
+
+
+class ReusedUniform(Branches):
+    """Takes the first chance with a given uniform, all other decisions in every way."""
+
+    def __init__(self, uniform: float) -> None:
+        """Start with the uniform that has drawn the candidate."""
+        super().__init__([])
+        self._first: UniformDecisions | None = UniformDecisions([uniform])
+
+    def accept(self, probability: float) -> bool:
+        """The given uniform, once."""
+        first, self._first = self._first, None
+        return super().accept(probability) if first is None else first.accept(probability)
+
+
+@pytest.mark.parametrize("is_reused", [True, False])
+def test_uniforms_of_the_drafter_in_the_test_are_caught(is_reused: bool) -> None:
+    """The uniform that drew the candidate tests it: .10 off on the running example; a fresh one is exact."""
+    target_V, draft_V = np.array([0.4, 0.3, 0.2, 0.1]), np.array([0.1, 0.2, 0.3, 0.4])
+    law_V = np.zeros(4)
+    steps = (np.arange(400) + 0.5) / 400  # every threshold of the example is a multiple of 1/40
+    for uniform in steps:
+        token = UniformDecisions([uniform]).draw(draft_V)
+        tree = DraftTree(tokens_N=(token,), parents_N=(-1,), sources_N=(0,))
+        for test in [uniform] if is_reused else steps[5::10]:
+            ways = ReusedUniform(float(test))
+            outcome = speculative_sampling.speculative_sampling(
+                tree=tree,
+                target_probs_NV=np.stack([target_V, target_V]),
+                draft_probs_RV=[draft_V],
+                decisions=ways,
+            )
+            weight = 1.0 / 400 / (1 if is_reused else 40)
+            if outcome.path:
+                law_V[token] += weight
+            else:
+                law_V += weight * excess(target_V, draft_V) / 0.4
+    off = 0.5 * float(np.abs(law_V - target_V).sum())
+    assert off > 0.05 if is_reused else off < 0.005
