@@ -118,11 +118,12 @@ class _RecordingCache:
         self.shapes: dict[int, tuple[PlaneShape, PlaneShape]] = {}
         self.options: dict[int, dict[str, object]] = {}
         self.layer = -1
+        self.written: tuple[torch.Tensor, torch.Tensor] | None = None
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *_: object
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        self.layer = layer_idx
+        self.layer, self.written = layer_idx, (key_states, value_states)
         self.shapes[layer_idx] = (
             PlaneShape(num_heads=key_states.shape[1], head_dim=key_states.shape[3]),
             PlaneShape(num_heads=value_states.shape[1], head_dim=value_states.shape[3]),
@@ -143,6 +144,11 @@ class _RecordingCache:
             raise UnsupportedModel(
                 f"attention ran twice after layer {self.layer} wrote its keys: layers that share keys "
                 "and values are not supported"
+            )
+        if self.written is None or not all(map(torch.equal, (key, value), self.written)):
+            raise UnsupportedModel(
+                f"layer {self.layer} attends to other keys and values than it caches: models that cache "
+                "a compressed form (latent attention) are not supported"
             )
         self.options[self.layer] = options
         output = torch.nn.functional.scaled_dot_product_attention(

@@ -49,6 +49,20 @@ def serve(model: PreTrainedModel, **settings: object) -> TransformersEngine:
             {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4},
             "computes attention by itself",
         ),
+        (
+            "deepseek_v3",
+            {
+                **SMALL,
+                "num_key_value_heads": 4,
+                "q_lora_rank": 16,
+                "kv_lora_rank": 16,
+                "qk_rope_head_dim": 8,
+                "qk_nope_head_dim": 8,
+                "v_head_dim": 12,
+                "first_k_dense_replace": 2,
+            },
+            "layer 0 attends to other keys and values than it caches",
+        ),
         ("rwkv", {"hidden_size": 32, "num_hidden_layers": 2}, "takes no past_key_values"),
     ],
 )
