@@ -220,3 +220,31 @@ def test_failed_request_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     with pytest.raises(CommandFailed, match="nobody is there"):
         demo.run_demo(trace=tmp_path / "trace.json", as_json=True)
     assert ended == [True]
+
+
+def test_lost_actors_cost_the_timeline_only(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """If the actors' records cannot be had, the texts are still reported and the requests still drawn."""
+    from outrider.cluster import launch
+
+    class Service:
+        address = "127.0.0.1:1"
+
+        def trace(self) -> tuple[TraceRecord, ...]:
+            raise launch.ServiceFailed("an actor restarts")
+
+    @contextmanager
+    def started(*_: object, **__: object) -> Iterator[Service]:
+        yield Service()
+
+    pairs = quick_pairs(ScriptedClient())
+    monkeypatch.setattr(launch, "start_service", started)
+    monkeypatch.setattr(demo, "decode_pairs", lambda *_: iter(pairs))
+    file = tmp_path / "trace.json"
+    assert demo.run_demo(trace=file, as_json=True) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["totals"]["equal"] == 6
+    assert "an actor restarts" in captured.err
+    events = json.loads(file.read_text())["traceEvents"]
+    assert {event["cat"] for event in events if event["ph"] == "X"} == {"requests"}
