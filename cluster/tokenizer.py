@@ -120,7 +120,7 @@ def load(path_or_id: str) -> PretrainedCodec:
         tokenizer = AutoTokenizer.from_pretrained(path_or_id, trust_remote_code=False)
     except (OSError, ValueError) as error:
         raise ValueError(
-            f"cannot load a tokenizer from {path_or_id!r}: {error}; give a folder with tokenizer.json, "
+            f"cannot load a tokenizer from {path_or_id!r}: {str(error).partition(chr(10))[0]}; give a folder with tokenizer.json, "
             "an id, or nothing to serve token ids only"
         ) from error
     return PretrainedCodec(cast(_PretrainedTokenizer, tokenizer))

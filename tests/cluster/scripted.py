@@ -159,6 +159,12 @@ class ScriptedTarget(target_pb2_grpc.TargetServiceServicer):
                 task.cancel()
             self.running.clear()
 
+    async def Exchange(  # type: ignore[override]  # a coroutine that aborts
+        self, request_iterator: AsyncIterator[target_pb2.DrafterMessage], context: Context
+    ) -> None:
+        """Takes no candidates."""
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "the script needs no drafters")
+
     def _take(
         self,
         command: target_pb2.SessionCommand,

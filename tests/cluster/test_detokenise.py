@@ -36,6 +36,13 @@ def tokenizer() -> Tokenizer:
     return made
 
 
+def token_id(token: str) -> int:
+    """The id of a token that is there."""
+    found = tokenizer().token_to_id(token)
+    assert found is not None
+    return int(found)
+
+
 def decode(ids: Sequence[int]) -> str:
     """The decoder that the detokeniser is given."""
     return str(tokenizer().decode(list(ids), skip_special_tokens=False))
@@ -43,16 +50,14 @@ def decode(ids: Sequence[int]) -> str:
 
 def detokeniser() -> Detokeniser:
     """One for a new sequence."""
-    return Detokeniser(decode, frozenset({tokenizer().token_to_id(SPECIAL)}))
+    return Detokeniser(decode, frozenset({token_id(SPECIAL)}))
 
 
 any_ids = st.lists(st.integers(0, 329), max_size=80)
 real_ids = st.text(alphabet="aé日🙂👧 \u200d", max_size=30).map(
     lambda text: tokenizer().encode(text).ids
 )
-continuation_byte = tokenizer().token_to_id(
-    pre_tokenizers.ByteLevel().pre_tokenize_str("é")[0][0][1]
-)
+continuation_byte: int = token_id(pre_tokenizers.ByteLevel().pre_tokenize_str("é")[0][0][1])
 
 
 @settings(deadline=None)

@@ -630,12 +630,12 @@ async def test_what_is_no_message_is_refused(start: Start) -> None:
     front = await start()
     invalid_utf8 = b"\x1a\x02\xff\xfe"
     for data in (invalid_utf8, b"\xff\xff\xff"):
-        generate_raw = front.channel.unary_stream("/outrider.v1.GenerationService/Generate")
+        generate_raw: Any = front.channel.unary_stream("/outrider.v1.GenerationService/Generate")
         with pytest.raises(grpc.aio.AioRpcError) as failed:
             await generate_raw(data, timeout=5.0).read()
         assert failed.value.code() is INVALID
         assert "not a valid outrider.v1.GenerateRequest" in (failed.value.details() or "")
-    tokenize_raw = front.channel.unary_unary("/outrider.v1.GenerationService/Tokenize")
+    tokenize_raw: Any = front.channel.unary_unary("/outrider.v1.GenerationService/Tokenize")
     with pytest.raises(grpc.aio.AioRpcError) as failed:
         await tokenize_raw(b"\x12\x02\xff\xfe", timeout=5.0)
     assert failed.value.code() is INVALID

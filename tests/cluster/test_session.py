@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import grpc
 import pytest
@@ -122,12 +122,13 @@ def test_a_stop_string_ends_the_output_exactly_before_it(commits: list[str]) -> 
 
 def test_a_closed_session_completes_without_the_targets_last_word() -> None:
     """A target that does not answer, or breaks off, keeps nobody waiting."""
-    for last in (
+    lasts: list[Callable[[Session], list[Command]]] = [
         lambda s: s.closing_expired(),
         lambda s: s.lost("broken"),
         lambda s: s.failed(13, "broken"),
         lambda s: s.abort(),
-    ):
+    ]
+    for last in lasts:
         session = running(make(stops=("x",)))
         session.committed(1, tokens("axb"))
         assert last(session) == [Complete(reason=STOP_STRING, stop="x")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cluster.conftest import Front, Serve
@@ -96,14 +97,14 @@ async def ready(front: Front, *, drafters: int) -> None:
 
 
 def request(
-    seed: int, *, enabled: bool = True, max_tokens: int = 64, **sampling: object
+    seed: int, *, enabled: bool = True, max_tokens: int = 64, **sampling: Any
 ) -> generation_pb2.GenerateRequest:
     """A request of token ids."""
     return generation_pb2.GenerateRequest(
         tokens=generation_pb2.TokenIds(ids=[2, 3, 4]),
         sampling=sampling_pb2.SamplingOptions(
             seed=seed, max_tokens=max_tokens, ignore_eos=True, **sampling
-        ),  # type: ignore[arg-type]
+        ),
         speculation=sampling_pb2.SpeculationOptions(enabled=enabled),
     )
 

@@ -1,0 +1,209 @@
+"""The coordinator as a server: readiness, roster, draining, description."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from tests.cluster.conftest import Front, Serve
+from tests.cluster.scripted import Script, ScriptedDrafter, ScriptedTarget
+
+from outrider.cluster.roster import Member, Role
+from outrider.v1 import generation_pb2, sampling_pb2
+
+SERVICE = "outrider.v1.GenerationService"
+SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+@pytest.fixture
+async def target() -> AsyncIterator[ScriptedTarget]:
+    """A scripted target, serving."""
+    made = ScriptedTarget(Script())
+    await made.start()
+    yield made
+    await made.stop()
+
+
+def member(name: str, role: Role, address: str) -> Member:
+    """One on the roster."""
+    return Member(
+        name=name, role=role, address=address, incarnation=1, model="scripted", pid=1, node_id="n"
+    )
+
+
+async def healthy(front: Front, status: int) -> None:
+    """Waits until the service has this health."""
+    stub: Any = health_pb2_grpc.HealthStub(front.channel)
+    async with asyncio.timeout(8.0):
+        while True:
+            answer = await stub.Check(health_pb2.HealthCheckRequest(service=SERVICE))
+            if answer.status == status:
+                return
+            await asyncio.sleep(0.01)
+
+
+def ask(max_tokens: int = 8) -> generation_pb2.GenerateRequest:
+    """A request."""
+    return generation_pb2.GenerateRequest(
+        text="abc", sampling=sampling_pb2.SamplingOptions(seed=1, max_tokens=max_tokens)
+    )
+
+
+async def count(front: Front, request: generation_pb2.GenerateRequest) -> int:
+    """Number of output tokens."""
+    tokens = 0
+    async for message in front.stub.Generate(request, timeout=10.0):
+        tokens += len(message.chunk.tokens)
+    return tokens
+
+
+async def test_health_follows_the_targets(serve: Serve, target: ScriptedTarget) -> None:
+    """Not serving without a target, serving with one, and again when it comes back."""
+    front = await serve()
+    await healthy(front, NOT_SERVING)
+    await front.coordinator.update_roster([member("t", Role.TARGET, target.address)])
+    await healthy(front, SERVING)
+    await target.stop()
+    await healthy(front, NOT_SERVING)
+    await target.start(target.address)
+    await healthy(front, SERVING)
+    assert await count(front, ask()) == 8
+
+
+async def test_the_roster_brings_and_takes_actors(serve: Serve, target: ScriptedTarget) -> None:
+    """New ones are connected to, a moved one is followed, and the dead are forgotten once they are gone."""
+    front = await serve()
+    drafter = ScriptedDrafter("d")
+    old = await drafter.start()
+    members = [member("t", Role.TARGET, target.address), member("d", Role.DRAFTER, old)]
+    await front.coordinator.update_roster(members)
+    await healthy(front, SERVING)
+    await ready(front, "d", True)
+    await drafter.stop()
+    await ready(front, "d", False)
+    moved = await drafter.start()
+    await front.coordinator.update_roster([members[0], member("d", Role.DRAFTER, moved)])
+    await ready(front, "d", True)
+    await drafter.stop()
+    await ready(front, "d", False)
+    await front.coordinator.update_roster(members[:1])
+    (model,) = (await front.stub.ListModels(generation_pb2.ListModelsRequest())).models
+    assert list(model.drafters) == []
+
+
+async def ready(front: Front, drafter: str, is_ready: bool) -> None:
+    """Waits until a drafter is listed as ready or not."""
+    async with asyncio.timeout(8.0):
+        while True:
+            (model,) = (await front.stub.ListModels(generation_pb2.ListModelsRequest())).models
+            if {one.name: one.ready for one in model.drafters}.get(drafter) is is_ready:
+                return
+            await asyncio.sleep(0.01)
+
+
+async def test_an_empty_roster_breaks_no_working_link(serve: Serve, target: ScriptedTarget) -> None:
+    """A supervisor that starts anew knows nobody yet; what works goes on."""
+    front = await serve()
+    await front.coordinator.update_roster([member("t", Role.TARGET, target.address)])
+    await healthy(front, SERVING)
+    await front.coordinator.update_roster([])
+    assert await count(front, ask()) == 8
+
+
+async def test_a_target_of_another_model_is_not_used(serve: Serve, target: ScriptedTarget) -> None:
+    """Its tokens would be another model's."""
+    other = ScriptedTarget(Script(), name="t2", model="other")
+    await other.start()
+    front = await serve(targets=(other.address, target.address), model_name="scripted")
+    await healthy(front, SERVING)
+    for _ in range(6):
+        await count(front, ask())
+    assert other.opens == []
+    await other.stop()
+
+
+async def test_draining_lets_running_requests_finish(serve: Serve, target: ScriptedTarget) -> None:
+    """Health goes first, new requests are refused, the running one is served to its end."""
+    target.script.hold = asyncio.Event()
+    front = await serve(targets=(target.address,))
+    await healthy(front, SERVING)
+    running = asyncio.ensure_future(count(front, ask(20)))
+    async with asyncio.timeout(5.0):
+        while True:
+            if target.running:
+                break
+            await asyncio.sleep(0.01)
+    stopping = asyncio.ensure_future(front.coordinator.stop(10.0))
+    await healthy(front, NOT_SERVING)
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await count(front, ask())
+    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert "draining" in (refused.value.details() or "")
+    target.script.hold.set()
+    assert await running == 20
+    await stopping
+
+
+async def test_stopping_cancels_what_outlasts_the_grace(
+    serve: Serve, target: ScriptedTarget
+) -> None:
+    """The call ends with an error, and no session is left at the target."""
+    target.script.hold = asyncio.Event()
+    front = await serve(targets=(target.address,))
+    await healthy(front, SERVING)
+    running = asyncio.ensure_future(count(front, ask(20)))
+    async with asyncio.timeout(5.0):
+        while True:
+            if target.running:
+                break
+            await asyncio.sleep(0.01)
+    await front.coordinator.stop(0.05)
+    with pytest.raises(grpc.aio.AioRpcError):
+        await running
+    async with asyncio.timeout(5.0):
+        while True:
+            if not target.running:
+                return
+            await asyncio.sleep(0.01)
+
+
+async def test_the_server_describes_itself(serve: Serve) -> None:
+    """Reflection lists the public service; it can be turned off."""
+    for is_on in (True, False):
+        front = await serve(reflection=is_on)
+        channel: Any = front.channel
+        stub: Any = reflection_pb2_grpc.ServerReflectionStub(channel)
+        request = reflection_pb2.ServerReflectionRequest(list_services="")
+        call = stub.ServerReflectionInfo(iter([request]), timeout=5.0)
+        if is_on:
+            answer = await call.read()
+            names = {service.name for service in answer.list_services_response.service}
+            assert SERVICE in names
+        else:
+            with pytest.raises(grpc.aio.AioRpcError) as failed:
+                await call.read()
+            assert failed.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+async def test_a_port_that_is_taken_fails_loudly(serve: Serve) -> None:
+    """With the address in the message."""
+    front = await serve()
+    with pytest.raises(OSError, match=front.address):
+        await serve(listen=front.address)
+
+
+async def test_metrics_count_time_and_requests(serve: Serve, target: ScriptedTarget) -> None:
+    """Processor time rises with work."""
+    front = await serve(targets=(target.address,))
+    await healthy(front, SERVING)
+    before = await front.coordinator.metrics()
+    await count(front, ask())
+    after = await front.coordinator.metrics()
+    assert after.finished == before.finished + 1
+    assert after.loop_cpu_s > before.loop_cpu_s

@@ -1,0 +1,90 @@
+"""The stream to a drafter."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import grpc
+from tests.cluster.scripted import ScriptedDrafter
+
+from outrider.actors.wire import PROTOCOL_VERSION
+from outrider.cluster.draft_link import DraftLink
+from outrider.v1 import draft_pb2, target_pb2
+
+HELLO = target_pb2.Hello(protocol_version=PROTOCOL_VERSION, name="c", incarnation=1)
+
+
+class Sink:
+    """Notes who gave a session up."""
+
+    def __init__(self) -> None:
+        self.detached: list[tuple[str, bool]] = []
+
+    def on_detached(self, drafter: str, reason: str, *, can_retry: bool) -> None:
+        """Notes it."""
+        self.detached.append((drafter, can_retry))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Waits for something to come true."""
+    async with asyncio.timeout(8.0):
+        while True:
+            if condition():
+                return
+            await asyncio.sleep(0.01)
+
+
+async def stop(task: asyncio.Task[None]) -> None:
+    """Ends a link."""
+    task.cancel()
+    async with asyncio.timeout(5.0):
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_attachments_refusals_and_breaks_are_told() -> None:
+    """A refusal for good, one for lack of room, and a broken stream."""
+    drafter, sink = ScriptedDrafter("d"), Sink()
+    link = DraftLink("d", await drafter.start(), HELLO, on_up=lambda link: None)
+    task = asyncio.get_running_loop().create_task(link.run())
+    await until(lambda: link.is_up)
+    drafter.refuse = (grpc.StatusCode.FAILED_PRECONDITION, "never")
+    link.attach(draft_pb2.AttachSession(session=1), sink)
+    await until(lambda: sink.detached == [("d", False)])
+    drafter.refuse = (grpc.StatusCode.RESOURCE_EXHAUSTED, "later")
+    link.attach(draft_pb2.AttachSession(session=2), sink)
+    await until(lambda: sink.detached[1:] == [("d", True)])
+    drafter.refuse = None
+    link.attach(draft_pb2.AttachSession(session=3), sink)
+    await until(lambda: link.num_attached == 1)
+    await drafter.stop()
+    await until(lambda: sink.detached[2:] == [("d", True)])
+    assert (link.num_refused, link.num_sessions, link.num_breaks) == (2, 0, 1)
+    await stop(task)
+
+
+async def test_detaching_is_told_once_and_quiet_afterwards() -> None:
+    """The drafter hears it, the sink hears nothing more."""
+    drafter, sink = ScriptedDrafter("d"), Sink()
+    link = DraftLink("d", await drafter.start(), HELLO, on_up=lambda link: None)
+    task = asyncio.get_running_loop().create_task(link.run())
+    await until(lambda: link.is_up)
+    link.attach(draft_pb2.AttachSession(session=1), sink)
+    await until(lambda: link.num_attached == 1)
+    link.detach(1)
+    link.detach(1)
+    await until(lambda: drafter.detached == [1])
+    await stop(task)
+    await drafter.stop()
+    assert sink.detached == []
+
+
+async def test_another_actor_at_the_address_is_refused() -> None:
+    """A port may have passed on to someone else."""
+    drafter = ScriptedDrafter("someone")
+    link = DraftLink("d", await drafter.start(), HELLO, on_up=lambda link: None)
+    task = asyncio.get_running_loop().create_task(link.run())
+    await until(lambda: "'someone' listens at" in link.last_error)
+    assert not link.is_up
+    await stop(task)
+    await drafter.stop()

@@ -1,0 +1,233 @@
+"""Attaching drafters, over real gRPC, with scripted drafters and a scripted target."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import grpc
+import pytest
+from tests.cluster.conftest import Front, Serve
+from tests.cluster.scripted import Script, ScriptedDrafter, ScriptedTarget, scripted_token
+
+from outrider.v1 import generation_pb2, sampling_pb2
+
+PROMPT = [97, 98, 99]
+LENGTH = 40
+
+
+@pytest.fixture
+async def target() -> AsyncIterator[ScriptedTarget]:
+    """A target that waits for the test before each round."""
+    made = ScriptedTarget(Script(hold=asyncio.Event()))
+    await made.start()
+    yield made
+    await made.stop()
+
+
+@pytest.fixture
+async def drafters() -> AsyncIterator[list[ScriptedDrafter]]:
+    """Two drafters that serve."""
+    made = [ScriptedDrafter("d0"), ScriptedDrafter("d1")]
+    for drafter in made:
+        await drafter.start()
+    yield made
+    for drafter in made:
+        await drafter.stop()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Waits for something to come true."""
+    async with asyncio.timeout(8.0):
+        while True:
+            if condition():
+                return
+            await asyncio.sleep(0.01)
+
+
+async def front_of(
+    serve: Serve, target: ScriptedTarget, drafters: list[ScriptedDrafter], limit: int | None = None
+) -> Front:
+    """A coordinator that is connected to all of them."""
+    front = await serve(
+        targets=(target.address,),
+        drafters=tuple((drafter.name, drafter.address) for drafter in drafters),
+        drafters_per_session=limit,
+    )
+    async with asyncio.timeout(8.0):
+        while True:
+            status = await front.stub.GetStatus(generation_pb2.GetStatusRequest())
+            up = sum(actor.ready for actor in status.actors)
+            if up == 2 + len(drafters):
+                return front
+            await asyncio.sleep(0.01)
+
+
+def ask(**speculation: object) -> generation_pb2.GenerateRequest:
+    """A request of token ids."""
+    return generation_pb2.GenerateRequest(
+        tokens=generation_pb2.TokenIds(ids=PROMPT),
+        sampling=sampling_pb2.SamplingOptions(seed=3, max_tokens=LENGTH, temperature=0.5),
+        speculation=speculation,  # type: ignore[arg-type]  # a mapping serves as a message
+    )
+
+
+async def run(front: Front, request: generation_pb2.GenerateRequest) -> list[int]:
+    """Output token ids."""
+    ids: list[int] = []
+    async for message in front.stub.Generate(request, timeout=15.0):
+        ids.extend(token.id for token in message.chunk.tokens)
+    return ids
+
+
+def release(target: ScriptedTarget) -> None:
+    """Lets the target decode to the end."""
+    assert target.script.hold is not None
+    target.script.hold.set()
+
+
+EXPECTED = [scripted_token(PROMPT, 3, at) for at in range(LENGTH)]
+
+
+async def test_drafters_are_told_all_they_need(
+    serve: Serve, target: ScriptedTarget, drafters: list[ScriptedDrafter]
+) -> None:
+    """Where the session is, its tokens, its noise; and when it is over."""
+    front = await front_of(serve, target, drafters)
+    running = asyncio.ensure_future(run(front, ask(max_nodes=9)))
+    await until(lambda: all(drafter.attached for drafter in drafters))
+    attach, opened = drafters[0].attached[0], target.opens[0]
+    assert attach.target_address == target.address
+    assert attach.target_incarnation == target.incarnation
+    assert attach.handle == 1000 + opened.session
+    assert list(attach.tokens) == PROMPT
+    assert attach.prompt_length == len(PROMPT)
+    assert attach.sampling == opened.sampling
+    assert attach.speculation.max_nodes == 9
+    assert list(opened.drafters) == ["d0", "d1"]
+    release(target)
+    assert await running == EXPECTED
+    await until(lambda: all(drafter.detached == [attach.session] for drafter in drafters))
+    assert target.steers == []
+
+
+async def test_plain_requests_attach_nobody(
+    serve: Serve, target: ScriptedTarget, drafters: list[ScriptedDrafter]
+) -> None:
+    """Speculation off means no drafter is asked."""
+    front = await front_of(serve, target, drafters)
+    release(target)
+    assert await run(front, ask(enabled=False)) == EXPECTED
+    assert [drafter.attached for drafter in drafters] == [[], []]
+    assert list(target.opens[0].drafters) == []
+
+
+async def test_only_the_named_drafters_work(
+    serve: Serve, target: ScriptedTarget, drafters: list[ScriptedDrafter]
+) -> None:
+    """In the order of the request."""
+    front = await front_of(serve, target, drafters)
+    running = asyncio.ensure_future(run(front, ask(drafters=["d1"])))
+    await until(lambda: bool(drafters[1].attached))
+    release(target)
+    await running
+    assert drafters[0].attached == []
+    assert list(target.opens[0].drafters) == ["d1"]
+
+
+async def test_a_drafter_with_another_tokenizer_is_refused_by_name_and_left_out(
+    serve: Serve, target: ScriptedTarget
+) -> None:
+    """Asked for by name it is a clear error; left to the service it is not used."""
+    alien = ScriptedDrafter("alien", tokenizer="words")
+    await alien.start()
+    front = await front_of(serve, target, [alien])
+    with pytest.raises(grpc.aio.AioRpcError) as failed:
+        await run(front, ask(drafters=["alien"]))
+    assert failed.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert (failed.value.details() or "").startswith("speculation.drafters[0] 'alien' cannot serve")
+    release(target)
+    assert await run(front, ask()) == EXPECTED
+    assert alien.attached == []
+    (model,) = (await front.stub.ListModels(generation_pb2.ListModelsRequest())).models
+    assert not model.drafters[0].ready
+    await alien.stop()
+
+
+async def test_a_drafter_that_dies_is_steered_away_from_and_rejoins(
+    serve: Serve, target: ScriptedTarget, drafters: list[ScriptedDrafter]
+) -> None:
+    """The target hears who is left, and again who is back; the text is the same."""
+    front = await front_of(serve, target, drafters)
+    running = asyncio.ensure_future(run(front, ask()))
+    await until(lambda: all(drafter.attached for drafter in drafters))
+    await drafters[0].stop()
+    await until(lambda: bool(target.steers))
+    assert list(target.steers[-1].drafters) == ["d1"]
+    await drafters[0].start(drafters[0].address)
+    await until(lambda: len(drafters[0].attached) == 2)
+    await until(lambda: list(target.steers[-1].drafters) == ["d0", "d1"])
+    release(target)
+    assert await running == EXPECTED
+    metrics = await front.coordinator.metrics()
+    assert metrics.drafter_breaks == 1
+
+
+async def test_a_drafter_that_refuses_is_left_out(
+    serve: Serve, target: ScriptedTarget, drafters: list[ScriptedDrafter]
+) -> None:
+    """The session goes on without it, and it is not asked again."""
+    drafters[0].refuse = (grpc.StatusCode.FAILED_PRECONDITION, "not mine")
+    front = await front_of(serve, target, drafters)
+    running = asyncio.ensure_future(run(front, ask()))
+    await until(lambda: bool(target.steers))
+    assert list(target.steers[-1].drafters) == ["d1"]
+    release(target)
+    assert await running == EXPECTED
+    metrics = await front.coordinator.metrics()
+    assert metrics.drafters_refused == 1
+
+
+async def test_a_full_drafter_is_asked_again(
+    serve: Serve, target: ScriptedTarget, drafters: list[ScriptedDrafter]
+) -> None:
+    """A refusal for lack of room is not for ever."""
+    drafters[0].refuse = (grpc.StatusCode.RESOURCE_EXHAUSTED, "full")
+    front = await front_of(serve, target, drafters[:1])
+    running = asyncio.ensure_future(run(front, ask()))
+    await until(lambda: bool(target.steers))
+    drafters[0].refuse = None
+    await until(lambda: bool(drafters[0].attached))
+    release(target)
+    assert await running == EXPECTED
+
+
+async def test_another_drafter_takes_the_place_of_one_that_died(
+    serve: Serve, target: ScriptedTarget, drafters: list[ScriptedDrafter]
+) -> None:
+    """With one at a time, the spare one steps in, and the names keep their places."""
+    front = await front_of(serve, target, drafters, limit=1)
+    running = asyncio.ensure_future(run(front, ask()))
+    await until(lambda: bool(drafters[0].attached))
+    assert drafters[1].attached == []
+    await drafters[0].stop()
+    await until(lambda: bool(drafters[1].attached))
+    assert list(target.opens[0].drafters) == ["d0", "d1"]
+    await until(lambda: list(target.steers[-1].drafters) == ["d1"])
+    release(target)
+    assert await running == EXPECTED
+
+
+async def test_a_session_opened_again_is_drafted_again(
+    serve: Serve, target: ScriptedTarget, drafters: list[ScriptedDrafter]
+) -> None:
+    """After the target's stream broke, drafters get the new handle and the tokens so far."""
+    target.script.break_after = 3
+    front = await front_of(serve, target, drafters[:1])
+    release(target)
+    assert await run(front, ask()) == EXPECTED
+    await until(lambda: len(drafters[0].attached) == 2)
+    second = drafters[0].attached[1]
+    assert list(second.tokens)[: len(PROMPT)] == PROMPT
+    assert list(second.tokens)[len(PROMPT) :] == EXPECTED[: len(second.tokens) - len(PROMPT)]
+    assert second.handle == 1000 + target.opens[1].session

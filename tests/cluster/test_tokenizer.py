@@ -1,0 +1,74 @@
+"""The tokenizer as the coordinator uses it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+
+from outrider.cluster import tokenizer
+from outrider.cluster.tokenizer import PretrainedCodec
+
+TEMPLATE = (
+    "{% for message in messages %}"
+    "{% if message.role == 'nobody' %}{{ raise_exception('nobody may not speak') }}{% endif %}"
+    "[{{ message.role }}]{{ message.content }}{% endfor %}"
+    "{% if add_generation_prompt %}[assistant]{% endif %}"
+)
+
+
+@pytest.fixture(scope="module")
+def codec(tmp_path_factory: pytest.TempPathFactory) -> PretrainedCodec:
+    """A small byte-level tokenizer, saved and loaded."""
+    from transformers import PreTrainedTokenizerFast
+
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=300,
+        special_tokens=["<s>", "</s>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    made.train_from_iterator(["the cat sat on the mat"] * 4, trainer)
+    made.post_processor = processors.TemplateProcessing(
+        single="<s> $A", special_tokens=[("<s>", 0)]
+    )
+    wrap: Any = PreTrainedTokenizerFast
+    wrapped = wrap(tokenizer_object=made, bos_token="<s>", eos_token="</s>")
+    wrapped.chat_template = TEMPLATE
+    folder = tmp_path_factory.mktemp("tokenizer")
+    wrapped.save_pretrained(folder)
+    return tokenizer.load(str(folder))
+
+
+def test_text_survives_the_way_there_and_back(codec: PretrainedCodec) -> None:
+    """Encoding adds the usual special tokens when asked to; decoding shows them."""
+    text = "the cat 日本語 🙂"
+    plain = codec.encode(text, add_special_tokens=False)
+    assert codec.decode(plain) == text
+    assert codec.encode(text, add_special_tokens=True) == [0, *plain]
+    assert codec.special_ids == {0, 1}
+
+
+def test_the_chat_template_renders_and_refuses(codec: PretrainedCodec) -> None:
+    """Up to where the answer starts; a template's own objection is an error in words."""
+    assert codec.has_chat_template
+    assert codec.render_chat([("user", "hi")]) == "[user]hi[assistant]"
+    with pytest.raises(ValueError, match="nobody may not speak"):
+        codec.render_chat([("nobody", "hi")])
+
+
+def test_no_token_is_longer_than_told(codec: PretrainedCodec) -> None:
+    """The bound by which hopeless text is refused holds."""
+    assert codec.max_token_chars is not None
+    assert codec.max_token_chars >= max(len(codec.decode([token])) for token in range(280))
+
+
+def test_a_missing_tokenizer_is_named(tmp_path: Path) -> None:
+    """With what to give instead."""
+    with pytest.raises(ValueError, match=r"cannot load a tokenizer from .*tokenizer\.json"):
+        tokenizer.load(str(tmp_path))
