@@ -7,8 +7,9 @@ yet (their last one gives the root's children) or the most valuable nodes that w
 - The tree is expanded exactly if every committed token is cached; only then does it have nodes.
 
 A node's value, the product of the estimates on its path, is the probability that the target gets there. Nodes less
-valuable than one place in the tree are neither added nor run: the drafter is far enough ahead and leaves the processor
-to others.
+valuable than one place among those sent are neither sent nor run: the drafter is far enough ahead and leaves the processor
+to others. They are kept, because the next verdict raises the value of everything below it: a run node without children
+would be a dead end.
 """
 
 from __future__ import annotations
@@ -34,8 +35,15 @@ MAX_PASS_NODES = 64
 less valuable nodes."""
 
 LEAST_SHARE = 0.5
-"""A node must be worth this fraction of an average place of the tree. Less fills the tree with hopeless siblings, more
-leaves it too shallow to cover the target's next pass."""
+"""A node must be worth this fraction of an average place of the tree to be sent or run. Less fills the tree with hopeless
+siblings, more leaves it too shallow to cover the target's next pass."""
+
+KEPT_SHARE = 1 / 16
+"""Siblings worth this fraction of that are kept for later; the best child of a run node always is."""
+
+KEPT_NODES = 3
+"""Nodes kept for each that may be sent. Fewer lose what the next verdict would make worthwhile, more cost time in each
+pass."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,7 +55,7 @@ class _Seat:
     stop_tokens: frozenset[int]
     depth_limit: int
     node_limit: int
-    least_value: float
+    """Nodes that may be sent, and that may be run."""
     cached: int = 0
     """Rows that the engine has cached."""
 
@@ -161,8 +169,8 @@ class AutoregressiveDrafter:
             stop_tokens=frozenset((*eos, *sampling.stop_token_ids)),
             depth_limit=depth,
             node_limit=node_limit,
-            least_value=LEAST_SHARE / node_limit,
         )
+        session.least_value = LEAST_SHARE / node_limit
 
     def detach(self, session: DraftSession) -> None:
         """Frees the session's slot."""
@@ -278,9 +286,10 @@ class AutoregressiveDrafter:
     def _expandable(self, session: DraftSession, seat: _Seat) -> list[tuple[float, int]]:
         """The most valuable nodes that may be run, as (value, node), best first; at most `expand`."""
         tree = session.tree
-        if len(tree) >= seat.node_limit:
+        room = seat.node_limit - self._engine.scratch(seat.slot)
+        if room <= 0 or len(tree) >= KEPT_NODES * seat.node_limit:
             return []
-        floor = seat.least_value
+        floor = session.least_value
         if self._lockstep and len(tree) >= session.speculation.max_nodes:
             # Children are worth no more than their parent: below this none would be among those sent.
             floor = max(floor, heapq.nlargest(session.speculation.max_nodes, tree.values)[-1])
@@ -295,7 +304,7 @@ class AutoregressiveDrafter:
             and depths[node] < deepest
             and tokens[node] not in stop_tokens
         ]
-        return [(value, -node) for value, node in heapq.nlargest(self._expand, found)]
+        return [(value, -node) for value, node in heapq.nlargest(min(self._expand, room), found)]
 
     def _deepest(self, session: DraftSession, seat: _Seat) -> int:
         """Greatest depth of a node that the target can still commit and the context holds."""
@@ -339,18 +348,22 @@ class AutoregressiveDrafter:
         seat: _Seat,
         families: Sequence[tuple[int, Sequence[Candidate]]],
     ) -> None:
-        """Adds the most valuable of these children, as far as there is room."""
+        """Adds the children worth keeping, the most valuable first, as far as there is room."""
         tree = session.tree
-        found: list[tuple[float, int, Candidate, float]] = []
+        found: list[tuple[float, bool, int, Candidate, float]] = []
         for node, candidates in families:
             value = 1.0 if node == ROOT else tree.values[node]
-            for candidate in candidates:
-                estimate = self.calibration.estimate(candidate.feature)
-                found.append((value * estimate, node, candidate, estimate))
-        found.sort(key=lambda item: -item[0])
-        room = seat.node_limit - len(tree)
-        for worth, node, candidate, estimate in found[:room]:
-            if worth >= seat.least_value or len(tree) == 0:
+            estimates = [self.calibration.estimate(candidate.feature) for candidate in candidates]
+            best = max(estimates)
+            for candidate, estimate in zip(candidates, estimates, strict=True):
+                found.append((value * estimate, estimate == best, node, candidate, estimate))
+        # The best child of every node comes before the others: it may be all that the target finds there.
+        found.sort(key=lambda item: (not item[1], -item[0]))
+        # No more nodes are run than may be sent, so this leaves room for the best child of each.
+        enough = (KEPT_NODES - 1) * seat.node_limit
+        floor = KEPT_SHARE * session.least_value
+        for worth, is_best, node, candidate, estimate in found:
+            if is_best or (worth >= floor and len(tree) < enough):
                 tree.add(node, candidate.token, estimate, candidate.feature)
 
     def _learn(self, session: DraftSession, path: Sequence[int], tokens: Sequence[int]) -> None:

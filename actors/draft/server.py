@@ -27,8 +27,12 @@ from outrider.actors.engine.priority import lower_priority
 from outrider.actors.engine.timed import TimedEngine
 from outrider.actors.engine.tokenizer import load_tokenizer, tokenizer_fingerprint
 from outrider.actors.grpc_server import advertised, bind, internal_server, serve_health
+from outrider.actors.trace import TraceRecord, TraceRing
 from outrider.actors.wire import PROTOCOL_VERSION, verifier_to_proto
 from outrider.v1 import draft_pb2, draft_pb2_grpc, target_pb2
+
+TRACE_CAPACITY = 65536
+"""Passes remembered for a timeline: minutes of the fastest drafting, some megabytes."""
 
 JOIN_TIMEOUT_S = 30.0
 """Bound on waiting for the worker's running pass at the end. More than the longest pass."""
@@ -65,6 +69,7 @@ class DraftServer:
         self._health: health.aio.HealthServicer | None = None
         self._failing: asyncio.Task[None] | None = None
         self._may_work = threading.Event()
+        self._trace = TraceRing(TRACE_CAPACITY)
 
     async def start(self) -> str:
         """Loads the model, warms it up, and serves.
@@ -129,6 +134,10 @@ class DraftServer:
         """What was drafted so far."""
         return self._worker.stats if self._worker is not None else DraftStats()
 
+    def trace(self) -> list[TraceRecord]:
+        """The last passes, for a timeline."""
+        return self._trace.snapshot()
+
     def _hello(self, loaded: _Loaded) -> target_pb2.Hello:
         return target_pb2.Hello(
             protocol_version=PROTOCOL_VERSION,
@@ -152,6 +161,8 @@ class DraftServer:
                 max_ahead=settings.max_ahead,
                 emit=self._emit,
                 lockstep=settings.lockstep,
+                track=settings.name,
+                trace=self._trace,
             )
         except BaseException as error:  # noqa: BLE001 - `start` raises it
             loaded.set_exception(error)

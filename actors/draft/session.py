@@ -74,6 +74,8 @@ class DraftSession:
         self.epoch = 0
         self.credits: int | None = None
         """Nodes that the target allows below the base; None until it said."""
+        self.least_value = 0.0
+        """Nodes that are worth less are kept back until a verdict makes them worth more."""
         self.asked_at: float | None = None
         """When the missing tokens were asked for; None if none are missing."""
         self.is_waiting = False
@@ -149,7 +151,7 @@ class DraftSession:
         """
         if self.credits is not None:
             limit = min(limit, self.credits)
-        news = self.tree.take_news(limit)
+        news = self.tree.take_news(limit, self.least_value)
         if news is None:
             return None
         return SessionNews(handle=self.key.handle, length=self.length, hash=self.hash, tree=news)

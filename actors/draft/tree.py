@@ -149,11 +149,12 @@ class DraftTree:
         self.sent = [False] * len(self.tokens)
         self.num_sent = 0
 
-    def take_news(self, limit: int) -> TreeNews | None:
+    def take_news(self, limit: int, least_value: float = 0.0) -> TreeNews | None:
         """The most valuable nodes that were not sent, and marks them sent.
 
         Args:
             limit: Greatest number of nodes of this tree that may have been sent afterwards.
+            least_value: Nodes that are worth less are kept back.
 
         Returns:
             None if there is nothing to send.
@@ -162,7 +163,11 @@ class DraftTree:
         if room <= 0 or self.num_sent == len(self.tokens):
             return None
         sent, parents, values = self.sent, self.parents, self.values
-        fresh = [node for node in range(len(sent)) if not sent[node]]
+        fresh = [
+            node for node in range(len(sent)) if not sent[node] and values[node] >= least_value
+        ]
+        if not fresh:
+            return None
         if len(fresh) > room:
             # Stable: among equal values the ancestor, which comes first, is taken first.
             fresh = sorted(fresh, key=lambda node: -values[node])[:room]

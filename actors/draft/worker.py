@@ -46,6 +46,7 @@ from outrider.actors.draft.session import (
     Stale,
     Step,
 )
+from outrider.actors.trace import TraceRecord, TraceRing
 
 ASK_AGAIN_S = 1.0
 """After this time without an answer, a verdict that does not fit makes the worker ask for the missing tokens again."""
@@ -93,6 +94,8 @@ class DraftWorker:
         max_ahead: int,
         emit: Callable[[Report], None],
         lockstep: bool = False,
+        track: str = "drafter",
+        trace: TraceRing | None = None,
     ) -> None:
         """
         Args:
@@ -100,11 +103,15 @@ class DraftWorker:
             max_ahead: Nodes of one session below its base, at most.
             emit: Takes reports, on the worker's thread. Must not block.
             lockstep: Send one finished tree and wait for its verdict.
+            track: Whose passes the records of the trace are.
+            trace: Takes a record of each pass.
         """
         self._drafter = drafter
         self._max_ahead = max_ahead
         self._emit = emit
         self._lockstep = lockstep
+        self._track = track
+        self._trace = trace
         self._inbox: deque[Event] = deque()
         self._wake = threading.Condition()
         self._is_stopped = False
@@ -305,6 +312,7 @@ class DraftWorker:
         ]
         if not able:
             return False
+        began_ns = time.time_ns()
         try:
             progress = self._drafter.draft(able)
         except Exception as error:  # noqa: BLE001 - whatever a model raises must not end the worker
@@ -313,7 +321,20 @@ class DraftWorker:
         if progress.worked:
             self._count(passes=1)
             self._dirty.update(dict.fromkeys(progress.grown))
+            self._record(began_ns, len(progress.grown))
         return progress.worked
+
+    def _record(self, began_ns: int, num_grown: int) -> None:
+        if self._trace is not None:
+            self._trace.append(
+                TraceRecord(
+                    track=self._track,
+                    name="draft" if num_grown else "prefill",
+                    start_us=began_ns / 1e3,
+                    duration_us=(time.time_ns() - began_ns) / 1e3,
+                    args={"sessions": num_grown},
+                )
+            )
 
     def _flush(self) -> None:
         if not self._dirty:

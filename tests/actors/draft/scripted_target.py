@@ -76,6 +76,7 @@ def verdict_message(verdict: Verdict) -> target_pb2.VerdictMessage:
         base=tree_pb2.Base(length=verdict.length, hash=verdict.hash),
         tokens=verdict.tokens,
         credits=verdict.credits,
+        starving=verdict.starving,
     )
     return target_pb2.VerdictMessage(verdicts=target_pb2.VerdictBatch(entries=[entry]))
 

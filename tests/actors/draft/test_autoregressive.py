@@ -150,6 +150,20 @@ def test_trees_end_where_the_output_ends() -> None:
         assert bench.worker.sessions
 
 
+def test_no_run_node_is_a_dead_end() -> None:
+    """Wherever the target goes along run nodes, it finds a candidate, however unlikely the way was at first."""
+    bench, attach = TableBench(DRAFT_TABLE, max_ahead=48), make_attach()
+    target = MiniTarget(TARGET_TABLE, attach)
+    bench.worker.post(attach)
+    for count in (1, 2, 3, 5, 8) * 4:
+        bench.settle()
+        tree = bench.worker.sessions[attach.key].tree
+        assert tree.top
+        for node, row in enumerate(tree.scratch):
+            assert row == NOT_RUN or tree.children[node]
+        bench.worker.post(target.commit(count))
+
+
 def test_nothing_grows_below_a_stop_token() -> None:
     """What follows the end of the text is never verified."""
     table = Table(log_probs=TARGET_TABLE.log_probs, eos_token_ids=(0, 3, 6, 9, 12))
@@ -172,7 +186,7 @@ def test_nothing_grows_below_a_stop_token() -> None:
 
 
 def test_the_tree_is_bounded() -> None:
-    """Nodes stay within `max_ahead` and depth within twice what the target verifies in a pass."""
+    """Sent and run nodes stay within `max_ahead`, and depth within twice what the target verifies in a pass."""
     bench = TableBench(DRAFT_TABLE, max_ahead=24)
     attach = make_attach(speculation=Speculation(max_depth=3))
     target = MiniTarget(TARGET_TABLE, attach)
@@ -180,7 +194,9 @@ def test_the_tree_is_bounded() -> None:
     for _ in range(20):
         bench.settle()
         tree = bench.worker.sessions[attach.key].tree
-        assert 4 <= len(tree) <= 24
+        assert 4 <= tree.num_sent <= 24
+        assert sum(row != NOT_RUN for row in tree.scratch) <= 24
+        assert len(tree) <= 3 * 24
         assert max(tree.depths) <= 6
         bench.worker.post(target.commit(2))
 

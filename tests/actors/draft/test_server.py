@@ -124,8 +124,8 @@ async def test_attached_sessions_draft_the_likely_draws(settings: DraftSettings)
                 for token, parent in zip(entry.tree.tokens, entry.tree.parents, strict=True)
                 if parent == 0
             ]
-            # Four tokens at once: what is sent for the new base is new, whatever stays of the old tree.
-            target.say.put_nowait(verdict_message(mini.commit(4)))
+            # Starving, so that all of the tree is sent for the new base, whatever was sent before.
+            target.say.put_nowait(verdict_message(mini.commit(4, starving=True)))
         assert server.stats.committed >= 36
 
 

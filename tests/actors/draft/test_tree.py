@@ -100,6 +100,20 @@ def test_news_respect_the_limit_best_first() -> None:
     assert tree.num_sent == 5
 
 
+def test_nodes_of_little_value_are_kept_back() -> None:
+    """They are sent when re-rooting has made them worth it."""
+    tree = small_tree()
+    tree.scratch[0] = 0
+    news = tree.take_news(64, 0.15)
+    assert news is not None
+    assert paths_of(news) == {(10,), (11,), (10, 20)}
+    assert tree.take_news(64, 0.15) is None
+    tree.reroot(0)
+    news = tree.take_news(64, 0.15)
+    assert news is not None
+    assert paths_of(news) == {(20,), (20, 40), (30,)}
+
+
 def test_no_node_is_sent_before_its_parent() -> None:
     """Whatever the limits, equal values included, what was sent is closed under parents."""
     generator = random.Random(5)

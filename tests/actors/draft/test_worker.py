@@ -43,7 +43,7 @@ def test_an_attached_session_is_answered_and_asks_for_the_rest() -> None:
 
 
 def test_every_node_reaches_the_target() -> None:
-    """The union of all messages at one base is the drafter's tree."""
+    """The union of all messages at one base is what the drafter takes as sent."""
     bench, attach = TableBench(DRAFT_TABLE), make_attach()
     target = MiniTarget(TARGET_TABLE, attach)
     bench.worker.post(attach)
@@ -55,7 +55,7 @@ def test_every_node_reaches_the_target() -> None:
         assert (message.handle, message.length) == (7, 5)
         assert message.hash == target.hash_at(5)
         graft(pool, message.tree)
-    assert len(pool) == len(bench.worker.sessions[attach.key].tree)
+    assert len(pool) == bench.worker.sessions[attach.key].tree.num_sent
 
 
 def test_after_a_verdict_only_new_nodes_are_sent() -> None:
@@ -69,7 +69,7 @@ def test_after_a_verdict_only_new_nodes_are_sent() -> None:
         for message in bench.take_news():
             assert message.length == target.length
             graft(pool, message.tree)
-        assert len(pool) == len(bench.worker.sessions[attach.key].tree)
+        assert len(pool) == bench.worker.sessions[attach.key].tree.num_sent
         verdict = target.commit(generator.randint(1, 4))
         pool.reroot(verdict.tokens)
         bench.worker.post(verdict)
@@ -109,7 +109,7 @@ def test_a_starving_target_is_sent_everything_again() -> None:
     pool = CandidatePool(target.length, 500)
     for message in bench.take_news():
         graft(pool, message.tree)
-    assert len(pool) == len(bench.worker.sessions[attach.key].tree)
+    assert len(pool) == bench.worker.sessions[attach.key].tree.num_sent
 
 
 def test_repeated_verdicts_change_nothing() -> None:
