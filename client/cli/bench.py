@@ -293,6 +293,7 @@ def print_report(plan: Plan, report: Report) -> None:
         ),
         ("time per token p50 / p99, ms", [_ms(c.token_p50_s, c.token_p99_s) for c in columns]),
         ("tokens a target pass", [f"{column.mean_tokens_per_pass:.2f}" for column in columns]),
+        ("passes with candidates", [_with_candidates(column) for column in columns]),
         ("candidates accepted", [f"{column.acceptance:.0%}" for column in columns]),
         ("accepted by depth", [_by_depth(column.acceptance_by_depth) for column in columns]),
         ("wire bytes a token", [f"{column.wire_bytes_per_token:.0f}" for column in columns]),
@@ -329,6 +330,11 @@ def _ms(one_s: float | None, other_s: float | None) -> str:
     return " / ".join(
         "-" if time_s is None else f"{time_s * 1e3:.1f}" for time_s in (one_s, other_s)
     )
+
+
+def _with_candidates(column: Figures) -> str:
+    passes = column.rounds + column.plain_passes
+    return f"{column.rounds / passes:.0%}" if passes else "-"
 
 
 def _by_depth(rates: tuple[float, ...]) -> str:
