@@ -56,6 +56,9 @@ class DraftTree:
                 raise ValueError(
                     f"parent of node {node} is {parent}; it must be at least -1 and less than the node's index"
                 )
+        for node, source in enumerate(self.sources_N):
+            if source < 0:
+                raise ValueError(f"source of node {node} is {source}; it must be a row, 0 or more")
 
     @property
     def num_nodes(self) -> int:

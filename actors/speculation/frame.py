@@ -118,7 +118,7 @@ def _unpacked(data: bytes) -> dict[str, object]:
     if not isinstance(frame, dict) or frame.get("version") != VERSION:
         version = frame.get("version") if isinstance(frame, dict) else None
         raise ValueError(f"draft frame: version is {version!r}; this side knows {VERSION}")
-    if frame.get("replacement") not in set(Replacement):
+    if frame.get("replacement") not in list(Replacement):
         raise ValueError(
             f"draft frame: replacement is {frame.get('replacement')!r}; it must be with or without"
         )

@@ -21,7 +21,8 @@ import numpy as np
 from outrider.actors.speculation.decisions import Float64s
 
 DEFAULT_BLOCK = 5
-"""Tokens among which the program chooses; the paper's default. Five loses about .001 of acceptance to the optimum."""
+"""Tokens among which the program chooses; the paper's default. On random rows of 6 tokens five lose .001 of acceptance to
+the optimum where rows are peaked (Dirichlet .5), .004 where they are flat (Dirichlet 1)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

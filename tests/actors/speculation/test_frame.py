@@ -1,0 +1,146 @@
+"""What is decoded is what was sampled from, bit for bit; anything else is refused."""
+
+from __future__ import annotations
+
+import msgpack  # type: ignore[import-untyped]  # no stubs
+import numpy as np
+import pytest
+
+from outrider.actors.speculation.decisions import UniformDecisions
+from outrider.actors.speculation.draft_tree import DraftTree, Replacement, sources_by_parent
+from outrider.actors.speculation.frame import FrozenTree, decode, encode
+from outrider.actors.speculation.shapes import parse
+from outrider.actors.speculation.sparse import draw_siblings, freeze
+
+VOCAB = 32000
+
+
+def frozen(replacement: Replacement, *, seed: int = 0, keep: int = 64) -> FrozenTree:
+    """A tree 4,2,2 drawn from random rows over a large vocabulary."""
+    rng = np.random.default_rng(seed)
+    shape = parse("4,2,2")
+    rows = tuple(
+        freeze(rng.dirichlet(np.full(VOCAB, 0.01)), keep) for _ in range(shape.num_internal)
+    )
+    sources = sources_by_parent(shape.parents_N)
+    tokens: list[int] = []
+    for row, count in zip(rows, (4, *[2] * 12), strict=True):
+        tokens += draw_siblings(row, count, replacement, UniformDecisions(rng.random(4)))
+    tree = DraftTree(
+        tokens_N=tuple(tokens),
+        parents_N=shape.parents_N,
+        sources_N=sources,
+        replacement=replacement,
+    )
+    return FrozenTree(tree=tree, rows=rows)
+
+
+def through_the_wire(sent: FrozenTree) -> FrozenTree:
+    """Encode and decode."""
+    return decode(
+        encode(sent),
+        tokens_N=sent.tree.tokens_N,
+        parents_N=sent.tree.parents_N,
+        vocab_size=VOCAB,
+    )
+
+
+@pytest.mark.parametrize("replacement", Replacement)
+def test_decoded_rows_are_bit_equal(replacement: Replacement) -> None:
+    """Ids, weights, probabilities, draw order, mode and sources."""
+    sent = frozen(replacement)
+    got = through_the_wire(sent)
+    assert got.tree == sent.tree
+    for row, other in zip(sent.rows, got.rows, strict=True):
+        assert row.ids_K.tobytes() == other.ids_K.tobytes()
+        assert row.weights_K.tobytes() == other.weights_K.tobytes()
+        assert row.probs_K.tobytes() == other.probs_K.tobytes()
+
+
+def test_size_is_that_of_the_estimate() -> None:
+    """13 rows of 64 tokens: 13 * 384 bytes, and little around them."""
+    size = len(encode(frozen(Replacement.WITHOUT)))
+    assert 13 * 384 <= size < 1.05 * 13 * 384
+
+
+def test_sources_of_several_drafters_travel() -> None:
+    """Siblings with rows of their own."""
+    rows = frozen(Replacement.WITH).rows[:2]
+    tokens = tuple(int(row.ids_K[0]) for row in rows)
+    tree = DraftTree(tokens_N=tokens, parents_N=(-1, -1), sources_N=(0, 1))
+    assert through_the_wire(FrozenTree(tree=tree, rows=rows)).tree.sources_N == (0, 1)
+
+
+def test_an_empty_tree_travels() -> None:
+    """No nodes, no rows."""
+    sent = FrozenTree(tree=DraftTree(tokens_N=(), parents_N=()), rows=())
+    assert through_the_wire(sent).tree.num_nodes == 0
+
+
+def changed(**entries: object) -> bytes:
+    """A frame of one row (tokens 3 and 5) with some entries replaced; None removes."""
+    frame: dict[str, object] = {
+        "version": 1,
+        "replacement": "without",
+        "counts": [2],
+        "ids": np.array([3, 5], "<u4").tobytes(),
+        "weights": np.array([1.0, 0.5], "<f2").tobytes(),
+    }
+    frame.update(entries)
+    packed: bytes = msgpack.packb({key: value for key, value in frame.items() if value is not None})
+    return packed
+
+
+BAD = [
+    (b"", "not msgpack"),
+    (b"\xc1", "not msgpack"),
+    (msgpack.packb([1]), "version is None"),
+    (changed(version=2), "version is 2"),
+    (changed(replacement="maybe"), "replacement is 'maybe'"),
+    (changed(replacement=["with"]), "replacement is"),
+    (changed(counts=[2, -1]), "counts must be"),
+    (changed(counts=None), "counts must be"),
+    (changed(counts=[True, 1]), "counts must be"),
+    (changed(counts=[3]), "ids must be 12 bytes"),
+    (changed(ids="text"), "ids must be"),
+    (changed(weights=b"\0"), "weights must be 4 bytes"),
+    (changed(counts=[2, 0]), "row 1 must hold ascending"),
+    (changed(ids=np.array([5, 3], "<u4").tobytes()), "ascending"),
+    (changed(ids=np.array([3, 3], "<u4").tobytes()), "ascending"),
+    (changed(ids=np.array([3, 10], "<u4").tobytes()), "below 10"),
+    (changed(weights=np.array([1.0, 0.0], "<f2").tobytes()), "positive finite"),
+    (changed(weights=np.array([1.0, np.inf], "<f2").tobytes()), "positive finite"),
+    (changed(weights=np.array([1.0, np.nan], "<f2").tobytes()), "positive finite"),
+    (changed(weights=np.array([1.0, -1.0], "<f2").tobytes()), "positive finite"),
+    (changed(sources=[0, 1]), "row 1, and there are 1"),
+    (changed(sources=[0]), "sources_N has 1"),
+    (changed(sources=[0, -1]), "sources must be"),
+    (changed(sources="ab"), "sources must be"),
+]
+
+
+@pytest.mark.parametrize(("data", "message"), BAD)
+def test_damaged_frames_are_refused(data: bytes, message: str) -> None:
+    """Whatever arrives, it is an error that names the field, or a frame that can be verified against."""
+    with pytest.raises(ValueError, match=message):
+        decode(data, tokens_N=(3, 5), parents_N=(-1, -1), vocab_size=10)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "message"),
+    [((3, 4), "node 1 holds token 4"), ((3, 3), "without replacement differ")],
+)
+def test_tokens_that_cannot_have_been_drawn_are_refused(
+    tokens: tuple[int, ...], message: str
+) -> None:
+    """A drafter that lies this openly is told so."""
+    with pytest.raises(ValueError, match=message):
+        decode(changed(), tokens_N=tokens, parents_N=(-1, -1), vocab_size=10)
+
+
+def test_cut_frames_are_refused() -> None:
+    """At every length."""
+    data = changed()
+    for length in range(len(data)):
+        with pytest.raises(ValueError, match="draft frame"):
+            decode(data[:length], tokens_N=(3, 5), parents_N=(-1, -1), vocab_size=10)

@@ -1,0 +1,107 @@
+"""Frozen rows are settled before drawing, and draws have exactly their law."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.actors.speculation.branches import every_outcome
+
+from outrider.actors.speculation.draft_tree import Replacement
+from outrider.actors.speculation.sparse import (
+    DenseRows,
+    SparseRow,
+    draw_sibling,
+    draw_siblings,
+    freeze,
+)
+
+WITH, WITHOUT = Replacement.WITH, Replacement.WITHOUT
+
+
+def test_freeze_keeps_the_most_probable() -> None:
+    """Ascending ids, the greatest weight 1, the rest in proportion."""
+    row = freeze(np.array([0.05, 0.4, 0.1, 0.2, 0.25]), keep=3)
+    assert row.ids_K.tolist() == [1, 3, 4]
+    assert row.weights_K.tolist() == pytest.approx([1.0, 0.5, 0.625], rel=1e-3)
+    assert row.probs_K.sum() == pytest.approx(1.0, abs=1e-15)
+
+
+@given(st.integers(0, 10_000), st.integers(1, 80))
+def test_freeze_is_within_a_rounding_of_the_row(seed: int, keep: int) -> None:
+    """Each kept probability is off by at most a float16 step, relatively; float32 rows do as well."""
+    rng = np.random.default_rng(seed)
+    probs = rng.dirichlet(np.full(60, 0.5)).astype(np.float32)
+    row = freeze(probs, keep=keep)
+    kept = probs[row.ids_K].astype(np.float64)
+    assert len(kept) <= keep
+    assert np.abs(row.probs_K - kept / kept.sum()).max() < 1e-3
+
+
+def test_sums_are_exact_in_any_order() -> None:
+    """So that two libraries cannot disagree about a probability."""
+    row = freeze(np.random.default_rng(1).dirichlet(np.full(5000, 0.2)), keep=5000)
+    weights = row.weights_K.astype(np.float64)
+    total = weights.sum()
+    for seed in range(5):
+        shuffled = np.random.default_rng(seed).permutation(weights)
+        assert sum(shuffled.tolist()) == total == np.cumsum(shuffled)[-1]
+
+
+def test_small_probabilities_that_round_to_nothing_are_left_out() -> None:
+    """A token of weight 0 could never be drawn; it is not in the row."""
+    row = freeze(np.array([1.0, 1e-9, 0.5]))
+    assert row.ids_K.tolist() == [0, 2]
+
+
+@pytest.mark.parametrize("probs", [[0.0, 0.0], [np.nan, 0.5], [np.inf, 0.5]])
+def test_rows_without_a_law_are_refused(probs: list[float]) -> None:
+    """Instead of drawing from nothing."""
+    with pytest.raises(ValueError, match="must be positive and finite"):
+        freeze(np.array(probs))
+
+
+def test_nothing_kept_is_refused() -> None:
+    """At least one token stays."""
+    with pytest.raises(ValueError, match="keep is 0"):
+        freeze(np.array([1.0]), keep=0)
+
+
+@pytest.mark.parametrize("replacement", [WITH, WITHOUT])
+def test_siblings_have_their_law(replacement: Replacement) -> None:
+    """Independent: products of the row; without replacement: of what is left, renormalised each time."""
+    row = freeze(np.array([0.5, 0.0, 0.2, 0.3]))
+    probs = row.dense(4)
+    law: dict[tuple[int, ...], float] = {}
+    for tokens, chance in every_outcome(lambda d: draw_siblings(row, 2, replacement, d)):
+        law[tokens] = law.get(tokens, 0.0) + chance
+    assert sum(law.values()) == pytest.approx(1.0)
+    for (first, second), chance in law.items():
+        left = 1.0 if replacement is WITH else 1.0 - probs[first]
+        assert chance == pytest.approx(probs[first] * probs[second] / left)
+        assert replacement is WITH or first != second
+
+
+def test_siblings_end_with_the_row() -> None:
+    """Three tokens, five wanted: three come; with replacement all five do."""
+    row = freeze(np.array([0.5, 0.2, 0.3]))
+    without = {t for t, _ in every_outcome(lambda d: draw_siblings(row, 5, WITHOUT, d))}
+    assert all(sorted(tokens) == [0, 1, 2] for tokens in without)
+    assert len(next(every_outcome(lambda d: draw_siblings(row, 5, WITH, d)))[0]) == 5
+    assert next(every_outcome(lambda d: draw_sibling(row, [0, 1, 2], WITHOUT, d)))[0] is None
+
+
+def test_dense_rows_hold_the_probabilities_of_the_sparse_ones() -> None:
+    """To the bit, and 0 elsewhere."""
+    row = freeze(np.random.default_rng(4).dirichlet(np.ones(50)), keep=7)
+    dense = DenseRows((row,), 50)[0]
+    assert (dense[row.ids_K] == row.probs_K).all()
+    assert np.count_nonzero(dense) == len(row.ids_K) == 7
+
+
+def test_drawing_does_not_write_into_the_row() -> None:
+    """The law stays what it was."""
+    row = SparseRow(ids_K=np.array([1, 2], np.uint32), weights_K=np.array([1.0, 0.5], np.float16))
+    row.weights_K.flags.writeable = False
+    assert next(every_outcome(lambda d: draw_siblings(row, 2, WITHOUT, d)))[0] == (1, 2)

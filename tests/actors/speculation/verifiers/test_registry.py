@@ -1,0 +1,66 @@
+"""Every option has its verifier, and trees that do not fit are refused with a reason."""
+
+from __future__ import annotations
+
+import pytest
+
+from outrider.actors.speculation.draft_tree import DraftTree, Replacement, sources_by_parent
+from outrider.actors.speculation.options import Verifier
+from outrider.actors.speculation.verifiers.registry import METHODS, check_tree
+
+WITH, WITHOUT = Replacement.WITH, Replacement.WITHOUT
+
+
+def tree(parents: tuple[int, ...], replacement: Replacement, sources: tuple[int, ...]) -> DraftTree:
+    """A tree of different tokens."""
+    return DraftTree(
+        tokens_N=tuple(range(len(parents))),
+        parents_N=parents,
+        sources_N=sources,
+        replacement=replacement,
+    )
+
+
+def test_every_option_has_a_method() -> None:
+    """And no other exists."""
+    assert set(METHODS) == set(Verifier)
+
+
+@pytest.mark.parametrize(
+    ("verifier", "parents", "replacement", "sources", "message"),
+    [
+        (Verifier.BLOCK, (-1, -1), WITH, (0, 0), "block verifies chains"),
+        (Verifier.SPECULATIVE_SAMPLING, (-1, -1), WITH, (0, 0), "speculative_sampling verifies"),
+        (Verifier.KSEQ, (-1, -1), WITHOUT, (0, 0), "kseq needs siblings drawn with replacement"),
+        (Verifier.SPECINFER, (-1, -1), WITHOUT, (0, 0), "drawn with replacement"),
+        (Verifier.CANONICAL, (-1, -1), WITHOUT, (0, 0), "drawn with replacement"),
+        (Verifier.MCSD_WITH_REPLACEMENT, (-1, -1), WITHOUT, (0, 0), "drawn with replacement"),
+        (Verifier.MCSD_WITHOUT_REPLACEMENT, (-1, -1), WITH, (0, 0), "drawn without replacement"),
+        (Verifier.TRAVERSAL, (-1, -1), WITH, (0, 1), "siblings of one drafter"),
+        (Verifier.KSEQ, (-1, -1), WITH, (0, 1), "siblings of one drafter"),
+        (Verifier.TRAVERSAL, (-1, 0), WITH, (), "needs the draft row"),
+    ],
+)
+def test_unfit_trees_are_refused(
+    verifier: Verifier,
+    parents: tuple[int, ...],
+    replacement: Replacement,
+    sources: tuple[int, ...],
+    message: str,
+) -> None:
+    """The message names the method and what it needs."""
+    with pytest.raises(ValueError, match=message):
+        check_tree(verifier, tree(parents, replacement, sources))
+
+
+@pytest.mark.parametrize("verifier", METHODS)
+@pytest.mark.parametrize("replacement", [WITH, WITHOUT])
+def test_chains_fit_every_method(verifier: Verifier, replacement: Replacement) -> None:
+    """Without siblings the replacement mode says nothing."""
+    check_tree(verifier, tree((-1, 0, 1), replacement, sources_by_parent((-1, 0, 1))))
+
+
+@pytest.mark.parametrize("verifier", [Verifier.COUPLED, Verifier.EXACT_MATCH])
+def test_token_only_methods_take_any_tree(verifier: Verifier) -> None:
+    """No rows, no mode, no order."""
+    check_tree(verifier, tree((-1, -1, 0, 0), WITHOUT, ()))
