@@ -118,12 +118,20 @@ async def test_an_empty_roster_breaks_no_working_link(serve: Serve, target: Scri
 
 async def test_a_target_of_another_model_is_not_used(serve: Serve, target: ScriptedTarget) -> None:
     """Its tokens would be another model's."""
-    other = ScriptedTarget(Script(), name="t2", model="other")
+    other = ScriptedTarget(Script(num_slots=9), name="t2", model="other")
     await other.start()
     front = await serve(targets=(other.address, target.address), model_name="scripted")
     await healthy(front, SERVING)
-    for _ in range(6):
-        await count(front, ask())
+    links = front.coordinator._links
+    assert links is not None
+    async with asyncio.timeout(5.0):
+        while True:
+            if "holds 'other', this coordinator serves 'scripted'" in (
+                links.targets[other.address].last_error
+            ):
+                break
+            await asyncio.sleep(0.01)
+    assert await count(front, ask()) == 8
     assert other.opens == []
     await other.stop()
 

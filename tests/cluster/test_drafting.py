@@ -176,16 +176,20 @@ async def test_a_drafter_that_dies_is_steered_away_from_and_rejoins(
 async def test_a_drafter_that_refuses_is_left_out(
     serve: Serve, target: ScriptedTarget, drafters: list[ScriptedDrafter]
 ) -> None:
-    """The session goes on without it, and it is not asked again."""
+    """The session goes on without it, and it is not asked again until it has started anew."""
     drafters[0].refuse = (grpc.StatusCode.FAILED_PRECONDITION, "not mine")
     front = await front_of(serve, target, drafters)
     running = asyncio.ensure_future(run(front, ask()))
     await until(lambda: bool(target.steers))
     assert list(target.steers[-1].drafters) == ["d1"]
-    release(target)
-    assert await running == EXPECTED
     metrics = await front.coordinator.metrics()
     assert metrics.drafters_refused == 1
+    await drafters[0].stop()
+    drafters[0].refuse = None
+    await drafters[0].start(drafters[0].address)
+    await until(lambda: bool(drafters[0].attached))
+    release(target)
+    assert await running == EXPECTED
 
 
 async def test_a_full_drafter_is_asked_again(

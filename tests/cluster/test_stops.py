@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from outrider.cluster.stops import StopStrings
+from outrider.cluster.stops import Passed, StopStrings
 
 texts = st.text(alphabet="abc", max_size=24)
 stop_lists = st.lists(st.text(alphabet="abc", min_size=1, max_size=4), min_size=1, max_size=3)
@@ -29,6 +29,7 @@ def pieces(text: str, cuts: list[int]) -> list[str]:
     return [text[start:end] for start, end in pairwise(ends)]
 
 
+@example(text="ab", stops=["ab", "b"], cuts=[])
 @given(text=texts, stops=stop_lists, cuts=st.lists(st.integers(0, 50), max_size=8))
 def test_the_output_does_not_depend_on_the_cuts(
     text: str, stops: list[str], cuts: list[int]
@@ -67,6 +68,13 @@ def test_an_unarmed_stop_string_is_text() -> None:
     late = matcher.feed("ba!")
     assert early.text + still_early.text + late.text == "xab"
     assert late.stop == "aba"
+
+
+def test_an_unarmed_stop_string_that_is_held_back_stays_text() -> None:
+    """Held back for the sake of a longer one, it does not end the output later."""
+    matcher = StopStrings(("ab", "abc"))
+    assert matcher.feed("ab", armed=False).text == ""
+    assert matcher.feed("x") == Passed(text="abx", stop=None)
 
 
 def test_without_stop_strings_text_passes() -> None:
