@@ -64,8 +64,8 @@ SHAPES = {
     "draft-small": Shape(hidden=96, layers=1, heads=3, key_value_heads=1, intermediate=160),
 }
 SCHEDULES = {
-    "target": Schedule(steps=2700),
-    "draft": Schedule(steps=1100, seed=1),
+    "target": Schedule(steps=2400),
+    "draft": Schedule(steps=900, seed=1),
     "draft-small": Schedule(steps=900, seed=2),
 }
 
