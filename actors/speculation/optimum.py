@@ -25,7 +25,7 @@ def best_acceptance_identical(target_V: Float64s, draft_V: Float64s, k: int) -> 
     The least set is a prefix of the tokens in ascending order of target / draft; tokens that the draft never proposes
     come last.
     """
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         ratios_V = np.where(draft_V > 0.0, target_V / draft_V, np.inf)
     order_V = np.argsort(ratios_V, kind="stable")
     target_sums = np.concatenate(([0.0], np.cumsum(target_V[order_V])))

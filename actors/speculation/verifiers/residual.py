@@ -34,4 +34,4 @@ def ratio(target_prob: float, draft_prob: float) -> float:
     """target / draft, at most 1. A candidate that the draft cannot have drawn (draft 0) gets 0."""
     if draft_prob <= 0.0:
         return 0.0
-    return min(1.0, target_prob / draft_prob)
+    return 1.0 if target_prob >= draft_prob else target_prob / draft_prob

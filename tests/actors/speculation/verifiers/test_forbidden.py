@@ -230,7 +230,7 @@ def truncated(row_V: Float64s) -> Float64s:
 def tempered(row_V: Float64s) -> Float64s:
     """The row at temperature .7."""
     warm_V: Float64s = row_V ** (1 / 0.7)
-    return warm_V / warm_V.sum()
+    return np.asarray(warm_V / warm_V.sum())
 
 
 def sampled_truncated(growing: Growing) -> None:
@@ -257,7 +257,7 @@ def sent(change: Callable[[Float64s], Float64s]) -> RowsSent:
 def normalised(row_V: Float64s) -> Float64s:
     """Truncated and normalised: the law that was sampled from."""
     kept_V = truncated(row_V)
-    return kept_V / kept_V.sum()
+    return np.asarray(kept_V / kept_V.sum())
 
 
 @pytest.mark.parametrize("verifier", [SS, MCSD, KSEQ, CANONICAL, BLOCK, TRAVERSAL])
@@ -337,8 +337,9 @@ def weight_alone(weight: float, gain: float) -> float:
 
 
 def plain_correction(weight: float, target_V: Float64s, draft_V: Float64s) -> Float64s:
-    """The token level's residual."""
-    return excess(target_V, draft_V)
+    """The token level's residual, with the mass of the right one, so that only what is emitted is wrong."""
+    right_V, wrong_V = excess(weight * target_V, draft_V), excess(target_V, draft_V)
+    return np.asarray(wrong_V * (right_V.sum() / max(float(wrong_V.sum()), 1e-300)))
 
 
 @pytest.mark.parametrize(
@@ -352,7 +353,7 @@ def plain_correction(weight: float, target_V: Float64s, draft_V: Float64s) -> Fl
 def test_wrong_block_rules_are_caught(
     monkeypatch: pytest.MonkeyPatch, name: str, wrong: Callable[..., object]
 ) -> None:
-    """Missing clip, missing correction of the keeping probability, the token level's residual."""
+    """Missing clip, missing correction of the keeping probability, the token level's residual (a few thousandths)."""
     monkeypatch.setattr(block, name, wrong)
     assert worst(check_of(BLOCK), static(1, 1), WITH) > VISIBLE
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.actors.speculation.branches import (
     Models,
@@ -61,6 +61,7 @@ def rows(draw: st.DrawFn, size: int) -> Float64s:
 
 
 @settings(max_examples=150, deadline=None)
+@example(np.eye(5)[0], np.array([1e-310, 1.0, 0.0, 0.0, 0.0]), 2)
 @given(rows(5), rows(5), st.integers(1, 4))
 def test_no_method_accepts_more_than_the_optimum(target: Float64s, draft: Float64s, k: int) -> None:
     """Exact match <= recursive <= optimum; SpecTr's bound; the tournament between one candidate and the optimum."""
@@ -214,6 +215,7 @@ def test_degenerate_rows(verifier: Verifier, name: str) -> None:
 
 
 @settings(max_examples=40, deadline=None)
+@example(Verifier.KSEQ, np.eye(3)[0], np.array([1e-310, 1.0, 0.0]), (2,))
 @given(st.sampled_from(TESTED), rows(3), rows(3), st.sampled_from([(1, 1), (2,), (3,), (2, 1)]))
 def test_any_rows_keep_the_law(
     verifier: Verifier, target: Float64s, draft: Float64s, shape: tuple[int, ...]
