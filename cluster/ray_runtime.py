@@ -30,6 +30,13 @@ MAX_SOCKET_FOLDER = 40
 END_PATIENCE_S = 5.0
 """How long Ray's processes may take to end by themselves; they take less than 2 s on an idle machine."""
 
+START_ATTEMPTS = 3
+"""How often Ray is started before it is given up. It allows its own processes 30 s, which cannot be set, and which two busy
+cores may not suffice for when its files are not in memory yet."""
+
+TOO_SLOW = "timed out during startup"
+"""What Ray says then."""
+
 _VARIABLES = (
     "RAY_AUTH_MODE",
     "RAY_AUTH_TOKEN",
@@ -69,16 +76,20 @@ class RayRuntime:
         Raises:
             RayUnavailable: That failed. Nothing is left behind.
         """
-        try:
-            self._prepare()
-            self._connect()
-        except BaseException as error:
-            with uninterrupted():
-                # Half-started processes do not know that they should end.
-                self.stop(patience_s=0.2)
-            if isinstance(error, Exception):
-                raise RayUnavailable(self._explain(error)) from error
-            raise
+        for attempt in range(START_ATTEMPTS):
+            try:
+                self._prepare()
+                self._connect()
+            except BaseException as error:
+                with uninterrupted():
+                    # Half-started processes do not know that they should end.
+                    self.stop(patience_s=0.2)
+                if not isinstance(error, Exception):
+                    raise
+                if TOO_SLOW not in str(error) or attempt == START_ATTEMPTS - 1:
+                    raise RayUnavailable(self._explain(error)) from error
+            else:
+                return
 
     def stop(self, *, patience_s: float = END_PATIENCE_S) -> None:
         """Leaves Ray; ends it and removes its files if it is our own. Idempotent.
@@ -137,13 +148,14 @@ class RayRuntime:
             "logging_level": logging.ERROR,
             "configure_logging": True,
         }
-        if self.is_embedded:
+        if self._folder is not None:
             options |= {
                 "num_cpus": _cpus(self._config),
                 "resources": dict(cluster.local_resources),
                 "include_dashboard": cluster.local_dashboard,
                 "object_store_memory": OBJECT_STORE_BYTES,
-                "_temp_dir": str(self._folder),
+                # A folder inside ours, because Ray opens its own to everyone.
+                "_temp_dir": str(self._folder / "ray"),
                 "_node_ip_address": "127.0.0.1",
             }
         with handlers_kept(), _quiet_future_warnings(), _loopback_allowed():
@@ -180,7 +192,7 @@ def _cpus(config: Config) -> int:
 def _private_folder() -> Path:
     """A new folder that only we can read, with a name short enough for sockets."""
     parent = tempfile.gettempdir()
-    if len(parent) > MAX_SOCKET_FOLDER - len("/outrider-12345678"):
+    if len(parent) > MAX_SOCKET_FOLDER - len("/outrider-12345678/ray"):
         parent = "/tmp"
     return Path(tempfile.mkdtemp(prefix="outrider-", dir=parent))
 

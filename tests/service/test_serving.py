@@ -1,0 +1,228 @@
+"""A service as its users meet it: processes of its own, Ray, gRPC; and what happens when parts of it die.
+
+The tests run in order on one service, and the last ones end it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+
+import grpc
+import psutil
+import pytest
+from tests.service.processes import ServiceProcess, ray_folder, still_running, until
+
+from outrider.v1 import generation_pb2, generation_pb2_grpc, sampling_pb2
+
+RECOVERY_S = 60.0
+"""Seconds within which a killed actor is back: two on an idle machine."""
+
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture
+def stub(service: ServiceProcess) -> Iterator[generation_pb2_grpc.GenerationServiceStub]:
+    """A client as any gRPC library makes one."""
+    with grpc.insecure_channel(service.address) as channel:
+        yield generation_pb2_grpc.GenerationServiceStub(channel)
+
+
+def request(
+    *, enabled: bool, max_tokens: int = 200, seed: int = 7
+) -> generation_pb2.GenerateRequest:
+    """A sampled request with a seed."""
+    return generation_pb2.GenerateRequest(
+        tokens=generation_pb2.TokenIds(ids=[1, 2, 3, 4]),
+        sampling=sampling_pb2.SamplingOptions(
+            temperature=1.0, seed=seed, max_tokens=max_tokens, ignore_eos=True
+        ),
+        speculation=sampling_pb2.SpeculationOptions(enabled=enabled),
+    )
+
+
+class Output:
+    """What a stream has brought so far."""
+
+    def __init__(self) -> None:
+        self.tokens: list[int] = []
+        self.drafted = 0
+        self.completion: generation_pb2.Completion | None = None
+
+    @property
+    def num_proposed(self) -> int:
+        """Candidates that reached the session."""
+        return self.completion.speculation.proposed if self.completion is not None else 0
+
+    def take(self, response: generation_pb2.GenerateResponse) -> None:
+        """Adds a message."""
+        if response.HasField("chunk"):
+            for token in response.chunk.tokens:
+                self.tokens.append(token.id)
+                self.drafted += token.origin == generation_pb2.ORIGIN_DRAFTER
+        elif response.HasField("completion"):
+            self.completion = response.completion
+
+
+def generate(
+    stub: generation_pb2_grpc.GenerationServiceStub,
+    wanted: generation_pb2.GenerateRequest,
+    *,
+    kill_pid: int | None = None,
+) -> Output:
+    """The whole output of a request; kills a process once the first tokens have come."""
+    output = Output()
+    for response in stub.Generate(wanted, timeout=RECOVERY_S, wait_for_ready=True):
+        output.take(response)
+        if kill_pid is not None and output.tokens:
+            os.kill(kill_pid, signal.SIGKILL)
+            kill_pid = None
+    return output
+
+
+def generate_with_candidates(
+    stub: generation_pb2_grpc.GenerationServiceStub, wanted: generation_pb2.GenerateRequest
+) -> Output:
+    """The output of the first of several equal requests that candidates reached.
+
+    A table answers in microseconds, so that a whole request may be over before a drafter's first message.
+    """
+    outputs: list[Output] = []
+
+    def has_candidates() -> bool:
+        outputs.append(generate(stub, wanted))
+        return outputs[-1].num_proposed > 0
+
+    until(has_candidates, timeout_s=RECOVERY_S, what="a request with candidates")
+    return outputs[-1]
+
+
+def pid_now(service: ServiceProcess, name: str) -> int | None:
+    """The process of an actor at this moment, by the address that it has told in the log."""
+    lines = [
+        line for line in service.log.splitlines() if "serving" in line and f"actor={name} " in line
+    ]
+    return int(lines[-1].rpartition("pid=")[2]) if lines else None
+
+
+def wait_for_drafters(stub: generation_pb2_grpc.GenerationServiceStub, *names: str) -> None:
+    """Waits until these drafters are ready again."""
+
+    def are_ready() -> bool:
+        models = stub.ListModels(generation_pb2.ListModelsRequest(), timeout=10).models
+        return {d.name for model in models for d in model.drafters if d.ready} >= set(names)
+
+    until(are_ready, timeout_s=RECOVERY_S, what=f"drafters {names}")
+
+
+def test_speculation_gives_the_plain_output(
+    service: ServiceProcess, stub: generation_pb2_grpc.GenerationServiceStub
+) -> None:
+    """Token for token, while drafters propose."""
+    wait_for_drafters(stub, "near", "prompt_lookup")
+    plain = generate(stub, request(enabled=False))
+    fast = generate_with_candidates(stub, request(enabled=True))
+
+    assert len(plain.tokens) == 200
+    assert plain.drafted == plain.num_proposed == 0
+    assert fast.tokens == plain.tokens
+    assert fast.completion is not None
+    assert fast.completion.speculation.accepted == fast.drafted
+
+
+def test_every_process_listens_on_loopback_only(service: ServiceProcess) -> None:
+    """Ray's included: nobody else on the network can reach a service that was not told to be reached."""
+    hosts = {
+        connection.laddr.ip.removeprefix("::ffff:")
+        for process in service.family()
+        for connection in process.net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
+    }
+
+    assert hosts == {"127.0.0.1"}
+
+
+def test_ray_asks_for_a_token(service: ServiceProcess) -> None:
+    """A private one, that no other user of the machine can read."""
+    token = ray_folder(service.family()) / "token"
+
+    assert token.stat().st_mode & 0o777 == 0o600
+    assert token.parent.stat().st_mode & 0o777 == 0o700
+    assert token.read_text() not in service.log
+
+
+def test_killed_drafter_changes_nothing_but_the_pace(
+    service: ServiceProcess, stub: generation_pb2_grpc.GenerationServiceStub
+) -> None:
+    """The text is the same, and the drafter comes back."""
+    plain = generate(stub, request(enabled=False, max_tokens=600))
+    fast = generate(stub, request(enabled=True, max_tokens=600), kill_pid=service.pid_of("near"))
+
+    assert fast.tokens == plain.tokens
+    wait_for_drafters(stub, "near", "prompt_lookup")
+    again = generate_with_candidates(stub, request(enabled=True, max_tokens=600))
+    assert again.tokens == plain.tokens
+
+
+def test_killed_target_is_a_pause(
+    service: ServiceProcess, stub: generation_pb2_grpc.GenerationServiceStub
+) -> None:
+    """The restarted target goes on from the committed tokens; the stream does not break."""
+    plain = generate(stub, request(enabled=False, max_tokens=600))
+    fast = generate(stub, request(enabled=True, max_tokens=600), kill_pid=service.pid_of("table"))
+
+    assert fast.tokens == plain.tokens
+
+
+def test_killed_coordinator_comes_back_at_its_address(
+    service: ServiceProcess, stub: generation_pb2_grpc.GenerationServiceStub
+) -> None:
+    """Its streams break, and the next request on the same channel is served with the same text."""
+    plain = generate(stub, request(enabled=False))
+    os.kill(service.pid_of("coordinator"), signal.SIGKILL)
+    until(
+        lambda: pid_now(service, "coordinator") not in (None, service.pid_of("coordinator")),
+        timeout_s=RECOVERY_S,
+        what="the coordinator's restart",
+    )
+    again = generate(stub, request(enabled=True))
+
+    assert again.tokens == plain.tokens
+
+
+def test_suspended_drafter_is_replaced(
+    service: ServiceProcess, stub: generation_pb2_grpc.GenerationServiceStub
+) -> None:
+    """A process that hangs falls silent; its lease ends and another takes its place."""
+    wait_for_drafters(stub, "near", "prompt_lookup")
+    suspended = pid_now(service, "near")
+    assert suspended is not None
+    plain = generate(stub, request(enabled=False))
+    os.kill(suspended, signal.SIGSTOP)
+    fast = generate(stub, request(enabled=True))
+
+    assert fast.tokens == plain.tokens
+    until(
+        lambda: pid_now(service, "near") not in (None, suspended),
+        timeout_s=RECOVERY_S,
+        what="another process of the drafter",
+    )
+    until(lambda: not psutil.pid_exists(suspended), timeout_s=RECOVERY_S, what="the old one's end")
+
+
+def test_termination_ends_everything(
+    service: ServiceProcess, stub: generation_pb2_grpc.GenerationServiceStub
+) -> None:
+    """While a request runs: exit code 0, and no process, no ready file and no temporary folder stays."""
+    wait_for_drafters(stub, "near")
+    stream = stub.Generate(request(enabled=True, max_tokens=4000), timeout=RECOVERY_S)
+    next(stream)
+    family = service.family()
+    folder = ray_folder(family)
+    assert service.end() == 0
+    stream.cancel()
+
+    until(lambda: not still_running(family), timeout_s=10.0, what="the end of every process")
+    assert not folder.exists()
+    assert not (service.folder / "ready").exists()
