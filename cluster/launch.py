@@ -6,6 +6,7 @@ process of an embedded Ray stays behind, and in a joined cluster no actor does.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from types import TracebackType
@@ -15,6 +16,7 @@ from outrider.actors.trace import TraceRecord
 from outrider.cluster.actor_status import ActorStatus, State
 from outrider.cluster.config import Config
 from outrider.cluster.fleet import fleet
+from outrider.cluster.ray_errors import first_line
 from outrider.cluster.ray_runtime import RayRuntime, RayUnavailable
 from outrider.cluster.restart_policy import RestartPolicy
 from outrider.cluster.roster import Role
@@ -24,7 +26,11 @@ POLL_S = 0.2
 """How often the supervisor is asked how far it is."""
 
 ANSWER_TIMEOUT_S = 10.0
-"""How long the supervisor may take to answer from memory, on a machine that is busy loading models."""
+"""How long the supervisor may take to answer from memory before it counts as silent."""
+
+MAX_SILENCES = 6
+"""Silences in a row before the service counts as failed: a machine that swaps or compiles may stall a process for long, and
+to end a service for that would be worse than the stall."""
 
 STOP_MARGIN_S = 15.0
 """Time for ending processes, beyond the grace for requests."""
@@ -41,6 +47,10 @@ class ServiceFailed(RuntimeError):
     """The service could not be started, or has ended; says why."""
 
 
+class SupervisorSilent(ServiceFailed):
+    """The supervisor lives but did not answer in time: ask again."""
+
+
 class RunningService:
     """A service that runs. A context manager: leaving it ends everything."""
 
@@ -49,6 +59,7 @@ class RunningService:
         self._config = config
         self._runtime = runtime
         self._supervisor: Any = None
+        self._silences = 0
 
     @property
     def address(self) -> str:
@@ -60,7 +71,8 @@ class RunningService:
         """Every actor at this moment.
 
         Raises:
-            ServiceFailed: The supervisor does not answer.
+            SupervisorSilent: The supervisor did not answer in time.
+            ServiceFailed: The supervisor is gone.
         """
         statuses: tuple[ActorStatus, ...] = self._ask("status")
         return statuses
@@ -69,7 +81,8 @@ class RunningService:
         """What every actor did and when, the last things of each, for a timeline.
 
         Raises:
-            ServiceFailed: The supervisor does not answer.
+            SupervisorSilent: The supervisor did not answer in time.
+            ServiceFailed: The supervisor is gone.
         """
         records: tuple[TraceRecord, ...] = self._ask("trace")
         return records
@@ -82,12 +95,23 @@ class RunningService:
         try:
             answer = getattr(self._supervisor, method).remote()
             return ray.get(answer, timeout=ANSWER_TIMEOUT_S)
+        except ray.exceptions.GetTimeoutError as error:
+            raise SupervisorSilent(
+                f"the supervisor did not answer within {ANSWER_TIMEOUT_S:g} s"
+            ) from error
         except ray.exceptions.RayError as error:
-            raise ServiceFailed(f"the supervisor does not answer: {error}") from error
+            raise ServiceFailed(f"the supervisor is gone: {first_line(error)}") from error
 
     def failure(self) -> str | None:
         """Why the service as a whole cannot serve any more; None while it can."""
-        actors = self.actors()
+        try:
+            actors = self.actors()
+        except SupervisorSilent as silence:
+            self._silences += 1
+            return str(silence) if self._silences >= MAX_SILENCES else None
+        except ServiceFailed as failure:
+            return str(failure)
+        self._silences = 0
         for role in (Role.COORDINATOR, Role.TARGET):
             states = {actor.state for actor in actors if actor.role is role}
             if states == {State.FAILED}:
@@ -147,12 +171,14 @@ class RunningService:
                 raise ServiceFailed(
                     "the service did not start in time; see cluster.start_timeout_s"
                 )
-            _tell(self.actors(), seen, progress)
+            with contextlib.suppress(SupervisorSilent):
+                _tell(self.actors(), seen, progress)
         try:
             failure: str = ray.get(launched)
         except ray.exceptions.RayError as error:
-            raise ServiceFailed(f"the supervisor failed: {error}") from error
-        _tell(self.actors(), seen, progress)
+            raise ServiceFailed(f"the supervisor failed: {first_line(error)}") from error
+        with contextlib.suppress(SupervisorSilent):
+            _tell(self.actors(), seen, progress)
         if failure:
             raise ServiceFailed(failure)
 

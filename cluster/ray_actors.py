@@ -23,6 +23,7 @@ from outrider.cluster.actor_host import ActorCrashed, ActorRefused
 from outrider.cluster.coordinator_actor import CoordinatorActor
 from outrider.cluster.fleet import ActorSettings, ActorSpec
 from outrider.cluster.placement import NodeRoom, PlacementError, bundle_indices, shortage
+from outrider.cluster.ray_errors import first_line
 from outrider.cluster.roster import Role
 
 CALLS_PER_ACTOR = 16
@@ -145,7 +146,7 @@ class RayActor:
         except RayTaskError as error:
             raise ActorRefused(str(error.cause)) from error
         except RayError as error:
-            raise ActorCrashed(_first_line(error)) from error
+            raise ActorCrashed(first_line(error)) from error
         if started.node_id == self._own_node:
             # Identified now, while it surely lives: a pid alone could be another's by the time of `kill`.
             self._process = psutil.Process(started.pid)
@@ -156,7 +157,7 @@ class RayActor:
         try:
             await _outcome(self._handle.run.remote())
         except RayError as error:
-            return _first_line(error)
+            return first_line(error)
         return "it stopped by itself"
 
     async def trace(self) -> Sequence[TraceRecord]:
@@ -192,8 +193,3 @@ def _end(process: psutil.Process) -> None:
 async def _outcome(ref: Awaitable[Any]) -> Any:
     """Awaits an object reference: Ray's are awaitable, but no coroutines."""
     return await ref
-
-
-def _first_line(error: RayError) -> str:
-    """Ray's messages run over many lines; the first says what happened."""
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -1,0 +1,15 @@
+"""What is told of Ray's errors."""
+
+from __future__ import annotations
+
+from outrider.cluster.ray_errors import first_line
+
+
+def test_only_the_first_line_is_told() -> None:
+    """Ray's further lines are ids and advice on Ray."""
+    assert first_line(RuntimeError("\nThe actor died.\n\tclass_name: A\n")) == "The actor died."
+
+
+def test_error_without_words_is_named() -> None:
+    """An empty message would tell nothing."""
+    assert first_line(TimeoutError()) == "TimeoutError"

@@ -1,0 +1,52 @@
+"""Ray's life inside one process: twice in a row, with different keys, and nothing left of either."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from tests.service.processes import environment
+
+pytestmark = pytest.mark.timeout(240)
+
+TWICE = """
+import os, pathlib
+import psutil
+from outrider.cluster.config import parse_config
+from outrider.cluster.ray_runtime import RayRuntime
+
+before = dict(os.environ)
+for auth in ("token", "disabled", "token"):
+    with RayRuntime(parse_config({"cluster": {"auth": auth}}, source="test")):
+        import ray
+        folder = pathlib.Path(os.environ["RAY_AUTH_TOKEN_PATH"]).parent
+        assert os.environ["RAY_AUTH_MODE"] == auth
+        assert "RAY_AUTH_TOKEN" not in os.environ
+        assert ray.get(ray.remote(lambda: 6 * 7).remote(), timeout=60) == 42
+        family = psutil.Process().children(recursive=True)
+        assert "raylet" in {process.name() for process in family}
+    assert not folder.exists()
+    assert not psutil.Process().children(recursive=True)
+    # A worker whose parent is gone may be a zombie until it is reaped.
+    alive = [process for process in family if process.is_running()]
+    assert all(process.status() == psutil.STATUS_ZOMBIE for process in alive)
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_USAGE_STATS_ENABLED"):
+        assert os.environ.get(name) == before.get(name), name
+print("CLEAN")
+"""
+
+
+def test_ray_starts_again_with_another_key_and_leaves_nothing() -> None:
+    """Ray keeps mode and token for the life of a process, unless it is told to forget them. Ours are put back."""
+    variables = environment(RAY_AUTH_TOKEN="someone else's")
+    result = subprocess.run(
+        [sys.executable, "-c", TWICE],
+        env=variables,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+
+    assert result.stdout.strip().endswith("CLEAN"), result.stderr
