@@ -47,6 +47,23 @@ class Selection:
     nodes: list[Node]
     """The pool's own nodes."""
 
+    values: list[float]
+    """Estimated probability that each path is drawn; descending."""
+
+    def down_to(self, floor: float, limit: int) -> Selection:
+        """The part of at least this value, at most so many nodes. Ancestors come first, so it is whole."""
+        count = 0
+        while count < min(limit, len(self.values)) and self.values[count] >= floor:
+            count += 1
+        if count == len(self.values):
+            return self
+        return Selection(
+            tokens=self.tokens[:count],
+            parents=self.parents[:count],
+            nodes=self.nodes[:count],
+            values=self.values[:count],
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grafted:
@@ -136,50 +153,42 @@ class CandidatePool:
                 places.append(None)
         return Grafted(added=added, stale=stale, refused=refused)
 
-    def select(self, max_nodes: int, max_depth: int, min_value: float) -> Selection:
+    def select(self, max_nodes: int, max_depth: int) -> Selection:
         """Chooses the most valuable nodes.
 
         Args:
             max_nodes: At most this many.
             max_depth: At most this deep below the root.
-            min_value: Only nodes whose path is drawn with at least this estimated probability.
         """
         tokens: list[int] = []
         parents: list[int] = []
         nodes: list[Node] = []
+        values: list[float] = []
         root = self._root
         deepest = root.depth + max_depth
-        floor = min_value * root.value
+        scale = 1.0 / root.value
         # The counter breaks ties by age, so that the choice does not depend on object addresses.
-        heap: list[tuple[float, int, int, Node]] = []
-        counter = 0
-        for child in root.children.values():
-            if child.value >= floor:
-                heap.append((-child.value, counter, -1, child))
-                counter += 1
+        heap = [(-child.value, age, -1, child) for age, child in enumerate(root.children.values())]
+        counter = len(heap)
         heapq.heapify(heap)
         while heap and len(nodes) < max_nodes:
-            _, _, parent, node = heapq.heappop(heap)
+            negative, _, parent, node = heapq.heappop(heap)
             index = len(nodes)
             tokens.append(node.token)
             parents.append(parent)
             nodes.append(node)
+            values.append(-negative * scale)
             if node.depth < deepest:
                 for child in node.children.values():
-                    if child.value >= floor:
-                        heapq.heappush(heap, (-child.value, counter, index, child))
-                        counter += 1
-        return Selection(tokens=tokens, parents=parents, nodes=nodes)
+                    heapq.heappush(heap, (-child.value, counter, index, child))
+                    counter += 1
+        return Selection(tokens=tokens, parents=parents, nodes=nodes, values=values)
 
     def best_value(self) -> float:
         """Estimated probability of the most probable candidate, 0 if there is none."""
         if not self._root.children:
             return 0.0
         return max(child.value for child in self._root.children.values()) / self._root.value
-
-    def expected_tokens(self, selection: Selection) -> float:
-        """Estimated number of tokens that a pass over a selection commits, the last draw included."""
-        return 1.0 + sum(node.value for node in selection.nodes) / self._root.value
 
     def reroot(self, tokens: Sequence[int]) -> int:
         """Moves the root along committed tokens.

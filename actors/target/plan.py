@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from outrider.actors.speculation.pool import Selection
+from outrider.actors.target.cost import CostModel
 from outrider.actors.target.session import Session
 
 LONGEST_CHAIN_WITH_TREE = 8
@@ -46,7 +47,7 @@ class Plan:
     """With no entries: seconds to wait for news at most; None: until there is news."""
 
 
-NOTHING = Selection(tokens=[], parents=[], nodes=[])
+NOTHING = Selection(tokens=[], parents=[], nodes=[], values=[])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,12 +59,6 @@ class Limits:
 
     max_batch_nodes: int
     """Candidate nodes in all."""
-
-    min_value: float
-    """Estimated path probability below which a node costs more time than it is worth."""
-
-    pass_s: float
-    """Seconds of a plain pass."""
 
     max_patience_s: float
     """Seconds that the target waits for candidates at most."""
@@ -77,6 +72,7 @@ def plan_pass(
     cached: Sequence[int],
     live_drafters: frozenset[str],
     limits: Limits,
+    cost: CostModel,
     now: float,
 ) -> Plan:
     """Chooses the next pass.
@@ -86,68 +82,103 @@ def plan_pass(
         cached: Number of cached rows of each.
         live_drafters: Drafters whose stream is up.
         limits: Bounds of the pass.
+        cost: What passes cost.
         now: Seconds of the worker's clock.
     """
+    prompts: list[Entry] = []
+    decoding: list[Entry] = []
     prefill_left = limits.prefill_chunk
-    nodes_left = limits.max_batch_nodes
-    entries: list[Entry] = []
-    waiting: list[Entry] = []
-    wait_s: float | None = None
     for session, num_cached in zip(sessions, cached, strict=True):
         pending = session.length - num_cached
         if pending > LONGEST_CHAIN_WITH_TREE:
-            if prefill_left <= 0:
-                continue
             size = min(pending, prefill_left)
             prefill_left -= size
-            entries.append(
-                Entry(
-                    session=session,
-                    chain=session.tokens[num_cached : num_cached + size],
-                    is_prefill=size < pending,
-                    selection=NOTHING,
-                )
-            )
-            continue
-        selection = _candidates(session, nodes_left, limits.min_value)
-        nodes_left -= len(selection.nodes)
-        entry = Entry(
-            session=session,
-            chain=session.tokens[num_cached:],
-            is_prefill=False,
-            selection=selection,
-        )
-        left_s = 0.0 if selection.nodes else _patience_left(session, live_drafters, limits, now)
+            if size > 0:
+                prompts.append(_entry(session, num_cached, size, is_prefill=size < pending))
+        else:
+            decoding.append(_entry(session, num_cached, pending, is_prefill=False))
+    decoding = choose_candidates(decoding, limits, cost)
+    patient: list[Entry] = []
+    ready: list[Entry] = []
+    wait_s: float | None = None
+    pass_s = cost.predict(max(len(decoding), 1))
+    for entry in decoding:
+        left_s = _patience_left(entry, live_drafters, limits, pass_s, now)
         if left_s > 0.0:
-            waiting.append(entry)
+            patient.append(entry)
             wait_s = left_s if wait_s is None else min(wait_s, left_s)
         else:
-            entries.append(entry)
+            ready.append(entry)
+    entries = prompts + ready
     if entries and not limits.lockstep:
-        entries.extend(waiting)
+        # One more row costs little, and its token may be the one that the drafter had foreseen.
+        entries += patient
     return Plan(entries=entries, wait_s=wait_s)
 
 
-def _candidates(session: Session, nodes_left: int, min_value: float) -> Selection:
-    speculation = session.speculation
+def _entry(session: Session, num_cached: int, size: int, *, is_prefill: bool) -> Entry:
+    chain = session.tokens[num_cached : num_cached + size]
+    return Entry(session=session, chain=chain, is_prefill=is_prefill, selection=NOTHING)
+
+
+def choose_candidates(decoding: Sequence[Entry], limits: Limits, cost: CostModel) -> list[Entry]:
+    """Gives each session the candidates that are worth their time.
+
+    Each session offers its best nodes; of all of them together the best are taken as long as one more raises the
+    tokens that the pass is expected to commit in a second. So trees are deep when the target is idle and vanish when
+    rows are dear; a pass with candidates is never expected to be slower, per token, than one without.
+    """
+    num_rows = sum(len(entry.chain) for entry in decoding)
+    best_rate = len(decoding) / cost.predict(num_rows) if decoding else 0.0
+    offers = [_offer(entry, limits.max_batch_nodes) for entry in decoding]
+    values = sorted((value for offer in offers for value in offer.values), reverse=True)
+    tokens, floor = float(len(decoding)), 2.0
+    for count, value in enumerate(values[: limits.max_batch_nodes], start=1):
+        tokens += value
+        rate = tokens / cost.predict(num_rows + count)
+        if rate >= best_rate:
+            best_rate, floor = rate, value
+        elif value * cost.predict(num_rows) < tokens * cost.marginal_s(num_rows + count) / 2.0:
+            # Far past the top: what follows is worth less still.
+            break
+    chosen: list[Entry] = []
+    left = limits.max_batch_nodes
+    for entry, offer in zip(decoding, offers, strict=True):
+        selection = offer.down_to(floor, left)
+        left -= len(selection.nodes)
+        chosen.append(
+            Entry(
+                session=entry.session,
+                chain=entry.chain,
+                is_prefill=False,
+                selection=selection,
+            )
+        )
+    return chosen
+
+
+def _offer(entry: Entry, max_nodes: int) -> Selection:
+    """The best candidates of one session within the request's own limits."""
+    session, speculation = entry.session, entry.session.speculation
     depth = min(speculation.max_depth, session.remaining - 1)
-    budget = min(speculation.max_nodes, nodes_left)
+    budget = min(speculation.max_nodes, max_nodes)
     if not speculation.enabled or depth < 1 or budget < 1 or session.pool.size == 0:
         return NOTHING
-    return session.pool.select(budget, depth, min_value)
+    return session.pool.select(budget, depth)
 
 
 def _patience_left(
-    session: Session, live_drafters: frozenset[str], limits: Limits, now: float
+    entry: Entry, live_drafters: frozenset[str], limits: Limits, pass_s: float, now: float
 ) -> float:
-    """Seconds that the session may still wait for candidates; 0 if it should not."""
-    if not session.speculation.enabled or session.remaining <= 1 or session.pool.size > 0:
+    """Seconds that a session may still wait for candidates; 0 if it should not."""
+    session = entry.session
+    if entry.selection.nodes or not session.speculation.enabled or session.remaining <= 1:
         return 0.0
-    if session.joined.isdisjoint(live_drafters):
+    if session.pool.size > 0 or session.joined.isdisjoint(live_drafters):
         return 0.0
     patience_s = (
         limits.max_patience_s
         if limits.lockstep
-        else min(session.patience.limit_s(limits.pass_s), limits.max_patience_s)
+        else min(session.patience.limit_s(pass_s), limits.max_patience_s)
     )
     return max(session.last_verdict + patience_s - now, 0.0)

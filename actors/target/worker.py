@@ -52,8 +52,14 @@ from outrider.actors.target.session import POOL_CAPACITY, Session
 from outrider.actors.target.settings import TargetSettings
 from outrider.actors.trace import TraceRecord, TraceRing
 
-MEMORY = 0.95
-"""Weight of the past in the mean time of a token and in the busy fraction: about twenty passes."""
+WARM_UP_ROWS = (1, 2, 4, 8, 16, 32, 64)
+"""Sizes of the passes that are timed when a target starts."""
+
+WARM_UP_PASSES = 5
+"""Passes of each size; the fastest counts."""
+
+WARM_UP_S = 0.5
+"""No more passes of a size once they took so many seconds together: a large model is not kept from starting."""
 
 _log = structlog.get_logger(__name__)
 
@@ -93,7 +99,6 @@ class TargetWorker:
         self._noise = GumbelNoise(engine.spec.vocab_size, engine.spec.device)
         self._out: list[Output] = []
         self._stopping = False
-        self._token_s = 0.0
         self._busy_s = 0.0
         self._busy_since = clock()
         self.cost = CostModel()
@@ -147,7 +152,7 @@ class TargetWorker:
             return None
         now = self._clock()
         cached = [self._engine.cached(s.slot) for s in sessions]
-        plan = plan_pass(sessions, cached, self._live_drafters, self._limits(len(sessions)), now)
+        plan = plan_pass(sessions, cached, self._live_drafters, self._limits(), self.cost, now)
         if not plan.entries:
             for session in sessions:
                 if session.wait_since is None:
@@ -159,28 +164,30 @@ class TargetWorker:
         return 0.0
 
     def warm_up(self) -> None:
-        """Runs a few passes of different sizes, so that the cost model has seen some."""
+        """Runs passes of different sizes, so that the cost model knows the shape of their times."""
         slot = self._engine.acquire()
-        largest = min(17, self._engine.max_scratch)
-        for rows in (1, largest, 1, max(largest // 2, 1), 1, largest, 1):
-            started = self._clock()
-            self._engine.forward(
-                [Rows(slot=slot, tokens=[0] * rows, parents=list(range(-1, rows - 1)))]
-            )
-            if self._clock() > started:
-                self.cost.observe(rows, self._clock() - started)
-            self._engine.truncate(slot, 0)
+        curve: dict[int, float] = {}
+        for rows in WARM_UP_ROWS:
+            if rows > self._engine.max_scratch:
+                break
+            batch = [Rows(slot=slot, tokens=[0] * rows, parents=_bush(rows))]
+            times: list[float] = []
+            while len(times) < WARM_UP_PASSES and sum(times) < WARM_UP_S:
+                started = self._clock()
+                self._engine.forward(batch)
+                times.append(self._clock() - started)
+                self._engine.truncate(slot, 0)
+            # The first pass of a size also allocates and tunes.
+            curve[rows] = min(times)
         self._engine.release(slot)
+        self.cost.set_curve(curve)
 
-    def _limits(self, num_sessions: int) -> Limits:
-        """Bounds of the next pass. A node is worth its path probability times the time of a token."""
+    def _limits(self) -> Limits:
+        """Bounds of the next pass."""
         settings = self._settings
-        min_value = self.cost.marginal_s / self._token_s if self._token_s > 0.0 else 0.0
         return Limits(
             prefill_chunk=settings.prefill_chunk,
             max_batch_nodes=settings.max_batch_nodes,
-            min_value=min(min_value, 1.0),
-            pass_s=self.cost.predict(num_sessions),
             max_patience_s=settings.max_patience_s,
             lockstep=settings.lockstep,
         )
@@ -358,7 +365,7 @@ class TargetWorker:
         self._flush()
         for entry, path in finished:
             self._compact(entry, path)
-        self._account(entries, batch, committed, now)
+        self._account(entries, batch, committed, now, computed - now)
 
     def _end_wait(self, entry: Entry, now: float) -> None:
         session = entry.session
@@ -484,7 +491,12 @@ class TargetWorker:
         self._engine.rebase(session.slot, [*range(chain), *(chain + node for node in path)])
 
     def _account(
-        self, entries: Sequence[Entry], batch: Sequence[Rows], committed: int, started: float
+        self,
+        entries: Sequence[Entry],
+        batch: Sequence[Rows],
+        committed: int,
+        started: float,
+        model_s: float,
     ) -> None:
         """Attributes the time of a pass, all of it: what happens outside the model costs as much a second."""
         pass_s = self._clock() - started
@@ -500,11 +512,7 @@ class TargetWorker:
             else:
                 stats.verify_s += pass_s
         if not has_prompt:
-            self.cost.observe(num_rows, pass_s)
-            token_s = pass_s / max(committed, 1)
-            self._token_s = (
-                MEMORY * self._token_s + (1.0 - MEMORY) * token_s if self._token_s else token_s
-            )
+            self.cost.observe(num_rows, model_s, pass_s)
         if self._trace is not None:
             self._trace.append(
                 TraceRecord(
@@ -546,3 +554,8 @@ def _until_stop(tokens: tuple[int, ...], stop_tokens: frozenset[int]) -> tuple[i
         if token in stop_tokens:
             return tokens[: index + 1]
     return tokens
+
+
+def _bush(rows: int) -> list[int]:
+    """Parents of a tree like those that are verified: a root, and nodes with two children each."""
+    return [-1, *((node - 1) // 2 for node in range(1, rows))]

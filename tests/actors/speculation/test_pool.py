@@ -42,7 +42,7 @@ def paths_of(selection: Selection) -> set[tuple[int, ...]]:
 
 def everything(pool: CandidatePool) -> set[tuple[int, ...]]:
     """All paths that the pool holds."""
-    return paths_of(pool.select(10_000, 10_000, 0.0))
+    return paths_of(pool.select(10_000, 10_000))
 
 
 TREE = {(1,): 0.8, (2,): 0.1, (1, 3): 0.5, (1, 4): 0.4, (1, 3, 5): 0.9}
@@ -52,10 +52,12 @@ def test_select_is_best_first_and_closed_under_ancestors() -> None:
     """The most probable paths come first, parents before children."""
     pool = CandidatePool(10, 100)
     graft(pool, TREE)
-    assert paths_of(pool.select(3, 9, 0.0)) == {(1,), (1, 3), (1, 3, 5)}
-    assert paths_of(pool.select(9, 2, 0.0)) == {(1,), (2,), (1, 3), (1, 4)}
-    assert paths_of(pool.select(9, 9, 0.3)) == {(1,), (1, 3), (1, 4), (1, 3, 5)}
-    values = [node.value for node in pool.select(9, 9, 0.0).nodes]
+    assert paths_of(pool.select(3, 9)) == {(1,), (1, 3), (1, 3, 5)}
+    assert paths_of(pool.select(9, 2)) == {(1,), (2,), (1, 3), (1, 4)}
+    assert paths_of(pool.select(9, 9).down_to(0.3, 9)) == {(1,), (1, 3), (1, 4), (1, 3, 5)}
+    assert paths_of(pool.select(9, 9).down_to(0.0, 2)) == {(1,), (1, 3)}
+    values = pool.select(9, 9).values
+    assert values[0] == 0.8
     assert all(a >= b for a, b in pairwise(values))
 
 
@@ -128,7 +130,7 @@ def test_order_repetition_and_splitting_do_not_matter(
     first, second = CandidatePool(3, 1000), CandidatePool(3, 1000)
     for batch in batches:
         graft(first, closed(batch))
-    shuffled = batches + [rng.choice(batches)]
+    shuffled = [*batches, rng.choice(batches)]
     rng.shuffle(shuffled)
     for batch in shuffled:
         graft(second, closed(batch))
