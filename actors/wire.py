@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from outrider.actors.speculation import shapes
 from outrider.actors.speculation.options import Sampling, Speculation, Verifier
 from outrider.v1 import sampling_pb2
 
@@ -95,6 +96,7 @@ def speculation_to_proto(speculation: Speculation) -> sampling_pb2.SpeculationOp
         verifier=verifier_to_proto(speculation.verifier),
         max_nodes=speculation.max_nodes,
         max_depth=speculation.max_depth,
+        tree_shape=None if speculation.tree_shape is None else str(speculation.tree_shape),
     )
 
 
@@ -102,11 +104,15 @@ def speculation_from_proto(options: sampling_pb2.SpeculationOptions) -> Speculat
     """The options of a session; absent fields take their defaults.
 
     Raises:
-        ValueError: The verifier is not known to this version.
+        ValueError: The verifier is not known to this version, or the tree's shape is none.
     """
     scalars = {
         name: getattr(options, name)
         for name in ("enabled", "max_nodes", "max_depth")
         if options.HasField(name)
     }
-    return Speculation(**scalars, verifier=verifier_from_proto(options.verifier))
+    return Speculation(
+        **scalars,
+        verifier=verifier_from_proto(options.verifier),
+        tree_shape=shapes.parse(options.tree_shape) if options.HasField("tree_shape") else None,
+    )

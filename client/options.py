@@ -97,6 +97,9 @@ class SpeculationOptions:
     max_depth: int | None = None
     """Greatest depth of the candidate tree, 1 to 64."""
 
+    tree_shape: str | None = None
+    """Children of each node of a level, such as `4,2,2`, for the verifiers that test a frozen tree."""
+
 
 @dataclass(frozen=True, slots=True)
 class Message:

@@ -10,10 +10,13 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import grpc
 
+from outrider.actors.speculation import shapes
 from outrider.actors.speculation.options import Sampling, Speculation, Verifier
+from outrider.actors.speculation.verifiers.registry import METHODS
 from outrider.actors.wire import verifier_from_proto
 from outrider.cluster.status_codes import Refusal
 from outrider.v1 import generation_pb2, sampling_pb2
@@ -26,6 +29,7 @@ MAX_LOGPROBS = 20
 MAX_SEQUENCES = 16
 MAX_NODES = 256
 MAX_DEPTH = 64
+MAX_SHAPE_CHARS = 128
 MAX_MESSAGES = 1024
 """Turns of a conversation, at most: far above any real one, and bounds the work of a template."""
 
@@ -365,18 +369,80 @@ def _settle_speculation(
             "speculation.drafters",
             f"names {', '.join(map(repr, named))} while speculation.enabled is false; leave one out",
         )
+    verifier = _verifier(options, limits)
+    shape = _tree_shape(options, verifier)
     max_nodes = options.max_nodes if options.HasField("max_nodes") else defaults.max_nodes
     if not 1 <= max_nodes <= MAX_NODES:
         raise invalid("speculation.max_nodes", f"must be 1 to {MAX_NODES}, got {max_nodes}")
     max_depth = options.max_depth if options.HasField("max_depth") else defaults.max_depth
     if not 1 <= max_depth <= MAX_DEPTH:
         raise invalid("speculation.max_depth", f"must be 1 to {MAX_DEPTH}, got {max_depth}")
-    verifier = _verifier(options, limits)
+    if shape is not None:
+        max_nodes = _room_for(shape, "max_nodes", shape.num_nodes, max_nodes, options)
+        max_depth = _room_for(shape, "max_depth", shape.depth, max_depth, options)
     drafters = _drafters(named, verifier, limits) if enabled else ()
     return (
-        Speculation(enabled=enabled, verifier=verifier, max_nodes=max_nodes, max_depth=max_depth),
+        Speculation(
+            enabled=enabled,
+            verifier=verifier,
+            max_nodes=max_nodes,
+            max_depth=max_depth,
+            tree_shape=shape,
+        ),
         drafters,
     )
+
+
+def _tree_shape(
+    options: sampling_pb2.SpeculationOptions, verifier: Verifier
+) -> shapes.Shape | None:
+    field = "speculation.tree_shape"
+    if not options.HasField("tree_shape"):
+        return None
+    method = METHODS[verifier]
+    if not method.needs_draft_probs:
+        frozen = ", ".join(name.value for name, one in METHODS.items() if one.needs_draft_probs)
+        raise invalid(
+            field,
+            f"does not go with {verifier.value!r}, whose trees grow as they please; leave it out, or set "
+            f"speculation.verifier to one of {frozen}",
+        )
+    if len(options.tree_shape) > MAX_SHAPE_CHARS:
+        raise invalid(
+            field, f"must have at most {MAX_SHAPE_CHARS} characters, got {len(options.tree_shape)}"
+        )
+    try:
+        shape = shapes.parse(options.tree_shape)
+    except ValueError as error:
+        raise invalid(field, f"cannot be used: {error}") from None
+    if method.is_chain_only and any(count != 1 for count in shape.branching):
+        raise invalid(
+            field,
+            f"is {str(shape)!r}, a tree, and {verifier.value!r} verifies chains; write 1,1,1,1 for a chain of four",
+        )
+    for name, value, most in (
+        ("candidates", shape.num_nodes, MAX_NODES),
+        ("levels", shape.depth, MAX_DEPTH),
+    ):
+        if value > most:
+            raise invalid(field, f"has {value} {name}; at most {most} are possible")
+    return shape
+
+
+def _room_for(
+    shape: shapes.Shape,
+    name: Literal["max_nodes", "max_depth"],
+    needed: int,
+    given: int,
+    options: sampling_pb2.SpeculationOptions,
+) -> int:
+    """The limit that lets a shape through: a default gives way, what the client wrote does not."""
+    if needed > given and options.HasField(name):
+        raise invalid(
+            "speculation.tree_shape",
+            f"is {str(shape)!r}, which needs {needed}, and speculation.{name} is {given}; change one of them",
+        )
+    return max(needed, given)
 
 
 def _verifier(options: sampling_pb2.SpeculationOptions, limits: Limits) -> Verifier:

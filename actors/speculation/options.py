@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from outrider.actors.speculation.shapes import Shape
+
 
 class Verifier(StrEnum):
     """How candidates are verified; the names are those of the configuration and the command line."""
@@ -92,3 +94,6 @@ class Speculation:
 
     max_depth: int = 8
     """Greatest depth of the candidate tree."""
+
+    tree_shape: Shape | None = None
+    """Shape of a frozen tree; None: by verifier, within the limits above."""

@@ -109,6 +109,7 @@ def bench(
     drafters: flags.Drafters = None,
     max_nodes: flags.MaxNodes = None,
     max_depth: flags.MaxDepth = None,
+    tree_shape: flags.TreeShape = None,
     timeout_s: flags.TimeoutS = flags.TIMEOUT_DEFAULT,
     as_json: flags.AsJson = False,
 ) -> None:
@@ -135,6 +136,7 @@ def bench(
                 drafters=drafters,
                 max_nodes=max_nodes,
                 max_depth=max_depth,
+                tree_shape=tree_shape,
             ),
             model=model,
             compare_plain=compare_with is not None,

@@ -134,6 +134,14 @@ MaxDepth = Annotated[
     int | None,
     typer.Option("--max-depth", rich_help_panel=_SPECULATION, help="Greatest depth of the tree."),
 ]
+TreeShape = Annotated[
+    str | None,
+    typer.Option(
+        "--tree-shape",
+        rich_help_panel=_SPECULATION,
+        help="Children at each level of a frozen tree, for example 4,2,2.",
+    ),
+]
 
 ADDRESS_DEFAULT = DEFAULT_ADDRESS
 TIMEOUT_DEFAULT = REQUEST_TIMEOUT_S
@@ -214,6 +222,7 @@ def speculation_options(
     drafters: list[str] | None = None,
     max_nodes: int | None = None,
     max_depth: int | None = None,
+    tree_shape: str | None = None,
 ) -> SpeculationOptions:
     """Speculation options from flags."""
     return SpeculationOptions(
@@ -222,4 +231,5 @@ def speculation_options(
         drafters=tuple(drafters or ()),
         max_nodes=max_nodes,
         max_depth=max_depth,
+        tree_shape=tree_shape,
     )

@@ -61,6 +61,7 @@ def generate(
     drafters: flags.Drafters = None,
     max_nodes: flags.MaxNodes = None,
     max_depth: flags.MaxDepth = None,
+    tree_shape: flags.TreeShape = None,
     request_id: Annotated[
         str | None, typer.Option("--request-id", help="Names the request. Default: a fresh name.")
     ] = None,
@@ -120,6 +121,7 @@ def generate(
                     drafters=drafters,
                     max_nodes=max_nodes,
                     max_depth=max_depth,
+                    tree_shape=tree_shape,
                 ),
                 request_id=request_id,
             ) as stream,

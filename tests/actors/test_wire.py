@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.actors.speculation.options import Sampling, Speculation, Verifier
+from outrider.actors.speculation.shapes import Shape
 from outrider.actors.wire import (
     sampling_from_proto,
     sampling_to_proto,
@@ -76,4 +77,6 @@ def test_speculation_round_trip() -> None:
     """Off is off, and absent fields take the defaults."""
     off = Speculation(enabled=False, verifier=Verifier.BLOCK, max_nodes=1, max_depth=2)
     assert speculation_from_proto(speculation_to_proto(off)) == off
+    shaped = Speculation(verifier=Verifier.TRAVERSAL, tree_shape=Shape((4, 2, 2)))
+    assert speculation_from_proto(speculation_to_proto(shaped)) == shaped
     assert speculation_from_proto(sampling_pb2.SpeculationOptions()) == Speculation()

@@ -63,7 +63,12 @@ def test_each_verifier_has_its_value() -> None:
 def test_each_speculation_field_is_sent() -> None:
     """Every option of the contract exists here under its name and reaches the message."""
     options = SpeculationOptions(
-        enabled=False, verifier=Verifier.KSEQ, drafters=("a",), max_nodes=4, max_depth=2
+        enabled=False,
+        verifier=Verifier.KSEQ,
+        drafters=("a",),
+        max_nodes=4,
+        max_depth=2,
+        tree_shape="2",
     )
     message = wire.speculation_to_proto(options)
     assert {field.name for field in fields(SpeculationOptions)} == {

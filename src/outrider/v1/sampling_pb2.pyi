@@ -231,6 +231,7 @@ class SpeculationOptions(google.protobuf.message.Message):
     DRAFTERS_FIELD_NUMBER: builtins.int
     MAX_NODES_FIELD_NUMBER: builtins.int
     MAX_DEPTH_FIELD_NUMBER: builtins.int
+    TREE_SHAPE_FIELD_NUMBER: builtins.int
     enabled: builtins.bool
     """False decodes plainly. Default true."""
     verifier: Global___Verifier.ValueType
@@ -239,6 +240,12 @@ class SpeculationOptions(google.protobuf.message.Message):
     """Greatest number of candidate nodes in one target pass for this request. 1 to 256. Default: as configured."""
     max_depth: builtins.int
     """Greatest depth of the candidate tree. 1 to 64. Default: as configured."""
+    tree_shape: builtins.str
+    """Children of each node of a level, from the root's down, for the verifiers that test a frozen tree: `4,2,2` is a
+    tree of 4 + 8 + 16 candidates, `1,1,1,1` a chain, `8,1,1` eight paths. Must fit `max_nodes` and `max_depth` where
+    these are set, and be a chain for verifiers of chains. Default: by verifier, within those limits. Not allowed
+    for coupled sampling and exact match, whose trees grow as they please.
+    """
     @property
     def drafters(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Names of the drafters to use, as `ListModels` gives them. Empty: the service chooses."""
@@ -251,15 +258,18 @@ class SpeculationOptions(google.protobuf.message.Message):
         drafters: collections.abc.Iterable[builtins.str] | None = ...,
         max_nodes: builtins.int | None = ...,
         max_depth: builtins.int | None = ...,
+        tree_shape: builtins.str | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_enabled", b"_enabled", "_max_depth", b"_max_depth", "_max_nodes", b"_max_nodes", "_verifier", b"_verifier", "enabled", b"enabled", "max_depth", b"max_depth", "max_nodes", b"max_nodes", "verifier", b"verifier"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_enabled", b"_enabled", "_max_depth", b"_max_depth", "_max_nodes", b"_max_nodes", "_verifier", b"_verifier", "drafters", b"drafters", "enabled", b"enabled", "max_depth", b"max_depth", "max_nodes", b"max_nodes", "verifier", b"verifier"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_enabled", b"_enabled", "_max_depth", b"_max_depth", "_max_nodes", b"_max_nodes", "_tree_shape", b"_tree_shape", "_verifier", b"_verifier", "enabled", b"enabled", "max_depth", b"max_depth", "max_nodes", b"max_nodes", "tree_shape", b"tree_shape", "verifier", b"verifier"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_enabled", b"_enabled", "_max_depth", b"_max_depth", "_max_nodes", b"_max_nodes", "_tree_shape", b"_tree_shape", "_verifier", b"_verifier", "drafters", b"drafters", "enabled", b"enabled", "max_depth", b"max_depth", "max_nodes", b"max_nodes", "tree_shape", b"tree_shape", "verifier", b"verifier"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_enabled", b"_enabled"]) -> typing.Literal["enabled"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_max_depth", b"_max_depth"]) -> typing.Literal["max_depth"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_max_nodes", b"_max_nodes"]) -> typing.Literal["max_nodes"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_tree_shape", b"_tree_shape"]) -> typing.Literal["tree_shape"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_verifier", b"_verifier"]) -> typing.Literal["verifier"] | None: ...
 

@@ -512,16 +512,22 @@ class CandidateBatch(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     ENTRIES_FIELD_NUMBER: builtins.int
+    FROZEN_FIELD_NUMBER: builtins.int
     @property
     def entries(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Candidates]:
-        """One entry a session."""
+        """Candidates that may be merged with others, one entry a session."""
+
+    @property
+    def frozen(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___FrozenCandidates]:
+        """Frozen trees, of which at most one a base and drafter is ever verified."""
 
     def __init__(
         self,
         *,
         entries: collections.abc.Iterable[Global___Candidates] | None = ...,
+        frozen: collections.abc.Iterable[Global___FrozenCandidates] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["entries", b"entries"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["entries", b"entries", "frozen", b"frozen"]) -> None: ...
 
 Global___CandidateBatch: typing_extensions.TypeAlias = CandidateBatch
 
@@ -555,6 +561,45 @@ class Candidates(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["base", b"base", "handle", b"handle", "tree", b"tree"]) -> None: ...
 
 Global___Candidates: typing_extensions.TypeAlias = Candidates
+
+@typing.final
+class FrozenCandidates(google.protobuf.message.Message):
+    """A frozen tree for one session."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    HANDLE_FIELD_NUMBER: builtins.int
+    BASE_FIELD_NUMBER: builtins.int
+    ROUND_FIELD_NUMBER: builtins.int
+    TREE_FIELD_NUMBER: builtins.int
+    handle: builtins.int
+    """The target's handle of the session."""
+    round: builtins.int
+    """Number of the tree among those that the drafter froze for this session. Rises by one each time; a repeated message
+    repeats it.
+    """
+    @property
+    def base(self) -> outrider.v1.tree_pb2.Base:
+        """Where the tree hangs. The base may lie ahead of the committed text: then it is the drafter's prediction, and the
+        tree is kept until the text gets there, or passes it by.
+        """
+
+    @property
+    def tree(self) -> outrider.v1.tree_pb2.FrozenTree:
+        """The tree."""
+
+    def __init__(
+        self,
+        *,
+        handle: builtins.int = ...,
+        base: outrider.v1.tree_pb2.Base | None = ...,
+        round: builtins.int = ...,
+        tree: outrider.v1.tree_pb2.FrozenTree | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["base", b"base", "tree", b"tree"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["base", b"base", "handle", b"handle", "round", b"round", "tree", b"tree"]) -> None: ...
+
+Global___FrozenCandidates: typing_extensions.TypeAlias = FrozenCandidates
 
 @typing.final
 class ResyncRequest(google.protobuf.message.Message):

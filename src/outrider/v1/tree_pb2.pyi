@@ -78,3 +78,37 @@ class CandidateTree(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["estimates", b"estimates", "parents", b"parents", "tokens", b"tokens"]) -> None: ...
 
 Global___CandidateTree: typing_extensions.TypeAlias = CandidateTree
+
+@typing.final
+class FrozenTree(google.protobuf.message.Message):
+    """A tree of candidates that was finished before it was sent, with the laws that its tokens were drawn from, for the
+    verifiers that need draft probabilities. Masks, positions and the tree's shape are derived from `parents`.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TOKENS_FIELD_NUMBER: builtins.int
+    PARENTS_FIELD_NUMBER: builtins.int
+    FRAME_FIELD_NUMBER: builtins.int
+    frame: builtins.bytes
+    """A msgpack map with the exact law of the children of each internal node and with how siblings were drawn: `version`,
+    `replacement`, `counts`, `ids`, `weights` and, where siblings come from different laws, `sources`.
+    """
+    @property
+    def tokens(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Token id of each node. Siblings are in the order in which they were drawn; equal siblings are separate nodes."""
+
+    @property
+    def parents(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Parent of each node, as in `CandidateTree`."""
+
+    def __init__(
+        self,
+        *,
+        tokens: collections.abc.Iterable[builtins.int] | None = ...,
+        parents: collections.abc.Iterable[builtins.int] | None = ...,
+        frame: builtins.bytes = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["frame", b"frame", "parents", b"parents", "tokens", b"tokens"]) -> None: ...
+
+Global___FrozenTree: typing_extensions.TypeAlias = FrozenTree
