@@ -40,8 +40,14 @@ class ClusterServicer(cluster_pb2_grpc.ClusterServiceServicer):
         self._registry.remove(name, incarnation=incarnation)
         self._wake()
 
-    def expire(self) -> tuple[Member, ...]:
-        """Takes off everyone whose lease has ended, and says who."""
+    def expire(self, *, paused_s: float) -> tuple[Member, ...]:
+        """Takes off everyone whose lease has ended, and says who.
+
+        Args:
+            paused_s: For how long, since the last call, this process did not run. Renewals that came meanwhile are still to be
+                read, so that time counts for nobody.
+        """
+        self._registry.prolong(paused_s)
         ended = self._registry.expire(now_s=self._clock_s())
         self._wake()
         return ended

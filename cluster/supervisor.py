@@ -168,8 +168,11 @@ class Supervisor:
     async def _expire_forever(self) -> None:
         """Ends the processes of those who are silent for longer than the lease; their keepers start them again."""
         while True:
+            begun_s = self._clock_s()
             await asyncio.sleep(EXPIRY_CHECK_S)
-            for member in self._servicer.expire():
+            # A process, a container or a whole machine can be suspended: silence during that says nothing of the others.
+            paused_s = max(0.0, self._clock_s() - begun_s - EXPIRY_CHECK_S)
+            for member in self._servicer.expire(paused_s=paused_s):
                 log.warning("lease ended", actor=member.name, lease_s=self._settings.lease_s)
                 keeper = self._keepers.get(member.name)
                 if keeper is not None:

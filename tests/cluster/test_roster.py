@@ -84,6 +84,16 @@ def test_lease_ends_unless_renewed() -> None:
     assert not registry.renew("draft-0", incarnation=5, now_s=20)
 
 
+def test_prolonged_leases_end_later() -> None:
+    """A pause of the supervisor is nobody's silence."""
+    registry = Registry(lease_s=10)
+    registry.register(MEMBER, now_s=0)
+    registry.prolong(100)
+
+    assert registry.expire(now_s=109) == ()
+    assert registry.expire(now_s=110) == (MEMBER,)
+
+
 def test_expired_actor_may_register_again() -> None:
     """A lease that ended by a pause of the machine is no sentence."""
     registry = Registry(lease_s=10)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -30,8 +31,12 @@ class Running:
 
     def __init__(self) -> None:
         self.host = InProcessHost()
+        self.paused_s = 0.0
         self.supervisor = Supervisor(
-            SPECS, self.host, SupervisorSettings(lease_s=1.0, restarts=QUICK, start_timeout_s=5.0)
+            SPECS,
+            self.host,
+            SupervisorSettings(lease_s=1.0, restarts=QUICK, start_timeout_s=5.0),
+            clock_s=lambda: time.monotonic() + self.paused_s,
         )
 
     def status(self, name: str) -> ActorStatus:
@@ -104,6 +109,16 @@ async def test_silent_actor_is_replaced(running: Running) -> None:
     )
 
     assert await running.host.of("d")[0].run() == "killed"
+
+
+async def test_pause_of_the_whole_machine_ends_nobody(running: Running) -> None:
+    """Suspended and resumed, everyone is as alive as before."""
+    await running.supervisor.launch()
+    running.paused_s = 3600.0
+    await asyncio.sleep(0.6)
+
+    assert {status.state for status in running.supervisor.status()} == {State.SERVING}
+    assert len(running.host.starts) == 3
 
 
 async def test_actor_that_keeps_dying_is_given_up_and_the_rest_goes_on(running: Running) -> None:
