@@ -11,13 +11,14 @@ from outrider.actors.engine.protocol import Engine
 from outrider.actors.speculation.noise import GumbelNoise, NoiseCache
 from outrider.actors.speculation.options import Verifier
 from outrider.actors.speculation.transforms import SamplingTransform
+from outrider.actors.speculation.verifiers.registry import METHODS
 from outrider.actors.target.events import Open
 from outrider.actors.target.session import Session
 
 SMALLEST_PREFIX = 16
 """Shared tokens from which copying keys and values is worth the trouble."""
 
-OFFERED: Final = frozenset({Verifier.COUPLED, Verifier.EXACT_MATCH})
+OFFERED: Final[frozenset[Verifier]] = frozenset(METHODS)
 """Verifiers that this target carries out. Exact match is coupled verification of candidates drawn without the noise."""
 
 

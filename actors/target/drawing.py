@@ -56,7 +56,7 @@ class Drawer:
         if margin < NEAR_TIE:
             self.near_ties += 1
         if session.sampling.logprobs is not None:
-            self.logprobs.append(_logprob(row_1V, token, session.sampling.logprobs))
+            self.logprobs.append(logprob_of(row_1V, token, session.sampling.logprobs))
         return token
 
 
@@ -79,7 +79,8 @@ def draw_one(scores_1V: torch.Tensor, noise_1V: torch.Tensor | None) -> tuple[in
     return token, best - float(max(before, after))
 
 
-def _logprob(row_1V: torch.Tensor, token: int, num_top: int) -> Logprob:
+def logprob_of(row_1V: torch.Tensor, token: int, num_top: int) -> Logprob:
+    """What a request that wants log-probabilities is told about a token drawn at a row."""
     ids_1 = torch.tensor([token], device=row_1V.device)
     report = logprobs(row_1V, ids_1, num_top)
     return Logprob(

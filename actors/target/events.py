@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from outrider.actors.speculation.frame import FrozenTree
 from outrider.actors.speculation.options import Sampling, Speculation
 
 
@@ -101,6 +102,22 @@ class Candidates:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FrozenCandidates:
+    """A frozen tree for one session."""
+
+    drafter: str
+    handle: int
+    base_length: int
+    """May be more than is committed: then the base is a prediction."""
+    base_hash: int
+    round: int
+    """The drafter's number of the tree."""
+    frozen: FrozenTree
+    num_bytes: int
+    """Size of the entry on the wire."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ResyncRequest:
     """A drafter asks for the committed tokens from `length` on."""
 
@@ -110,7 +127,15 @@ class ResyncRequest:
 
 
 Event = (
-    Open | Close | CloseStream | Steer | DrafterJoined | DrafterLeft | Candidates | ResyncRequest
+    Open
+    | Close
+    | CloseStream
+    | Steer
+    | DrafterJoined
+    | DrafterLeft
+    | Candidates
+    | FrozenCandidates
+    | ResyncRequest
 )
 
 

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 import grpc
 
+from outrider.actors.speculation import frame
 from outrider.actors.target.events import (
     Candidates,
     Committed,
     Failed,
     Finish,
     Finished,
+    FrozenCandidates,
     Open,
     Opened,
     Owner,
@@ -75,6 +77,31 @@ def candidates_from_proto(message: target_pb2.Candidates, drafter: str) -> Candi
         tokens=tokens,
         parents=parents,
         estimates=estimates,
+        num_bytes=message.ByteSize(),
+    )
+
+
+def frozen_from_proto(
+    message: target_pb2.FrozenCandidates, drafter: str, vocab_size: int
+) -> FrozenCandidates:
+    """The event of one frozen tree of a candidate batch.
+
+    Raises:
+        ValueError: The tree is none, or its frame does not fit it or the vocabulary.
+    """
+    tree = message.tree
+    return FrozenCandidates(
+        drafter=drafter,
+        handle=message.handle,
+        base_length=message.base.length,
+        base_hash=message.base.hash,
+        round=message.round,
+        frozen=frame.decode(
+            tree.frame,
+            tokens_N=tree.tokens,
+            parents_N=[parent - 1 for parent in tree.parents],
+            vocab_size=vocab_size,
+        ),
         num_bytes=message.ByteSize(),
     )
 

@@ -8,10 +8,12 @@ than the most impatient session's patience.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from outrider.actors.speculation.pool import Selection
+from outrider.actors.speculation.frame import FrozenTree
+from outrider.actors.speculation.pool import Node, Selection
 from outrider.actors.target.cost import CostModel
+from outrider.actors.target.held import Ready
 from outrider.actors.target.session import Session
 
 LONGEST_CHAIN_WITH_TREE = 8
@@ -34,6 +36,9 @@ class Entry:
 
     selection: Selection
     """Candidates below the last committed token."""
+
+    frozen: FrozenTree | None = None
+    """The candidates with their laws, if the session's verifier tests frozen trees; `selection` holds the same nodes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +102,7 @@ def plan_pass(
                 prompts.append(_entry(session, num_cached, size, is_prefill=size < pending))
         else:
             decoding.append(_entry(session, num_cached, pending, is_prefill=False))
-    decoding = choose_candidates(decoding, limits, cost)
+    decoding = choose_trees(choose_candidates(decoding, limits, cost), limits, cost)
     patient: list[Entry] = []
     ready: list[Entry] = []
     wait_s: float | None = None
@@ -167,6 +172,52 @@ def _offer(entry: Entry, max_nodes: int) -> Selection:
     return session.pool.select(budget, depth)
 
 
+def choose_trees(decoding: Sequence[Entry], limits: Limits, cost: CostModel) -> list[Entry]:
+    """Gives each session whose verifier tests frozen trees the one for its text, if it is worth its time.
+
+    A tree is verified whole or, where there is no room, without its last levels. Nothing here looks at its tokens.
+    """
+    num_nodes = sum(len(entry.selection.nodes) for entry in decoding)
+    num_rows = sum(len(entry.chain) for entry in decoding) + num_nodes
+    tokens = len(decoding) + sum(sum(entry.selection.values) for entry in decoding)
+    chosen: list[Entry] = []
+    for entry in decoding:
+        session, trees = entry.session, entry.session.trees
+        ready = None
+        if trees is not None and session.speculation.enabled:
+            ready = trees.ready(
+                session.length,
+                session.hash,
+                max_nodes=min(session.speculation.max_nodes, limits.max_batch_nodes - num_nodes),
+                max_depth=min(session.speculation.max_depth, session.remaining - 1),
+            )
+        if trees is None or ready is None:
+            chosen.append(entry)
+            continue
+        size, gain = ready.frozen.tree.num_nodes, session.patience.tokens - 1.0
+        before, after = cost.predict(num_rows), cost.predict(num_rows + size)
+        if trees.is_worth(is_gain=limits.lockstep or (tokens + gain) * before >= tokens * after):
+            entry = replace(entry, selection=_whole(ready, session), frozen=ready.frozen)
+            num_nodes, num_rows, tokens = num_nodes + size, num_rows + size, tokens + gain
+        chosen.append(entry)
+    return chosen
+
+
+def _whole(ready: Ready, session: Session) -> Selection:
+    """All nodes of a frozen tree, in its order."""
+    tree = ready.frozen.tree
+    nodes: list[Node] = []
+    for token, parent, drafter in zip(tree.tokens_N, tree.parents_N, ready.drafters_N, strict=True):
+        depth = session.length if parent < 0 else nodes[parent].depth
+        nodes.append(Node(token, depth + 1, session.drafters.index(drafter), 1.0, 1.0))
+    return Selection(
+        tokens=list(tree.tokens_N),
+        parents=list(tree.parents_N),
+        nodes=nodes,
+        values=[1.0] * len(nodes),
+    )
+
+
 def _patience_left(
     entry: Entry, live_drafters: frozenset[str], limits: Limits, pass_s: float, now: float
 ) -> float:
@@ -174,7 +225,7 @@ def _patience_left(
     session = entry.session
     if entry.selection.nodes or not session.speculation.enabled or session.remaining <= 1:
         return 0.0
-    if session.pool.size > 0 or session.joined.isdisjoint(live_drafters):
+    if session.has_candidates or session.joined.isdisjoint(live_drafters):
         return 0.0
     patience_s = (
         limits.max_patience_s

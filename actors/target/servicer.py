@@ -36,6 +36,7 @@ from outrider.actors.target.handshake import Incarnations, drafter_misfit
 from outrider.actors.target.messages import (
     candidates_from_proto,
     drafter_message,
+    frozen_from_proto,
     open_from_proto,
     session_event,
     verdict_batch,
@@ -268,6 +269,12 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
                         self._worker.post(candidates_from_proto(entry, drafter))
                     except ValueError as error:
                         _log.warning("candidates dropped", drafter=drafter, reason=str(error))
+                for tree in message.candidates.frozen:
+                    try:
+                        vocab_size = self._engine.spec.vocab_size
+                        self._worker.post(frozen_from_proto(tree, drafter, vocab_size))
+                    except ValueError as error:
+                        _log.warning("frozen tree dropped", drafter=drafter, reason=str(error))
             case "resync":
                 self._worker.post(
                     ResyncRequest(

@@ -14,7 +14,9 @@ from outrider.actors.speculation.noise import NoiseCache
 from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.speculation.pool import CandidatePool
 from outrider.actors.speculation.transforms import SamplingTransform
+from outrider.actors.speculation.verifiers.registry import METHODS
 from outrider.actors.target.events import Finish, Owner, Stats
+from outrider.actors.target.held import HeldTrees
 from outrider.actors.target.patience import Patience
 
 POOL_CAPACITY = 256
@@ -58,6 +60,9 @@ class Session:
         self.stats = Stats()
         self.patience = Patience()
         self.pool = CandidatePool(len(self.tokens), POOL_CAPACITY)
+        needs_trees = METHODS[speculation.verifier].needs_draft_probs
+        self.trees = HeldTrees(speculation.verifier) if needs_trees else None
+        """Frozen trees, for a verifier that tests them; the pool stays empty then. Otherwise None."""
         self.epoch = 0
         self.allowed = frozenset(drafters)
         """Drafters whose candidates are taken."""
@@ -119,11 +124,19 @@ class Session:
         self._verdict_times[self.length] = now
         if len(self._verdict_times) > RECENT_VERDICTS:
             self._verdict_times.popitem(last=False)
-        return self.pool.reroot(tokens)
+        passed = self.trees.advance(self.length) if self.trees is not None else 0
+        return passed + self.pool.reroot(tokens)
 
-    def verdict_time(self, length: int) -> float | None:
-        """When the text became so long, in seconds of the worker's clock; None if that is long ago."""
-        return self._verdict_times.get(length)
+    @property
+    def has_candidates(self) -> bool:
+        """True if there is something to verify below the committed text."""
+        if self.trees is not None:
+            return self.trees.has(self.length, self.hash)
+        return self.pool.size > 0
+
+    def take_verdict_time(self, length: int) -> float | None:
+        """When the text became so long, in seconds of the worker's clock; None if that is long ago or was asked before."""
+        return self._verdict_times.pop(length, None)
 
     def _hash_all(self, tokens: Sequence[int]) -> None:
         value = self._hashes[-1]

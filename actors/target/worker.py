@@ -36,6 +36,7 @@ from outrider.actors.target.events import (
     Failed,
     Finish,
     Finished,
+    FrozenCandidates,
     Open,
     Opened,
     Output,
@@ -46,6 +47,7 @@ from outrider.actors.target.events import (
     Steer,
     Verdict,
 )
+from outrider.actors.target.frozen import FrozenVerdict
 from outrider.actors.target.messages import verdict_bytes
 from outrider.actors.target.plan import Entry, Limits, plan_pass
 from outrider.actors.target.session import POOL_CAPACITY, Session
@@ -89,7 +91,8 @@ class TargetWorker:
         self._emit = emit
         self._clock = clock
         self._trace = trace
-        self._inbox: deque[Event] = deque()
+        self._inbox: deque[tuple[float, Event]] = deque()
+        self._arrived = 0.0
         self._news = threading.Event()
         self._sessions: dict[int, Session] = {}
         self._handles: dict[Owner, int] = {}
@@ -107,7 +110,8 @@ class TargetWorker:
 
     def post(self, event: Event) -> None:
         """Hands in an event. Any thread."""
-        self._inbox.append(event)
+        # The time of arrival tells how fast drafters answer; a pass may lie between it and the taking in.
+        self._inbox.append((self._clock(), event))
         self._news.set()
 
     def stop(self) -> None:
@@ -145,7 +149,8 @@ class TargetWorker:
         """
         self._news.clear()
         while self._inbox:
-            self._take(self._inbox.popleft())
+            self._arrived, event = self._inbox.popleft()
+            self._take(event)
         sessions = [s for s in self._sessions.values() if self._start(s)]
         if not sessions:
             self._flush()
@@ -198,6 +203,8 @@ class TargetWorker:
         match event:
             case Candidates():
                 self._graft(event)
+            case FrozenCandidates():
+                self._hold(event)
             case Open():
                 self._open(event)
             case Close():
@@ -270,7 +277,7 @@ class TargetWorker:
         stats = session.stats
         stats.candidate_messages += 1
         stats.wire_bytes += event.num_bytes
-        if event.drafter not in session.allowed:
+        if event.drafter not in session.allowed or session.trees is not None:
             stats.stale += len(event.tokens)
             return
         if session.hash_at(event.base_length) != event.base_hash:
@@ -278,7 +285,6 @@ class TargetWorker:
             self._join(session, event.drafter, 0)
             return
         self._join(session, event.drafter, event.base_length)
-        was_empty = session.pool.size == 0
         estimates = event.estimates or b"\x80" * len(event.tokens)
         grafted = session.pool.graft(
             event.tokens,
@@ -290,9 +296,49 @@ class TargetWorker:
         )
         stats.proposed += grafted.added + grafted.stale
         stats.stale += grafted.stale
-        asked = session.verdict_time(event.base_length)
-        if asked is not None and was_empty:
-            session.patience.observe_arrival(self._clock() - asked)
+        self._time_answer(session, event.base_length)
+
+    def _hold(self, event: FrozenCandidates) -> None:
+        """Keeps a frozen tree for the text that it hangs below."""
+        session = self._sessions.get(event.handle)
+        if session is None:
+            self._out.append(SessionClosed(drafter=event.drafter, handle=event.handle))
+            return
+        num_nodes = event.frozen.tree.num_nodes
+        session.stats.candidate_messages += 1
+        session.stats.wire_bytes += event.num_bytes
+        if event.drafter not in session.allowed or session.trees is None:
+            session.stats.stale += num_nodes
+            return
+        is_ahead = event.base_length > session.length
+        if not is_ahead and session.hash_at(event.base_length) != event.base_hash:
+            session.stats.stale += num_nodes
+            self._join(session, event.drafter, 0)
+            return
+        self._join(session, event.drafter, min(event.base_length, session.length))
+        is_new = False
+        if event.base_length >= session.length:
+            try:
+                is_new = session.trees.take(
+                    event.drafter,
+                    length=event.base_length,
+                    hash_=event.base_hash,
+                    number=event.round,
+                    frozen=event.frozen,
+                )
+            except ValueError as error:
+                _log.warning("frozen tree dropped", drafter=event.drafter, reason=str(error))
+        session.stats.proposed += num_nodes
+        if not is_new:
+            session.stats.stale += num_nodes
+            return
+        self._time_answer(session, event.base_length)
+
+    def _time_answer(self, session: Session, base_length: int) -> None:
+        """Learns how long drafters take from a verdict to the first candidates of its base."""
+        asked = session.take_verdict_time(base_length)
+        if asked is not None:
+            session.patience.observe_arrival(self._arrived - asked)
 
     def _join(self, session: Session, drafter: str, length: int) -> None:
         """Notes that a drafter takes part; tells it what it lacks."""
@@ -399,8 +445,13 @@ class TargetWorker:
             The accepted nodes, and the number of committed tokens.
         """
         session, selection = entry.session, entry.selection
-        drawer = Drawer(session, logits_RV, selection.parents, selection.tokens)
-        result = coupled.walk(selection.tokens, selection.parents, drawer, session.remaining)
+        drawer: Drawer | FrozenVerdict
+        if entry.frozen is not None:
+            drawer = FrozenVerdict(session, logits_RV, entry.frozen)
+            result = drawer.walk()
+        else:
+            drawer = Drawer(session, logits_RV, selection.parents, selection.tokens)
+            result = coupled.walk(selection.tokens, selection.parents, drawer, session.remaining)
         tokens = _until_stop(result.tokens, session.stop_tokens)
         path = result.path[: len(tokens)]
         origins = [selection.nodes[node].drafter for node in path]
@@ -437,6 +488,8 @@ class TargetWorker:
         if not selection.nodes:
             return
         session.patience.observe_round(len(path) + 1)
+        if entry.frozen is not None:
+            return
         accepted = set(path)
         reached = {-1, *path}
         for index, (parent, node) in enumerate(
@@ -459,7 +512,7 @@ class TargetWorker:
         stats.count_round(max(node.depth for node in nodes) - root, accepted)
 
     def _send_verdicts(self, session: Session, tokens: tuple[int, ...], pass_s: float) -> None:
-        starving = session.pool.size == 0
+        starving = not session.has_candidates
         credits_ = self._credits(session)
         for drafter in session.joined & self._live_drafters:
             session.stats.wire_bytes += verdict_bytes(

@@ -21,7 +21,7 @@ from tests.actors.target.chaos import (
 from outrider.actors.engine.protocol import Logits, Rows
 from outrider.actors.engine.tabular import random_table
 from outrider.actors.speculation import base_hash, coupled
-from outrider.actors.speculation.options import Sampling, Speculation, Verifier
+from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.target.events import (
     Close,
     CloseStream,
@@ -257,15 +257,6 @@ REFUSED = {
         opening(9, Sampling(seed=1, max_tokens=5), prompt=(1, VOCAB)),
         "INVALID_ARGUMENT",
         "token id",
-    ),
-    "verifier": (
-        opening(
-            9,
-            Sampling(seed=1, max_tokens=5),
-            speculation=Speculation(verifier=Verifier.BLOCK),
-        ),
-        "INVALID_ARGUMENT",
-        "block",
     ),
     "bias": (
         opening(9, Sampling(seed=1, max_tokens=5, logit_bias=dict.fromkeys(range(VOCAB), -100.0))),

@@ -1,0 +1,110 @@
+"""The verdict of one round by a verifier that tests a frozen tree, from the logits of the session's rows.
+
+The target's rows are the softmax, in float64, of the very scores that plain decoding draws from; one is made when the
+verifier looks at it. At temperature 0 they hold a single one, at the token that plain decoding would choose, so every
+verifier gives the text of plain decoding then. Decisions come from the target's own uniforms, which depend on seed and
+position only: the same tree at the same base gets the same verdict, and no drafter knows them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from outrider.actors.speculation.coupled import Walk
+from outrider.actors.speculation.decisions import Float64s, UniformDecisions, uniforms_needed
+from outrider.actors.speculation.frame import FrozenTree
+from outrider.actors.speculation.sparse import DenseRows
+from outrider.actors.speculation.uniforms import uniforms
+from outrider.actors.speculation.verifiers.registry import METHODS
+from outrider.actors.target.drawing import draw_one, logprob_of
+from outrider.actors.target.events import Logprob
+from outrider.actors.target.session import Session
+
+
+class TargetRows:
+    """The target's distributions at the rows of one session in one pass, each made once, when it is asked for."""
+
+    def __init__(
+        self,
+        session: Session,
+        logits_RV: torch.Tensor,
+        parents_N: tuple[int, ...],
+        tokens_N: tuple[int, ...],
+    ) -> None:
+        """Takes what rows are made from.
+
+        Args:
+            session: The session.
+            logits_RV: float32; row 0 belongs to the last committed token, row 1 + n to node n.
+            parents_N: Parents of the nodes, -1 for the root.
+            tokens_N: Their token ids.
+        """
+        self._session = session
+        self._logits_RV = logits_RV
+        self._parents_N = parents_N
+        self._tokens_N = tokens_N
+        self._rows: dict[int, Float64s] = {}
+
+    def __getitem__(self, row: int, /) -> Float64s:
+        """The distribution after node `row - 1`, float64 (V,)."""
+        made = self._rows.get(row)
+        if made is None:
+            made = self._rows[row] = self._make(row)
+        return made
+
+    def _make(self, row: int) -> Float64s:
+        session, path = self._session, self._path(row - 1)
+        scores_1V = session.transform.apply(
+            self._logits_RV[row : row + 1], [path], [session.num_output + len(path)]
+        )
+        if session.noise is None:
+            probs_V = np.zeros(scores_1V.shape[1])
+            probs_V[draw_one(scores_1V, None)[0]] = 1.0
+            return probs_V
+        made: Float64s = torch.softmax(scores_1V[0].double(), dim=0).cpu().numpy()
+        return made
+
+    def _path(self, node: int) -> list[int]:
+        path: list[int] = []
+        while node >= 0:
+            path.append(self._tokens_N[node])
+            node = self._parents_N[node]
+        return path[::-1]
+
+
+class FrozenVerdict:
+    """One round over one frozen tree."""
+
+    near_ties = 0
+    """Nothing here is decided by which of two perturbed scores is greater."""
+
+    def __init__(self, session: Session, logits_RV: torch.Tensor, frozen: FrozenTree) -> None:
+        """Sets up the round.
+
+        Args:
+            session: The session, whose text the tree hangs below.
+            logits_RV: float32 (1 + nodes, V), as in `TargetRows`.
+            frozen: The tree.
+        """
+        self._session = session
+        self._logits_RV = logits_RV
+        self._frozen = frozen
+        self.logprobs: list[Logprob] = []
+
+    def walk(self) -> Walk:
+        """Decides. The path may be as deep as the tree; one token more is committed."""
+        session, tree = self._session, self._frozen.tree
+        acceptance = METHODS[session.speculation.verifier].verify(
+            tree=tree,
+            target_probs_NV=TargetRows(session, self._logits_RV, tree.parents_N, tree.tokens_N),
+            draft_probs_RV=DenseRows(self._frozen.rows, self._logits_RV.shape[1]),
+            decisions=UniformDecisions(
+                uniforms(session.sampling.seed, session.length, uniforms_needed(tree.num_nodes))
+            ),
+        )
+        if session.sampling.logprobs is not None:
+            for node, token in zip((-1, *acceptance.path), acceptance.tokens, strict=True):
+                row_1V = self._logits_RV[node + 1 : node + 2]
+                self.logprobs.append(logprob_of(row_1V, token, session.sampling.logprobs))
+        return Walk(path=acceptance.path, tokens=acceptance.tokens)
