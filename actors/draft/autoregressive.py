@@ -18,12 +18,20 @@ import heapq
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+import torch
+
 from outrider.actors.draft.calibration import Calibration, Scoring, score_prior
-from outrider.actors.draft.candidates import Candidate, CandidateChooser, scoring_of
+from outrider.actors.draft.candidates import (
+    Candidate,
+    CandidateChooser,
+    is_quick,
+    scoring_of,
+)
 from outrider.actors.draft.drafter import CannotDraft, NoRoom, Progress
 from outrider.actors.draft.session import LOOKAHEAD, DraftSession
 from outrider.actors.draft.tree import NOT_RUN, ROOT
 from outrider.actors.engine.protocol import Engine, NoFreeSlot, Rows
+from outrider.actors.speculation.noise import NoiseCache
 from outrider.actors.speculation.options import Sampling
 
 CATCH_UP = 16
@@ -56,6 +64,8 @@ class _Seat:
     depth_limit: int
     node_limit: int
     """Nodes that may be sent, and that may be run."""
+    noise: NoiseCache | None = None
+    """The session's noise, if its candidates are scored with it and nothing else is in the way."""
     cached: int = 0
     """Rows that the engine has cached."""
 
@@ -163,12 +173,16 @@ class AutoregressiveDrafter:
             4 * max(self._max_ahead, speculation.max_nodes) if self._lockstep else self._max_ahead
         )
         node_limit = min(ahead, self._engine.max_scratch)
+        scoring = scoring_of(sampling, speculation.verifier)
         self._seats[session] = _Seat(
             slot=slot,
-            scoring=scoring_of(sampling, speculation.verifier),
+            scoring=scoring,
             stop_tokens=frozenset((*eos, *sampling.stop_token_ids)),
             depth_limit=depth,
             node_limit=node_limit,
+            noise=self._chooser.noise_of(sampling.seed)
+            if scoring is Scoring.COUPLED and is_quick(sampling)
+            else None,
         )
         session.least_value = LEAST_SHARE / node_limit
 
@@ -334,6 +348,7 @@ class AutoregressiveDrafter:
             [entry.session.sampling for entry, _ in expanded],
             [entry.seat.scoring for entry, _ in expanded],
             [_child_position(entry.session, node) for entry, node in expanded],
+            _noise(expanded),
         )
         children: dict[DraftSession, list[tuple[int, list[Candidate]]]] = {}
         for (entry, node), candidates in zip(expanded, chosen, strict=True):
@@ -371,6 +386,19 @@ class AutoregressiveDrafter:
         for node, token in zip((ROOT, *path), tokens, strict=False):
             for child in tree.children_of(node):
                 self.calibration.observe(tree.features[child], tree.tokens[child] == token)
+
+
+def _noise(expanded: Sequence[tuple[_Entry, int]]) -> torch.Tensor | None:
+    """The noise at the children's positions, a row for each expanded node; None unless every session has it at hand."""
+    rows: list[torch.Tensor] = []
+    for entry, node in expanded:
+        cache, session = entry.seat.noise, entry.session
+        if cache is None:
+            return None
+        # Asked for from the root on, so that the cache keeps what shallower nodes need.
+        depth = 0 if node == ROOT else session.tree.depths[node]
+        rows.append(cache.row_range(session.length, session.length + depth + 1)[depth])
+    return torch.stack(rows)
 
 
 def _child_position(session: DraftSession, node: int) -> int:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 
 from outrider.actors.draft.calibration import Feature, Scoring, score_features
-from outrider.actors.speculation.noise import GumbelNoise
+from outrider.actors.speculation.noise import GumbelNoise, NoiseCache
 from outrider.actors.speculation.options import Sampling, Verifier
 
 NUM_PERTURBED = 32
@@ -36,6 +36,13 @@ def scoring_of(sampling: Sampling, verifier: Verifier) -> Scoring:
     return Scoring.COUPLED if verifier is Verifier.COUPLED else Scoring.BLIND
 
 
+def is_quick(sampling: Sampling) -> bool:
+    """True if nothing but the temperature stands between a session's logits and scores, as far as drafters care."""
+    return not (
+        sampling.logit_bias or sampling.top_k or sampling.top_p < 1.0 or sampling.min_p > 0.0
+    )
+
+
 class CandidateChooser:
     """Chooses the children of nodes from the logits at them."""
 
@@ -50,6 +57,12 @@ class CandidateChooser:
         self._device = device
         self._width = min(width, vocab_size)
         self._num_perturbed = min(NUM_PERTURBED, vocab_size)
+        # One more than the width: the runner-up tells how far ahead an only child is.
+        self._num_kept = min(self._width + 1, self._num_perturbed)
+
+    def noise_of(self, seed: int) -> NoiseCache:
+        """The noise of a session, for `choose`."""
+        return NoiseCache(self._noise, seed)
 
     def choose(
         self,
@@ -57,6 +70,7 @@ class CandidateChooser:
         samplings: Sequence[Sampling],
         scorings: Sequence[Scoring],
         positions: Sequence[int],
+        noise_RV: torch.Tensor | None = None,
     ) -> list[list[Candidate]]:
         """Candidates for the token after each row.
 
@@ -65,24 +79,34 @@ class CandidateChooser:
             samplings: What decides the token, for each row.
             scorings: How to score, for each row.
             positions: Index in the whole sequence of the token to choose, for each row.
+            noise_RV: The noise at those positions, float32, if every row is scored with it and nothing but the
+                temperature stands between logits and scores: the quick way, which then sees the whole vocabulary.
 
         Returns:
             For each row at least one and at most `width` candidates, the likeliest first.
         """
+        if noise_RV is not None:
+            inverse_R1 = torch.tensor(
+                [[1.0 / s.temperature] for s in samplings], device=self._device
+            )
+            return self._best(noise_RV.addcmul(logits_RV, inverse_R1), scorings)
         if any(sampling.logit_bias for sampling in samplings):
             logits_RV = _biased(logits_RV, samplings)
+        if all(scoring == Scoring.GREEDY for scoring in scorings):
+            return self._best(logits_RV, scorings)
         values_RM, ids_RM = logits_RV.topk(self._num_perturbed, dim=-1)
-        scores_RM = values_RM
-        if any(scoring != Scoring.GREEDY for scoring in scorings):
-            inverse_R = [1.0 / s.temperature if s.temperature > 0.0 else 1.0 for s in samplings]
-            scores_RM = values_RM * torch.tensor(inverse_R, device=self._device).unsqueeze(1)
-            if any(s.top_k or s.top_p < 1.0 or s.min_p > 0.0 for s in samplings):
-                scores_RM = _restricted(scores_RM, samplings)
-            scores_RM = self._perturbed(scores_RM, ids_RM, samplings, scorings, positions)
-        # One more than the width: the runner-up tells how far ahead an only child is.
-        count = min(self._width + 1, self._num_perturbed)
-        best_RW, places_RW = scores_RM.topk(count, dim=-1)
+        inverse_R = [1.0 / s.temperature if s.temperature > 0.0 else 1.0 for s in samplings]
+        scores_RM = values_RM * torch.tensor(inverse_R, device=self._device).unsqueeze(1)
+        if any(s.top_k or s.top_p < 1.0 or s.min_p > 0.0 for s in samplings):
+            scores_RM = _restricted(scores_RM, samplings)
+        scores_RM = self._perturbed(scores_RM, ids_RM, samplings, scorings, positions)
+        best_RW, places_RW = scores_RM.topk(self._num_kept, dim=-1)
         rows = zip(best_RW.tolist(), ids_RM.gather(1, places_RW).tolist(), scorings, strict=True)
+        return [self._candidates(scores, ids, scoring) for scores, ids, scoring in rows]
+
+    def _best(self, scores_RV: torch.Tensor, scorings: Sequence[Scoring]) -> list[list[Candidate]]:
+        best_RW, ids_RW = scores_RV.topk(self._num_kept, dim=-1)
+        rows = zip(best_RW.tolist(), ids_RW.tolist(), scorings, strict=True)
         return [self._candidates(scores, ids, scoring) for scores, ids, scoring in rows]
 
     def _perturbed(

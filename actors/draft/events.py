@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import grpc
 
+from outrider.actors.draft.rounds import FrozenNews
 from outrider.actors.draft.tree import TreeNews
 from outrider.actors.speculation.options import Sampling, Speculation
 
@@ -56,6 +57,8 @@ class Verdict:
     """Nodes that may have been sent below the base, at most."""
     starving: bool = False
     """The target had no candidate of this drafter below the base."""
+    pass_s: float = 0.0
+    """Seconds that the pass took; the next one has begun and will take about as long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +133,14 @@ class SessionNews:
     hash: int
     """Hash of the base."""
     tree: TreeNews
+    """Candidates below that base; none if the session's verifier tests frozen trees."""
+    frozen: tuple[FrozenNews, ...] = ()
+    """Frozen trees, each with its own base."""
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of candidates."""
+        return len(self.tree.tokens) + sum(one.frozen.tree.num_nodes for one in self.frozen)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from outrider.actors.draft.events import (
     Attach,
@@ -13,6 +13,8 @@ from outrider.actors.draft.events import (
     SessionNews,
     Verdict,
 )
+from outrider.actors.draft.rounds import FrozenNews
+from outrider.actors.speculation import frame
 from outrider.actors.speculation.options import Verifier
 from outrider.actors.wire import sampling_from_proto, speculation_from_proto
 from outrider.v1 import draft_pb2, target_pb2, tree_pb2
@@ -21,8 +23,15 @@ SERVED: tuple[Verifier, ...] = (Verifier.COUPLED, Verifier.EXACT_MATCH)
 """Verifiers that need nothing of a drafter but tokens."""
 
 
-def attach_from_proto(message: draft_pb2.AttachSession, key: SessionKey) -> Attach:
+def attach_from_proto(
+    message: draft_pb2.AttachSession, key: SessionKey, served: Collection[Verifier] = SERVED
+) -> Attach:
     """The event of an attach command.
+
+    Args:
+        message: The command.
+        key: Names the session here.
+        served: Verifiers that the drafter can serve.
 
     Raises:
         ValueError: A field is absent or wrong; the message names it.
@@ -35,10 +44,10 @@ def attach_from_proto(message: draft_pb2.AttachSession, key: SessionKey) -> Atta
             "number of tokens"
         )
     speculation = speculation_from_proto(message.speculation)
-    if speculation.verifier not in SERVED:
+    if speculation.verifier not in served:
         raise ValueError(
             f"speculation.verifier is {speculation.verifier}; this drafter serves "
-            f"{', '.join(SERVED)}"
+            f"{', '.join(served)}: choose one of these, or another drafter"
         )
     for name in ("max_nodes", "max_depth"):
         if getattr(speculation, name) < 1:
@@ -58,6 +67,7 @@ def events_from_proto(
     """The events of what a target said. A second hello says nothing."""
     match message.WhichOneof("message"):
         case "verdicts":
+            pass_s = 1e-6 * message.verdicts.pass_us
             for entry in message.verdicts.entries:
                 yield Verdict(
                     key=SessionKey(link, entry.handle),
@@ -67,6 +77,7 @@ def events_from_proto(
                     tokens=tuple(entry.tokens),
                     credits=entry.credits,
                     starving=entry.starving,
+                    pass_s=pass_s,
                 )
         case "resync":
             resync = message.resync
@@ -97,8 +108,26 @@ def candidates_to_proto(entries: Sequence[SessionNews]) -> target_pb2.DrafterMes
                     ),
                 )
                 for entry in entries
-            ]
+                if entry.tree.tokens
+            ],
+            frozen=[
+                _frozen_to_proto(entry.handle, one) for entry in entries for one in entry.frozen
+            ],
         )
+    )
+
+
+def _frozen_to_proto(handle: int, news: FrozenNews) -> target_pb2.FrozenCandidates:
+    tree = news.frozen.tree
+    return target_pb2.FrozenCandidates(
+        handle=handle,
+        base=tree_pb2.Base(length=news.length, hash=news.hash),
+        round=news.number,
+        tree=tree_pb2.FrozenTree(
+            tokens=tree.tokens_N,
+            parents=[parent + 1 for parent in tree.parents_N],
+            frame=frame.encode(news.frozen),
+        ),
     )
 
 

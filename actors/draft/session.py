@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from outrider.actors.draft.events import Attach, Resync, SessionNews, Verdict
-from outrider.actors.draft.tree import DraftTree
+from outrider.actors.draft.rounds import FrozenNews, Rounds
+from outrider.actors.draft.tree import DraftTree, TreeNews
 from outrider.actors.speculation import base_hash
 
 LOOKAHEAD = 2
@@ -71,6 +72,8 @@ class DraftSession:
         self.tokens = list(attach.tokens)
         self.hash = base_hash.extend_all(base_hash.EMPTY, attach.tokens)
         self.tree = DraftTree()
+        self.frozen: Rounds | None = None
+        """Trees of a verifier that tests frozen ones, instead of `tree`."""
         self.epoch = 0
         self.credits: int | None = None
         """Nodes that the target allows below the base; None until it said."""
@@ -80,6 +83,10 @@ class DraftSession:
         """When the missing tokens were asked for; None if none are missing."""
         self.is_waiting = False
         """Lockstep: the tree was sent, the verdict is awaited."""
+        self.is_urgent = True
+        """The target has nothing of ours below the base: what there is goes out at once."""
+        self.hold_until = 0.0
+        """When not urgent, news gather until then: the target is busy, and each message costs both sides time."""
 
     @property
     def length(self) -> int:
@@ -149,12 +156,32 @@ class DraftSession:
         Args:
             limit: Greatest number of nodes below the base, whatever the credits.
         """
+        if self.frozen is not None:
+            trees = () if self.credits == 0 else self.frozen.take_news()
+            return self._news(TreeNews(tokens=[], parents=[], estimates=b""), trees)
         if self.credits is not None:
             limit = min(limit, self.credits)
         news = self.tree.take_news(limit, self.least_value)
-        if news is None:
+        return self._news(news, ()) if news is not None else None
+
+    def _news(self, tree: TreeNews, trees: tuple[FrozenNews, ...]) -> SessionNews | None:
+        if not tree.tokens and not trees:
             return None
-        return SessionNews(handle=self.key.handle, length=self.length, hash=self.hash, tree=news)
+        return SessionNews(
+            handle=self.key.handle, length=self.length, hash=self.hash, tree=tree, frozen=trees
+        )
+
+    def unsend(self) -> None:
+        """Takes everything as not sent: the target has nothing of it."""
+        self.tree.unsend()
+        if self.frozen is not None:
+            self.frozen.unsend()
+
+    def num_foreseen(self, tokens: Sequence[int]) -> int:
+        """How many of these tokens were drafted, one below the other."""
+        if self.frozen is not None:
+            return self.frozen.num_foreseen(tokens)
+        return len(self.tree.walk(tokens))
 
 
 def _common_prefix(ours: Sequence[int], theirs: Sequence[int]) -> int:

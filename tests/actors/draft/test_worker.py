@@ -320,7 +320,7 @@ def test_lockstep_sends_one_tree_and_waits() -> None:
         assert len(message.tree.tokens) == 10
         pool = CandidatePool(target.length, 100)
         graft(pool, message.tree)
-        assert len(pool.select(100, 4, 0.0).tokens) == 10
+        assert len(pool.select(100, 4).tokens) == 10
         bench.settle()
         assert bench.take() == []
         bench.worker.post(target.commit(2))
