@@ -11,6 +11,7 @@ from outrider.actors.engine.packed_linear import (
     MOST_ROWS,
     PackedLinear,
     can_pack,
+    fewest_rows,
     pack_linears,
     should_pack,
 )
@@ -29,13 +30,31 @@ def test_packed_layer_gives_the_same_product(rows: int, has_bias: bool) -> None:
         )
 
 
-def test_parameters_stay_shared_with_the_embedding() -> None:
+def test_parameters_stay_shared_with_the_embedding(monkeypatch: pytest.MonkeyPatch) -> None:
     """Packing replaces layers, not parameters: names, ties and counts stay."""
     model = nn.Sequential(nn.Embedding(30, 8), nn.Linear(8, 8), nn.Linear(8, 30, bias=False))
     model[2].weight = model[0].weight
     before = {name: id(p) for name, p in model.named_parameters()}
+    monkeypatch.setattr(packed_linear, "fewest_rows", lambda shape: 3)
     assert pack_linears(model) == (2 if can_pack() else 0)
     assert {name: id(p) for name, p in model.named_parameters()} == before
+
+
+def test_shapes_that_do_not_gain_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which layers are packed, and from how many rows on, is what was timed."""
+    model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 30))
+    monkeypatch.setattr(packed_linear, "fewest_rows", lambda shape: 6 if shape[0] == 30 else 0)
+    packed = pack_linears(model)
+    assert packed == (1 if can_pack() else 0)
+    assert type(model[0]) is nn.Linear
+    if packed:
+        assert model[1].fewest_rows == 6
+
+
+def test_timing_gives_a_tried_number() -> None:
+    """Zero, or one of the numbers of rows that were tried."""
+    if can_pack():
+        assert fewest_rows(torch.Size((64, 64))) in (0, *packed_linear.TRIED_ROWS)
 
 
 def test_only_float32_is_packed() -> None:
