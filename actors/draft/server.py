@@ -15,10 +15,12 @@ import structlog
 from grpc_health.v1 import health, health_pb2
 
 from outrider.actors.draft.autoregressive import AutoregressiveDrafter
+from outrider.actors.draft.by_verifier import DrafterByVerifier
 from outrider.actors.draft.drafter import Drafter
 from outrider.actors.draft.events import Report
 from outrider.actors.draft.messages import SERVED
 from outrider.actors.draft.prompt_lookup import PromptLookupDrafter
+from outrider.actors.draft.sampled import SERVED_SAMPLED, SampledDrafter
 from outrider.actors.draft.service import DraftServicer
 from outrider.actors.draft.settings import DraftSettings
 from outrider.actors.draft.worker import DraftStats, DraftWorker
@@ -27,6 +29,7 @@ from outrider.actors.engine.priority import lower_priority
 from outrider.actors.engine.timed import TimedEngine
 from outrider.actors.engine.tokenizer import load_tokenizer, tokenizer_fingerprint
 from outrider.actors.grpc_server import advertised, bind, internal_server, serve_health
+from outrider.actors.speculation.options import Verifier
 from outrider.actors.trace import TraceRecord, TraceRing
 from outrider.actors.wire import PROTOCOL_VERSION, verifier_to_proto
 from outrider.v1 import draft_pb2, draft_pb2_grpc, target_pb2
@@ -49,6 +52,7 @@ class _Loaded:
     """A method that is ready to draft, and what identifies its model."""
 
     drafter: Drafter
+    verifiers: tuple[Verifier, ...] = SERVED
     model: str = ""
     model_fingerprint: str = ""
     tokenizer_fingerprint: str = ""
@@ -146,7 +150,7 @@ class DraftServer:
             model_fingerprint=loaded.model_fingerprint,
             tokenizer_fingerprint=loaded.tokenizer_fingerprint,
             vocab_size=loaded.vocab_size,
-            verifiers=[verifier_to_proto(verifier) for verifier in SERVED],
+            verifiers=[verifier_to_proto(verifier) for verifier in loaded.verifiers],
             method=self._settings.method,
         )
 
@@ -228,8 +232,12 @@ def load_method(settings: DraftSettings) -> _Loaded:
         lockstep=settings.lockstep,
     )
     drafter.warm_up()
+    sampled = SampledDrafter(
+        engine, prefill_chunk=settings.prefill_chunk, lockstep=settings.lockstep
+    )
     return _Loaded(
-        drafter=drafter,
+        drafter=DrafterByVerifier(coupled=drafter, sampled=sampled),
+        verifiers=(*SERVED, *SERVED_SAMPLED),
         model=engine.spec.name,
         model_fingerprint=engine.spec.fingerprint,
         tokenizer_fingerprint="" if tokenizer is None else tokenizer_fingerprint(tokenizer),

@@ -30,7 +30,7 @@ from outrider.actors.draft.links import TargetLinks
 from outrider.actors.draft.messages import attach_from_proto
 from outrider.actors.draft.worker import DraftWorker
 from outrider.actors.engine.timed import TimedEngine
-from outrider.actors.wire import PROTOCOL_VERSION
+from outrider.actors.wire import PROTOCOL_VERSION, verifier_from_proto
 from outrider.v1 import draft_pb2, draft_pb2_grpc, target_pb2
 
 HELLO_TIMEOUT_S = 5.0
@@ -89,6 +89,7 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
         """
         self._worker = worker
         self._hello = hello
+        self._served = tuple(verifier_from_proto(value) for value in hello.verifiers)
         self._model = model
         self._engine = engine
         self._links = TargetLinks(hello=hello, post=worker.post, on_lost=self._link_lost)
@@ -244,7 +245,7 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
             if self._closed is not None:
                 raise LinkRefused(grpc.StatusCode.UNAVAILABLE, self._closed)
             # Checked before anything is dialled; the link's number is put in afterwards.
-            attach_from_proto(command, SessionKey(0, command.handle))
+            attach_from_proto(command, SessionKey(0, command.handle), self._served)
             link = await self._links.get(command.target_address, command.target_incarnation)
         except ValueError as error:
             self._refuse(stream, session, grpc.StatusCode.INVALID_ARGUMENT, str(error))
@@ -256,7 +257,7 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
             self._tell_detached(key, "the session was attached again elsewhere")
             self._owners[key] = (stream, session)
             stream.keys[session] = key
-            self._worker.post(attach_from_proto(command, key))
+            self._worker.post(attach_from_proto(command, key, self._served))
         finally:
             if stream.attaching.get(session) is asyncio.current_task():
                 del stream.attaching[session]

@@ -1,0 +1,329 @@
+"""Drafting for the verifiers that test frozen trees: tokens are *drawn* from the draft model, level by level.
+
+Exactness rests on a few rules, kept here and in `rounds.py`. The law of a node's children is settled before a child is
+drawn: truncated and rounded to the wire's numbers, then drawn from exactly those (`speculation/sparse.py`). Shapes are
+fixed beforehand; a drawn token is never dropped or moved. Draws come from a generator of the session's own, seeded by
+the operating system: it has nothing to do with the request's seed, which decides the target's tests. Each base gets one
+tree; if that is lost, the same one is sent again.
+
+At temperature 0 the target's law is a single one, and every tree is exact; then the most probable tokens are taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from outrider.actors.draft.drafter import CannotDraft, NoRoom, Progress
+from outrider.actors.draft.rounds import Rounds, most_probable
+from outrider.actors.draft.session import DraftSession
+from outrider.actors.draft.tree import ROOT
+from outrider.actors.engine.protocol import Engine, NoFreeSlot, Rows
+from outrider.actors.speculation.decisions import UniformDecisions
+from outrider.actors.speculation.draft_tree import Replacement
+from outrider.actors.speculation.options import Verifier
+from outrider.actors.speculation.shapes import Shape
+from outrider.actors.speculation.sparse import DEFAULT_KEEP, draw_siblings, freeze
+from outrider.actors.speculation.transforms import SamplingTransform, is_greedy
+from outrider.actors.speculation.tree_shape import shape_of
+from outrider.actors.speculation.verifiers.registry import METHODS
+
+SERVED_SAMPLED: tuple[Verifier, ...] = tuple(
+    verifier for verifier, method in METHODS.items() if method.needs_draft_probs
+)
+"""Verifiers that this method drafts for."""
+
+AHEAD = 1
+"""Rounds drafted below predictions. The second prediction is right so rarely that its passes only delay others."""
+
+MAX_PASS_NODES = 64
+"""Nodes of all sessions in one draft pass, unless one session alone needs more."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Seat:
+    """What the drafter keeps about a session."""
+
+    slot: int
+    rounds: Rounds
+    transform: SamplingTransform
+    generator: np.random.Generator
+    is_greedy: bool
+    replacement: Replacement
+    cached: int = 0
+    """Rows that the engine has cached. All of the text: then the round below it has begun."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    """One session's part of a pass: committed tokens (`nodes` empty) or nodes to run."""
+
+    session: DraftSession
+    seat: _Seat
+    rows: Rows
+    nodes: tuple[int, ...] = ()
+
+
+class SampledDrafter:
+    """Draws frozen trees with a draft model."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        prefill_chunk: int,
+        lockstep: bool = False,
+        keep: int = DEFAULT_KEEP,
+        new_generator: Callable[[], np.random.Generator] = np.random.default_rng,
+    ) -> None:
+        """
+        Args:
+            engine: The draft model. Used by the calling thread only.
+            prefill_chunk: Committed tokens in one pass, at most.
+            lockstep: Draft nothing ahead, for comparison.
+            keep: Tokens of a law that are kept.
+            new_generator: Makes the generator of a session; must be independent of everything the target draws.
+        """
+        self._engine = engine
+        self._prefill_chunk = min(prefill_chunk, engine.max_scratch)
+        self._ahead = 0 if lockstep else AHEAD
+        self._keep = keep
+        self._new_generator = new_generator
+        self._seats: dict[DraftSession, _Seat] = {}
+        self._turn = 0
+
+    @property
+    def num_slots(self) -> int:
+        """Sessions that can be served at a time."""
+        return self._engine.num_slots
+
+    @property
+    def num_free_slots(self) -> int:
+        """Sessions that can be attached."""
+        return self._engine.num_free
+
+    def attach(self, session: DraftSession) -> None:
+        """Makes room for a session; its text is run by later calls of `draft`.
+
+        Raises:
+            NoRoom: Every slot is taken.
+            CannotDraft: A token is not in the draft model's vocabulary, the text does not fit its context, or the options
+                exclude every token.
+        """
+        spec = self._engine.spec
+        wrong = max(session.tokens, default=0)
+        if wrong >= spec.vocab_size:
+            raise CannotDraft(
+                f"tokens holds {wrong}, but the draft model {spec.name!r} has "
+                f"{spec.vocab_size} token ids; attach a drafter with the target's vocabulary"
+            )
+        if not 1 <= session.length < spec.max_context:
+            raise CannotDraft(
+                f"tokens has {session.length} entries; the draft model {spec.name!r} takes 1 to "
+                f"{spec.max_context - 1}; attach a drafter with a longer context"
+            )
+        try:
+            transform = self._transform(session)
+        except ValueError as error:
+            raise CannotDraft(str(error)) from error
+        try:
+            slot = self._engine.acquire()
+        except NoFreeSlot as error:
+            raise NoRoom(
+                f"all {self.num_slots} slots of the drafter are taken; attach the session to "
+                "another drafter, or raise num_slots"
+            ) from error
+        replacement = _replacement(session.speculation.verifier)
+        session.frozen = Rounds(replacement)
+        self._seats[session] = _Seat(
+            slot=slot,
+            rounds=session.frozen,
+            transform=transform,
+            generator=self._new_generator(),
+            is_greedy=is_greedy(session.sampling),
+            replacement=replacement,
+        )
+
+    def detach(self, session: DraftSession) -> None:
+        """Frees the session's slot."""
+        self._engine.release(self._seats.pop(session).slot)
+
+    def extend(self, session: DraftSession, tokens: Sequence[int]) -> None:
+        """Takes tokens as committed, and keeps the round that was drafted for them, if there is one."""
+        seat = self._seats[session]
+        followed = seat.rounds.follow(tokens)
+        if seat.cached == session.length:
+            self._engine.rebase(seat.slot, followed.path, followed.keep)
+            seat.cached += len(followed.path)
+        session.append(tokens)
+        seat.transform.commit(tokens)
+
+    def rewrite(self, session: DraftSession, keep: int, tokens: Sequence[int]) -> None:
+        """Takes other tokens as committed after the first `keep`; the last one is run again for its logits."""
+        seat = self._seats[session]
+        session.replace(keep, tokens)
+        seat.rounds.clear()
+        seat.cached = min(seat.cached, keep, session.length - 1)
+        self._engine.truncate(seat.slot, seat.cached)
+        seat.transform = self._transform(session)
+
+    def is_complete(self, session: DraftSession) -> bool:
+        """True if the tree below the text is frozen, or there is no room for one."""
+        rounds = self._seats[session].rounds.rounds
+        return rounds[0].is_frozen if rounds else not self._shape(session, session.length).depth
+
+    def draft(self, sessions: Collection[DraftSession]) -> Progress:
+        """Runs one pass: the sessions whose next tree is missing first, then those that draft ahead."""
+        missing: list[_Entry] = []
+        ahead: list[_Entry] = []
+        prefill_left = self._prefill_chunk
+        for session in self._in_turn(list(sessions)):
+            seat = self._seats[session]
+            if not seat.rounds.rounds:
+                entry = self._catch_up(session, seat, prefill_left)
+                if entry is not None:
+                    prefill_left -= len(entry.rows.tokens)
+                    missing.append(entry)
+            elif not seat.rounds.rounds[-1].is_frozen:
+                entry = self._expand(session, seat, seat.rounds.rounds[-1].frontier)
+                (missing if len(seat.rounds.rounds) == 1 else ahead).append(entry)
+            elif self._may_predict(session, seat):
+                ahead.append(self._expand(session, seat, [seat.rounds.best_leaf()]))
+        entries = _bounded([*missing, *ahead])
+        if not entries:
+            return Progress(worked=False)
+        return Progress(worked=True, grown=self._run(entries))
+
+    def _in_turn(self, sessions: list[DraftSession]) -> list[DraftSession]:
+        """The sessions, each first now and then, so that a full pass leaves out another one each time."""
+        self._turn += 1
+        first = self._turn % len(sessions) if sessions else 0
+        return sessions[first:] + sessions[:first]
+
+    def _transform(self, session: DraftSession) -> SamplingTransform:
+        spec = self._engine.spec
+        transform = SamplingTransform(
+            session.sampling,
+            vocab_size=spec.vocab_size,
+            prompt=session.tokens[: session.prompt_length],
+            eos_token_ids=spec.eos_token_ids,
+            device=spec.device,
+        )
+        transform.commit(session.tokens[session.prompt_length :])
+        return transform
+
+    def _shape(self, session: DraftSession, length: int) -> Shape:
+        """Shape of a tree below so many tokens, for which target and draft model have room."""
+        end = min(session.final_length - 1, self._engine.spec.max_context)
+        shape = shape_of(session.speculation, end - length)
+        while shape.num_internal + 1 > self._engine.max_scratch:
+            shape = shape.prefix(shape.depth - 1)
+        return shape
+
+    def _may_predict(self, session: DraftSession, seat: _Seat) -> bool:
+        if len(seat.rounds.rounds) > self._ahead:
+            return False
+        last = seat.rounds.rounds[-1]
+        shape = self._shape(session, last.length + last.shape.depth + 1)
+        # The leaf's row, the predicted token's, and those below it.
+        num_rows = seat.rounds.num_run + 1 + shape.num_internal
+        return shape.depth > 0 and num_rows <= self._engine.max_scratch
+
+    def _catch_up(self, session: DraftSession, seat: _Seat, room: int) -> _Entry | None:
+        if room < 1 or not self._shape(session, session.length).depth:
+            return None
+        tokens = session.tokens[seat.cached : seat.cached + room]
+        is_last = seat.cached + len(tokens) == session.length
+        rows = Rows(
+            slot=seat.slot,
+            tokens=tokens,
+            parents=range(-1, len(tokens) - 1),
+            logits="last" if is_last else "none",
+        )
+        return _Entry(session=session, seat=seat, rows=rows)
+
+    def _expand(self, session: DraftSession, seat: _Seat, nodes: Sequence[int]) -> _Entry:
+        rounds = seat.rounds
+        rows = Rows(
+            slot=seat.slot,
+            tokens=[rounds.tokens[node] for node in nodes],
+            parents=[
+                ROOT if rounds.parents[node] == ROOT else rounds.scratch[rounds.parents[node]]
+                for node in nodes
+            ],
+        )
+        return _Entry(session=session, seat=seat, rows=rows, nodes=tuple(nodes))
+
+    def _run(self, entries: Sequence[_Entry]) -> list[DraftSession]:
+        """Runs a pass.
+
+        Returns:
+            The sessions with a tree that became complete.
+        """
+        logits = self._engine.forward([entry.rows for entry in entries])
+        grown: list[DraftSession] = []
+        for index, entry in enumerate(entries):
+            session, seat = entry.session, entry.seat
+            if entry.nodes:
+                first = self._engine.scratch(seat.slot) - len(entry.nodes)
+                for row, node in enumerate(entry.nodes, start=first):
+                    seat.rounds.scratch[node] = row
+            else:
+                count = len(entry.rows.tokens)
+                self._engine.rebase(seat.slot, range(count))
+                seat.cached += count
+                if entry.rows.logits == "none":
+                    continue
+                shape = self._shape(session, session.length)
+                seat.rounds.begin(length=session.length, hash_=session.hash, shape=shape)
+            if self._advance(session, seat, entry.nodes or (ROOT,), logits.of(index)):
+                grown.append(session)
+        return grown
+
+    def _advance(
+        self, session: DraftSession, seat: _Seat, nodes: Sequence[int], logits_NV: torch.Tensor
+    ) -> bool:
+        """Draws the next level below these nodes, or predicts what follows a leaf. True if a tree became complete."""
+        rounds = seat.rounds
+        paths = [rounds.path(node) for node in nodes]
+        num_output = session.length - session.prompt_length
+        scores_NV = seat.transform.apply(logits_NV, paths, [num_output + len(p) for p in paths])
+        last = rounds.rounds[-1]
+        if last.is_frozen:
+            token = int(scores_NV[0].argmax())
+            shape = self._shape(session, last.length + last.shape.depth + 1)
+            rounds.predict(nodes[0], token, shape)
+            return False
+        probs_NV = torch.softmax(scores_NV.double(), dim=-1).cpu().numpy()
+        laws = [freeze(probs_V, self._keep) for probs_V in probs_NV]
+        count = last.shape.branching[last.num_levels]
+        drawn = []
+        for law in laws:
+            if seat.is_greedy:
+                drawn.append(most_probable(law, count))
+            else:
+                uniforms_U = UniformDecisions(seat.generator.random(count))
+                drawn.append(draw_siblings(law, count, seat.replacement, uniforms_U))
+        rounds.grow(last, laws, drawn)
+        return last.is_frozen
+
+
+def _replacement(verifier: Verifier) -> Replacement:
+    """How siblings are drawn: without replacement where the verifier allows it, because no candidate is wasted."""
+    allowed = METHODS[verifier].replacements
+    return Replacement.WITHOUT if Replacement.WITHOUT in allowed else Replacement.WITH
+
+
+def _bounded(entries: Sequence[_Entry]) -> list[_Entry]:
+    """The first entries, as many as the nodes of one pass allow; at least one."""
+    bounded: list[_Entry] = []
+    num_nodes = 0
+    for entry in entries:
+        num_nodes += len(entry.nodes)
+        if bounded and num_nodes > MAX_PASS_NODES:
+            break
+        bounded.append(entry)
+    return bounded

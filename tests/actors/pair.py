@@ -1,0 +1,224 @@
+"""A target worker and a draft worker, driven step by step, with every message through its wire form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from outrider.actors.draft import messages as draft_messages
+from outrider.actors.draft.autoregressive import AutoregressiveDrafter
+from outrider.actors.draft.by_verifier import DrafterByVerifier
+from outrider.actors.draft.events import Attach, Drafted, Ended, Refused, Report, ResyncWanted
+from outrider.actors.draft.events import SessionKey as Key
+from outrider.actors.draft.sampled import SampledDrafter
+from outrider.actors.draft.worker import DraftWorker
+from outrider.actors.engine.settings import EngineSettings
+from outrider.actors.engine.tabular import Table, TabularEngine
+from outrider.actors.speculation.options import Sampling, Speculation
+from outrider.actors.target import messages as target_messages
+from outrider.actors.target.events import (
+    Committed,
+    DrafterJoined,
+    Event,
+    Failed,
+    Finished,
+    Open,
+    Opened,
+    Output,
+    Owner,
+    Resync,
+    ResyncRequest,
+    SessionClosed,
+    Stats,
+    Verdict,
+)
+from outrider.actors.target.settings import TargetSettings
+from outrider.actors.target.worker import TargetWorker
+from outrider.v1 import target_pb2
+
+LINK = 1
+
+Wire = list[target_pb2.DrafterMessage]
+
+
+@dataclass
+class Pair:
+    """One target, one drafter, nothing between them but bytes."""
+
+    target_table: Table
+    draft_table: Table
+    seed: int = 0
+    """Of the drafter's draws."""
+    lockstep: bool = False
+    max_context: int = 4096
+    meddle: Callable[[Wire], Wire] = lambda wire: wire
+    """What the network does to the drafter's messages of one step."""
+    now: float = 0.0
+    outputs: list[Output] = field(default_factory=list)
+    reports: list[Report] = field(default_factory=list)
+    ended: list[Ended | Refused] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        settings = TargetSettings(
+            name="t",
+            incarnation=1,
+            model_name="m",
+            engine=EngineSettings(model="tabular:x"),
+            lockstep=self.lockstep,
+        )
+        room = EngineSettings(
+            model="tabular:x", num_slots=8, max_scratch=96, max_context=self.max_context
+        )
+        self.target = TargetWorker(
+            TabularEngine(self.target_table, room), settings, self.outputs.extend, self._clock
+        )
+        engine = TabularEngine(self.draft_table, room)
+        generators = iter(np.random.SeedSequence(self.seed).spawn(1000))
+        self.sampled = SampledDrafter(
+            engine,
+            prefill_chunk=64,
+            lockstep=self.lockstep,
+            new_generator=lambda: np.random.default_rng(next(generators)),
+        )
+        coupled = AutoregressiveDrafter(
+            engine, width=4, expand=4, max_ahead=64, prefill_chunk=64, lockstep=self.lockstep
+        )
+        self.draft = DraftWorker(
+            DrafterByVerifier(coupled=coupled, sampled=self.sampled),
+            max_ahead=64,
+            emit=self.reports.append,
+            lockstep=self.lockstep,
+        )
+        self.texts: dict[int, list[int]] = {}
+        self.commits: dict[int, list[tuple[int, ...]]] = {}
+        """Tokens of each round."""
+        self.ends: dict[int, Finished | Failed] = {}
+        self.target.post(DrafterJoined(drafter="d"))
+
+    def open(
+        self,
+        session: int,
+        sampling: Sampling,
+        speculation: Speculation,
+        prompt: Sequence[int] = (1, 2, 0),
+        *,
+        is_attached: bool = True,
+    ) -> None:
+        """Opens a session and attaches the drafter."""
+        self.texts[session] = []
+        self.commits[session] = []
+        self.target.post(
+            Open(
+                owner=Owner(stream=1, session=session),
+                group=0,
+                prompt=tuple(prompt),
+                committed=(),
+                sampling=sampling,
+                speculation=speculation,
+                drafters=("d",),
+            )
+        )
+        self.step()
+        if not is_attached:
+            return
+        self.draft.post(
+            Attach(
+                key=Key(LINK, self.handles[session]),
+                tokens=tuple(prompt),
+                prompt_length=len(prompt),
+                sampling=sampling,
+                speculation=speculation,
+            )
+        )
+
+    handles: dict[int, int] = field(default_factory=dict)
+
+    def step(self, drafts: int = 8) -> None:
+        """A few draft passes, then one target pass."""
+        for _ in range(drafts):
+            self.now += 1e-5
+            if not self.draft.run_once(self.now):
+                break
+        wire, self.reports[:] = self._draft_wire(self.reports), []
+        for message in self.meddle(wire):
+            for event in _target_events(message):
+                self.target.post(event)
+        self.now += self.target.step() or 0.0
+        outputs, self.outputs[:] = self.outputs[:], []
+        for output in outputs:
+            self._deliver(output)
+
+    def run(self, *, steps: int = 100_000) -> None:
+        """Steps until every session is over."""
+        for _ in range(steps):
+            if len(self.ends) == len(self.texts):
+                return
+            self.step()
+        raise AssertionError(f"sessions still run after {steps} steps")
+
+    def stats(self, session: int) -> Stats:
+        """What speculation did in a session that is over."""
+        end = self.ends[session]
+        assert isinstance(end, Finished), end
+        return end.stats
+
+    def _clock(self) -> float:
+        self.now += 1e-5
+        return self.now
+
+    def _draft_wire(self, reports: Sequence[Report]) -> Wire:
+        wire: Wire = []
+        for report in reports:
+            match report:
+                case Drafted():
+                    wire.append(draft_messages.candidates_to_proto(report.entries))
+                case ResyncWanted():
+                    wire.append(draft_messages.resync_to_proto(report))
+                case Ended() | Refused():
+                    self.ended.append(report)
+        return wire
+
+    def _deliver(self, output: Output) -> None:
+        match output:
+            case Opened():
+                self.handles[output.owner.session] = output.handle
+            case Committed():
+                self.texts[output.owner.session].extend(output.tokens)
+                self.commits[output.owner.session].append(output.tokens)
+            case Finished() | Failed():
+                self.ends[output.owner.session] = output
+            case Verdict():
+                self._tell(target_messages.verdict_batch([output]))
+            case Resync() | SessionClosed():
+                self._tell(target_messages.drafter_message(output))
+
+    def _tell(self, message: target_pb2.VerdictMessage) -> None:
+        arrived = target_pb2.VerdictMessage.FromString(message.SerializeToString())
+        for event in draft_messages.events_from_proto(arrived, LINK):
+            self.draft.post(event)
+
+
+def _target_events(message: target_pb2.DrafterMessage) -> list[Event]:
+    arrived = target_pb2.DrafterMessage.FromString(message.SerializeToString())
+    if arrived.HasField("resync"):
+        resync = arrived.resync
+        return [ResyncRequest(drafter="d", handle=resync.handle, length=resync.length)]
+    return [
+        *(target_messages.candidates_from_proto(one, "d") for one in arrived.candidates.entries),
+        *(
+            target_messages.frozen_from_proto(one, "d", VOCAB_BOUND)
+            for one in arrived.candidates.frozen
+        ),
+    ]
+
+
+VOCAB_BOUND = 64
+"""Token ids that the wire lets through; tables here are smaller."""
+
+
+def blurred(table: Table, other: Table, share: float) -> Table:
+    """A draft model: the target's distributions, mixed with others."""
+    probs = (1.0 - share) * np.exp(table.log_probs) + share * np.exp(other.log_probs)
+    return replace(table, log_probs=np.log(probs), name="blurred")
