@@ -93,8 +93,10 @@ class FrozenVerdict:
         self.logprobs: list[Logprob] = []
 
     def walk(self) -> Walk:
-        """Decides. The path may be as deep as the tree; one token more is committed."""
+        """Decides, once and for all at this base. The path may be as deep as the tree; one token more is committed."""
         session, tree = self._session, self._frozen.tree
+        if session.trees is not None:
+            session.trees.spend(session.length, session.hash)
         acceptance = METHODS[session.speculation.verifier].verify(
             tree=tree,
             target_probs_NV=TargetRows(session, self._logits_RV, tree.parents_N, tree.tokens_N),

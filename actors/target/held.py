@@ -87,6 +87,10 @@ class HeldTrees:
         self._bound(drafter)
         return True
 
+    def spend(self, length: int, hash_: int) -> None:
+        """Drops the trees of a base whose round is decided. No other tree is verified there."""
+        self._trees.pop((length, hash_), None)
+
     def advance(self, length: int) -> int:
         """Drops the trees that the text has passed by.
 

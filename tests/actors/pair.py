@@ -74,6 +74,7 @@ class Pair:
         self.target = TargetWorker(
             TabularEngine(self.target_table, room), settings, self.outputs.extend, self._clock
         )
+        self.target.warm_up()
         engine = TabularEngine(self.draft_table, room)
         generators = iter(np.random.SeedSequence(self.seed).spawn(1000))
         self.sampled = SampledDrafter(

@@ -1,0 +1,236 @@
+"""Frozen trees between the real workers: greedy texts, drafting ahead, and a network that loses, repeats and reorders."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from tests.actors.pair import Pair, Wire, blurred
+
+from outrider.actors.draft.messages import candidates_to_proto
+from outrider.actors.draft.rounds import FrozenNews
+from outrider.actors.engine.tabular import random_table
+from outrider.actors.speculation import shapes
+from outrider.actors.speculation.options import Sampling, Speculation, Verifier
+from outrider.actors.speculation.verifiers.registry import METHODS
+from outrider.actors.target.events import Finish, Finished
+from outrider.actors.target.messages import frozen_from_proto
+from outrider.v1 import target_pb2
+
+VOCAB = 12
+TARGET = random_table(VOCAB, 2, seed=9, concentration=0.3)
+"""Its greedy text after the usual prompt holds eleven of the twelve tokens."""
+
+DRAFT = blurred(TARGET, random_table(VOCAB, 2, seed=109, concentration=0.3), 0.3)
+"""Agrees with it about most of them."""
+
+FROZEN = [verifier for verifier, method in METHODS.items() if method.needs_draft_probs]
+GREEDY = Sampling(seed=1, max_tokens=60, temperature=0.0)
+SAMPLED = Sampling(seed=1, max_tokens=300, temperature=0.9, top_p=0.95)
+
+
+def plain(sampling: Sampling) -> list[int]:
+    """The text without a drafter."""
+    pair = Pair(TARGET, DRAFT)
+    pair.open(0, sampling, Speculation(), is_attached=False)
+    pair.run()
+    return pair.texts[0]
+
+
+@pytest.mark.parametrize("verifier", FROZEN)
+def test_greedy_texts_are_those_of_plain_decoding(verifier: Verifier) -> None:
+    """At temperature 0 every verifier gives the text of plain decoding, penalties and bias included, in fewer passes."""
+    penalised = replace(GREEDY, repetition_penalty=1.3, frequency_penalty=0.2, logit_bias={2: 1.0})
+    for sampling in (GREEDY, penalised):
+        pair = Pair(TARGET, DRAFT)
+        pair.open(0, sampling, Speculation(verifier=verifier))
+        pair.run()
+        assert pair.texts[0] == plain(sampling)
+        assert pair.stats(0).accepted > 20
+
+
+@pytest.mark.parametrize("verifier", FROZEN)
+def test_a_perfect_drafter_is_accepted_whole(verifier: Verifier) -> None:
+    """With equal models every greedy chain survives, and so does the prediction of what follows it."""
+    pair = Pair(TARGET, TARGET)
+    shape = shapes.chain(4)
+    pair.open(0, GREEDY, Speculation(verifier=verifier, tree_shape=shape))
+    pair.run()
+    stats = pair.stats(0)
+    assert stats.accepted == stats.verified
+    # The first verdict may come before anything was drafted.
+    assert pair.draft.stats.foreseen >= pair.draft.stats.committed - 5
+    # The first pass may come before the first tree; later trees lie ready when their base is reached.
+    assert stats.plain_passes <= 2
+    assert stats.stale <= 2 * shape.num_nodes
+
+
+def test_trees_lie_ready_for_predicted_texts() -> None:
+    """After a verdict that was foreseen, the target verifies the next tree though the drafter has not moved since."""
+    pair = Pair(TARGET, TARGET)
+    pair.open(0, GREEDY, Speculation(verifier=Verifier.BLOCK))
+    while len(pair.commits[0]) < 3:
+        pair.step(drafts=100)
+    before = len(pair.texts[0])
+    pair.step(drafts=0)
+    assert len(pair.commits[0]) == 4
+    assert len(pair.texts[0]) - before == 5
+
+
+class Chaos:
+    """A network that loses, repeats, delays and reorders whole messages."""
+
+    def __init__(self, seed: int) -> None:
+        self._rng = random.Random(seed)
+        self._delayed: Wire = []
+
+    def __call__(self, wire: Wire) -> Wire:
+        for message in wire:
+            self._delayed.extend([message] * self._rng.choice([0, 1, 1, 1, 2, 3]))
+        self._rng.shuffle(self._delayed)
+        count = self._rng.randint(0, len(self._delayed))
+        arrived, self._delayed = self._delayed[:count], self._delayed[count:]
+        return arrived
+
+
+@pytest.mark.parametrize("verifier", FROZEN)
+def test_a_bad_network_changes_no_greedy_text(verifier: Verifier) -> None:
+    """Lost, repeated, late and reordered trees change the number of passes, not the text."""
+    pair = Pair(TARGET, DRAFT, meddle=Chaos(5))
+    for session in range(3):
+        pair.open(session, GREEDY, Speculation(verifier=verifier))
+    pair.run()
+    assert set(map(tuple, pair.texts.values())) == {tuple(plain(GREEDY))}
+    assert sum(pair.stats(session).accepted for session in range(3)) > 0
+
+
+def test_repeated_trees_are_verified_once() -> None:
+    """A message that comes three times gives the same text as one that comes once: one verdict a base."""
+    texts = []
+    for copies in (1, 3):
+        pair = Pair(TARGET, DRAFT, seed=2, meddle=lambda wire, n=copies: wire * n)  # type: ignore[misc]
+        pair.open(0, SAMPLED, Speculation(verifier=Verifier.TRAVERSAL))
+        pair.run()
+        texts.append(pair.texts[0])
+        assert pair.stats(0).accepted > 50
+    assert texts[0] == texts[1]
+
+
+def test_a_second_tree_for_a_base_is_dropped() -> None:
+    """The first tree that arrives for a base is the one that is verified, whatever a later one offers."""
+    texts = []
+    for is_second_sent in (False, True):
+        other = Pair(TARGET, DRAFT, seed=77)
+        other.open(0, SAMPLED, Speculation(verifier=Verifier.KSEQ))
+        pair = Pair(TARGET, DRAFT, seed=2)
+
+        def both(wire: Wire, second: bool = is_second_sent) -> Wire:
+            if not second:
+                return wire
+            copies = []
+            for message in wire:
+                copy = target_pb2.DrafterMessage.FromString(message.SerializeToString())
+                for entry in copy.candidates.frozen:
+                    # The same numbers in other places: a tree that fits, and is another one.
+                    entry.round += 1000
+                    del entry.tree.tokens[1:], entry.tree.parents[1:]
+                    entry.tree.frame = _first_law(entry)
+                copies.append(copy)
+            return wire + copies
+
+        pair.meddle = both
+        pair.open(0, SAMPLED, Speculation(verifier=Verifier.KSEQ))
+        pair.run()
+        texts.append(pair.texts[0])
+    assert texts[0] == texts[1]
+
+
+def _first_law(entry: target_pb2.FrozenCandidates) -> bytes:
+    import msgpack
+
+    frame = msgpack.unpackb(entry.tree.frame)
+    count = frame["counts"][0]
+    frame["counts"] = [count]
+    frame["ids"] = frame["ids"][: 4 * count]
+    frame["weights"] = frame["weights"][: 2 * count]
+    packed: bytes = msgpack.packb(frame)
+    return packed
+
+
+def test_stop_tokens_and_lengths_end_a_text_inside_an_accepted_run() -> None:
+    """Nothing follows the first stop token, and no text is longer than asked for."""
+    whole = plain(GREEDY)
+    stop = whole[7]
+    sampling = replace(GREEDY, stop_token_ids=(stop,))
+    for max_tokens in (1, 2, 3, 60):
+        pair = Pair(TARGET, TARGET)
+        options = replace(sampling, max_tokens=max_tokens)
+        pair.open(0, options, Speculation(verifier=Verifier.MCSD_WITHOUT_REPLACEMENT))
+        pair.run()
+        assert pair.texts[0] == whole[: min(whole.index(stop) + 1, max_tokens)]
+        end = pair.ends[0]
+        assert isinstance(end, Finished)
+        assert end.reason is (
+            Finish.STOP_TOKEN if whole.index(stop) < max_tokens else Finish.LENGTH
+        )
+
+
+def test_logprobs_come_with_every_token() -> None:
+    """A request that asks for log-probabilities gets those of plain decoding."""
+    reports = []
+    for is_attached in (True, False):
+        pair = Pair(TARGET, TARGET)
+        seen = []
+        deliver = pair._deliver
+
+        def spy(output: object, seen: list[object] = seen, deliver: object = deliver) -> None:
+            if getattr(output, "logprobs", None) is not None:
+                seen.extend(output.logprobs)  # type: ignore[attr-defined]
+            deliver(output)  # type: ignore[operator]
+
+        pair._deliver = spy  # type: ignore[method-assign]
+        sampling = replace(GREEDY, logprobs=2)
+        pair.open(0, sampling, Speculation(verifier=Verifier.BLOCK), is_attached=is_attached)
+        pair.run()
+        assert len(seen) == len(pair.texts[0])
+        reports.append(seen)
+    assert reports[0] == reports[1]
+
+
+def test_short_contexts_and_small_scratch_are_respected() -> None:
+    """A drafter whose context ends before the text does drafts as far as it goes, and nothing breaks."""
+    pair = Pair(TARGET, DRAFT, max_context=70)
+    pair.open(0, replace(GREEDY, max_tokens=67), Speculation(verifier=Verifier.TRAVERSAL))
+    pair.run()
+    assert pair.texts[0] == plain(replace(GREEDY, max_tokens=67))
+    assert not pair.draft.stats.failures
+
+
+def test_the_wire_carries_a_tree_bit_for_bit() -> None:
+    """What the target verifies against is what the drafter drew from, to the last bit, in draw order."""
+    seen: list[tuple[FrozenNews, int]] = []
+    pair = Pair(TARGET, DRAFT)
+    for number, verifier in enumerate(FROZEN):
+        pair.open(number, SAMPLED, Speculation(verifier=verifier))
+    for _ in range(200):
+        pair.draft.run_once(pair.now)
+        for report in pair.reports:
+            for news in getattr(report, "entries", ()):
+                seen.extend((one, news.handle) for one in news.frozen)
+                message = candidates_to_proto([news]).SerializeToString()
+                batch = target_pb2.DrafterMessage.FromString(message).candidates
+                assert not batch.entries
+                for one, entry in zip(news.frozen, batch.frozen, strict=True):
+                    event = frozen_from_proto(entry, "d", VOCAB)
+                    assert (event.round, event.base_length, event.base_hash) == (
+                        one.number,
+                        one.length,
+                        one.hash,
+                    )
+                    assert event.frozen.tree == one.frozen.tree
+                    for theirs, ours in zip(event.frozen.rows, one.frozen.rows, strict=True):
+                        assert theirs.ids_K.tobytes() == ours.ids_K.tobytes()
+                        assert theirs.weights_K.tobytes() == ours.weights_K.tobytes()
+        pair.reports.clear()
+    assert len({handle for _, handle in seen}) == len(FROZEN)
