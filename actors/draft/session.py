@@ -23,6 +23,10 @@ LOOKAHEAD = 2
 """The tree may be this many times as deep as one target pass verifies, so that the next tree grows while a pass runs."""
 
 
+URGENT_NEWS = 3
+"""Levels of a new tree that go out one by one: the target may wait for them. What comes later finds it busy."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stale:
     """The message says nothing new."""
@@ -83,8 +87,8 @@ class DraftSession:
         """When the missing tokens were asked for; None if none are missing."""
         self.is_waiting = False
         """Lockstep: the tree was sent, the verdict is awaited."""
-        self.is_urgent = True
-        """The target has nothing of ours below the base: what there is goes out at once."""
+        self.urgent_news = URGENT_NEWS
+        """How many more news go out at once, because the target has nothing of ours below the base."""
         self.hold_until = 0.0
         """When not urgent, news gather until then: the target is busy, and each message costs both sides time."""
 

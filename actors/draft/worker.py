@@ -38,6 +38,7 @@ from outrider.actors.draft.events import (
     Verdict,
 )
 from outrider.actors.draft.session import (
+    URGENT_NEWS,
     Ask,
     Broken,
     DraftSession,
@@ -57,6 +58,12 @@ NAP_S = 0.5
 HOLD_SHARE = 0.6
 """Part of a target pass, from its beginning, during which news gather. Less sends more messages, each of which costs drafter
 and target a quarter of a millisecond on a CPU; more risks that news come after the pass has ended."""
+
+PATIENT_RATIO = 8.0
+"""A target whose pass takes more than so many draft passes gains by letting a new tree grow before it begins."""
+
+CYCLE_SHARE = 0.1
+"""Weight of a draft pass in the mean time of draft passes."""
 
 BUSY_WINDOW_S = 5.0
 """Time over which the busy fraction is taken."""
@@ -125,6 +132,7 @@ class DraftWorker:
         self._sessions: dict[SessionKey, DraftSession] = {}
         self._dirty: dict[DraftSession, None] = {}
         self._counts = dict.fromkeys(DraftStats.__dataclass_fields__, 0)
+        self._pass_s = 0.0
         self._busy_s = 0.0
         self._window_began = time.monotonic()
         self._busy = 0.0
@@ -189,9 +197,13 @@ class DraftWorker:
         took = self._take_in(now)
         # Verdicts are answered before the next pass: what already grew below the new base goes out at once.
         self._flush(now)
+        began = self._clock()
         drafted = self._draft()
+        ended = self._clock()
+        if drafted:
+            self._pass_s += CYCLE_SHARE * (ended - began - self._pass_s)
         # When nothing grows there is nothing to gather for.
-        self._flush(self._clock() if drafted else float("inf"))
+        self._flush(ended if drafted else float("inf"))
         return took or drafted
 
     def _sleep(self) -> None:
@@ -285,13 +297,17 @@ class DraftWorker:
                 session.asked_at = None
                 session.credits, session.epoch = event.credits, event.epoch
                 self._commit(session, step)
-                session.is_urgent = True
+                session.urgent_news = URGENT_NEWS
                 if isinstance(event, Verdict):
-                    session.is_urgent = event.starving
+                    session.urgent_news = self._urgent_news(event) if event.starving else 0
                     session.hold_until = now + HOLD_SHARE * event.pass_s
                 if isinstance(event, Verdict) and event.starving:
                     # The target has nothing of what we sent below here: it was dropped, or is on its way.
                     session.unsend()
+
+    def _urgent_news(self, verdict: Verdict) -> int:
+        """How many levels of a new tree to send one by one: several if the target is slow enough to wait for them."""
+        return URGENT_NEWS if verdict.pass_s > PATIENT_RATIO * self._pass_s else 1
 
     def _commit(self, session: DraftSession, step: Extend | Rewrite) -> None:
         foreseen = session.num_foreseen(step.tokens) if isinstance(step, Extend) else 0
@@ -351,7 +367,7 @@ class DraftWorker:
     def _flush(self, now: float) -> None:
         if not self._dirty:
             return
-        dirty = [s for s in self._dirty if self._lockstep or s.is_urgent or now >= s.hold_until]
+        dirty = [s for s in self._dirty if self._lockstep or s.urgent_news or now >= s.hold_until]
         for session in dirty:
             del self._dirty[session]
         by_link: dict[int, list[SessionNews]] = {}
@@ -361,7 +377,7 @@ class DraftWorker:
             if news is not None:
                 by_link.setdefault(session.key.link, []).append(news)
                 nodes += news.num_nodes
-                session.is_urgent = False
+                session.urgent_news = max(session.urgent_news - 1, 0)
         for link, entries in by_link.items():
             self._emit(Drafted(link=link, entries=entries))
         if by_link:

@@ -14,6 +14,15 @@ MEMORY = 0.8
 """Weight of the past in the running means: about five rounds."""
 
 
+GRACE = 1.5
+"""A part of a new tree may be this many times later than the mean before the target begins without it."""
+
+
+RELUCTANCE = 1.5
+"""A level must promise this many times what the target commits while it is waited for. Above 1, because a level that is not
+verified now grows below the pass and is verified next: only what a shallow pass wastes is gained."""
+
+
 @dataclass(slots=True)
 class Patience:
     """Running means of one session."""
@@ -27,9 +36,33 @@ class Patience:
     acceptance: float = 0.7
     """Mean rate at which the first level holds the draw."""
 
+    gap_s: float | None = None
+    """Mean seconds between messages while a new tree comes in level by level; None before any was waited for."""
+
     def observe_arrival(self, seconds: float) -> None:
         """Takes in how long candidates took, or how long they were waited for in vain (counts double)."""
         self.arrival_s = MEMORY * self.arrival_s + (1.0 - MEMORY) * seconds
+
+    def observe_gap(self, seconds: float) -> None:
+        """Takes in how long the next part of a new tree took, or was waited for in vain."""
+        former = self.gap_s if self.gap_s is not None else seconds
+        self.gap_s = MEMORY * former + (1.0 - MEMORY) * seconds
+
+    def ripening_s(self, leaves: float, pass_s: float) -> float:
+        """Seconds to wait for the next level of a new tree; 0 if the target had better begin.
+
+        Another level adds about `leaves x acceptance` tokens to the pass. It is worth waiting for if that is more than
+        what the target commits in the meantime at its present pace.
+
+        Args:
+            leaves: Sum of the path probabilities of the tree's leaves.
+            pass_s: Seconds of a pass over the tree.
+        """
+        # The first part took a message there, a draft pass and a message back; the next takes the pass.
+        gap_s = self.gap_s if self.gap_s is not None else self.arrival_s / 2.0
+        gain = leaves * self.acceptance
+        pace = self.tokens / pass_s
+        return GRACE * gap_s if gain > RELUCTANCE * gap_s * pace else 0.0
 
     def observe_round(self, tokens: int) -> None:
         """Takes in how many tokens a pass over candidates committed."""

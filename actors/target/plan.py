@@ -223,8 +223,10 @@ def _patience_left(
 ) -> float:
     """Seconds that a session may still wait for candidates; 0 if it should not."""
     session = entry.session
-    if entry.selection.nodes or not session.speculation.enabled or session.remaining <= 1:
+    if entry.frozen is not None or not session.speculation.enabled or session.remaining <= 1:
         return 0.0
+    if entry.selection.nodes:
+        return _ripening_left(entry, live_drafters, limits, pass_s, now)
     if session.has_candidates or session.joined.isdisjoint(live_drafters):
         return 0.0
     patience_s = (
@@ -233,3 +235,23 @@ def _patience_left(
         else min(session.patience.limit_s(pass_s), limits.max_patience_s)
     )
     return max(session.last_verdict + patience_s - now, 0.0)
+
+
+def _ripening_left(
+    entry: Entry, live_drafters: frozenset[str], limits: Limits, pass_s: float, now: float
+) -> float:
+    """Seconds that a new tree may still grow before it is verified."""
+    session, selection = entry.session, entry.selection
+    if limits.lockstep or not session.ripens or session.joined.isdisjoint(live_drafters):
+        return 0.0
+    if len(selection.nodes) >= session.speculation.max_nodes:
+        return 0.0
+    parents = set(selection.parents)
+    deepest = session.length + min(session.speculation.max_depth, session.remaining - 1)
+    leaves = sum(
+        value
+        for index, (value, node) in enumerate(zip(selection.values, selection.nodes, strict=True))
+        if index not in parents and node.depth < deepest
+    )
+    wait_s = min(session.patience.ripening_s(leaves, pass_s), limits.max_patience_s)
+    return max(session.last_part + wait_s - now, 0.0)

@@ -77,6 +77,10 @@ class Session:
         self.wait_since: float | None = None
         """When the target, free, began to wait for candidates of this session."""
         self.last_verdict = 0.0
+        self.ripens = False
+        """The last verdict left the pool empty: a new tree is coming in, level by level."""
+        self.last_part = 0.0
+        """When the last part of it came."""
         self._verdict_times: OrderedDict[int, float] = OrderedDict()
         self._hashes: list[int] = [base_hash.EMPTY]
         self._hash_all(self.tokens)
@@ -125,7 +129,10 @@ class Session:
         if len(self._verdict_times) > RECENT_VERDICTS:
             self._verdict_times.popitem(last=False)
         passed = self.trees.advance(self.length) if self.trees is not None else 0
-        return passed + self.pool.reroot(tokens)
+        stale = passed + self.pool.reroot(tokens)
+        self.ripens = self.pool.size == 0
+        self.last_part = now
+        return stale
 
     @property
     def has_candidates(self) -> bool:

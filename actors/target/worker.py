@@ -57,11 +57,11 @@ from outrider.actors.trace import TraceRecord, TraceRing
 WARM_UP_ROWS = (1, 2, 4, 8, 16, 32, 64)
 """Sizes of the passes that are timed when a target starts."""
 
-WARM_UP_PASSES = 5
-"""Passes of each size; the fastest counts."""
+WARM_UP_TURNS = 12
+"""How often all sizes are timed."""
 
-WARM_UP_S = 0.5
-"""No more passes of a size once they took so many seconds together: a large model is not kept from starting."""
+WARM_UP_S = 1.0
+"""No further turn after this time: a large model is not kept from starting."""
 
 _log = structlog.get_logger(__name__)
 
@@ -171,19 +171,19 @@ class TargetWorker:
     def warm_up(self) -> None:
         """Runs passes of different sizes, so that the cost model knows the shape of their times."""
         slot = self._engine.acquire()
-        curve: dict[int, float] = {}
-        for rows in WARM_UP_ROWS:
-            if rows > self._engine.max_scratch:
-                break
-            batch = [Rows(slot=slot, tokens=[0] * rows, parents=_bush(rows))]
-            times: list[float] = []
-            while len(times) < WARM_UP_PASSES and sum(times) < WARM_UP_S:
+        sizes = [rows for rows in WARM_UP_ROWS if rows <= self._engine.max_scratch]
+        curve = dict.fromkeys(sizes, float("inf"))
+        began = self._clock()
+        for _ in range(WARM_UP_TURNS):
+            # By turns, so that a slow moment of the machine does not bend the curve; the fastest of a size counts.
+            for rows in sizes:
+                batch = [Rows(slot=slot, tokens=[0] * rows, parents=_bush(rows))]
                 started = self._clock()
                 self._engine.forward(batch)
-                times.append(self._clock() - started)
+                curve[rows] = min(curve[rows], self._clock() - started)
                 self._engine.truncate(slot, 0)
-            # The first pass of a size also allocates and tunes.
-            curve[rows] = min(times)
+            if self._clock() - began > WARM_UP_S:
+                break
         self._engine.release(slot)
         self.cost.set_curve(curve)
 
@@ -339,6 +339,9 @@ class TargetWorker:
         asked = session.take_verdict_time(base_length)
         if asked is not None:
             session.patience.observe_arrival(self._arrived - asked)
+        elif session.ripens and base_length == session.length:
+            session.patience.observe_gap(self._arrived - session.last_part)
+        session.last_part = self._arrived
 
     def _join(self, session: Session, drafter: str, length: int) -> None:
         """Notes that a drafter takes part; tells it what it lacks."""

@@ -42,3 +42,19 @@ def test_useless_candidates_are_not_waited_for_long() -> None:
     for _ in range(50):
         patience.observe_round(1)
     assert patience.limit_s(0.01) < 0.001
+
+
+def test_new_tree_ripens_while_levels_come_fast() -> None:
+    """A level that promises much more than the target's pace is waited for; a small one, or a slow drafter's, is not."""
+    patience = Patience(tokens=3.0, acceptance=0.8, gap_s=0.001)
+    assert patience.ripening_s(0.8, 0.018) > 0.001
+    assert patience.ripening_s(0.1, 0.018) == 0.0
+    for _ in range(50):
+        patience.observe_gap(0.01)
+    assert patience.ripening_s(0.8, 0.018) == 0.0
+
+
+def test_first_ripening_is_judged_by_the_answer() -> None:
+    """Before a gap was seen, half the time of an answer stands for it."""
+    assert Patience(arrival_s=0.002, acceptance=0.8).ripening_s(0.8, 0.018) > 0.0
+    assert Patience(arrival_s=1.0, acceptance=0.8).ripening_s(0.8, 0.018) == 0.0
