@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+import msgpack  # type: ignore[import-untyped]  # no stubs
 import pytest
 from tests.actors.pair import Pair, Wire, blurred
 
@@ -147,8 +148,6 @@ def test_a_second_tree_for_a_base_is_dropped() -> None:
 
 
 def _first_law(entry: target_pb2.FrozenCandidates) -> bytes:
-    import msgpack
-
     frame = msgpack.unpackb(entry.tree.frame)
     count = frame["counts"][0]
     frame["counts"] = [count]
@@ -178,10 +177,10 @@ def test_stop_tokens_and_lengths_end_a_text_inside_an_accepted_run() -> None:
 
 def test_logprobs_come_with_every_token() -> None:
     """A request that asks for log-probabilities gets those of plain decoding."""
-    reports = []
+    reports: list[list[object]] = []
     for is_attached in (True, False):
         pair = Pair(TARGET, TARGET)
-        seen = []
+        seen: list[object] = []
         deliver = pair._deliver
 
         def spy(output: object, seen: list[object] = seen, deliver: object = deliver) -> None:

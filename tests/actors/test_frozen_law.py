@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.stats import chi2
+from scipy.stats import chi2  # type: ignore[import-untyped]  # no stubs
 from tests.actors.pair import Pair, Wire, blurred
 from tests.actors.speculation.goodness import MIN_P
 

@@ -1,0 +1,146 @@
+"""Every verifier through the whole service: client, coordinator, target and drafters, over gRPC, with tables for models."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import grpc
+import pytest
+from tests.cluster.conftest import Front, Serve
+
+from outrider.actors.draft.server import DraftServer
+from outrider.actors.draft.settings import DraftSettings
+from outrider.actors.engine.settings import EngineSettings
+from outrider.actors.engine.tabular import random_table
+from outrider.actors.speculation.options import Verifier
+from outrider.actors.speculation.verifiers.registry import METHODS
+from outrider.actors.target.server import TargetServer
+from outrider.actors.target.settings import TargetSettings
+from outrider.actors.wire import verifier_to_proto
+from outrider.v1 import generation_pb2, sampling_pb2
+
+VOCAB = 24
+MAX_TOKENS = 300
+
+FROZEN = [verifier for verifier, method in METHODS.items() if method.needs_draft_probs]
+
+
+@pytest.fixture
+async def front(tmp_path: Path, serve: Serve) -> AsyncIterator[Front]:
+    """A service in which target and drafter wait for each other, so that trees take part in every round."""
+    file = tmp_path / "table.npz"
+    random_table(VOCAB, 1, seed=5, concentration=0.2, eos_token_ids=(1,)).save(file)
+    engine = EngineSettings(model=f"tabular:{file}", num_slots=3, max_context=512, num_threads=1)
+    target = TargetServer(
+        TargetSettings(name="target-0", incarnation=1, model_name="m", engine=engine, lockstep=True)
+    )
+    drafters = [
+        DraftServer(DraftSettings(name="draft-0", incarnation=1, engine=engine, lockstep=True)),
+        DraftServer(DraftSettings(name="lookup-0", incarnation=1, method="prompt_lookup")),
+    ]
+    address = await target.start()
+    addresses = [await drafter.start() for drafter in drafters]
+    named = tuple(zip(("draft-0", "lookup-0"), addresses, strict=True))
+    front = await serve(codec=None, targets=(address,), drafters=named)
+    async with asyncio.timeout(10.0):
+        while True:
+            status = await front.stub.GetStatus(generation_pb2.GetStatusRequest())
+            up = [actor for actor in status.actors if actor.ready and actor.role == "drafter"]
+            if status.accepting and len(up) == 2:
+                break
+            await asyncio.sleep(0.02)
+    yield front
+    for drafter in drafters:
+        await drafter.stop(0.0)
+    await target.stop(0.0)
+
+
+def request(
+    speculation: sampling_pb2.SpeculationOptions, *, temperature: float, seed: int = 3
+) -> generation_pb2.GenerateRequest:
+    """A request of token ids."""
+    return generation_pb2.GenerateRequest(
+        tokens=generation_pb2.TokenIds(ids=[2, 3, 4]),
+        sampling=sampling_pb2.SamplingOptions(
+            seed=seed, max_tokens=MAX_TOKENS, ignore_eos=True, temperature=temperature
+        ),
+        speculation=speculation,
+    )
+
+
+async def generate(
+    front: Front, asked: generation_pb2.GenerateRequest
+) -> tuple[list[int], generation_pb2.SpeculationStats]:
+    """Ids of the output, and what speculation did."""
+    ids: list[int] = []
+    stats = generation_pb2.SpeculationStats()
+    async for message in front.stub.Generate(asked, timeout=30.0):
+        ids.extend(token.id for token in message.chunk.tokens)
+        if message.HasField("completion"):
+            stats = message.completion.speculation
+    return ids, stats
+
+
+async def drafted(
+    front: Front, asked: generation_pb2.GenerateRequest
+) -> tuple[list[int], generation_pb2.SpeculationStats]:
+    """As `generate`, once a drafter had a part in it: a table decodes so fast that a text may be over before."""
+    async with asyncio.timeout(30.0):
+        while True:
+            ids, stats = await generate(front, asked)
+            if stats.accepted > 0:
+                return ids, stats
+
+
+async def test_every_verifier_works_for_the_request_that_asks_for_it(front: Front) -> None:
+    """Greedy texts are those of plain decoding; sampled ones come; the drafter's candidates are in both."""
+    off = sampling_pb2.SpeculationOptions(enabled=False)
+    plain, _ = await generate(front, request(off, temperature=0.0))
+    for verifier in Verifier:
+        options = sampling_pb2.SpeculationOptions(
+            verifier=verifier_to_proto(verifier), drafters=["draft-0"]
+        )
+        greedy, _ = await drafted(front, request(options, temperature=0.0))
+        assert greedy == plain, verifier
+        sampled, stats = await drafted(front, request(options, temperature=0.9))
+        assert len(sampled) == MAX_TOKENS, verifier
+        assert stats.wire_bytes > 0, verifier
+
+
+async def test_the_tree_shape_of_the_request_is_the_one_that_is_verified(front: Front) -> None:
+    """A shape that is asked for is drafted: its depth bounds what is accepted at a time."""
+    options = sampling_pb2.SpeculationOptions(
+        verifier=sampling_pb2.VERIFIER_TRAVERSAL, tree_shape="4,2,2", drafters=["draft-0"]
+    )
+    _, stats = await drafted(front, request(options, temperature=0.9))
+    assert len(stats.reached_by_depth) == 3
+    assert 16 * stats.rounds < stats.verified <= 28 * stats.rounds
+
+
+async def test_models_say_which_verifiers_they_and_their_drafters_offer(front: Front) -> None:
+    """The target offers all, a drafter with a model serves all, one without serves those that need no model."""
+    answer = await front.stub.ListModels(generation_pb2.ListModelsRequest())
+    (model,) = answer.models
+    everything = {verifier_to_proto(verifier) for verifier in Verifier}
+    assert set(model.verifiers) == everything
+    by_name = {drafter.name: set(drafter.verifiers) for drafter in model.drafters}
+    assert by_name == {
+        "draft-0": everything,
+        "lookup-0": {sampling_pb2.VERIFIER_COUPLED, sampling_pb2.VERIFIER_EXACT_MATCH},
+    }
+
+
+async def test_a_drafter_that_cannot_serve_the_verifier_is_refused(front: Front) -> None:
+    """Named, it is refused with the field; unnamed, it is left out."""
+    options = sampling_pb2.SpeculationOptions(
+        verifier=sampling_pb2.VERIFIER_BLOCK, drafters=["lookup-0"]
+    )
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await generate(front, request(options, temperature=0.9))
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "'lookup-0' cannot serve the verifier 'block'" in str(refused.value.details())
+    unnamed = sampling_pb2.SpeculationOptions(verifier=sampling_pb2.VERIFIER_BLOCK)
+    ids, _ = await drafted(front, request(unnamed, temperature=0.9))
+    assert len(ids) == MAX_TOKENS
