@@ -306,6 +306,43 @@ async def test_a_method_without_a_model_states_no_vocabulary() -> None:
         assert list(entry.tree.tokens)[:2] == [4, 5]
 
 
+async def test_a_method_without_a_model_refuses_verifiers_that_need_one() -> None:
+    """A session whose verifier needs draft probabilities is refused at the attachment, with what to do."""
+    settings = DraftSettings(name="draft", incarnation=3, method="prompt_lookup")
+    async with (
+        scripted_target() as target,
+        running(settings) as (_, address),
+        coordinating(address) as coordinator,
+    ):
+        options = sampling_pb2.SpeculationOptions(verifier=sampling_pb2.VERIFIER_TRAVERSAL)
+        refused = (await coordinator.attach(target, speculation=options)).refused
+        number: int = grpc.StatusCode.INVALID_ARGUMENT.value[0]
+        assert (refused.session, refused.code) == (1, number)
+        assert "speculation.verifier is traversal" in refused.message
+        assert "choose one of these, or another drafter" in refused.message
+
+
+async def test_a_model_draws_frozen_trees(settings: DraftSettings) -> None:
+    """The tree of a session that wants one comes frozen, with its laws, in the shape that was asked for."""
+    mini = MiniTarget(TARGET_TABLE, make_attach(tokens=PROMPT))
+    async with (
+        scripted_target(vocab_size=VOCAB_SIZE) as target,
+        running(settings) as (_, address),
+        coordinating(address) as coordinator,
+    ):
+        options = sampling_pb2.SpeculationOptions(
+            verifier=sampling_pb2.VERIFIER_KSEQ, tree_shape="2,1"
+        )
+        assert (await coordinator.attach(target, speculation=options)).attached.session == 1
+        while not (message := await target.hear()).candidates.frozen:
+            pass
+        entry = message.candidates.frozen[0]
+        assert (entry.handle, entry.base.length, entry.round) == (7, len(PROMPT), 1)
+        assert entry.base.hash == mini.hash_at(len(PROMPT))
+        assert list(entry.tree.parents) == [0, 0, 1, 2]
+        assert entry.tree.frame
+
+
 async def test_a_model_that_cannot_be_loaded_fails_the_start(tmp_path: Path) -> None:
     """The error names what is wrong, and no thread stays."""
     engine = EngineSettings(model=f"tabular:{tmp_path / 'nothing.npz'}")

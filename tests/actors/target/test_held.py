@@ -1,0 +1,141 @@
+"""Frozen trees that wait for their text."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from outrider.actors.speculation.draft_tree import DraftTree, Replacement, sources_by_parent
+from outrider.actors.speculation.frame import FrozenTree
+from outrider.actors.speculation.options import Verifier
+from outrider.actors.speculation.shapes import Shape
+from outrider.actors.speculation.sparse import freeze
+from outrider.actors.target.held import MAX_HELD, TRY_AGAIN, HeldTrees, first_levels, side_by_side
+
+
+def tree(
+    branching: tuple[int, ...] = (2, 2),
+    *,
+    first: int = 0,
+    replacement: Replacement = Replacement.WITH,
+) -> FrozenTree:
+    """A tree whose tokens count up from `first`, each internal node with a law of its own."""
+    parents_N = Shape(branching).parents_N
+    sources_N = sources_by_parent(parents_N)
+    rows = tuple(
+        freeze(np.roll(np.arange(1.0, 41.0), row)) for row in range(max(sources_N, default=-1) + 1)
+    )
+    draft = DraftTree(
+        tokens_N=tuple(range(first, first + len(parents_N))),
+        parents_N=parents_N,
+        sources_N=sources_N,
+        replacement=replacement,
+    )
+    return FrozenTree(tree=draft, rows=rows)
+
+
+def take(
+    held: HeldTrees, frozen: FrozenTree, *, drafter: str = "d", length: int = 5, number: int = 1
+) -> bool:
+    """Hands in a tree; the hash of a base is a hundred times its length."""
+    return held.take(drafter, length=length, hash_=100 * length, number=number, frozen=frozen)
+
+
+def test_a_tree_waits_for_its_text() -> None:
+    """It is there for its base only, and gone once the text is longer."""
+    held = HeldTrees(Verifier.KSEQ)
+    assert take(held, tree(), length=8)
+    assert not held.has(5, 500)
+    assert held.advance(8) == 0
+    assert not held.has(8, 801)
+    assert held.has(8, 800)
+    assert held.advance(9) == 6
+    assert held.num_trees == 0
+
+
+def test_the_first_tree_of_a_drafter_for_a_base_counts() -> None:
+    """Repeated and second trees are dropped, and none is left once the base is decided."""
+    held = HeldTrees(Verifier.KSEQ)
+    assert take(held, tree())
+    assert not take(held, tree(first=3), number=2)
+    ready = held.ready(5, 500, max_nodes=9, max_depth=9)
+    assert ready is not None
+    assert ready.frozen.tree.tokens_N[0] == 0
+    held.spend(5, 500)
+    assert held.ready(5, 500, max_nodes=9, max_depth=9) is None
+
+
+def test_only_the_first_drafter_counts_unless_the_verifier_mixes() -> None:
+    """K-seq takes what came first; SpecInfer takes both, each node with the law that it was drawn from."""
+    for verifier, num_nodes in ((Verifier.KSEQ, 6), (Verifier.SPECINFER, 12)):
+        held = HeldTrees(verifier)
+        assert take(held, tree(), drafter="e")
+        assert take(held, tree(first=20), drafter="d")
+        ready = held.ready(5, 500, max_nodes=20, max_depth=9)
+        assert ready is not None
+        assert ready.frozen.tree.num_nodes == num_nodes
+        assert ready.drafters_N == ("e",) * 6 + ("d",) * (num_nodes - 6)
+
+
+def test_a_drafter_cannot_fill_the_memory() -> None:
+    """Of too many trees the oldest go."""
+    held = HeldTrees(Verifier.KSEQ)
+    for number in range(20):
+        take(held, tree(), length=50 - number, number=number)
+    assert held.num_trees == MAX_HELD
+    assert held.has(31, 3100)
+    assert not held.has(50, 5000)
+
+
+@pytest.mark.parametrize(
+    ("verifier", "frozen", "problem"),
+    [
+        (Verifier.BLOCK, tree((2,)), "verifies chains"),
+        (Verifier.KSEQ, tree(replacement=Replacement.WITHOUT), "drawn with replacement"),
+        (Verifier.MCSD_WITHOUT_REPLACEMENT, tree((1, 1)), "drawn without replacement"),
+    ],
+)
+def test_trees_of_another_verifier_are_refused(
+    verifier: Verifier, frozen: FrozenTree, problem: str
+) -> None:
+    """The message says what the session's verifier needs."""
+    held = HeldTrees(verifier)
+    with pytest.raises(ValueError, match=problem):
+        take(held, frozen)
+    assert held.num_trees == 0
+
+
+@pytest.mark.parametrize(
+    ("max_nodes", "max_depth", "kept"),
+    [(14, 9, 14), (13, 9, 6), (6, 9, 6), (5, 9, 2), (1, 9, 0), (14, 2, 6), (14, 0, 0)],
+)
+def test_trees_lose_whole_levels(max_nodes: int, max_depth: int, kept: int) -> None:
+    """What does not fit is cut between levels, whatever the tokens are."""
+    whole = tree((2, 2, 2))
+    cut = first_levels(whole, max_nodes=max_nodes, max_depth=max_depth)
+    assert cut.tree.num_nodes == kept
+    assert cut.tree.tokens_N == whole.tree.tokens_N[:kept]
+    assert cut.tree.parents_N == whole.tree.parents_N[:kept]
+    assert cut.tree.sources_N == whole.tree.sources_N[:kept]
+
+
+def test_trees_side_by_side_keep_their_laws() -> None:
+    """Nodes of the second tree hang below each other and point at its own rows."""
+    first, second = tree((2, 1)), tree((1, 1), first=9)
+    both = side_by_side([first, second])
+    assert both.tree.parents_N == (-1, -1, 0, 1, -1, 4)
+    assert both.tree.tokens_N == (0, 1, 2, 3, 9, 10)
+    for node, (token, source) in enumerate(
+        zip(both.tree.tokens_N, both.tree.sources_N, strict=True)
+    ):
+        part, place = (first, node) if node < 4 else (second, node - 4)
+        assert both.rows[source] is part.rows[part.tree.sources_N[place]]
+        assert token == part.tree.tokens_N[place]
+
+
+def test_a_tree_that_does_not_pay_is_tried_now_and_then() -> None:
+    """Acceptance may have risen since it was last measured."""
+    held = HeldTrees(Verifier.KSEQ)
+    assert held.is_worth(is_gain=True)
+    tries = [held.is_worth(is_gain=False) for _ in range(2 * (TRY_AGAIN + 1))]
+    assert tries.count(True) == 2
