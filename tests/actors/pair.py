@@ -55,6 +55,8 @@ class Pair:
     max_context: int = 4096
     meddle: Callable[[Wire], Wire] = lambda wire: wire
     """What the network does to the drafter's messages of one step."""
+    is_lost: Callable[[], bool] = lambda: False
+    """Whether a verdict is lost on its way to the drafter."""
     now: float = 0.0
     outputs: list[Output] = field(default_factory=list)
     reports: list[Report] = field(default_factory=list)
@@ -191,7 +193,8 @@ class Pair:
             case Finished() | Failed():
                 self.ends[output.owner.session] = output
             case Verdict():
-                self._tell(target_messages.verdict_batch([output]))
+                if not self.is_lost():
+                    self._tell(target_messages.verdict_batch([output]))
             case Resync() | SessionClosed():
                 self._tell(target_messages.drafter_message(output))
 

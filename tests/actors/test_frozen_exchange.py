@@ -106,6 +106,21 @@ def test_a_bad_network_changes_no_greedy_text(verifier: Verifier) -> None:
     assert sum(pair.stats(session).accepted for session in range(3)) > 0
 
 
+def test_lost_verdicts_are_asked_for() -> None:
+    """A drafter that lost the thread is told the rest, draws anew there, and changes no greedy text."""
+    rng = random.Random(3)
+    pair = Pair(TARGET, DRAFT)
+    sampling = replace(GREEDY, max_tokens=400, frequency_penalty=0.1)
+    pair.open(0, sampling, Speculation(verifier=Verifier.MCSD_WITHOUT_REPLACEMENT))
+    pair.step()
+    pair.is_lost = lambda: rng.random() < 0.3
+    pair.run()
+    assert pair.texts[0] == plain(sampling)
+    assert pair.draft.stats.resyncs > 3
+    assert not pair.draft.stats.failures
+    assert pair.stats(0).accepted > 20
+
+
 def test_repeated_trees_are_verified_once() -> None:
     """A message that comes three times gives the same text as one that comes once: one verdict a base."""
     texts = []
