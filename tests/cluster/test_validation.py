@@ -189,7 +189,10 @@ TREES = replace(LIMITS, verifiers=tuple(Verifier))
         ({"tree_shape": "2,2", "max_nodes": 5}, "needs 6, and speculation.max_nodes is 5"),
         ({"tree_shape": "1,1", "max_depth": 1}, "needs 2, and speculation.max_depth is 1"),
         ({"tree_shape": "2,2", "verifier": sampling_pb2.VERIFIER_BLOCK}, "'block' verifies chains"),
-        ({"tree_shape": "2", "verifier": sampling_pb2.VERIFIER_COUPLED}, "set speculation.verifier"),
+        (
+            {"tree_shape": "2", "verifier": sampling_pb2.VERIFIER_COUPLED},
+            "set speculation.verifier",
+        ),
     ],
 )
 def test_wrong_tree_shape_is_refused(options: dict[str, Any], problem: str) -> None:
