@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from outrider.client import Message
+
 FILE = Path(__file__).with_name("prompts.jsonl")
 
 
@@ -30,7 +32,7 @@ class Prompt:
         """Arguments for the client."""
         if self.text is not None:
             return {"prompt": self.text}
-        return {"messages": [{"role": r, "content": c} for r, c in self.messages or ()]}
+        return {"messages": [Message(role, content) for role, content in self.messages or ()]}
 
 
 def load(limit: int | None = None) -> list[Prompt]:

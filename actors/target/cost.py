@@ -56,7 +56,9 @@ class CostModel:
             total_s: Seconds of the whole round, the model included.
         """
         ratio = min(model_s / self._curve(rows), LARGEST_SURPRISE * self._scale)
-        overhead = min(total_s - model_s, LARGEST_SURPRISE * max(self._overhead, SMALLEST_OVERHEAD_S))
+        overhead = min(
+            total_s - model_s, LARGEST_SURPRISE * max(self._overhead, SMALLEST_OVERHEAD_S)
+        )
         if not self._is_warm:
             self._is_warm = True
             self._scale, self._overhead = ratio, overhead
