@@ -6,23 +6,35 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tests.client.conftest import FakeService
 
-MAIN = "from outrider.client.cli import main; main()"
+MAIN = """
+import signal
+# A test run that was started in the background ignores Ctrl-C, and its children would too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from outrider.client.cli import main; main()
+"""
 
 
-def start(*arguments: str) -> subprocess.Popen[str]:
-    """Starts `outrider` as a process of its own."""
-    return subprocess.Popen(
+@contextmanager
+def start(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """Starts `outrider` as a process of its own, and ends it whatever happens."""
+    with subprocess.Popen(
         [sys.executable, "-c", MAIN, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def test_interrupt_ends_the_request_and_the_command(fake: FakeService) -> None:
