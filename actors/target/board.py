@@ -1,0 +1,122 @@
+"""What all parts of a target worker share: sessions by handle and by owner, drafters, and what is to be told.
+
+Owned by the worker's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from outrider.actors.engine.protocol import Engine
+from outrider.actors.target.acceptance import Calibration
+from outrider.actors.target.cost import CostModel
+from outrider.actors.target.events import (
+    Failed,
+    Finish,
+    Finished,
+    Output,
+    Owner,
+    Resync,
+    SessionClosed,
+)
+from outrider.actors.target.session import POOL_CAPACITY, Session
+from outrider.actors.target.settings import TargetSettings
+
+
+class Board:
+    """The sessions of a target, and the outputs of the running step."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        settings: TargetSettings,
+        emit: Callable[[list[Output]], None],
+        clock: Callable[[], float],
+    ) -> None:
+        """As `TargetWorker`."""
+        self.engine = engine
+        self.settings = settings
+        self.clock = clock
+        self.sessions: dict[int, Session] = {}
+        self.handles: dict[Owner, int] = {}
+        self.live_drafters: frozenset[str] = frozenset()
+        """Drafters whose stream is up."""
+        self.calibrations: dict[str, Calibration] = {}
+        """By drafter; kept when a drafter leaves, for it comes back the same."""
+        self.cost = CostModel()
+        self._emit = emit
+        self._next_handle = 1
+        self._outputs: list[Output] = []
+
+    def say(self, output: Output) -> None:
+        """Queues an output; `flush` sends it."""
+        self._outputs.append(output)
+
+    def flush(self) -> None:
+        """Sends what is queued."""
+        if self._outputs:
+            outputs, self._outputs = self._outputs, []
+            self._emit(outputs)
+
+    def next_handle(self) -> int:
+        """A handle that no session had before."""
+        self._next_handle += 1
+        return self._next_handle - 1
+
+    def add(self, session: Session) -> None:
+        """Takes a new session in."""
+        self.sessions[session.handle] = session
+        self.handles[session.owner] = session.handle
+
+    def of(self, owner: Owner) -> Session | None:
+        """The session of an owner, if it is still there."""
+        handle = self.handles.get(owner)
+        return None if handle is None else self.sessions[handle]
+
+    def abort(self, owner: Owner, *, is_told: bool) -> None:
+        """Ends a session; its owner is told what speculation did, for the statistics of a stop string."""
+        session = self.of(owner)
+        if session is not None:
+            if is_told:
+                self.say(Finished(owner=owner, reason=Finish.ABORTED, stats=session.stats))
+            self.drop(session)
+
+    def fail(self, session: Session, message: str) -> None:
+        """Ends a session that cannot go on."""
+        self.say(Failed(owner=session.owner, code="INTERNAL", message=message))
+        self.drop(session)
+
+    def drop(self, session: Session) -> None:
+        """Frees the slot and tells the drafters."""
+        del self.sessions[session.handle]
+        del self.handles[session.owner]
+        self.engine.release(session.slot)
+        for drafter in session.joined:
+            self.say(SessionClosed(drafter=drafter, handle=session.handle))
+
+    def join(self, session: Session, drafter: str, length: int) -> None:
+        """Notes that a drafter takes part; tells it what it lacks beyond `length` tokens."""
+        if drafter in session.joined or drafter not in session.allowed:
+            return
+        session.joined.add(drafter)
+        if length < session.length:
+            self.resync(session, drafter, length)
+
+    def resync(self, session: Session, drafter: str, length: int) -> None:
+        """Tells a drafter the committed tokens from `length` on."""
+        self.say(
+            Resync(
+                drafter=drafter,
+                handle=session.handle,
+                epoch=session.epoch,
+                base_length=session.length,
+                base_hash=session.hash,
+                tokens=tuple(session.tokens[length:]),
+                credits=credits_of(session),
+            )
+        )
+
+
+def credits_of(session: Session) -> int:
+    """How many nodes a drafter may be ahead of the verdicts."""
+    return min(4 * session.speculation.max_nodes, POOL_CAPACITY) if session.remaining > 1 else 0

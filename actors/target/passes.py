@@ -1,0 +1,113 @@
+"""One pass from batch to verdicts: rows for the engine, the walk of each session, compaction.
+
+- Verdicts leave before keys and values are compacted, because drafters wait for them and nobody waits for compaction.
+- Whatever a pass raises, its sessions are failed and their slots freed, and the others go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from outrider.actors.engine.protocol import Rows
+from outrider.actors.target.board import Board
+from outrider.actors.target.events import Finished
+from outrider.actors.target.plan import Entry
+from outrider.actors.target.settle import settle
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a pass took and gave."""
+
+    num_rows: int
+    """Tokens that were run."""
+
+    committed: int
+    """Tokens of all sessions."""
+
+    model_s: float
+    """Seconds in the model."""
+
+
+def run_pass(board: Board, entries: Sequence[Entry], now: float) -> Outcome | None:
+    """Runs a pass and tells everyone what came of it.
+
+    Args:
+        board: The sessions.
+        entries: The pass; at least one.
+        now: When it was planned, in seconds of the worker's clock.
+
+    Returns:
+        None if the model failed; its sessions are gone then.
+    """
+    for entry in entries:
+        _end_wait(entry, now)
+    batch = [_rows(entry) for entry in entries]
+    try:
+        logits = board.engine.forward(batch)
+    except Exception as error:  # noqa: BLE001 - whatever a model raises must not end the others
+        _fail(board, entries, error)
+        return None
+    model_s = board.clock() - now
+    committed = 0
+    finished: list[tuple[Entry, tuple[int, ...]]] = []
+    for index, entry in enumerate(entries):
+        if entry.is_prefill:
+            finished.append((entry, ()))
+            continue
+        logits_RV = logits.of(index)
+        keep = 1 + len(entry.selection.nodes)
+        path, num_tokens = settle(board, entry, logits_RV[len(logits_RV) - keep :], model_s)
+        committed += num_tokens
+        finished.append((entry, path))
+    board.flush()
+    for entry, path in finished:
+        _compact(board, entry, path)
+    return Outcome(
+        num_rows=sum(len(rows.tokens) for rows in batch), committed=committed, model_s=model_s
+    )
+
+
+def _end_wait(entry: Entry, now: float) -> None:
+    session = entry.session
+    if session.wait_since is not None:
+        session.stats.draft_wait_s += now - session.wait_since
+        session.wait_since = None
+        if not entry.selection.nodes:
+            # Waited in vain: counts double, so that a silent drafter soon costs nothing.
+            session.patience.observe_arrival(2.0 * (now - session.last_verdict))
+
+
+def _rows(entry: Entry) -> Rows:
+    chain = entry.chain
+    last = len(chain) - 1
+    parents = list(range(-1, last))
+    parents.extend(last + 1 + p for p in entry.selection.parents)
+    wanted = "none" if entry.is_prefill else ("all" if entry.selection.nodes else "last")
+    return Rows(
+        slot=entry.session.slot,
+        tokens=chain + entry.selection.tokens,
+        parents=parents,
+        logits=wanted,  # type: ignore[arg-type]  # one of the three literals
+    )
+
+
+def _compact(board: Board, entry: Entry, path: Sequence[int]) -> None:
+    session = entry.session
+    if session.finish is not None:
+        board.say(Finished(owner=session.owner, reason=session.finish, stats=session.stats))
+        board.drop(session)
+        return
+    chain = len(entry.chain)
+    board.engine.rebase(session.slot, [*range(chain), *(chain + node for node in path)])
+
+
+def _fail(board: Board, entries: Sequence[Entry], error: Exception) -> None:
+    _log.error("target pass failed", target=board.settings.name, exc_info=error)
+    for entry in entries:
+        board.fail(entry.session, f"the target pass failed: {type(error).__name__}: {error}")

@@ -1,0 +1,131 @@
+"""What a pass decided for one session: the walk, the commitment, the verdict, and what is learned from it.
+
+A token is committed only by the walk over the target's own draws (or by the verifier of a frozen tree), so candidates can
+change speed and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from outrider.actors.speculation import coupled
+from outrider.actors.target.board import Board, credits_of
+from outrider.actors.target.drawing import Drawer
+from outrider.actors.target.events import Committed, Finish, Verdict
+from outrider.actors.target.frozen import FrozenVerdict
+from outrider.actors.target.messages import verdict_bytes
+from outrider.actors.target.plan import Entry
+from outrider.actors.target.session import Session
+
+
+def settle(
+    board: Board, entry: Entry, logits_RV: torch.Tensor, pass_s: float
+) -> tuple[tuple[int, ...], int]:
+    """Walks, commits, and queues what the coordinator and the drafters are told.
+
+    Args:
+        board: The sessions.
+        entry: What was run for the session.
+        logits_RV: float32; the root's row and the candidates', in their order.
+        pass_s: Seconds that the model took.
+
+    Returns:
+        The accepted nodes, and the number of committed tokens.
+    """
+    session, selection = entry.session, entry.selection
+    drawer: Drawer | FrozenVerdict
+    if entry.frozen is not None:
+        drawer = FrozenVerdict(session, logits_RV, entry.frozen)
+        result = drawer.walk()
+    else:
+        drawer = Drawer(session, logits_RV, selection.parents, selection.tokens)
+        result = coupled.walk(selection.tokens, selection.parents, drawer, session.remaining)
+    tokens = _until_stop(result.tokens, session.stop_tokens)
+    path = result.path[: len(tokens)]
+    origins = [selection.nodes[node].drafter for node in path]
+    origins.extend([-1] * (len(tokens) - len(origins)))
+    _learn(board, session, entry, result.path)
+    now = board.clock()
+    session.stats.stale += session.commit(tokens, now)
+    session.stats.near_ties += drawer.near_ties
+    session.stats.tokens += len(tokens)
+    _count(session, entry, len(path))
+    is_stopped = tokens[-1] in session.stop_tokens
+    is_over = is_stopped or session.remaining <= 0
+    if not is_over:
+        _send_verdicts(board, session, tokens, pass_s)
+    board.say(
+        Committed(
+            owner=session.owner,
+            epoch=session.epoch,
+            tokens=tokens,
+            origins=tuple(origins),
+            logprobs=tuple(drawer.logprobs[: len(tokens)])
+            if session.sampling.logprobs is not None
+            else None,
+        )
+    )
+    if is_over:
+        reason = Finish.STOP_TOKEN if is_stopped else Finish.LENGTH
+        session.finish = reason
+    return path, len(tokens)
+
+
+def _learn(board: Board, session: Session, entry: Entry, path: Sequence[int]) -> None:
+    """Tells calibration and patience what became of the candidates that the walk met."""
+    selection = entry.selection
+    if not selection.nodes:
+        return
+    session.patience.observe_round(len(path) + 1)
+    if entry.frozen is not None:
+        return
+    accepted = set(path)
+    reached = {-1, *path}
+    for index, (parent, node) in enumerate(zip(selection.parents, selection.nodes, strict=True)):
+        if parent in reached:
+            drafter = session.drafters[node.drafter]
+            board.calibrations[drafter].observe(node.estimate, index in accepted)
+
+
+def _count(session: Session, entry: Entry, accepted: int) -> None:
+    stats, nodes = session.stats, entry.selection.nodes
+    if not nodes:
+        stats.plain_passes += 1
+        return
+    stats.rounds += 1
+    stats.verified += len(nodes)
+    stats.accepted += accepted
+    root = session.length - session.last_round
+    stats.count_round(max(node.depth for node in nodes) - root, accepted)
+
+
+def _send_verdicts(board: Board, session: Session, tokens: tuple[int, ...], pass_s: float) -> None:
+    starving = not session.has_candidates
+    credits_ = credits_of(session)
+    for drafter in session.joined & board.live_drafters:
+        session.stats.wire_bytes += verdict_bytes(
+            session.handle, session.epoch, session.length, tokens, credits_
+        )
+        board.say(
+            Verdict(
+                drafter=drafter,
+                handle=session.handle,
+                epoch=session.epoch,
+                base_length=session.length,
+                base_hash=session.hash,
+                tokens=tokens,
+                credits=credits_,
+                starving=starving,
+                pass_s=pass_s,
+            )
+        )
+
+
+def _until_stop(tokens: tuple[int, ...], stop_tokens: frozenset[int]) -> tuple[int, ...]:
+    """The tokens up to and including the first stop token."""
+    for index, token in enumerate(tokens):
+        if token in stop_tokens:
+            return tokens[: index + 1]
+    return tokens

@@ -1,0 +1,46 @@
+"""Timing passes of different sizes when a target starts, so that the cost model knows the shape of their times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from outrider.actors.engine.protocol import Engine, Rows
+
+WARM_UP_ROWS = (1, 2, 4, 8, 16, 32, 64)
+"""Sizes of the passes that are timed."""
+
+WARM_UP_TURNS = 12
+"""How often all sizes are timed."""
+
+WARM_UP_S = 1.0
+"""No further turn after this time: a large model is not kept from starting."""
+
+
+def time_passes(engine: Engine, clock: Callable[[], float]) -> dict[int, float]:
+    """Seconds of a pass by number of rows.
+
+    Args:
+        engine: The target model; a slot must be free.
+        clock: Seconds; monotone.
+    """
+    slot = engine.acquire()
+    sizes = [rows for rows in WARM_UP_ROWS if rows <= engine.max_scratch]
+    curve = dict.fromkeys(sizes, float("inf"))
+    began = clock()
+    for _ in range(WARM_UP_TURNS):
+        # By turns, so that a slow moment of the machine does not bend the curve; the fastest of a size counts.
+        for rows in sizes:
+            batch = [Rows(slot=slot, tokens=[0] * rows, parents=_bush(rows))]
+            started = clock()
+            engine.forward(batch)
+            curve[rows] = min(curve[rows], clock() - started)
+            engine.truncate(slot, 0)
+        if clock() - began > WARM_UP_S:
+            break
+    engine.release(slot)
+    return curve
+
+
+def _bush(rows: int) -> list[int]:
+    """Parents of a tree like those that are verified: a root, and nodes with two children each."""
+    return [-1, *((node - 1) // 2 for node in range(1, rows))]
