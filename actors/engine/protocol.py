@@ -108,16 +108,25 @@ class Engine(Protocol):
         """Greatest number of scratch rows of a slot, anywhere in the context; bounds prompt chunks and trees."""
         ...
 
-    def acquire(self) -> int:
-        """Takes a free slot, the lowest, with no rows.
+    def acquire(self, slot: int | None = None, *, keep: int = 0) -> int:
+        """Takes a free slot.
+
+        Args:
+            slot: Which; None: the lowest.
+            keep: So many of the rows that were kept when it was released are its cached rows; the others are forgotten.
 
         Raises:
             NoFreeSlot: Every slot is taken.
+            ValueError: This slot is not free, or fewer rows were kept.
         """
         ...
 
-    def release(self, slot: int) -> None:
-        """Frees a slot and forgets its rows. The slot must be taken."""
+    def release(self, slot: int, *, keep: int = 0) -> None:
+        """Frees a slot. The first `keep` cached rows stay until it is acquired, for `acquire` and `copy_prefix`.
+
+        Raises:
+            ValueError: The slot is not taken, or has fewer cached rows.
+        """
         ...
 
     def cached(self, slot: int) -> int:
@@ -156,7 +165,7 @@ class Engine(Protocol):
         ...
 
     def copy_prefix(self, source: int, destination: int, length: int) -> None:
-        """Copies the first `length` cached rows of a slot to another slot, which must be empty.
+        """Copies the first `length` cached rows of a slot, or kept rows of a free one, to a taken slot that is empty.
 
         Raises:
             ValueError: The source has fewer rows, or the destination is not empty.

@@ -4,6 +4,8 @@ Both engines keep their books here; the keys and values themselves are elsewhere
 the cached ones first. A scratch row knows its parent, its depth below the last cached row (a child of it has depth 0) and its
 *lineage*: a bit for each scratch row on the way from the last cached row to itself, itself included.
 
+A free slot may have *kept* rows: cached ones of the session that had it, there until somebody takes the slot.
+
 Invariants: `parents[i] < i`; `lineages[i]` has bit i set and no higher one; a refused operation changes nothing.
 """
 
@@ -63,30 +65,51 @@ class SlotTable:
         self.max_scratch = max_scratch
         self.vocab_size = vocab_size
         self._slots: list[Slot | None] = [None] * num_slots
+        self._kept = [0] * num_slots
 
     @property
     def num_free(self) -> int:
         """Number of free slots."""
         return self._slots.count(None)
 
-    def acquire(self) -> int:
-        """Takes the lowest free slot.
+    def acquire(self, slot: int | None = None, *, keep: int = 0) -> int:
+        """Takes a free slot, the lowest unless one is named, with the first `keep` of its kept rows.
 
         Raises:
             NoFreeSlot: Every slot is taken.
+            ValueError: This slot is not free, or fewer rows were kept.
         """
-        if None not in self._slots:
-            raise NoFreeSlot(
-                f"all {self.num_slots} slots are taken; release one first, or raise num_slots"
+        if slot is None:
+            if None not in self._slots:
+                raise NoFreeSlot(
+                    f"all {self.num_slots} slots are taken; release one first, or raise num_slots"
+                )
+            slot = self._slots.index(None)
+        elif not 0 <= slot < self.num_slots or self._slots[slot] is not None:
+            raise ValueError(
+                f"slot {slot} is not free (slots are 0 to {self.num_slots - 1}); name a free one"
             )
-        slot = self._slots.index(None)
-        self._slots[slot] = Slot()
+        if not 0 <= keep <= self._kept[slot]:
+            raise ValueError(
+                f"slot {slot} cannot be taken with {keep} rows; {self._kept[slot]} were kept"
+            )
+        self._slots[slot] = Slot(cached=keep)
+        self._kept[slot] = 0
         return slot
 
-    def release(self, slot: int) -> None:
-        """Frees a slot."""
-        self.taken(slot)
+    def release(self, slot: int, *, keep: int = 0) -> None:
+        """Frees a slot. Its first `keep` cached rows stay until it is acquired.
+
+        Raises:
+            ValueError: The slot is not taken, or has fewer cached rows.
+        """
+        held = self.taken(slot)
+        if not 0 <= keep <= held.cached:
+            raise ValueError(
+                f"cannot keep {keep} rows of slot {slot}, which has {held.cached} cached rows"
+            )
         self._slots[slot] = None
+        self._kept[slot] = keep
 
     def taken(self, slot: int) -> Slot:
         """The rows of a slot that is taken.
@@ -100,6 +123,17 @@ class SlotTable:
                 f"slot {slot} is not taken (slots are 0 to {self.num_slots - 1}); acquire it first"
             )
         return held
+
+    def reusable(self, slot: int) -> int:
+        """Number of cached rows of a slot, or of kept ones if it is free.
+
+        Raises:
+            ValueError: There is no such slot.
+        """
+        if not 0 <= slot < self.num_slots:
+            raise ValueError(f"there is no slot {slot}; slots are 0 to {self.num_slots - 1}")
+        held = self._slots[slot]
+        return self._kept[slot] if held is None else held.cached
 
     def check(self, batch: Sequence[Rows]) -> list[Growth]:
         """What a batch would add, without adding it.
@@ -211,15 +245,15 @@ class SlotTable:
         return [*path, *keep]
 
     def copy_prefix(self, source: int, destination: int, length: int) -> None:
-        """Gives an empty slot the first cached rows of another.
+        """Gives an empty slot the first cached rows of another, or kept ones if that is free.
 
         Raises:
             ValueError: The source has fewer rows, or the destination is not empty.
         """
-        held, empty = self.taken(source), self.taken(destination)
-        if not 0 <= length <= held.cached:
+        empty, cached = self.taken(destination), self.reusable(source)
+        if not 0 <= length <= cached:
             raise ValueError(
-                f"cannot copy {length} rows of slot {source}, which has {held.cached} cached rows"
+                f"cannot copy {length} rows of slot {source}, which has {cached} cached rows"
             )
         if empty.cached or empty.parents:
             raise ValueError(

@@ -206,15 +206,16 @@ class TabularEngine:
         """See `Engine`."""
         return self._books.max_scratch
 
-    def acquire(self) -> int:
+    def acquire(self, slot: int | None = None, *, keep: int = 0) -> int:
         """See `Engine`."""
-        slot = self._books.acquire()
-        self._cached[slot], self._scratch[slot] = [], []
+        slot = self._books.acquire(slot, keep=keep)
+        del self._cached[slot][keep:]
+        self._scratch[slot] = []
         return slot
 
-    def release(self, slot: int) -> None:
+    def release(self, slot: int, *, keep: int = 0) -> None:
         """See `Engine`."""
-        self._books.release(slot)
+        self._books.release(slot, keep=keep)
 
     def cached(self, slot: int) -> int:
         """See `Engine`."""

@@ -42,13 +42,13 @@ class TimedEngine:
         """As the engine's."""
         return self._engine.max_scratch
 
-    def acquire(self) -> int:
+    def acquire(self, slot: int | None = None, *, keep: int = 0) -> int:
         """As the engine's."""
-        return self._engine.acquire()
+        return self._engine.acquire(slot, keep=keep)
 
-    def release(self, slot: int) -> None:
+    def release(self, slot: int, *, keep: int = 0) -> None:
         """As the engine's."""
-        self._engine.release(slot)
+        self._engine.release(slot, keep=keep)
 
     def forward(self, batch: Sequence[Rows]) -> Logits:
         """As the engine's, counted."""

@@ -118,13 +118,13 @@ class TransformersEngine:
         """See `Engine`."""
         return self._table.max_scratch
 
-    def acquire(self) -> int:
+    def acquire(self, slot: int | None = None, *, keep: int = 0) -> int:
         """See `Engine`."""
-        return self._table.acquire()
+        return self._table.acquire(slot, keep=keep)
 
-    def release(self, slot: int) -> None:
+    def release(self, slot: int, *, keep: int = 0) -> None:
         """See `Engine`."""
-        self._table.release(slot)
+        self._table.release(slot, keep=keep)
 
     def cached(self, slot: int) -> int:
         """See `Engine`."""

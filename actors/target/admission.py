@@ -1,12 +1,10 @@
-"""Opening sessions at a target: room, limits, and prefixes that another session has already computed."""
+"""Opening sessions at a target: limits, room, and the part of the text that a slot holds already."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from enum import Enum
 from typing import Final
 
+from outrider.actors.engine.prefix_slots import PrefixSlots
 from outrider.actors.engine.protocol import Engine
 from outrider.actors.speculation.noise import GumbelNoise, NoiseCache
 from outrider.actors.speculation.options import Verifier
@@ -14,9 +12,6 @@ from outrider.actors.speculation.transforms import SamplingTransform
 from outrider.actors.speculation.verifiers.registry import METHODS
 from outrider.actors.target.events import Open
 from outrider.actors.target.session import Session
-
-SMALLEST_PREFIX = 16
-"""Shared tokens from which copying keys and values is worth the trouble."""
 
 OFFERED: Final[frozenset[Verifier]] = frozenset(METHODS)
 """Verifiers that this target carries out. Exact match is coupled verification of candidates drawn without the noise."""
@@ -33,26 +28,17 @@ class Refused(Exception):
         return Refused, (self.code, str(self))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prefix:
-    """Rows of another session that fit."""
-
-    slot: int
-    """Where they are."""
-
-    length: int
-    """How many fit."""
-
-
-class Wait(Enum):
-    """Instead of a prefix."""
-
-    SIBLING = "sibling"
-    """A sibling is computing it."""
-
-
-def open_session(event: Open, engine: Engine, noise: GumbelNoise, *, handle: int) -> Session:
+def open_session(
+    event: Open, engine: Engine, slots: PrefixSlots, noise: GumbelNoise, *, handle: int
+) -> Session:
     """Makes a session and takes a slot for it.
+
+    Args:
+        event: What is asked for.
+        engine: The target model.
+        slots: Its slots.
+        noise: Makes the noise of a seed.
+        handle: The session's.
 
     Raises:
         Refused: The request does not fit this target; nothing was taken.
@@ -76,7 +62,7 @@ def open_session(event: Open, engine: Engine, noise: GumbelNoise, *, handle: int
         owner=event.owner,
         handle=handle,
         group=event.group,
-        slot=engine.acquire(),
+        slot=slots.take([*event.prompt, *event.committed], group=event.group),
         prompt=event.prompt,
         committed=event.committed,
         sampling=sampling,
@@ -119,41 +105,3 @@ def _check(event: Open, engine: Engine) -> None:
             f"speculation.verifier {event.speculation.verifier} is not offered by this target; "
             f"offered: {', '.join(sorted(OFFERED))}",
         )
-
-
-def find_prefix(
-    session: Session, others: Iterable[Session], engine: Engine
-) -> Prefix | Wait | None:
-    """Looks for a session whose cached rows are the beginning of this one's text.
-
-    Returns:
-        The rows; `Wait` if a sibling of the same request is about to have them; None if there are none.
-    """
-    # The last token must be run here: its row gives the logits of the first draw.
-    longest = session.length - 1
-    best: Prefix | None = None
-    for other in others:
-        if other is session or not other.is_started:
-            continue
-        shared = min(_common_length(session.tokens, other.tokens), longest)
-        if shared < SMALLEST_PREFIX:
-            continue
-        cached = engine.cached(other.slot)
-        if cached < shared and other.group == session.group and session.group:
-            return Wait.SIBLING
-        usable = min(shared, cached)
-        if usable >= SMALLEST_PREFIX and (best is None or usable > best.length):
-            best = Prefix(slot=other.slot, length=usable)
-    return best
-
-
-def _common_length(first: Sequence[int], second: Sequence[int]) -> int:
-    """Length of the common beginning; by bisection, because list slices compare at C speed."""
-    low, high = 0, min(len(first), len(second))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if first[low:middle] == second[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from outrider.actors.engine.prefix_slots import PrefixSlots
 from outrider.actors.engine.protocol import Engine
 from outrider.actors.target.acceptance import Calibration
 from outrider.actors.target.cost import CostModel
@@ -35,6 +36,7 @@ class Board:
     ) -> None:
         """As `TargetWorker`."""
         self.engine = engine
+        self.slots = PrefixSlots(engine, is_shared=settings.prefix_reuse)
         self.settings = settings
         self.clock = clock
         self.sessions: dict[int, Session] = {}
@@ -82,15 +84,15 @@ class Board:
             self.drop(session)
 
     def fail(self, session: Session, message: str) -> None:
-        """Ends a session that cannot go on."""
+        """Ends a session that cannot go on. What is in its slot may be why, so nobody gets that."""
         self.say(Failed(owner=session.owner, code="INTERNAL", message=message))
-        self.drop(session)
+        self.drop(session, keeps=False)
 
-    def drop(self, session: Session) -> None:
-        """Frees the slot and tells the drafters."""
+    def drop(self, session: Session, *, keeps: bool = True) -> None:
+        """Frees the slot, whose rows others may use if it `keeps` them, and tells the drafters."""
         del self.sessions[session.handle]
         del self.handles[session.owner]
-        self.engine.release(session.slot)
+        self.slots.release(session.slot, session.tokens if keeps else ())
         for drafter in session.joined:
             self.say(SessionClosed(drafter=drafter, handle=session.handle))
 

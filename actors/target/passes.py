@@ -98,13 +98,11 @@ def _rows(entry: Entry) -> Rows:
 
 
 def _compact(board: Board, entry: Entry, path: Sequence[int]) -> None:
-    session = entry.session
+    session, chain = entry.session, len(entry.chain)
+    board.engine.rebase(session.slot, [*range(chain), *(chain + node for node in path)])
     if session.finish is not None:
         board.say(Finished(owner=session.owner, reason=session.finish, stats=session.stats))
         board.drop(session)
-        return
-    chain = len(entry.chain)
-    board.engine.rebase(session.slot, [*range(chain), *(chain + node for node in path)])
 
 
 def _fail(board: Board, entries: Sequence[Entry], error: Exception) -> None:

@@ -40,3 +40,6 @@ class TargetSettings:
 
     lockstep: bool = False
     """True: the drafter waits for the verdict and the target for the draft, for comparison."""
+
+    prefix_reuse: bool = True
+    """Whether a session may start from keys and values that another request's session left behind."""

@@ -176,7 +176,7 @@ class TargetWorker:
         board = self._board
         try:
             session = admission.open_session(
-                event, board.engine, self._noise, handle=board.next_handle()
+                event, board.engine, board.slots, self._noise, handle=board.next_handle()
             )
         except admission.Refused as refusal:
             board.say(Failed(owner=event.owner, code=refusal.code, message=str(refusal)))
@@ -185,15 +185,12 @@ class TargetWorker:
         board.say(Opened(owner=event.owner, handle=session.handle))
 
     def _start(self, session: Session) -> bool:
-        """Looks for a prefix to reuse before a session's first rows; False while a sibling computes it."""
+        """Takes over what others have computed before a session's first rows; False while one of them is at it."""
         if session.is_started:
             return True
         board = self._board
-        found = admission.find_prefix(session, board.sessions.values(), board.engine)
-        if isinstance(found, admission.Wait):
+        if not board.slots.start(session.slot):
             return False
-        if found is not None:
-            board.engine.copy_prefix(found.slot, session.slot, found.length)
-            session.stats.cached_tokens = min(found.length, session.prompt_length)
+        session.stats.cached_tokens = min(board.engine.cached(session.slot), session.prompt_length)
         session.is_started = True
         return True
