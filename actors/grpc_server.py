@@ -17,7 +17,9 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+    # Servers put up with probes of idle streams this often; by default only every five minutes, and the third that comes
+    # earlier ends the connection with "too many pings".
+    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
     # Reconnecting starts fast: a restarted actor should be found within a second.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 2_000),

@@ -102,7 +102,8 @@ class Coordinator:
             options=[
                 ("grpc.max_receive_message_length", limit),
                 ("grpc.so_reuseport", 0),
-                ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+                # Else a client that probes an idle stream is cut off after three probes.
+                ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
                 ("grpc.keepalive_time_ms", 30_000),
                 ("grpc.keepalive_timeout_ms", 20_000),
             ]
