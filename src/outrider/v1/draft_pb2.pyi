@@ -53,6 +53,7 @@ class DrafterInfo(google.protobuf.message.Message):
     PID_FIELD_NUMBER: builtins.int
     PASSES_FIELD_NUMBER: builtins.int
     MODEL_CPU_S_FIELD_NUMBER: builtins.int
+    DRAFT_LENGTHS_FIELD_NUMBER: builtins.int
     protocol_version: builtins.int
     """Version of this protocol."""
     name: builtins.str
@@ -85,6 +86,10 @@ class DrafterInfo(google.protobuf.message.Message):
     def verifiers(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[outrider.v1.sampling_pb2.Verifier.ValueType]:
         """Verifiers that it can serve."""
 
+    @property
+    def draft_lengths(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[outrider.v1.sampling_pb2.DraftLength.ValueType]:
+        """Draft length policies that it can serve. Empty: DRAFT_LENGTH_FULL only."""
+
     def __init__(
         self,
         *,
@@ -103,8 +108,9 @@ class DrafterInfo(google.protobuf.message.Message):
         pid: builtins.int = ...,
         passes: builtins.int = ...,
         model_cpu_s: builtins.float = ...,
+        draft_lengths: collections.abc.Iterable[outrider.v1.sampling_pb2.DraftLength.ValueType] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["busy", b"busy", "incarnation", b"incarnation", "method", b"method", "model", b"model", "model_cpu_s", b"model_cpu_s", "model_fingerprint", b"model_fingerprint", "name", b"name", "num_free_slots", b"num_free_slots", "num_slots", b"num_slots", "passes", b"passes", "pid", b"pid", "protocol_version", b"protocol_version", "tokenizer_fingerprint", b"tokenizer_fingerprint", "verifiers", b"verifiers", "vocab_size", b"vocab_size"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["busy", b"busy", "draft_lengths", b"draft_lengths", "incarnation", b"incarnation", "method", b"method", "model", b"model", "model_cpu_s", b"model_cpu_s", "model_fingerprint", b"model_fingerprint", "name", b"name", "num_free_slots", b"num_free_slots", "num_slots", b"num_slots", "passes", b"passes", "pid", b"pid", "protocol_version", b"protocol_version", "tokenizer_fingerprint", b"tokenizer_fingerprint", "verifiers", b"verifiers", "vocab_size", b"vocab_size"]) -> None: ...
 
 Global___DrafterInfo: typing_extensions.TypeAlias = DrafterInfo
 

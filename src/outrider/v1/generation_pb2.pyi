@@ -615,6 +615,9 @@ class TargetModel(google.protobuf.message.Message):
     HAS_CHAT_TEMPLATE_FIELD_NUMBER: builtins.int
     MODEL_FINGERPRINT_FIELD_NUMBER: builtins.int
     TOKENIZER_FINGERPRINT_FIELD_NUMBER: builtins.int
+    DRAFT_LENGTHS_FIELD_NUMBER: builtins.int
+    ROOTS_FIELD_NUMBER: builtins.int
+    TREE_MASKS_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Its name, for `GenerateRequest.model`."""
     vocab_size: builtins.int
@@ -639,6 +642,18 @@ class TargetModel(google.protobuf.message.Message):
     def drafters(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___DrafterModel]:
         """The drafters at hand."""
 
+    @property
+    def draft_lengths(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[outrider.v1.sampling_pb2.DraftLength.ValueType]:
+        """Draft length policies that a request may name: those that at least one drafter serves."""
+
+    @property
+    def roots(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[outrider.v1.sampling_pb2.Roots.ValueType]:
+        """Where trees may begin."""
+
+    @property
+    def tree_masks(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[outrider.v1.sampling_pb2.TreeMask.ValueType]:
+        """How masks may be made."""
+
     def __init__(
         self,
         *,
@@ -651,8 +666,11 @@ class TargetModel(google.protobuf.message.Message):
         has_chat_template: builtins.bool = ...,
         model_fingerprint: builtins.str = ...,
         tokenizer_fingerprint: builtins.str = ...,
+        draft_lengths: collections.abc.Iterable[outrider.v1.sampling_pb2.DraftLength.ValueType] | None = ...,
+        roots: collections.abc.Iterable[outrider.v1.sampling_pb2.Roots.ValueType] | None = ...,
+        tree_masks: collections.abc.Iterable[outrider.v1.sampling_pb2.TreeMask.ValueType] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["drafters", b"drafters", "eos_token_ids", b"eos_token_ids", "has_chat_template", b"has_chat_template", "max_context", b"max_context", "model_fingerprint", b"model_fingerprint", "name", b"name", "tokenizer_fingerprint", b"tokenizer_fingerprint", "verifiers", b"verifiers", "vocab_size", b"vocab_size"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["draft_lengths", b"draft_lengths", "drafters", b"drafters", "eos_token_ids", b"eos_token_ids", "has_chat_template", b"has_chat_template", "max_context", b"max_context", "model_fingerprint", b"model_fingerprint", "name", b"name", "roots", b"roots", "tokenizer_fingerprint", b"tokenizer_fingerprint", "tree_masks", b"tree_masks", "verifiers", b"verifiers", "vocab_size", b"vocab_size"]) -> None: ...
 
 Global___TargetModel: typing_extensions.TypeAlias = TargetModel
 
@@ -666,6 +684,7 @@ class DrafterModel(google.protobuf.message.Message):
     METHOD_FIELD_NUMBER: builtins.int
     VERIFIERS_FIELD_NUMBER: builtins.int
     READY_FIELD_NUMBER: builtins.int
+    DRAFT_LENGTHS_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Its name, for `SpeculationOptions.drafters`."""
     method: builtins.str
@@ -676,6 +695,10 @@ class DrafterModel(google.protobuf.message.Message):
     def verifiers(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[outrider.v1.sampling_pb2.Verifier.ValueType]:
         """Verifiers that it can serve."""
 
+    @property
+    def draft_lengths(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[outrider.v1.sampling_pb2.DraftLength.ValueType]:
+        """Draft length policies that it can serve."""
+
     def __init__(
         self,
         *,
@@ -683,8 +706,9 @@ class DrafterModel(google.protobuf.message.Message):
         method: builtins.str = ...,
         verifiers: collections.abc.Iterable[outrider.v1.sampling_pb2.Verifier.ValueType] | None = ...,
         ready: builtins.bool = ...,
+        draft_lengths: collections.abc.Iterable[outrider.v1.sampling_pb2.DraftLength.ValueType] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["method", b"method", "name", b"name", "ready", b"ready", "verifiers", b"verifiers"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["draft_lengths", b"draft_lengths", "method", b"method", "name", b"name", "ready", b"ready", "verifiers", b"verifiers"]) -> None: ...
 
 Global___DrafterModel: typing_extensions.TypeAlias = DrafterModel
 

@@ -83,6 +83,86 @@ VERIFIER_TRAVERSAL: Verifier.ValueType  # 10
 """Traversal verification (Weng et al. 2025, arXiv 2505.12398)."""
 Global___Verifier: typing_extensions.TypeAlias = Verifier
 
+class _DraftLength:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _DraftLengthEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_DraftLength.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    DRAFT_LENGTH_UNSPECIFIED: _DraftLength.ValueType  # 0
+    """The service's default."""
+    DRAFT_LENGTH_FULL: _DraftLength.ValueType  # 1
+    """As far as there is room: growing trees until it is far enough ahead, frozen trees in their whole shape."""
+    DRAFT_LENGTH_CONFIDENCE: _DraftLength.ValueType  # 2
+    """As far as entropy and margins of the draft model's rows make it confident (Sen et al. 2025, arXiv 2508.15371)."""
+    DRAFT_LENGTH_DECISION: _DraftLength.ValueType  # 3
+    """As long as a trained decision model expects candidates to be accepted (Lu et al. 2024, arXiv 2409.10644)."""
+
+class DraftLength(_DraftLength, metaclass=_DraftLengthEnumTypeWrapper):
+    """When a drafter stops drafting further below the text."""
+
+DRAFT_LENGTH_UNSPECIFIED: DraftLength.ValueType  # 0
+"""The service's default."""
+DRAFT_LENGTH_FULL: DraftLength.ValueType  # 1
+"""As far as there is room: growing trees until it is far enough ahead, frozen trees in their whole shape."""
+DRAFT_LENGTH_CONFIDENCE: DraftLength.ValueType  # 2
+"""As far as entropy and margins of the draft model's rows make it confident (Sen et al. 2025, arXiv 2508.15371)."""
+DRAFT_LENGTH_DECISION: DraftLength.ValueType  # 3
+"""As long as a trained decision model expects candidates to be accepted (Lu et al. 2024, arXiv 2409.10644)."""
+Global___DraftLength: typing_extensions.TypeAlias = DraftLength
+
+class _Roots:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _RootsEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_Roots.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    ROOTS_UNSPECIFIED: _Roots.ValueType  # 0
+    """The service's default."""
+    ROOTS_DRAFT: _Roots.ValueType  # 1
+    """From the drafters."""
+    ROOTS_TARGET: _Roots.ValueType  # 2
+    """From the drafters and, at once, from the target's own rows, whose best candidates drafters grow below
+    (after Lu et al. 2024, arXiv 2409.10644). Only for verifiers whose trees grow as they please.
+    """
+
+class Roots(_Roots, metaclass=_RootsEnumTypeWrapper):
+    """Where the first level of a growing tree comes from."""
+
+ROOTS_UNSPECIFIED: Roots.ValueType  # 0
+"""The service's default."""
+ROOTS_DRAFT: Roots.ValueType  # 1
+"""From the drafters."""
+ROOTS_TARGET: Roots.ValueType  # 2
+"""From the drafters and, at once, from the target's own rows, whose best candidates drafters grow below
+(after Lu et al. 2024, arXiv 2409.10644). Only for verifiers whose trees grow as they please.
+"""
+Global___Roots: typing_extensions.TypeAlias = Roots
+
+class _TreeMask:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _TreeMaskEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_TreeMask.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    TREE_MASK_UNSPECIFIED: _TreeMask.ValueType  # 0
+    """The service's default."""
+    TREE_MASK_SLICED: _TreeMask.ValueType  # 1
+    """Kept while the tree grows; each pass takes a slice (after Lu et al. 2024, arXiv 2409.10644)."""
+    TREE_MASK_BUILT: _TreeMask.ValueType  # 2
+    """Built anew in each pass."""
+
+class TreeMask(_TreeMask, metaclass=_TreeMaskEnumTypeWrapper):
+    """How the attention mask of a growing tree is made. Both are the same mask."""
+
+TREE_MASK_UNSPECIFIED: TreeMask.ValueType  # 0
+"""The service's default."""
+TREE_MASK_SLICED: TreeMask.ValueType  # 1
+"""Kept while the tree grows; each pass takes a slice (after Lu et al. 2024, arXiv 2409.10644)."""
+TREE_MASK_BUILT: TreeMask.ValueType  # 2
+"""Built anew in each pass."""
+Global___TreeMask: typing_extensions.TypeAlias = TreeMask
+
 @typing.final
 class SamplingOptions(google.protobuf.message.Message):
     """What decides the next token. Every field has presence: an absent field takes the documented default, a zero
@@ -232,6 +312,11 @@ class SpeculationOptions(google.protobuf.message.Message):
     MAX_NODES_FIELD_NUMBER: builtins.int
     MAX_DEPTH_FIELD_NUMBER: builtins.int
     TREE_SHAPE_FIELD_NUMBER: builtins.int
+    DRAFT_LENGTH_FIELD_NUMBER: builtins.int
+    ROOTS_FIELD_NUMBER: builtins.int
+    TREE_MASK_FIELD_NUMBER: builtins.int
+    AGGRESSIVENESS_FIELD_NUMBER: builtins.int
+    DECISION_THRESHOLD_FIELD_NUMBER: builtins.int
     enabled: builtins.bool
     """False decodes plainly. Default true."""
     verifier: Global___Verifier.ValueType
@@ -246,6 +331,18 @@ class SpeculationOptions(google.protobuf.message.Message):
     these are set, and be a chain for verifiers of chains. Default: by verifier, within those limits. Not allowed
     for coupled sampling and exact match, whose trees grow as they please.
     """
+    draft_length: Global___DraftLength.ValueType
+    """When drafters stop. Default: as configured. Only drafters that offer it take part."""
+    roots: Global___Roots.ValueType
+    """Where trees begin. Default: as configured. ROOTS_TARGET goes with coupled sampling and exact match only."""
+    tree_mask: Global___TreeMask.ValueType
+    """How masks of growing trees are made. Default: as configured."""
+    aggressiveness: builtins.float
+    """Factor of the length that confidence allows; needs DRAFT_LENGTH_CONFIDENCE. In (0, 8]. Default 1."""
+    decision_threshold: builtins.float
+    """Drafting goes on below a candidate whose expected acceptance is above this; needs DRAFT_LENGTH_DECISION. In
+    [0, 1]. Default 0.4.
+    """
     @property
     def drafters(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Names of the drafters to use, as `ListModels` gives them. Empty: the service chooses."""
@@ -259,15 +356,30 @@ class SpeculationOptions(google.protobuf.message.Message):
         max_nodes: builtins.int | None = ...,
         max_depth: builtins.int | None = ...,
         tree_shape: builtins.str | None = ...,
+        draft_length: Global___DraftLength.ValueType | None = ...,
+        roots: Global___Roots.ValueType | None = ...,
+        tree_mask: Global___TreeMask.ValueType | None = ...,
+        aggressiveness: builtins.float | None = ...,
+        decision_threshold: builtins.float | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_enabled", b"_enabled", "_max_depth", b"_max_depth", "_max_nodes", b"_max_nodes", "_tree_shape", b"_tree_shape", "_verifier", b"_verifier", "enabled", b"enabled", "max_depth", b"max_depth", "max_nodes", b"max_nodes", "tree_shape", b"tree_shape", "verifier", b"verifier"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_enabled", b"_enabled", "_max_depth", b"_max_depth", "_max_nodes", b"_max_nodes", "_tree_shape", b"_tree_shape", "_verifier", b"_verifier", "drafters", b"drafters", "enabled", b"enabled", "max_depth", b"max_depth", "max_nodes", b"max_nodes", "tree_shape", b"tree_shape", "verifier", b"verifier"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_aggressiveness", b"_aggressiveness", "_decision_threshold", b"_decision_threshold", "_draft_length", b"_draft_length", "_enabled", b"_enabled", "_max_depth", b"_max_depth", "_max_nodes", b"_max_nodes", "_roots", b"_roots", "_tree_mask", b"_tree_mask", "_tree_shape", b"_tree_shape", "_verifier", b"_verifier", "aggressiveness", b"aggressiveness", "decision_threshold", b"decision_threshold", "draft_length", b"draft_length", "enabled", b"enabled", "max_depth", b"max_depth", "max_nodes", b"max_nodes", "roots", b"roots", "tree_mask", b"tree_mask", "tree_shape", b"tree_shape", "verifier", b"verifier"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_aggressiveness", b"_aggressiveness", "_decision_threshold", b"_decision_threshold", "_draft_length", b"_draft_length", "_enabled", b"_enabled", "_max_depth", b"_max_depth", "_max_nodes", b"_max_nodes", "_roots", b"_roots", "_tree_mask", b"_tree_mask", "_tree_shape", b"_tree_shape", "_verifier", b"_verifier", "aggressiveness", b"aggressiveness", "decision_threshold", b"decision_threshold", "draft_length", b"draft_length", "drafters", b"drafters", "enabled", b"enabled", "max_depth", b"max_depth", "max_nodes", b"max_nodes", "roots", b"roots", "tree_mask", b"tree_mask", "tree_shape", b"tree_shape", "verifier", b"verifier"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_aggressiveness", b"_aggressiveness"]) -> typing.Literal["aggressiveness"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_decision_threshold", b"_decision_threshold"]) -> typing.Literal["decision_threshold"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_draft_length", b"_draft_length"]) -> typing.Literal["draft_length"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_enabled", b"_enabled"]) -> typing.Literal["enabled"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_max_depth", b"_max_depth"]) -> typing.Literal["max_depth"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_max_nodes", b"_max_nodes"]) -> typing.Literal["max_nodes"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_roots", b"_roots"]) -> typing.Literal["roots"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_tree_mask", b"_tree_mask"]) -> typing.Literal["tree_mask"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_tree_shape", b"_tree_shape"]) -> typing.Literal["tree_shape"] | None: ...
     @typing.overload
