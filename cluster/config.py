@@ -259,6 +259,9 @@ class Speculation(_Section):
     max_depth: int = Field(default=8, ge=1, le=1_024)
     """Depth of the candidate tree, at most."""
 
+    adaptive: bool = True
+    """True: now and then the target decodes a few rounds plainly to compare, and drafters rest while that is faster."""
+
     lockstep: bool = False
     """True: drafter and target wait for each other, as other engines do; slower, for comparison."""
 

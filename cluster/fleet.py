@@ -73,6 +73,7 @@ def _target(config: Config, target: Target, name: str) -> ActorSpec:
         prefill_chunk=target.prefill_chunk,
         max_batch_nodes=target.max_batch_nodes,
         max_patience_s=target.max_patience_s,
+        adaptive=config.speculation.adaptive,
         lockstep=config.speculation.lockstep,
     )
     return ActorSpec(

@@ -46,6 +46,8 @@ class Board:
         self.calibrations: dict[str, Calibration] = {}
         """By drafter; kept when a drafter leaves, for it comes back the same."""
         self.cost = CostModel()
+        self.is_resting = False
+        """Drafters are told to rest: the target decodes plainly for now."""
         self._emit = emit
         self._next_handle = 1
         self._outputs: list[Output] = []
@@ -114,11 +116,25 @@ class Board:
                 base_length=session.length,
                 base_hash=session.hash,
                 tokens=tuple(session.tokens[length:]),
-                credits=credits_of(session),
+                credits=self.credits_of(session),
             )
         )
 
+    def credits_of(self, session: Session) -> int:
+        """How many nodes a drafter may be ahead of the verdicts."""
+        if self.is_resting or session.remaining <= 1:
+            return 0
+        return min(4 * session.speculation.max_nodes, POOL_CAPACITY)
 
-def credits_of(session: Session) -> int:
-    """How many nodes a drafter may be ahead of the verdicts."""
-    return min(4 * session.speculation.max_nodes, POOL_CAPACITY) if session.remaining > 1 else 0
+    def rest(self, *, is_resting: bool) -> None:
+        """Sends the drafters to rest, with the next verdicts, or wakes them with what they missed."""
+        if is_resting == self.is_resting:
+            return
+        self.is_resting = is_resting
+        if is_resting:
+            return
+        for session in self.sessions.values():
+            if session.rested_from is not None:
+                for drafter in session.joined & self.live_drafters:
+                    self.resync(session, drafter, session.rested_from)
+                session.rested_from = None

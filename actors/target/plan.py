@@ -71,6 +71,9 @@ class Limits:
     lockstep: bool
     """True: wait for candidates as long as allowed, whatever it is worth."""
 
+    speculates: bool = True
+    """False: no candidates in this pass, and no waiting for any."""
+
 
 def plan_pass(
     sessions: Sequence[Session],
@@ -102,6 +105,8 @@ def plan_pass(
                 prompts.append(_entry(session, num_cached, size, is_prefill=size < pending))
         else:
             decoding.append(_entry(session, num_cached, pending, is_prefill=False))
+    if not limits.speculates:
+        return Plan(entries=prompts + decoding, wait_s=None)
     decoding = choose_trees(choose_candidates(decoding, limits, cost), limits, cost)
     patient: list[Entry] = []
     ready: list[Entry] = []

@@ -81,6 +81,8 @@ class Session:
         """The last verdict left the pool empty: a new tree is coming in, level by level."""
         self.last_part = 0.0
         """When the last part of it came."""
+        self.rested_from: int | None = None
+        """While the drafters rest: number of tokens that they were told of; None while they work."""
         self._verdict_times: OrderedDict[int, float] = OrderedDict()
         self._hashes: list[int] = [base_hash.EMPTY]
         self._hash_all(self.tokens)

@@ -38,6 +38,9 @@ class TargetSettings:
     max_patience_s: float = 0.5
     """Upper bound on how long a free target waits for candidates before it decodes plainly."""
 
+    adaptive: bool = True
+    """True: the pace with and without drafters is compared now and then, and the faster way goes on."""
+
     lockstep: bool = False
     """True: the drafter waits for the verdict and the target for the draft, for comparison."""
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 
 from outrider.actors.speculation import coupled
-from outrider.actors.target.board import Board, credits_of
+from outrider.actors.target.board import Board
 from outrider.actors.target.drawing import Drawer
 from outrider.actors.target.events import Committed, Finish, Verdict
 from outrider.actors.target.frozen import FrozenVerdict
@@ -102,8 +102,11 @@ def _count(session: Session, entry: Entry, accepted: int) -> None:
 
 
 def _send_verdicts(board: Board, session: Session, tokens: tuple[int, ...], pass_s: float) -> None:
+    if session.rested_from is not None:
+        # Told once; when the drafters are woken they are told all that they missed.
+        return
     starving = not session.has_candidates
-    credits_ = credits_of(session)
+    credits_ = board.credits_of(session)
     for drafter in session.joined & board.live_drafters:
         session.stats.wire_bytes += verdict_bytes(
             session.handle, session.epoch, session.length, tokens, credits_
@@ -121,6 +124,8 @@ def _send_verdicts(board: Board, session: Session, tokens: tuple[int, ...], pass
                 pass_s=pass_s,
             )
         )
+    if board.is_resting:
+        session.rested_from = session.length
 
 
 def _until_stop(tokens: tuple[int, ...], stop_tokens: frozenset[int]) -> tuple[int, ...]:

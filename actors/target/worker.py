@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 
 from outrider.actors.engine.protocol import Engine
 from outrider.actors.speculation.noise import GumbelNoise
@@ -17,6 +18,7 @@ from outrider.actors.target import admission, intake
 from outrider.actors.target.acceptance import Calibration
 from outrider.actors.target.accounts import Accounts
 from outrider.actors.target.board import Board
+from outrider.actors.target.control import Control
 from outrider.actors.target.cost import CostModel
 from outrider.actors.target.events import (
     Candidates,
@@ -33,6 +35,7 @@ from outrider.actors.target.events import (
     ResyncRequest,
     Steer,
 )
+from outrider.actors.target.governor import Governor
 from outrider.actors.target.passes import run_pass
 from outrider.actors.target.plan import Limits, plan_pass
 from outrider.actors.target.session import Session
@@ -51,6 +54,7 @@ class TargetWorker:
         emit: Callable[[list[Output]], None],
         clock: Callable[[], float] = time.perf_counter,
         trace: TraceRing | None = None,
+        governor: Governor | None = None,
     ) -> None:
         """Makes a worker.
 
@@ -60,17 +64,20 @@ class TargetWorker:
             emit: Takes the outputs of a step, in order. Called by the worker's thread.
             clock: Seconds; monotone.
             trace: Where passes are recorded, None: nowhere.
+            governor: Decides whether to speculate, None: a new one. Not asked if the settings say so.
         """
         self._clock = clock
         self._board = Board(engine, settings, emit, clock)
         self._accounts = Accounts(self._board, trace)
         self._noise = GumbelNoise(engine.spec.vocab_size, engine.spec.device)
+        self._control = Control(self._board, governor or Governor())
         self._limits = Limits(
             prefill_chunk=settings.prefill_chunk,
             max_batch_nodes=settings.max_batch_nodes,
             max_patience_s=settings.max_patience_s,
             lockstep=settings.lockstep,
         )
+        self._plain_limits = replace(self._limits, speculates=False)
         self._inbox: deque[tuple[float, Event]] = deque()
         self._news = threading.Event()
         self._stopping = False
@@ -125,11 +132,13 @@ class TargetWorker:
             self._take(event, arrived)
         sessions = [s for s in board.sessions.values() if self._start(s)]
         if not sessions:
+            self._control.pause()
             board.flush()
             return None
         now = self._clock()
+        limits = self._limits if self._control.decide(sessions) else self._plain_limits
         cached = [board.engine.cached(s.slot) for s in sessions]
-        plan = plan_pass(sessions, cached, board.live_drafters, self._limits, board.cost, now)
+        plan = plan_pass(sessions, cached, board.live_drafters, limits, board.cost, now)
         if not plan.entries:
             for session in sessions:
                 if session.wait_since is None:
@@ -139,6 +148,7 @@ class TargetWorker:
         outcome = run_pass(board, plan.entries, now)
         if outcome is not None:
             self._accounts.book(plan.entries, outcome, now)
+            self._control.observe(plan.entries, outcome)
         board.flush()
         return 0.0
 

@@ -34,6 +34,7 @@ from outrider.actors.target.events import (
     Stats,
     Verdict,
 )
+from outrider.actors.target.governor import Governor
 from outrider.actors.target.settings import TargetSettings
 from outrider.actors.target.worker import TargetWorker
 from outrider.v1 import target_pb2
@@ -52,6 +53,8 @@ class Pair:
     seed: int = 0
     """Of the drafter's draws."""
     lockstep: bool = False
+    governor: Governor | None = None
+    """Decides when the drafter rests; None: never."""
     max_context: int = 4096
     meddle: Callable[[Wire], Wire] = lambda wire: wire
     """What the network does to the drafter's messages of one step."""
@@ -69,12 +72,17 @@ class Pair:
             model_name="m",
             engine=EngineSettings(model="tabular:x"),
             lockstep=self.lockstep,
+            adaptive=self.governor is not None,
         )
         room = EngineSettings(
             model="tabular:x", num_slots=8, max_scratch=96, max_context=self.max_context
         )
         self.target = TargetWorker(
-            TabularEngine(self.target_table, room), settings, self.outputs.extend, self._clock
+            TabularEngine(self.target_table, room),
+            settings,
+            self.outputs.extend,
+            self._clock,
+            governor=self.governor,
         )
         self.target.warm_up()
         engine = TabularEngine(self.draft_table, room)

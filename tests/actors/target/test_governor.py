@@ -1,0 +1,99 @@
+"""Whether to speculate, decided by comparing paces."""
+
+import random
+
+import pytest
+
+from outrider.actors.target.governor import LAST_TRIAL_GAP, PLAIN_ROUNDS, TRIAL_ROUNDS, Governor
+
+
+def run(governor, rounds, *, plain_s=1.0, round_s=1.0, tokens=(1, 2, 3, 4), sessions=1, seed=0):
+    """Rounds under fixed laws; tokens a second that came of them, and how many rounds speculated."""
+    draws = random.Random(seed)
+    seconds, committed, speculative = 0.0, 0, 0
+    for _ in range(rounds):
+        governor.enter(sessions)
+        if governor.speculates:
+            speculative += 1
+            got, took = sessions * draws.choice(tokens), round_s
+        else:
+            got, took = sessions, plain_s
+        took *= draws.uniform(0.9, 1.1)
+        governor.observe(got, took)
+        seconds, committed = seconds + took, committed + got
+    return committed / seconds, speculative / rounds
+
+
+@pytest.mark.parametrize("round_s", [1.0, 1.5, 2.0])
+def test_speculation_that_pays_goes_on(round_s):
+    """Where rounds commit 2.5 tokens in up to twice the time, almost all of them speculate."""
+    pace, share = run(Governor(), 6000, round_s=round_s)
+    assert share > 0.95
+    assert pace > 0.97 * 2.5 / round_s
+
+
+@pytest.mark.parametrize("round_s", [3.0, 4.0, 8.0])
+def test_speculation_that_loses_is_turned_off(round_s):
+    """Where rounds cost more than they commit, the pace stays near that of plain decoding."""
+    pace, share = run(Governor(), 20_000, round_s=round_s)
+    assert share < 0.06
+    assert pace > 0.97 * (1.0 if round_s < 5.0 else 0.93)
+
+
+def test_a_change_of_the_machine_is_noticed_both_ways():
+    """Turned off when drafting becomes dear, and on again when it becomes cheap."""
+    governor = Governor()
+    run(governor, 2000, round_s=1.5)
+    assert run(governor, 4000, round_s=4.0)[1] < 0.5
+    assert run(governor, 400, round_s=4.0)[1] < 0.2
+    run(governor, 2 * LAST_TRIAL_GAP, round_s=1.5)
+    assert run(governor, 2000, round_s=1.5)[1] > 0.9
+
+
+def test_a_machine_that_slows_down_evenly_changes_nothing():
+    """Paces of different times are not compared: when both ways slow down twofold, nothing changes."""
+    governor = Governor()
+    shares = []
+    for phase in range(40):
+        factor = 1.0 if phase % 2 else 2.0
+        shares.append(run(governor, 300, plain_s=factor, round_s=1.5 * factor, seed=phase)[1])
+    # A comparison that the change itself interrupts may go wrong; the next one sets it right.
+    assert sum(shares) / len(shares) > 0.85
+
+
+def test_each_load_has_its_own_answer():
+    """Off at 32 sessions, on at one, at the same time."""
+    governor = Governor()
+    for phase in range(30):
+        run(governor, 200, round_s=1.5, seed=phase)
+        run(governor, 200, round_s=4.0, sessions=32, seed=phase)
+    assert run(governor, 200, round_s=1.5)[1] > 0.85
+    assert run(governor, 200, round_s=4.0, sessions=32)[1] < 0.3
+
+
+def test_a_load_that_flickers_does_not_stop_the_comparison():
+    """With sessions that come and go every twelve rounds the losing way is still found."""
+    governor = Governor()
+    for phase in range(400):
+        run(governor, 12, round_s=4.0, sessions=4 if phase % 2 else 5, seed=phase)
+    assert run(governor, 12, round_s=4.0, sessions=4)[1] < 0.5
+
+
+def test_a_clock_that_stands_still_changes_nothing():
+    """Rounds without time are not counted."""
+    governor = Governor()
+    for _ in range(1000):
+        governor.observe(1, 0.0)
+    assert governor.speculates
+
+
+def test_a_comparison_is_short():
+    """The other way runs for its rounds and no longer."""
+    governor = Governor()
+    longest = stretch = 0
+    for _ in range(5000):
+        governor.enter(1)
+        stretch = 0 if governor.speculates else stretch + 1
+        longest = max(longest, stretch)
+        governor.observe(3 if governor.speculates else 1, 1.0)
+    assert PLAIN_ROUNDS <= longest <= PLAIN_ROUNDS + 2 < TRIAL_ROUNDS
