@@ -17,6 +17,7 @@ from outrider.cluster.actor_status import ActorStatus, State
 from outrider.cluster.config import Config
 from outrider.cluster.fleet import fleet
 from outrider.cluster.ray_errors import first_line
+from outrider.cluster.ray_patience import StartCancelled
 from outrider.cluster.ray_runtime import RayRuntime, RayUnavailable
 from outrider.cluster.restart_policy import RestartPolicy
 from outrider.cluster.roster import Role
@@ -37,10 +38,6 @@ STOP_MARGIN_S = 15.0
 
 Progress = Callable[[ActorStatus], None]
 """Is told of each change of an actor while the service starts."""
-
-
-class StartCancelled(Exception):
-    """The caller did not want the service any more while it started."""
 
 
 class ServiceFailed(RuntimeError):
@@ -208,7 +205,7 @@ def start_service(
     if runtime.is_embedded:
         _check_models(config)
     try:
-        runtime.start()
+        runtime.start(is_cancelled=is_cancelled)
     except RayUnavailable as error:
         raise ServiceFailed(str(error)) from error
     service = RunningService(config, runtime)

@@ -31,6 +31,15 @@ def descendants(process: psutil.Process) -> Processes:
         return frozenset()
 
 
+def any_named(name: str, processes: Collection[psutil.Process]) -> bool:
+    """Whether one of these has this name and runs."""
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if process.name() == name and _runs(process):
+                return True
+    return False
+
+
 def end(processes: Collection[psutil.Process], *, patience_s: float) -> Processes:
     """Waits for processes to end; asks those that do not; kills those that still do not.
 

@@ -13,12 +13,13 @@ import secrets
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from outrider.cluster.config import Config
+from outrider.cluster.ray_patience import VARIABLES, StartCancelled, patient
 from outrider.cluster.signals import handlers_kept, uninterrupted
 
 OBJECT_STORE_BYTES = 100 * 2**20
@@ -30,19 +31,13 @@ MAX_SOCKET_FOLDER = 40
 END_PATIENCE_S = 5.0
 """How long Ray's processes may take to end by themselves; they take less than 2 s on an idle machine."""
 
-START_ATTEMPTS = 3
-"""How often Ray is started before it is given up. It allows its own processes 30 s, which cannot be set, and which two busy
-cores may not suffice for when its files are not in memory yet."""
-
-TOO_SLOW = "timed out during startup"
-"""What Ray says then."""
-
 _VARIABLES = (
     "RAY_AUTH_MODE",
     "RAY_AUTH_TOKEN",
     "RAY_AUTH_TOKEN_PATH",
     "RAY_USAGE_STATS_ENABLED",
     "RAY_COLOR_PREFIX",
+    *VARIABLES,
 )
 
 
@@ -70,26 +65,26 @@ class RayRuntime:
         """Whether Ray is our own."""
         return self._config.cluster.address == "local"
 
-    def start(self) -> None:
+    def start(self, *, is_cancelled: Callable[[], bool] = lambda: False) -> None:
         """Starts or joins.
+
+        Args:
+            is_cancelled: Is asked again and again whether to give the start up.
 
         Raises:
             RayUnavailable: That failed. Nothing is left behind.
+            StartCancelled: `is_cancelled` said so. Nothing is left behind.
         """
-        for attempt in range(START_ATTEMPTS):
-            try:
-                self._prepare()
-                self._connect()
-            except BaseException as error:
-                with uninterrupted():
-                    # Half-started processes do not know that they should end.
-                    self.stop(patience_s=0.2)
-                if not isinstance(error, Exception):
-                    raise
-                if TOO_SLOW not in str(error) or attempt == START_ATTEMPTS - 1:
-                    raise RayUnavailable(self._explain(error)) from error
-            else:
-                return
+        try:
+            self._prepare()
+            self._connect(is_cancelled)
+        except BaseException as error:
+            with uninterrupted():
+                # Half-started processes do not know that they should end.
+                self.stop(patience_s=0.2)
+            if not isinstance(error, Exception) or isinstance(error, StartCancelled):
+                raise
+            raise RayUnavailable(self._explain(error)) from error
 
     def stop(self, *, patience_s: float = END_PATIENCE_S) -> None:
         """Leaves Ray; ends it and removes its files if it is our own. Idempotent.
@@ -133,11 +128,12 @@ class RayRuntime:
             self._folder = _private_folder()
             variables["RAY_AUTH_TOKEN"] = None
             variables["RAY_AUTH_TOKEN_PATH"] = str(_write_token(self._folder))
+            variables |= VARIABLES
         self._saved = {name: os.environ.get(name) for name in _VARIABLES}
         _set_environment(variables)
         _forget_authentication()
 
-    def _connect(self) -> None:
+    def _connect(self, is_cancelled: Callable[[], bool]) -> None:
         import ray
 
         cluster = self._config.cluster
@@ -158,8 +154,19 @@ class RayRuntime:
                 "_temp_dir": str(self._folder / "ray"),
                 "_node_ip_address": "127.0.0.1",
             }
-        with handlers_kept(), _quiet_future_warnings(), _loopback_allowed():
+        waiting = (
+            patient(is_cancelled=is_cancelled, is_alive=self._has_raylet)
+            if self.is_embedded
+            else contextlib.nullcontext()
+        )
+        with handlers_kept(), _quiet_future_warnings(), _loopback_allowed(), waiting:
             ray.init(**options)
+
+    def _has_raylet(self) -> bool:
+        """Whether the process of our own Ray's node runs."""
+        from outrider.cluster import processes as process_table
+
+        return process_table.any_named("raylet", self._processes())
 
     def _processes(self) -> frozenset[Any]:
         if self._folder is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -29,9 +30,8 @@ async def test_probes_of_a_silent_stream_do_not_end_it(monkeypatch: pytest.Monke
     await server.start()
     probe_s = dict(grpc_server.CHANNEL_OPTIONS)["grpc.keepalive_time_ms"] / 1e3
     async with grpc_server.internal_channel(f"127.0.0.1:{port}") as channel:
-        call = health_pb2_grpc.HealthStub(channel).Watch(
-            health_pb2.HealthCheckRequest(service="outrider.test"), timeout=60
-        )
+        stub: Any = health_pb2_grpc.HealthStub(channel)  # its stubs lack the method
+        call = stub.Watch(health_pb2.HealthCheckRequest(service="outrider.test"), timeout=60)
         messages = call.__aiter__()
         await anext(messages)
         silence = asyncio.ensure_future(anext(messages))

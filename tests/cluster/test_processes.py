@@ -71,3 +71,15 @@ def test_process_that_is_gone_is_no_error() -> None:
 
     assert processes.end([process], patience_s=0.1) == frozenset()
     assert processes.descendants(process) == frozenset()
+
+
+def test_a_name_is_found_among_those_that_run(spawned: list[subprocess.Popen[bytes]]) -> None:
+    """And not once it has ended."""
+    spawned.append(spawn("pass", "marker-of-the-name"))
+    ours = frozenset({psutil.Process(spawned[0].pid)})
+    name = psutil.Process(spawned[0].pid).name()
+    assert processes.any_named(name, ours)
+    assert not processes.any_named("raylet", ours)
+    spawned[0].kill()
+    spawned[0].wait()
+    assert not processes.any_named(name, ours)
