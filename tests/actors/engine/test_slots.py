@@ -60,6 +60,7 @@ class SlotBooks(RuleBasedStateMachine):
             num_slots=NUM_SLOTS, max_context=MAX_CONTEXT, max_scratch=MAX_SCRATCH, vocab_size=10
         )
         self.slots: dict[int, Reference] = {}
+        self.kept: dict[int, list[Node]] = {slot: [] for slot in range(NUM_SLOTS)}
 
     @rule(target=taken)
     def acquire(self) -> object:
@@ -71,13 +72,41 @@ class SlotBooks(RuleBasedStateMachine):
             return multiple()
         assert free[0] == self.table.acquire()
         self.slots[free[0]] = Reference()
+        self.kept[free[0]] = []
         return free[0]
+
+    @rule(target=taken, slot=st.integers(-1, NUM_SLOTS), keep=st.integers(-1, MAX_CONTEXT))
+    def acquire_kept(self, slot: int, keep: int) -> object:
+        """A certain slot with rows that were kept, if it is free and has them."""
+        is_free = slot in self.kept and slot not in self.slots
+        if not is_free or not 0 <= keep <= len(self.kept[slot]):
+            with pytest.raises(ValueError, match=f"slot {slot} "):
+                self.table.acquire(slot, keep=keep)
+            return multiple()
+        assert slot == self.table.acquire(slot, keep=keep)
+        self.slots[slot] = Reference(cached=self.kept[slot][:keep])
+        self.kept[slot] = []
+        return slot
 
     @rule(slot=consumes(taken))
     def release(self, slot: int) -> None:
-        """Frees."""
+        """Frees, and forgets the rows."""
         self.table.release(slot)
         del self.slots[slot]
+        self.kept[slot] = []
+
+    @rule(target=taken, slot=consumes(taken), keep=st.integers(-1, MAX_CONTEXT))
+    def release_and_keep(self, slot: int, keep: int) -> object:
+        """Frees, and keeps rows if there are so many."""
+        held = self.slots[slot]
+        if not 0 <= keep <= len(held.cached):
+            with pytest.raises(ValueError, match="cannot keep"):
+                self.table.release(slot, keep=keep)
+            return slot
+        self.table.release(slot, keep=keep)
+        del self.slots[slot]
+        self.kept[slot] = held.cached[:keep]
+        return multiple()
 
     @rule(slot=taken, data=st.data())
     def forward(self, slot: int, data: st.DataObject) -> None:
@@ -180,10 +209,26 @@ class SlotBooks(RuleBasedStateMachine):
         self.table.copy_prefix(source, destination, length)
         self.slots[destination] = Reference(cached=held.cached[:length])
 
+    @rule(source=st.integers(0, NUM_SLOTS), destination=taken, length=st.integers(0, MAX_CONTEXT))
+    def copy_kept_prefix(self, source: int, destination: int, length: int) -> None:
+        """Copies from a free slot what was kept there."""
+        if source in self.slots:
+            return
+        kept, other = self.kept.get(source, []), self.slots[destination]
+        if length > len(kept) or other.cached or other.scratch or source not in self.kept:
+            with pytest.raises(ValueError, match=r"copy|no slot"):
+                self.table.copy_prefix(source, destination, length)
+            return
+        self.table.copy_prefix(source, destination, length)
+        self.slots[destination] = Reference(cached=kept[:length])
+
     @invariant()
     def books_agree(self) -> None:
         """Counts, parents, depths and lineages are those of the linked nodes."""
         assert NUM_SLOTS - len(self.slots) == self.table.num_free
+        for slot, kept in self.kept.items():
+            if slot not in self.slots:
+                assert len(kept) == self.table.reusable(slot)
         for slot, reference in self.slots.items():
             held = self.table.taken(slot)
             assert len(reference.cached) == held.cached

@@ -59,6 +59,7 @@ class Script:
         self.engine = engine
         self.random = random.Random(seed)
         self.texts = {engine.acquire(): Text() for _ in range(3)}
+        self.kept: dict[int, list[int]] = {}
 
     def grow(self) -> tuple[torch.Tensor, list[list[int]]]:
         """Runs a batch; gives its logits and the texts that they should come after."""
@@ -100,11 +101,11 @@ class Script:
                 self.engine.truncate(slot, length)
                 self.texts[slot] = Text(cached=text.cached[:length])
             elif action < 0.8:
-                self.engine.release(slot)
-                fresh = self.engine.acquire()
+                keep = self.random.randint(0, len(text.cached))
+                self.engine.release(slot, keep=keep)
+                self.kept[slot] = text.cached[:keep]
                 del self.texts[slot]
-                self.texts[fresh] = Text()
-                self._copy_into(fresh)
+                self._acquire_again()
 
     def _rebase(self, slot: int, text: Text) -> None:
         path: list[int] = []
@@ -122,11 +123,22 @@ class Script:
             scratch=[(text.scratch[row][0], kept.index(text.scratch[row][1]) - 1) for row in keep],
         )
 
+    def _acquire_again(self) -> None:
+        """Takes a free slot with rows that were kept there, or with a copy of some other slot's."""
+        slot = self.random.choice(sorted(self.kept))
+        kept = self.kept.pop(slot)
+        keep = self.random.choice([0, self.random.randint(0, len(kept))])
+        assert self.engine.acquire(slot, keep=keep) == slot
+        self.texts[slot] = Text(cached=kept[:keep])
+        if keep == 0:
+            self._copy_into(slot)
+
     def _copy_into(self, empty: int) -> None:
-        source = self.random.choice(sorted(self.texts))
-        length = self.random.randint(0, len(self.texts[source].cached))
+        source = self.random.choice(sorted({*self.texts, *self.kept}))
+        rows = self.kept[source] if source in self.kept else self.texts[source].cached
+        length = self.random.randint(0, len(rows))
         self.engine.copy_prefix(source, empty, length)
-        self.texts[empty] = Text(cached=self.texts[source].cached[:length])
+        self.texts[empty] = Text(cached=rows[:length])
 
     def check_counts(self) -> None:
         """The engine's counts are those of the texts."""
@@ -376,6 +388,21 @@ def _refusals() -> dict[str, tuple[type[Exception], str, Callable[[Engine], obje
         ),
         "copy too much": (ValueError, "has 1 cached", lambda engine: engine.copy_prefix(1, 0, 2)),
         "release twice": (ValueError, "slot 2 is not taken", lambda engine: engine.release(2)),
+        "keep too much": (
+            ValueError,
+            "keep 4 rows of slot 0",
+            lambda engine: engine.release(0, keep=4),
+        ),
+        "take what is taken": (
+            ValueError,
+            "slot 1 is not free",
+            lambda engine: engine.acquire(1),
+        ),
+        "take more than kept": (
+            ValueError,
+            "slot 2 cannot be taken with 1 rows",
+            lambda engine: engine.acquire(2, keep=1),
+        ),
     }
 
 

@@ -71,6 +71,10 @@ class Harness:
                 return output
         return None
 
+    def opened(self) -> set[int]:
+        """Sessions that were opened."""
+        return {o.owner.session for o in self.outputs if isinstance(o, Opened)}
+
     def handle(self, session: int) -> int:
         """The target's number of a session."""
         return next(
@@ -169,7 +173,7 @@ def run_chaos(
         if all(harness.end(s) for s in sessions):
             break
         for session in sessions:
-            if harness.end(session) or not any(isinstance(o, Opened) for o in harness.outputs):
+            if harness.end(session) or session not in harness.opened():
                 continue
             text = prefix[session] + harness.committed(session)
             cut = len(text) - rng.choice([0, 0, 0, 1, 2])
