@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from outrider.actors.policy_wire import policies_from_proto, policies_to_proto
 from outrider.actors.speculation import shapes
 from outrider.actors.speculation.options import Sampling, Speculation, Verifier
 from outrider.v1 import sampling_pb2
@@ -91,20 +92,22 @@ def sampling_from_proto(options: sampling_pb2.SamplingOptions) -> Sampling:
 
 def speculation_to_proto(speculation: Speculation) -> sampling_pb2.SpeculationOptions:
     """The wire form, with every field set but the drafters' names."""
-    return sampling_pb2.SpeculationOptions(
+    options = sampling_pb2.SpeculationOptions(
         enabled=speculation.enabled,
         verifier=verifier_to_proto(speculation.verifier),
         max_nodes=speculation.max_nodes,
         max_depth=speculation.max_depth,
         tree_shape=None if speculation.tree_shape is None else str(speculation.tree_shape),
     )
+    policies_to_proto(speculation.policies, options)
+    return options
 
 
 def speculation_from_proto(options: sampling_pb2.SpeculationOptions) -> Speculation:
     """The options of a session; absent fields take their defaults.
 
     Raises:
-        ValueError: The verifier is not known to this version, or the tree's shape is none.
+        ValueError: The verifier or a drafting policy is not known to this version, or the tree's shape is none.
     """
     scalars = {
         name: getattr(options, name)
@@ -115,4 +118,5 @@ def speculation_from_proto(options: sampling_pb2.SpeculationOptions) -> Speculat
         **scalars,
         verifier=verifier_from_proto(options.verifier),
         tree_shape=shapes.parse(options.tree_shape) if options.HasField("tree_shape") else None,
+        policies=policies_from_proto(options),
     )

@@ -22,7 +22,15 @@ from outrider.client.errors import (
     Unauthorized,
     Unavailable,
 )
-from outrider.client.options import Message, SamplingOptions, SpeculationOptions, Verifier
+from outrider.client.options import (
+    DraftLength,
+    Message,
+    Roots,
+    SamplingOptions,
+    SpeculationOptions,
+    TreeMask,
+    Verifier,
+)
 from outrider.client.results import (
     ActorInfo,
     Admission,
@@ -56,6 +64,7 @@ __all__ = [
     "Client",
     "Completion",
     "DeadlineExceeded",
+    "DraftLength",
     "DrafterInfo",
     "Event",
     "FinishReason",
@@ -71,6 +80,7 @@ __all__ = [
     "OutriderError",
     "Overloaded",
     "RetryPolicy",
+    "Roots",
     "SamplingOptions",
     "ServiceError",
     "SpeculationOptions",
@@ -80,6 +90,7 @@ __all__ = [
     "Timing",
     "Token",
     "TokenLogprob",
+    "TreeMask",
     "Unauthorized",
     "Unavailable",
     "Usage",

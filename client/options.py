@@ -25,6 +25,28 @@ class Verifier(StrEnum):
     TRAVERSAL = "traversal"
 
 
+class DraftLength(StrEnum):
+    """When drafters stop drafting further; see `sampling.proto` for the sources."""
+
+    FULL = "full"
+    CONFIDENCE = "confidence"
+    DECISION = "decision"
+
+
+class Roots(StrEnum):
+    """Where the first level of a growing tree comes from."""
+
+    DRAFT = "draft"
+    TARGET = "target"
+
+
+class TreeMask(StrEnum):
+    """How the attention mask of a growing tree is made."""
+
+    SLICED = "sliced"
+    BUILT = "built"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingOptions:
     """What decides the next token."""
@@ -99,6 +121,21 @@ class SpeculationOptions:
 
     tree_shape: str | None = None
     """Children of each node of a level, such as `4,2,2`, for the verifiers that test a frozen tree."""
+
+    draft_length: DraftLength | None = None
+    """When drafters stop drafting further below the text."""
+
+    roots: Roots | None = None
+    """Where trees begin."""
+
+    tree_mask: TreeMask | None = None
+    """How the masks of growing trees are made."""
+
+    aggressiveness: float | None = None
+    """Factor of the length that confidence allows, for the draft length `confidence`. In (0, 8]."""
+
+    decision_threshold: float | None = None
+    """Expected acceptance above which drafting goes on, for the draft length `decision`. In [0, 1]."""
 
 
 @dataclass(frozen=True, slots=True)

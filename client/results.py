@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from outrider.client.options import Verifier
+from outrider.client.options import DraftLength, Roots, TreeMask, Verifier
 
 
 class Origin(StrEnum):
@@ -233,6 +233,7 @@ class DrafterInfo:
     method: str
     verifiers: tuple[Verifier, ...] = ()
     ready: bool = False
+    draft_lengths: tuple[DraftLength, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,6 +249,9 @@ class ModelInfo:
     has_chat_template: bool = False
     model_fingerprint: str = ""
     tokenizer_fingerprint: str = ""
+    draft_lengths: tuple[DraftLength, ...] = ()
+    roots: tuple[Roots, ...] = ()
+    tree_masks: tuple[TreeMask, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
+from typing import TypeVar
 
 from grpc_health.v1 import health_pb2
 
 from outrider.client.errors import InvalidRequest
-from outrider.client.options import Message, SamplingOptions, SpeculationOptions, Verifier
+from outrider.client.options import (
+    DraftLength,
+    Message,
+    Roots,
+    SamplingOptions,
+    SpeculationOptions,
+    TreeMask,
+    Verifier,
+)
 from outrider.client.results import (
     ActorInfo,
     Admission,
@@ -36,6 +45,13 @@ _VERIFIER_BY_VALUE: dict[int, Verifier] = {
 _VALUE_BY_VERIFIER = {
     verifier: sampling_pb2.Verifier.Value(f"VERIFIER_{verifier.name}") for verifier in Verifier
 }
+Choice = TypeVar("Choice", DraftLength, Roots, TreeMask)
+
+_VALUE_BY_LENGTH = {
+    one: sampling_pb2.DraftLength.Value(f"DRAFT_LENGTH_{one.name}") for one in DraftLength
+}
+_VALUE_BY_ROOTS = {one: sampling_pb2.Roots.Value(f"ROOTS_{one.name}") for one in Roots}
+_VALUE_BY_MASK = {one: sampling_pb2.TreeMask.Value(f"TREE_MASK_{one.name}") for one in TreeMask}
 _ORIGIN_BY_VALUE: dict[int, Origin] = {
     generation_pb2.ORIGIN_TARGET: Origin.TARGET,
     generation_pb2.ORIGIN_DRAFTER: Origin.DRAFTER,
@@ -75,7 +91,17 @@ def speculation_to_proto(options: SpeculationOptions) -> sampling_pb2.Speculatio
     if options.verifier is not None:
         with _naming("speculation.verifier"):
             message.verifier = _VALUE_BY_VERIFIER[Verifier(options.verifier)]
-    _fill(message, options, "speculation", leave_out=("verifier",))
+    if options.draft_length is not None:
+        with _naming("speculation.draft_length"):
+            message.draft_length = _VALUE_BY_LENGTH[DraftLength(options.draft_length)]
+    if options.roots is not None:
+        with _naming("speculation.roots"):
+            message.roots = _VALUE_BY_ROOTS[Roots(options.roots)]
+    if options.tree_mask is not None:
+        with _naming("speculation.tree_mask"):
+            message.tree_mask = _VALUE_BY_MASK[TreeMask(options.tree_mask)]
+    leave_out = ("verifier", "draft_length", "roots", "tree_mask")
+    _fill(message, options, "speculation", leave_out=leave_out)
     return message
 
 
@@ -230,12 +256,16 @@ def model_from_proto(model: generation_pb2.TargetModel) -> ModelInfo:
                 method=drafter.method,
                 verifiers=_verifiers(drafter.verifiers),
                 ready=drafter.ready,
+                draft_lengths=_choices(drafter.draft_lengths, _VALUE_BY_LENGTH),
             )
             for drafter in model.drafters
         ),
         has_chat_template=model.has_chat_template,
         model_fingerprint=model.model_fingerprint,
         tokenizer_fingerprint=model.tokenizer_fingerprint,
+        draft_lengths=_choices(model.draft_lengths, _VALUE_BY_LENGTH),
+        roots=_choices(model.roots, _VALUE_BY_ROOTS),
+        tree_masks=_choices(model.tree_masks, _VALUE_BY_MASK),
     )
 
 
@@ -371,6 +401,12 @@ def _completion(index: int, completion: generation_pb2.Completion) -> Completion
 def _verifiers(values: Iterable[int]) -> tuple[Verifier, ...]:
     """The verifiers that this version knows."""
     return tuple(_VERIFIER_BY_VALUE[value] for value in values if value in _VERIFIER_BY_VALUE)
+
+
+def _choices(values: Iterable[int], known: Mapping[Choice, int]) -> tuple[Choice, ...]:
+    """The policies that this version knows."""
+    by_value = {value: one for one, value in known.items()}
+    return tuple(by_value[value] for value in values if value in by_value)
 
 
 def _exactly_one(**given: object) -> None:

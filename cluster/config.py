@@ -14,6 +14,13 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from outrider.actors.speculation.options import Verifier
+from outrider.actors.speculation.policies import (
+    MAX_AGGRESSIVENESS,
+    DraftLength,
+    DraftPolicies,
+    Roots,
+    TreeMask,
+)
 from outrider.cluster.config_errors import ConfigError, Problem, problems_of
 from outrider.cluster.config_file import read_mapping
 from outrider.cluster.host_port import split_host_port
@@ -259,11 +266,37 @@ class Speculation(_Section):
     max_depth: int = Field(default=8, ge=1, le=1_024)
     """Depth of the candidate tree, at most."""
 
+    draft_length: DraftLength = DraftLength.FULL
+    """When drafters stop: `full`, `confidence` or `decision`. Only drafters that offer it take part."""
+
+    roots: Roots = Roots.DRAFT
+    """Where trees begin: `draft` or `target`; `draft` for verifiers of frozen trees, whatever is said here."""
+
+    tree_mask: TreeMask = TreeMask.SLICED
+    """How masks of growing trees are made: `sliced` or `built`."""
+
+    aggressiveness: float = Field(default=1.0, gt=0.0, le=MAX_AGGRESSIVENESS)
+    """Factor of the length that confidence allows."""
+
+    decision_threshold: float = Field(default=0.4, ge=0.0, le=1.0)
+    """Expected acceptance above which the decision model goes on."""
+
     adaptive: bool = True
     """True: now and then the target decodes a few rounds plainly to compare, and drafters rest while that is faster."""
 
     lockstep: bool = False
     """True: drafter and target wait for each other, as other engines do; slower, for comparison."""
+
+    @property
+    def policies(self) -> DraftPolicies:
+        """The drafting policies together."""
+        return DraftPolicies(
+            draft_length=self.draft_length,
+            roots=self.roots,
+            tree_mask=self.tree_mask,
+            aggressiveness=self.aggressiveness,
+            decision_threshold=self.decision_threshold,
+        )
 
 
 class Config(_Section):

@@ -124,6 +124,7 @@ def _coordinator(config: Config) -> ActorSpec:
             verifier=config.speculation.verifier,
             max_nodes=config.speculation.max_nodes,
             max_depth=config.speculation.max_depth,
+            policies=config.speculation.policies,
         ),
     )
     return ActorSpec(name=COORDINATOR, role=Role.COORDINATOR, model=target.name, settings=settings)

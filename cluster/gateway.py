@@ -22,11 +22,13 @@ from google.protobuf import message_factory
 from google.protobuf.message import DecodeError, Message
 
 import outrider
+from outrider.actors.policy_wire import draft_length_to_proto, roots_to_proto, tree_mask_to_proto
+from outrider.actors.speculation.policies import DraftLength, Roots, TreeMask
 from outrider.actors.speculation.seeds import derive_seed, fresh_seed
 from outrider.actors.wire import verifier_to_proto
 from outrider.cluster import validation
 from outrider.cluster.detokenise import Detokeniser
-from outrider.cluster.links import Links, verifiers_of
+from outrider.cluster.links import Links, draft_lengths_of, verifiers_of
 from outrider.cluster.sequence import Sequence, SequencePlan
 from outrider.cluster.session import Session, State
 from outrider.cluster.settings import CoordinatorSettings
@@ -311,6 +313,8 @@ class Gateway:
         """Lists the model served and its drafters."""
         info, limits = self._links.info, self._links.limits()
         fits = {drafter.name for drafter in limits.drafters if not drafter.mismatch}
+        links = self._links.drafters.values()
+        offered = {one for link in links if link.name in fits for one in draft_lengths_of(link)}
         return generation_pb2.ListModelsResponse(
             models=[
                 generation_pb2.TargetModel(
@@ -325,12 +329,16 @@ class Gateway:
                             method=link.info.method if link.info else "",
                             verifiers=map(verifier_to_proto, verifiers_of(link)),
                             ready=link.is_up and link.name in fits,
+                            draft_lengths=map(draft_length_to_proto, draft_lengths_of(link)),
                         )
-                        for link in self._links.drafters.values()
+                        for link in links
                     ],
                     has_chat_template=limits.has_chat_template,
                     model_fingerprint=info.model_fingerprint,
                     tokenizer_fingerprint=info.tokenizer_fingerprint,
+                    draft_lengths=[draft_length_to_proto(o) for o in DraftLength if o in offered],
+                    roots=map(roots_to_proto, Roots),
+                    tree_masks=map(tree_mask_to_proto, TreeMask),
                 )
             ]
         )

@@ -9,7 +9,9 @@ from collections.abc import Callable, Coroutine, Iterable
 import grpc
 import structlog
 
+from outrider.actors.policy_wire import draft_length_to_proto
 from outrider.actors.speculation.options import Verifier
+from outrider.actors.speculation.policies import DraftLength
 from outrider.actors.wire import PROTOCOL_VERSION, verifier_from_proto, verifier_to_proto
 from outrider.cluster.draft_link import DraftLink
 from outrider.cluster.drafting import mismatch
@@ -165,6 +167,7 @@ class Links:
         return Drafter(
             name=link.name,
             verifiers=verifiers_of(link),
+            draft_lengths=draft_lengths_of(link),
             mismatch=mismatch(
                 link,
                 vocab_size=info.vocab_size,
@@ -239,6 +242,15 @@ def verifiers_of(link: DraftLink) -> tuple[Verifier, ...]:
         return ()
     known = {verifier_to_proto(verifier): verifier for verifier in Verifier}
     return tuple(known[value] for value in link.info.verifiers if value in known)
+
+
+def draft_lengths_of(link: DraftLink) -> tuple[DraftLength, ...]:
+    """The draft length policies that a drafter says that it can serve, as far as this version knows them."""
+    if link.info is None:
+        return ()
+    known = {draft_length_to_proto(length): length for length in DraftLength}
+    found = tuple(known[value] for value in link.info.draft_lengths if value in known)
+    return found or (DraftLength.FULL,)
 
 
 def _report(task: asyncio.Task[None]) -> None:

@@ -16,8 +16,10 @@ import grpc
 
 from outrider.actors.speculation import shapes
 from outrider.actors.speculation.options import Sampling, Speculation, Verifier
+from outrider.actors.speculation.policies import DraftLength
 from outrider.actors.speculation.verifiers.registry import METHODS
 from outrider.actors.wire import verifier_from_proto
+from outrider.cluster.policies import settle_policies
 from outrider.cluster.status_codes import Refusal
 from outrider.v1 import generation_pb2, sampling_pb2
 
@@ -56,8 +58,14 @@ class Drafter:
     name: str
     verifiers: tuple[Verifier, ...]
     """What it can serve. Empty: not known yet."""
+    draft_lengths: tuple[DraftLength, ...] = ()
+    """Draft length policies that it can serve. Empty: not known yet."""
     mismatch: str = ""
     """Why it cannot serve this model; empty if it can."""
+
+    def can_verify(self, verifier: Verifier) -> bool:
+        """True if it serves the verifier, as far as is known."""
+        return not self.verifiers or verifier in self.verifiers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -380,7 +388,15 @@ def _settle_speculation(
     if shape is not None:
         max_nodes = _room_for(shape, "max_nodes", shape.num_nodes, max_nodes, options)
         max_depth = _room_for(shape, "max_depth", shape.depth, max_depth, options)
-    drafters = _drafters(named, verifier, limits) if enabled else ()
+    able = [one for one in limits.drafters if not one.mismatch and one.can_verify(verifier)]
+    policies = settle_policies(
+        options,
+        defaults=defaults.policies,
+        verifier=verifier,
+        enabled=enabled,
+        served={one.name: one.draft_lengths for one in able if not named or one.name in named},
+    )
+    drafters = _drafters(named, verifier, policies.draft_length, limits) if enabled else ()
     return (
         Speculation(
             enabled=enabled,
@@ -388,6 +404,7 @@ def _settle_speculation(
             max_nodes=max_nodes,
             max_depth=max_depth,
             tree_shape=shape,
+            policies=policies,
         ),
         drafters,
     )
@@ -464,13 +481,17 @@ def _verifier(options: sampling_pb2.SpeculationOptions, limits: Limits) -> Verif
     return verifier
 
 
-def _drafters(named: tuple[str, ...], verifier: Verifier, limits: Limits) -> tuple[str, ...]:
+def _drafters(
+    named: tuple[str, ...], verifier: Verifier, length: DraftLength, limits: Limits
+) -> tuple[str, ...]:
     known = {drafter.name: drafter for drafter in limits.drafters}
     if not named:
         return tuple(
             drafter.name
             for drafter in limits.drafters
-            if not drafter.mismatch and (not drafter.verifiers or verifier in drafter.verifiers)
+            if not drafter.mismatch
+            and drafter.can_verify(verifier)
+            and (not drafter.draft_lengths or length in drafter.draft_lengths)
         )
     for index, name in enumerate(named):
         field = f"speculation.drafters[{index}]"
@@ -490,10 +511,15 @@ def _drafters(named: tuple[str, ...], verifier: Verifier, limits: Limits) -> tup
                 f"{field} {name!r} cannot serve {limits.model!r}: {drafter.mismatch}; name another, or none",
                 field=field,
             )
-        if drafter.verifiers and verifier not in drafter.verifiers:
+        if not drafter.can_verify(verifier):
             can = ", ".join(one.value for one in drafter.verifiers)
             raise invalid(
                 field, f"{name!r} cannot serve the verifier {verifier.value!r}, only {can}"
+            )
+        if drafter.draft_lengths and length not in drafter.draft_lengths:
+            can = ", ".join(one.value for one in drafter.draft_lengths)
+            raise invalid(
+                field, f"{name!r} cannot serve the draft length {length.value!r}, only {can}"
             )
     return named
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from outrider.actors.speculation.policies import DraftPolicies
 from outrider.actors.speculation.shapes import Shape
 
 
@@ -97,3 +98,6 @@ class Speculation:
 
     tree_shape: Shape | None = None
     """Shape of a frozen tree; None: by verifier, within the limits above."""
+
+    policies: DraftPolicies = field(default_factory=DraftPolicies)
+    """How candidates are drafted."""

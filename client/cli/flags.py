@@ -8,7 +8,14 @@ import typer
 
 from outrider.client.channel import DEFAULT_ADDRESS
 from outrider.client.errors import InvalidRequest
-from outrider.client.options import SamplingOptions, SpeculationOptions, Verifier
+from outrider.client.options import (
+    DraftLength,
+    Roots,
+    SamplingOptions,
+    SpeculationOptions,
+    TreeMask,
+    Verifier,
+)
 from outrider.client.timeouts import REQUEST_TIMEOUT_S
 
 _SAMPLING = "Sampling"
@@ -143,6 +150,39 @@ TreeShape = Annotated[
     ),
 ]
 
+DraftLengthName = Annotated[
+    DraftLength | None,
+    typer.Option(
+        "--draft-length", rich_help_panel=_SPECULATION, help="When drafters stop drafting further."
+    ),
+]
+RootsName = Annotated[
+    Roots | None,
+    typer.Option("--roots", rich_help_panel=_SPECULATION, help="Where candidate trees begin."),
+]
+TreeMaskName = Annotated[
+    TreeMask | None,
+    typer.Option(
+        "--tree-mask", rich_help_panel=_SPECULATION, help="How masks of growing trees are made."
+    ),
+]
+Aggressiveness = Annotated[
+    float | None,
+    typer.Option(
+        "--aggressiveness",
+        rich_help_panel=_SPECULATION,
+        help="Factor of the length for --draft-length confidence.",
+    ),
+]
+DecisionThreshold = Annotated[
+    float | None,
+    typer.Option(
+        "--decision-threshold",
+        rich_help_panel=_SPECULATION,
+        help="Expected acceptance above which --draft-length decision goes on.",
+    ),
+]
+
 ADDRESS_DEFAULT = DEFAULT_ADDRESS
 TIMEOUT_DEFAULT = REQUEST_TIMEOUT_S
 
@@ -223,6 +263,11 @@ def speculation_options(
     max_nodes: int | None = None,
     max_depth: int | None = None,
     tree_shape: str | None = None,
+    draft_length: DraftLength | None = None,
+    roots: Roots | None = None,
+    tree_mask: TreeMask | None = None,
+    aggressiveness: float | None = None,
+    decision_threshold: float | None = None,
 ) -> SpeculationOptions:
     """Speculation options from flags."""
     return SpeculationOptions(
@@ -232,4 +277,9 @@ def speculation_options(
         max_nodes=max_nodes,
         max_depth=max_depth,
         tree_shape=tree_shape,
+        draft_length=draft_length,
+        roots=roots,
+        tree_mask=tree_mask,
+        aggressiveness=aggressiveness,
+        decision_threshold=decision_threshold,
     )

@@ -62,6 +62,11 @@ def generate(
     max_nodes: flags.MaxNodes = None,
     max_depth: flags.MaxDepth = None,
     tree_shape: flags.TreeShape = None,
+    draft_length: flags.DraftLengthName = None,
+    roots: flags.RootsName = None,
+    tree_mask: flags.TreeMaskName = None,
+    aggressiveness: flags.Aggressiveness = None,
+    decision_threshold: flags.DecisionThreshold = None,
     request_id: Annotated[
         str | None, typer.Option("--request-id", help="Names the request. Default: a fresh name.")
     ] = None,
@@ -122,6 +127,11 @@ def generate(
                     max_nodes=max_nodes,
                     max_depth=max_depth,
                     tree_shape=tree_shape,
+                    draft_length=draft_length,
+                    roots=roots,
+                    tree_mask=tree_mask,
+                    aggressiveness=aggressiveness,
+                    decision_threshold=decision_threshold,
                 ),
                 request_id=request_id,
             ) as stream,

@@ -77,17 +77,20 @@ def print_models(known: tuple[ModelInfo, ...]) -> None:
         chat = "chat template" if model.has_chat_template else "no chat template"
         console.print(
             f"{model.name}: {model.vocab_size} tokens, context {model.max_context}, {chat}; "
-            f"verifiers {', '.join(model.verifiers) or 'none'}",
+            f"verifiers {', '.join(model.verifiers) or 'none'}; "
+            f"draft lengths {', '.join(model.draft_lengths) or 'none'}; roots {', '.join(model.roots) or 'none'}; "
+            f"tree masks {', '.join(model.tree_masks) or 'none'}",
             markup=False,
         )
         table = Table()
-        for heading in ("drafter", "method", "ready", "verifiers"):
+        for heading in ("drafter", "method", "ready", "draft lengths", "verifiers"):
             table.add_column(heading)
         for drafter in model.drafters:
             table.add_row(
                 drafter.name,
                 drafter.method,
                 "yes" if drafter.ready else "no",
+                ", ".join(drafter.draft_lengths),
                 ", ".join(drafter.verifiers),
             )
         if model.drafters:

@@ -8,7 +8,15 @@ import pytest
 
 from outrider.client import wire
 from outrider.client.errors import InvalidRequest
-from outrider.client.options import Message, SamplingOptions, SpeculationOptions, Verifier
+from outrider.client.options import (
+    DraftLength,
+    Message,
+    Roots,
+    SamplingOptions,
+    SpeculationOptions,
+    TreeMask,
+    Verifier,
+)
 from outrider.client.results import Admission, Completion, FinishReason, Origin, TextChunk
 from outrider.v1 import generation_pb2, sampling_pb2
 
@@ -69,6 +77,11 @@ def test_each_speculation_field_is_sent() -> None:
         max_nodes=4,
         max_depth=2,
         tree_shape="2",
+        draft_length=DraftLength.DECISION,
+        roots=Roots.TARGET,
+        tree_mask=TreeMask.BUILT,
+        aggressiveness=2.0,
+        decision_threshold=0.5,
     )
     message = wire.speculation_to_proto(options)
     assert {field.name for field in fields(SpeculationOptions)} == {
