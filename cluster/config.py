@@ -67,6 +67,11 @@ class Service(_Section):
     max_waiting: int = Field(default=64, ge=0, le=100_000)
     """Requests that may wait for a free slot; more are refused with RESOURCE_EXHAUSTED."""
 
+    prefix_reuse: bool = True
+    """A prompt that begins as an earlier one did is not computed again as far as that is still in a slot. The time to the
+    first token then tells whether somebody asked the same before: set it to false where clients must not learn that of
+    each other."""
+
     @field_validator("listen")
     @classmethod
     def _check_listen(cls, value: str) -> str:

@@ -75,6 +75,7 @@ def _target(config: Config, target: Target, name: str) -> ActorSpec:
         max_patience_s=target.max_patience_s,
         adaptive=config.speculation.adaptive,
         lockstep=config.speculation.lockstep,
+        prefix_reuse=config.service.prefix_reuse,
     )
     return ActorSpec(
         name=name,
@@ -97,6 +98,7 @@ def _drafter(config: Config, drafter: Drafter, name: str) -> ActorSpec:
         max_ahead=drafter.max_ahead,
         prefill_chunk=drafter.prefill_chunk,
         lockstep=config.speculation.lockstep,
+        prefix_reuse=config.service.prefix_reuse,
     )
     return ActorSpec(
         name=name,

@@ -50,6 +50,9 @@ class DraftSettings:
     lockstep: bool = False
     """True: draft one tree, send it whole and wait for the verdict, for comparison."""
 
+    prefix_reuse: bool = True
+    """Whether a session may start from keys and values that another session left behind."""
+
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise ValueError(f"method is {self.method!r}; it must be one of {', '.join(METHODS)}")

@@ -105,3 +105,13 @@ def test_restarted_coordinator_keeps_its_port() -> None:
     again = listening_at(spec, "127.0.0.1:4567")
 
     assert for_start(again, incarnation=8, host="127.0.0.1").listen == "127.0.0.1:4567"
+
+
+def test_reuse_of_prefixes_is_turned_off_on_both_sides() -> None:
+    """A drafter that still shared would tell by its speed what the target no longer tells."""
+    for service, expected in (({}, True), ({"prefix_reuse": False}, False)):
+        target, drafter, _ = fleet(parse_config({"service": service}, source="test"))
+        assert isinstance(target.settings, TargetSettings)
+        assert isinstance(drafter.settings, DraftSettings)
+        assert target.settings.prefix_reuse is expected
+        assert drafter.settings.prefix_reuse is expected
