@@ -5,8 +5,9 @@ the slots; the attention function ignores the keys and values that it is handed 
 it learns from a variable of the thread, since transformers has no other way to a registered function; engines of one process,
 and threads, do not meet.
 
-Two ways of the same signature: `AttendEach` runs the kernel once for each session on views of the slots, without copying a
-committed row; `AttendTogether` gathers the slots and runs it once, for devices where a launch costs more than a copy.
+Three ways of the same signature: `AttendEach` runs the kernel once for each session on views of the slots, without copying a
+committed row; `AttendTogether` gathers the slots and runs it once, for devices where a launch costs more than a copy;
+`AttendStatic` does either with fixed shapes and addresses, so that a pass can be recorded.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ import threading
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from outrider.actors.engine.plan import Plan, Sight, sight
+from outrider.actors.engine.staging import to_device
 from outrider.actors.engine.storage import Storage
 
 ATTENTION_NAME = "outrider_tree"
@@ -204,7 +207,7 @@ class PassCache:
             for each in plan.segments:
                 first = each.slot * storage.capacity + each.cached + each.scratch
                 rows.extend(range(first, first + len(each.parents)))
-            self._rows = torch.tensor(rows, device=device)
+            self._rows = to_device(np.array(rows), device)
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *_: object
@@ -228,10 +231,16 @@ class PassCache:
         return 0
 
 
+class Writer(Protocol):
+    """A cache that knows which layer wrote last."""
+
+    layer: int
+
+
 class _Running(threading.local):
     """The pass that the thread runs."""
 
-    cache: PassCache | None = None
+    cache: Writer | None = None
     attend: Attend | None = None
 
 

@@ -1,7 +1,7 @@
 """Attention of all sessions in one kernel call, for devices where launches cost more than copies.
 
-The slots' rows are gathered into one padded tensor, and so are the queries. Every shape depends on counts only (sessions, most
-rows of a session, most rows of a slot), so padding those up makes the pass fit a captured graph.
+The slots' rows are gathered into one padded tensor, and so are the queries. For passes that are too large to be padded to a
+fixed shape and recorded (`attention_static.py`), or rare.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import torch
 
 from outrider.actors.engine.attention import attend, attend_plainly
 from outrider.actors.engine.plan import Plan, sight
+from outrider.actors.engine.staging import to_device
 from outrider.actors.engine.storage import Storage
 
 
@@ -44,8 +45,8 @@ class AttendTogether:
         offsets = np.arange(most)[None, :]
         within = np.where(offsets < np.array(counts)[:, None], offsets, 0)
         packed_BN = np.array(plan.starts[:-1])[:, None] + within
-        self._padded_M = torch.from_numpy(padded).to(device)
-        self._packed_BN = torch.from_numpy(packed_BN).to(device)
+        self._padded_M = to_device(padded, device)
+        self._packed_BN = to_device(packed_BN, device)
 
     def __call__(
         self,
@@ -96,5 +97,5 @@ class AttendTogether:
             # Padding queries repeat the first row, mask included, so that no row sees nothing.
             mask_BNS[i, num_rows:] = mask_BNS[i, 0]
         mask_BNS = np.tile(mask_BNS, (1, group, 1))
-        mask = torch.from_numpy(mask_BNS[:, None]).to(device=self._device, dtype=self._dtype)
-        return _Gathered(rows_BS=torch.from_numpy(rows_BS).to(self._device), mask_B1NS=mask)
+        mask = to_device(mask_BNS[:, None], self._device, self._dtype)
+        return _Gathered(rows_BS=to_device(rows_BS, self._device), mask_B1NS=mask)

@@ -146,6 +146,8 @@ def _check(settings: EngineSettings) -> None:
         raise ValueError(f"niceness is {settings.niceness}; it must be 0 to 19")
     if settings.attention not in {"auto", "each", "together"}:
         raise ValueError(f"attention is {settings.attention!r}; it must be auto, each or together")
+    if settings.cuda_graphs not in {"auto", "on", "off"}:
+        raise ValueError(f"cuda_graphs is {settings.cuda_graphs!r}; it must be auto, on or off")
 
 
 def _dtype(name: str) -> torch.dtype:

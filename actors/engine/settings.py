@@ -45,3 +45,8 @@ class EngineSettings:
     packed_weights: bool | None = None
     """On a CPU in float32, keep a second copy of the weights that makes passes over several rows faster. None: unless the
     model is larger than 2 GiB."""
+
+    cuda_graphs: Literal["auto", "on", "off"] = "auto"
+    """Whether small passes are padded to fixed shapes, recorded and replayed as CUDA graphs. `auto`: on a CUDA device, as far as
+    the model can be recorded; the rest takes the plain path. `on`: the same, but a model that cannot be recorded is an error,
+    and on a CPU small passes take fixed shapes too, eagerly, for tests."""

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
+from dataclasses import replace
 
+import numpy as np
 import torch
 from transformers import PreTrainedModel
 
-from outrider.actors.engine.attention import RUNNING, Attend, AttendEach, PassCache
+from outrider.actors.engine.attention import RUNNING, Attend, AttendEach, PassCache, Writer
 from outrider.actors.engine.attention_together import AttendTogether
+from outrider.actors.engine.graphs import recorder_for
 from outrider.actors.engine.plan import Plan, plan_pass
 from outrider.actors.engine.probe import (
     check_config,
@@ -28,6 +31,8 @@ from outrider.actors.engine.probe import (
 from outrider.actors.engine.protocol import Logits, ModelSpec, Rows
 from outrider.actors.engine.settings import EngineSettings
 from outrider.actors.engine.slots import SlotTable
+from outrider.actors.engine.staging import to_device
+from outrider.actors.engine.static_pass import Policy, StaticPasses
 from outrider.actors.engine.storage import Storage, check_room
 
 
@@ -94,9 +99,26 @@ class TransformersEngine:
         if settings.attention == "auto":
             together = model.device.type != "cpu"
         self._attend_type = AttendTogether if together else AttendEach
+        self._static = self._static_passes(settings)
         self._can_select = "logits_to_keep" in inspect.signature(model.forward).parameters
         if len(tree) <= settings.max_scratch and len(prefix) <= settings.max_scratch:
             check_tree(self, prefix, tree, reference)
+
+    def _static_passes(self, settings: EngineSettings) -> StaticPasses | None:
+        """Recorded small passes, where the settings and the device have them."""
+        device, mode = self._spec.device, settings.cuda_graphs
+        if mode == "off" or (mode == "auto" and device.type != "cuda"):
+            return None
+        policy = Policy() if device.type == "cuda" else Policy(after=1)
+        return StaticPasses(
+            self._call,
+            self._storage,
+            recorder_for(device),
+            max_scratch=settings.max_scratch,
+            dtype=self._spec.dtype,
+            device=device,
+            policy=replace(policy, strict=mode == "on"),
+        )
 
     @property
     def spec(self) -> ModelSpec:
@@ -120,7 +142,12 @@ class TransformersEngine:
 
     def acquire(self, slot: int | None = None, *, keep: int = 0) -> int:
         """See `Engine`."""
-        return self._table.acquire(slot, keep=keep)
+        taken = self._table.acquire(slot, keep=keep)
+        if self._static is not None:
+            # Passes of fixed shapes read behind a slot's rows and ignore what is there, if it is a number.
+            with torch.inference_mode():
+                self._storage.clear(taken, keep)
+        return taken
 
     def release(self, slot: int, *, keep: int = 0) -> None:
         """See `Engine`."""
@@ -139,7 +166,9 @@ class TransformersEngine:
         """See `Engine`."""
         growths = self._table.check(batch)
         plan = plan_pass(batch, growths)
-        values_RV = self._run(plan)
+        values_RV = None if self._static is None else self._static.run(plan)
+        if values_RV is None:
+            values_RV = self._run(plan)
         for growth in growths:
             self._table.grow(growth)
         return Logits(values_RV=values_RV, offsets=plan.offsets)
@@ -148,17 +177,29 @@ class TransformersEngine:
         device, dtype = self._spec.device, self._spec.dtype
         cache = PassCache(self._storage, plan, device=device)
         attend: Attend = self._attend_type(self._storage, plan, dtype=dtype, device=device)
-        ids_and_positions = torch.tensor([plan.tokens, plan.positions], device=device)
-        selection: dict[str, int | torch.Tensor] = {}
-        if self._can_select and len(plan.wanted) < plan.num_rows:
-            selection["logits_to_keep"] = torch.tensor(
-                plan.wanted, dtype=torch.int64, device=device
-            )
+        rows_2M = to_device(np.array([plan.tokens, plan.positions]), device)
+        wanted = None
+        if len(plan.wanted) < plan.num_rows:
+            wanted = to_device(np.array(plan.wanted, dtype=np.int64), device)
+        return self._call(rows_2M[:1], rows_2M[1:], cache, attend, wanted)
+
+    def _call(
+        self,
+        tokens_1M: torch.Tensor,
+        positions_1M: torch.Tensor,
+        cache: Writer,
+        attend: Attend,
+        wanted: torch.Tensor | None,
+    ) -> torch.Tensor:
+        """Runs the model on packed rows; gives the logits of the wanted ones, None: all."""
+        selection: dict[str, torch.Tensor] = {}
+        if wanted is not None and self._can_select:
+            selection["logits_to_keep"] = wanted
         RUNNING.cache, RUNNING.attend = cache, attend
         try:
             output = self._model(
-                input_ids=ids_and_positions[:1],
-                position_ids=ids_and_positions[1:],
+                input_ids=tokens_1M,
+                position_ids=positions_1M,
                 past_key_values=cache,
                 use_cache=True,
                 **selection,
@@ -166,8 +207,8 @@ class TransformersEngine:
         finally:
             RUNNING.cache = RUNNING.attend = None
         logits_RV: torch.Tensor = output.logits[0]
-        if not self._can_select and len(plan.wanted) < plan.num_rows:
-            logits_RV = logits_RV[plan.wanted]
+        if wanted is not None and not self._can_select:
+            logits_RV = logits_RV.index_select(0, wanted)
         return logits_RV.float()
 
     @torch.inference_mode()

@@ -1,0 +1,278 @@
+"""Passes of fixed shapes, eagerly and replayed, against plain transformers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+import torch
+from tests.actors.engine.script import PlainLogits, Script, worst_error
+from tests.actors.engine.tape import TapeRecorder
+
+from outrider.actors.engine import attention_static, static_shape, transformers_engine
+from outrider.actors.engine.graphs import EagerRecorder, Run
+from outrider.actors.engine.plan import plan_pass, sight
+from outrider.actors.engine.protocol import Rows
+from outrider.actors.engine.slots import SlotTable
+from outrider.actors.engine.staging import Staging
+from outrider.actors.engine.static_inputs import WORD_BITS, StaticInputs, fill, views
+from outrider.actors.engine.static_pass import Policy, StaticPasses
+from outrider.actors.engine.storage import Storage
+from outrider.actors.engine.transformers_engine import TransformersEngine
+
+MakeEngine = Callable[..., TransformersEngine]
+
+CUDA = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+]
+
+
+def static_of(engine: TransformersEngine) -> StaticPasses:
+    """The recorded passes of an engine that has them."""
+    assert engine._static is not None
+    return engine._static
+
+
+@pytest.fixture
+def taped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Engines record on tapes."""
+    monkeypatch.setattr(transformers_engine, "recorder_for", lambda _: TapeRecorder())
+
+
+@pytest.mark.parametrize("least_shown", [8, 256])
+def test_random_trees_equal_plain_forward(
+    family: str,
+    least_shown: int,
+    make_engine: MakeEngine,
+    plain_logits: PlainLogits,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Padding, masks made on the device, rows read in place or gathered: logits are those of each branch alone."""
+    monkeypatch.setattr(static_shape, "LEAST_SHOWN", least_shown)
+    engine = make_engine(family, cuda_graphs="on")
+    assert worst_error(Script(engine, 0), family, plain_logits) < 1e-5
+    shapes = static_of(engine)._recorded
+    assert len({shape.shown for shape in shapes}) > (1 if least_shown == 8 else 0)
+    assert {shape.by_slot for shape in shapes} == {False, True}
+
+
+@pytest.mark.usefixtures("taped")
+def test_replayed_passes_equal_plain_forward(
+    family: str, make_engine: MakeEngine, plain_logits: PlainLogits
+) -> None:
+    """A pass recorded for one batch serves all of its shape; nothing of it is left in Python."""
+    engine = make_engine(family, cuda_graphs="on")
+    assert worst_error(Script(engine, 1), family, plain_logits) < 1e-5
+    assert static_of(engine).num_recorded < 20
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_stays_close(
+    dtype: torch.dtype, make_engine: MakeEngine, plain_logits: PlainLogits
+) -> None:
+    """As the plain path in these types."""
+    engine = make_engine("llama", cuda_graphs="on", dtype=dtype)
+    plain = make_engine("llama", dtype=dtype)
+    error = worst_error(Script(engine, 3), "llama", plain_logits)
+    assert error < 2.0 * worst_error(Script(plain, 3), "llama", plain_logits)
+
+
+@pytest.mark.parametrize("family_on_device", ["llama", "mistral", "gpt_neox", "gpt2", "gpt_oss"])
+@pytest.mark.parametrize("device", [pytest.param("cuda", marks=CUDA)])
+def test_graphs_equal_plain_forward(
+    family_on_device: str, device: str, make_engine: MakeEngine, plain_logits: PlainLogits
+) -> None:
+    """On a GPU graphs are captured, and their logits are right within what its arithmetic rounds."""
+    engine = make_engine(family_on_device, device=device)
+    script = Script(engine, 0)
+    assert worst_error(script, family_on_device, plain_logits, num_steps=60) < 1e-3
+    if family_on_device != "gpt_oss":
+        assert static_of(engine).num_recorded > 3
+
+
+def test_wrong_mask_is_caught(
+    make_engine: MakeEngine, plain_logits: PlainLogits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The comparison notices when every row of a slot is visible, or a window is ignored."""
+    right = attention_static.see
+
+    def everything(
+        inputs: StaticInputs, columns_ES: torch.Tensor, window: int | None
+    ) -> torch.Tensor:
+        return right(inputs, columns_ES, window) | (columns_ES < inputs.totals_E[:, None])[:, None]
+
+    def no_window(
+        inputs: StaticInputs, columns_ES: torch.Tensor, window: int | None
+    ) -> torch.Tensor:
+        return right(inputs, columns_ES, None)
+
+    for family, wrong in [("llama", everything), ("mistral", no_window)]:
+        engine = make_engine(family, cuda_graphs="on")
+        monkeypatch.setattr(attention_static, "see", wrong)
+        assert worst_error(Script(engine, 0), family, plain_logits) > 1e-2
+        monkeypatch.setattr(attention_static, "see", right)
+
+
+@pytest.mark.parametrize("window", [None, 1, 5, 40])
+def test_the_device_sees_what_the_host_would_say(window: int | None) -> None:
+    """The mask made from lineages is `plan.sight`, row by row, for random trees on top of others."""
+    rng = random.Random(window or 0)
+    for _ in range(60):
+        table = SlotTable(num_slots=5, max_context=90, max_scratch=40, vocab_size=9)
+        batch = []
+        for _ in range(rng.randint(1, 4)):
+            slot = table.acquire()
+            table.taken(slot).cached = rng.randint(0, 40)
+            for _ in range(2):
+                old = len(table.taken(slot).parents)
+                count = rng.randint(1, 18)
+                parents = [rng.randint(-1, row - 1) for row in range(old, old + count)]
+                rows = Rows(slot=slot, tokens=[1] * count, parents=parents)
+                (growth,) = table.check([rows])
+                if old == 0:
+                    table.grow(growth)
+            batch.append(rows)
+        plan = plan_pass(batch, table.check(batch))
+        need = static_shape.need_of(plan)
+        shape = static_shape.shape_of(need, num_slots=5, capacity=130)
+        assert shape is not None
+        words = -(-40 // WORD_BITS)
+        staging = Staging(10_000, torch.device("cpu"))
+        staging.fill(fill(plan, shape, capacity=130, words=words))
+        inputs = views(staging.buffer, shape, words)
+        columns_ES = torch.arange(shape.shown).repeat(shape.entries, 1)
+        sees_ENS = attention_static.see(inputs, columns_ES, window)
+        for index, segment in enumerate(plan.segments):
+            entry = segment.slot if shape.by_slot else index
+            seen = sight(segment, window=window, implicit=False)
+            expected = torch.zeros(len(segment.parents), shape.shown, dtype=torch.bool)
+            shown = torch.ones(len(segment.parents), segment.total - seen.first, dtype=torch.bool)
+            if seen.mask_NS is not None:
+                shown = torch.from_numpy(seen.mask_NS) == 0.0
+            expected[:, seen.first : segment.total] = shown
+            assert torch.equal(sees_ENS[entry, : len(segment.parents)], expected)
+
+
+def small_passes(engine: TransformersEngine, sizes: list[int]) -> list[torch.Tensor]:
+    """Logits of bushes of some sizes below a short text, which leave nothing behind."""
+    slot = engine.acquire()
+    engine.forward([Rows(slot=slot, tokens=[3, 4], parents=[-1, 0], logits="none")])
+    engine.rebase(slot, [0, 1])
+    found = []
+    for size in sizes:
+        rows = Rows(slot=slot, tokens=[size + row for row in range(size)], parents=[-1] * size)
+        found.append(engine.forward([rows]).values_RV)
+        engine.truncate(slot, 2)
+    engine.release(slot)
+    return found
+
+
+class Counted(EagerRecorder):
+    """A recorder that may fail."""
+
+    def __init__(self, fails: Callable[[], bool] = lambda: False) -> None:
+        self.num_recordings = 0
+        self._fails = fails
+
+    def record(self, run: Run) -> Run:
+        """See `graphs.Recorder`."""
+        if self._fails():
+            raise RuntimeError("operation not permitted when stream is capturing")
+        self.num_recordings += 1
+        return run
+
+
+def with_policy(engine: TransformersEngine, recorder: Counted, policy: Policy) -> StaticPasses:
+    """Gives an engine other recorded passes."""
+    engine._static = StaticPasses(
+        engine._call,
+        engine._storage,
+        recorder,
+        max_scratch=engine.max_scratch,
+        dtype=engine.spec.dtype,
+        device=engine.spec.device,
+        policy=policy,
+    )
+    return engine._static
+
+
+def test_rare_shapes_stay_plain(make_engine: MakeEngine) -> None:
+    """A shape is recorded when it has come often enough; until then, a larger recorded one serves."""
+    engine = make_engine("llama")
+    passes = with_policy(engine, Counted(), Policy(after=3, most=9))
+    small_passes(engine, [8, 8])
+    assert passes.num_recorded == 0
+    small_passes(engine, [8, 4])
+    assert {shape.rows for shape in passes._recorded} == {8}
+    replayed: list[int] = []
+    passes._recorded = {
+        shape: lambda run=run, shape=shape: replayed.append(shape.rows) or run()  # type: ignore[misc, func-returns-value]
+        for shape, run in passes._recorded.items()
+    }
+    expected = small_passes(make_engine("llama"), [3])
+    torch.testing.assert_close(small_passes(engine, [3]), expected, atol=1e-5, rtol=0)
+    assert replayed[-1] == 8
+
+
+def test_the_number_of_recordings_is_bounded(make_engine: MakeEngine) -> None:
+    """What comes later takes a recorded shape that holds it, or the plain path."""
+    engine, recorder = make_engine("llama"), Counted()
+    passes = with_policy(engine, recorder, Policy(after=1, most=2))
+    sizes = [4, 9, 1, 16, 3, 20]
+    expected = small_passes(make_engine("llama"), sizes)
+    torch.testing.assert_close(small_passes(engine, sizes), expected, atol=1e-5, rtol=0)
+    assert passes.num_recorded == recorder.num_recordings == 2
+
+
+def test_what_cannot_be_recorded_stays_plain(make_engine: MakeEngine) -> None:
+    """A failed recording ends recording, not the service; what was recorded before stays."""
+    engine = make_engine("llama")
+    recorder = Counted(fails=lambda: recorder.num_recordings == 1)
+    passes = with_policy(engine, recorder, Policy(after=1))
+    sizes = [4, 9, 4, 9]
+    expected = small_passes(make_engine("llama"), sizes)
+    torch.testing.assert_close(small_passes(engine, sizes), expected, atol=1e-5, rtol=0)
+    assert passes.num_recorded == 1
+
+
+def test_asked_for_graphs_must_work(make_engine: MakeEngine) -> None:
+    """With `cuda_graphs: on` a model that cannot be recorded is an error."""
+    engine = make_engine("llama")
+    with_policy(engine, Counted(fails=lambda: True), Policy(after=1, strict=True))
+    with pytest.raises(RuntimeError, match="not permitted"):
+        small_passes(engine, [4])
+
+
+def test_large_passes_stay_plain(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prompt chunks are run as they were."""
+    monkeypatch.setattr(static_shape, "ROWS", (1, 2, 4))
+    engine = make_engine("llama", cuda_graphs="on")
+    recorded = static_of(engine).num_recorded
+    small_passes(engine, [5, 20])
+    assert {shape.rows for shape in static_of(engine)._recorded} <= {1, 2, 4}
+    assert static_of(engine).num_recorded <= recorded + 1
+
+
+def test_a_slot_is_clean_for_the_next_session(make_engine: MakeEngine) -> None:
+    """What is no number in the rows that a session left behind does not reach the session that comes after it."""
+    engine = make_engine("llama", cuda_graphs="on")
+    (expected,) = small_passes(engine, [4])
+    slot = engine.acquire()
+    storage: Storage = engine._storage
+    with torch.inference_mode():
+        for plane in [*storage.keys, *storage.values]:
+            plane[slot].fill_(torch.nan)
+    engine.release(slot)
+    (after,) = small_passes(engine, [4])
+    torch.testing.assert_close(after, expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.usefixtures("taped")
+def test_results_outlive_the_next_pass(make_engine: MakeEngine) -> None:
+    """A replay overwrites its memory; what was handed out before stays."""
+    engine = make_engine("llama", cuda_graphs="on")
+    found = small_passes(engine, [4, 3])
+    expected = small_passes(make_engine("llama", cuda_graphs="off"), [4, 3])
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
