@@ -148,6 +148,10 @@ class TargetLink:
         kind = event.WhichOneof("event")
         if kind is None or kind == "hello":
             return
+        if kind == "several":
+            for each in event.several.events:
+                self._take(each)
+            return
         # A session that is not known is over here; the target has not heard of it yet.
         sink = self._sinks.get(getattr(event, kind).session)
         if sink is not None:

@@ -144,6 +144,13 @@ def session_event(output: Opened | Committed | Finished | Failed) -> target_pb2.
             )
 
 
+def several(events: list[target_pb2.SessionEvent]) -> target_pb2.SessionEvent:
+    """One message that holds several."""
+    if len(events) == 1:
+        return events[0]
+    return target_pb2.SessionEvent(several=target_pb2.SessionEvents(events=events))
+
+
 def _tokens(output: Committed) -> list[generation_pb2.Token]:
     tokens = [
         generation_pb2.Token(id=token, origin=generation_pb2.ORIGIN_TARGET)

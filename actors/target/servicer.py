@@ -39,6 +39,7 @@ from outrider.actors.target.messages import (
     frozen_from_proto,
     open_from_proto,
     session_event,
+    several,
     verdict_batch,
 )
 from outrider.actors.target.settings import TargetSettings
@@ -48,6 +49,9 @@ from outrider.v1 import target_pb2, target_pb2_grpc
 
 OUTGOING_MESSAGES = 4096
 """Messages queued for a peer that does not read; some seconds of the fastest decoding. Beyond it the peer is cut off."""
+
+MOST_UNITED = 256
+"""Events in one message. With the largest of them it stays far below the limit on messages."""
 
 _log = structlog.get_logger(__name__)
 
@@ -141,7 +145,9 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
         await context.write(target_pb2.SessionEvent(hello=self._own_hello()))
         _log.info("coordinator connected", target=self._settings.name, coordinator=hello.name)
         try:
-            await self._pump(request_iterator, context, queue, lambda c: self._command(c, stream))
+            await self._pump(
+                request_iterator, context, queue, lambda c: self._command(c, stream), several
+            )
         finally:
             del self._coordinators[stream]
             self._worker.post(CloseStream(stream=stream))
@@ -171,7 +177,7 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
         _log.info("drafter connected", target=self._settings.name, drafter=hello.name)
         try:
             await self._pump(
-                request_iterator, context, queue, lambda m: self._drafted(m, hello.name)
+                request_iterator, context, queue, lambda m: self._drafted(m, hello.name), None
             )
         finally:
             if self._drafters.get(hello.name) is queue:
@@ -219,11 +225,27 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
         context: Context,
         queue: Queue,
         take: Callable[[Any], None],
+        unite: Callable[[list[Any]], Any] | None,
     ) -> None:
-        """Reads and writes until the peer is done, does not read, or breaks off."""
+        """Reads and writes until the peer is done, does not read, or breaks off.
+
+        Args:
+            requests: What the peer sends.
+            context: Takes what we send.
+            queue: Holds it; None ends the stream.
+            take: Takes one message of the peer.
+            unite: Makes one message of several, None: each goes out by itself.
+        """
 
         async def write() -> None:
             while (message := await queue.get()) is not None:
+                if unite is not None and not queue.empty():
+                    waiting = [message, *_waiting(queue)]
+                    is_end = waiting[-1] is None
+                    await context.write(unite(waiting[: len(waiting) - is_end]))
+                    if is_end:
+                        return
+                    continue
                 await context.write(message)
 
         async def read() -> None:
@@ -283,6 +305,14 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
                         length=message.resync.length,
                     )
                 )
+
+
+def _waiting(queue: Queue) -> list[Any]:
+    """Takes what waits, up to `MOST_UNITED` messages or the end mark."""
+    taken: list[Any] = []
+    while not queue.empty() and len(taken) < MOST_UNITED and (not taken or taken[-1] is not None):
+        taken.append(queue.get_nowait())
+    return taken
 
 
 def _end(queue: Queue) -> None:

@@ -321,6 +321,7 @@ class SessionEvent(google.protobuf.message.Message):
     COMMITTED_FIELD_NUMBER: builtins.int
     FINISHED_FIELD_NUMBER: builtins.int
     FAILED_FIELD_NUMBER: builtins.int
+    SEVERAL_FIELD_NUMBER: builtins.int
     @property
     def hello(self) -> Global___Hello:
         """Introduces the target. First message of a stream."""
@@ -341,6 +342,12 @@ class SessionEvent(google.protobuf.message.Message):
     def failed(self) -> Global___SessionFailed:
         """A session could not be opened or cannot go on."""
 
+    @property
+    def several(self) -> Global___SessionEvents:
+        """What became of several sessions, in order. A message costs more than what is in it, so a round over many
+        sessions is told in one.
+        """
+
     def __init__(
         self,
         *,
@@ -349,12 +356,33 @@ class SessionEvent(google.protobuf.message.Message):
         committed: Global___SessionCommitted | None = ...,
         finished: Global___SessionFinished | None = ...,
         failed: Global___SessionFailed | None = ...,
+        several: Global___SessionEvents | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["committed", b"committed", "event", b"event", "failed", b"failed", "finished", b"finished", "hello", b"hello", "opened", b"opened"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["committed", b"committed", "event", b"event", "failed", b"failed", "finished", b"finished", "hello", b"hello", "opened", b"opened"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["event", b"event"]) -> typing.Literal["hello", "opened", "committed", "finished", "failed"] | None: ...
+    def HasField(self, field_name: typing.Literal["committed", b"committed", "event", b"event", "failed", b"failed", "finished", b"finished", "hello", b"hello", "opened", b"opened", "several", b"several"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["committed", b"committed", "event", b"event", "failed", b"failed", "finished", b"finished", "hello", b"hello", "opened", b"opened", "several", b"several"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["event", b"event"]) -> typing.Literal["hello", "opened", "committed", "finished", "failed", "several"] | None: ...
 
 Global___SessionEvent: typing_extensions.TypeAlias = SessionEvent
+
+@typing.final
+class SessionEvents(google.protobuf.message.Message):
+    """Several events."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    EVENTS_FIELD_NUMBER: builtins.int
+    @property
+    def events(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___SessionEvent]:
+        """In the order in which they happened. None of them is a hello or holds several."""
+
+    def __init__(
+        self,
+        *,
+        events: collections.abc.Iterable[Global___SessionEvent] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["events", b"events"]) -> None: ...
+
+Global___SessionEvents: typing_extensions.TypeAlias = SessionEvents
 
 @typing.final
 class SessionOpened(google.protobuf.message.Message):

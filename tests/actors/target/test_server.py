@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import grpc
 import pytest
@@ -70,11 +72,18 @@ def open_session(
     )
 
 
+_UNREAD: WeakKeyDictionary[Call, deque[target_pb2.SessionEvent]] = WeakKeyDictionary()
+"""Events that came in one message with those that were read."""
+
+
 async def next_event(call: Call) -> target_pb2.SessionEvent:
-    """The next message of a coordinator's stream."""
-    event = await asyncio.wait_for(call.read(), BOUND_S)
-    assert isinstance(event, target_pb2.SessionEvent), "the stream ended"
-    return event
+    """The next event of a coordinator's stream."""
+    unread = _UNREAD.setdefault(call, deque())
+    if not unread:
+        event = await asyncio.wait_for(call.read(), BOUND_S)
+        assert isinstance(event, target_pb2.SessionEvent), "the stream ended"
+        unread.extend(event.several.events if event.HasField("several") else [event])
+    return unread.popleft()
 
 
 async def next_message(call: Exchange) -> target_pb2.VerdictMessage:
@@ -127,6 +136,33 @@ async def test_session_is_decoded(stub: target_pb2_grpc.TargetServiceAsyncStub) 
     info = await stub.GetInfo(target_pb2.GetTargetInfoRequest())
     assert (info.num_slots, info.num_free_slots, info.vocab_size) == (2, 2, 8)
     assert info.passes > 0
+
+
+async def test_a_round_over_many_sessions_is_one_message(
+    stub: target_pb2_grpc.TargetServiceAsyncStub,
+) -> None:
+    """What waits for a coordinator that does not read goes out together, in order, and all of it."""
+    call = await sessions(stub)
+    await call.write(open_session(1, 300))
+    await call.write(open_session(2, 300))
+    await wait_for_free(stub, 0)
+    await wait_for_free(stub, 2)
+    tokens: dict[int, int] = {1: 0, 2: 0}
+    epochs: dict[int, int] = {1: 0, 2: 0}
+    num_messages, finished = 0, set[int]()
+    while len(finished) < 2:
+        message = await asyncio.wait_for(call.read(), BOUND_S)
+        assert isinstance(message, target_pb2.SessionEvent), "the stream ended"
+        num_messages += 1
+        for event in message.several.events if message.HasField("several") else [message]:
+            if event.HasField("committed"):
+                assert event.committed.epoch == epochs[event.committed.session] + 1
+                epochs[event.committed.session] += 1
+                tokens[event.committed.session] += len(event.committed.tokens)
+            elif event.HasField("finished"):
+                finished.add(event.finished.session)
+    assert tokens == {1: 300, 2: 300}
+    assert num_messages < sum(epochs.values())
 
 
 async def test_broken_coordinator_frees_its_sessions(
