@@ -106,6 +106,8 @@ def sight(segment: Growth, *, window: int | None, implicit: bool = True) -> Sigh
             return Sight(first=0, mask_NS=None)
         if implicit and num_rows == total:
             return Sight(first=0, mask_NS=None, causal=True)
+    if window is None and segment.mask is not None:
+        return Sight(first=0, mask_NS=segment.mask)
     first = 0
     if window is not None:
         first = max(0, min(cached, cached + min(segment.depths) - window + 1))

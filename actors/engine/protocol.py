@@ -60,6 +60,9 @@ class Rows:
     logits: Literal["all", "last", "none"] = "all"
     """Which of these rows logits are wanted for."""
 
+    mask: Literal["sliced", "built"] = "sliced"
+    """How the attention mask is made, where the engine has the choice; the mask is the same."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Logits:

@@ -14,6 +14,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+import numpy.typing as npt
+
+from outrider.actors.engine.growing_mask import GrowingMask, fits
 from outrider.actors.engine.protocol import NoFreeSlot, Rows, SlotOverflow
 
 
@@ -25,6 +29,8 @@ class Slot:
     parents: list[int] = field(default_factory=list)
     depths: list[int] = field(default_factory=list)
     lineages: list[int] = field(default_factory=list)
+    mask: GrowingMask | None = None
+    """The mask of the scratch rows, once one of their passes could take a slice of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +46,8 @@ class Growth:
     parents: list[int]
     depths: list[int]
     lineages: list[int]
+    mask: npt.NDArray[np.float32] | None = None
+    """What each row sees of all rows, as a slice of the slot's mask; None: to be built. Read before the next pass."""
 
     @property
     def total(self) -> int:
@@ -50,8 +58,23 @@ class Growth:
 class SlotTable:
     """The books of all slots."""
 
-    def __init__(self, *, num_slots: int, max_context: int, max_scratch: int, vocab_size: int):
+    def __init__(
+        self,
+        *,
+        num_slots: int,
+        max_context: int,
+        max_scratch: int,
+        vocab_size: int,
+        keeps_masks: bool = True,
+    ):
         """Starts with every slot free.
+
+        Args:
+            num_slots: Sessions.
+            max_context: Positions of a sequence.
+            max_scratch: Scratch rows of a slot.
+            vocab_size: Token ids.
+            keeps_masks: False: growths come without masks.
 
         Raises:
             ValueError: A size is less than one.
@@ -64,6 +87,9 @@ class SlotTable:
         self.max_context = max_context
         self.max_scratch = max_scratch
         self.vocab_size = vocab_size
+        self._keeps_masks = keeps_masks and fits(
+            num_slots=num_slots, max_context=max_context, max_scratch=max_scratch
+        )
         self._slots: list[Slot | None] = [None] * num_slots
         self._kept = [0] * num_slots
 
@@ -196,11 +222,24 @@ class SlotTable:
             parents=parents,
             depths=new_depths,
             lineages=lineages[scratch:],
+            mask=self._mask(held, parents) if rows.mask == "sliced" else None,
         )
+
+    def _mask(self, held: Slot, parents: list[int]) -> npt.NDArray[np.float32] | None:
+        """The mask of rows that grow from rows that were run before; None where it must be built, or none is needed."""
+        scratch = len(held.parents)
+        if not self._keeps_masks or max(parents) >= scratch or scratch + len(parents) == 1:
+            return None
+        if held.mask is None:
+            held.mask = GrowingMask(max_context=self.max_context, max_scratch=self.max_scratch)
+        return held.mask.slice(cached=held.cached, parents=parents, lineages=held.lineages)
 
     def grow(self, growth: Growth) -> None:
         """Adds checked rows."""
         held = self.taken(growth.slot)
+        if growth.mask is None and held.mask is not None:
+            # What a pass that failed, or was not asked for a slice, has left there.
+            held.mask.forget_from(growth.scratch)
         held.parents.extend(growth.parents)
         held.depths.extend(growth.depths)
         held.lineages.extend(growth.lineages)
@@ -242,6 +281,8 @@ class SlotTable:
             lineages.append((lineages[parent] if parent >= 0 else 0) | 1 << new)
         held.cached += depth
         held.parents, held.depths, held.lineages = parents, depths, lineages
+        if held.mask is not None:
+            held.mask.keep(keep)
         return [*path, *keep]
 
     def copy_prefix(self, source: int, destination: int, length: int) -> None:
@@ -275,3 +316,5 @@ class SlotTable:
             )
         held.cached = length
         held.parents, held.depths, held.lineages = [], [], []
+        if held.mask is not None:
+            held.mask.keep(())

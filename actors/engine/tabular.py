@@ -182,6 +182,7 @@ class TabularEngine:
             max_context=max_context,
             max_scratch=settings.max_scratch,
             vocab_size=table.vocab_size,
+            keeps_masks=False,
         )
         self._cached: list[list[int]] = [[] for _ in range(settings.num_slots)]
         self._scratch: list[list[int]] = [[] for _ in range(settings.num_slots)]
