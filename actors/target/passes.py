@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -34,13 +34,20 @@ class Outcome:
     """Seconds in the model."""
 
 
-def run_pass(board: Board, entries: Sequence[Entry], now: float) -> Outcome | None:
+def run_pass(
+    board: Board,
+    entries: Sequence[Entry],
+    now: float,
+    meanwhile: Callable[[], None] | None = None,
+) -> Outcome | None:
     """Runs a pass and tells everyone what came of it.
 
     Args:
         board: The sessions.
         entries: The pass; at least one.
         now: When it was planned, in seconds of the worker's clock.
+        meanwhile: Called while the device runs the pass: takes in what the next one is made of. Only of use where the
+            model's forward returns before the device is done.
 
     Returns:
         None if the model failed; its sessions are gone then.
@@ -50,9 +57,12 @@ def run_pass(board: Board, entries: Sequence[Entry], now: float) -> Outcome | No
     batch = [_rows(entry) for entry in entries]
     try:
         logits = board.engine.forward(batch)
+        drawn = board.draw_ahead(entries, logits)
     except Exception as error:  # noqa: BLE001 - whatever a model raises must not end the others
         _fail(board, entries, error)
         return None
+    if meanwhile is not None:
+        meanwhile()
     model_s = board.clock() - now
     committed = 0
     finished: list[tuple[Entry, tuple[int, ...]]] = []
@@ -62,7 +72,8 @@ def run_pass(board: Board, entries: Sequence[Entry], now: float) -> Outcome | No
             continue
         logits_RV = logits.of(index)
         keep = 1 + len(entry.selection.nodes)
-        path, num_tokens = settle(board, entry, logits_RV[len(logits_RV) - keep :], model_s)
+        root_and_nodes_RV = logits_RV[len(logits_RV) - keep :]
+        path, num_tokens = settle(board, entry, root_and_nodes_RV, model_s, drawn[index])
         committed += num_tokens
         finished.append((entry, path))
     board.flush()

@@ -78,6 +78,9 @@ class TargetWorker:
             lockstep=settings.lockstep,
         )
         self._plain_limits = replace(self._limits, speculates=False)
+        # A device of its own works while this thread goes on; a processor runs the model in this thread.
+        is_apart = engine.spec.device.type != "cpu"
+        self._meanwhile = self._take_candidates if is_apart else None
         self._inbox: deque[tuple[float, Event]] = deque()
         self._news = threading.Event()
         self._stopping = False
@@ -127,9 +130,7 @@ class TargetWorker:
         """
         board = self._board
         self._news.clear()
-        while self._inbox:
-            arrived, event = self._inbox.popleft()
-            self._take(event, arrived)
+        self._take_all()
         sessions = [s for s in board.sessions.values() if self._start(s)]
         if not sessions:
             self._control.pause()
@@ -145,7 +146,7 @@ class TargetWorker:
                     session.wait_since = now
             board.flush()
             return plan.wait_s
-        outcome = run_pass(board, plan.entries, now)
+        outcome = run_pass(board, plan.entries, now, self._meanwhile)
         if outcome is not None:
             self._accounts.book(plan.entries, outcome, now)
             self._control.observe(plan.entries, outcome)
@@ -155,6 +156,17 @@ class TargetWorker:
     def warm_up(self) -> None:
         """Runs passes of different sizes, so that the cost model knows the shape of their times."""
         self._board.cost.set_curve(time_passes(self._board.engine, self._clock))
+
+    def _take_candidates(self) -> None:
+        """Takes in the candidates that wait, up to the first event of another kind: those may end a session of the pass."""
+        while self._inbox and isinstance(self._inbox[0][1], Candidates | FrozenCandidates):
+            arrived, event = self._inbox.popleft()
+            self._take(event, arrived)
+
+    def _take_all(self) -> None:
+        while self._inbox:
+            arrived, event = self._inbox.popleft()
+            self._take(event, arrived)
 
     def _take(self, event: Event, arrived: float) -> None:
         board = self._board

@@ -36,6 +36,8 @@ class Harness:
 
     engine: Engine
     lockstep: bool = False
+    is_apart: bool = False
+    """The worker takes in, while a pass runs, what arrived in the meantime, as with a device of its own."""
     now: float = 0.0
     outputs: list[Output] = field(default_factory=list)
 
@@ -48,7 +50,19 @@ class Harness:
             prefill_chunk=16,
             lockstep=self.lockstep,
         )
+        self.during: list[Candidates] = []
+        """Arrive while the next pass runs."""
         self.worker = TargetWorker(self.engine, settings, self.outputs.extend, self.clock)
+        if self.is_apart:
+            take = self.worker._take_candidates
+
+            def meanwhile() -> None:
+                arrived, self.during = self.during, []
+                for message in arrived:
+                    self.worker.post(message)
+                take()
+
+            self.worker._meanwhile = meanwhile
 
     def clock(self) -> float:
         """Each look takes a hundred microseconds."""
@@ -187,7 +201,10 @@ def run_chaos(
             delayed.extend([message] * rng.choice([0, 1, 1, 1, 2]))
         rng.shuffle(delayed)
         for _ in range(rng.randint(0, len(delayed))):
-            harness.worker.post(delayed.pop())
+            if harness.is_apart and rng.random() < 0.5:
+                harness.during.append(delayed.pop())
+            else:
+                harness.worker.post(delayed.pop())
         wait_s = harness.worker.step()
         harness.now += wait_s or 0.0
     return {s: harness.committed(s) for s in sessions}

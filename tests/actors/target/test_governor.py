@@ -1,13 +1,25 @@
 """Whether to speculate, decided by comparing paces."""
 
+from __future__ import annotations
+
 import random
+from collections.abc import Sequence
 
 import pytest
 
 from outrider.actors.target.governor import LAST_TRIAL_GAP, PLAIN_ROUNDS, TRIAL_ROUNDS, Governor
 
 
-def run(governor, rounds, *, plain_s=1.0, round_s=1.0, tokens=(1, 2, 3, 4), sessions=1, seed=0):
+def run(
+    governor: Governor,
+    rounds: int,
+    *,
+    plain_s: float = 1.0,
+    round_s: float = 1.0,
+    tokens: Sequence[int] = (1, 2, 3, 4),
+    sessions: int = 1,
+    seed: int = 0,
+) -> tuple[float, float]:
     """Rounds under fixed laws; tokens a second that came of them, and how many rounds speculated."""
     draws = random.Random(seed)
     seconds, committed, speculative = 0.0, 0, 0
@@ -25,7 +37,7 @@ def run(governor, rounds, *, plain_s=1.0, round_s=1.0, tokens=(1, 2, 3, 4), sess
 
 
 @pytest.mark.parametrize("round_s", [1.0, 1.5, 2.0])
-def test_speculation_that_pays_goes_on(round_s):
+def test_speculation_that_pays_goes_on(round_s: float) -> None:
     """Where rounds commit 2.5 tokens in up to twice the time, almost all of them speculate."""
     pace, share = run(Governor(), 6000, round_s=round_s)
     assert share > 0.95
@@ -33,14 +45,14 @@ def test_speculation_that_pays_goes_on(round_s):
 
 
 @pytest.mark.parametrize("round_s", [3.0, 4.0, 8.0])
-def test_speculation_that_loses_is_turned_off(round_s):
+def test_speculation_that_loses_is_turned_off(round_s: float) -> None:
     """Where rounds cost more than they commit, the pace stays near that of plain decoding."""
     pace, share = run(Governor(), 20_000, round_s=round_s)
     assert share < 0.06
     assert pace > 0.97 * (1.0 if round_s < 5.0 else 0.93)
 
 
-def test_a_change_of_the_machine_is_noticed_both_ways():
+def test_a_change_of_the_machine_is_noticed_both_ways() -> None:
     """Turned off when drafting becomes dear, and on again when it becomes cheap."""
     governor = Governor()
     run(governor, 2000, round_s=1.5)
@@ -50,7 +62,7 @@ def test_a_change_of_the_machine_is_noticed_both_ways():
     assert run(governor, 2000, round_s=1.5)[1] > 0.9
 
 
-def test_a_machine_that_slows_down_evenly_changes_nothing():
+def test_a_machine_that_slows_down_evenly_changes_nothing() -> None:
     """Paces of different times are not compared: when both ways slow down twofold, nothing changes."""
     governor = Governor()
     shares = []
@@ -61,7 +73,7 @@ def test_a_machine_that_slows_down_evenly_changes_nothing():
     assert sum(shares) / len(shares) > 0.85
 
 
-def test_each_load_has_its_own_answer():
+def test_each_load_has_its_own_answer() -> None:
     """Off at 32 sessions, on at one, at the same time."""
     governor = Governor()
     for phase in range(30):
@@ -71,7 +83,7 @@ def test_each_load_has_its_own_answer():
     assert run(governor, 200, round_s=4.0, sessions=32)[1] < 0.3
 
 
-def test_a_load_that_flickers_does_not_stop_the_comparison():
+def test_a_load_that_flickers_does_not_stop_the_comparison() -> None:
     """With sessions that come and go every twelve rounds the losing way is still found."""
     governor = Governor()
     for phase in range(400):
@@ -79,7 +91,7 @@ def test_a_load_that_flickers_does_not_stop_the_comparison():
     assert run(governor, 12, round_s=4.0, sessions=4)[1] < 0.5
 
 
-def test_a_clock_that_stands_still_changes_nothing():
+def test_a_clock_that_stands_still_changes_nothing() -> None:
     """Rounds without time are not counted."""
     governor = Governor()
     for _ in range(1000):
@@ -87,7 +99,7 @@ def test_a_clock_that_stands_still_changes_nothing():
     assert governor.speculates
 
 
-def test_a_comparison_is_short():
+def test_a_comparison_is_short() -> None:
     """The other way runs for its rounds and no longer."""
     governor = Governor()
     longest = stretch = 0

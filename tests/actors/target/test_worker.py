@@ -89,6 +89,18 @@ def test_two_drafters_on_one_session_change_nothing() -> None:
     assert origins == {-1, 0, 1}
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_candidates_taken_in_while_a_pass_runs_change_nothing(seed: int) -> None:
+    """What is grafted between a pass and its walk is stale or hangs below what the walk commits."""
+    prompts = [(1, 2, 3), tuple(i * 7 % VOCAB for i in range(40)), (0,)]
+    events = [opening(i, OPTIONS["sampled"], prompt=p) for i, p in enumerate(prompts)]
+    plain = run_plain(Harness(engine(eos=(5,))), events)
+    harness = Harness(engine(eos=(5,)), is_apart=True)
+    assert run_chaos(harness, events, random.Random(seed)) == plain
+    ends = [harness.end(session) for session in plain]
+    assert sum(e.stats.accepted for e in ends if isinstance(e, Finished)) > 0
+
+
 def test_lockstep_gives_the_same_text() -> None:
     """Waiting for every draft changes the time, not the text."""
     events = [opening(1, OPTIONS["sampled"])]
