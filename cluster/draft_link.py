@@ -27,6 +27,10 @@ class DraftSink(Protocol):
         """The drafter does not, or no longer, serve the session."""
         ...
 
+    def on_room(self, drafter: str) -> None:
+        """The drafter has room again, which the session waited for."""
+        ...
+
 
 class DraftLink:
     """The stream to one drafter."""
@@ -59,6 +63,7 @@ class DraftLink:
         self._hello = hello
         self._on_up = on_up
         self._sinks: dict[int, DraftSink] = {}
+        self._waiting: dict[DraftSink, None] = {}
         # Not bounded by itself: at most one attach and one detach for each session, and sessions are bounded by slots.
         self._outgoing: asyncio.Queue[draft_pb2.DraftCommand] = asyncio.Queue()
         self._stub: draft_pb2_grpc.DraftServiceAsyncStub | None = None
@@ -67,6 +72,12 @@ class DraftLink:
     def num_sessions(self) -> int:
         """Sessions attached on this stream, or being attached."""
         return len(self._sinks)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the drafter can serve one more session, as far as this coordinator's own sessions go."""
+        num_slots = self.info.num_slots if self.info is not None else 0
+        return not num_slots or self.num_sessions < num_slots
 
     async def run(self) -> None:
         """Keeps the stream. Ends only by cancellation."""
@@ -77,6 +88,7 @@ class DraftLink:
 
     def attach(self, command: draft_pb2.AttachSession, sink: DraftSink) -> None:
         """Attaches the drafter to a session; the sink is told if that comes to nothing."""
+        self._waiting.pop(sink, None)
         self._sinks[command.session] = sink
         self._outgoing.put_nowait(draft_pb2.DraftCommand(attach=command))
 
@@ -85,6 +97,15 @@ class DraftLink:
         if self._sinks.pop(session, None) is not None:
             command = draft_pb2.DraftCommand(detach=draft_pb2.DetachSession(session=session))
             self._outgoing.put_nowait(command)
+            self._offer_room()
+
+    def wait_for_room(self, sink: DraftSink) -> None:
+        """Has a sink told when there is room; whoever has waited longest is told first."""
+        self._waiting[sink] = None
+
+    def leave(self, sink: DraftSink) -> None:
+        """Forgets a sink that waits for room."""
+        self._waiting.pop(sink, None)
 
     async def refresh(self, timeout_s: float) -> bool:
         """Asks for the drafter's description again; False if it does not answer."""
@@ -134,9 +155,11 @@ class DraftLink:
             case "refused":
                 self.num_refused += 1
                 refused = event.refused
-                log.warning("drafter refused a session", drafter=self.name, reason=refused.message)
-                exhausted = grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
-                self._end(refused.session, refused.message, can_retry=refused.code == exhausted)
+                is_full = refused.code == grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
+                # Another coordinator's sessions may fill a drafter at any time; that is no news.
+                tell = log.debug if is_full else log.warning
+                tell("drafter refused a session", drafter=self.name, reason=refused.message)
+                self._end(refused.session, refused.message, can_retry=is_full)
             case "detached":
                 self._end(event.detached.session, event.detached.message, can_retry=True)
 
@@ -144,6 +167,13 @@ class DraftLink:
         sink = self._sinks.pop(session, None)
         if sink is not None:
             sink.on_detached(self.name, reason, can_retry=can_retry)
+            self._offer_room()
+
+    def _offer_room(self) -> None:
+        while self._waiting and self.is_up and self.has_room:
+            sink = next(iter(self._waiting))
+            del self._waiting[sink]
+            sink.on_room(self.name)
 
     def _down(self, reason: str) -> None:
         if not self.is_up:

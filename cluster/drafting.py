@@ -64,16 +64,22 @@ class Drafting:
         self._is_over = True
         for timer in self._timers:
             timer.cancel()
+        for link in self._links.values():
+            link.leave(self)
         for name in self._at_work:
-            link = self._links.get(name)
-            if link is not None:
-                link.detach(self._session)
+            if name in self._links:
+                self._links[name].detach(self._session)
         self._at_work.clear()
 
     def on_up(self, name: str) -> None:
         """A drafter has connected again, so what it refused before is forgotten."""
         self._tries.pop(name, None)
         if name in self._names:
+            self._fill()
+
+    def on_room(self, name: str) -> None:
+        """A drafter that was full is not any more."""
+        if not self._is_over:
             self._fill()
 
     def on_detached(self, drafter: str, reason: str, *, can_retry: bool) -> None:
@@ -95,15 +101,23 @@ class Drafting:
             self._fill()
 
     def _fill(self, without: str = "") -> None:
-        """Attaches as many as may be at work, the least busy first, and tells the target who that is."""
+        """Attaches as many as may be at work, the least busy first, and tells the target who that is.
+
+        Those that are full are waited for: a session that began under load has its drafters once others have ended.
+        """
         candidates = [
             name
             for name in self._names
             if name != without and name not in self._at_work and self._is_willing(name)
         ]
+        full = [name for name in candidates if not self._links[name].has_room]
+        candidates = [name for name in candidates if name not in full]
         candidates.sort(key=lambda name: self._links[name].num_sessions)
         room = len(self._names) if self._limit is None else self._limit - len(self._at_work)
-        for name in candidates[: max(room, 0)]:
+        room = max(room, 0)
+        for name in full if room > len(candidates) else ():
+            self._links[name].wait_for_room(self)
+        for name in candidates[:room]:
             self._tries[name] = self._tries.get(name, 0) + 1
             self._at_work.add(name)
             self._links[name].attach(self._attach(), self)

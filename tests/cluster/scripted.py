@@ -50,9 +50,10 @@ class ByteCodec:
         return bytes(ids).decode(errors="replace")
 
     def render_chat(self, turns: Sequence[tuple[str, str]]) -> str:
-        """The turns, each on a line; refuses a speaker called nobody."""
-        if any(role == "nobody" for role, _ in turns):
-            raise ValueError("nobody may not speak")
+        """The turns, each on a line; refuses a speaker whose name begins with nobody, and repeats the name."""
+        for role, _ in turns:
+            if role.startswith("nobody"):
+                raise ValueError(f"{role} may not speak")
         return "".join(f"{role}: {content}\n" for role, content in turns)
 
 
@@ -283,9 +284,12 @@ def _finished(
 class ScriptedDrafter(draft_pb2_grpc.DraftServiceServicer):
     """A drafter that only notes who attaches it."""
 
-    def __init__(self, name: str = "draft-0", tokenizer: str = "bytes") -> None:
+    def __init__(
+        self, name: str = "draft-0", tokenizer: str = "bytes", *, num_slots: int = 8
+    ) -> None:
         self.name = name
         self.tokenizer = tokenizer
+        self.num_slots = num_slots
         self.address = ""
         self.attached: list[draft_pb2.AttachSession] = []
         self.detached: list[int] = []
@@ -319,8 +323,8 @@ class ScriptedDrafter(draft_pb2_grpc.DraftServiceServicer):
             tokenizer_fingerprint=self.tokenizer,
             vocab_size=VOCAB,
             verifiers=[sampling_pb2.VERIFIER_COUPLED],
-            num_slots=8,
-            num_free_slots=8,
+            num_slots=self.num_slots,
+            num_free_slots=self.num_slots,
             pid=2,
         )
 

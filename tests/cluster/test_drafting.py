@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import grpc
 import pytest
@@ -43,6 +43,11 @@ async def until(condition: Callable[[], bool]) -> None:
             if condition():
                 return
             await asyncio.sleep(0.01)
+
+
+async def grown(items: Sequence[object], count: int) -> None:
+    """Waits for a list to have so many items."""
+    await until(lambda: len(items) == count)
 
 
 async def front_of(
@@ -235,3 +240,44 @@ async def test_a_session_opened_again_is_drafted_again(
     assert list(second.tokens)[: len(PROMPT)] == PROMPT
     assert list(second.tokens)[len(PROMPT) :] == EXPECTED[: len(second.tokens) - len(PROMPT)]
     assert second.handle == 1000 + target.opens[1].session
+
+
+async def test_sessions_beyond_a_drafters_slots_wait_for_room(
+    serve: Serve, target: ScriptedTarget
+) -> None:
+    """They are decoded without it meanwhile, and have it in order of arrival as others end; nobody is refused."""
+    drafter = ScriptedDrafter("d0", num_slots=1)
+    await drafter.start()
+    front = await front_of(serve, target, [drafter])
+    calls = []
+    for count in range(1, 4):
+        calls.append(front.stub.Generate(ask(), timeout=15.0))
+        await grown(target.opens, count)
+    await until(lambda: len(drafter.attached) == 1)
+    order = [opened.session for opened in target.opens]
+    for ended, call in enumerate(calls, start=1):
+        assert [attach.session for attach in drafter.attached] == order[:ended]
+        call.cancel()
+        await grown(drafter.detached, ended)
+        await grown(drafter.attached, min(ended + 1, 3))
+    assert drafter.detached == order
+    await drafter.stop()
+
+
+async def test_a_session_that_waits_for_room_takes_another_drafter(
+    serve: Serve, target: ScriptedTarget
+) -> None:
+    """A full drafter does not keep one that has room from the session."""
+    full, free = ScriptedDrafter("d0", num_slots=1), ScriptedDrafter("d1")
+    for drafter in (full, free):
+        await drafter.start()
+    front = await front_of(serve, target, [full, free])
+    calls = [front.stub.Generate(ask(), timeout=15.0) for _ in range(2)]
+    await until(lambda: (len(full.attached), len(free.attached)) == (1, 2))
+    second = next(a for a in free.attached if a.session != full.attached[0].session)
+    await until(lambda: [list(steer.drafters) for steer in target.steers] == [["d1"]])
+    assert target.steers[0].session == second.session
+    for call in calls:
+        call.cancel()
+    for drafter in (full, free):
+        await drafter.stop()
