@@ -57,7 +57,7 @@ def sampling_to_proto(sampling: Sampling) -> sampling_pb2.SamplingOptions:
 def sampling_from_proto(options: sampling_pb2.SamplingOptions) -> Sampling:
     """The options of a session. `seed` and `max_tokens` must be set; other absent fields take their defaults.
 
-    Values are taken as they are: checking what a client wrote is the coordinator's part (`cluster/validation.py`).
+    Values are taken as they are: checking what a client wrote is the coordinator's part (`cluster/validation/`).
 
     Raises:
         ValueError: `seed` or `max_tokens` is absent.

@@ -78,8 +78,9 @@ def serve(
         )
     settings = service_config(config, targets=targets, drafts=drafts, listen=listen)
     # Only now: Ray takes a second to import, which a mistyped flag should not cost.
-    from outrider.cluster.launch import ServiceFailed, StartCancelled, start_service
+    from outrider.cluster.launch import ServiceFailed, start_service
     from outrider.cluster.progress_lines import progress_line
+    from outrider.cluster.ray_patience import StartCancelled
     from outrider.cluster.ready_file import write_ready_file
 
     with ending_by_signal() as ending:

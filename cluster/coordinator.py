@@ -18,9 +18,10 @@ from grpc_reflection.v1alpha import reflection
 from outrider.actors.grpc_server import advertised, bind
 from outrider.actors.trace import TraceRecord
 from outrider.cluster import tokenizer
-from outrider.cluster.gateway import Gateway, handlers
+from outrider.cluster.gateway import Gateway
 from outrider.cluster.links import Links
 from outrider.cluster.roster import Member
+from outrider.cluster.rpc import handlers
 from outrider.cluster.settings import CoordinatorSettings
 from outrider.cluster.tokenizer import TextCodec
 from outrider.v1 import generation_pb2
@@ -29,6 +30,10 @@ SERVICE = generation_pb2.DESCRIPTOR.services_by_name["GenerationService"].full_n
 
 CANCEL_S = 1.0
 """Seconds that cancelled calls have to clean up when the server stops."""
+
+HEADROOM = 2
+"""What gRPC lets pass, in units of the greatest request: what is above the one and below the other is told which field is too
+large; gRPC itself names none."""
 
 log = structlog.get_logger(__name__)
 
@@ -97,10 +102,9 @@ class Coordinator:
             on_drafter_up=lambda name: gateway.on_drafter_up(name),
         )
         gateway = self._gateway = Gateway(settings, self._codec, self._links)
-        limit = settings.max_message_bytes
         server = self._server = grpc.aio.server(
             options=[
-                ("grpc.max_receive_message_length", limit),
+                ("grpc.max_receive_message_length", HEADROOM * settings.max_message_bytes),
                 ("grpc.so_reuseport", 0),
                 # Else a client that probes an idle stream is cut off after three probes.
                 ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
@@ -108,7 +112,9 @@ class Coordinator:
                 ("grpc.keepalive_timeout_ms", 20_000),
             ]
         )
-        server.add_generic_rpc_handlers((handlers(gateway),))
+        server.add_generic_rpc_handlers(
+            (handlers(gateway, max_request_bytes=settings.max_message_bytes),)
+        )
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         if settings.reflection:
             reflection.enable_server_reflection(

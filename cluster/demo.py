@@ -99,8 +99,9 @@ def run_demo(
     screen = Screen(is_silent=as_json, use_color=use_color)
     # Only now: Ray takes a second to import, which a mistyped flag should not cost.
     from outrider.client.errors import OutriderError
-    from outrider.cluster.launch import ServiceFailed, StartCancelled, start_service
+    from outrider.cluster.launch import ServiceFailed, start_service
     from outrider.cluster.progress_lines import progress_line
+    from outrider.cluster.ray_patience import StartCancelled
 
     try:
         with (

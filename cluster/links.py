@@ -23,7 +23,7 @@ from outrider.cluster.status_codes import Refusal
 from outrider.cluster.stream_link import LinkBroken
 from outrider.cluster.target_link import TargetLink
 from outrider.cluster.tokenizer import TextCodec
-from outrider.cluster.validation import Drafter, Limits
+from outrider.cluster.validation.limits import Drafter, Limits
 from outrider.v1 import target_pb2
 
 log = structlog.get_logger(__name__)

@@ -1,4 +1,4 @@
-"""Checks of the drafting policies that a client wrote. Pure, like `validation.py`, which calls this."""
+"""Checks of the drafting policies that a client wrote. Pure, like `validation/`, which calls this."""
 
 from __future__ import annotations
 

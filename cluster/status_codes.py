@@ -29,12 +29,17 @@ PUSHBACK_KEY = "grpc-retry-pushback-ms"
 """Trailing metadata key that tells gRPC's own retry policy when to try again."""
 
 
+MAX_MESSAGE_BYTES = 1024
+"""UTF-8 bytes of a message, at most. It travels in the trailers, escaped and again in the rich details, and gRPC breaks the
+stream where trailers exceed 8 kB; a model's own chat template may quote whatever the client wrote."""
+
+
 class Refusal(Exception):
     """A request that is refused or cannot go on.
 
     Args:
         code: The gRPC status.
-        message: What happened, the values, what to do.
+        message: What happened, the values, what to do. Cut where it is longer than `MAX_MESSAGE_BYTES`.
         field: Path of the field at fault, for instance `sampling.top_p`; empty if none is.
         retry_after_s: Seconds after which another try makes sense; None if it does not.
     """
@@ -47,9 +52,9 @@ class Refusal(Exception):
         field: str = "",
         retry_after_s: float | None = None,
     ) -> None:
-        super().__init__(message)
         self.code = code
-        self.message = message
+        self.message = _cut(message)
+        super().__init__(self.message)
         self.field = field
         self.retry_after_s = retry_after_s
 
@@ -61,6 +66,13 @@ def _rebuild(
     code: grpc.StatusCode, message: str, field: str, retry_after_s: float | None
 ) -> Refusal:
     return Refusal(code, message, field=field, retry_after_s=retry_after_s)
+
+
+def _cut(message: str) -> str:
+    data = message.encode(errors="replace")
+    if len(data) <= MAX_MESSAGE_BYTES:
+        return message
+    return data[: MAX_MESSAGE_BYTES - 3].decode(errors="ignore") + "..."
 
 
 def code_of(number: int) -> grpc.StatusCode:

@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, cast
 
+NORMALISED = 8
+"""Characters of a text that a normaliser makes one of, at most: composition (NFC, NFKC) joins up to four."""
+
 
 class TextCodec(Protocol):
     """What the coordinator needs of a tokenizer."""
@@ -55,7 +58,7 @@ class _PretrainedTokenizer(Protocol):
     chat_template: str | None
     backend_tokenizer: _FastTokenizer
 
-    def encode(self, text: str, add_special_tokens: bool) -> list[int]: ...
+    def encode(self, text: str, add_special_tokens: bool, verbose: bool) -> list[int]: ...
 
     def decode(
         self, ids: Sequence[int], skip_special_tokens: bool, clean_up_tokenization_spaces: bool
@@ -79,7 +82,8 @@ class PretrainedCodec:
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
         """Token ids of a text."""
-        return self._tokenizer.encode(text, add_special_tokens=add_special_tokens)
+        # Not verbose: a text that is too long is refused; it need not be warned of in the log as well.
+        return self._tokenizer.encode(text, add_special_tokens=add_special_tokens, verbose=False)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of token ids, special tokens included; bytes that are not UTF-8 become U+FFFD."""
@@ -102,10 +106,13 @@ class PretrainedCodec:
             raise ValueError(str(error)) from error
 
     def _longest_token(self) -> int | None:
-        """Characters of the longest token; None where a normaliser may shorten the text before it is cut."""
-        if self._fast is None or self._fast.normalizer is not None:
+        """Characters that the longest token can stand for; more where a normaliser shortens the text before it is cut."""
+        if self._fast is None:
             return None
-        return max(map(len, self._fast.get_vocab(with_added_tokens=True)), default=None)
+        longest = max(map(len, self._fast.get_vocab(with_added_tokens=True)), default=None)
+        if longest is None or self._fast.normalizer is None:
+            return longest
+        return longest * NORMALISED
 
 
 def load(path_or_id: str) -> PretrainedCodec:

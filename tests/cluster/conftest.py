@@ -2,35 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
-import grpc
 import pytest
-from tests.cluster.scripted import ByteCodec
+from tests.cluster.asking import Start, ready
+from tests.cluster.front import Front, Serve
+from tests.cluster.scripted import ByteCodec, Script, ScriptedTarget
 
 from outrider.cluster.coordinator import Coordinator
 from outrider.cluster.settings import CoordinatorSettings
-from outrider.v1 import generation_pb2_grpc
-
-Serve = Callable[..., Awaitable["Front"]]
-
-
-class Front:
-    """A coordinator and a client's view of it."""
-
-    def __init__(self, coordinator: Coordinator, address: str) -> None:
-        self.coordinator = coordinator
-        self.address = address
-        self.channel = grpc.aio.insecure_channel(
-            address, options=[("grpc.max_send_message_length", 64 << 20)]
-        )
-        self.stub = generation_pb2_grpc.GenerationServiceStub(self.channel)
-
-    async def stop(self) -> None:
-        """Ends both."""
-        await self.channel.close()
-        await self.coordinator.stop(0.0)
 
 
 @pytest.fixture
@@ -50,3 +31,24 @@ async def serve() -> AsyncIterator[Serve]:
     yield make
     for front in fronts:
         await front.stop()
+
+
+@pytest.fixture
+async def target() -> AsyncIterator[ScriptedTarget]:
+    """A scripted target, serving."""
+    made = ScriptedTarget(Script())
+    await made.start()
+    yield made
+    await made.stop()
+
+
+@pytest.fixture
+async def start(serve: Serve, target: ScriptedTarget) -> Start:
+    """Makes a coordinator in front of the target, and waits until it is ready."""
+
+    async def make(**settings: Any) -> Front:
+        front = await serve(targets=(target.address,), **settings)
+        await ready(front)
+        return front
+
+    return make

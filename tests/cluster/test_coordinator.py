@@ -10,7 +10,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
-from tests.cluster.conftest import Front, Serve
+from tests.cluster.front import Front, Serve
 from tests.cluster.scripted import Script, ScriptedDrafter, ScriptedTarget
 
 from outrider.cluster.roster import Member, Role

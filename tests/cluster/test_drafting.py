@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 import grpc
 import pytest
-from tests.cluster.conftest import Front, Serve
+from tests.cluster.front import Front, Serve
 from tests.cluster.scripted import Script, ScriptedDrafter, ScriptedTarget, scripted_token
 
 from outrider.v1 import generation_pb2, sampling_pb2

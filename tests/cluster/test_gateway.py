@@ -3,108 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import grpc
 import pytest
 from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]  # no stubs
-from tests.cluster.conftest import Front, Serve
-from tests.cluster.scripted import EOS, Script, ScriptedTarget, scripted_token
+from tests.cluster.asking import (
+    PROMPT,
+    Start,
+    ask,
+    expected,
+    generate,
+    metadata,
+    refusal,
+    until,
+)
+from tests.cluster.front import Front, Serve
+from tests.cluster.scripted import EOS, Script, ScriptedTarget
 
 from outrider.v1 import generation_pb2, sampling_pb2
-
-PROMPT = "abc"
-
-Start = Callable[..., Awaitable[Front]]
-
-
-class Output:
-    """What a stream said."""
-
-    def __init__(self) -> None:
-        self.admission: generation_pb2.Admission | None = None
-        self.text: dict[int, str] = {}
-        self.ids: dict[int, list[int]] = {}
-        self.completions: dict[int, generation_pb2.Completion] = {}
-
-    def take(self, message: generation_pb2.GenerateResponse) -> None:
-        """Notes a message; order and number of events are checked."""
-        match message.WhichOneof("event"):
-            case "admission":
-                assert self.admission is None, "admitted twice"
-                self.admission = message.admission
-            case "chunk":
-                assert self.admission is not None, "a chunk before the admission"
-                assert message.index not in self.completions, "a chunk after the completion"
-                self.text[message.index] = self.text.get(message.index, "") + message.chunk.text
-                ids = self.ids.setdefault(message.index, [])
-                ids.extend(token.id for token in message.chunk.tokens)
-            case "completion":
-                assert self.admission is not None, "a completion before the admission"
-                assert message.index not in self.completions, "completed twice"
-                self.completions[message.index] = message.completion
-
-
-async def generate(front: Front, request: generation_pb2.GenerateRequest) -> Output:
-    """Runs a request to its end."""
-    output = Output()
-    async for message in front.stub.Generate(request, timeout=10.0):
-        output.take(message)
-    return output
-
-
-def ask(**sampling: Any) -> generation_pb2.GenerateRequest:
-    """A request of text."""
-    return generation_pb2.GenerateRequest(
-        text=PROMPT, sampling=sampling_pb2.SamplingOptions(**{"seed": 3, **sampling})
-    )
-
-
-def expected(num_tokens: int, seed: int = 3) -> str:
-    """The scripted output."""
-    prompt = list(PROMPT.encode())
-    return bytes(scripted_token(prompt, seed, at) for at in range(num_tokens)).decode()
-
-
-async def ready(front: Front) -> None:
-    """Waits until the service accepts requests."""
-    async with asyncio.timeout(10.0):
-        while True:
-            status = await front.stub.GetStatus(generation_pb2.GetStatusRequest())
-            if status.accepting:
-                return
-            await asyncio.sleep(0.01)
-
-
-@pytest.fixture
-async def target() -> AsyncIterator[ScriptedTarget]:
-    """A scripted target, serving."""
-    made = ScriptedTarget(Script())
-    await made.start()
-    yield made
-    await made.stop()
-
-
-@pytest.fixture
-async def start(serve: Serve, target: ScriptedTarget) -> Start:
-    """Makes a coordinator in front of the target, and waits until it is ready."""
-
-    async def make(**settings: Any) -> Front:
-        front = await serve(targets=(target.address,), **settings)
-        await ready(front)
-        return front
-
-    return make
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Waits for something to come true."""
-    async with asyncio.timeout(5.0):
-        while True:
-            if condition():
-                return
-            await asyncio.sleep(0.01)
 
 
 async def test_text_comes_out_with_usage_statistics_and_timing(start: Start) -> None:
@@ -514,154 +431,3 @@ async def test_a_name_is_taken_while_its_request_runs(start: Start, target: Scri
     target.script.hold.set()
     assert (await first).text[0] == expected(4)
     assert (await generate(front, request)).text[0] == expected(4)
-
-
-async def test_models_are_listed(start: Start) -> None:
-    """With what a client needs to know."""
-    front = await start(drafters=(("d0", "127.0.0.1:1"),))
-    (model,) = (await front.stub.ListModels(generation_pb2.ListModelsRequest())).models
-    assert (model.name, model.vocab_size, model.max_context) == ("scripted", 256, 64)
-    assert list(model.eos_token_ids) == [EOS]
-    assert model.has_chat_template
-    assert [(drafter.name, drafter.ready) for drafter in model.drafters] == [("d0", False)]
-
-
-async def test_text_and_tokens_turn_into_each_other(start: Start) -> None:
-    """Short and long text, special tokens left out or not, a conversation."""
-    front = await start()
-    for text in ("héllo", "x" * 40_000):
-        ids = (await front.stub.Tokenize(generation_pb2.TokenizeRequest(text=text))).ids
-        detokenise = generation_pb2.DetokenizeRequest(ids=ids)
-        assert (await front.stub.Detokenize(detokenise)).text == text
-    special = generation_pb2.DetokenizeRequest(ids=[EOS, 97])
-    assert (await front.stub.Detokenize(special)).text == "a"
-    special.skip_special_tokens = False
-    assert (await front.stub.Detokenize(special)).text == "\x00a"
-    turn = generation_pb2.ChatMessage(role="user", content="hi")
-    chat = generation_pb2.TokenizeRequest(chat=generation_pb2.ChatMessages(messages=[turn]))
-    assert bytes((await front.stub.Tokenize(chat)).ids) == b"user: hi\n"
-
-
-async def test_status_tells_who_serves(start: Start, target: ScriptedTarget) -> None:
-    """Coordinator, target and drafter, and how many requests run."""
-    target.script.hold = asyncio.Event()
-    front = await start(drafters=(("d0", "127.0.0.1:1"),))
-    running = asyncio.ensure_future(generate(front, ask(max_tokens=4)))
-    await until(lambda: len(target.running) == 1)
-    status = await front.stub.GetStatus(generation_pb2.GetStatusRequest())
-    assert (status.running, status.waiting, status.accepting) == (1, 0, True)
-    told = {actor.name: actor for actor in status.actors}
-    assert told["coordinator"].role == "coordinator"
-    assert told["target-0"].ready
-    assert (told["target-0"].sessions, told["target-0"].capacity) == (1, 4)
-    assert not told["d0"].ready
-    target.script.hold.set()
-    await running
-    after = await front.stub.GetStatus(generation_pb2.GetStatusRequest())
-    assert (after.running, after.finished) == (0, 1)
-
-
-# -- bad input ---------------------------------------------------------------------------------------------------------
-
-
-async def refusal(front: Front, request: Any) -> grpc.aio.AioRpcError:
-    """How a request is refused."""
-    with pytest.raises(grpc.aio.AioRpcError) as failed:
-        async for _ in front.stub.Generate(request, timeout=10.0):
-            pass
-    return failed.value
-
-
-def metadata(error: grpc.aio.AioRpcError) -> dict[str, Any]:
-    """Trailing metadata of a refusal."""
-    return dict(error.trailing_metadata() or ())
-
-
-def bad(**fields: Any) -> generation_pb2.GenerateRequest:
-    """A request of some fields."""
-    return generation_pb2.GenerateRequest(**fields)
-
-
-INVALID, RANGE = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.OUT_OF_RANGE
-NOT_FOUND = grpc.StatusCode.NOT_FOUND
-
-BAD: list[tuple[dict[str, Any], grpc.StatusCode, str]] = [
-    ({}, INVALID, "prompt"),
-    ({"text": ""}, INVALID, "text"),
-    ({"tokens": {"ids": []}}, INVALID, "tokens.ids"),
-    ({"tokens": {"ids": [256]}}, RANGE, "tokens.ids[0]"),
-    ({"text": "x" * 64}, RANGE, "text"),
-    ({"text": "x" * 3_000_000}, RANGE, "text"),
-    ({"chat": {"messages": []}}, INVALID, "chat.messages"),
-    ({"chat": {"messages": [{"role": "nobody", "content": "x"}]}}, INVALID, "chat.messages"),
-    ({"text": "x", "model": "other"}, NOT_FOUND, "model"),
-    ({"text": "x", "request_id": "a b"}, INVALID, "request_id"),
-    ({"text": "x", "sampling": {"temperature": -1.0}}, INVALID, "sampling.temperature"),
-    ({"text": "x", "sampling": {"temperature": float("nan")}}, INVALID, "sampling.temperature"),
-    ({"text": "x", "sampling": {"top_p": 1.5}}, INVALID, "sampling.top_p"),
-    ({"text": "x", "sampling": {"max_tokens": 0}}, RANGE, "sampling.max_tokens"),
-    ({"text": "x", "sampling": {"max_tokens": 4_000_000_000}}, RANGE, "sampling.max_tokens"),
-    ({"text": "x", "resume": {"ids": [1]}}, INVALID, "resume"),
-    ({"text": "x", "speculation": {"drafters": ["d9"]}}, NOT_FOUND, "speculation.drafters[0]"),
-]
-
-
-async def test_bad_input_is_refused_and_changes_nothing(
-    start: Start, target: ScriptedTarget
-) -> None:
-    """Each with its code and the field as rich detail; the service goes on as if nothing had been."""
-    front = await start()
-    for fields, code, field in BAD:
-        error = await refusal(front, bad(**fields))
-        assert error.code() is code, (fields, error.details())
-        status = status_pb2.Status.FromString(metadata(error)["grpc-status-details-bin"])
-        bad_request = error_details_pb2.BadRequest()
-        assert status.details[0].Unpack(bad_request)
-        assert bad_request.field_violations[0].field == field
-        assert (error.details() or "").startswith(field)
-    after = await front.stub.GetStatus(generation_pb2.GetStatusRequest())
-    assert (after.running, after.waiting) == (0, 0)
-    assert target.opens == []
-    assert (await generate(front, ask(max_tokens=4))).text[0] == expected(4)
-
-
-async def test_what_is_no_message_is_refused(start: Start) -> None:
-    """Invalid UTF-8 and garbage, on a streaming and a plain method."""
-    front = await start()
-    invalid_utf8 = b"\x1a\x02\xff\xfe"
-    for data in (invalid_utf8, b"\xff\xff\xff"):
-        generate_raw: Any = front.channel.unary_stream("/outrider.v1.GenerationService/Generate")
-        with pytest.raises(grpc.aio.AioRpcError) as failed:
-            await generate_raw(data, timeout=5.0).read()
-        assert failed.value.code() is INVALID
-        assert "not a valid outrider.v1.GenerateRequest" in (failed.value.details() or "")
-    tokenize_raw: Any = front.channel.unary_unary("/outrider.v1.GenerationService/Tokenize")
-    with pytest.raises(grpc.aio.AioRpcError) as failed:
-        await tokenize_raw(b"\x12\x02\xff\xfe", timeout=5.0)
-    assert failed.value.code() is INVALID
-
-
-async def test_too_large_a_message_is_refused(start: Start) -> None:
-    """Five mebibytes are more than the limit, and the service lives on."""
-    front = await start()
-    error = await refusal(front, bad(text="x" * (5 << 20)))
-    assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-    assert "larger than max" in (error.details() or "")
-    assert (await generate(front, ask(max_tokens=4))).text[0] == expected(4)
-
-
-async def test_a_service_without_a_tokenizer_takes_token_ids(start: Start) -> None:
-    """Ids in, ids out; text is refused with a way out."""
-    front = await start(codec=None)
-    tokens = generation_pb2.TokenIds(ids=list(PROMPT.encode()))
-    output = await generate(
-        front,
-        generation_pb2.GenerateRequest(
-            tokens=tokens, sampling=sampling_pb2.SamplingOptions(seed=3, max_tokens=5)
-        ),
-    )
-    assert bytes(output.ids[0]).decode() == expected(5)
-    assert output.text[0] == ""
-    error = await refusal(front, ask())
-    assert error.code() is INVALID
-    assert "send the prompt as tokens" in (error.details() or "")

@@ -9,6 +9,7 @@ from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-unty
 
 from outrider.cluster.status_codes import (
     DETAILS_KEY,
+    MAX_MESSAGE_BYTES,
     PUSHBACK_KEY,
     Refusal,
     code_of,
@@ -51,3 +52,14 @@ def test_a_refusal_can_be_pickled() -> None:
     refusal = Refusal(grpc.StatusCode.NOT_FOUND, "no such model", field="model")
     copy = pickle.loads(pickle.dumps(refusal))
     assert (copy.code, copy.message, copy.field) == (refusal.code, refusal.message, refusal.field)
+
+
+def test_a_message_fits_into_the_trailers() -> None:
+    """gRPC breaks the stream where a status is larger than its limit; what is cut says so."""
+    refusal = Refusal(grpc.StatusCode.INVALID_ARGUMENT, "field " + "🙂" * 50_000, field="field")
+    assert len(refusal.message.encode()) <= MAX_MESSAGE_BYTES
+    assert refusal.message.startswith("field 🙂")
+    assert refusal.message.endswith("🙂...")
+    assert str(refusal) == refusal.message
+    assert sum(len(value) for _, value in trailing_metadata(refusal)) < 3 * MAX_MESSAGE_BYTES
+    assert Refusal(grpc.StatusCode.INTERNAL, "lone \ud800" * 300).message.isascii()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cluster.conftest import Front, Serve
+from tests.cluster.front import Front, Serve
 
 from outrider.actors.draft.server import DraftServer
 from outrider.actors.draft.settings import DraftSettings

@@ -6,7 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from tokenizers import (
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 
 from outrider.cluster import tokenizer
 from outrider.cluster.tokenizer import PretrainedCodec
@@ -66,6 +74,19 @@ def test_no_token_is_longer_than_told(codec: PretrainedCodec) -> None:
     """The bound by which hopeless text is refused holds."""
     assert codec.max_token_chars is not None
     assert codec.max_token_chars >= max(len(codec.decode([token])) for token in range(280))
+
+
+def test_a_normaliser_leaves_room(codec: PretrainedCodec) -> None:
+    """It may make one character of several, so more of them may stand for a token; but not any number."""
+    inner: Any = codec
+    fast = inner._tokenizer.backend_tokenizer
+    fast.normalizer = normalizers.NFC()
+    try:
+        bound = PretrainedCodec(inner._tokenizer).max_token_chars
+    finally:
+        fast.normalizer = None
+    assert codec.max_token_chars is not None
+    assert bound == codec.max_token_chars * tokenizer.NORMALISED
 
 
 def test_a_missing_tokenizer_is_named(tmp_path: Path) -> None:

@@ -1,0 +1,85 @@
+"""What `ListModels` and `GetStatus` tell of targets and drafters."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from outrider.actors.policy_wire import draft_length_to_proto, roots_to_proto, tree_mask_to_proto
+from outrider.actors.speculation.policies import DraftLength, Roots, TreeMask
+from outrider.actors.wire import verifier_to_proto
+from outrider.cluster.links import Links, draft_lengths_of, verifiers_of
+from outrider.v1 import generation_pb2
+
+STATUS_S = 0.5
+"""Seconds that an actor has to answer before a status report calls it not ready."""
+
+
+def models(links: Links) -> generation_pb2.ListModelsResponse:
+    """The model served, its drafters, and what a request may ask of them."""
+    info, limits = links.info, links.limits()
+    fits = {drafter.name for drafter in limits.drafters if not drafter.mismatch}
+    drafters = links.drafters.values()
+    offered = {one for link in drafters if link.name in fits for one in draft_lengths_of(link)}
+    return generation_pb2.ListModelsResponse(
+        models=[
+            generation_pb2.TargetModel(
+                name=info.model,
+                vocab_size=info.vocab_size,
+                max_context=info.max_context,
+                eos_token_ids=info.eos_token_ids,
+                verifiers=info.verifiers,
+                drafters=[
+                    generation_pb2.DrafterModel(
+                        name=link.name,
+                        method=link.info.method if link.info else "",
+                        verifiers=map(verifier_to_proto, verifiers_of(link)),
+                        ready=link.is_up and link.name in fits,
+                        draft_lengths=map(draft_length_to_proto, draft_lengths_of(link)),
+                    )
+                    for link in drafters
+                ],
+                has_chat_template=limits.has_chat_template,
+                model_fingerprint=info.model_fingerprint,
+                tokenizer_fingerprint=info.tokenizer_fingerprint,
+                draft_lengths=[draft_length_to_proto(o) for o in DraftLength if o in offered],
+                roots=map(roots_to_proto, Roots),
+                tree_masks=map(tree_mask_to_proto, TreeMask),
+            )
+        ]
+    )
+
+
+async def actors(links: Links) -> list[generation_pb2.ActorStatus]:
+    """Every target and drafter, asked at the same time how busy it is."""
+    targets = list(links.targets.values())
+    drafters = list(links.drafters.values())
+    answers = await asyncio.gather(
+        *(link.refresh(STATUS_S) for link in targets),
+        *(link.refresh(STATUS_S) for link in drafters),
+    )
+    statuses = []
+    for target, is_ready in zip(targets, answers, strict=False):
+        status = _status("target", target.address, is_ready, target.info, target.num_sessions)
+        statuses.append(status)
+    for drafter, is_ready in zip(drafters, answers[len(targets) :], strict=True):
+        status = _status("drafter", drafter.address, is_ready, drafter.info, drafter.num_sessions)
+        status.name = drafter.name
+        statuses.append(status)
+    return statuses
+
+
+def _status(
+    role: str, address: str, is_ready: bool, info: Any, num_sessions: int
+) -> generation_pb2.ActorStatus:
+    status = generation_pb2.ActorStatus(
+        name=address, role=role, address=address, ready=is_ready, sessions=num_sessions
+    )
+    if info is not None:
+        status.name, status.model, status.pid = info.name, info.model, info.pid
+        status.incarnation, status.capacity, status.busy = (
+            info.incarnation,
+            info.num_slots,
+            info.busy,
+        )
+    return status

@@ -1,0 +1,55 @@
+"""Which drafters a request may use."""
+
+from __future__ import annotations
+
+import grpc
+
+from outrider.actors.speculation.options import Verifier
+from outrider.actors.speculation.policies import DraftLength
+from outrider.cluster.status_codes import Refusal
+from outrider.cluster.validation.limits import Limits
+from outrider.cluster.validation.refusals import invalid, shown
+
+
+def settle_drafters(
+    named: tuple[str, ...], verifier: Verifier, length: DraftLength, limits: Limits
+) -> tuple[str, ...]:
+    """The drafters named, or all that can serve the request."""
+    known = {drafter.name: drafter for drafter in limits.drafters}
+    if not named:
+        return tuple(
+            drafter.name
+            for drafter in limits.drafters
+            if not drafter.mismatch
+            and drafter.can_verify(verifier)
+            and (not drafter.draft_lengths or length in drafter.draft_lengths)
+        )
+    for index, name in enumerate(named):
+        field = f"speculation.drafters[{index}]"
+        drafter = known.get(name)
+        if drafter is None:
+            listed = ", ".join(map(repr, known)) or "none"
+            raise Refusal(
+                grpc.StatusCode.NOT_FOUND,
+                f"{field} {shown(name)} is not a drafter here; known drafters: {listed}",
+                field=field,
+            )
+        if name in named[:index]:
+            raise invalid(field, f"names {name!r} a second time")
+        if drafter.mismatch:
+            raise Refusal(
+                grpc.StatusCode.FAILED_PRECONDITION,
+                f"{field} {name!r} cannot serve {limits.model!r}: {drafter.mismatch}; name another, or none",
+                field=field,
+            )
+        if not drafter.can_verify(verifier):
+            can = ", ".join(one.value for one in drafter.verifiers)
+            raise invalid(
+                field, f"{name!r} cannot serve the verifier {verifier.value!r}, only {can}"
+            )
+        if drafter.draft_lengths and length not in drafter.draft_lengths:
+            can = ", ".join(one.value for one in drafter.draft_lengths)
+            raise invalid(
+                field, f"{name!r} cannot serve the draft length {length.value!r}, only {can}"
+            )
+    return named

@@ -1,0 +1,29 @@
+"""Refusals that name a field, and values as they appear in them."""
+
+from __future__ import annotations
+
+import math
+
+import grpc
+
+from outrider.cluster.status_codes import Refusal
+
+
+def invalid(field: str, problem: str) -> Refusal:
+    """A refusal of a value that no service could take."""
+    return Refusal(grpc.StatusCode.INVALID_ARGUMENT, f"{field} {problem}", field=field)
+
+
+def out_of_range(field: str, problem: str) -> Refusal:
+    """A refusal of a value that this model has no room for."""
+    return Refusal(grpc.StatusCode.OUT_OF_RANGE, f"{field} {problem}", field=field)
+
+
+def plain(value: float) -> str:
+    """A float32 as the client wrote it: 1.5 rather than 1.50000000."""
+    return repr(value) if not math.isfinite(value) else f"{value:.6g}"
+
+
+def shown(text: str) -> str:
+    """A client's text, short enough for a message."""
+    return repr(text if len(text) <= 80 else text[:77] + "...")

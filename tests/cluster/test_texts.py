@@ -1,0 +1,63 @@
+"""Text and token ids, over real gRPC."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+from tests.cluster.asking import (
+    PROMPT,
+    Start,
+    ask,
+    expected,
+    generate,
+    refusal,
+)
+from tests.cluster.scripted import EOS
+
+from outrider.v1 import generation_pb2, sampling_pb2
+
+
+async def test_text_and_tokens_turn_into_each_other(start: Start) -> None:
+    """Short and long text, special tokens left out or not, a conversation."""
+    front = await start()
+    for text in ("héllo", "x" * 40_000):
+        ids = (await front.stub.Tokenize(generation_pb2.TokenizeRequest(text=text))).ids
+        detokenise = generation_pb2.DetokenizeRequest(ids=ids)
+        assert (await front.stub.Detokenize(detokenise)).text == text
+    special = generation_pb2.DetokenizeRequest(ids=[EOS, 97])
+    assert (await front.stub.Detokenize(special)).text == "a"
+    special.skip_special_tokens = False
+    assert (await front.stub.Detokenize(special)).text == "\x00a"
+    turn = generation_pb2.ChatMessage(role="user", content="hi")
+    chat = generation_pb2.TokenizeRequest(chat=generation_pb2.ChatMessages(messages=[turn]))
+    assert bytes((await front.stub.Tokenize(chat)).ids) == b"user: hi\n"
+
+
+async def test_a_service_without_a_tokenizer_takes_token_ids(start: Start) -> None:
+    """Ids in, ids out; text is refused with a way out."""
+    front = await start(codec=None)
+    tokens = generation_pb2.TokenIds(ids=list(PROMPT.encode()))
+    output = await generate(
+        front,
+        generation_pb2.GenerateRequest(
+            tokens=tokens, sampling=sampling_pb2.SamplingOptions(seed=3, max_tokens=5)
+        ),
+    )
+    assert bytes(output.ids[0]).decode() == expected(5)
+    assert output.text[0] == ""
+    error = await refusal(front, ask())
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "send the prompt as tokens" in (error.details() or "")
+
+
+async def test_hours_of_work_are_refused(start: Start) -> None:
+    """No context bounds these two calls, so the length does; the field is named and the service goes on."""
+    front = await start()
+    with pytest.raises(grpc.aio.AioRpcError, match="text has 1048577 characters") as long:
+        await front.stub.Tokenize(generation_pb2.TokenizeRequest(text="x" * (2**20 + 1)))
+    assert long.value.code() is grpc.StatusCode.OUT_OF_RANGE
+    with pytest.raises(grpc.aio.AioRpcError, match="ids holds 1048577 tokens") as many:
+        await front.stub.Detokenize(generation_pb2.DetokenizeRequest(ids=[7] * (2**20 + 1)))
+    assert many.value.code() is grpc.StatusCode.OUT_OF_RANGE
+    told = await front.stub.Tokenize(generation_pb2.TokenizeRequest(text="ab"))
+    assert list(told.ids) == [97, 98]

@@ -1,0 +1,21 @@
+"""Names of requests."""
+
+from __future__ import annotations
+
+import pytest
+
+from outrider.cluster.status_codes import Refusal
+from outrider.cluster.validation.names import check_request_id
+
+
+@pytest.mark.parametrize("name", ["a b", "ä", "x" * 129, "a\n", "a/b"])
+def test_wrong_request_ids_are_refused(name: str) -> None:
+    """Only what the contract allows."""
+    with pytest.raises(Refusal, match="request_id must be"):
+        check_request_id(name)
+
+
+@pytest.mark.parametrize("name", ["", "a", "A.b_c:d-9", "x" * 128])
+def test_right_request_ids_pass(name: str) -> None:
+    """Everything that the contract allows."""
+    check_request_id(name)
