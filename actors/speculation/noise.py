@@ -77,6 +77,22 @@ def _keyed_hash(premixed: Tensor, key_low: Tensor, key_high: Tensor) -> Tensor:
     return hash_
 
 
+def key_halves(seeds: Sequence[int], positions: Sequence[int]) -> list[int]:
+    """The keys of (seed, position) pairs, as signed 32-bit integers: all low halves, then all high halves.
+
+    Raises:
+        ValueError: If there is not one position for each seed, a seed is not one, or a position is negative.
+    """
+    if len(seeds) != len(positions):
+        raise ValueError(f"{len(seeds)} seeds for {len(positions)} positions; one each")
+    if positions and min(positions) < 0:
+        raise ValueError(f"position is {min(positions)}; it must be at least 0")
+    for seed in set(seeds):
+        check_seed(seed)
+    keys = [mix_pair(seed, position) for seed, position in zip(seeds, positions, strict=True)]
+    return [_signed(key & 0xFFFFFFFF) for key in keys] + [_signed(key >> 32) for key in keys]
+
+
 class GumbelNoise:
     """The noise of one vocabulary on one device. Cheap to share: make one for each model."""
 
@@ -144,18 +160,23 @@ class GumbelNoise:
         self._fill(noise_MK, _keyed_hash(premixed_MK, key_low_M1, key_high_M1))
         return noise_MK
 
+    def of_keys(self, halves_2M: Tensor) -> Tensor:
+        """Return the noise of keys that are on the device, bit-equal to `rows_many`: float32 (M, V).
+
+        Shapes:
+            halves_2M: int32; `key_halves` of each (seed, position).
+        """
+        low_M1, high_M1 = halves_2M.unsqueeze(2)
+        hash_MV = _keyed_hash(self._premixed_V, low_M1, high_M1)
+        noise_MV = torch.empty(hash_MV.shape, dtype=torch.float32, device=self.device)
+        self._fill(noise_MV, hash_MV)
+        return noise_MV
+
     def _keys(self, seeds: Sequence[int], positions: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Return low and high halves of the key of each (seed, position): int32 (M, 1) each."""
-        if len(seeds) != len(positions):
-            raise ValueError(f"{len(seeds)} seeds for {len(positions)} positions; one each")
-        if positions and min(positions) < 0:
-            raise ValueError(f"position is {min(positions)}; it must be at least 0")
-        for seed in set(seeds):
-            check_seed(seed)
-        keys = [mix_pair(seed, position) for seed, position in zip(seeds, positions, strict=True)]
-        halves = [_signed(key & 0xFFFFFFFF) for key in keys] + [_signed(key >> 32) for key in keys]
+        halves = key_halves(seeds, positions)
         low_M1, high_M1 = (
-            torch.tensor(halves, dtype=torch.int32).to(self.device).view(2, len(keys), 1)
+            torch.tensor(halves, dtype=torch.int32).to(self.device).view(2, len(seeds), 1)
         )
         return low_M1, high_M1
 
@@ -179,7 +200,7 @@ class NoiseCache:
     def __init__(self, noise: GumbelNoise, seed: int, *, block: int | None = None) -> None:
         """Cache the noise of `seed`, computed `block` positions at a time (default: by vocabulary size)."""
         self._noise = noise
-        self._seed = check_seed(seed)
+        self.seed = check_seed(seed)
         self._block = block or default_block(noise.vocab_size)
         self._start = 0
         self._rows = torch.empty(0, noise.vocab_size, dtype=torch.float32, device=noise.device)
@@ -191,7 +212,7 @@ class NoiseCache:
             self._start, end = start, start
             self._rows = self._rows[:0]
         if stop > end:
-            fresh = self._noise.rows(self._seed, end, max(stop - end, self._block))
+            fresh = self._noise.rows(self.seed, end, max(stop - end, self._block))
             kept = self._rows[start - self._start :]
             self._rows = torch.cat((kept, fresh)) if len(kept) else fresh
             self._start = start

@@ -11,6 +11,7 @@ from outrider.actors.engine.prefix_slots import PrefixSlots
 from outrider.actors.engine.protocol import Engine
 from outrider.actors.target.acceptance import Calibration
 from outrider.actors.target.cost import CostModel
+from outrider.actors.target.device_drawing import draws_of
 from outrider.actors.target.events import (
     Failed,
     Finish,
@@ -48,6 +49,7 @@ class Board:
         self.cost = CostModel()
         self.is_resting = False
         """Drafters are told to rest: the target decodes plainly for now."""
+        self.draws = draws_of(engine, settings)
         self._emit = emit
         self._next_handle = 1
         self._outputs: list[Output] = []

@@ -57,12 +57,13 @@ def run_pass(
     batch = [_rows(entry) for entry in entries]
     try:
         logits = board.engine.forward(batch)
-        drawn = board.draw_ahead(entries, logits)
+        decided = board.draws.start(entries, logits)
+        if meanwhile is not None:
+            meanwhile()
+        drawn = decided()
     except Exception as error:  # noqa: BLE001 - whatever a model raises must not end the others
         _fail(board, entries, error)
         return None
-    if meanwhile is not None:
-        meanwhile()
     model_s = board.clock() - now
     committed = 0
     finished: list[tuple[Entry, tuple[int, ...]]] = []

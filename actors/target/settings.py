@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from outrider.actors.engine.settings import EngineSettings
 
@@ -46,3 +47,7 @@ class TargetSettings:
 
     prefix_reuse: bool = True
     """Whether a session may start from keys and values that another request's session left behind."""
+
+    device_draws: Literal["auto", "on", "off"] = "auto"
+    """Whether all draws and walks of a pass are made on the model's device, so that the host waits once: `auto`, on a GPU. The
+    tokens are the same."""

@@ -12,6 +12,7 @@ import torch
 
 from outrider.actors.speculation import coupled
 from outrider.actors.target.board import Board
+from outrider.actors.target.device_drawing import Drawn
 from outrider.actors.target.drawing import Drawer
 from outrider.actors.target.events import Committed, Finish, Verdict
 from outrider.actors.target.frozen import FrozenVerdict
@@ -21,7 +22,7 @@ from outrider.actors.target.session import Session
 
 
 def settle(
-    board: Board, entry: Entry, logits_RV: torch.Tensor, pass_s: float
+    board: Board, entry: Entry, logits_RV: torch.Tensor, pass_s: float, drawn: Drawn | None
 ) -> tuple[tuple[int, ...], int]:
     """Walks, commits, and queues what the coordinator and the drafters are told.
 
@@ -30,13 +31,16 @@ def settle(
         entry: What was run for the session.
         logits_RV: float32; the root's row and the candidates', in their order.
         pass_s: Seconds that the model took.
+        drawn: What was drawn already, on the device; None: draw here.
 
     Returns:
         The accepted nodes, and the number of committed tokens.
     """
     session, selection = entry.session, entry.selection
-    drawer: Drawer | FrozenVerdict
-    if entry.frozen is not None:
+    drawer: Drawer | FrozenVerdict | Drawn
+    if drawn is not None:
+        drawer, result = drawn, drawn.walk
+    elif entry.frozen is not None:
         drawer = FrozenVerdict(session, logits_RV, entry.frozen)
         result = drawer.walk()
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from outrider.actors.engine.protocol import Engine, Rows
+from outrider.actors.engine.staging import wait_for
 
 WARM_UP_ROWS = (1, 2, 4, 8, 16, 32, 64)
 """Sizes of the passes that are timed."""
@@ -33,6 +34,7 @@ def time_passes(engine: Engine, clock: Callable[[], float]) -> dict[int, float]:
             batch = [Rows(slot=slot, tokens=[0] * rows, parents=_bush(rows))]
             started = clock()
             engine.forward(batch)
+            wait_for(engine.spec.device)
             curve[rows] = min(curve[rows], clock() - started)
             engine.truncate(slot, 0)
         if clock() - began > WARM_UP_S:
