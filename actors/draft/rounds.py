@@ -19,6 +19,7 @@ import numpy as np
 
 from outrider.actors.draft.tree import NOT_RUN, ROOT
 from outrider.actors.speculation import base_hash
+from outrider.actors.speculation.decisions import Float64s
 from outrider.actors.speculation.draft_tree import DraftTree, Replacement, sources_by_parent
 from outrider.actors.speculation.frame import FrozenTree
 from outrider.actors.speculation.shapes import Shape
@@ -274,7 +275,9 @@ class Rounds:
         return FrozenTree(tree=tree, rows=tuple(round_.laws))
 
 
-def most_probable(law: SparseRow, count: int) -> tuple[int, ...]:
-    """The most probable tokens of a law, most probable first; of equal ones the lowest id first."""
-    order = np.argsort(-law.weights_K.astype(np.float64), kind="stable")[:count]
-    return tuple(law.ids_K[order].tolist())
+def most_probable(probs_V: Float64s, count: int) -> tuple[int, ...]:
+    """The most probable tokens of a row, most probable first; of equal ones the lowest id first."""
+    least = np.partition(probs_V, -count)[-count] if count < len(probs_V) else -np.inf
+    ids = np.flatnonzero(probs_V >= least)
+    order = np.argsort(-probs_V[ids], kind="stable")[:count]
+    return tuple(ids[order].tolist())

@@ -1,8 +1,8 @@
 """Drafting for the verifiers that test frozen trees: tokens are *drawn* from the draft model, level by level.
 
 Exactness rests on a few rules, kept here and in `rounds.py`. The law of a node's children is settled before a child is
-drawn: truncated and rounded to the wire's numbers, then drawn from exactly those (`speculation/sparse.py`). Shapes are
-fixed beforehand; a drawn token is never dropped or moved. Draws come from a generator of the session's own, seeded by
+drawn: improbable tokens left out, the others rounded to the wire's numbers, then drawn from exactly those
+(`speculation/sparse.py`). Shapes are fixed beforehand; a drawn token is never dropped or moved. Draws come from a generator of the session's own, seeded by
 the operating system: it has nothing to do with the request's seed, which decides the target's tests. Each base gets one
 tree; if that is lost, the same one is sent again.
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 import torch
@@ -26,7 +27,14 @@ from outrider.actors.speculation.decisions import UniformDecisions
 from outrider.actors.speculation.draft_tree import Replacement
 from outrider.actors.speculation.options import Verifier
 from outrider.actors.speculation.shapes import Shape
-from outrider.actors.speculation.sparse import DEFAULT_KEEP, draw_siblings, freeze
+from outrider.actors.speculation.sparse import (
+    MAX_KEPT,
+    SparseRow,
+    draw_siblings,
+    freeze,
+    least_prob,
+    of_tokens,
+)
 from outrider.actors.speculation.transforms import SamplingTransform, is_greedy
 from outrider.actors.speculation.tree_shape import shape_of
 from outrider.actors.speculation.verifiers.registry import METHODS
@@ -76,7 +84,7 @@ class SampledDrafter:
         *,
         prefill_chunk: int,
         lockstep: bool = False,
-        keep: int = DEFAULT_KEEP,
+        keep: int = MAX_KEPT,
         new_generator: Callable[[], np.random.Generator] = np.random.default_rng,
     ) -> None:
         """
@@ -84,7 +92,7 @@ class SampledDrafter:
             engine: The draft model. Used by the calling thread only.
             prefill_chunk: Committed tokens in one pass, at most.
             lockstep: Draft nothing ahead, for comparison.
-            keep: Tokens of a law that are kept.
+            keep: Tokens of a law that are kept, at most.
             new_generator: Makes the generator of a session; must be independent of everything the target draws.
         """
         self._engine = engine
@@ -298,17 +306,24 @@ class SampledDrafter:
             rounds.predict(nodes[0], token, shape)
             return False
         probs_NV = torch.softmax(scores_NV.double(), dim=-1).cpu().numpy()
-        laws = [freeze(probs_V, self._keep) for probs_V in probs_NV]
-        count = last.shape.branching[last.num_levels]
-        drawn = []
-        for law in laws:
-            if seat.is_greedy:
-                drawn.append(most_probable(law, count))
-            else:
-                uniforms_U = UniformDecisions(seat.generator.random(count))
-                drawn.append(draw_siblings(law, count, seat.replacement, uniforms_U))
+        level, branching = last.num_levels, last.shape.branching
+        count = branching[level]
+        if seat.is_greedy:
+            drawn = [most_probable(probs_V, count) for probs_V in probs_NV]
+            laws = [
+                of_tokens(probs_V, tokens) for probs_V, tokens in zip(probs_NV, drawn, strict=True)
+            ]
+        else:
+            least = least_prob(prod(branching[:level]), level)
+            laws = [freeze(probs_V, least, self._keep) for probs_V in probs_NV]
+            drawn = [_draw(seat, law, count) for law in laws]
         rounds.grow(last, laws, drawn)
         return last.is_frozen
+
+
+def _draw(seat: _Seat, law: SparseRow, count: int) -> tuple[int, ...]:
+    uniforms_U = UniformDecisions(seat.generator.random(count))
+    return draw_siblings(law, count, seat.replacement, uniforms_U)
 
 
 def _replacement(verifier: Verifier) -> Replacement:

@@ -4,32 +4,35 @@ The frame rides beside the tree's tokens and parents, whose order is the draw or
 
 | key | value |
 |---|---|
-| `version` | 1 |
+| `version` | 2 |
 | `replacement` | `with` or `without` |
 | `counts` | number of tokens of each row |
-| `ids` | token ids of all rows, one after the other, little-endian uint32, ascending within a row |
-| `weights` | their weights, little-endian float16 |
+| `ids` | token ids of all rows, one after the other, ascending within a row: `gaps.py`, deflated |
+| `levels` | their levels below the row's greatest (`sparse.py`), a byte each, deflated |
 | `sources` | row of each node; absent if each internal node has one row, the root's first, then by node index |
 
-A row of 64 tokens takes 384 bytes. What arrives is checked completely: a frame that decodes can be verified against.
+A token takes some 1.2 to 3 bytes, fewer the more of the vocabulary a row holds. What arrives is checked completely: a
+frame that decodes can be verified against.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgpack  # type: ignore[import-untyped]  # no stubs
 import numpy as np
 
+from outrider.actors.speculation import gaps
 from outrider.actors.speculation.draft_tree import DraftTree, Replacement, sources_by_parent
-from outrider.actors.speculation.sparse import SparseRow
+from outrider.actors.speculation.sparse import LEVELS, MAX_KEPT, SparseRow
 
-VERSION = 1
+VERSION = 2
 """Of the frame; another is refused."""
 
-_IDS = np.dtype("<u4")
-_WEIGHTS = np.dtype("<f2")
+_RAW_DEFLATE = -15
+"""Window of zlib's streams without header and checksum, which msgpack and gRPC make superfluous."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -50,8 +53,8 @@ def encode(frozen: FrozenTree) -> bytes:
         "version": VERSION,
         "replacement": str(tree.replacement),
         "counts": [len(row.ids_K) for row in rows],
-        "ids": b"".join(row.ids_K.astype(_IDS).tobytes() for row in rows),
-        "weights": b"".join(row.weights_K.astype(_WEIGHTS).tobytes() for row in rows),
+        "ids": _deflate(b"".join(gaps.encode(row.ids_K) for row in rows)),
+        "levels": _deflate(b"".join(_levels(row) for row in rows)),
     }
     if tree.sources_N != sources_by_parent(tree.parents_N):
         frame["sources"] = list(tree.sources_N)
@@ -68,7 +71,7 @@ def decode(
         ValueError: The frame is not one, or does not fit the tree or the vocabulary.
     """
     frame = _unpacked(data)
-    rows = _rows(frame, vocab_size)
+    rows = _rows(frame, vocab_size, len(tokens_N))
     sources = frame.get("sources")
     if sources is None:
         sources_N = sources_by_parent(parents_N)
@@ -131,37 +134,54 @@ def _whole_numbers(value: object, name: str) -> list[int]:
     raise ValueError(f"draft frame: {name} must be a list of whole numbers")
 
 
-def _rows(frame: dict[str, object], vocab_size: int) -> tuple[SparseRow, ...]:
+def _deflate(data: bytes) -> bytes:
+    """The Huffman code of bytes that have no repetitions to find."""
+    deflating = zlib.compressobj(6, zlib.DEFLATED, _RAW_DEFLATE, 9, zlib.Z_HUFFMAN_ONLY)
+    return deflating.compress(data) + deflating.flush()
+
+
+def _inflate(value: object, limit: int, name: str) -> bytes:
+    if not isinstance(value, bytes):
+        raise ValueError(f"draft frame: {name} must be bytes")  # noqa: TRY004 - from the wire
+    inflating = zlib.decompressobj(_RAW_DEFLATE)
+    try:
+        data = inflating.decompress(value, limit + 1)
+    except zlib.error as error:
+        raise ValueError(f"draft frame: {name} cannot be inflated: {error}") from error
+    if not inflating.eof or inflating.unused_data or len(data) > limit:
+        raise ValueError(
+            f"draft frame: {name} must inflate to at most {limit} bytes, and to an end"
+        )
+    return data
+
+
+def _levels(row: SparseRow) -> bytes:
+    """The place of each weight in `LEVELS`."""
+    places_K = len(LEVELS) - 1 - np.searchsorted(LEVELS[::-1], row.weights_K)
+    if (places_K < 0).any() or (LEVELS[places_K] != row.weights_K).any():
+        raise ValueError("a draft row has weights that are not levels; make it with `freeze`")
+    return places_K.astype(np.uint8).tobytes()
+
+
+def _rows(frame: dict[str, object], vocab_size: int, num_nodes: int) -> tuple[SparseRow, ...]:
     counts = _whole_numbers(frame.get("counts"), "counts")
-    ids, weights = frame.get("ids"), frame.get("weights")
+    if len(counts) > num_nodes or not all(1 <= count <= MAX_KEPT for count in counts):
+        raise ValueError(
+            f"draft frame: counts must be 1 to {MAX_KEPT} tokens for each of at most {num_nodes} rows"
+        )
     total = sum(counts)
-    if not isinstance(ids, bytes) or len(ids) != total * _IDS.itemsize:
+    packed_ids = _inflate(frame.get("ids"), gaps.MAX_BYTES * total, "ids")
+    try:
+        ids_by_row = gaps.decode(packed_ids, counts, vocab_size)
+    except ValueError as error:
+        raise ValueError(f"draft frame: ids: {error}") from error
+    levels = np.frombuffer(_inflate(frame.get("levels"), total, "levels"), np.uint8)
+    if len(levels) != total or (levels >= len(LEVELS)).any():
         raise ValueError(
-            f"draft frame: ids must be {total * _IDS.itemsize} bytes for {total} tokens"
+            f"draft frame: levels must be {total} bytes below {len(LEVELS)}, one for each token"
         )
-    if not isinstance(weights, bytes) or len(weights) != total * _WEIGHTS.itemsize:
-        raise ValueError(
-            f"draft frame: weights must be {total * _WEIGHTS.itemsize} bytes for {total} tokens"
-        )
-    all_ids = np.frombuffer(ids, _IDS).astype(np.uint32)
-    all_weights = np.frombuffer(weights, _WEIGHTS).astype(np.float16)
-    rows: list[SparseRow] = []
-    start = 0
-    for index, count in enumerate(counts):
-        row = SparseRow(
-            ids_K=all_ids[start : start + count], weights_K=all_weights[start : start + count]
-        )
-        _check_row(row, index, vocab_size)
-        rows.append(row)
-        start += count
-    return tuple(rows)
-
-
-def _check_row(row: SparseRow, index: int, vocab_size: int) -> None:
-    ids_K, weights_K = row.ids_K, row.weights_K
-    if not len(ids_K) or int(ids_K[-1]) >= vocab_size or not (ids_K[1:] > ids_K[:-1]).all():
-        raise ValueError(
-            f"draft frame: row {index} must hold ascending token ids below {vocab_size}, at least one"
-        )
-    if not ((weights_K > 0.0) & (weights_K < np.inf)).all():
-        raise ValueError(f"draft frame: row {index} must hold positive finite weights")
+    weights_by_row = np.split(LEVELS[levels], np.cumsum(counts)[:-1])
+    return tuple(
+        SparseRow(ids_K=ids_K, weights_K=weights_K)
+        for ids_K, weights_K in zip(ids_by_row, weights_by_row, strict=False)
+    )

@@ -5,19 +5,18 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-import msgpack  # type: ignore[import-untyped]  # no stubs
 import pytest
 from tests.actors.pair import Pair, Wire, blurred
 
 from outrider.actors.draft.messages import candidates_to_proto
 from outrider.actors.draft.rounds import FrozenNews
 from outrider.actors.engine.tabular import random_table
-from outrider.actors.speculation import shapes
+from outrider.actors.speculation import frame, shapes
 from outrider.actors.speculation.options import Sampling, Speculation, Verifier
 from outrider.actors.speculation.verifiers.registry import METHODS
 from outrider.actors.target.events import Finish, Finished
 from outrider.actors.target.messages import frozen_from_proto
-from outrider.v1 import target_pb2
+from outrider.v1 import target_pb2, tree_pb2
 
 VOCAB = 12
 TARGET = random_table(VOCAB, 2, seed=9, concentration=0.3)
@@ -150,8 +149,7 @@ def test_a_second_tree_for_a_base_is_dropped() -> None:
                 for entry in copy.candidates.frozen:
                     # The same numbers in other places: a tree that fits, and is another one.
                     entry.round += 1000
-                    del entry.tree.tokens[1:], entry.tree.parents[1:]
-                    entry.tree.frame = _first_law(entry)
+                    _cut_to_the_first(entry.tree)
                 copies.append(copy)
             return wire + copies
 
@@ -162,14 +160,18 @@ def test_a_second_tree_for_a_base_is_dropped() -> None:
     assert texts[0] == texts[1]
 
 
-def _first_law(entry: target_pb2.FrozenCandidates) -> bytes:
-    frame = msgpack.unpackb(entry.tree.frame)
-    count = frame["counts"][0]
-    frame["counts"] = [count]
-    frame["ids"] = frame["ids"][: 4 * count]
-    frame["weights"] = frame["weights"][: 2 * count]
-    packed: bytes = msgpack.packb(frame)
-    return packed
+def _cut_to_the_first(tree: tree_pb2.FrozenTree) -> None:
+    whole = frame.decode(
+        tree.frame,
+        tokens_N=tree.tokens,
+        parents_N=[parent - 1 for parent in tree.parents],
+        vocab_size=VOCAB,
+    )
+    del tree.tokens[1:], tree.parents[1:]
+    cut = replace(
+        whole.tree, tokens_N=tuple(tree.tokens), parents_N=(-1,), sources_N=whole.tree.sources_N[:1]
+    )
+    tree.frame = frame.encode(frame.FrozenTree(tree=cut, rows=whole.rows[:1]))
 
 
 def test_stop_tokens_and_lengths_end_a_text_inside_an_accepted_run() -> None:

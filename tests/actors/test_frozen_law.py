@@ -19,7 +19,7 @@ from tests.actors.speculation.goodness import MIN_P
 from outrider.actors.engine.tabular import random_table
 from outrider.actors.speculation import frame, shapes
 from outrider.actors.speculation.options import Sampling, Speculation, Verifier
-from outrider.actors.speculation.sparse import SparseRow
+from outrider.actors.speculation.sparse import freeze
 from outrider.actors.speculation.verifiers.registry import METHODS
 
 VOCAB = 3
@@ -91,15 +91,7 @@ def cooled(wire: Wire) -> Wire:
             true = frame.decode(
                 tree.frame, tokens_N=tree.tokens, parents_N=parents, vocab_size=VOCAB
             )
-            rows = tuple(
-                SparseRow(
-                    ids_K=row.ids_K,
-                    weights_K=np.maximum(row.weights_K.astype(np.float64) ** 2, 1e-6).astype(
-                        np.float16
-                    ),
-                )
-                for row in true.rows
-            )
+            rows = tuple(freeze(row.dense(VOCAB) ** 2, 0.0) for row in true.rows)
             tree.frame = frame.encode(replace(true, rows=rows))
     return wire
 

@@ -10,39 +10,80 @@ from tests.actors.speculation.branches import every_outcome
 
 from outrider.actors.speculation.draft_tree import Replacement
 from outrider.actors.speculation.sparse import (
+    LEAST_PROB,
+    LEVELS,
+    MAX_KEPT,
     DenseRows,
     SparseRow,
     draw_sibling,
     draw_siblings,
     freeze,
+    least_prob,
+    of_tokens,
 )
 
 WITH, WITHOUT = Replacement.WITH, Replacement.WITHOUT
 
 
 def test_freeze_keeps_the_most_probable() -> None:
-    """Ascending ids, the greatest weight 1, the rest in proportion."""
+    """Ascending ids, the greatest weight 1, the rest in proportion, to a quarter of an octave."""
     row = freeze(np.array([0.05, 0.4, 0.1, 0.2, 0.25]), keep=3)
     assert row.ids_K.tolist() == [1, 3, 4]
-    assert row.weights_K.tolist() == pytest.approx([1.0, 0.5, 0.625], rel=1e-3)
+    shares = (row.weights_K / row.weights_K.max()).tolist()
+    assert shares == pytest.approx([1.0, 0.5, 2**-0.75], rel=1e-9)
     assert row.probs_K.sum() == pytest.approx(1.0, abs=1e-15)
 
 
-@given(st.integers(0, 10_000), st.integers(1, 80))
-def test_freeze_is_within_a_rounding_of_the_row(seed: int, keep: int) -> None:
-    """Each kept probability is off by at most a float16 step, relatively; float32 rows do as well."""
+@given(st.integers(0, 10_000), st.integers(1, 80), st.sampled_from([0.0, 1e-3, 0.01]))
+def test_freeze_is_within_a_rounding_of_the_row(seed: int, keep: int, least: float) -> None:
+    """Each kept probability is off by at most half a level, relatively to the greatest; float32 rows do as well."""
     rng = np.random.default_rng(seed)
     probs = rng.dirichlet(np.full(60, 0.5)).astype(np.float32)
-    row = freeze(probs, keep=keep)
+    row = freeze(probs, least, keep)
     kept = probs[row.ids_K].astype(np.float64)
-    assert len(kept) <= keep
-    assert np.abs(row.probs_K - kept / kept.sum()).max() < 1e-3
+    assert 1 <= len(kept) <= keep
+    octaves = np.log2(kept / kept.max()) - np.log2(row.weights_K / row.weights_K.max())
+    assert np.abs(octaves).max() <= 1 / 8 + 1e-6
+    left_out = np.delete(probs, row.ids_K)
+    assert left_out.max(initial=0.0) <= max(kept.min(), least, probs.max() * 2.0**-31)
+    assert kept.min() >= min(least, probs.max() / 16) * (1 - 1e-6)
+
+
+def test_peaked_rows_are_short_and_flat_ones_long() -> None:
+    """A threshold on the probability, not a count; of a row without a peak the most probable stay."""
+    peaked, flat = np.full(4000, 1e-6), np.full(4000, 1 / 4000)
+    peaked[7] = 1.0
+    assert freeze(peaked).ids_K.tolist() == [7]
+    assert len(freeze(flat).ids_K) == MAX_KEPT
+    assert len(freeze(flat, 0.01).ids_K) == MAX_KEPT
+    assert freeze(flat, keep=5).probs_K.tolist() == [0.2] * 5
+
+
+def test_the_floor_rises_with_the_place_in_the_tree() -> None:
+    """Rows of nodes that are reached less often may be shorter."""
+    assert least_prob(1, 0) == LEAST_PROB
+    assert least_prob(4, 1) == 8 * LEAST_PROB
+    assert least_prob(8, 2) == 24 * LEAST_PROB
+
+
+def test_rows_of_given_tokens() -> None:
+    """What greedy trees carry: their own tokens, however improbable."""
+    row = of_tokens(np.array([0.5, 0.25, 0.0, 0.25]), (3, 2, 0))
+    assert row.ids_K.tolist() == [0, 2, 3]
+    assert row.weights_K.tolist() == [LEVELS[0], LEVELS[-1], LEVELS[4]]
+
+
+def test_levels_are_a_quarter_of_an_octave_apart() -> None:
+    """Whole numbers, so that nothing depends on a library's power function."""
+    assert LEVELS.tolist() == [float(int(level)) for level in LEVELS]
+    assert np.log2(LEVELS[:-1] / LEVELS[1:]) == pytest.approx(0.25, abs=1e-2)
+    assert LEVELS[0] * MAX_KEPT < 2.0**53
 
 
 def test_sums_are_exact_in_any_order() -> None:
     """So that two libraries cannot disagree about a probability."""
-    row = freeze(np.random.default_rng(1).dirichlet(np.full(5000, 0.2)), keep=5000)
-    weights = row.weights_K.astype(np.float64)
+    row = freeze(np.random.default_rng(1).dirichlet(np.full(5000, 0.2)), 0.0)
+    weights = row.weights_K
     total = weights.sum()
     for seed in range(5):
         shuffled = np.random.default_rng(seed).permutation(weights)
@@ -51,7 +92,7 @@ def test_sums_are_exact_in_any_order() -> None:
 
 def test_small_probabilities_that_round_to_nothing_are_left_out() -> None:
     """A token of weight 0 could never be drawn; it is not in the row."""
-    row = freeze(np.array([1.0, 1e-9, 0.5]))
+    row = freeze(np.array([1.0, 1e-10, 0.5]), 0.0)
     assert row.ids_K.tolist() == [0, 2]
 
 
@@ -62,10 +103,11 @@ def test_rows_without_a_law_are_refused(probs: list[float]) -> None:
         freeze(np.array(probs))
 
 
-def test_nothing_kept_is_refused() -> None:
-    """At least one token stays."""
-    with pytest.raises(ValueError, match="keep is 0"):
-        freeze(np.array([1.0]), keep=0)
+@pytest.mark.parametrize("keep", [0, MAX_KEPT + 1])
+def test_counts_out_of_range_are_refused(keep: int) -> None:
+    """At least one token stays, and no more than sums are exact for."""
+    with pytest.raises(ValueError, match=f"keep is {keep}"):
+        freeze(np.array([1.0]), keep=keep)
 
 
 @pytest.mark.parametrize("replacement", [WITH, WITHOUT])
@@ -102,6 +144,6 @@ def test_dense_rows_hold_the_probabilities_of_the_sparse_ones() -> None:
 
 def test_drawing_does_not_write_into_the_row() -> None:
     """The law stays what it was."""
-    row = SparseRow(ids_K=np.array([1, 2], np.uint32), weights_K=np.array([1.0, 0.5], np.float16))
+    row = SparseRow(ids_K=np.array([1, 2], np.uint32), weights_K=np.array([1.0, 0.5]))
     row.weights_K.flags.writeable = False
     assert next(every_outcome(lambda d: draw_siblings(row, 2, WITHOUT, d)))[0] == (1, 2)
