@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from outrider.actors.engine.protocol import Engine
 from outrider.actors.engine.settings import EngineSettings
@@ -38,6 +39,8 @@ class Harness:
     lockstep: bool = False
     is_apart: bool = False
     """The worker takes in, while a pass runs, what arrived in the meantime, as with a device of its own."""
+    device_draws: Literal["auto", "on"] = "auto"
+    """`on`: draws as on a GPU."""
     now: float = 0.0
     outputs: list[Output] = field(default_factory=list)
 
@@ -49,6 +52,7 @@ class Harness:
             engine=EngineSettings(model="tabular:x"),
             prefill_chunk=16,
             lockstep=self.lockstep,
+            device_draws=self.device_draws,
         )
         self.during: list[Candidates] = []
         """Arrive while the next pass runs."""

@@ -79,6 +79,27 @@ def test_random_candidates_change_nothing(name: str, seed: int) -> None:
         assert sum(e.stats.accepted for e in ends if isinstance(e, Finished)) > 0
 
 
+@pytest.mark.parametrize("name", OPTIONS)
+def test_drawing_as_on_a_gpu_changes_nothing(name: str) -> None:
+    """All draws and walks of a pass at once: the tokens, log-probabilities and near ties of drawing one at a time."""
+    prompts = [(1, 2, 3), tuple(i * 7 % VOCAB for i in range(40)), (0,)]
+    events = [opening(i, OPTIONS[name], prompt=p) for i, p in enumerate(prompts)]
+    harnesses = [Harness(engine(eos=(5,)), device_draws=where) for where in ("auto", "on")]
+    host, device = (run_chaos(each, events, random.Random(5)) for each in harnesses)
+    assert host == device == run_plain(Harness(engine(eos=(5,))), events)
+    for session in host:
+        assert harnesses[0].end(session) == harnesses[1].end(session)
+    reported = [
+        [o.logprobs for o in each.outputs if isinstance(o, Committed)] for each in harnesses
+    ]
+    assert len(reported[0]) == len(reported[1])
+    for expected, actual in zip(*reported, strict=True):
+        assert (expected is None) == (actual is None)
+        for one, other in zip(expected or (), actual or (), strict=True):
+            assert one.top_ids == other.top_ids
+            assert one.chosen == pytest.approx(other.chosen, abs=1e-5)
+
+
 def test_two_drafters_on_one_session_change_nothing() -> None:
     """The union of several drafters' trees is verified as one, and each token names who proposed it."""
     events = [opening(1, OPTIONS["sampled"], drafters=("d", "e"))]
