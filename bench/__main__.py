@@ -1,33 +1,87 @@
-"""`python -m bench [equality] [single] [report]`: runs suites, everything by default."""
+"""`python -m bench [SUITE ...] [--quick]`: runs suites, everything by default; `report` writes the tables and plots."""
 
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
+from typing import Any
 
-from bench import equality, report, results, single
+from bench import report, results
+
+SUITES = (
+    "equality",
+    "single",
+    "delay",
+    "netns",
+    "load",
+    "costs",
+    "messages",
+    "reliability",
+)
+"""Each is a module with `run`, which yields rows; `KEYS`, if its rows are replaced one by one; and takes the options that its
+parameters name."""
 
 
 def main() -> None:
     """Runs what is asked for."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("suites", nargs="*", default=["equality", "single", "report"])
-    parser.add_argument("--target", default="demo:target", help="folder, hub id or demo:NAME")
-    parser.add_argument("--draft", default="demo:draft", help="folder, hub id or demo:NAME")
-    parser.add_argument("--runs", type=int, default=5, help="runs of each timing")
+    parser.add_argument("suites", nargs="*", default=[*SUITES, "report"], metavar="SUITE")
+    parser.add_argument("--target", help="folder, hub id or demo:NAME")
+    parser.add_argument("--draft", help="folder, hub id or demo:NAME")
+    parser.add_argument("--quick", action="store_true", help="just enough to see that it works")
+    parser.add_argument("--runs", type=int, help="runs of each timing")
+    parser.add_argument(
+        "--only",
+        metavar="PART,...",
+        help="parts of a suite: costs of a target, delays, numbers of requests",
+    )
+    parser.add_argument("--temperatures", metavar="T,...", help="which temperatures")
+    parser.add_argument("--part", help="one target cost, for suites with other parts")
     args = parser.parse_args()
+    known = (*SUITES, "report")
+    unknown = [suite for suite in args.suites if suite not in known]
+    if unknown:
+        parser.error(f"unknown suite {unknown[0]!r}; choose among {', '.join(known)}")
+    options = {
+        "target": args.target,
+        "draft": args.draft,
+        "runs": args.runs,
+        "part": args.part,
+        "parts": args.only.split(",") if args.only else None,
+        "temperatures": [float(t) for t in args.temperatures.split(",")]
+        if args.temperatures
+        else None,
+        "is_quick": args.quick or None,
+    }
     for suite in args.suites:
-        match suite:
-            case "equality":
-                file = results.write(suite, equality.run(target=args.target, draft=args.draft))
-            case "single":
-                rows = single.run(target=args.target, draft=args.draft, runs=args.runs)
-                file = results.write(suite, rows)
-            case "report":
-                report.write()
-                continue
-            case _:
-                parser.error(f"unknown suite {suite!r}; choose among equality, single, report")
-        print(f"{suite}: {file}")
+        if suite == "report":
+            report.show() if args.quick else report.write()
+        else:
+            run_suite(suite, {name: value for name, value in options.items() if value is not None})
+
+
+def run_suite(suite: str, options: dict[str, Any]) -> None:
+    """Runs one suite and writes each row as soon as it is there, so that what was measured stays."""
+    module = import_module(f"bench.{suite}")
+    keys: Sequence[str] = getattr(module, "KEYS", ())
+    rows: Iterable[dict[str, Any]] = module.run(**_taken(module.run, suite, options))
+    kept: list[dict[str, Any]] = []
+    for row in rows:
+        kept.append(row)
+        file = results.merge(
+            suite, [row] if keys else kept, keys=keys, is_quick=options.get("is_quick", False)
+        )
+        print(f"{suite}: a row into {file}", file=sys.stderr, flush=True)
+
+
+def _taken(run: Callable[..., object], suite: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The options that a suite has; others are told and left out."""
+    names = run.__code__.co_varnames[: run.__code__.co_argcount + run.__code__.co_kwonlyargcount]
+    for name in options.keys() - set(names):
+        print(f"{suite}: has no {name}, goes on without", file=sys.stderr)
+    return {name: value for name, value in options.items() if name in names}
 
 
 if __name__ == "__main__":

@@ -1,0 +1,333 @@
+"""Pipelined against lock-step while the network between drafter and target delays: each way by 0 to 80 ms.
+
+Two services stand side by side, one pipelined, one in lock-step, and are asked by turns; plain decoding is the pipelined one's
+target without candidates. The delay is added in the transport, by `bench.relay`; `bench.netns` does the same between network
+namespaces. The point "quarter" is a quarter of a pass each way: a round trip of half a pass.
+"""
+
+from __future__ import annotations
+
+import socket
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from bench.assembly import LOOPBACK, Assembly
+from bench.decode import Decoded, decode
+from bench.efficiency import efficiency, lockstep_ideal
+from bench.equality import differences
+from bench.law import Text, replay
+from bench.netns import HERE, THERE, Link, round_trip_s
+from bench.passes import Passes, passes
+from bench.prompts import Prompt, spread
+from bench.relay import Relay
+from bench.results import median
+from bench.service import DRAFTER, pair_config
+from bench.single import ROOM, prompt_ids, ratio, tokens_per_tree_pass
+from bench.targets import MAX_CONTEXT, BenchTarget, prepared
+from outrider.client import Client
+
+KEYS = ("delay_ms", "temperature")
+"""What tells rows apart."""
+
+QUARTER = "quarter"
+"""The delay that makes a round trip of half a pass."""
+
+DELAYS_MS = ("0", "1", "5", QUARTER, "20", "80")
+"""One way, in milliseconds."""
+
+WAYS = ("plain", "pipelined", "lockstep")
+"""What is compared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Between:
+    """What lies between drafter and target."""
+
+    set_delay: Callable[[float], None]
+    """Seconds, one way."""
+
+    round_trip_s: Callable[[Assembly], float]
+    """Measures it."""
+
+    bytes_so_far: Callable[[], int]
+    """Both ways, headers of the transport included; 0 where nobody counts."""
+
+    options: Mapping[str, Any]
+    """Of the `Assembly`."""
+
+    name: str
+
+
+Betweens = Callable[[], Any]
+"""Makes a context manager of a `Between`; each of the two services has one of its own."""
+
+
+@contextmanager
+def over_relay() -> Iterator[Between]:
+    """A relay on loopback."""
+    with Relay() as relay:
+
+        def set_delay(delay_s: float) -> None:
+            relay.delay_s = delay_s
+
+        yield Between(
+            set_delay=set_delay,
+            round_trip_s=lambda _: echo_s(relay),
+            bytes_so_far=lambda: relay.bytes_up + relay.bytes_down,
+            options={"drafter_environment": relay.environment},
+            name="relay",
+        )
+
+
+def over_link(link: Link) -> Betweens:
+    """A link to a network namespace, the same for both services."""
+
+    @contextmanager
+    def between() -> Iterator[Between]:
+        yield Between(
+            set_delay=link.set_delay,
+            round_trip_s=lambda assembly: round_trip_s(assembly.addresses[DRAFTER]),
+            bytes_so_far=lambda: 0,
+            options={
+                "target_host": HERE,
+                "drafter_host": THERE,
+                "drafter_prefix": link.prefix,
+            },
+            name=link.method,
+        )
+
+    return between
+
+
+def echo_s(relay: Relay, *, times: int = 11) -> float:
+    """Median seconds for some bytes through a relay and back."""
+    with socket.create_server((LOOPBACK, 0)) as server:
+        port = server.getsockname()[1]
+
+        def echo() -> None:
+            connection, _ = server.accept()
+            with connection:
+                while data := connection.recv(64):
+                    connection.sendall(data)
+
+        thread = threading.Thread(target=echo, daemon=True)
+        thread.start()
+        took = []
+        with socket.create_connection((LOOPBACK, relay.port), timeout=10.0) as line:
+            line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            line.sendall(f"CONNECT {LOOPBACK}:{port} HTTP/1.1\r\n\r\n".encode())
+            line.recv(256)
+            for _ in range(times):
+                began = time.perf_counter()
+                line.sendall(b"x" * 32)
+                received = 0
+                while received < 32:
+                    received += len(line.recv(64))
+                took.append(time.perf_counter() - began)
+        thread.join(10.0)
+    return statistics.median(took)
+
+
+def run(
+    *,
+    target: str = "demo:target",
+    draft: str = "demo:draft",
+    part: str = "25",
+    parts: Sequence[str] | None = None,
+    temperatures: Sequence[float] = (0.0,),
+    runs: int | None = None,
+    is_quick: bool = False,
+) -> Iterator[dict[str, Any]]:
+    """One row for each delay and temperature.
+
+    Args:
+        target: The target model.
+        draft: The draft model.
+        part: Which target cost, see `bench.targets`.
+        parts: Delays in milliseconds, one way, or `quarter`.
+        temperatures: Which.
+        runs: Of each way.
+        is_quick: Few prompts and delays.
+    """
+    yield from measure(
+        over_relay,
+        target=target,
+        draft=draft,
+        part=part,
+        parts=parts,
+        temperatures=temperatures,
+        runs=runs,
+        is_quick=is_quick,
+    )
+
+
+def measure(
+    between: Betweens,
+    *,
+    target: str,
+    draft: str,
+    part: str,
+    parts: Sequence[str] | None,
+    temperatures: Sequence[float],
+    runs: int | None,
+    is_quick: bool,
+) -> Iterator[dict[str, Any]]:
+    """`run`, whatever lies between."""
+    delays = parts or (("0", "20") if is_quick else DELAYS_MS)
+    with prepared(target, "shipped" if is_quick else part) as model, ExitStack() as stack:
+        services = [
+            _Service(stack, model, draft, between, is_lockstep=is_lockstep)
+            for is_lockstep in (False, True)
+        ]
+        for delay in delays:
+            delay_s = model.pass_s / 4.0 if delay == QUARTER else 1e-3 * float(delay)
+            for service in services:
+                service.between.set_delay(delay_s)
+            for temperature in temperatures:
+                row = _measure(
+                    services,
+                    model,
+                    draft,
+                    temperature=temperature,
+                    num_prompts=2 if is_quick else 5,
+                    max_tokens=24 if is_quick else 48,
+                    runs=runs or (1 if is_quick else 3),
+                )
+                yield {"delay_ms": delay, "added_ms": 1e3 * delay_s, **row}
+            for service in services:
+                service.between.set_delay(0.0)
+
+
+class _Service:
+    """One of the two, with what lies between its drafter and target, and a client."""
+
+    def __init__(
+        self,
+        stack: ExitStack,
+        target: BenchTarget,
+        draft: str,
+        between: Betweens,
+        *,
+        is_lockstep: bool,
+    ) -> None:
+        self.between: Between = stack.enter_context(between())
+        config = pair_config(target.model, draft, lockstep=is_lockstep, both=ROOM)
+        self.assembly = stack.enter_context(Assembly(config, **self.between.options))
+        self.client = stack.enter_context(Client(self.assembly.address))
+
+
+def _measure(
+    services: Sequence[_Service],
+    target: BenchTarget,
+    draft: str,
+    *,
+    temperature: float,
+    num_prompts: int,
+    max_tokens: int,
+    runs: int,
+) -> dict[str, Any]:
+    """The three ways by turns, after one of each to warm up; equal outputs checked first."""
+    pipelined, lockstep = services
+    prompts = spread(num_prompts)
+    where = {"plain": pipelined, "pipelined": pipelined, "lockstep": lockstep}
+
+    def once(way: str) -> Decoded:
+        return decode(
+            where[way].client,
+            prompts,
+            temperature=temperature,
+            max_tokens=max_tokens,
+            enabled=way != "plain",
+        )
+
+    last = {way: once(way) for way in WAYS}
+    different = {
+        way: differences(prompts, last["plain"], last[way]) for way in ("pipelined", "lockstep")
+    }
+    round_trip_s = pipelined.between.round_trip_s(pipelined.assembly)
+    rates: dict[str, list[float]] = {way: [] for way in WAYS}
+    whole_rates: dict[str, list[float]] = {way: [] for way in WAYS}
+    times: dict[str, tuple[float, float]] = {}
+    num_bytes = 0
+    for _ in range(runs):
+        for way in WAYS:
+            bytes_before, start_us = pipelined.between.bytes_so_far(), 1e6 * time.time()
+            last[way] = once(way)
+            times[way] = (start_us, 1e6 * time.time())
+            if way == "pipelined":
+                num_bytes = pipelined.between.bytes_so_far() - bytes_before
+            rates[way].append(last[way].num_tokens / last[way].decode_s)
+            whole_rates[way].append(last[way].tokens_per_s)
+    stretch = _stretches(where, times)
+    speed_up = {way: ratio(rates[way], rates["plain"]) for way in WAYS}
+    told = efficiency(
+        speed_up["pipelined"],
+        plain=stretch["plain"],
+        pipelined=stretch["pipelined"],
+        tokens_per_pass=tokens_per_tree_pass(last["pipelined"]),
+        replayed=replay(
+            draft,
+            _texts(pipelined.client, prompts, last["pipelined"]),
+            temperature=temperature,
+            max_context=MAX_CONTEXT,
+        ),
+        target=target,
+        round_trip_s=round_trip_s,
+    )
+    return {
+        "target": target.label,
+        "layers": target.layers,
+        "between": pipelined.between.name,
+        "temperature": temperature,
+        "prompts": num_prompts,
+        "max_tokens": max_tokens,
+        "runs": runs,
+        "different": different,
+        "plain_tokens_per_s": median(whole_rates["plain"]),
+        "tokens_per_s": {way: median(whole_rates[way]) for way in WAYS},
+        "speed_up": {way: ratio(whole_rates[way], whole_rates["plain"]) for way in WAYS[1:]},
+        "decode_speed_up": {way: speed_up[way] for way in WAYS[1:]},
+        "over_lockstep": ratio(rates["pipelined"], rates["lockstep"]),
+        "tokens_per_pass": {way: last[way].tokens_per_pass for way in WAYS[1:]},
+        "rounds": {way: sum(s.rounds for s in last[way].stats) for way in WAYS[1:]},
+        "plain_passes": {way: sum(s.plain_passes for s in last[way].stats) for way in WAYS[1:]},
+        "stale_share": stale_share(last["pipelined"]),
+        "round_trip_ms": 1e3 * round_trip_s,
+        "payload_bytes_per_token": last["pipelined"].bytes_per_token,
+        "bytes_per_token": num_bytes / last["pipelined"].num_tokens,
+        "lockstep_ideal": lockstep_ideal(
+            told,
+            levels=min(8.0, max(1.0, last["lockstep"].tokens_per_pass)),
+            round_trip=told["round_trip"],
+        ),
+        **told,
+    }
+
+
+def _stretches(
+    where: Mapping[str, _Service], times: Mapping[str, tuple[float, float]]
+) -> dict[str, Passes]:
+    """What passes took in the last run of each way."""
+    traces = {id(service): service.assembly.trace() for service in where.values()}
+    return {
+        way: passes(traces[id(where[way])], drafter=DRAFTER, start_us=start_us, end_us=end_us)
+        for way, (start_us, end_us) in times.items()
+    }
+
+
+def stale_share(decoded: Decoded) -> float:
+    """Candidates that came too late or for another text, of all that came."""
+    proposed = sum(s.proposed for s in decoded.stats)
+    return sum(s.stale for s in decoded.stats) / proposed if proposed else 0.0
+
+
+def _texts(client: Client, prompts: Sequence[Prompt], decoded: Decoded) -> list[Text]:
+    return [
+        Text(prompt=prompt_ids(client, prompt), output=output, seed=prompt.id)
+        for prompt, output in zip(prompts, decoded.texts, strict=True)
+    ]

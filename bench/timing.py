@@ -1,0 +1,39 @@
+"""How long passes of models take, alone in a process and with one thread: `python -m bench.timing`, a `bench.child`.
+
+Asked with {"model": ..., "max_context": ...}, answers {"layers": ..., "curve": [[rows, seconds], ...]}.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+from outrider.actors.engine.load import load_engine
+from outrider.actors.engine.settings import EngineSettings
+from outrider.actors.engine.source import resolve_model
+from outrider.actors.target.warm_up import time_passes
+
+
+def main() -> None:
+    """Answers until the input ends."""
+    for line in sys.stdin:
+        order = json.loads(line)
+        engine = load_engine(
+            EngineSettings(
+                model=order["model"],
+                num_slots=1,
+                max_context=order["max_context"],
+                max_scratch=64,
+                num_threads=1,
+            )
+        )
+        curve = time_passes(engine, time.perf_counter)
+        config = Path(resolve_model(order["model"]).location) / "config.json"
+        layers = json.loads(config.read_text(encoding="utf-8"))["num_hidden_layers"]
+        print(json.dumps({"layers": layers, "curve": sorted(curve.items())}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
