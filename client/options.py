@@ -23,6 +23,7 @@ class Verifier(StrEnum):
     CANONICAL = "canonical"
     BLOCK = "block"
     TRAVERSAL = "traversal"
+    TRAVERSAL_WITH_REPLACEMENT = "traversal_with_replacement"
 
 
 class DraftLength(StrEnum):
@@ -135,7 +136,7 @@ class SpeculationOptions:
     """Factor of the length that confidence allows, for the draft length `confidence`. In (0, 8]."""
 
     decision_threshold: float | None = None
-    """Expected acceptance above which drafting goes on, for the draft length `decision`. In [0, 1]."""
+    """Score above which drafting goes on, for the draft length `decision`. In [0, 1]."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -284,7 +284,7 @@ class Speculation(_Section):
     """Factor of the length that confidence allows."""
 
     decision_threshold: float = Field(default=0.4, ge=0.0, le=1.0)
-    """Expected acceptance above which the decision model goes on."""
+    """Score above which the decision model goes on."""
 
     adaptive: bool = True
     """True: now and then the target decodes a few rounds plainly to compare, and drafters rest while that is faster."""

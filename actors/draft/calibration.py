@@ -43,6 +43,9 @@ class Scoring(IntEnum):
     BLIND = 2
     """Logits alone, while the target samples."""
 
+    TARGET = 3
+    """Not scored here: a root that the target proposed."""
+
 
 class Calibration:
     """Match frequencies by feature."""

@@ -59,6 +59,8 @@ class Verdict:
     """The target had no candidate of this drafter below the base."""
     pass_s: float = 0.0
     """Seconds that the pass took; the next one has begun and will take about as long."""
+    roots: tuple[int, ...] = ()
+    """The target's own candidates for the next token, the likeliest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

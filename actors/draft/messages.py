@@ -16,6 +16,7 @@ from outrider.actors.draft.events import (
 from outrider.actors.draft.rounds import FrozenNews
 from outrider.actors.speculation import frame
 from outrider.actors.speculation.options import Verifier
+from outrider.actors.speculation.policies import DraftLength
 from outrider.actors.wire import sampling_from_proto, speculation_from_proto
 from outrider.v1 import draft_pb2, target_pb2, tree_pb2
 
@@ -23,8 +24,15 @@ SERVED: tuple[Verifier, ...] = (Verifier.COUPLED, Verifier.EXACT_MATCH)
 """Verifiers that need nothing of a drafter but tokens."""
 
 
+SERVED_LENGTHS: tuple[DraftLength, ...] = (DraftLength.FULL,)
+"""Draft length policies that need nothing of a drafter."""
+
+
 def attach_from_proto(
-    message: draft_pb2.AttachSession, key: SessionKey, served: Collection[Verifier] = SERVED
+    message: draft_pb2.AttachSession,
+    key: SessionKey,
+    served: Collection[Verifier] = SERVED,
+    lengths: Collection[DraftLength] = SERVED_LENGTHS,
 ) -> Attach:
     """The event of an attach command.
 
@@ -32,6 +40,7 @@ def attach_from_proto(
         message: The command.
         key: Names the session here.
         served: Verifiers that the drafter can serve.
+        lengths: Draft length policies that it can serve.
 
     Raises:
         ValueError: A field is absent or wrong; the message names it.
@@ -48,6 +57,12 @@ def attach_from_proto(
         raise ValueError(
             f"speculation.verifier is {speculation.verifier}; this drafter serves "
             f"{', '.join(served)}: choose one of these, or another drafter"
+        )
+    length = speculation.policies.draft_length
+    if length not in lengths:
+        raise ValueError(
+            f"speculation.draft_length is {length}; this drafter serves {', '.join(lengths)}: choose one of these, "
+            "or another drafter"
         )
     for name in ("max_nodes", "max_depth"):
         if getattr(speculation, name) < 1:
@@ -78,6 +93,7 @@ def events_from_proto(
                     credits=entry.credits,
                     starving=entry.starving,
                     pass_s=pass_s,
+                    roots=tuple(entry.roots),
                 )
         case "resync":
             resync = message.resync

@@ -18,11 +18,13 @@ from math import prod
 import numpy as np
 import torch
 
-from outrider.actors.draft.drafter import CannotDraft, NoRoom, Progress
+from outrider.actors.draft.drafter import CannotDraft, Progress
+from outrider.actors.draft.lengths import LengthPolicy, Lengths
 from outrider.actors.draft.rounds import Rounds, most_probable
+from outrider.actors.draft.seat import check_fits, take_slot
 from outrider.actors.draft.session import DraftSession
 from outrider.actors.draft.tree import ROOT
-from outrider.actors.engine.protocol import Engine, NoFreeSlot, Rows
+from outrider.actors.engine.protocol import Engine, Rows
 from outrider.actors.speculation.decisions import UniformDecisions
 from outrider.actors.speculation.draft_tree import Replacement
 from outrider.actors.speculation.options import Verifier
@@ -61,6 +63,8 @@ class _Seat:
     generator: np.random.Generator
     is_greedy: bool
     replacement: Replacement
+    policy: LengthPolicy | None = None
+    """How many levels a tree gets, if not always all."""
     cached: int = 0
     """Rows that the engine has cached. All of the text: then the round below it has begun."""
 
@@ -86,6 +90,7 @@ class SampledDrafter:
         lockstep: bool = False,
         keep: int = MAX_KEPT,
         new_generator: Callable[[], np.random.Generator] = np.random.default_rng,
+        lengths: Lengths | None = None,
     ) -> None:
         """
         Args:
@@ -94,12 +99,14 @@ class SampledDrafter:
             lockstep: Draft nothing ahead, for comparison.
             keep: Tokens of a law that are kept, at most.
             new_generator: Makes the generator of a session; must be independent of everything the target draws.
+            lengths: The length policies on offer; None: those that need no trained model.
         """
         self._engine = engine
         self._prefill_chunk = min(prefill_chunk, engine.max_scratch)
         self._ahead = 0 if lockstep else AHEAD
         self._keep = keep
         self._new_generator = new_generator
+        self._lengths = lengths or Lengths()
         self._seats: dict[DraftSession, _Seat] = {}
         self._turn = 0
 
@@ -118,32 +125,17 @@ class SampledDrafter:
 
         Raises:
             NoRoom: Every slot is taken.
-            CannotDraft: A token is not in the draft model's vocabulary, the text does not fit its context, or the options
-                exclude every token.
+            CannotDraft: A token is not in the draft model's vocabulary, the text does not fit its context, the options
+                exclude every token, or the length policy needs a decision model that is not there.
         """
-        spec = self._engine.spec
-        wrong = max(session.tokens, default=0)
-        if wrong >= spec.vocab_size:
-            raise CannotDraft(
-                f"tokens holds {wrong}, but the draft model {spec.name!r} has "
-                f"{spec.vocab_size} token ids; attach a drafter with the target's vocabulary"
-            )
-        if not 1 <= session.length < spec.max_context:
-            raise CannotDraft(
-                f"tokens has {session.length} entries; the draft model {spec.name!r} takes 1 to "
-                f"{spec.max_context - 1}; attach a drafter with a longer context"
-            )
+        check_fits(session, self._engine.spec)
         try:
             transform = self._transform(session)
         except ValueError as error:
             raise CannotDraft(str(error)) from error
-        try:
-            slot = self._engine.acquire()
-        except NoFreeSlot as error:
-            raise NoRoom(
-                f"all {self.num_slots} slots of the drafter are taken; attach the session to "
-                "another drafter, or raise num_slots"
-            ) from error
+        speculation = session.speculation
+        policy = self._lengths.policy(speculation.policies, longest=speculation.max_depth)
+        slot = take_slot(self._engine)
         replacement = _replacement(session.speculation.verifier)
         session.frozen = Rounds(replacement)
         self._seats[session] = _Seat(
@@ -153,6 +145,7 @@ class SampledDrafter:
             generator=self._new_generator(),
             is_greedy=is_greedy(session.sampling),
             replacement=replacement,
+            policy=policy,
         )
 
     def detach(self, session: DraftSession) -> None:
@@ -262,6 +255,7 @@ class SampledDrafter:
                 ROOT if rounds.parents[node] == ROOT else rounds.scratch[rounds.parents[node]]
                 for node in nodes
             ],
+            mask=session.tree_mask,
         )
         return _Entry(session=session, seat=seat, rows=rows, nodes=tuple(nodes))
 
@@ -305,6 +299,10 @@ class SampledDrafter:
             shape = self._shape(session, last.length + last.shape.depth + 1)
             rounds.predict(nodes[0], token, shape)
             return False
+        if last.num_levels == 0 and seat.policy is not None:
+            # By the row of the base alone: what is drawn must decide neither what is drawn nor when the tree is sent.
+            (rating,) = seat.policy.rater(scores_NV)
+            last.shape = last.shape.prefix(seat.policy.frozen_depth(rating, last.shape.depth))
         probs_NV = torch.softmax(scores_NV.double(), dim=-1).cpu().numpy()
         level, branching = last.num_levels, last.shape.branching
         count = branching[level]

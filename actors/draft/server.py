@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 import grpc
@@ -16,20 +17,25 @@ from grpc_health.v1 import health, health_pb2
 
 from outrider.actors.draft.autoregressive import AutoregressiveDrafter
 from outrider.actors.draft.by_verifier import DrafterByVerifier
+from outrider.actors.draft.decision_file import find_decision
 from outrider.actors.draft.drafter import Drafter
 from outrider.actors.draft.events import Report
-from outrider.actors.draft.messages import SERVED
+from outrider.actors.draft.lengths import Lengths
+from outrider.actors.draft.messages import SERVED, SERVED_LENGTHS
 from outrider.actors.draft.prompt_lookup import PromptLookupDrafter
 from outrider.actors.draft.sampled import SERVED_SAMPLED, SampledDrafter
 from outrider.actors.draft.service import DraftServicer
 from outrider.actors.draft.settings import DraftSettings
-from outrider.actors.draft.worker import DraftStats, DraftWorker
+from outrider.actors.draft.stats import DraftStats
+from outrider.actors.draft.worker import DraftWorker
 from outrider.actors.engine.load import load_engine
 from outrider.actors.engine.priority import lower_priority
+from outrider.actors.engine.source import resolve_model
 from outrider.actors.engine.timed import TimedEngine
 from outrider.actors.engine.tokenizer import load_tokenizer, tokenizer_fingerprint
 from outrider.actors.grpc_server import advertised, bind, internal_server, serve_health
 from outrider.actors.speculation.options import Verifier
+from outrider.actors.speculation.policies import DraftLength
 from outrider.actors.trace import TraceRecord, TraceRing
 from outrider.actors.wire import PROTOCOL_VERSION, verifier_to_proto
 from outrider.v1 import draft_pb2, draft_pb2_grpc, target_pb2
@@ -53,6 +59,7 @@ class _Loaded:
 
     drafter: Drafter
     verifiers: tuple[Verifier, ...] = SERVED
+    lengths: tuple[DraftLength, ...] = SERVED_LENGTHS
     model: str = ""
     model_fingerprint: str = ""
     tokenizer_fingerprint: str = ""
@@ -99,6 +106,7 @@ class DraftServer:
                 worker=worker,
                 hello=self._hello(method),
                 model=method.model,
+                lengths=method.lengths,
                 engine=method.engine,
             )
             self._server = internal_server()
@@ -223,6 +231,7 @@ def load_method(settings: DraftSettings) -> _Loaded:
     tokenizer = load_tokenizer(
         settings.engine.model, allow_remote_code=settings.engine.allow_remote_code
     )
+    lengths = Lengths(find_decision(_folder_of(settings.engine.model), engine.spec.fingerprint))
     drafter = AutoregressiveDrafter(
         engine,
         width=settings.width,
@@ -230,17 +239,28 @@ def load_method(settings: DraftSettings) -> _Loaded:
         max_ahead=settings.max_ahead,
         prefill_chunk=settings.prefill_chunk,
         lockstep=settings.lockstep,
+        lengths=lengths,
     )
     drafter.warm_up()
     sampled = SampledDrafter(
-        engine, prefill_chunk=settings.prefill_chunk, lockstep=settings.lockstep
+        engine,
+        prefill_chunk=settings.prefill_chunk,
+        lockstep=settings.lockstep,
+        lengths=lengths,
     )
     return _Loaded(
         drafter=DrafterByVerifier(coupled=drafter, sampled=sampled),
         verifiers=(*SERVED, *SERVED_SAMPLED),
+        lengths=lengths.offered,
         model=engine.spec.name,
         model_fingerprint=engine.spec.fingerprint,
         tokenizer_fingerprint="" if tokenizer is None else tokenizer_fingerprint(tokenizer),
         vocab_size=engine.spec.vocab_size,
         engine=engine,
     )
+
+
+def _folder_of(model: str) -> Path | None:
+    """Folder of a draft model that lies on this machine."""
+    source = resolve_model(model)
+    return Path(source.location) if source.is_local and not source.is_tabular else None

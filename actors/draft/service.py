@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import grpc
@@ -27,9 +27,11 @@ from outrider.actors.draft.events import (
 )
 from outrider.actors.draft.link import LinkRefused
 from outrider.actors.draft.links import TargetLinks
-from outrider.actors.draft.messages import attach_from_proto
+from outrider.actors.draft.messages import SERVED_LENGTHS, attach_from_proto
 from outrider.actors.draft.worker import DraftWorker
 from outrider.actors.engine.timed import TimedEngine
+from outrider.actors.policy_wire import draft_length_to_proto
+from outrider.actors.speculation.policies import DraftLength
 from outrider.actors.wire import PROTOCOL_VERSION, verifier_from_proto
 from outrider.v1 import draft_pb2, draft_pb2_grpc, target_pb2
 
@@ -78,6 +80,7 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
         worker: DraftWorker,
         hello: target_pb2.Hello,
         model: str,
+        lengths: Sequence[DraftLength] = SERVED_LENGTHS,
         engine: TimedEngine | None = None,
     ) -> None:
         """
@@ -85,11 +88,13 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
             worker: Where events go.
             hello: How the drafter introduces itself.
             model: Name of the draft model, empty without one.
+            lengths: Draft length policies that it can serve.
             engine: The draft model, None without one.
         """
         self._worker = worker
         self._hello = hello
         self._served = tuple(verifier_from_proto(value) for value in hello.verifiers)
+        self._lengths = tuple(lengths)
         self._model = model
         self._engine = engine
         self._links = TargetLinks(hello=hello, post=worker.post, on_lost=self._link_lost)
@@ -115,6 +120,7 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
             tokenizer_fingerprint=hello.tokenizer_fingerprint,
             vocab_size=hello.vocab_size,
             verifiers=hello.verifiers,
+            draft_lengths=map(draft_length_to_proto, self._lengths),
             num_slots=self._worker.num_slots,
             num_free_slots=self._worker.num_free_slots,
             busy=self._worker.busy,
@@ -245,7 +251,7 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
             if self._closed is not None:
                 raise LinkRefused(grpc.StatusCode.UNAVAILABLE, self._closed)
             # Checked before anything is dialled; the link's number is put in afterwards.
-            attach_from_proto(command, SessionKey(0, command.handle), self._served)
+            attach_from_proto(command, SessionKey(0, command.handle), self._served, self._lengths)
             link = await self._links.get(command.target_address, command.target_incarnation)
         except ValueError as error:
             self._refuse(stream, session, grpc.StatusCode.INVALID_ARGUMENT, str(error))
@@ -257,7 +263,7 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
             self._tell_detached(key, "the session was attached again elsewhere")
             self._owners[key] = (stream, session)
             stream.keys[session] = key
-            self._worker.post(attach_from_proto(command, key, self._served))
+            self._worker.post(attach_from_proto(command, key, self._served, self._lengths))
         finally:
             if stream.attaching.get(session) is asyncio.current_task():
                 del stream.attaching[session]

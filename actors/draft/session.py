@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from outrider.actors.draft.events import Attach, Resync, SessionNews, Verdict
 from outrider.actors.draft.rounds import FrozenNews, Rounds
 from outrider.actors.draft.tree import DraftTree, TreeNews
 from outrider.actors.speculation import base_hash
+from outrider.actors.speculation.policies import TreeMask
 
 LOOKAHEAD = 2
 """The tree may be this many times as deep as one target pass verifies, so that the next tree grows while a pass runs."""
@@ -83,6 +85,11 @@ class DraftSession:
         """Nodes that the target allows below the base; None until it said."""
         self.least_value = 0.0
         """Nodes that are worth less are kept back until a verdict makes them worth more."""
+        is_built = attach.speculation.policies.tree_mask is TreeMask.BUILT
+        self.tree_mask: Literal["sliced", "built"] = "built" if is_built else "sliced"
+        """How the engine makes the masks of the session's passes."""
+        self.roots: tuple[int, ...] = ()
+        """The target's own candidates for the next token, the likeliest first."""
         self.asked_at: float | None = None
         """When the missing tokens were asked for; None if none are missing."""
         self.is_waiting = False

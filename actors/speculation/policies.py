@@ -63,4 +63,4 @@ class DraftPolicies:
     """Factor of the length that confidence allows."""
 
     decision_threshold: float = 0.4
-    """Expected acceptance above which the decision model goes on; the default is that of Lu et al."""
+    """Score above which the decision model goes on; the default is that of Lu et al."""

@@ -21,6 +21,7 @@ from outrider.actors.target.events import (
     Resync,
     SessionClosed,
 )
+from outrider.actors.target.roots import RootTable
 from outrider.actors.target.session import POOL_CAPACITY, Session
 from outrider.actors.target.settings import TargetSettings
 
@@ -46,6 +47,8 @@ class Board:
         """Drafters whose stream is up."""
         self.calibrations: dict[str, Calibration] = {}
         """By drafter; kept when a drafter leaves, for it comes back the same."""
+        self.roots = RootTable()
+        """What the target last thought after each token, for sessions whose trees begin with that."""
         self.cost = CostModel()
         self.is_resting = False
         """Drafters are told to rest: the target decodes plainly for now."""

@@ -238,6 +238,8 @@ class Verdict:
     credits: int
     starving: bool
     pass_s: float
+    roots: tuple[int, ...] = ()
+    """The target's own candidates for the next token, the likeliest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -187,13 +187,21 @@ def stats_to_proto(stats: Stats) -> generation_pb2.SpeculationStats:
     )
 
 
-def verdict_bytes(handle: int, epoch: int, length: int, tokens: Sequence[int], credits: int) -> int:
+def verdict_bytes(
+    handle: int,
+    epoch: int,
+    length: int,
+    tokens: Sequence[int],
+    credits: int,
+    roots: Sequence[int] = (),
+) -> int:
     """Size of a verdict on the wire without framing; `starving` counted as set. Counted here, because building the
     message twice would cost more than sending it."""
     ids = sum(map(_varint_bytes, tokens))
     base = 1 + _varint_bytes(length) + 9
     numbers = sum(1 + _varint_bytes(number) for number in (handle, epoch, credits) if number)
-    return numbers + (2 + base) + (2 + ids) + 2
+    own = 2 + sum(map(_varint_bytes, roots)) if roots else 0
+    return numbers + (2 + base) + (2 + ids) + 2 + own
 
 
 def _varint_bytes(value: int) -> int:
@@ -212,6 +220,7 @@ def verdict_batch(verdicts: Sequence[Verdict]) -> target_pb2.VerdictMessage:
                     tokens=v.tokens,
                     credits=v.credits,
                     starving=v.starving,
+                    roots=v.roots,
                 )
                 for v in verdicts
             ],

@@ -90,7 +90,7 @@ def _end_wait(entry: Entry, now: float) -> None:
     if session.wait_since is not None:
         session.stats.draft_wait_s += now - session.wait_since
         session.wait_since = None
-        if not entry.selection.nodes:
+        if not entry.is_drafted:
             # Waited in vain: counts double, so that a silent drafter soon costs nothing.
             session.patience.observe_arrival(2.0 * (now - session.last_verdict))
 

@@ -40,6 +40,12 @@ class Entry:
     frozen: FrozenTree | None = None
     """The candidates with their laws, if the session's verifier tests frozen trees; `selection` holds the same nodes."""
 
+    @property
+    def is_drafted(self) -> bool:
+        """True if a drafter proposed any of the candidates."""
+        # The target's own roots come last.
+        return bool(self.selection.nodes) and self.selection.nodes[0].drafter >= 0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:

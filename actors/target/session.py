@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from outrider.actors.speculation import base_hash
 from outrider.actors.speculation.noise import NoiseCache
 from outrider.actors.speculation.options import Sampling, Speculation
+from outrider.actors.speculation.policies import Roots
 from outrider.actors.speculation.pool import CandidatePool
 from outrider.actors.speculation.transforms import SamplingTransform
 from outrider.actors.speculation.verifiers.registry import METHODS
@@ -24,6 +25,15 @@ POOL_CAPACITY = 256
 
 RECENT_VERDICTS = 64
 """Verdicts whose time is remembered, to tell how long candidates took; older candidates are late by any measure."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rooted:
+    """The target's own candidates for the next token, the likeliest first."""
+
+    tokens: tuple[int, ...] = ()
+    values: tuple[float, ...] = ()
+    """Expected frequency with which each is drawn."""
 
 
 class Session:
@@ -63,6 +73,9 @@ class Session:
         needs_trees = METHODS[speculation.verifier].needs_draft_probs
         self.trees = HeldTrees(speculation.verifier) if needs_trees else None
         """Frozen trees, for a verifier that tests them; the pool stays empty then. Otherwise None."""
+        wants_roots = speculation.enabled and speculation.policies.roots is Roots.TARGET
+        self.rooted = Rooted() if wants_roots and not needs_trees else None
+        """The target's own candidates for the next token; None if the request wants none."""
         self.epoch = 0
         self.allowed = frozenset(drafters)
         """Drafters whose candidates are taken."""

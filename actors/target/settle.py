@@ -51,8 +51,10 @@ def settle(
     origins = [selection.nodes[node].drafter for node in path]
     origins.extend([-1] * (len(tokens) - len(origins)))
     _learn(board, session, entry, result.path)
-    now = board.clock()
+    now, last = board.clock(), session.tokens[-1]
     session.stats.stale += session.commit(tokens, now)
+    if session.rooted is not None:
+        board.roots.follow(session, last=last, nodes=path, tokens=tokens, logits_RV=logits_RV)
     session.stats.near_ties += drawer.near_ties
     session.stats.tokens += len(tokens)
     _count(session, entry, len(path))
@@ -80,7 +82,7 @@ def settle(
 def _learn(board: Board, session: Session, entry: Entry, path: Sequence[int]) -> None:
     """Tells calibration and patience what became of the candidates that the walk met."""
     selection = entry.selection
-    if not selection.nodes:
+    if not entry.is_drafted:
         return
     session.patience.observe_round(len(path) + 1)
     if entry.frozen is not None:
@@ -88,7 +90,7 @@ def _learn(board: Board, session: Session, entry: Entry, path: Sequence[int]) ->
     accepted = set(path)
     reached = {-1, *path}
     for index, (parent, node) in enumerate(zip(selection.parents, selection.nodes, strict=True)):
-        if parent in reached:
+        if parent in reached and node.drafter >= 0:
             drafter = session.drafters[node.drafter]
             board.calibrations[drafter].observe(node.estimate, index in accepted)
 
@@ -110,10 +112,11 @@ def _send_verdicts(board: Board, session: Session, tokens: tuple[int, ...], pass
         # Told once; when the drafters are woken they are told all that they missed.
         return
     starving = not session.has_candidates
+    roots = session.rooted.tokens if session.rooted is not None else ()
     credits_ = board.credits_of(session)
     for drafter in session.joined & board.live_drafters:
         session.stats.wire_bytes += verdict_bytes(
-            session.handle, session.epoch, session.length, tokens, credits_
+            session.handle, session.epoch, session.length, tokens, credits_, roots
         )
         board.say(
             Verdict(
@@ -126,6 +129,7 @@ def _send_verdicts(board: Board, session: Session, tokens: tuple[int, ...], pass
                 credits=credits_,
                 starving=starving,
                 pass_s=pass_s,
+                roots=roots,
             )
         )
     if board.is_resting:

@@ -38,6 +38,7 @@ from outrider.actors.target.events import (
 from outrider.actors.target.governor import Governor
 from outrider.actors.target.passes import run_pass
 from outrider.actors.target.plan import Limits, plan_pass
+from outrider.actors.target.roots import plant
 from outrider.actors.target.session import Session
 from outrider.actors.target.settings import TargetSettings
 from outrider.actors.target.warm_up import time_passes
@@ -146,10 +147,13 @@ class TargetWorker:
                     session.wait_since = now
             board.flush()
             return plan.wait_s
-        outcome = run_pass(board, plan.entries, now, self._meanwhile)
+        entries = plan.entries
+        if limits.speculates:
+            entries = plant(entries, max_nodes=limits.max_batch_nodes, cost=board.cost)
+        outcome = run_pass(board, entries, now, self._meanwhile)
         if outcome is not None:
-            self._accounts.book(plan.entries, outcome, now)
-            self._control.observe(plan.entries, outcome)
+            self._accounts.book(entries, outcome, now)
+            self._control.observe(entries, outcome)
         board.flush()
         return 0.0
 

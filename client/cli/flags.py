@@ -179,7 +179,7 @@ DecisionThreshold = Annotated[
     typer.Option(
         "--decision-threshold",
         rich_help_panel=_SPECULATION,
-        help="Expected acceptance above which --draft-length decision goes on.",
+        help="Score above which --draft-length decision goes on.",
     ),
 ]
 

@@ -50,7 +50,9 @@ class _VerifierEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumT
     VERIFIER_BLOCK: _Verifier.ValueType  # 9
     """Block verification (Sun et al. 2024, arXiv 2403.10444)."""
     VERIFIER_TRAVERSAL: _Verifier.ValueType  # 10
-    """Traversal verification (Weng et al. 2025, arXiv 2505.12398)."""
+    """Traversal verification, siblings drawn without replacement (Weng et al. 2025, arXiv 2505.12398)."""
+    VERIFIER_TRAVERSAL_WITH_REPLACEMENT: _Verifier.ValueType  # 11
+    """Traversal verification, siblings drawn with replacement (Weng et al. 2025)."""
 
 class Verifier(_Verifier, metaclass=_VerifierEnumTypeWrapper):
     """How candidates are verified."""
@@ -80,7 +82,9 @@ VERIFIER_CANONICAL: Verifier.ValueType  # 8
 VERIFIER_BLOCK: Verifier.ValueType  # 9
 """Block verification (Sun et al. 2024, arXiv 2403.10444)."""
 VERIFIER_TRAVERSAL: Verifier.ValueType  # 10
-"""Traversal verification (Weng et al. 2025, arXiv 2505.12398)."""
+"""Traversal verification, siblings drawn without replacement (Weng et al. 2025, arXiv 2505.12398)."""
+VERIFIER_TRAVERSAL_WITH_REPLACEMENT: Verifier.ValueType  # 11
+"""Traversal verification, siblings drawn with replacement (Weng et al. 2025)."""
 Global___Verifier: typing_extensions.TypeAlias = Verifier
 
 class _DraftLength:
@@ -340,8 +344,8 @@ class SpeculationOptions(google.protobuf.message.Message):
     aggressiveness: builtins.float
     """Factor of the length that confidence allows; needs DRAFT_LENGTH_CONFIDENCE. In (0, 8]. Default 1."""
     decision_threshold: builtins.float
-    """Drafting goes on below a candidate whose expected acceptance is above this; needs DRAFT_LENGTH_DECISION. In
-    [0, 1]. Default 0.4.
+    """Drafting goes on below a candidate whose score by the decision model is above this; needs DRAFT_LENGTH_DECISION.
+    In [0, 1]. Default 0.4.
     """
     @property
     def drafters(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:

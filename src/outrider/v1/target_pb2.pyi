@@ -728,7 +728,6 @@ class Verdict(google.protobuf.message.Message):
     CREDITS_FIELD_NUMBER: builtins.int
     STARVING_FIELD_NUMBER: builtins.int
     ROOTS_FIELD_NUMBER: builtins.int
-    ROOT_ESTIMATES_FIELD_NUMBER: builtins.int
     handle: builtins.int
     """The target's handle of the session."""
     epoch: builtins.int
@@ -737,8 +736,6 @@ class Verdict(google.protobuf.message.Message):
     """Number of candidate nodes that the drafter may have below the base, at most."""
     starving: builtins.bool
     """True if the target had no candidate of this drafter below the base when it sent this: it starves."""
-    root_estimates: builtins.bytes
-    """One byte a root, as `CandidateTree.estimates`."""
     @property
     def base(self) -> outrider.v1.tree_pb2.Base:
         """The base after the round."""
@@ -763,10 +760,9 @@ class Verdict(google.protobuf.message.Message):
         credits: builtins.int = ...,
         starving: builtins.bool = ...,
         roots: collections.abc.Iterable[builtins.int] | None = ...,
-        root_estimates: builtins.bytes = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["base", b"base"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["base", b"base", "credits", b"credits", "epoch", b"epoch", "handle", b"handle", "root_estimates", b"root_estimates", "roots", b"roots", "starving", b"starving", "tokens", b"tokens"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["base", b"base", "credits", b"credits", "epoch", b"epoch", "handle", b"handle", "roots", b"roots", "starving", b"starving", "tokens", b"tokens"]) -> None: ...
 
 Global___Verdict: typing_extensions.TypeAlias = Verdict
 

@@ -1,0 +1,76 @@
+"""What all parts of a draft worker share: the sessions, which of them have news, and what was counted.
+
+Owned by the worker's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import structlog
+
+from outrider.actors.draft.drafter import Drafter
+from outrider.actors.draft.events import Ended, Report, ResyncWanted, SessionKey
+from outrider.actors.draft.session import DraftSession
+from outrider.actors.draft.stats import DraftStats
+
+ASK_AGAIN_S = 1.0
+"""After this time without an answer, a verdict that does not fit makes the worker ask for the missing tokens again."""
+
+_log = structlog.get_logger(__name__)
+
+
+class Board:
+    """The sessions of a drafter."""
+
+    def __init__(
+        self, drafter: Drafter, emit: Callable[[Report], None], *, max_ahead: int, lockstep: bool
+    ) -> None:
+        """As `DraftWorker`."""
+        self.drafter = drafter
+        self.emit = emit
+        self.max_ahead = max_ahead
+        self.lockstep = lockstep
+        self.sessions: dict[SessionKey, DraftSession] = {}
+        self.dirty: dict[DraftSession, None] = {}
+        """Sessions that may have news, in the order in which they got them."""
+        self.pass_s = 0.0
+        """Mean seconds of a draft pass."""
+        self._counts = dict.fromkeys(DraftStats.__dataclass_fields__, 0)
+
+    @property
+    def stats(self) -> DraftStats:
+        """What was done so far."""
+        return DraftStats(**self._counts)
+
+    def count(self, **changes: int) -> None:
+        """Adds to the statistics of these names."""
+        for name, by in changes.items():
+            self._counts[name] += by
+
+    def ask(self, session: DraftSession, length: int, now: float) -> None:
+        """Asks the target for the tokens after the first `length`, unless it was asked a moment ago."""
+        if session.asked_at is not None and now - session.asked_at < ASK_AGAIN_S:
+            return
+        session.asked_at = now
+        self.count(resyncs=1)
+        self.emit(ResyncWanted(key=session.key, length=length))
+
+    def fail(self, sessions: Iterable[DraftSession], error: Exception) -> None:
+        """Ends the sessions that the drafting method failed on."""
+        self.count(failures=1)
+        _log.error("drafting failed", error=repr(error), exc_info=error)
+        for session in list(sessions):
+            self.end(session, f"drafting failed: {error!r}; attach another drafter")
+
+    def end(self, session: DraftSession, message: str) -> None:
+        """Ends a session and says why."""
+        if session.key in self.sessions:
+            self.drop(session)
+            self.emit(Ended(key=session.key, message=message))
+
+    def drop(self, session: DraftSession) -> None:
+        """Forgets a session."""
+        del self.sessions[session.key]
+        self.dirty.pop(session, None)
+        self.drafter.detach(session)

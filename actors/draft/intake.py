@@ -1,0 +1,145 @@
+"""What a draft worker takes in: sessions that come and go, verdicts, and the tokens it had asked for."""
+
+from __future__ import annotations
+
+import grpc
+
+from outrider.actors.draft.board import Board
+from outrider.actors.draft.drafter import CannotDraft, NoRoom
+from outrider.actors.draft.events import (
+    Attach,
+    Attached,
+    Closed,
+    Detach,
+    Event,
+    LinkLost,
+    Refused,
+    Resync,
+    ResyncWanted,
+    Verdict,
+)
+from outrider.actors.draft.session import (
+    URGENT_NEWS,
+    Ask,
+    Broken,
+    DraftSession,
+    Extend,
+    Rewrite,
+    Stale,
+    Step,
+)
+
+HOLD_SHARE = 0.6
+"""Part of a target pass, from its beginning, during which news gather. Less sends more messages, each of which costs drafter
+and target a quarter of a millisecond on a CPU; more risks that news come after the pass has ended."""
+
+PATIENT_RATIO = 8.0
+"""A target whose pass takes more than so many draft passes gains by letting a new tree grow before it begins."""
+
+
+def handle(board: Board, event: Event, now: float) -> None:
+    """Takes in one event.
+
+    Args:
+        board: The sessions.
+        event: What happened.
+        now: Monotonic time, seconds.
+    """
+    match event:
+        case Attach():
+            _attach(board, event)
+        case LinkLost():
+            for lost in [s for k, s in board.sessions.items() if k.link == event.link]:
+                board.drop(lost)
+        case Verdict() | Resync() | Detach() | Closed():
+            session = board.sessions.get(event.key)
+            if session is not None:
+                _handle_known(board, session, event, now)
+
+
+def _handle_known(
+    board: Board, session: DraftSession, event: Verdict | Resync | Detach | Closed, now: float
+) -> None:
+    match event:
+        case Verdict():
+            _follow(board, session, event, session.judge_verdict(event), now)
+        case Resync():
+            if event.epoch < session.epoch:
+                board.count(stale=1)
+            else:
+                session.asked_at = None
+                _follow(board, session, event, session.judge_resync(event), now)
+        case Detach():
+            board.drop(session)
+        case Closed():
+            board.end(session, "the target ended the session for this drafter")
+
+
+def _attach(board: Board, event: Attach) -> None:
+    old = board.sessions.get(event.key)
+    if old is not None:
+        board.drop(old)
+    session = DraftSession(event)
+    try:
+        board.drafter.attach(session)
+    except NoRoom as error:
+        code, message = grpc.StatusCode.RESOURCE_EXHAUSTED, str(error)
+    except CannotDraft as error:
+        code, message = grpc.StatusCode.FAILED_PRECONDITION, str(error)
+    else:
+        board.sessions[event.key] = session
+        board.emit(Attached(key=event.key))
+        # Verdicts that were sent before the attachment are gone: the answer tells what they said, and the credits.
+        board.emit(ResyncWanted(key=event.key, length=session.length))
+        return
+    board.emit(Refused(key=event.key, code=code, message=message))
+
+
+def _follow(
+    board: Board, session: DraftSession, event: Verdict | Resync, step: Step, now: float
+) -> None:
+    match step:
+        case Stale():
+            if isinstance(event, Resync):
+                session.credits, session.epoch = event.credits, event.epoch
+                board.dirty[session] = None
+            else:
+                board.count(stale=1)
+        case Ask():
+            board.ask(session, step.length, now)
+        case Broken():
+            board.end(session, step.message)
+        case Extend() | Rewrite():
+            session.asked_at = None
+            session.credits, session.epoch = event.credits, event.epoch
+            session.roots = event.roots if isinstance(event, Verdict) else ()
+            _commit(board, session, step)
+            session.urgent_news = URGENT_NEWS
+            if isinstance(event, Verdict):
+                session.urgent_news = _urgent_news(board, event) if event.starving else 0
+                session.hold_until = now + HOLD_SHARE * event.pass_s
+            if isinstance(event, Verdict) and event.starving:
+                # The target has nothing of what we sent below here: it was dropped, or is on its way.
+                session.unsend()
+
+
+def _urgent_news(board: Board, verdict: Verdict) -> int:
+    """How many levels of a new tree to send one by one: several if the target is slow enough to wait for them."""
+    return URGENT_NEWS if verdict.pass_s > PATIENT_RATIO * board.pass_s else 1
+
+
+def _commit(board: Board, session: DraftSession, step: Extend | Rewrite) -> None:
+    foreseen = session.num_foreseen(step.tokens) if isinstance(step, Extend) else 0
+    try:
+        if isinstance(step, Extend):
+            board.drafter.extend(session, step.tokens)
+        else:
+            board.drafter.rewrite(session, step.keep, step.tokens)
+    except Exception as error:  # noqa: BLE001 - whatever a model raises must not end the worker
+        board.fail([session], error)
+        return
+    session.is_waiting = False
+    if board.lockstep:
+        session.unsend()
+    board.dirty[session] = None
+    board.count(verdicts=1, committed=len(step.tokens), foreseen=foreseen)
