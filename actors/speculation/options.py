@@ -23,6 +23,7 @@ class Verifier(StrEnum):
     CANONICAL = "canonical"
     BLOCK = "block"
     TRAVERSAL = "traversal"
+    TRAVERSAL_WITH_REPLACEMENT = "traversal_with_replacement"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,7 +75,7 @@ class Pair:
             adaptive=self.governor is not None,
         )
         room = EngineSettings(
-            model="tabular:x", num_slots=8, max_scratch=96, max_context=self.max_context
+            model="tabular:x", num_slots=16, max_scratch=96, max_context=self.max_context
         )
         self.target = TargetWorker(
             TabularEngine(self.target_table, room),

@@ -113,7 +113,10 @@ METHODS = MappingProxyType(
             canonical, growth=Growth.PREFIX, replacements=_WITH, mixes_drafters=True
         ),
         Verifier.BLOCK: _method(block, needs_all_target_rows=True, is_chain_only=True),
-        Verifier.TRAVERSAL: _method(traversal, needs_all_target_rows=True),
+        Verifier.TRAVERSAL: _method(traversal, needs_all_target_rows=True, replacements=_WITHOUT),
+        Verifier.TRAVERSAL_WITH_REPLACEMENT: _method(
+            traversal, needs_all_target_rows=True, replacements=_WITH
+        ),
     }
 )
 """Every verifier that an option can name."""

@@ -41,6 +41,7 @@ from outrider.actors.speculation.verifiers.residual import excess, without
 WITH, WITHOUT = Replacement.WITH, Replacement.WITHOUT
 SS, BLOCK, TRAVERSAL = Verifier.SPECULATIVE_SAMPLING, Verifier.BLOCK, Verifier.TRAVERSAL
 MCSD, MCSD_WO = Verifier.MCSD_WITH_REPLACEMENT, Verifier.MCSD_WITHOUT_REPLACEMENT
+TRAVERSAL_WITH = Verifier.TRAVERSAL_WITH_REPLACEMENT
 INFER, KSEQ, CANONICAL = Verifier.SPECINFER, Verifier.KSEQ, Verifier.CANONICAL
 SEEDS = range(4)
 
@@ -169,14 +170,17 @@ ALTERED: list[tuple[Verifier, Grow, Replacement, Alter]] = [
     (MCSD, static(2), WITH, drop_improbable),
     (MCSD_WO, static(2, 2), WITHOUT, drop_improbable),
     (TRAVERSAL, static(2, 2), WITHOUT, drop_improbable),
+    (TRAVERSAL_WITH, static(2, 2), WITH, drop_improbable),
     (SS, static(1, 1), WITH, drop_improbable),
     (BLOCK, static(1, 1), WITH, drop_improbable),
     (MCSD, static(2), WITH, keep_likelier),
+    (TRAVERSAL_WITH, static(2), WITH, keep_likelier),
     (SS, static(2), WITH, keep_likelier),
     (BLOCK, static(2), WITH, keep_likelier),
     (MCSD_WO, static(2), WITHOUT, sort_siblings),
     (TRAVERSAL, static(2), WITHOUT, sort_siblings),
     (MCSD, static(2), WITH, sort_siblings),
+    (TRAVERSAL_WITH, static(2), WITH, sort_siblings),
     (MCSD_WO, static(2), WITHOUT, reverse_siblings),
     (TRAVERSAL, static(2), WITHOUT, reverse_siblings),
     (MCSD_WO, static(2, 2), WITHOUT, keep_best_paths),
@@ -188,11 +192,11 @@ ALTERED: list[tuple[Verifier, Grow, Replacement, Alter]] = [
     (INFER, static(3), WITH, merge_equal),
     (KSEQ, static(3), WITH, merge_equal),
     (CANONICAL, static(3), WITH, merge_equal),
-    (TRAVERSAL, static(3), WITH, merge_equal),
+    (TRAVERSAL_WITH, static(3), WITH, merge_equal),
     (MCSD_WO, static(2), WITH, claim(WITHOUT)),
     (MCSD, static(2), WITHOUT, claim(WITH)),
     (TRAVERSAL, static(2), WITH, claim(WITHOUT)),
-    (TRAVERSAL, static(2), WITHOUT, claim(WITH)),
+    (TRAVERSAL_WITH, static(2), WITHOUT, claim(WITH)),
     (INFER, static(2), WITHOUT, claim(WITH)),
     (KSEQ, static(2), WITHOUT, claim(WITH)),
     (CANONICAL, static(2), WITHOUT, claim(WITH)),
@@ -213,7 +217,7 @@ def test_exact_match_takes_changed_trees(alter: Alter) -> None:
     assert worst(check_of(Verifier.EXACT_MATCH), static(2, 2), WITHOUT, alter) < 1e-12
 
 
-@pytest.mark.parametrize("verifier", [MCSD, INFER])
+@pytest.mark.parametrize("verifier", [MCSD, INFER, TRAVERSAL_WITH])
 def test_independent_siblings_may_be_reordered_blindly(verifier: Verifier) -> None:
     """The order of independent draws says nothing, as long as the change does not look at them."""
     assert worst(check_of(verifier), static(2), WITH, reverse_siblings) < 1e-12
@@ -260,7 +264,7 @@ def normalised(row_V: Float64s) -> Float64s:
     return np.asarray(kept_V / kept_V.sum())
 
 
-@pytest.mark.parametrize("verifier", [SS, MCSD, KSEQ, CANONICAL, BLOCK, TRAVERSAL])
+@pytest.mark.parametrize("verifier", [SS, MCSD, KSEQ, CANONICAL, BLOCK, TRAVERSAL_WITH])
 def test_rows_that_were_not_sampled_from_are_caught(verifier: Verifier) -> None:
     """Full or unnormalised rows for truncated draws, another temperature; the sampled row itself is fine."""
     check = check_of(verifier)
@@ -384,7 +388,8 @@ def test_wrong_traversal_updates_are_caught(
 ) -> None:
     """Only mass / (mass + 1 - weight) is right."""
     monkeypatch.setattr(traversal, "after_failure", wrong)
-    assert worst(check_of(TRAVERSAL), static(1, 2), replacement) > VISIBLE
+    verifier = TRAVERSAL if replacement is WITHOUT else TRAVERSAL_WITH
+    assert worst(check_of(verifier), static(1, 2), replacement) > VISIBLE
 
 
 class ReusedUniform(Branches):

@@ -30,6 +30,7 @@ from outrider.actors.speculation.verifiers.residual import residual
 
 WITH, WITHOUT = Replacement.WITH, Replacement.WITHOUT
 SS, BLOCK, TRAVERSAL = Verifier.SPECULATIVE_SAMPLING, Verifier.BLOCK, Verifier.TRAVERSAL
+TRAVERSAL_WITH = Verifier.TRAVERSAL_WITH_REPLACEMENT
 MCSD, MCSD_WO = Verifier.MCSD_WITH_REPLACEMENT, Verifier.MCSD_WITHOUT_REPLACEMENT
 MATCH, INFER = Verifier.EXACT_MATCH, Verifier.SPECINFER
 KSEQ, CANONICAL = Verifier.KSEQ, Verifier.CANONICAL
@@ -62,7 +63,7 @@ TWO = constant_models((1 / 3, 2 / 3), (2 / 3, 1 / 3))
         (BLOCK, WITH, static(1, 1), 1.03),
         (TRAVERSAL, WITH, static(1, 1), 1.03),
         (MCSD, WITH, static(2, 2), 1.2384),
-        (TRAVERSAL, WITH, static(2, 2), 1.2874),
+        (TRAVERSAL_WITH, WITH, static(2, 2), 1.2874),
         (MCSD_WO, WITHOUT, static(2, 1), 1.222857),
         (TRAVERSAL, WITHOUT, static(2, 1), 1.301429),
         (MCSD_WO, WITHOUT, static(2, 2), 1.348418),
@@ -84,7 +85,7 @@ def test_running_example(
         (BLOCK, static(1, 1), 11 / 9),
         (TRAVERSAL, static(1, 1), 11 / 9),
         (MCSD, static(2, 2), 112 / 81),
-        (TRAVERSAL, static(2, 2), 118 / 81),
+        (TRAVERSAL_WITH, static(2, 2), 118 / 81),
     ],
 )
 def test_two_tokens(verifier: Verifier, grow: Grow, accepted: float) -> None:

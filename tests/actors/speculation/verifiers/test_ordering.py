@@ -43,6 +43,12 @@ from outrider.actors.speculation.verifiers.registry import METHODS
 WITH, WITHOUT = Replacement.WITH, Replacement.WITHOUT
 SEEDS = range(6)
 ROUNDING = 1e-9
+METHOD_PAIRS = (
+    (WITH, Verifier.MCSD_WITH_REPLACEMENT, Verifier.TRAVERSAL_WITH_REPLACEMENT),
+    (WITHOUT, Verifier.MCSD_WITHOUT_REPLACEMENT, Verifier.TRAVERSAL),
+)
+"""The same trees, tested from the root and from the leaves."""
+
 TESTED = [verifier for verifier, method in METHODS.items() if not method.shares_noise]
 
 
@@ -88,15 +94,12 @@ def test_exact_match_recursive_optimum(seed: int) -> None:
     """At one node, measured on the verifiers themselves, for both ways of drawing."""
     models = random_models(seed)
     target, draft = models.target[()], models.draft[()].dense(3)
-    for replacement, recursive in (
-        (WITH, Verifier.MCSD_WITH_REPLACEMENT),
-        (WITHOUT, Verifier.MCSD_WITHOUT_REPLACEMENT),
-    ):
+    for replacement, recursive, from_leaves in METHOD_PAIRS:
         law = candidate_law([draft, draft], is_with_replacement=replacement is WITH)
         optimum = best_acceptance(target, law)
         matched = mean_accepted(Verifier.EXACT_MATCH, static(2), replacement, models)
         tested = mean_accepted(recursive, static(2), replacement, models)
-        traversed = mean_accepted(Verifier.TRAVERSAL, static(2), replacement, models)
+        traversed = mean_accepted(from_leaves, static(2), replacement, models)
         assert matched <= tested + ROUNDING
         assert tested <= optimum + ROUNDING
         assert tested == pytest.approx(traversed, abs=ROUNDING)
@@ -121,17 +124,15 @@ def test_block_accepts_at_least_what_token_level_does(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("replacement", [WITH, WITHOUT])
-def test_traversal_accepts_at_least_what_top_down_does(seed: int, replacement: Replacement) -> None:
+@pytest.mark.parametrize(("replacement", "recursive", "from_leaves"), METHOD_PAIRS)
+def test_traversal_accepts_at_least_what_top_down_does(
+    seed: int, replacement: Replacement, recursive: Verifier, from_leaves: Verifier
+) -> None:
     """On trees of two levels."""
     models = random_models(seed)
-    recursive = (
-        Verifier.MCSD_WITH_REPLACEMENT if replacement is WITH else Verifier.MCSD_WITHOUT_REPLACEMENT
-    )
     top_down = mean_accepted(recursive, static(2, 1), replacement, models)
-    assert (
-        mean_accepted(Verifier.TRAVERSAL, static(2, 1), replacement, models) >= top_down - ROUNDING
-    )
+    traversed = mean_accepted(from_leaves, static(2, 1), replacement, models)
+    assert traversed >= top_down - ROUNDING
 
 
 def tree_of(verifier: Verifier) -> DraftTree:
