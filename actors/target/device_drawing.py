@@ -1,9 +1,10 @@
 """All draws and walks of a pass at once, for a target whose model runs on a GPU: the host waits once a pass.
 
 The noise and the penalties, biases and filters of each request are those of `drawing.Drawer`, and so are the tokens. Plain
-sampling (a temperature, or greedy) needs nothing but arithmetic. Requests with penalties, a bias, `min_tokens`, a very low
-temperature or filters go through their own `SamplingTransform`, all rows of the session at once: on the device too, but of
-these `top_k` and `top_p` make the host wait once or twice more. Frozen trees are verified on the host, as ever.
+sampling (a temperature of at least 0.1, or greedy), log-probabilities included, needs one wait. Requests with other options go
+through their own `SamplingTransform`, all rows of the session at once and on the device too; but penalties and `min_tokens` bring
+numbers there from ordinary memory, and `top_k` and `top_p` read some back, which makes the host wait a few times more. Frozen
+trees are verified on the host, as ever.
 """
 
 from __future__ import annotations

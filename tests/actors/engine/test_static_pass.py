@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Callable
 
 import pytest
 import torch
-from tests.actors.engine.script import PlainLogits, Script, worst_error
+from tests.actors.engine.script import VOCAB_SIZE, PlainLogits, Script, worst_error
 from tests.actors.engine.tape import TapeRecorder
+from transformers import AttentionInterface, PreTrainedModel
 
 from outrider.actors.engine import attention_static, static_shape, transformers_engine
+from outrider.actors.engine.attention import ATTENTION_NAME, RUNNING, tree_attention
+from outrider.actors.engine.attention_static import AttendStatic, StaticCache
 from outrider.actors.engine.graphs import EagerRecorder, Run
 from outrider.actors.engine.plan import plan_pass, sight
+from outrider.actors.engine.probe import text_config
 from outrider.actors.engine.protocol import Rows
 from outrider.actors.engine.slots import SlotTable
 from outrider.actors.engine.staging import Staging
 from outrider.actors.engine.static_inputs import WORD_BITS, StaticInputs, fill, views
 from outrider.actors.engine.static_pass import Policy, StaticPasses
-from outrider.actors.engine.storage import Storage
+from outrider.actors.engine.static_shape import Shape
+from outrider.actors.engine.storage import PlaneShape, Storage
 from outrider.actors.engine.transformers_engine import TransformersEngine
 
 MakeEngine = Callable[..., TransformersEngine]
@@ -276,3 +282,41 @@ def test_results_outlive_the_next_pass(make_engine: MakeEngine) -> None:
     found = small_passes(engine, [4, 3])
     expected = small_passes(make_engine("llama", cuda_graphs="off"), [4, 3])
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("by_slot", [False, True])
+def test_all_tensors_of_a_pass_are_on_the_device(
+    family: str, by_slot: bool, plain_model: Callable[[str], PreTrainedModel]
+) -> None:
+    """No tensor of the host takes part, and no value is asked for; torch's device without data refuses both."""
+    if family == "gpt_oss":
+        pytest.skip("torch has no dataless form of its experts in float32")
+    nowhere = torch.device("meta")
+    model = copy.deepcopy(plain_model(family)).to(nowhere)  # type: ignore[arg-type]
+    AttentionInterface.register(ATTENTION_NAME, tree_attention)
+    model.set_attn_implementation(ATTENTION_NAME)
+    config = text_config(model.config)
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    plane = PlaneShape(num_heads=heads, head_dim=dim)
+    storage = Storage(
+        [(plane, plane)] * 2, num_slots=4, capacity=120, dtype=torch.float32, device=nowhere
+    )
+    shape = Shape(rows=8, entries=2, longest=4, shown=120, by_slot=by_slot)
+    inputs = views(torch.empty(500, dtype=torch.int64, device=nowhere), shape, 1)
+    cache = StaticCache(storage, inputs)
+    attend = AttendStatic(storage, inputs, max_scratch=24, dtype=torch.float32)
+    RUNNING.cache, RUNNING.attend = cache, attend
+    try:
+        with torch.inference_mode():
+            output = model(
+                input_ids=inputs.tokens_R[None],
+                position_ids=inputs.positions_R[None],
+                past_key_values=cache,
+                use_cache=True,
+                logits_to_keep=inputs.wanted_R,
+            )
+    finally:
+        RUNNING.cache = RUNNING.attend = None
+    assert output.logits.device == nowhere
+    assert output.logits.shape == (1, 8, VOCAB_SIZE)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outrider.actors.engine.protocol import Logits
+from outrider.actors.engine.protocol import Engine, Logits
 from outrider.actors.engine.settings import EngineSettings
 from outrider.actors.engine.tabular import TabularEngine, random_table
 from outrider.actors.speculation import coupled
@@ -19,6 +21,7 @@ from outrider.actors.speculation.noise import GumbelNoise, NoiseCache
 from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.speculation.pool import Selection
 from outrider.actors.speculation.transforms import SamplingTransform
+from outrider.actors.target import device_drawing
 from outrider.actors.target.device_drawing import DeviceDraws, HostDraws, draws_of
 from outrider.actors.target.drawing import Drawer
 from outrider.actors.target.events import Owner
@@ -44,11 +47,11 @@ OPTIONS = [
 ]
 
 
-def session_of(sampling: Sampling, output: Sequence[int]) -> Session:
+def session_of(sampling: Sampling, output: Sequence[int], device: torch.device = CPU) -> Session:
     """A session that has committed some output."""
     prompt = [1, 2, 3]
     transform = SamplingTransform(
-        sampling, vocab_size=VOCAB, prompt=prompt, eos_token_ids=(5,), device=CPU
+        sampling, vocab_size=VOCAB, prompt=prompt, eos_token_ids=(5,), device=device
     )
     session = Session(
         owner=Owner(stream=1, session=1),
@@ -177,3 +180,27 @@ def test_a_processor_draws_one_at_a_time(mode: str, kind: type) -> None:
         device_draws=mode,  # type: ignore[arg-type]
     )
     assert isinstance(draws_of(ENGINE, given_settings), kind)
+
+
+@pytest.mark.parametrize("sampling", OPTIONS)
+def test_the_device_is_asked_once(sampling: Sampling, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the result is read back, except for `top_k` and `top_p`; torch's device without data refuses to be read."""
+    nowhere = torch.device("meta")
+    asked: list[torch.Tensor] = []
+    monkeypatch.setattr(
+        device_drawing, "to_device", lambda array, device: torch.from_numpy(array).to(device)
+    )
+    monkeypatch.setattr(device_drawing, "to_host", lambda tensor: lambda: asked.append(tensor))
+    spec = replace(ENGINE.spec, device=nowhere)
+    draws = DeviceDraws(cast(Engine, SimpleNamespace(spec=spec)))
+    session = session_of(sampling, [7, 8], device=nowhere)
+    logits = Logits(values_RV=torch.empty(3, VOCAB, device=nowhere), offsets=(0, 3))
+    entries = [entry_of(session, [3, 4], [-1, 0])]
+    if sampling.top_k or sampling.top_p < 1.0:
+        with pytest.raises((NotImplementedError, RuntimeError), match="meta"):
+            draws.start(entries, logits)
+        return
+    with pytest.raises(AttributeError):
+        draws.start(entries, logits)()
+    (result,) = asked
+    assert result.device == nowhere
