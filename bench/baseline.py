@@ -96,7 +96,7 @@ class Baseline:
             max_requests_per_batch=concurrency,
             auto_switch_to_flash=False,
         )
-        generation = GenerationConfig(
+        generation = GenerationConfig(  # type: ignore[no-untyped-call]
             do_sample=False, eos_token_id=-1, pad_token_id=0, max_new_tokens=max_tokens
         )
         began_s: dict[str, float] = {}
@@ -146,7 +146,8 @@ class Baseline:
 
 
 def _load(folder: str) -> Any:
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    model.eval()
     # As in our runs, the end-of-text token is an ordinary one, so that all outputs have the same length.
     model.generation_config.eos_token_id = None
     model.generation_config.pad_token_id = 0

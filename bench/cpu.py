@@ -39,7 +39,7 @@ class Cpu:
         passes: dict[str, int] = {}
         for actor in service.actors():
             total[actor.name] = _seconds(Path(f"/proc/{actor.pid}/stat"))
-            model[actor.name], passes[actor.name] = _model(actor.role, actor.address)
+            model[actor.name], passes[actor.name] = model_cpu(actor.role, actor.address)
         return cls(total_s=total, model_s=model, passes=passes)
 
     def outside_ms(self, before: Self, rounds: int) -> dict[str, float]:
@@ -65,7 +65,8 @@ def _seconds(stat: Path) -> float:
     return (int(fields[11]) + int(fields[12])) * TICK_S
 
 
-def _model(role: Role, address: str) -> tuple[float, int]:
+def model_cpu(role: Role, address: str) -> tuple[float, int]:
+    """Processor seconds of an actor's model so far, and its passes; nothing for a coordinator."""
     with grpc.insecure_channel(address) as channel:
         if role is Role.TARGET:
             target = target_pb2_grpc.TargetServiceStub(channel).GetInfo(

@@ -17,8 +17,11 @@ def run(
     num_prompts: int = 225,
     max_tokens: int = 64,
     temperatures: Sequence[float] = (0.0, 0.8),
+    is_quick: bool = False,
 ) -> list[dict[str, Any]]:
     """One row a temperature."""
+    if is_quick:
+        num_prompts, max_tokens = 10, 24
     prompts = load(num_prompts)
     rows = []
     with service(target, draft) as (_, client):

@@ -41,7 +41,7 @@ def main() -> None:
 
 async def _serve(order: dict[str, Any], answers: Any) -> None:
     if order.get("record"):
-        from bench.reliability import record_observations
+        from bench.observations import record_observations
 
         record_observations()
     server = _server(settings_of(order))
@@ -96,7 +96,7 @@ def _look(what: str, server: Server) -> dict[str, Any]:
         case "trace":
             return {"records": [asdict(record) for record in server.trace()]}
         case "observations":
-            from bench.reliability import take_observations
+            from bench.observations import take_observations
 
             return {"observations": take_observations()}
     return {"error": f"asked for {what!r}; ask for costs, trace or observations"}

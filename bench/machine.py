@@ -23,7 +23,7 @@ def describe() -> dict[str, Any]:
 
 
 def _cpu() -> str:
-    fields = {}
+    fields: dict[str, str] = {}
     for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
         key, _, value = line.partition(":")
         fields.setdefault(key.strip(), value.strip())

@@ -17,12 +17,16 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from bench.child import Child
 
 HERE, THERE = "10.211.84.1", "10.211.84.2"
 """Addresses of both ends; a network of two."""
+
+PREFIX = "outrider-bench-"
+"""Names of our namespaces begin so; the rest is the process that made them."""
 
 COMMAND_S = 10.0
 """Bound on `ip` and `tc`."""
@@ -78,7 +82,8 @@ def linked() -> Iterator[Link]:
         raise Unavailable("network namespaces need root")
     if shutil.which("ip") is None:
         raise Unavailable("there is no `ip` (iproute2)")
-    namespace = f"outrider-{os.getpid()}"
+    _remove_leftovers()
+    namespace = f"{PREFIX}{os.getpid()}"
     names = (f"orh{os.getpid() % 100000}", f"ort{os.getpid() % 100000}")
     link = Link(namespace=namespace, method="tc netem", interfaces=names)
     try:
@@ -94,6 +99,19 @@ def linked() -> Iterator[Link]:
             link.carrier.close()
         for command in (["ip", "link", "del", names[0]], ["ip", "netns", "del", namespace]):
             subprocess.run(command, capture_output=True, check=False, timeout=COMMAND_S)
+
+
+def _remove_leftovers() -> None:
+    """Removes namespaces of processes that were killed; their interfaces go with them."""
+    folder = Path("/run/netns")
+    for entry in folder.iterdir() if folder.is_dir() else ():
+        owner = entry.name.removeprefix(PREFIX)
+        if (
+            entry.name.startswith(PREFIX)
+            and owner.isdigit()
+            and not Path(f"/proc/{owner}").exists()
+        ):
+            _ip(["ip", "netns", "del", entry.name])
 
 
 def _has_netem(link: Link) -> bool:

@@ -1,85 +1,85 @@
-"""How far the target's expectation of a candidate agrees with what becomes of it, for each drafter.
+"""Whether the target's expectation of a candidate agrees with what becomes of it, for each drafter.
 
-The target notes of every candidate whose parent the text reached what the drafter stated, what was expected after
-calibration, and whether the target drew it. In bins of equal width this is a reliability diagram (DeGroot and Fienberg 1983);
-the mean distance from the diagonal is the expected calibration error (Naeini et al. 2015).
+Each drafter serves alone, with the target noting every candidate (see `bench.observations`). Two temperatures go into one
+diagram, because one calibration serves both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
 
-from outrider.actors.target.acceptance import Calibration
+from bench.assembly import Assembly
+from bench.observations import calibration_error, diagram
+from bench.prompts import Prompt, load
+from bench.service import pair_config
+from bench.single import ROOM
+from bench.targets import prepared
+from outrider.client import Client, SamplingOptions, SpeculationOptions
 
-NUM_BINS = 10
-"""Bins of probability in a diagram."""
+KEYS = ("drafter",)
+"""What tells rows apart."""
 
-Observation = tuple[int, float, float, bool]
-"""Which drafter (in the order in which they were met), stated, expected, and whether it was drawn."""
-
-_observations: list[Observation] = []
-_number: dict[int, int] = {}
-
-
-def record_observations() -> None:
-    """Makes every calibration of this process note what it is told. Only for a process of the benchmark's own."""
-    learn = Calibration.observe
-
-    def observe(self: Calibration, stated: float, is_drawn: bool) -> None:
-        number = _number.setdefault(id(self), len(_number))
-        _observations.append((number, stated, self(stated), is_drawn))
-        learn(self, stated, is_drawn)
-
-    setattr(Calibration, "observe", observe)  # noqa: B010 - an assignment to a method is no type
+DRAFTERS: dict[str, dict[str, Any]] = {
+    "draft": {"model": "demo:draft"},
+    "draft-small": {"model": "demo:draft-small"},
+    "prompt-lookup": {"method": "prompt_lookup"},
+}
+"""Those that the package can start without anything else."""
 
 
-def take_observations() -> list[Observation]:
-    """What was noted since the last time."""
-    taken = _observations[:]
-    _observations.clear()
-    return taken
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bin:
-    """Candidates of which about the same was expected."""
-
-    expected: float
-    """Mean expectation."""
-
-    drawn: float
-    """Fraction that the target drew."""
-
-    count: int
-    """How many."""
-
-
-def diagram(pairs: Sequence[tuple[float, bool]], *, num_bins: int = NUM_BINS) -> list[Bin]:
-    """The bins that have candidates, from improbable to probable.
+def run(
+    *,
+    target: str = "demo:target",
+    part: str = "12",
+    parts: Sequence[str] | None = None,
+    temperatures: Sequence[float] = (0.0, 0.8),
+    is_quick: bool = False,
+) -> Iterator[dict[str, Any]]:
+    """One row a drafter.
 
     Args:
-        pairs: Expected probability and fate of each candidate.
-        num_bins: Bins of [0, 1].
+        target: The target model.
+        part: Which target cost, see `bench.targets`; a slow target lets every drafter be in time.
+        parts: Which drafters.
+        temperatures: Which.
+        is_quick: Few prompts.
     """
-    bins: dict[int, list[tuple[float, bool]]] = {}
-    for expected, is_drawn in pairs:
-        bins.setdefault(min(int(expected * num_bins), num_bins - 1), []).append(
-            (expected, is_drawn)
-        )
-    return [
-        Bin(
-            expected=sum(expected for expected, _ in members) / len(members),
-            drawn=sum(is_drawn for _, is_drawn in members) / len(members),
-            count=len(members),
-        )
-        for _, members in sorted(bins.items())
-    ]
+    prompts = load(4 if is_quick else 60)
+    max_tokens = 24 if is_quick else 48
+    with prepared(target, "shipped" if is_quick else part) as model:
+        for name in parts or tuple(DRAFTERS):
+            config = pair_config(model.model, both=ROOM)
+            config["drafters"] = [{"name": name, "num_threads": 1, **DRAFTERS[name]}]
+            # Where candidates do not pay the target would rest; here every one is wanted.
+            config["speculation"]["adaptive"] = False
+            with Assembly(config, record=True) as assembly, Client(assembly.address) as client:
+                for temperature in temperatures:
+                    _decode(client, prompts, temperature, max_tokens)
+                observed = assembly.ask(assembly.target, "observations")["observations"]
+            yield {"drafter": name, "part": model.part, "target": model.label, **_row(observed)}
 
 
-def calibration_error(bins: Sequence[Bin]) -> float:
-    """Mean distance between expectation and frequency, each candidate weighing alike; 0 without candidates."""
-    total = sum(bin_.count for bin_ in bins)
-    if total == 0:
-        return 0.0
-    return sum(bin_.count * abs(bin_.expected - bin_.drawn) for bin_ in bins) / total
+def _decode(client: Client, prompts: Sequence[Prompt], temperature: float, max_tokens: int) -> None:
+    for prompt in prompts:
+        client.generate(
+            **prompt.request(),
+            sampling=SamplingOptions(
+                temperature=temperature, max_tokens=max_tokens, seed=prompt.id, ignore_eos=True
+            ),
+            speculation=SpeculationOptions(enabled=True),
+            timeout_s=300.0,
+        )
+
+
+def _row(observed: Sequence[tuple[float, float, bool]]) -> dict[str, Any]:
+    stated = diagram([(stated, is_drawn) for stated, _, is_drawn in observed])
+    expected = diagram([(expected, is_drawn) for _, expected, is_drawn in observed])
+    return {
+        "candidates": len(observed),
+        "stated_error": calibration_error(stated),
+        "expected_error": calibration_error(expected),
+        "stated": [asdict(bin_) for bin_ in stated],
+        "expected": [asdict(bin_) for bin_ in expected],
+    }

@@ -1,81 +1,105 @@
-"""Writes the README's tables from the result files."""
+"""Writes tables and plots from the result files: into the README and `docs/benchmarks.md`, between markers, and as SVG files.
+
+`<!-- bench:NAME:begin -->` and `<!-- bench:NAME:end -->` enclose the block NAME of `BLOCKS`; `<!-- bench:begin -->` in the README
+encloses what `SUMMARY` names. A block whose suite has not been run says so.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from bench.results import read
+from bench import plots, results, tables
 
-README = Path(__file__).parent.parent / "README.md"
+ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
+PAGE = ROOT / "docs" / "benchmarks.md"
+PLOTS = ROOT / "docs" / "plots"
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
+
+Block = tuple[str, Callable[[tables.Rows], str]]
+"""A suite, and how its rows are told."""
+
+BLOCKS: dict[str, Block] = {
+    "equality": ("equality", tables.equality),
+    "single": ("single", tables.single),
+    "single-details": ("single", tables.single_details),
+    "delay": ("delay", tables.delay),
+    "netns": ("netns", tables.delay),
+    "load": ("load", tables.load),
+    "costs": ("costs", tables.costs),
+    "messages": ("messages", tables.messages),
+    "reliability": ("reliability", tables.reliability),
+}
+"""By the name in the markers."""
+
+SUMMARY = ("single", "equality", "delay")
+"""Blocks of the README."""
+
+DRAWN: dict[str, tuple[str, Callable[[tables.Rows], str | None]]] = {
+    "single": ("single", plots.efficiency),
+    "delay": ("delay", plots.delay),
+    "netns": ("netns", plots.delay),
+    "load": ("load", plots.load),
+    "reliability": ("reliability", plots.reliability),
+}
+"""Plots by the name of their file."""
+
+NOT_RUN = "*Not measured yet: `python -m bench {suite}`.*"
 
 
 def write() -> None:
-    """Replaces what stands between the markers."""
-    text = README.read_text(encoding="utf-8")
-    before, rest = text.split(BEGIN)
+    """Replaces what stands between the markers, and the plots."""
+    PLOTS.mkdir(exist_ok=True)
+    for name, (suite, draw) in DRAWN.items():
+        picture = draw(rows_of(suite))
+        if picture is not None:
+            (PLOTS / f"{name}.svg").write_text(picture, encoding="utf-8")
+    before, rest = README.read_text(encoding="utf-8").split(BEGIN)
     _, after = rest.split(END)
-    README.write_text(f"{before}{BEGIN}\n{tables()}\n{END}{after}", encoding="utf-8")
+    README.write_text(f"{before}{BEGIN}\n{summary()}\n{END}{after}", encoding="utf-8")
+    if PAGE.exists():
+        page = filled(PAGE.read_text(encoding="utf-8"), {name: block(name) for name in BLOCKS})
+        PAGE.write_text(page, encoding="utf-8")
 
 
-def tables() -> str:
-    """Every table, as Markdown."""
-    parts = [single(read("single")), equality(read("equality"))]
-    return "\n\n".join(part for part in parts if part)
+def show() -> None:
+    """Prints the tables of `--quick` runs."""
+    for name in BLOCKS:
+        print(f"## {name}\n\n{block(name, is_quick=True)}\n")
 
 
-def single(rows: list[dict[str, Any]]) -> str:
-    """One stream against its baselines."""
-    if not rows:
-        return ""
-    head = (
-        "| target | temperature | plain, tokens/s | Outrider, tokens/s | speed-up | tokens per pass "
-        "| transformers `generate` | same, assisted | over transformers plain / assisted |\n"
-        "|---|---|---|---|---|---|---|---|---|"
-    )
-    lines = []
-    for row in rows:
-        ours, other = row["tokens_per_s"], row["transformers"]
-        lines.append(
-            f"| {row['target']} ({row['plain_pass_ms']:.1f} ms a pass) | {row['temperature']:g} "
-            f"| {row['plain_tokens_per_s']:.0f} | {ours:.0f} | **{row['speed_up']:.2f}** "
-            f"| {row['tokens_per_pass']:.2f} | {other['plain']:.0f} | {other['assisted']:.0f} "
-            f"| {ours / other['plain']:.2f} / {ours / other['assisted']:.2f} |"
-        )
-    first = rows[0]
-    costs = [
-        f"{row['target']}, temperature {row['temperature']:g}: {row['bytes_per_token']:.0f} bytes of candidates and "
-        "verdicts for each committed token; processor milliseconds outside the models for each round: "
-        + ", ".join(f"{k} {v:.2f}" for k, v in row["cpu_outside_ms_per_round"].items())
-        for row in rows
-    ]
-    caption = (
-        f"One stream, {first['prompts']} prompts of every category, {first['max_tokens']} tokens each, median of "
-        f"{first['runs']} runs by turns; {_machine(first)}."
-    )
-    return "\n".join([head, *lines, "", caption, "", *(f"- {cost}." for cost in costs)])
+def summary() -> str:
+    """The README's tables; suites that were not run are left out."""
+    found = [BLOCKS[name][1](rows_of(BLOCKS[name][0])) for name in SUMMARY]
+    return "\n\n".join(part for part in found if part)
 
 
-def equality(rows: list[dict[str, Any]]) -> str:
-    """Equal outputs."""
-    if not rows:
-        return ""
-    head = (
-        "| temperature | prompts | tokens | outputs that differ from plain decoding | near ties met | tokens per pass |\n"
-        "|---|---|---|---|---|---|"
-    )
-    lines = [
-        f"| {row['temperature']:g} | {row['prompts']} | {row['tokens']} | {len(row['different'])} "
-        f"| {row['near_ties_speculative']} | {row['tokens_per_pass']:.2f} |"
-        for row in rows
-    ]
-    return "\n".join([head, *lines])
+def block(name: str, *, is_quick: bool = False) -> str:
+    """One block's text."""
+    suite, tell = BLOCKS[name]
+    return tell(rows_of(suite, is_quick=is_quick)) or NOT_RUN.format(suite=suite)
 
 
-def _machine(row: dict[str, Any]) -> str:
-    machine = row["machine"]
-    return (
-        f"{machine['cpu']}, {machine['cores']} cores, torch {machine['torch']}, transformers "
-        f"{machine['transformers']}, Ray {machine['ray']}, commit {machine['commit']}, {row['date']}"
-    )
+def rows_of(suite: str, *, is_quick: bool = False) -> tables.Rows:
+    """The rows of a suite, without those of an older form, of before it had parts."""
+    rows = results.read(suite, is_quick=is_quick)
+    return [row for row in rows if suite != "single" or "part" in row]
+
+
+def filled(page: str, blocks: dict[str, str]) -> str:
+    """A page with the text between each pair of markers replaced.
+
+    Raises:
+        ValueError: A begin has no end, or names no block.
+    """
+    for name in re.findall(r"<!-- bench:([a-z-]+):begin -->", page):
+        begin, end = f"<!-- bench:{name}:begin -->", f"<!-- bench:{name}:end -->"
+        if name not in blocks:
+            raise ValueError(f"{begin} names no block; there are {', '.join(sorted(blocks))}")
+        before, rest = page.split(begin, 1)
+        if end not in rest:
+            raise ValueError(f"{begin} has no {end}")
+        page = f"{before}{begin}\n{blocks[name]}\n{end}{rest.split(end, 1)[1]}"
+    return page

@@ -34,7 +34,10 @@ def merge(
     taken = {identity(row, keys) for row in fresh}
     folder = QUICK if is_quick else FOLDER
     kept = [
-        row for row in read(suite, is_quick=is_quick) if keys and identity(row, keys) not in taken
+        row
+        for row in read(suite, is_quick=is_quick)
+        # Rows without a key are of an older form.
+        if keys and all(key in row for key in keys) and identity(row, keys) not in taken
     ]
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{suite}.jsonl"

@@ -36,8 +36,8 @@ KEYS = ("part", "temperature")
 ROOM = {"max_context": MAX_CONTEXT, "num_slots": 4}
 """Deep models have many keys and values; one stream needs few."""
 
-THREADS = {"target's thread": 1, "all threads": 2}
-"""How many threads transformers gets, by name."""
+THREADS = {"one": 1, "all": 2}
+"""How many threads transformers gets: as many as our target, and as many as target and drafter together."""
 
 BASELINE_S = 600.0
 """Bound on one run of transformers."""

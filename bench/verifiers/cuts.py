@@ -1,0 +1,52 @@
+"""What it costs to send part of a draft row: acceptance at one node with whole rows and with cut ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+
+import numpy as np
+
+from bench.verifiers import nodes
+from outrider.actors.speculation.decisions import Float64s
+from outrider.actors.speculation.sparse import LEAST_PROB, MAX_KEPT, freeze
+
+CUTS: dict[str, tuple[float, int]] = {
+    "16 most probable": (0.0, 16),
+    "64 most probable": (0.0, 64),
+    "256 most probable": (0.0, 256),
+    "1024 most probable": (0.0, 1024),
+    f"at least {LEAST_PROB:g} (as sent)": (LEAST_PROB, MAX_KEPT),
+    "at least 0.0003": (3e-4, MAX_KEPT),
+    "at least 0.001": (1e-3, MAX_KEPT),
+}
+"""Least probability and greatest number of tokens."""
+
+NAMES = ("mcsd_with_replacement", "mcsd_without_replacement", "kseq", "canonical")
+CHAIN, SIBLINGS = 1, 4
+
+
+def compare(
+    target_V: Float64s,
+    draft_V: Float64s,
+    rng: np.random.Generator,
+    add: Callable[..., None],
+) -> None:
+    """Adds ("cut", name of the cut, method, candidates): acceptance with the cut row and with the whole one."""
+    seed = int(rng.integers(2**63))
+    whole = _rates(target_V, draft_V, seed)
+    for name, (least, keep) in CUTS.items():
+        row = freeze(draft_V, least, keep)
+        cut = _rates(target_V, row.dense(len(draft_V)), seed)
+        for (method, k), rate in whole.items():
+            key: Hashable = ("cut", name, method, k)
+            add(key, cut[method, k], rate)
+        add(("kept", name), len(row.ids_K))
+
+
+def _rates(target_V: Float64s, draft_V: Float64s, seed: int) -> dict[tuple[str, int], float]:
+    found = nodes.frozen_rates(target_V, draft_V, np.random.default_rng(seed), SIBLINGS)
+    single = nodes.recursive_rate(target_V, draft_V, CHAIN)
+    return {
+        ("speculative_sampling", CHAIN): single,
+        **{(name, SIBLINGS): found[name] for name in NAMES},
+    }

@@ -1,0 +1,39 @@
+"""How many layers a target gets, and what a pass of an untimed size takes."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.targets import interpolate, layers_for
+
+CURVE = ((1, 1.0), (2, 2.0), (4, 3.0))
+
+
+@pytest.mark.parametrize(
+    ("rows", "seconds"), [(1, 1.0), (2, 2.0), (3, 2.5), (4, 3.0), (6, 4.0), (0, 0.0)]
+)
+def test_between_and_beyond_timed_sizes(rows: int, seconds: float) -> None:
+    """Lines between the sizes, the last slope beyond."""
+    assert interpolate(CURVE, rows) == pytest.approx(seconds)
+
+
+def test_one_timed_size() -> None:
+    """Nothing is known of other sizes."""
+    assert interpolate(((1, 1.5),), 7) == 1.5
+
+
+def test_layers_follow_the_cost_of_one() -> None:
+    """Eight layers take 2 ms, 24 more 6 ms more: 25 ms are 100 layers."""
+    assert layers_for(25e-3, few=(8, 2e-3), more=(32, 8e-3)) == 100
+
+
+def test_a_target_that_is_too_slow_already() -> None:
+    """No layer can be taken away."""
+    with pytest.raises(ValueError, match="more than the 25"):
+        layers_for(25e-3, few=(8, 30e-3), more=(32, 40e-3))
+
+
+def test_a_busy_machine_is_noticed() -> None:
+    """More layers that take less time are no basis."""
+    with pytest.raises(ValueError, match="too busy"):
+        layers_for(25e-3, few=(8, 3e-3), more=(32, 2e-3))
