@@ -6,15 +6,15 @@ and the target decodes plainly; if that commits more tokens a second, it goes on
 time. Only paces taken right after one another are compared, because machines change their speed. For each load (number of
 decoding sessions, in powers of two) the answer is its own. Pure: rounds are pushed in, no clock is read.
 
-What it costs: while speculating, `PLAIN_ROUNDS` rounds at the plain pace after every 24, 48, ... 768 others; while
-decoding plainly, `TRIAL_ROUNDS` rounds with drafters after every 64, 128, ... 4096.
+What it costs: while speculating, some six rounds at the plain pace after 32, 128, 512, ... others; while decoding plainly,
+some thirty rounds with drafters after 64, 128, ... 4096 others.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-PLAIN_ROUNDS = 8
+PLAIN_ROUNDS = 4
 """Plain rounds of one comparison. Their pace hardly varies."""
 
 TRIAL_ROUNDS = 32
@@ -23,17 +23,21 @@ TRIAL_ROUNDS = 32
 SETTLING_ROUNDS = 2
 """First rounds after a change, which are not counted: passes of the drafters are still running, or begin anew."""
 
-FIRST_PLAIN_GAP, LAST_PLAIN_GAP = 24, 768
-"""Rounds between comparisons while speculating. The gap doubles as long as speculation wins clearly."""
+FIRST_PLAIN_GAP, LAST_PLAIN_GAP, PLAIN_GAP_GROWTH = 32, 1024, 4
+"""Rounds between comparisons while speculating. The gap grows as long as speculation wins clearly."""
 
-FIRST_TRIAL_GAP, LAST_TRIAL_GAP = 64, 4096
-"""Rounds between comparisons while decoding plainly. The gap doubles as long as speculation loses."""
+FIRST_TRIAL_GAP, LAST_TRIAL_GAP, TRIAL_GAP_GROWTH = 64, 4096, 2
+"""Rounds between comparisons while decoding plainly. The gap grows as long as speculation loses."""
 
 CLEARLY = 1.1
 """Speculation wins clearly from this ratio of paces on; below it the comparison is repeated soon."""
 
-MEMORY = 0.97
-"""Weight of the past in the running pace of a mode: about thirty rounds."""
+BADLY = 0.85
+"""Speculation is turned off at once if its pace is below this part of the plain one; if it is less far below, only when the next
+comparison says so too, for thirty rounds can mislead by a tenth."""
+
+MEMORY = 0.985
+"""Weight of the past in the running pace of a mode: about seventy rounds."""
 
 
 @dataclass(slots=True)
@@ -64,6 +68,8 @@ class _Load:
     """The other mode runs, for comparison."""
     rounds: int = 0
     """Since the mode last changed."""
+    is_warned: bool = False
+    """The last comparison went against the mode, though not badly."""
     gap: int = FIRST_PLAIN_GAP
     """Rounds until the next comparison."""
     here: Pace = field(default_factory=Pace)
@@ -94,8 +100,10 @@ class Governor:
         if load is self._load:
             return
         if self._load.trying:
-            # A comparison that the load interrupted says nothing; it comes again soon.
+            # A comparison that the load interrupted says nothing; it comes again, the dear kind later each time.
             self._load.trying, self._load.rounds = False, self._load.gap // 2
+            if not self._load.speculates:
+                self._load.gap = min(TRIAL_GAP_GROWTH * self._load.gap, LAST_TRIAL_GAP)
         if load is None:
             # A load that was never seen begins like the one before it.
             before = self._load.speculates
@@ -131,12 +139,25 @@ def _compare(load: _Load) -> None:
     speculative, plain = load.here.rate, load.there.rate
     if not load.speculates:
         speculative, plain = plain, speculative
-    wins = speculative >= plain
-    if wins == load.speculates:
-        doubled = not wins or speculative >= CLEARLY * plain
-        last = LAST_PLAIN_GAP if wins else LAST_TRIAL_GAP
-        load.gap = min(2 * load.gap, last) if doubled else FIRST_PLAIN_GAP * 4
+    if speculative >= plain:
+        _go_on(load, speculates=True, is_clear=speculative >= CLEARLY * plain)
+    elif load.speculates and speculative >= BADLY * plain and not load.is_warned:
+        load.is_warned, load.gap = True, FIRST_PLAIN_GAP
     else:
-        load.gap = FIRST_PLAIN_GAP if wins else FIRST_TRIAL_GAP
-    load.speculates, load.trying, load.rounds = wins, False, 0
+        _go_on(load, speculates=False, is_clear=True)
+    load.trying, load.rounds = False, 0
     load.here = Pace()
+
+
+def _go_on(load: _Load, *, speculates: bool, is_clear: bool) -> None:
+    """Sets the mode, and when it is compared again."""
+    first, last, growth = (
+        (FIRST_PLAIN_GAP, LAST_PLAIN_GAP, PLAIN_GAP_GROWTH)
+        if speculates
+        else (FIRST_TRIAL_GAP, LAST_TRIAL_GAP, TRIAL_GAP_GROWTH)
+    )
+    if speculates != load.speculates:
+        load.gap = first
+    else:
+        load.gap = min(growth * load.gap, last) if is_clear else growth * first
+    load.speculates, load.is_warned = speculates, False

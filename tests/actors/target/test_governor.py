@@ -86,9 +86,11 @@ def test_each_load_has_its_own_answer() -> None:
 def test_a_load_that_flickers_does_not_stop_the_comparison() -> None:
     """With sessions that come and go every twelve rounds the losing way is still found."""
     governor = Governor()
-    for phase in range(400):
-        run(governor, 12, round_s=4.0, sessions=4 if phase % 2 else 5, seed=phase)
-    assert run(governor, 12, round_s=4.0, sessions=4)[1] < 0.5
+    shares = [
+        run(governor, 12, round_s=4.0, sessions=4 if phase % 2 else 5, seed=phase)[1]
+        for phase in range(400)
+    ]
+    assert sum(shares[200:]) / 200 < 0.06
 
 
 def test_a_clock_that_stands_still_changes_nothing() -> None:
