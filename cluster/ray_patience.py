@@ -1,8 +1,8 @@
 """How long Ray's own processes may take to start: as long as a busy machine needs, and no longer than the user wants.
 
-Ray waits 30 s for its processes. Two busy cores need more when Ray's files are not in memory yet, and a second try would
-start from nothing. Some of the waits are environment variables; the one for the node itself is a constant in a function, so
-the question that the function asks again and again is what waits here.
+Ray waits 30 s for its processes. Two busy cores need more when Ray's files are not in memory yet. Most of the waits are
+environment variables; the one for the node itself is a constant in a function, so the question that the function asks again
+and again is what waits here. (`ray_ports` does away with another one.)
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 PATIENCE_S = 180.0
-"""Seconds for each step of Ray's start. Five are usual; 45 were measured with both cores taken by others."""
+"""Seconds for each step of Ray's start. Three are usual; a minute was measured with a dozen processes for each core."""
 
 POLL_S = 0.2
 """How often Ray is asked whether the node is up."""
 
 VARIABLES = {
     "RAY_gcs_server_port_wait_time_s": str(int(PATIENCE_S)),
+    # One question to Ray's central process: short, so that a signal is heard between two of them.
+    "RAY_raylet_start_wait_time_s": "2",
     "RAY_agent_register_timeout_ms": str(int(PATIENCE_S * 1e3)),
     "RAY_worker_register_timeout_seconds": str(int(PATIENCE_S)),
 }

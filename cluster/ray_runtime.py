@@ -20,6 +20,7 @@ from typing import Any, Self
 
 from outrider.cluster.config import Config
 from outrider.cluster.ray_patience import VARIABLES, StartCancelled, patient
+from outrider.cluster.ray_ports import told_beforehand
 from outrider.cluster.signals import handlers_kept, uninterrupted
 
 OBJECT_STORE_BYTES = 100 * 2**20
@@ -154,12 +155,12 @@ class RayRuntime:
                 "_temp_dir": str(self._folder / "ray"),
                 "_node_ip_address": "127.0.0.1",
             }
-        waiting = (
-            patient(is_cancelled=is_cancelled, is_alive=self._has_raylet)
-            if self.is_embedded
-            else contextlib.nullcontext()
-        )
-        with handlers_kept(), _quiet_future_warnings(), _loopback_allowed(), waiting:
+        with contextlib.ExitStack() as around:
+            for context in (handlers_kept(), _quiet_future_warnings(), _loopback_allowed()):
+                around.enter_context(context)
+            if self.is_embedded:
+                around.enter_context(told_beforehand())
+                around.enter_context(patient(is_cancelled=is_cancelled, is_alive=self._has_raylet))
             ray.init(**options)
 
     def _has_raylet(self) -> bool:

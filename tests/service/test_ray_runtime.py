@@ -8,7 +8,7 @@ import sys
 import pytest
 from tests.service.processes import environment
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(420)
 
 TWICE = """
 import os, pathlib
@@ -45,7 +45,7 @@ def test_ray_starts_again_with_another_key_and_leaves_nothing() -> None:
         env=variables,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=400,
         check=False,
     )
 
