@@ -21,6 +21,9 @@ MAX_HELD = 4
 TRY_AGAIN = 32
 """Passes without a tree after which one is verified although it was not worth it: text changes, and so does acceptance."""
 
+SIZE_SHARE = 0.1
+"""Weight of a tree in the mean size of trees."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
@@ -31,6 +34,11 @@ class Ready:
 
     drafters_N: tuple[str, ...]
     """Who drew each node."""
+
+    expected_nodes: int
+    """How large such a tree is by experience with earlier ones. Whether a tree is worth its rows is decided by this, not
+    by its own size: that depends on its tokens where a row has fewer than there should be siblings, and trees must not
+    be left out because of their tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +57,7 @@ class HeldTrees:
         self._mixes = METHODS[verifier].mixes_drafters
         self._trees: dict[tuple[int, int], dict[str, _Held]] = {}
         self._num_skipped = 0
+        self._mean_nodes = 0.0
 
     @property
     def num_trees(self) -> int:
@@ -89,7 +98,7 @@ class HeldTrees:
 
     def spend(self, length: int, hash_: int) -> None:
         """Drops the trees of a base whose round is decided. No other tree is verified there."""
-        self._trees.pop((length, hash_), None)
+        self._forget((length, hash_))
 
     def advance(self, length: int) -> int:
         """Drops the trees that the text has passed by.
@@ -98,9 +107,7 @@ class HeldTrees:
             The number of nodes in them.
         """
         passed = [base for base in self._trees if base[0] < length]
-        return sum(
-            held.frozen.tree.num_nodes for base in passed for held in self._trees.pop(base).values()
-        )
+        return sum(map(self._forget, passed))
 
     def has(self, length: int, hash_: int) -> bool:
         """True if there is a tree for this text."""
@@ -124,7 +131,11 @@ class HeldTrees:
                 break
         if not parts:
             return None
-        return Ready(frozen=side_by_side(parts), drafters_N=tuple(drafters))
+        return Ready(
+            frozen=side_by_side(parts),
+            drafters_N=tuple(drafters),
+            expected_nodes=round(self._mean_nodes * len(parts)),
+        )
 
     def is_worth(self, *, is_gain: bool) -> bool:
         """Whether to verify a tree: if it pays, and now and then although it seems not to."""
@@ -133,6 +144,18 @@ class HeldTrees:
             return True
         self._num_skipped += 1
         return False
+
+    def _forget(self, base: tuple[int, int]) -> int:
+        """Drops the trees of a base and remembers how large they were.
+
+        Returns:
+            The number of nodes in them.
+        """
+        sizes = [held.frozen.tree.num_nodes for held in self._trees.pop(base, {}).values()]
+        for size in sizes:
+            share = SIZE_SHARE if self._mean_nodes else 1.0
+            self._mean_nodes += share * (size - self._mean_nodes)
+        return sum(sizes)
 
     def _bound(self, drafter: str) -> None:
         own = [(trees[drafter].round, b) for b, trees in self._trees.items() if drafter in trees]

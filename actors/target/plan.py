@@ -186,7 +186,8 @@ def _offer(entry: Entry, max_nodes: int) -> Selection:
 def choose_trees(decoding: Sequence[Entry], limits: Limits, cost: CostModel) -> list[Entry]:
     """Gives each session whose verifier tests frozen trees the one for its text, if it is worth its time.
 
-    A tree is verified whole or, where there is no room, without its last levels. Nothing here looks at its tokens.
+    A tree is verified whole or, where there is no room, without its last levels. Nothing here looks at its tokens, nor at
+    its size, which may tell of them.
     """
     num_nodes = sum(len(entry.selection.nodes) for entry in decoding)
     num_rows = sum(len(entry.chain) for entry in decoding) + num_nodes
@@ -206,7 +207,7 @@ def choose_trees(decoding: Sequence[Entry], limits: Limits, cost: CostModel) -> 
             chosen.append(entry)
             continue
         size, gain = ready.frozen.tree.num_nodes, session.patience.tokens - 1.0
-        before, after = cost.predict(num_rows), cost.predict(num_rows + size)
+        before, after = cost.predict(num_rows), cost.predict(num_rows + ready.expected_nodes)
         if trees.is_worth(is_gain=limits.lockstep or (tokens + gain) * before >= tokens * after):
             entry = replace(entry, selection=_whole(ready, session), frozen=ready.frozen)
             num_nodes, num_rows, tokens = num_nodes + size, num_rows + size, tokens + gain

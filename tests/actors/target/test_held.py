@@ -77,6 +77,35 @@ def test_only_the_first_drafter_counts_unless_the_verifier_mixes() -> None:
         assert ready.drafters_N == ("e",) * 6 + ("d",) * (num_nodes - 6)
 
 
+def test_the_size_to_expect_is_that_of_earlier_trees() -> None:
+    """The tree at hand does not count: whether it is worth its rows must not depend on its tokens."""
+    held = HeldTrees(Verifier.MCSD_WITHOUT_REPLACEMENT)
+    without = Replacement.WITHOUT
+
+    def expected(length: int, shape: tuple[int, ...]) -> int:
+        take(held, tree(shape, replacement=without), length=length)
+        ready = held.ready(length, 100 * length, max_nodes=99, max_depth=9)
+        assert ready is not None
+        held.spend(length, 100 * length)
+        return ready.expected_nodes
+
+    assert expected(5, (2, 2)) == 0
+    assert expected(6, (2,)) == 6
+    assert [expected(length, (2,)) for length in range(7, 60)][-1] == 2
+
+
+def test_both_trees_of_two_drafters_are_expected() -> None:
+    """Where they are verified side by side."""
+    held = HeldTrees(Verifier.SPECINFER)
+    for length in (5, 6):
+        for drafter in ("d", "e"):
+            take(held, tree((2, 1)), length=length, drafter=drafter)
+        ready = held.ready(length, 100 * length, max_nodes=99, max_depth=9)
+        assert ready is not None
+        held.advance(length + 1)
+    assert ready.expected_nodes == 8
+
+
 def test_a_drafter_cannot_fill_the_memory() -> None:
     """Of too many trees the oldest go."""
     held = HeldTrees(Verifier.KSEQ)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
 import torch
 
-from outrider.actors.speculation.options import Sampling, Speculation
+from outrider.actors.speculation.draft_tree import DraftTree, Replacement
+from outrider.actors.speculation.frame import FrozenTree
+from outrider.actors.speculation.options import Sampling, Speculation, Verifier
+from outrider.actors.speculation.sparse import freeze
 from outrider.actors.speculation.transforms import SamplingTransform
 from outrider.actors.target.cost import CostModel
 from outrider.actors.target.events import Owner
@@ -139,3 +144,36 @@ def test_long_prompts_are_run_in_chunks() -> None:
     sessions = [session(1, length=20), session(2, length=40), session(3, length=40)]
     plan = plan_pass(sessions, [10, 0, 0], LIVE, LIMITS, flat(), 0.0)
     assert [(len(e.chain), e.is_prefill) for e in plan.entries] == [(10, False), (6, True)]
+
+
+def frozen(width: int) -> FrozenTree:
+    """One level of so many siblings."""
+    tokens = tuple(range(width))
+    tree = DraftTree(
+        tokens_N=tokens,
+        parents_N=(-1,) * width,
+        sources_N=(0,) * width,
+        replacement=Replacement.WITHOUT,
+    )
+    return FrozenTree(tree=tree, rows=(freeze(np.ones(8)),))
+
+
+@pytest.mark.parametrize("usual", [1, 6])
+def test_the_size_of_a_tree_does_not_decide_whether_it_is_verified(usual: int) -> None:
+    """A row may have fewer tokens than there should be siblings, and which row it is depends on the tokens drawn."""
+    cost = CostModel()
+    cost.set_curve({1: 0.010, 2: 0.010, 7: 0.030, 16: 0.060})
+    taken: list[bool] = []
+    for width in (1, 6):
+        made = session(
+            1, speculation=Speculation(verifier=Verifier.MCSD_WITHOUT_REPLACEMENT, max_nodes=8)
+        )
+        assert made.trees is not None
+        for base, size in ((1, usual), (2, usual), (made.length, width)):
+            hash_ = made.hash_at(base)
+            assert hash_ is not None
+            made.trees.take("d", length=base, hash_=hash_, number=base, frozen=frozen(size))
+        made.trees.advance(made.length)
+        plan = plan_pass([made], [4], LIVE, LIMITS, cost, 0.0)
+        taken.append(nodes(plan.entries) == [width])
+    assert taken == [usual == 1] * 2
