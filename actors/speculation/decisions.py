@@ -52,14 +52,17 @@ class UniformDecisions:
 
     def draw(self, weights_V: Float64s) -> int:
         """The index whose share of the cumulative weights holds the next uniform; never one of weight 0."""
-        cumulative_V = np.cumsum(weights_V)
+        cumulative_V = weights_V.cumsum()
         total = float(cumulative_V[-1])
         if not 0.0 < total < np.inf:
             raise ValueError(
                 f"the weights to draw from sum to {total}; they must sum to a positive number"
             )
-        index = int(np.searchsorted(cumulative_V, self._next() * total, side="right"))
-        return min(index, int(np.searchsorted(cumulative_V, total, side="left")))
+        index = int(cumulative_V.searchsorted(self._next() * total, side="right"))
+        if index < len(cumulative_V):
+            return index
+        # The product was rounded up to the total: the last index that has weight.
+        return int(cumulative_V.searchsorted(total, side="left"))
 
     def _next(self) -> float:
         if self._used >= len(self._uniforms_U):

@@ -31,6 +31,8 @@ class TargetRows:
         logits_RV: torch.Tensor,
         parents_N: tuple[int, ...],
         tokens_N: tuple[int, ...],
+        *,
+        is_every_row_read: bool = False,
     ) -> None:
         """Takes what rows are made from.
 
@@ -39,12 +41,16 @@ class TargetRows:
             logits_RV: float32; row 0 belongs to the last committed token, row 1 + n to node n.
             parents_N: Parents of the nodes, -1 for the root.
             tokens_N: Their token ids.
+            is_every_row_read: Make all rows at once, which costs little more than making one.
         """
         self._session = session
         self._logits_RV = logits_RV
         self._parents_N = parents_N
         self._tokens_N = tokens_N
         self._rows: dict[int, Float64s] = {}
+        if is_every_row_read and session.noise is not None:
+            every = range(len(tokens_N) + 1)
+            self._rows.update(zip(every, self._softmax(every), strict=True))
 
     def __getitem__(self, row: int, /) -> Float64s:
         """The distribution after node `row - 1`, float64 (V,)."""
@@ -54,16 +60,22 @@ class TargetRows:
         return made
 
     def _make(self, row: int) -> Float64s:
-        session, path = self._session, self._path(row - 1)
-        scores_1V = session.transform.apply(
-            self._logits_RV[row : row + 1], [path], [session.num_output + len(path)]
-        )
-        if session.noise is None:
-            probs_V = np.zeros(scores_1V.shape[1])
-            probs_V[draw_one(scores_1V, None)[0]] = 1.0
-            return probs_V
-        made: Float64s = torch.softmax(scores_1V[0].double(), dim=0).cpu().numpy()
-        return made
+        if self._session.noise is not None:
+            return self._softmax(range(row, row + 1))[0]
+        scores_1V = self._scores(range(row, row + 1))
+        probs_V = np.zeros(scores_1V.shape[1])
+        probs_V[draw_one(scores_1V, None)[0]] = 1.0
+        return probs_V
+
+    def _softmax(self, rows: range) -> Float64s:
+        made_NV: Float64s = torch.softmax(self._scores(rows).double(), dim=-1).cpu().numpy()
+        return made_NV
+
+    def _scores(self, rows: range) -> torch.Tensor:
+        session = self._session
+        paths = [self._path(row - 1) for row in rows]
+        num_output = [session.num_output + len(path) for path in paths]
+        return session.transform.apply(self._logits_RV[rows.start : rows.stop], paths, num_output)
 
     def _path(self, node: int) -> list[int]:
         path: list[int] = []
@@ -97,9 +109,16 @@ class FrozenVerdict:
         session, tree = self._session, self._frozen.tree
         if session.trees is not None:
             session.trees.spend(session.length, session.hash)
-        acceptance = METHODS[session.speculation.verifier].verify(
+        method = METHODS[session.speculation.verifier]
+        acceptance = method.verify(
             tree=tree,
-            target_probs_NV=TargetRows(session, self._logits_RV, tree.parents_N, tree.tokens_N),
+            target_probs_NV=TargetRows(
+                session,
+                self._logits_RV,
+                tree.parents_N,
+                tree.tokens_N,
+                is_every_row_read=method.needs_all_target_rows,
+            ),
             draft_probs_RV=DenseRows(self._frozen.rows, self._logits_RV.shape[1]),
             decisions=UniformDecisions(
                 uniforms(session.sampling.seed, session.length, uniforms_needed(tree.num_nodes))
