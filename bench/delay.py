@@ -302,7 +302,8 @@ def _measure(
         "bytes_per_token": num_bytes / last["pipelined"].num_tokens,
         "lockstep_ideal": lockstep_ideal(
             told,
-            levels=min(8.0, max(1.0, last["lockstep"].tokens_per_pass)),
+            levels=stretch["lockstep"].num_drafts
+            / max(sum(s.rounds for s in last["lockstep"].stats), 1),
             round_trip=told["round_trip"],
         ),
         **told,

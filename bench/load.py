@@ -189,7 +189,7 @@ def _measure(
         if "unavailable" not in answer:
             rates["transformers"].append(answer["tokens_per_s"])
         theirs.append(answer)
-    row = {
+    row: dict[str, Any] = {
         "concurrency": concurrency,
         "temperature": temperature,
         "requests": len(prompts),

@@ -11,6 +11,7 @@ import statistics
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from outrider.actors.draft import messages as draft_messages
@@ -54,21 +55,15 @@ def run(*, runs: int | None = None, is_quick: bool = False) -> Iterator[dict[str
             "verdicts, 3 tokens",
             sessions,
             repeats,
-            make=lambda verdicts=verdicts: target_messages.verdict_batch(
-                verdicts
-            ).SerializeToString(),
-            read=lambda data: list(
-                draft_messages.events_from_proto(target_pb2.VerdictMessage.FromString(data), 1)
-            ),
+            make=partial(_verdicts, verdicts),
+            read=_read_verdicts,
         )
         committed = [_committed(source, session) for session in range(1, sessions + 1)]
         yield _row(
             "committed tokens, 3 each",
             sessions,
             repeats,
-            make=lambda committed=committed: b"".join(
-                target_messages.session_event(one).SerializeToString() for one in committed
-            ),
+            make=partial(_events, committed),
             read=None,
         )
 
@@ -118,6 +113,22 @@ def peak_bytes(call: Callable[[], object]) -> int:
         return tracemalloc.get_traced_memory()[1] - before
     finally:
         tracemalloc.stop()
+
+
+def _candidates(news: list[SessionNews]) -> bytes:
+    return draft_messages.candidates_to_proto(news).SerializeToString()
+
+
+def _verdicts(verdicts: list[Verdict]) -> bytes:
+    return target_messages.verdict_batch(verdicts).SerializeToString()
+
+
+def _events(committed: list[Committed]) -> bytes:
+    return b"".join(target_messages.session_event(one).SerializeToString() for one in committed)
+
+
+def _read_verdicts(data: bytes) -> object:
+    return list(draft_messages.events_from_proto(target_pb2.VerdictMessage.FromString(data), 1))
 
 
 def _read_candidates(data: bytes) -> object:

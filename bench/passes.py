@@ -30,6 +30,9 @@ class Passes:
     draft_s: float
     """Median of draft passes."""
 
+    num_drafts: int
+    """Draft passes."""
+
     busy: float
     """Share of the time, from the first target pass to the last, in which one ran."""
 
@@ -59,6 +62,7 @@ def passes(
         tree_s=_mean_s(trees),
         tree_nodes=statistics.fmean(float(r.args["nodes"]) for r in trees) if trees else 0.0,
         draft_s=1e-6 * statistics.median(r.duration_us for r in drafts) if drafts else 0.0,
+        num_drafts=len(drafts),
         busy=_busy([r for r in within if r.track == TARGET_TRACK]),
     )
 

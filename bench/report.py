@@ -72,8 +72,14 @@ def show() -> None:
 
 def summary() -> str:
     """The README's tables; suites that were not run are left out."""
-    found = [BLOCKS[name][1](rows_of(BLOCKS[name][0])) for name in SUMMARY]
-    return "\n\n".join(part for part in found if part)
+    found = []
+    for name in SUMMARY:
+        text = BLOCKS[name][1](rows_of(BLOCKS[name][0]))
+        if text:
+            found.append(text)
+            if name in DRAWN:
+                found.append(f"![{name}]({PLOTS.relative_to(ROOT)}/{name}.svg)")
+    return "\n\n".join(found)
 
 
 def block(name: str, *, is_quick: bool = False) -> str:

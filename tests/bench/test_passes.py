@@ -33,7 +33,7 @@ def test_passes_of_a_stretch() -> None:
     assert found.plain_s == pytest.approx(15e-6)
     assert found.tree_s == pytest.approx(25e-6)
     assert found.tree_nodes == pytest.approx(3.0)
-    assert found.draft_s == pytest.approx(4e-6)
+    assert (found.draft_s, found.num_drafts) == (pytest.approx(4e-6), 3)
     assert found.busy == pytest.approx(80.0 / 100.0)
 
 
