@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from outrider.actors.membership import Membership
-from outrider.actors.trace import TraceRecord
 from outrider.v1 import cluster_pb2
 
 
@@ -26,10 +24,6 @@ class Server(Protocol):
 
     async def stop(self, grace_s: float = ...) -> None:
         """Ends within the grace."""
-        ...
-
-    def trace(self) -> Sequence[TraceRecord]:
-        """What it did and when, the last things of it."""
         ...
 
 
@@ -109,10 +103,6 @@ class Residence:
             fenced.cancel()
             stopped.cancel()
         return self._stopped.is_set()
-
-    def trace(self) -> Sequence[TraceRecord]:
-        """What the server did and when."""
-        return self._server.trace()
 
     async def stop(self, grace_s: float) -> None:
         """Stops serving within the grace and leaves. Idempotent."""

@@ -14,7 +14,6 @@ from types import TracebackType
 from typing import Any, Self
 
 from bench.child import Child
-from outrider.actors.trace import TraceRecord
 from outrider.client import Client
 
 START_S = 300.0
@@ -107,20 +106,12 @@ class Assembly:
         self._stack.close()
 
     def ask(self, name: str, what: str) -> Any:
-        """Asks an actor's process for `costs`, `trace` or `observations`."""
+        """Asks an actor's process for `costs` or `observations`."""
         return self._children[name].ask(what)
 
     def costs(self) -> dict[str, Any]:
         """`bench.host.costs` of every actor, by name."""
         return {name: self.ask(name, "costs") for name in self._children}
-
-    def trace(self) -> tuple[TraceRecord, ...]:
-        """What every actor did and when, the last things of each."""
-        return tuple(
-            TraceRecord(**record)
-            for name in self._children
-            for record in self.ask(name, "trace")["records"]
-        )
 
     def _start(
         self,

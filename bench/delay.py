@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from bench.assembly import LOOPBACK, Assembly
@@ -22,7 +23,7 @@ from bench.efficiency import efficiency, lockstep_ideal
 from bench.equality import differences
 from bench.law import Text, replay
 from bench.netns import HERE, THERE, Link, round_trip_s
-from bench.passes import Passes, passes
+from bench.passes import passes, traced
 from bench.prompts import Prompt, spread
 from bench.relay import Relay
 from bench.results import median
@@ -252,18 +253,20 @@ def _measure(
     round_trip_s = pipelined.between.round_trip_s(pipelined.assembly)
     rates: dict[str, list[float]] = {way: [] for way in WAYS}
     whole_rates: dict[str, list[float]] = {way: [] for way in WAYS}
-    times: dict[str, tuple[float, float]] = {}
     num_bytes = 0
     for _ in range(runs):
         for way in WAYS:
-            bytes_before, start_us = pipelined.between.bytes_so_far(), 1e6 * time.time()
+            bytes_before = pipelined.between.bytes_so_far()
             last[way] = once(way)
-            times[way] = (start_us, 1e6 * time.time())
             if way == "pipelined":
                 num_bytes = pipelined.between.bytes_so_far() - bytes_before
             rates[way].append(last[way].num_tokens / last[way].decode_s)
             whole_rates[way].append(last[way].tokens_per_s)
-    stretch = _stretches(where, times)
+    stretch = {}
+    for way in WAYS:
+        # What follows compares passes with rounds, so both are of this run.
+        last[way], timeline = traced(where[way].client, partial(once, way))
+        stretch[way] = passes(timeline, drafter=DRAFTER)
     speed_up = {way: ratio(rates[way], rates["plain"]) for way in WAYS}
     told = efficiency(
         speed_up["pipelined"],
@@ -307,17 +310,6 @@ def _measure(
             round_trip=told["round_trip"],
         ),
         **told,
-    }
-
-
-def _stretches(
-    where: Mapping[str, _Service], times: Mapping[str, tuple[float, float]]
-) -> dict[str, Passes]:
-    """What passes took in the last run of each way."""
-    traces = {id(service): service.assembly.trace() for service in where.values()}
-    return {
-        way: passes(traces[id(where[way])], drafter=DRAFTER, start_us=start_us, end_us=end_us)
-        for way, (start_us, end_us) in times.items()
     }
 
 

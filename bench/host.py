@@ -14,7 +14,7 @@ import resource
 import sys
 import threading
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,7 @@ async def _serve(order: dict[str, Any], answers: Any) -> None:
             await server.update_roster(())
         _answer(answers, {"address": address, "pid": os.getpid()})
         while line := await asyncio.to_thread(sys.stdin.readline):
-            _answer(answers, _look(line.strip(), server))
+            _answer(answers, _look(line.strip()))
     finally:
         await server.stop(0.0)
 
@@ -89,17 +89,15 @@ def _server(settings: ActorSettings) -> Server:
             return Coordinator(settings)
 
 
-def _look(what: str, server: Server) -> dict[str, Any]:
+def _look(what: str) -> dict[str, Any]:
     match what:
         case "costs":
             return costs()
-        case "trace":
-            return {"records": [asdict(record) for record in server.trace()]}
         case "observations":
             from bench.observations import take_observations
 
             return {"observations": take_observations()}
-    return {"error": f"asked for {what!r}; ask for costs, trace or observations"}
+    return {"error": f"asked for {what!r}; ask for costs or observations"}
 
 
 def costs() -> dict[str, Any]:

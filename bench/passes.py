@@ -1,17 +1,19 @@
-"""What passes took in a run, read from the trace. Pure."""
+"""What passes took in a run, read from its timeline."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from outrider.actors.trace import TraceRecord
+from bench.decode import Decoded
+from outrider.client import Client
+from outrider.client.timeline.model import DRAFTING, WORK, Slice, Timeline
+from outrider.client.timeline.names import BUSY
+from outrider.client.tracing import MAX_TRACE_S
 
 VERIFY, DRAFT = "verify", "draft"
-"""Names of the records of a target pass and of a draft pass."""
-
-TARGET_TRACK = "target"
+"""Names of the slices of a target pass and of a draft pass."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,42 +39,42 @@ class Passes:
     """Share of the time, from the first target pass to the last, in which one ran."""
 
 
-def passes(
-    records: Iterable[TraceRecord], *, drafter: str, start_us: float, end_us: float
-) -> Passes:
-    """The passes of a stretch of time.
+def traced(client: Client, run: Callable[[], Decoded]) -> tuple[Decoded, Timeline]:
+    """A run, and what every actor did in it. It is one more than those that are timed, because recording has its price."""
+    with client.start_trace(seconds=MAX_TRACE_S) as trace:
+        trace.wait_started()
+        decoded = run()
+    return decoded, trace.result()
+
+
+def passes(timeline: Timeline, *, drafter: str) -> Passes:
+    """The passes of a timeline.
 
     Args:
-        records: A trace.
-        drafter: Track of the drafter.
-        start_us: From when, in microseconds since the epoch.
-        end_us: Until when.
+        timeline: What was recorded.
+        drafter: The drafter's name.
     """
-    within = [
-        record
-        for record in records
-        if record.start_us >= start_us and record.start_us + record.duration_us <= end_us
-    ]
-    verify = [r for r in within if r.track == TARGET_TRACK and r.name == VERIFY]
-    plain = [r for r in verify if r.args.get("rows") == 1]
-    trees = [r for r in verify if int(r.args.get("nodes", 0)) > 0]
-    drafts = [r for r in within if r.track == drafter and r.name == DRAFT]
+    target = [one for one in timeline.slices if one.track == WORK and one.name in BUSY]
+    verify = [one for one in target if one.name == VERIFY]
+    plain = [one for one in verify if one.args["rows"] == 1]
+    trees = [one for one in verify if one.args["nodes"] > 0]
+    drafts = [one for one in timeline.of(drafter, DRAFTING) if one.name == DRAFT]
     return Passes(
         plain_s=_mean_s(plain),
         tree_s=_mean_s(trees),
-        tree_nodes=statistics.fmean(float(r.args["nodes"]) for r in trees) if trees else 0.0,
-        draft_s=1e-6 * statistics.median(r.duration_us for r in drafts) if drafts else 0.0,
+        tree_nodes=statistics.fmean(one.args["nodes"] for one in trees) if trees else 0.0,
+        draft_s=1e-6 * statistics.median(one.duration_us for one in drafts) if drafts else 0.0,
         num_drafts=len(drafts),
-        busy=_busy([r for r in within if r.track == TARGET_TRACK]),
+        busy=_busy(target),
     )
 
 
-def _mean_s(records: Sequence[TraceRecord]) -> float:
-    return 1e-6 * statistics.fmean(r.duration_us for r in records) if records else 0.0
+def _mean_s(slices: Sequence[Slice]) -> float:
+    return 1e-6 * statistics.fmean(one.duration_us for one in slices) if slices else 0.0
 
 
-def _busy(records: Sequence[TraceRecord]) -> float:
-    if not records:
+def _busy(slices: Sequence[Slice]) -> float:
+    if not slices:
         return 0.0
-    ended = max(r.start_us + r.duration_us for r in records)
-    return sum(r.duration_us for r in records) / (ended - min(r.start_us for r in records))
+    ended = max(one.end_us for one in slices)
+    return sum(one.duration_us for one in slices) / (ended - min(one.start_us for one in slices))

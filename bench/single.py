@@ -7,10 +7,10 @@ models have together. Everything is measured by turns: each run is one of ours p
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from bench.baseline import MODES
@@ -20,7 +20,7 @@ from bench.decode import Decoded, decode
 from bench.efficiency import efficiency
 from bench.equality import differences
 from bench.law import Text, replay
-from bench.passes import passes
+from bench.passes import passes, traced
 from bench.prompts import Prompt, spread
 from bench.results import median
 from bench.results import spread as spread_of
@@ -155,21 +155,18 @@ def _measure(
     ]
     turns = {False: _Turns(), True: _Turns()}
     rates: dict[tuple[str, str], list[float]] = {key: [] for key in orders}
-    stretches: dict[bool, tuple[float, float]] = {}
     for _ in range(runs):
         for enabled in (False, True):
-            before, start_us = Cpu.of(running), 1e6 * time.time()
+            before = Cpu.of(running)
             result = ours(enabled)
-            stretches[enabled] = (start_us, 1e6 * time.time())
             _book(turns[enabled], result, before, Cpu.of(running))
             if enabled:
                 speculative = result
         for key, order in orders.items():
             rates[key].append(baseline.ask(order, timeout_s=BASELINE_S)["tokens_per_s"])
-    records = running.trace()
     stretch = {
-        enabled: passes(records, drafter=DRAFTER, start_us=start_us, end_us=end_us)
-        for enabled, (start_us, end_us) in stretches.items()
+        enabled: passes(traced(client, partial(ours, enabled))[1], drafter=DRAFTER)
+        for enabled in (False, True)
     }
     replayed = replay(
         draft,

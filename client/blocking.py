@@ -12,6 +12,7 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from outrider.client.blocking_stream import Connections, GenerationStream
+from outrider.client.blocking_trace import RunningTrace
 from outrider.client.channel import DEFAULT_ADDRESS, parse_addresses
 from outrider.client.collect import Collector
 from outrider.client.errors import OutriderError, Unavailable, from_rpc_error
@@ -19,12 +20,14 @@ from outrider.client.options import Message, SamplingOptions, SpeculationOptions
 from outrider.client.progress import StreamProgress, new_request_id
 from outrider.client.results import Generation, Health, ModelInfo, Status
 from outrider.client.retry import RetryPolicy
+from outrider.client.timeline.model import Timeline
 from outrider.client.timeouts import (
     CALL_TIMEOUT_S,
     CONNECT_TIMEOUT_S,
     REQUEST_TIMEOUT_S,
     check_timeout,
 )
+from outrider.client.tracing import trace_request
 from outrider.client.wire import (
     detokenize_to_proto,
     health_from_proto,
@@ -233,6 +236,48 @@ class Client:
         request = generation_pb2.GetStatusRequest()
         answer = self._ask(lambda stub, left_s: stub.GetStatus(request, timeout=left_s), timeout_s)
         return status_from_proto(answer)
+
+    def start_trace(
+        self,
+        *,
+        request_id: str = "",
+        seconds: float = 60.0,
+        nodes: bool = False,
+        max_records: int = 0,
+    ) -> RunningTrace:
+        """Begins to record what every actor does, for a timeline.
+
+        Args:
+            request_id: A request, running or to come; the trace ends with it. Empty: the whole service.
+            seconds: The trace ends after this time in any case.
+            nodes: Records what became of each candidate, not only of how many.
+            max_records: The trace ends when it holds so many; 0: the service's own limit.
+
+        Raises:
+            InvalidRequest: A value does not fit its field. `result` raises the other errors.
+        """
+        request = trace_request(
+            request_id=request_id, seconds=seconds, nodes=nodes, max_records=max_records
+        )
+        return RunningTrace(self._connections.stub(self._connections.current), request)
+
+    def trace(
+        self,
+        *,
+        request_id: str = "",
+        seconds: float = 60.0,
+        nodes: bool = False,
+        max_records: int = 0,
+    ) -> Timeline:
+        """Records what every actor does, for a timeline, and waits for its end. Arguments: as of `start_trace`.
+
+        Raises:
+            OutriderError: By cause; see `errors.py`.
+        """
+        with self.start_trace(
+            request_id=request_id, seconds=seconds, nodes=nodes, max_records=max_records
+        ) as trace:
+            return trace.result()
 
     def health(self, service: str = "", *, timeout_s: float = CALL_TIMEOUT_S) -> Health:
         """What `grpc.health.v1` says; an unknown service is an answer, not an error."""

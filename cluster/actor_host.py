@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Protocol
 
 from outrider.actors.residence import Identity, Started
-from outrider.actors.trace import TraceRecord
 from outrider.cluster.fleet import ActorSettings, ActorSpec
 
 
@@ -32,10 +30,6 @@ class RunningActor(Protocol):
 
     async def run(self) -> str:
         """Waits for its end, however it comes, and says how."""
-        ...
-
-    async def trace(self) -> Sequence[TraceRecord]:
-        """What it did and when. Nothing if it is gone."""
         ...
 
     async def stop(self, grace_s: float) -> None:

@@ -16,7 +16,6 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from outrider.actors.grpc_server import advertised, bind
-from outrider.actors.trace import TraceRecord
 from outrider.cluster import tokenizer
 from outrider.cluster.gateway import Gateway
 from outrider.cluster.links import Links
@@ -144,10 +143,6 @@ class Coordinator:
         if self._links is not None:
             await self._links.stop()
             self._links = None
-
-    def trace(self) -> tuple[TraceRecord, ...]:
-        """Nothing: a coordinator runs no passes that a timeline could show."""
-        return ()
 
     async def update_roster(self, members: Iterable[Member]) -> None:
         """Takes in who is alive. On the event loop."""

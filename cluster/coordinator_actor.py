@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Protocol
 
@@ -15,7 +15,6 @@ from outrider.actors.engine.source import DEMO_PREFIX, resolve_model
 from outrider.actors.grpc_server import internal_channel
 from outrider.actors.logs import configure_logs
 from outrider.actors.residence import Identity, Residence, Started
-from outrider.actors.trace import TraceRecord
 from outrider.cluster.roster import Member, roster_from_proto
 from outrider.cluster.settings import CoordinatorSettings
 from outrider.v1 import cluster_pb2, cluster_pb2_grpc
@@ -65,10 +64,6 @@ class CoordinatorActor:
         if self._residence is not None and not await self._residence.run():
             await self._residence.stop(0.0)
             ray.actor.exit_actor()
-
-    async def trace(self) -> Sequence[TraceRecord]:
-        """What it did and when, for a timeline."""
-        return self._residence.trace() if self._residence is not None else ()
 
     async def stop(self, grace_s: float) -> None:
         """Drains: no new work, running requests go on within the grace."""

@@ -11,19 +11,19 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from outrider.actors.trace import TraceRecord
 from outrider.client.blocking import Client
 from outrider.client.options import SamplingOptions, SpeculationOptions
 from outrider.client.prompts import BUILT_IN, Prompt
 from outrider.client.results import Completion, TextChunk, Token
+from outrider.client.timeline.file import save
+from outrider.client.timeline.model import REQUESTS, Slice, Timeline
 from outrider.cluster.commands import FAILED, CommandFailed, service_config
 from outrider.cluster.demo_report import Decoded, Pair, totals
 from outrider.cluster.demo_screen import Screen
 from outrider.cluster.signals import ending_by_signal
-from outrider.cluster.timeline import between, trace_file
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
@@ -37,8 +37,11 @@ REQUEST_TIMEOUT_S = 120.0
 QUICK_TOKENS = 32
 """Greatest length of a text with `--quick`."""
 
-CLIENT_TRACK = "requests"
-"""Name of the timeline's track of whole requests."""
+TEXTS = "texts"
+"""Name of the timeline's track of whole texts."""
+
+TRACE_S = 600.0
+"""The timeline ends after this time even if the texts do not."""
 
 
 class Interrupted(Exception):
@@ -113,13 +116,15 @@ def run_demo(
             ) as service,
             Client(service.address, timeout_s=REQUEST_TIMEOUT_S) as client,
         ):
-            pairs = list(decode_pairs(client, plan, screen, ending))
+            with client.start_trace(seconds=TRACE_S) as recording:
+                recording.wait_started()
+                pairs = list(decode_pairs(client, plan, screen, ending))
             try:
-                seen = service.trace()
-            except ServiceFailed as error:
-                # An actor that is being restarted costs its track, not the texts.
+                seen = recording.result()
+            except OutriderError as error:
+                # A trace that fails costs the actors' tracks, not the texts.
                 screen.progress(f"the timeline lacks the actors: {error}")
-                seen = ()
+                seen = Timeline(start_unix_us=pairs[0].plain.start_us)
     except (
         Interrupted,
         StartCancelled,
@@ -131,12 +136,12 @@ def run_demo(
         raise CommandFailed(str(error)) from error
     except OutriderError as error:
         raise CommandFailed(f"a request failed: {error}") from error
-    records = [*between(seen, pairs[0].plain.start_us, _end_us(pairs)), *request_records(pairs)]
-    write_trace(trace, records)
+    timeline = with_texts(seen, pairs)
+    write_trace(trace, timeline)
     if as_json:
         print(json.dumps(report_as_dict(pairs, trace), ensure_ascii=False))
     else:
-        screen.summary(pairs, records)
+        screen.summary(pairs, timeline)
         screen.say(f"timeline: {trace} (open it at ui.perfetto.dev or chrome://tracing)")
     return FAILED if any(pair.is_unexplained for pair in pairs) else 0
 
@@ -245,14 +250,18 @@ def shown_prompt(prompt: Prompt) -> str:
     return prompt.text if prompt.text is not None else str(list(prompt.tokens or ()))
 
 
-def request_records(pairs: Sequence[Pair]) -> list[TraceRecord]:
-    """The requests as a track of the timeline."""
-    return [
-        TraceRecord(
-            track=CLIENT_TRACK,
+def with_texts(timeline: Timeline, pairs: Sequence[Pair]) -> Timeline:
+    """The timeline with the texts, as the client saw them, as a track above the requests.
+
+    The client's times are of the wall clock, which is the coordinator's: both run on this machine.
+    """
+    texts = tuple(
+        Slice(
+            process=REQUESTS,
+            track=TEXTS,
             name=f"{way} {pair.category}",
-            start_us=run.start_us,
-            duration_us=run.duration_us,
+            start_us=round(run.start_us - timeline.start_unix_us, 3),
+            duration_us=round(run.duration_us, 3),
             args={
                 "temperature": pair.temperature,
                 "seed": pair.seed,
@@ -262,18 +271,18 @@ def request_records(pairs: Sequence[Pair]) -> list[TraceRecord]:
         )
         for pair in pairs
         for way, run in (("plain", pair.plain), ("speculative", pair.speculative))
-    ]
+    )
+    return replace(timeline, slices=texts + timeline.slices)
 
 
-def write_trace(path: Path, records: Sequence[TraceRecord]) -> None:
+def write_trace(path: Path, timeline: Timeline) -> None:
     """Writes the timeline.
 
     Raises:
         CommandFailed: The file cannot be written.
     """
-    text = json.dumps(trace_file(records, tracks=(CLIENT_TRACK, "coordinator", "target")))
     try:
-        path.write_text(text, encoding="utf-8")
+        save(timeline, path)
     except OSError as error:
         raise CommandFailed(f"--trace {path} cannot be written: {error}") from error
 
@@ -303,11 +312,6 @@ def report_as_dict(pairs: Sequence[Pair], trace: Path) -> dict[str, object]:
         "by_temperature": [asdict(totals(pairs, temperature=value)) for value in temperatures],
         "trace": str(trace),
     }
-
-
-def _end_us(pairs: Sequence[Pair]) -> float:
-    """When the last text was done."""
-    return pairs[-1].speculative.start_us + pairs[-1].speculative.duration_us
 
 
 if __name__ == "__main__":

@@ -10,12 +10,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from outrider.actors.trace import TraceRecord
 from outrider.client.cli.attribution import Attribution
 from outrider.client.cli.origin import DRAFTER_STYLES, TARGET_STYLE, origin_style
 from outrider.client.cli.output import printable
 from outrider.client.prompts import Prompt
 from outrider.client.results import TextChunk
+from outrider.client.timeline.model import DRAFTING, WORK, Slice, Timeline
+from outrider.client.timeline.names import BUSY
+from outrider.client.timeline.spans import common, spans, strip, total_us
 from outrider.cluster.demo_report import (
     Decoded,
     Pair,
@@ -25,7 +27,6 @@ from outrider.cluster.demo_report import (
     share_bar,
     totals,
 )
-from outrider.cluster.timeline import both_us, spans, strip
 
 REDRAW_S = 0.08
 """Least seconds between two writes of live text, so that showing it does not slow what is measured."""
@@ -109,7 +110,7 @@ class Screen:
             soft_wrap=True,
         )
 
-    def summary(self, pairs: Sequence[Pair], records: Sequence[TraceRecord]) -> None:
+    def summary(self, pairs: Sequence[Pair], timeline: Timeline) -> None:
         """The tables, and a strip of the timeline."""
         runs = [pair.speculative for pair in pairs]
         everything = totals(pairs)
@@ -118,7 +119,7 @@ class Screen:
         self._console.print(_table(pairs))
         self._console.print(_acceptance(everything))
         self._console.print(_shares(everything))
-        picture = timeline_strip(pairs, records, width=min(100, self._console.width - 24))
+        picture = timeline_strip(pairs, timeline, width=min(100, self._console.width - 24))
         if picture:
             self._console.print(Text(picture))
         self.say(
@@ -151,37 +152,34 @@ def sameness(pair: Pair) -> str:
     return f"differs from plain decoding at token {position}, {cause}"
 
 
-def timeline_strip(pairs: Sequence[Pair], records: Sequence[TraceRecord], *, width: int) -> str:
-    """When target and drafters were busy, for the middle of the last text; empty without records of both."""
+def timeline_strip(pairs: Sequence[Pair], timeline: Timeline, *, width: int) -> str:
+    """When target and drafters were busy, for the middle of the last text; empty if the timeline lacks either."""
     run = pairs[-1].speculative
-    end_us = run.start_us + run.duration_us
-    by_track: dict[str, list[TraceRecord]] = {}
-    for record in records:
-        if run.start_us <= record.start_us <= end_us:
-            by_track.setdefault(record.track, []).append(record)
-    passes = by_track.pop("target", [])
+    start_us = run.start_us - timeline.start_unix_us
+    end_us = start_us + run.duration_us
+    busy: dict[str, dict[str, list[Slice]]] = {WORK: {}, DRAFTING: {}}
+    for one in timeline.slices:
+        if one.track in busy and one.name in BUSY and start_us <= one.start_us <= end_us:
+            busy[one.track].setdefault(one.process, []).append(one)
     drafting = {
         name: found
-        for name, found in sorted(by_track.items())
-        if any(record.name == "draft" for record in found)
+        for name, found in sorted(busy[DRAFTING].items())
+        if any(one.name == "draft" for one in found)
     }
-    if not passes or not drafting or width < 20:
+    if not busy[WORK] or not drafting or width < 20:
         return ""
+    target, passes = next(iter(busy[WORK].items()))
     middle = passes[len(passes) // 4 :][:STRIP_PASSES]
-    left_us, right_us = middle[0].start_us, middle[-1].start_us + middle[-1].duration_us
-    busy = spans(passes)
+    left_us, right_us = middle[0].start_us, middle[-1].end_us
     lines = [f"{(right_us - left_us) / 1e3:.0f} ms of the last text:"]
-    tracks = {"target": passes, **drafting}
-    for name, found in tracks.items():
+    for name, found in {target: passes, **drafting}.items():
         lines.append(
             f"{name[:16]:>16} {strip(found, start_us=left_us, end_us=right_us, width=width)}"
         )
-    drafts = spans(record for found in drafting.values() for record in found)
-    whole_us = sum(end - start for start, end in drafts)
-    if whole_us > 0:
-        lines.append(
-            f"{both_us(busy, drafts) / whole_us:.0%} of the drafting ran while the target verified"
-        )
+    drafts = spans(one for found in drafting.values() for one in found)
+    if drafts:
+        share = total_us(common(spans(passes), drafts)) / total_us(drafts)
+        lines.append(f"{share:.0%} of the drafting ran while the target verified")
     return "\n".join(lines)
 
 

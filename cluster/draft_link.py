@@ -69,6 +69,11 @@ class DraftLink:
         self._stub: draft_pb2_grpc.DraftServiceAsyncStub | None = None
 
     @property
+    def stub(self) -> draft_pb2_grpc.DraftServiceAsyncStub | None:
+        """For other calls to the drafter, while the stream is up."""
+        return self._stub
+
+    @property
     def num_sessions(self) -> int:
         """Sessions attached on this stream, or being attached."""
         return len(self._sinks)

@@ -19,9 +19,11 @@ import grpc
 
 import outrider
 from outrider.actors.speculation.seeds import derive_seed, fresh_seed
+from outrider.actors.trace import Recorder
 from outrider.cluster import reports
 from outrider.cluster.detokenise import Detokeniser
 from outrider.cluster.links import Links
+from outrider.cluster.recording import RequestRecording
 from outrider.cluster.running_request import RunningRequest
 from outrider.cluster.sequence import Sequence, SequencePlan
 from outrider.cluster.session import Session, State
@@ -29,10 +31,11 @@ from outrider.cluster.settings import CoordinatorSettings
 from outrider.cluster.status_codes import Refusal
 from outrider.cluster.texts import Texts
 from outrider.cluster.tokenizer import TextCodec
+from outrider.cluster.tracing import Tracing
 from outrider.cluster.validation.limits import Limits
 from outrider.cluster.validation.names import check_model, check_request_id
 from outrider.cluster.validation.settle import Settled, settle
-from outrider.v1 import generation_pb2
+from outrider.v1 import generation_pb2, trace_pb2
 
 RETRY_AFTER_S = 1.0
 """Advice to a client that found the queue full: about the time of a short answer."""
@@ -58,6 +61,15 @@ class Gateway:
         self._idle.set()
         self._numbers = itertools.count(1)
         self._started_s = time.monotonic()
+        self._recorder = Recorder()
+        self._tracing = Tracing(
+            self._recorder,
+            trace_pb2.TraceSource(
+                name=settings.name, role="coordinator", incarnation=settings.incarnation
+            ),
+            links,
+            self._requests,
+        )
 
     @property
     def num_running(self) -> int:
@@ -94,6 +106,7 @@ class Gateway:
         limits = self._limits(request.model)
         with self._registered(request.request_id or uuid.uuid4().hex) as running:
             prompt = await self._texts.prompt(request, limits)
+            running.recording.tokenised(len(prompt))
             settled = settle(
                 request,
                 prompt_length=len(prompt),
@@ -128,12 +141,19 @@ class Gateway:
                 f"request_id {request_id!r} is running; wait for its end, abort it, or use another",
                 field="request_id",
             )
-        running = RunningRequest(request_id)
+        recording = RequestRecording(self._recorder, next(self._numbers), request_id)
+        running = RunningRequest(request_id, recording)
         self._requests[request_id] = running
         self._idle.clear()
+        outcome = "cancelled"
         try:
             yield running
+            outcome = "aborted" if running.is_aborted else "completed"
+        except Refusal as refusal:
+            outcome = refusal.code.name
+            raise
         finally:
+            recording.ended(outcome)
             del self._requests[request_id]
             self.num_finished += 1
             if not self._requests:
@@ -148,7 +168,7 @@ class Gateway:
         arrived_s: float,
     ) -> None:
         """Makes the sequences and queues them."""
-        number = next(self._numbers)
+        number = running.recording.number
         sampling, codec = settled.sampling, self._codec
         group = (self._settings.incarnation & 0xFFFFFFFF) << 32 | number & 0xFFFFFFFF
         for index in range(settled.num_sequences):
@@ -172,7 +192,9 @@ class Gateway:
                 min_tokens=sampling.min_tokens,
                 resume=settled.resume,
             )
-            running.sequences.append(Sequence(plan, session, self._links.cluster, running.put))
+            running.sequences.append(
+                Sequence(plan, session, self._links.cluster, running.put, running.recording)
+            )
         running.admission.model = limits.model
         running.admission.seed = sampling.seed
         running.admission.prompt_tokens = len(prompt)
@@ -228,6 +250,10 @@ class Gateway:
             actors=actors,
             accepting=self.is_accepting and self._links.is_ready,
         )
+
+    async def Trace(self, request: trace_pb2.TraceRequest, context: Context) -> None:
+        """Records what every actor does."""
+        await self._tracing.run(request, context.write)
 
     def _own_status(self) -> generation_pb2.ActorStatus:
         return generation_pb2.ActorStatus(

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
 
 from outrider.actors.residence import Identity, Started
-from outrider.actors.trace import TraceRecord
 from outrider.cluster.actor_host import ActorCrashed, ActorHost, ActorRefused, RunningActor
 from outrider.cluster.actor_status import ActorStatus, State
 from outrider.cluster.cluster_service import ClusterServicer
@@ -120,13 +119,6 @@ class Keeper:
         finally:
             if not serving.done():
                 serving.set_exception(LaunchFailed("the service was stopped while it started"))
-
-    async def trace(self) -> Sequence[TraceRecord]:
-        """What the actor did and when; nothing unless it serves."""
-        running = self._running
-        if running is None or self._status.state is not State.SERVING:
-            return ()
-        return await running.trace()
 
     async def kill(self, *, incarnation: int) -> None:
         """Ends the process of one start, if it is the present one; `keep` then starts the next."""

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-from outrider.actors.trace import TraceRecord
 from outrider.cluster.actor_status import ActorStatus, State
 from outrider.cluster.config import Config
 from outrider.cluster.fleet import fleet
@@ -73,16 +72,6 @@ class RunningService:
         """
         statuses: tuple[ActorStatus, ...] = self._ask("status")
         return statuses
-
-    def trace(self) -> tuple[TraceRecord, ...]:
-        """What every actor did and when, the last things of each, for a timeline.
-
-        Raises:
-            SupervisorSilent: The supervisor did not answer in time.
-            ServiceFailed: The supervisor is gone.
-        """
-        records: tuple[TraceRecord, ...] = self._ask("trace")
-        return records
 
     def _ask(self, method: str) -> Any:
         import ray

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from typing import Any
 
 import psutil
@@ -18,7 +18,6 @@ from ray.util.scheduling_strategies import (
 from outrider.actors.draft.actor import DraftActor
 from outrider.actors.residence import Identity, Started
 from outrider.actors.target.actor import TargetActor
-from outrider.actors.trace import TraceRecord
 from outrider.cluster.actor_host import ActorCrashed, ActorRefused
 from outrider.cluster.coordinator_actor import CoordinatorActor
 from outrider.cluster.fleet import ActorSettings, ActorSpec
@@ -159,14 +158,6 @@ class RayActor:
         except RayError as error:
             return first_line(error)
         return "it stopped by itself"
-
-    async def trace(self) -> Sequence[TraceRecord]:
-        """What it did and when."""
-        try:
-            records: Sequence[TraceRecord] = await _outcome(self._handle.trace.remote())
-        except RayActorError:
-            return ()
-        return records
 
     async def stop(self, grace_s: float) -> None:
         """Asks it to stop."""

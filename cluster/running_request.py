@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from outrider.cluster.recording import RequestRecording
 from outrider.cluster.sequence import Sequence
 from outrider.cluster.status_codes import Refusal
 from outrider.v1 import generation_pb2
@@ -13,8 +14,9 @@ from outrider.v1 import generation_pb2
 class RunningRequest:
     """A request from its checks to its end: the messages that wait for the client, and its sequences."""
 
-    def __init__(self, request_id: str) -> None:
+    def __init__(self, request_id: str, recording: RequestRecording) -> None:
         self.request_id = request_id
+        self.recording = recording
         self.sequences: list[Sequence] = []
         self.admission = generation_pb2.Admission(request_id=request_id)
         self.is_aborted = False
@@ -67,6 +69,8 @@ class RunningRequest:
             item = await self._outbox.get()
             if isinstance(item, Refusal):
                 raise item
+            began_ns = self.recording.now_ns()
             await write(item)
+            self.recording.written(item.index, began_ns, len(item.chunk.tokens))
             if item.HasField("completion"):
                 remaining -= 1

@@ -20,6 +20,7 @@ from outrider.actors.wire import sampling_to_proto, speculation_to_proto
 from outrider.cluster.admission import Grant, Ticket
 from outrider.cluster.draft_link import DraftLink
 from outrider.cluster.drafting import Drafting
+from outrider.cluster.recording import RequestRecording
 from outrider.cluster.session import (
     Attach,
     Close,
@@ -96,9 +97,12 @@ class Sequence:
         session: Session,
         cluster: Cluster,
         put: Callable[[generation_pb2.GenerateResponse | Refusal], None],
+        recording: RequestRecording,
     ) -> None:
         """Takes where messages for the client go, `put`: responses, or the refusal that ends the request."""
         self.plan = plan
+        self._recording = recording
+        self._asked_ns = 0
         self.session = session
         self._cluster = cluster
         self._put = put
@@ -151,8 +155,12 @@ class Sequence:
     def _take(self, event: target_pb2.SessionEvent) -> None:
         match event.WhichOneof("event"):
             case "committed":
+                began_ns = self._recording.now_ns()
                 commands = self.session.committed(event.committed.epoch, event.committed.tokens)
+                num_tokens = len(event.committed.tokens)
+                self._recording.detokenised(self.plan.index, began_ns, num_tokens)
             case "opened":
+                self._note_opened(event.opened.handle)
                 self._start_drafting(event.opened.handle)
                 commands = self.session.opened()
             case "finished":
@@ -258,6 +266,7 @@ class Sequence:
     async def _acquire(self) -> None:
         """Waits for a slot at a target."""
         slots, ticket = self._cluster.slots, self.plan.ticket
+        began_ns = self._recording.now_ns()
         if self._reopenings:
             if self._grant is not None:
                 slots.admission.release(self._grant)
@@ -273,6 +282,7 @@ class Sequence:
         finally:
             waiting.cancel()
             woken.cancel()
+        self._recording.queued(self.plan.index, began_ns)
         if self._admitted_s is None:
             self._admitted_s = time.monotonic()
 
@@ -290,6 +300,7 @@ class Sequence:
             self._carry_out(self.session.lost("the target went away before the session was opened"))
             return
         self._link, self._number = link, self._cluster.next_session()
+        self._asked_ns = self._recording.now_ns()
         link.open(
             target_pb2.OpenSession(
                 session=self._number,
@@ -316,6 +327,16 @@ class Sequence:
                 self._carry_out(self.session.closing_expired())
 
     # -- drafters --------------------------------------------------------------------------------------------------
+
+    def _note_opened(self, handle: int) -> None:
+        if self._link is not None:
+            self._recording.opened(
+                self.plan.index,
+                self._asked_ns,
+                target=self._link.name,
+                incarnation=self._link.incarnation,
+                handle=handle,
+            )
 
     def _start_drafting(self, handle: int) -> None:
         plan, link = self.plan, self._link

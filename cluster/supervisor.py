@@ -15,7 +15,6 @@ import grpc
 import structlog
 
 from outrider.actors.grpc_server import bind, internal_server, serve_health
-from outrider.actors.trace import TraceRecord
 from outrider.cluster import cluster_service
 from outrider.cluster.actor_host import ActorHost
 from outrider.cluster.actor_status import ActorStatus
@@ -80,11 +79,6 @@ class Supervisor:
     def status(self) -> tuple[ActorStatus, ...]:
         """Every actor, in the order of the configuration, the coordinator last."""
         return tuple(keeper.status for keeper in self._keepers.values())
-
-    async def trace(self) -> tuple[TraceRecord, ...]:
-        """What every actor did and when, the last things of each."""
-        of_each = await asyncio.gather(*(keeper.trace() for keeper in self._keepers.values()))
-        return tuple(record for records in of_each for record in records)
 
     async def launch(self) -> str:
         """Starts everything: first the workers, all at once, then the coordinator.

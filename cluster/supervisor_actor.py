@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from outrider.actors.logs import configure_logs
-from outrider.actors.trace import TraceRecord
 from outrider.cluster.actor_status import ActorStatus
 from outrider.cluster.fleet import ActorSpec
 from outrider.cluster.keeper import LaunchFailed
@@ -50,10 +49,6 @@ class SupervisorActor:
     async def status(self) -> tuple[ActorStatus, ...]:
         """Every actor; none before `launch`."""
         return self._supervisor.status() if self._supervisor is not None else ()
-
-    async def trace(self) -> tuple[TraceRecord, ...]:
-        """What every actor did and when."""
-        return await self._supervisor.trace() if self._supervisor is not None else ()
 
     async def stop(self, grace_s: float) -> None:
         """Ends every actor; running requests may go on within the grace."""

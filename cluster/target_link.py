@@ -71,6 +71,16 @@ class TargetLink:
         return len(self._sinks)
 
     @property
+    def name(self) -> str:
+        """The target's name; its address as long as it has not told."""
+        return self.info.name if self.info is not None else self.address
+
+    @property
+    def stub(self) -> target_pb2_grpc.TargetServiceAsyncStub | None:
+        """For other calls to the target, while the stream is up."""
+        return self._stub
+
+    @property
     def incarnation(self) -> int:
         """The start of the target that the stream leads to."""
         return self.info.incarnation if self.info is not None else 0

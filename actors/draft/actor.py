@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import ray
 
 from outrider.actors.draft.settings import DraftSettings
 from outrider.actors.logs import configure_logs
 from outrider.actors.residence import Identity, Residence, Started
-from outrider.actors.trace import TraceRecord
 
 
 class DraftActor:
@@ -35,10 +32,6 @@ class DraftActor:
         if self._residence is not None and not await self._residence.run():
             await self._residence.stop(0.0)
             ray.actor.exit_actor()
-
-    async def trace(self) -> Sequence[TraceRecord]:
-        """What it did and when, for a timeline."""
-        return self._residence.trace() if self._residence is not None else ()
 
     async def stop(self, grace_s: float) -> None:
         """Stops serving within the grace."""

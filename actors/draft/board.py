@@ -11,8 +11,10 @@ import structlog
 
 from outrider.actors.draft.drafter import Drafter
 from outrider.actors.draft.events import Ended, Report, ResyncWanted, SessionKey
+from outrider.actors.draft.recording import DraftRecording
 from outrider.actors.draft.session import DraftSession
 from outrider.actors.draft.stats import DraftStats
+from outrider.actors.trace import Recorder
 
 ASK_AGAIN_S = 1.0
 """After this time without an answer, a verdict that does not fit makes the worker ask for the missing tokens again."""
@@ -24,7 +26,13 @@ class Board:
     """The sessions of a drafter."""
 
     def __init__(
-        self, drafter: Drafter, emit: Callable[[Report], None], *, max_ahead: int, lockstep: bool
+        self,
+        drafter: Drafter,
+        emit: Callable[[Report], None],
+        *,
+        max_ahead: int,
+        lockstep: bool,
+        recorder: Recorder | None = None,
     ) -> None:
         """As `DraftWorker`."""
         self.drafter = drafter
@@ -34,6 +42,8 @@ class Board:
         self.sessions: dict[SessionKey, DraftSession] = {}
         self.dirty: dict[DraftSession, None] = {}
         """Sessions that may have news, in the order in which they got them."""
+        self.recording = DraftRecording(recorder or Recorder(), max_ahead=max_ahead)
+        """For a timeline."""
         self.pass_s = 0.0
         """Mean seconds of a draft pass."""
         self._counts = dict.fromkeys(DraftStats.__dataclass_fields__, 0)
@@ -73,4 +83,5 @@ class Board:
         """Forgets a session."""
         del self.sessions[session.key]
         self.dirty.pop(session, None)
+        self.recording.forget(session)
         self.drafter.detach(session)

@@ -20,6 +20,8 @@ from outrider.actors.draft.messages import (
     resync_to_proto,
 )
 from outrider.actors.grpc_server import internal_channel
+from outrider.actors.trace import Recorder
+from outrider.actors.trace_messages import StreamLog
 from outrider.actors.wire import PROTOCOL_VERSION
 from outrider.v1 import target_pb2, target_pb2_grpc
 
@@ -55,6 +57,7 @@ class TargetLink:
         hello: target_pb2.Hello,
         post: Callable[[Event], None],
         on_lost: Callable[[TargetLink, str], None],
+        recorder: Recorder | None = None,
     ) -> None:
         """
         Args:
@@ -64,12 +67,16 @@ class TargetLink:
             hello: How we introduce ourselves.
             post: Takes what the target says.
             on_lost: Told the reason when the stream has ended.
+            recorder: Takes records for a timeline; None: nobody asks for them.
         """
         self.number = number
         self.address = address
         self.incarnation = incarnation
         self.is_open = False
-        self._hello = hello
+        self._hello = target_pb2.Hello()
+        self._hello.CopyFrom(hello)
+        self._hello.stream = number
+        self._log = StreamLog(recorder or Recorder(), self._hello)
         self._post = post
         self._on_lost = on_lost
         self._gathered: list[SessionNews] = []
@@ -204,6 +211,7 @@ class TargetLink:
         assert self._call is not None, "opened before it is run"
         try:
             while isinstance(message := await self._call.read(), target_pb2.VerdictMessage):
+                self._log.received(message)
                 for event in events_from_proto(message, self.number):
                     self._post(event)
         except grpc.aio.AioRpcError as error:
@@ -222,6 +230,7 @@ class TargetLink:
                 messages.append(candidates_to_proto(gathered))
             try:
                 for message in messages:
+                    self._log.sent(message)
                     await self._call.write(message)
             except asyncio.InvalidStateError:
                 return "the target closed it"

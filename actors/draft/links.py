@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from outrider.actors.draft.events import Event, LinkLost
 from outrider.actors.draft.link import TargetLink
+from outrider.actors.trace import Recorder
 from outrider.v1 import target_pb2
 
 
@@ -19,16 +20,19 @@ class TargetLinks:
         hello: target_pb2.Hello,
         post: Callable[[Event], None],
         on_lost: Callable[[int, str], None],
+        recorder: Recorder | None = None,
     ) -> None:
         """
         Args:
             hello: How we introduce ourselves.
             post: Takes events for the worker.
             on_lost: Told number and reason of a link that ended, after the worker was.
+            recorder: Takes records for a timeline; None: nobody asks for them.
         """
         self._hello = hello
         self._post = post
         self._on_lost = on_lost
+        self._recorder = recorder
         self._links: dict[int, TargetLink] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._next_number = 1
@@ -55,6 +59,7 @@ class TargetLinks:
                 hello=self._hello,
                 post=self._post,
                 on_lost=self._lost,
+                recorder=self._recorder,
             )
             self._next_number += 1
             await link.open()

@@ -25,6 +25,7 @@ def flush(board: Board, now: float) -> None:
         news = _news_of(board, session)
         if news is not None:
             by_link.setdefault(session.key.link, []).append(news)
+            board.recording.handed_out(session, news.num_nodes)
             nodes += news.num_nodes
             session.urgent_news = max(session.urgent_news - 1, 0)
     for link, entries in by_link.items():

@@ -36,12 +36,9 @@ from outrider.actors.engine.tokenizer import load_tokenizer, tokenizer_fingerpri
 from outrider.actors.grpc_server import advertised, bind, internal_server, serve_health
 from outrider.actors.speculation.options import Verifier
 from outrider.actors.speculation.policies import DraftLength
-from outrider.actors.trace import TraceRecord, TraceRing
+from outrider.actors.trace import Recorder
 from outrider.actors.wire import PROTOCOL_VERSION, verifier_to_proto
 from outrider.v1 import draft_pb2, draft_pb2_grpc, target_pb2
-
-TRACE_CAPACITY = 65536
-"""Passes remembered for a timeline: minutes of the fastest drafting, some megabytes."""
 
 JOIN_TIMEOUT_S = 30.0
 """Bound on waiting for the worker's running pass at the end. More than the longest pass."""
@@ -80,7 +77,7 @@ class DraftServer:
         self._health: health.aio.HealthServicer | None = None
         self._failing: asyncio.Task[None] | None = None
         self._may_work = threading.Event()
-        self._trace = TraceRing(TRACE_CAPACITY)
+        self._recorder = Recorder()
 
     async def start(self) -> str:
         """Loads the model, warms it up, and serves.
@@ -108,6 +105,7 @@ class DraftServer:
                 model=method.model,
                 lengths=method.lengths,
                 engine=method.engine,
+                recorder=self._recorder,
             )
             self._server = internal_server()
             draft_pb2_grpc.add_DraftServiceServicer_to_server(self._servicer, self._server)
@@ -146,10 +144,6 @@ class DraftServer:
         """What was drafted so far."""
         return self._worker.stats if self._worker is not None else DraftStats()
 
-    def trace(self) -> list[TraceRecord]:
-        """The last passes, for a timeline."""
-        return self._trace.snapshot()
-
     def _hello(self, loaded: _Loaded) -> target_pb2.Hello:
         return target_pb2.Hello(
             protocol_version=PROTOCOL_VERSION,
@@ -173,8 +167,7 @@ class DraftServer:
                 max_ahead=settings.max_ahead,
                 emit=self._emit,
                 lockstep=settings.lockstep,
-                track=settings.name,
-                trace=self._trace,
+                recorder=self._recorder,
             )
         except BaseException as error:  # noqa: BLE001 - `start` raises it
             loaded.set_exception(error)

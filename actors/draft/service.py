@@ -32,8 +32,10 @@ from outrider.actors.draft.worker import DraftWorker
 from outrider.actors.engine.timed import TimedEngine
 from outrider.actors.policy_wire import draft_length_to_proto
 from outrider.actors.speculation.policies import DraftLength
+from outrider.actors.trace import Recorder
+from outrider.actors.trace_stream import serve_trace
 from outrider.actors.wire import PROTOCOL_VERSION, verifier_from_proto
-from outrider.v1 import draft_pb2, draft_pb2_grpc, target_pb2
+from outrider.v1 import draft_pb2, draft_pb2_grpc, target_pb2, trace_pb2
 
 HELLO_TIMEOUT_S = 5.0
 """Bound on waiting for a coordinator's hello."""
@@ -82,6 +84,7 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
         model: str,
         lengths: Sequence[DraftLength] = SERVED_LENGTHS,
         engine: TimedEngine | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         """
         Args:
@@ -90,6 +93,7 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
             model: Name of the draft model, empty without one.
             lengths: Draft length policies that it can serve.
             engine: The draft model, None without one.
+            recorder: Takes records for a timeline; None: nobody asks for them.
         """
         self._worker = worker
         self._hello = hello
@@ -97,7 +101,10 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
         self._lengths = tuple(lengths)
         self._model = model
         self._engine = engine
-        self._links = TargetLinks(hello=hello, post=worker.post, on_lost=self._link_lost)
+        self._recorder = recorder or Recorder()
+        self._links = TargetLinks(
+            hello=hello, post=worker.post, on_lost=self._link_lost, recorder=self._recorder
+        )
         self._streams: set[_CoordinatorStream] = set()
         self._owners: dict[SessionKey, tuple[_CoordinatorStream, int]] = {}
         self._incarnations: dict[str, int] = {}
@@ -156,6 +163,12 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.gather(*tasks, return_exceptions=True)
             _log.info("coordinator gone", drafter=self._hello.name, coordinator=hello.name)
+
+    async def Trace(  # type: ignore[override]  # grpc.aio also takes handlers that write to the context
+        self, request_iterator: AsyncIterator[trace_pb2.TraceCommand], context: Context
+    ) -> None:
+        """Records for a timeline."""
+        await serve_trace(self._recorder, self._hello, "drafter", request_iterator, context)
 
     # -- from the worker and the server ----------------------------------------------------------------------------
 

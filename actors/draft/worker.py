@@ -22,7 +22,7 @@ from outrider.actors.draft.intake import handle
 from outrider.actors.draft.news import flush
 from outrider.actors.draft.session import DraftSession
 from outrider.actors.draft.stats import DraftStats
-from outrider.actors.trace import TraceRecord, TraceRing
+from outrider.actors.trace import Recorder
 
 NAP_S = 0.5
 """Longest sleep. Events wake the worker at once; this bounds the harm of a lost wake-up."""
@@ -44,8 +44,7 @@ class DraftWorker:
         max_ahead: int,
         emit: Callable[[Report], None],
         lockstep: bool = False,
-        track: str = "drafter",
-        trace: TraceRing | None = None,
+        recorder: Recorder | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """
@@ -54,14 +53,13 @@ class DraftWorker:
             max_ahead: Nodes of one session below its base, at most.
             emit: Takes reports, on the worker's thread. Must not block.
             lockstep: Send one finished tree and wait for its verdict.
-            track: Whose passes the records of the trace are.
-            trace: Takes a record of each pass.
+            recorder: Takes records for a timeline; None: nobody asks for them.
             clock: Monotonic time, seconds.
         """
-        self._board = Board(drafter, emit, max_ahead=max_ahead, lockstep=lockstep)
+        self._board = Board(
+            drafter, emit, max_ahead=max_ahead, lockstep=lockstep, recorder=recorder
+        )
         self._drafter = drafter
-        self._track = track
-        self._trace = trace
         self._clock = clock
         self._inbox: deque[Event] = deque()
         self._wake = threading.Condition()
@@ -142,7 +140,9 @@ class DraftWorker:
     def _sleep(self) -> None:
         with self._wake:
             if not self._inbox and not self._is_stopped:
+                self._board.recording.begin_sleep(self._board.sessions.values())
                 self._wake.wait(NAP_S)
+                self._board.recording.end_sleep()
         now = time.monotonic()
         self._count_time(now, now)
 
@@ -168,7 +168,7 @@ class DraftWorker:
         ]
         if not able:
             return False
-        began_ns = time.time_ns()
+        self._board.recording.begin_pass()
         try:
             progress = self._drafter.draft(able)
         except Exception as error:  # noqa: BLE001 - whatever a model raises must not end the worker
@@ -177,17 +177,5 @@ class DraftWorker:
         if progress.worked:
             self._board.count(passes=1)
             self._board.dirty.update(dict.fromkeys(progress.grown))
-            self._record(began_ns, len(progress.grown))
+        self._board.recording.end_pass(progress.grown, worked=progress.worked)
         return progress.worked
-
-    def _record(self, began_ns: int, num_grown: int) -> None:
-        if self._trace is not None:
-            self._trace.append(
-                TraceRecord(
-                    track=self._track,
-                    name="draft" if num_grown else "prefill",
-                    start_us=began_ns / 1e3,
-                    duration_us=(time.time_ns() - began_ns) / 1e3,
-                    args={"sessions": num_grown},
-                )
-            )

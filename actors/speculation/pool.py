@@ -215,6 +215,38 @@ class CandidatePool:
             self._rescale(root)
         return before - walked - self.size
 
+    def sort_out(
+        self, tokens: Sequence[int], *, is_over: bool = False
+    ) -> tuple[list[Node], list[Node]]:
+        """What `reroot` would do, without doing it.
+
+        Args:
+            tokens: As for `reroot`.
+            is_over: Nothing is to stay.
+
+        Returns:
+            The nodes that the tokens lead through, and those that would be dropped.
+        """
+        walked: list[Node] = []
+        root: Node | None = self._root
+        for token in tokens:
+            root = root.children.get(token) if root is not None else None
+            if root is not None:
+                walked.append(root)
+        stays = root if not is_over else None
+        dropped: list[Node] = []
+        on_path = {id(node) for node in walked}
+        stack = [self._root]
+        while stack:
+            node = stack.pop()
+            if node is stays:
+                continue
+            for child in node.children.values():
+                if id(child) not in on_path:
+                    dropped.append(child)
+                stack.append(child)
+        return walked, dropped
+
     def _count(self, root: Node) -> int:
         count = 0
         stack = [root]

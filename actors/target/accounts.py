@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 from outrider.actors.target.board import Board
 from outrider.actors.target.passes import Outcome
 from outrider.actors.target.plan import Entry
-from outrider.actors.trace import TraceRecord, TraceRing
 
 
 class Accounts:
     """Books of one target."""
 
-    def __init__(self, board: Board, trace: TraceRing | None) -> None:
+    def __init__(self, board: Board) -> None:
         self._board = board
-        self._trace = trace
         self._busy_s = 0.0
         self._busy_since = board.clock()
 
@@ -42,18 +39,6 @@ class Accounts:
                 stats.verify_s += pass_s
         if not has_prompt:
             self._board.cost.observe(outcome.num_rows, outcome.model_s, pass_s)
-        if self._trace is not None:
-            self._trace.append(
-                TraceRecord(
-                    track="target",
-                    name="prefill" if has_prompt else "verify",
-                    start_us=time.time() * 1e6 - pass_s * 1e6,
-                    duration_us=pass_s * 1e6,
-                    args={
-                        "sessions": len(entries),
-                        "rows": outcome.num_rows,
-                        "nodes": sum(len(e.selection.nodes) for e in entries),
-                        "committed": outcome.committed,
-                    },
-                )
-            )
+        self._board.recording.end_pass(
+            entries, num_rows=outcome.num_rows, model_s=outcome.model_s, has_prompt=has_prompt
+        )

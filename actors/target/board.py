@@ -21,9 +21,11 @@ from outrider.actors.target.events import (
     Resync,
     SessionClosed,
 )
+from outrider.actors.target.recording import TargetRecording
 from outrider.actors.target.roots import RootTable
 from outrider.actors.target.session import POOL_CAPACITY, Session
 from outrider.actors.target.settings import TargetSettings
+from outrider.actors.trace import Recorder
 
 
 class Board:
@@ -35,6 +37,7 @@ class Board:
         settings: TargetSettings,
         emit: Callable[[list[Output]], None],
         clock: Callable[[], float],
+        recorder: Recorder,
     ) -> None:
         """As `TargetWorker`."""
         self.engine = engine
@@ -53,6 +56,8 @@ class Board:
         self.is_resting = False
         """Drafters are told to rest: the target decodes plainly for now."""
         self.draws = draws_of(engine, settings)
+        self.recording = TargetRecording(recorder)
+        """For a timeline."""
         self._emit = emit
         self._next_handle = 1
         self._outputs: list[Output] = []

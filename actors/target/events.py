@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from outrider.actors.speculation.frame import FrozenTree
 from outrider.actors.speculation.options import Sampling, Speculation
+from outrider.v1 import trace_pb2
 
 
 class Finish(StrEnum):
@@ -99,6 +100,8 @@ class Candidates:
     estimates: bytes
     num_bytes: int
     """Size of the entry on the wire."""
+    message: trace_pb2.TraceMessage | None = None
+    """What it came with, while someone traces."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +118,8 @@ class FrozenCandidates:
     frozen: FrozenTree
     num_bytes: int
     """Size of the entry on the wire."""
+    message: trace_pb2.TraceMessage | None = None
+    """What it came with, while someone traces."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,6 +109,15 @@ class HeldTrees:
         passed = [base for base in self._trees if base[0] < length]
         return sum(map(self._forget, passed))
 
+    def nodes_below(self, length: int) -> dict[str, int]:
+        """The number of nodes, by drafter, in trees that a text of this length has passed by."""
+        counts: dict[str, int] = {}
+        for base, trees in self._trees.items():
+            if base[0] < length:
+                for drafter, held in trees.items():
+                    counts[drafter] = counts.get(drafter, 0) + held.frozen.tree.num_nodes
+        return counts
+
     def has(self, length: int, hash_: int) -> bool:
         """True if there is a tree for this text."""
         return (length, hash_) in self._trees

@@ -26,7 +26,9 @@ def graft(board: Board, event: Candidates, arrived: float) -> None:
         arrived: When they came, in seconds of the worker's clock.
     """
     session = board.sessions.get(event.handle)
+    waited_s = board.clock() - arrived
     if session is None:
+        board.recording.taken(event, waited_s, stale=len(event.tokens))
         board.say(SessionClosed(drafter=event.drafter, handle=event.handle))
         return
     stats = session.stats
@@ -34,9 +36,11 @@ def graft(board: Board, event: Candidates, arrived: float) -> None:
     stats.wire_bytes += event.num_bytes
     if event.drafter not in session.allowed or session.trees is not None:
         stats.stale += len(event.tokens)
+        board.recording.taken(event, waited_s, stale=len(event.tokens))
         return
     if session.hash_at(event.base_length) != event.base_hash:
         stats.stale += len(event.tokens)
+        board.recording.taken(event, waited_s, stale=len(event.tokens))
         board.join(session, event.drafter, 0)
         return
     board.join(session, event.drafter, event.base_length)
@@ -51,6 +55,9 @@ def graft(board: Board, event: Candidates, arrived: float) -> None:
     )
     stats.proposed += grafted.added + grafted.stale
     stats.stale += grafted.stale
+    board.recording.taken(
+        event, waited_s, fresh=grafted.added, stale=grafted.stale, refused=grafted.refused
+    )
     _time_answer(session, event.base_length, arrived)
 
 
@@ -61,14 +68,17 @@ def hold(board: Board, event: FrozenCandidates, arrived: float) -> None:
         board.say(SessionClosed(drafter=event.drafter, handle=event.handle))
         return
     num_nodes = event.frozen.tree.num_nodes
+    waited_s = board.clock() - arrived
     session.stats.candidate_messages += 1
     session.stats.wire_bytes += event.num_bytes
     if event.drafter not in session.allowed or session.trees is None:
         session.stats.stale += num_nodes
+        board.recording.taken(event, waited_s, stale=num_nodes)
         return
     is_ahead = event.base_length > session.length
     if not is_ahead and session.hash_at(event.base_length) != event.base_hash:
         session.stats.stale += num_nodes
+        board.recording.taken(event, waited_s, stale=num_nodes)
         board.join(session, event.drafter, 0)
         return
     board.join(session, event.drafter, min(event.base_length, session.length))
@@ -85,6 +95,9 @@ def hold(board: Board, event: FrozenCandidates, arrived: float) -> None:
         except ValueError as error:
             _log.warning("frozen tree dropped", drafter=event.drafter, reason=str(error))
     session.stats.proposed += num_nodes
+    board.recording.taken(
+        event, waited_s, fresh=num_nodes if is_new else 0, stale=0 if is_new else num_nodes
+    )
     if not is_new:
         session.stats.stale += num_nodes
         return

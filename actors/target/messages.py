@@ -23,7 +23,7 @@ from outrider.actors.target.events import (
     Verdict,
 )
 from outrider.actors.wire import sampling_from_proto, speculation_from_proto
-from outrider.v1 import generation_pb2, target_pb2, tree_pb2
+from outrider.v1 import generation_pb2, target_pb2, trace_pb2, tree_pb2
 
 _FINISH = {
     Finish.STOP_TOKEN: generation_pb2.FINISH_REASON_STOP_TOKEN,
@@ -50,8 +50,15 @@ def open_from_proto(message: target_pb2.OpenSession, stream: int) -> Open:
     )
 
 
-def candidates_from_proto(message: target_pb2.Candidates, drafter: str) -> Candidates:
+def candidates_from_proto(
+    message: target_pb2.Candidates, drafter: str, traced: trace_pb2.TraceMessage | None = None
+) -> Candidates:
     """The event of one entry of a candidate batch.
+
+    Args:
+        message: The entry.
+        drafter: Who sent it.
+        traced: What names the batch, while someone traces.
 
     Raises:
         ValueError: The arrays do not fit together.
@@ -78,13 +85,17 @@ def candidates_from_proto(message: target_pb2.Candidates, drafter: str) -> Candi
         parents=parents,
         estimates=estimates,
         num_bytes=message.ByteSize(),
+        message=traced,
     )
 
 
 def frozen_from_proto(
-    message: target_pb2.FrozenCandidates, drafter: str, vocab_size: int
+    message: target_pb2.FrozenCandidates,
+    drafter: str,
+    vocab_size: int,
+    traced: trace_pb2.TraceMessage | None = None,
 ) -> FrozenCandidates:
-    """The event of one frozen tree of a candidate batch.
+    """The event of one frozen tree of a candidate batch. Arguments: as `candidates_from_proto`.
 
     Raises:
         ValueError: The tree is none, or its frame does not fit it or the vocabulary.
@@ -103,6 +114,7 @@ def frozen_from_proto(
             vocab_size=vocab_size,
         ),
         num_bytes=message.ByteSize(),
+        message=traced,
     )
 
 

@@ -52,6 +52,7 @@ def run_pass(
     Returns:
         None if the model failed; its sessions are gone then.
     """
+    board.recording.begin_pass()
     for entry in entries:
         _end_wait(entry, now)
     batch = [_rows(entry) for entry in entries]

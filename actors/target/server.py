@@ -22,11 +22,8 @@ from outrider.actors.target.events import Output
 from outrider.actors.target.servicer import TargetServicer
 from outrider.actors.target.settings import TargetSettings
 from outrider.actors.target.worker import TargetWorker
-from outrider.actors.trace import TraceRecord, TraceRing
+from outrider.actors.trace import Recorder
 from outrider.v1 import target_pb2, target_pb2_grpc
-
-TRACE_CAPACITY = 65536
-"""Passes remembered for a timeline: minutes of the fastest decoding, some megabytes."""
 
 JOIN_TIMEOUT_S = 30.0
 """How long stopping waits for the running pass, which cannot be interrupted."""
@@ -41,7 +38,7 @@ class TargetServer:
 
     def __init__(self, settings: TargetSettings) -> None:
         self._settings = settings
-        self._trace = TraceRing(TRACE_CAPACITY)
+        self._recorder = Recorder()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._worker: TargetWorker | None = None
@@ -71,7 +68,7 @@ class TargetServer:
         try:
             engine, fingerprint, worker = await asyncio.wrap_future(loaded)
             self._worker = worker
-            self._servicer = TargetServicer(settings, engine, fingerprint, worker)
+            self._servicer = TargetServicer(settings, engine, fingerprint, worker, self._recorder)
             self._server = internal_server()
             target_pb2_grpc.add_TargetServiceServicer_to_server(self._servicer, self._server)
             self._health = await serve_health(self._server, SERVICE)
@@ -102,17 +99,13 @@ class TargetServer:
             await asyncio.to_thread(self._thread.join, JOIN_TIMEOUT_S)
         self._health = self._servicer = self._server = self._worker = self._thread = None
 
-    def trace(self) -> list[TraceRecord]:
-        """The last passes, for a timeline."""
-        return self._trace.snapshot()
-
     # -- on the worker's thread ------------------------------------------------------------------------------------
 
     def _work(self, loaded: Future[tuple[TimedEngine, str, TargetWorker]]) -> None:
         settings = self._settings
         try:
             engine, fingerprint = self._load()
-            worker = TargetWorker(engine, settings, self._emit, trace=self._trace)
+            worker = TargetWorker(engine, settings, self._emit, recorder=self._recorder)
             worker.warm_up()
         except BaseException as error:  # noqa: BLE001 - `start` raises it
             loaded.set_exception(error)

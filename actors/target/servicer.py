@@ -44,8 +44,11 @@ from outrider.actors.target.messages import (
 )
 from outrider.actors.target.settings import TargetSettings
 from outrider.actors.target.worker import TargetWorker
+from outrider.actors.trace import Recorder
+from outrider.actors.trace_messages import StreamLog
+from outrider.actors.trace_stream import serve_trace
 from outrider.actors.wire import PROTOCOL_VERSION, verifier_to_proto
-from outrider.v1 import target_pb2, target_pb2_grpc
+from outrider.v1 import target_pb2, target_pb2_grpc, trace_pb2
 
 OUTGOING_MESSAGES = 4096
 """Messages queued for a peer that does not read; some seconds of the fastest decoding. Beyond it the peer is cut off."""
@@ -68,14 +71,17 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
         engine: TimedEngine,
         tokenizer_fingerprint: str,
         worker: TargetWorker,
+        recorder: Recorder,
     ) -> None:
         self._settings = settings
         self._engine = engine
         self._tokenizer_fingerprint = tokenizer_fingerprint
         self._worker = worker
+        self._recorder = recorder
         self._incarnations = Incarnations()
         self._coordinators: dict[int, Queue] = {}
         self._drafters: dict[str, Queue] = {}
+        self._logs: dict[str, StreamLog] = {}
         self._next_stream = 1
 
     def deliver(self, outputs: list[Output]) -> None:
@@ -88,9 +94,15 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
                 case Verdict():
                     verdicts.setdefault(output.drafter, []).append(output)
                 case _:
-                    self._put(self._drafters.get(output.drafter), drafter_message(output))
+                    self._tell(output.drafter, drafter_message(output))
         for drafter, entries in verdicts.items():
-            self._put(self._drafters.get(drafter), verdict_batch(entries))
+            self._tell(drafter, verdict_batch(entries))
+
+    def _tell(self, drafter: str, message: target_pb2.VerdictMessage) -> None:
+        """Queues a message for a drafter, if it is there."""
+        if drafter in self._drafters:
+            self._logs[drafter].sent(message)
+            self._put(self._drafters[drafter], message)
 
     @staticmethod
     def _put(queue: Queue | None, message: Any) -> None:
@@ -169,6 +181,8 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
         queue: Queue = asyncio.Queue(OUTGOING_MESSAGES)
         former = self._drafters.get(hello.name)
         self._drafters[hello.name] = queue
+        log = StreamLog(self._recorder, hello, target=self._settings.name)
+        self._logs[hello.name] = log
         if former is not None:
             # A later start of the same drafter has come.
             _end(former)
@@ -177,13 +191,23 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
         _log.info("drafter connected", target=self._settings.name, drafter=hello.name)
         try:
             await self._pump(
-                request_iterator, context, queue, lambda m: self._drafted(m, hello.name), None
+                request_iterator,
+                context,
+                queue,
+                lambda m: self._drafted(m, hello.name, log),
+                None,
             )
         finally:
             if self._drafters.get(hello.name) is queue:
-                del self._drafters[hello.name]
+                del self._drafters[hello.name], self._logs[hello.name]
                 self._worker.post(DrafterLeft(drafter=hello.name))
                 _log.info("drafter gone", target=self._settings.name, drafter=hello.name)
+
+    async def Trace(  # type: ignore[override]  # grpc.aio also takes handlers that write to the context
+        self, request_iterator: AsyncIterator[trace_pb2.TraceCommand], context: Context
+    ) -> None:
+        """Records for a timeline."""
+        await serve_trace(self._recorder, self._own_hello(), "target", request_iterator, context)
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
@@ -283,18 +307,19 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
                     )
                 )
 
-    def _drafted(self, message: target_pb2.DrafterMessage, drafter: str) -> None:
+    def _drafted(self, message: target_pb2.DrafterMessage, drafter: str, log: StreamLog) -> None:
+        traced = log.received(message)
         match message.WhichOneof("message"):
             case "candidates":
                 for entry in message.candidates.entries:
                     try:
-                        self._worker.post(candidates_from_proto(entry, drafter))
+                        self._worker.post(candidates_from_proto(entry, drafter, traced))
                     except ValueError as error:
                         _log.warning("candidates dropped", drafter=drafter, reason=str(error))
                 for tree in message.candidates.frozen:
                     try:
                         vocab_size = self._engine.spec.vocab_size
-                        self._worker.post(frozen_from_proto(tree, drafter, vocab_size))
+                        self._worker.post(frozen_from_proto(tree, drafter, vocab_size, traced))
                     except ValueError as error:
                         _log.warning("frozen tree dropped", drafter=drafter, reason=str(error))
             case "resync":

@@ -51,6 +51,7 @@ def settle(
     origins = [selection.nodes[node].drafter for node in path]
     origins.extend([-1] * (len(tokens) - len(origins)))
     _learn(board, session, entry, result.path)
+    board.recording.decided(entry, tokens, path)
     now, last = board.clock(), session.tokens[-1]
     session.stats.stale += session.commit(tokens, now)
     if session.rooted is not None:

@@ -42,7 +42,7 @@ from outrider.actors.target.roots import plant
 from outrider.actors.target.session import Session
 from outrider.actors.target.settings import TargetSettings
 from outrider.actors.target.warm_up import time_passes
-from outrider.actors.trace import TraceRing
+from outrider.actors.trace import Recorder
 
 
 class TargetWorker:
@@ -54,7 +54,7 @@ class TargetWorker:
         settings: TargetSettings,
         emit: Callable[[list[Output]], None],
         clock: Callable[[], float] = time.perf_counter,
-        trace: TraceRing | None = None,
+        recorder: Recorder | None = None,
         governor: Governor | None = None,
     ) -> None:
         """Makes a worker.
@@ -64,12 +64,12 @@ class TargetWorker:
             settings: What the actor was told.
             emit: Takes the outputs of a step, in order. Called by the worker's thread.
             clock: Seconds; monotone.
-            trace: Where passes are recorded, None: nowhere.
+            recorder: Takes records for a timeline; None: nobody asks for them.
             governor: Decides whether to speculate, None: a new one. Not asked if the settings say so.
         """
         self._clock = clock
-        self._board = Board(engine, settings, emit, clock)
-        self._accounts = Accounts(self._board, trace)
+        self._board = Board(engine, settings, emit, clock, recorder or Recorder())
+        self._accounts = Accounts(self._board)
         self._noise = GumbelNoise(engine.spec.vocab_size, engine.spec.device)
         self._control = Control(self._board, governor or Governor())
         self._limits = Limits(
@@ -120,7 +120,9 @@ class TargetWorker:
         while not self._stopping:
             wait_s = self.step()
             if wait_s is None or wait_s > 0.0:
+                self._board.recording.begin_wait(self._board.sessions.values())
                 self._news.wait(wait_s if wait_s is not None else 1.0)
+                self._board.recording.end_wait()
 
     def step(self) -> float | None:
         """Takes in the events that are there, then runs one pass if one is due.

@@ -13,6 +13,7 @@ from outrider.client.cli.chat import chat
 from outrider.client.cli.exits import EXIT_CODES_HELP
 from outrider.client.cli.generate import generate
 from outrider.client.cli.status import models, status
+from outrider.client.cli.trace import trace
 
 _TALK = "Talk to a service"
 _RUN = "Run a service"
@@ -52,6 +53,7 @@ app.command(rich_help_panel=_TALK)(generate)
 app.command(rich_help_panel=_TALK)(chat)
 app.command(rich_help_panel=_TALK)(status)
 app.command(rich_help_panel=_TALK)(models)
+app.command(rich_help_panel=_TALK)(trace)
 app.command(rich_help_panel=_TALK)(bench)
 
 

@@ -1,43 +1,44 @@
-"""Passes are read from the trace of the right stretch of time."""
+"""What passes took, from a timeline."""
 
 from __future__ import annotations
 
 import pytest
 
 from bench.passes import passes
-from outrider.actors.trace import TraceRecord
+from outrider.client.timeline.model import DRAFTING, WORK, Slice, Timeline
 
 
-def _record(track: str, name: str, start: float, took: float, **args: int) -> TraceRecord:
-    return TraceRecord(track=track, name=name, start_us=start, duration_us=took, args={**args})
+def made(process: str, track: str, name: str, start_us: float, us: float, **args: int) -> Slice:
+    """A slice."""
+    return Slice(
+        process=process, track=track, name=name, start_us=start_us, duration_us=us, args=args
+    )
 
 
-RECORDS = [
-    _record("target", "prefill", 0.0, 100.0, rows=9, nodes=0),
-    _record("target", "verify", 100.0, 10.0, rows=1, nodes=0),
-    _record("target", "verify", 120.0, 20.0, rows=1, nodes=0),
-    _record("target", "verify", 150.0, 30.0, rows=5, nodes=4),
-    _record("target", "verify", 180.0, 20.0, rows=3, nodes=2),
-    _record("draft", "prefill", 100.0, 90.0),
-    _record("draft", "draft", 110.0, 2.0),
-    _record("draft", "draft", 120.0, 4.0),
-    _record("draft", "draft", 130.0, 60.0),
-    _record("other", "draft", 130.0, 1.0),
-    _record("target", "verify", 5000.0, 500.0, rows=1, nodes=0),
-]
+def test_passes_by_kind() -> None:
+    """Plain passes, tree passes and draft passes apart; waits count as time, not as work."""
+    timeline = Timeline(
+        slices=(
+            made("t", WORK, "prefill", 0, 100, rows=5, nodes=0),
+            made("t", WORK, "verify", 100, 10, rows=1, nodes=0),
+            made("t", WORK, "waits for candidates", 110, 50),
+            made("t", WORK, "verify", 160, 40, rows=5, nodes=4),
+            made("d", DRAFTING, "draft", 0, 3),
+            made("d", DRAFTING, "draft", 5, 5),
+            made("d", DRAFTING, "draft", 15, 100),
+            made("other", DRAFTING, "draft", 15, 9),
+        )
+    )
+    found = passes(timeline, drafter="d")
+    assert found.plain_s == pytest.approx(10e-6)
+    assert found.tree_s == pytest.approx(40e-6)
+    assert found.tree_nodes == 4
+    assert found.draft_s == pytest.approx(5e-6)
+    assert found.num_drafts == 3
+    assert found.busy == pytest.approx(150 / 200)
 
 
-def test_passes_of_a_stretch() -> None:
-    """Means of target passes by kind, the median of the drafter's own draft passes, the busy share."""
-    found = passes(RECORDS, drafter="draft", start_us=100.0, end_us=1000.0)
-    assert found.plain_s == pytest.approx(15e-6)
-    assert found.tree_s == pytest.approx(25e-6)
-    assert found.tree_nodes == pytest.approx(3.0)
-    assert (found.draft_s, found.num_drafts) == (pytest.approx(4e-6), 3)
-    assert found.busy == pytest.approx(80.0 / 100.0)
-
-
-def test_nothing_happened() -> None:
-    """An empty stretch has no passes and is idle."""
-    found = passes(RECORDS, drafter="draft", start_us=2000.0, end_us=3000.0)
+def test_nothing_recorded() -> None:
+    """Zeros."""
+    found = passes(Timeline(), drafter="d")
     assert (found.plain_s, found.tree_s, found.draft_s, found.busy) == (0.0, 0.0, 0.0, 0.0)

@@ -18,7 +18,7 @@ from google.protobuf import any_pb2, duration_pb2
 from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from outrider.v1 import generation_pb2, generation_pb2_grpc, sampling_pb2
+from outrider.v1 import generation_pb2, generation_pb2_grpc, sampling_pb2, trace_pb2
 
 STORY = "Das Boot fährt über den See; 世界 ist weit, größer als man denkt. " * 4
 CHUNK_TOKENS = 3
@@ -51,6 +51,16 @@ class FakeService(generation_pb2_grpc.GenerationServiceServicer):
 
     status_failures: list[Failure] = field(default_factory=list)
     """Taken one a GetStatus call."""
+
+    trace_requests: list[trace_pb2.TraceRequest] = field(default_factory=list)
+    trace_responses: list[trace_pb2.TraceResponse] = field(default_factory=list)
+    """What a Trace call says."""
+
+    trace_failures: list[Failure] = field(default_factory=list)
+    """Taken one a Trace call."""
+
+    trace_stalls: bool = False
+    """Trace calls go on until they are cancelled."""
 
     ended: threading.Event = field(default_factory=threading.Event)
     """Set when a Generate call has been cancelled by the other side, or passed its deadline."""
@@ -183,6 +193,16 @@ class FakeService(generation_pb2_grpc.GenerationServiceServicer):
         self, request: generation_pb2.DetokenizeRequest, context: grpc.ServicerContext
     ) -> generation_pb2.DetokenizeResponse:
         return generation_pb2.DetokenizeResponse(text=bytes(request.ids).decode(errors="replace"))
+
+    def Trace(
+        self, request: trace_pb2.TraceRequest, context: grpc.ServicerContext
+    ) -> Iterator[trace_pb2.TraceResponse]:
+        self.trace_requests.append(request)
+        if self.trace_failures:
+            fail(context, self.trace_failures.pop(0))
+        yield from self.trace_responses
+        while self.trace_stalls and context.is_active():
+            self.go_on.wait(0.02)
 
     def GetStatus(
         self, request: generation_pb2.GetStatusRequest, context: grpc.ServicerContext

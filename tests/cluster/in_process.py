@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from outrider.actors.membership import Membership
 from outrider.actors.residence import Identity, Started
-from outrider.actors.trace import TraceRecord
 from outrider.cluster.actor_host import ActorCrashed, ActorRefused, RunningActor
 from outrider.cluster.fleet import ActorSettings, ActorSpec
 from outrider.cluster.placement import PlacementError
@@ -46,10 +45,6 @@ class InProcessActor:
     async def run(self) -> str:
         """Waits for `die`, `stop` or `kill`."""
         return await asyncio.shield(self._ended)
-
-    async def trace(self) -> Sequence[TraceRecord]:
-        """One record that names it."""
-        return (TraceRecord(track=self.identity.name, name="wait", start_us=0.0, duration_us=1.0),)
 
     async def stop(self, grace_s: float) -> None:
         """Ends politely."""

@@ -21,6 +21,7 @@ from outrider.v1 import (
     sampling_pb2,
     target_pb2,
     target_pb2_grpc,
+    trace_pb2,
 )
 
 VOCAB = 256
@@ -111,6 +112,12 @@ class ScriptedTarget(target_pb2_grpc.TargetServiceServicer):
         if self._server is not None:
             await self._server.stop(0)
             self._server = None
+
+    async def Trace(  # type: ignore[override]  # grpc.aio also takes handlers that write to the context
+        self, request_iterator: AsyncIterator[trace_pb2.TraceCommand], context: Context
+    ) -> None:
+        """Records nothing."""
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "scripted")
 
     async def GetInfo(
         self, request: target_pb2.GetTargetInfoRequest, context: Context
@@ -310,6 +317,12 @@ class ScriptedDrafter(draft_pb2_grpc.DraftServiceServicer):
         if self._server is not None:
             await self._server.stop(0)
             self._server = None
+
+    async def Trace(  # type: ignore[override]  # grpc.aio also takes handlers that write to the context
+        self, request_iterator: AsyncIterator[trace_pb2.TraceCommand], context: Context
+    ) -> None:
+        """Records nothing."""
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "scripted")
 
     async def GetInfo(
         self, request: draft_pb2.GetDrafterInfoRequest, context: Context

@@ -12,7 +12,6 @@ from typing import Any, cast
 
 import pytest
 
-from outrider.actors.trace import TraceRecord
 from outrider.client.blocking import Client
 from outrider.client.errors import Unavailable
 from outrider.client.options import SamplingOptions, SpeculationOptions
@@ -27,6 +26,8 @@ from outrider.client.results import (
     Timing,
     Token,
 )
+from outrider.client.timeline.file import load
+from outrider.client.timeline.model import DRAFTING, REQUESTS, WORK, Slice, Source, Timeline
 from outrider.cluster import demo
 from outrider.cluster.commands import CommandFailed
 from outrider.cluster.demo_screen import Screen, timeline_strip
@@ -128,7 +129,7 @@ def test_screen_shows_texts_and_tables(capsys: pytest.CaptureFixture[str]) -> No
     """Without a terminal the output is plain text: each text whole, and the tables."""
     screen = Screen(is_silent=False, use_color=True)
     pairs = quick_pairs(ScriptedClient(), screen)
-    screen.summary(pairs, [])
+    screen.summary(pairs, Timeline())
     shown = capsys.readouterr().out
     assert shown.count("one two three four") == len(pairs)
     assert shown.count("same text as plain decoding") == len(pairs)
@@ -156,37 +157,59 @@ def test_report_for_programs(tmp_path: Path) -> None:
     assert [entry["temperature"] for entry in read["by_temperature"]] == [0.0, 0.8]
 
 
-def test_timeline_holds_the_requests(tmp_path: Path) -> None:
-    """The file has a track of requests above those of the actors."""
+def test_timeline_holds_the_texts(tmp_path: Path) -> None:
+    """The file has a track of the texts above those of the actors, at the times when they were decoded."""
     pairs = quick_pairs(ScriptedClient())
     start_us = pairs[0].plain.start_us
-    passes = [TraceRecord(track="target", name="verify", start_us=start_us, duration_us=5.0)]
+    verify = Slice(process="target", track=WORK, name="verify", start_us=0.0, duration_us=5.0)
+    source = Source(
+        process="target",
+        name="target",
+        role="target",
+        incarnation=1,
+        pid=1,
+        start_us=0.0,
+        end_us=9.0,
+    )
+    seen = Timeline(start_unix_us=start_us - 100.0, slices=(verify,), sources=(source,))
     file = tmp_path / "trace.json"
-    demo.write_trace(file, [*passes, *demo.request_records(pairs)])
+    demo.write_trace(file, demo.with_texts(seen, pairs))
+    read = load(file)
+    texts = read.of(REQUESTS, demo.TEXTS)
+    assert len(texts) == 2 * len(pairs)
+    assert texts[0].start_us == pytest.approx(100.0, abs=1.0)
     events = json.loads(file.read_text())["traceEvents"]
-    names = [event["args"]["name"] for event in events if event["name"] == "thread_name"]
-    assert names == ["requests", "target"]
-    assert sum(event["ph"] == "X" for event in events) == 1 + 2 * len(pairs)
+    names = [event["args"]["name"] for event in events if event["name"] == "process_name"]
+    assert names == [REQUESTS, "target"]
 
 
 def test_strip_shows_target_and_drafters() -> None:
     """The strip tells how much of the drafting ran while the target verified."""
     pairs = quick_pairs(ScriptedClient())
-    run = replace(pairs[-1].speculative, start_us=0.0, duration_us=100_000.0)
+    run = replace(pairs[-1].speculative, start_us=1e15, duration_us=100_000.0)
     pairs = [replace(pairs[-1], speculative=run)]
     step_us = run.duration_us / 100
-    records = [
-        TraceRecord(
-            track=track, name=name, start_us=run.start_us + place * step_us, duration_us=step_us
+    slices = tuple(
+        Slice(
+            process=process,
+            track=track,
+            name=name,
+            start_us=place * step_us,
+            duration_us=step_us,
         )
         for place in range(88)
-        for track, name, when in (("target", "verify", 0), ("small", "draft", 1))
+        for process, track, name, when in (
+            ("target-0", WORK, "verify", 0),
+            ("small", DRAFTING, "draft", 1),
+            ("small", DRAFTING, "out of credits", 3),
+        )
         if place % 4 in (when, when + 1)
-    ]
-    shown = timeline_strip(pairs, records, width=40).splitlines()
-    assert [line.split()[0] for line in shown[1:3]] == ["target", "small"]
+    )
+    seen = Timeline(start_unix_us=1e15, slices=slices)
+    shown = timeline_strip(pairs, seen, width=40).splitlines()
+    assert [line.split()[0] for line in shown[1:3]] == ["target-0", "small"]
     assert shown[3].startswith("50% of the drafting")
-    assert timeline_strip(pairs, [], width=40) == ""
+    assert timeline_strip(pairs, Timeline(), width=40) == ""
 
 
 def test_unwritable_timeline_is_refused_before_anything_starts(tmp_path: Path) -> None:
@@ -222,17 +245,14 @@ def test_failed_request_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert ended == [True]
 
 
-def test_lost_actors_cost_the_timeline_only(
+def test_failed_trace_costs_the_timeline_only(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """If the actors' records cannot be had, the texts are still reported and the requests still drawn."""
+    """If nothing can be recorded, the texts are still reported and drawn."""
     from outrider.cluster import launch
 
     class Service:
         address = "127.0.0.1:1"
-
-        def trace(self) -> tuple[TraceRecord, ...]:
-            raise launch.ServiceFailed("an actor restarts")
 
     @contextmanager
     def started(*_: object, **__: object) -> Iterator[Service]:
@@ -245,6 +265,5 @@ def test_lost_actors_cost_the_timeline_only(
     assert demo.run_demo(trace=file, as_json=True) == 0
     captured = capsys.readouterr()
     assert json.loads(captured.out)["totals"]["equal"] == 6
-    assert "an actor restarts" in captured.err
-    events = json.loads(file.read_text())["traceEvents"]
-    assert {event["cat"] for event in events if event["ph"] == "X"} == {"requests"}
+    assert "the timeline lacks the actors" in captured.err
+    assert {one.track for one in load(file).slices} == {demo.TEXTS}

@@ -171,16 +171,6 @@ async def test_refusal_after_a_first_life_is_tried_again(running: Running) -> No
     assert running.status("t").reason == ""
 
 
-async def test_trace_is_that_of_everyone_who_serves(running: Running) -> None:
-    """A given-up actor has nothing to tell."""
-    await running.supervisor.launch()
-    running.host.failures["d"] = crashes(10)
-    await running.host.of("d")[0].die()
-    await until(lambda: running.status("d").state is State.FAILED)
-
-    assert [record.track for record in await running.supervisor.trace()] == ["t", "coordinator"]
-
-
 async def test_missing_resources_fail_the_launch(running: Running) -> None:
     """Before any process is started."""
     running.host.has_room = False

@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from outrider.v1 import draft_pb2 as outrider_dot_v1_dot_draft__pb2
+from outrider.v1 import trace_pb2 as outrider_dot_v1_dot_trace__pb2
 
 GRPC_GENERATED_VERSION = '1.71.2'
 GRPC_VERSION = grpc.__version__
@@ -45,6 +46,11 @@ class DraftServiceStub(object):
                 request_serializer=outrider_dot_v1_dot_draft__pb2.DraftCommand.SerializeToString,
                 response_deserializer=outrider_dot_v1_dot_draft__pb2.DraftEvent.FromString,
                 _registered_method=True)
+        self.Trace = channel.stream_stream(
+                '/outrider.v1.DraftService/Trace',
+                request_serializer=outrider_dot_v1_dot_trace__pb2.TraceCommand.SerializeToString,
+                response_deserializer=outrider_dot_v1_dot_trace__pb2.TraceReport.FromString,
+                _registered_method=True)
 
 
 class DraftServiceServicer(object):
@@ -66,6 +72,13 @@ class DraftServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Trace(self, request_iterator, context):
+        """Records what the drafter does, for as long as the stream is open.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_DraftServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -78,6 +91,11 @@ def add_DraftServiceServicer_to_server(servicer, server):
                     servicer.Sessions,
                     request_deserializer=outrider_dot_v1_dot_draft__pb2.DraftCommand.FromString,
                     response_serializer=outrider_dot_v1_dot_draft__pb2.DraftEvent.SerializeToString,
+            ),
+            'Trace': grpc.stream_stream_rpc_method_handler(
+                    servicer.Trace,
+                    request_deserializer=outrider_dot_v1_dot_trace__pb2.TraceCommand.FromString,
+                    response_serializer=outrider_dot_v1_dot_trace__pb2.TraceReport.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -135,6 +153,33 @@ class DraftService(object):
             '/outrider.v1.DraftService/Sessions',
             outrider_dot_v1_dot_draft__pb2.DraftCommand.SerializeToString,
             outrider_dot_v1_dot_draft__pb2.DraftEvent.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Trace(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/outrider.v1.DraftService/Trace',
+            outrider_dot_v1_dot_trace__pb2.TraceCommand.SerializeToString,
+            outrider_dot_v1_dot_trace__pb2.TraceReport.FromString,
             options,
             channel_credentials,
             insecure,

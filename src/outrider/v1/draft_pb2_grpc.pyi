@@ -8,6 +8,7 @@ import collections.abc
 import grpc
 import grpc.aio
 import outrider.v1.draft_pb2
+import outrider.v1.trace_pb2
 import sys
 import typing
 
@@ -57,7 +58,23 @@ _DraftServiceSessionsType = typing_extensions.TypeVar(
     ],
 )
 
-class DraftServiceStub(typing.Generic[_DraftServiceGetInfoType, _DraftServiceSessionsType]):
+_DraftServiceTraceType = typing_extensions.TypeVar(
+    '_DraftServiceTraceType',
+    grpc.StreamStreamMultiCallable[
+        outrider.v1.trace_pb2.TraceCommand,
+        outrider.v1.trace_pb2.TraceReport,
+    ],
+    grpc.aio.StreamStreamMultiCallable[
+        outrider.v1.trace_pb2.TraceCommand,
+        outrider.v1.trace_pb2.TraceReport,
+    ],
+    default=grpc.StreamStreamMultiCallable[
+        outrider.v1.trace_pb2.TraceCommand,
+        outrider.v1.trace_pb2.TraceReport,
+    ],
+)
+
+class DraftServiceStub(typing.Generic[_DraftServiceGetInfoType, _DraftServiceSessionsType, _DraftServiceTraceType]):
     """The internal service of a draft actor. Candidates and verdicts do not pass here: the drafter dials the target."""
 
     @typing.overload
@@ -69,6 +86,10 @@ class DraftServiceStub(typing.Generic[_DraftServiceGetInfoType, _DraftServiceSes
         grpc.StreamStreamMultiCallable[
             outrider.v1.draft_pb2.DraftCommand,
             outrider.v1.draft_pb2.DraftEvent,
+        ],
+        grpc.StreamStreamMultiCallable[
+            outrider.v1.trace_pb2.TraceCommand,
+            outrider.v1.trace_pb2.TraceReport,
         ],
     ], channel: grpc.Channel) -> None: ...
 
@@ -82,6 +103,10 @@ class DraftServiceStub(typing.Generic[_DraftServiceGetInfoType, _DraftServiceSes
             outrider.v1.draft_pb2.DraftCommand,
             outrider.v1.draft_pb2.DraftEvent,
         ],
+        grpc.aio.StreamStreamMultiCallable[
+            outrider.v1.trace_pb2.TraceCommand,
+            outrider.v1.trace_pb2.TraceReport,
+        ],
     ], channel: grpc.aio.Channel) -> None: ...
 
     GetInfo: _DraftServiceGetInfoType
@@ -92,6 +117,9 @@ class DraftServiceStub(typing.Generic[_DraftServiceGetInfoType, _DraftServiceSes
     stream breaks, the sessions attached on it are detached.
     """
 
+    Trace: _DraftServiceTraceType
+    """Records what the drafter does, for as long as the stream is open."""
+
 DraftServiceAsyncStub: typing_extensions.TypeAlias = DraftServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
         outrider.v1.draft_pb2.GetDrafterInfoRequest,
@@ -100,6 +128,10 @@ DraftServiceAsyncStub: typing_extensions.TypeAlias = DraftServiceStub[
     grpc.aio.StreamStreamMultiCallable[
         outrider.v1.draft_pb2.DraftCommand,
         outrider.v1.draft_pb2.DraftEvent,
+    ],
+    grpc.aio.StreamStreamMultiCallable[
+        outrider.v1.trace_pb2.TraceCommand,
+        outrider.v1.trace_pb2.TraceReport,
     ],
 ]
 
@@ -123,5 +155,13 @@ class DraftServiceServicer(metaclass=abc.ABCMeta):
         """The coordinator's stream: sessions are attached and detached on it. The first message is a hello. When the
         stream breaks, the sessions attached on it are detached.
         """
+
+    @abc.abstractmethod
+    def Trace(
+        self,
+        request_iterator: _MaybeAsyncIterator[outrider.v1.trace_pb2.TraceCommand],
+        context: _ServicerContext,
+    ) -> typing.Union[collections.abc.Iterator[outrider.v1.trace_pb2.TraceReport], collections.abc.AsyncIterator[outrider.v1.trace_pb2.TraceReport]]:
+        """Records what the drafter does, for as long as the stream is open."""
 
 def add_DraftServiceServicer_to_server(servicer: DraftServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

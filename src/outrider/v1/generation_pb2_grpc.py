@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from outrider.v1 import generation_pb2 as outrider_dot_v1_dot_generation__pb2
+from outrider.v1 import trace_pb2 as outrider_dot_v1_dot_trace__pb2
 
 GRPC_GENERATED_VERSION = '1.71.2'
 GRPC_VERSION = grpc.__version__
@@ -65,6 +66,11 @@ class GenerationServiceStub(object):
                 request_serializer=outrider_dot_v1_dot_generation__pb2.GetStatusRequest.SerializeToString,
                 response_deserializer=outrider_dot_v1_dot_generation__pb2.GetStatusResponse.FromString,
                 _registered_method=True)
+        self.Trace = channel.unary_stream(
+                '/outrider.v1.GenerationService/Trace',
+                request_serializer=outrider_dot_v1_dot_trace__pb2.TraceRequest.SerializeToString,
+                response_deserializer=outrider_dot_v1_dot_trace__pb2.TraceResponse.FromString,
+                _registered_method=True)
 
 
 class GenerationServiceServicer(object):
@@ -118,6 +124,17 @@ class GenerationServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Trace(self, request, context):
+        """Records what every actor does, for a timeline, until the request named has ended or the time is over. The first
+        message comes when recording has begun. Recording costs the service a little, so that few can run at a time.
+
+        Errors: INVALID_ARGUMENT naming the field; NOT_FOUND if the request named did not run within the time;
+        RESOURCE_EXHAUSTED when too many traces run.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GenerationServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -150,6 +167,11 @@ def add_GenerationServiceServicer_to_server(servicer, server):
                     servicer.GetStatus,
                     request_deserializer=outrider_dot_v1_dot_generation__pb2.GetStatusRequest.FromString,
                     response_serializer=outrider_dot_v1_dot_generation__pb2.GetStatusResponse.SerializeToString,
+            ),
+            'Trace': grpc.unary_stream_rpc_method_handler(
+                    servicer.Trace,
+                    request_deserializer=outrider_dot_v1_dot_trace__pb2.TraceRequest.FromString,
+                    response_serializer=outrider_dot_v1_dot_trace__pb2.TraceResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -315,6 +337,33 @@ class GenerationService(object):
             '/outrider.v1.GenerationService/GetStatus',
             outrider_dot_v1_dot_generation__pb2.GetStatusRequest.SerializeToString,
             outrider_dot_v1_dot_generation__pb2.GetStatusResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Trace(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/outrider.v1.GenerationService/Trace',
+            outrider_dot_v1_dot_trace__pb2.TraceRequest.SerializeToString,
+            outrider_dot_v1_dot_trace__pb2.TraceResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -8,6 +8,7 @@ import collections.abc
 import grpc
 import grpc.aio
 import outrider.v1.generation_pb2
+import outrider.v1.trace_pb2
 import sys
 import typing
 
@@ -121,7 +122,23 @@ _GenerationServiceGetStatusType = typing_extensions.TypeVar(
     ],
 )
 
-class GenerationServiceStub(typing.Generic[_GenerationServiceGenerateType, _GenerationServiceAbortType, _GenerationServiceListModelsType, _GenerationServiceTokenizeType, _GenerationServiceDetokenizeType, _GenerationServiceGetStatusType]):
+_GenerationServiceTraceType = typing_extensions.TypeVar(
+    '_GenerationServiceTraceType',
+    grpc.UnaryStreamMultiCallable[
+        outrider.v1.trace_pb2.TraceRequest,
+        outrider.v1.trace_pb2.TraceResponse,
+    ],
+    grpc.aio.UnaryStreamMultiCallable[
+        outrider.v1.trace_pb2.TraceRequest,
+        outrider.v1.trace_pb2.TraceResponse,
+    ],
+    default=grpc.UnaryStreamMultiCallable[
+        outrider.v1.trace_pb2.TraceRequest,
+        outrider.v1.trace_pb2.TraceResponse,
+    ],
+)
+
+class GenerationServiceStub(typing.Generic[_GenerationServiceGenerateType, _GenerationServiceAbortType, _GenerationServiceListModelsType, _GenerationServiceTokenizeType, _GenerationServiceDetokenizeType, _GenerationServiceGetStatusType, _GenerationServiceTraceType]):
     """The public service: text in, text out."""
 
     @typing.overload
@@ -149,6 +166,10 @@ class GenerationServiceStub(typing.Generic[_GenerationServiceGenerateType, _Gene
         grpc.UnaryUnaryMultiCallable[
             outrider.v1.generation_pb2.GetStatusRequest,
             outrider.v1.generation_pb2.GetStatusResponse,
+        ],
+        grpc.UnaryStreamMultiCallable[
+            outrider.v1.trace_pb2.TraceRequest,
+            outrider.v1.trace_pb2.TraceResponse,
         ],
     ], channel: grpc.Channel) -> None: ...
 
@@ -178,6 +199,10 @@ class GenerationServiceStub(typing.Generic[_GenerationServiceGenerateType, _Gene
             outrider.v1.generation_pb2.GetStatusRequest,
             outrider.v1.generation_pb2.GetStatusResponse,
         ],
+        grpc.aio.UnaryStreamMultiCallable[
+            outrider.v1.trace_pb2.TraceRequest,
+            outrider.v1.trace_pb2.TraceResponse,
+        ],
     ], channel: grpc.aio.Channel) -> None: ...
 
     Generate: _GenerationServiceGenerateType
@@ -204,6 +229,14 @@ class GenerationServiceStub(typing.Generic[_GenerationServiceGenerateType, _Gene
     GetStatus: _GenerationServiceGetStatusType
     """Reports who serves and how busy they are."""
 
+    Trace: _GenerationServiceTraceType
+    """Records what every actor does, for a timeline, until the request named has ended or the time is over. The first
+    message comes when recording has begun. Recording costs the service a little, so that few can run at a time.
+
+    Errors: INVALID_ARGUMENT naming the field; NOT_FOUND if the request named did not run within the time;
+    RESOURCE_EXHAUSTED when too many traces run.
+    """
+
 GenerationServiceAsyncStub: typing_extensions.TypeAlias = GenerationServiceStub[
     grpc.aio.UnaryStreamMultiCallable[
         outrider.v1.generation_pb2.GenerateRequest,
@@ -228,6 +261,10 @@ GenerationServiceAsyncStub: typing_extensions.TypeAlias = GenerationServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
         outrider.v1.generation_pb2.GetStatusRequest,
         outrider.v1.generation_pb2.GetStatusResponse,
+    ],
+    grpc.aio.UnaryStreamMultiCallable[
+        outrider.v1.trace_pb2.TraceRequest,
+        outrider.v1.trace_pb2.TraceResponse,
     ],
 ]
 
@@ -287,5 +324,18 @@ class GenerationServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[outrider.v1.generation_pb2.GetStatusResponse, collections.abc.Awaitable[outrider.v1.generation_pb2.GetStatusResponse]]:
         """Reports who serves and how busy they are."""
+
+    @abc.abstractmethod
+    def Trace(
+        self,
+        request: outrider.v1.trace_pb2.TraceRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[collections.abc.Iterator[outrider.v1.trace_pb2.TraceResponse], collections.abc.AsyncIterator[outrider.v1.trace_pb2.TraceResponse]]:
+        """Records what every actor does, for a timeline, until the request named has ended or the time is over. The first
+        message comes when recording has begun. Recording costs the service a little, so that few can run at a time.
+
+        Errors: INVALID_ARGUMENT naming the field; NOT_FOUND if the request named did not run within the time;
+        RESOURCE_EXHAUSTED when too many traces run.
+        """
 
 def add_GenerationServiceServicer_to_server(servicer: GenerationServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -129,6 +129,7 @@ class Hello(google.protobuf.message.Message):
     VOCAB_SIZE_FIELD_NUMBER: builtins.int
     VERIFIERS_FIELD_NUMBER: builtins.int
     METHOD_FIELD_NUMBER: builtins.int
+    STREAM_FIELD_NUMBER: builtins.int
     protocol_version: builtins.int
     """Version of the protocol."""
     name: builtins.str
@@ -145,6 +146,8 @@ class Hello(google.protobuf.message.Message):
     """Number of the drafter's token ids, 0 for a drafter that works on any."""
     method: builtins.str
     """The drafter's method, for instance `autoregressive`."""
+    stream: builtins.int
+    """Number of the stream, chosen by the drafter and never used twice by one start of it, for traces."""
     @property
     def verifiers(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[outrider.v1.sampling_pb2.Verifier.ValueType]:
         """Verifiers that the drafter can serve."""
@@ -160,8 +163,9 @@ class Hello(google.protobuf.message.Message):
         vocab_size: builtins.int = ...,
         verifiers: collections.abc.Iterable[outrider.v1.sampling_pb2.Verifier.ValueType] | None = ...,
         method: builtins.str = ...,
+        stream: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["incarnation", b"incarnation", "method", b"method", "model_fingerprint", b"model_fingerprint", "name", b"name", "protocol_version", b"protocol_version", "tokenizer_fingerprint", b"tokenizer_fingerprint", "verifiers", b"verifiers", "vocab_size", b"vocab_size"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["incarnation", b"incarnation", "method", b"method", "model_fingerprint", b"model_fingerprint", "name", b"name", "protocol_version", b"protocol_version", "stream", b"stream", "tokenizer_fingerprint", b"tokenizer_fingerprint", "verifiers", b"verifiers", "vocab_size", b"vocab_size"]) -> None: ...
 
 Global___Hello: typing_extensions.TypeAlias = Hello
 

@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from outrider.v1 import target_pb2 as outrider_dot_v1_dot_target__pb2
+from outrider.v1 import trace_pb2 as outrider_dot_v1_dot_trace__pb2
 
 GRPC_GENERATED_VERSION = '1.71.2'
 GRPC_VERSION = grpc.__version__
@@ -50,6 +51,11 @@ class TargetServiceStub(object):
                 request_serializer=outrider_dot_v1_dot_target__pb2.DrafterMessage.SerializeToString,
                 response_deserializer=outrider_dot_v1_dot_target__pb2.VerdictMessage.FromString,
                 _registered_method=True)
+        self.Trace = channel.stream_stream(
+                '/outrider.v1.TargetService/Trace',
+                request_serializer=outrider_dot_v1_dot_trace__pb2.TraceCommand.SerializeToString,
+                response_deserializer=outrider_dot_v1_dot_trace__pb2.TraceReport.FromString,
+                _registered_method=True)
 
 
 class TargetServiceServicer(object):
@@ -79,6 +85,13 @@ class TargetServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Trace(self, request_iterator, context):
+        """Records what the target does, for as long as the stream is open.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_TargetServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -96,6 +109,11 @@ def add_TargetServiceServicer_to_server(servicer, server):
                     servicer.Exchange,
                     request_deserializer=outrider_dot_v1_dot_target__pb2.DrafterMessage.FromString,
                     response_serializer=outrider_dot_v1_dot_target__pb2.VerdictMessage.SerializeToString,
+            ),
+            'Trace': grpc.stream_stream_rpc_method_handler(
+                    servicer.Trace,
+                    request_deserializer=outrider_dot_v1_dot_trace__pb2.TraceCommand.FromString,
+                    response_serializer=outrider_dot_v1_dot_trace__pb2.TraceReport.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -180,6 +198,33 @@ class TargetService(object):
             '/outrider.v1.TargetService/Exchange',
             outrider_dot_v1_dot_target__pb2.DrafterMessage.SerializeToString,
             outrider_dot_v1_dot_target__pb2.VerdictMessage.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Trace(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/outrider.v1.TargetService/Trace',
+            outrider_dot_v1_dot_trace__pb2.TraceCommand.SerializeToString,
+            outrider_dot_v1_dot_trace__pb2.TraceReport.FromString,
             options,
             channel_credentials,
             insecure,

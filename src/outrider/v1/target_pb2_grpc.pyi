@@ -8,6 +8,7 @@ import collections.abc
 import grpc
 import grpc.aio
 import outrider.v1.target_pb2
+import outrider.v1.trace_pb2
 import sys
 import typing
 
@@ -73,7 +74,23 @@ _TargetServiceExchangeType = typing_extensions.TypeVar(
     ],
 )
 
-class TargetServiceStub(typing.Generic[_TargetServiceGetInfoType, _TargetServiceSessionsType, _TargetServiceExchangeType]):
+_TargetServiceTraceType = typing_extensions.TypeVar(
+    '_TargetServiceTraceType',
+    grpc.StreamStreamMultiCallable[
+        outrider.v1.trace_pb2.TraceCommand,
+        outrider.v1.trace_pb2.TraceReport,
+    ],
+    grpc.aio.StreamStreamMultiCallable[
+        outrider.v1.trace_pb2.TraceCommand,
+        outrider.v1.trace_pb2.TraceReport,
+    ],
+    default=grpc.StreamStreamMultiCallable[
+        outrider.v1.trace_pb2.TraceCommand,
+        outrider.v1.trace_pb2.TraceReport,
+    ],
+)
+
+class TargetServiceStub(typing.Generic[_TargetServiceGetInfoType, _TargetServiceSessionsType, _TargetServiceExchangeType, _TargetServiceTraceType]):
     """The internal service of a target actor, which holds the target model and the truth of each session."""
 
     @typing.overload
@@ -89,6 +106,10 @@ class TargetServiceStub(typing.Generic[_TargetServiceGetInfoType, _TargetService
         grpc.StreamStreamMultiCallable[
             outrider.v1.target_pb2.DrafterMessage,
             outrider.v1.target_pb2.VerdictMessage,
+        ],
+        grpc.StreamStreamMultiCallable[
+            outrider.v1.trace_pb2.TraceCommand,
+            outrider.v1.trace_pb2.TraceReport,
         ],
     ], channel: grpc.Channel) -> None: ...
 
@@ -106,6 +127,10 @@ class TargetServiceStub(typing.Generic[_TargetServiceGetInfoType, _TargetService
             outrider.v1.target_pb2.DrafterMessage,
             outrider.v1.target_pb2.VerdictMessage,
         ],
+        grpc.aio.StreamStreamMultiCallable[
+            outrider.v1.trace_pb2.TraceCommand,
+            outrider.v1.trace_pb2.TraceReport,
+        ],
     ], channel: grpc.aio.Channel) -> None: ...
 
     GetInfo: _TargetServiceGetInfoType
@@ -121,6 +146,9 @@ class TargetServiceStub(typing.Generic[_TargetServiceGetInfoType, _TargetService
     a drafter that does not fit is refused with FAILED_PRECONDITION and a reason.
     """
 
+    Trace: _TargetServiceTraceType
+    """Records what the target does, for as long as the stream is open."""
+
 TargetServiceAsyncStub: typing_extensions.TypeAlias = TargetServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
         outrider.v1.target_pb2.GetTargetInfoRequest,
@@ -133,6 +161,10 @@ TargetServiceAsyncStub: typing_extensions.TypeAlias = TargetServiceStub[
     grpc.aio.StreamStreamMultiCallable[
         outrider.v1.target_pb2.DrafterMessage,
         outrider.v1.target_pb2.VerdictMessage,
+    ],
+    grpc.aio.StreamStreamMultiCallable[
+        outrider.v1.trace_pb2.TraceCommand,
+        outrider.v1.trace_pb2.TraceReport,
     ],
 ]
 
@@ -166,5 +198,13 @@ class TargetServiceServicer(metaclass=abc.ABCMeta):
         """A drafter's stream: candidates for all its sessions go in, verdicts come back. The first message is a hello;
         a drafter that does not fit is refused with FAILED_PRECONDITION and a reason.
         """
+
+    @abc.abstractmethod
+    def Trace(
+        self,
+        request_iterator: _MaybeAsyncIterator[outrider.v1.trace_pb2.TraceCommand],
+        context: _ServicerContext,
+    ) -> typing.Union[collections.abc.Iterator[outrider.v1.trace_pb2.TraceReport], collections.abc.AsyncIterator[outrider.v1.trace_pb2.TraceReport]]:
+        """Records what the target does, for as long as the stream is open."""
 
 def add_TargetServiceServicer_to_server(servicer: TargetServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

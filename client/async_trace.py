@@ -1,0 +1,78 @@
+"""A trace that runs, for asyncio. `blocking_trace.py` has the same surface for threads."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import grpc
+
+from outrider.client.timeline.model import Timeline
+from outrider.client.tracing import GRACE_S, SETTLE_S, Reception
+from outrider.v1 import trace_pb2
+
+if TYPE_CHECKING:
+    from outrider.v1.generation_pb2_grpc import GenerationServiceAsyncStub
+
+
+class AsyncRunningTrace:
+    """Records a service until it is over, or stopped. A context manager: leaving it stops it."""
+
+    def __init__(self, stub: GenerationServiceAsyncStub, request: trace_pb2.TraceRequest) -> None:
+        """Use `AsyncClient.start_trace`."""
+        self._reception = Reception(request)
+        self._started = asyncio.Event()
+        self._call = stub.Trace(request, timeout=request.seconds + GRACE_S)
+        self._task = asyncio.create_task(self._read(), name="outrider-trace")
+
+    async def wait_started(self) -> None:
+        """Waits until every actor records. Returns, too, if that came to nothing; `result` says why."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GRACE_S):
+                await self._started.wait()
+
+    async def stop(self) -> None:
+        """Ends the trace now. What happened before is in it. Idempotent."""
+        if not self._task.done() and not self._reception.is_stopping:
+            await asyncio.sleep(SETTLE_S)
+            self._reception.is_stopping = True
+            self._call.cancel()
+        await asyncio.wait([self._task], timeout=GRACE_S)
+
+    async def result(self) -> Timeline:
+        """Waits for the end, and gives what was recorded.
+
+        Raises:
+            OutriderError: Nothing was; by cause, see `errors.py`.
+        """
+        await self._task
+        return self._reception.timeline()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    async def _read(self) -> None:
+        try:
+            async for response in self._call:
+                self._reception.add(response)
+                self._started.set()
+        except grpc.RpcError as error:
+            self._reception.broke(error)
+        except asyncio.CancelledError:
+            # Cancelling a call makes its reader's wait end this way; a cancelled task passes it on.
+            if not self._reception.is_stopping:
+                self._call.cancel()
+                raise
+            self._reception.stopped()
+        finally:
+            self._started.set()

@@ -1,0 +1,237 @@
+"""A timeline as a file for Perfetto and Chrome, and back. Pure.
+
+The file is the Trace Event Format's JSON object form (Google, "Trace Event Format", 2016): complete events (`ph` X), flow
+events (s, f), instants (i) with times in microseconds; metadata events name and order processes and threads. A thread holds
+slices that lie one after the other or one inside the other, so a track with others is spread over several threads; the
+category of an event is the track it belongs to. What a viewer does not need stands in `otherData`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, fields
+from typing import Any, TypedDict
+
+from outrider.client.timeline.model import (
+    DRAFTING,
+    NETWORK,
+    REQUESTS,
+    WORK,
+    Arrow,
+    Mark,
+    Slice,
+    Source,
+    Timeline,
+)
+
+FORMAT = "outrider-timeline-1"
+"""Says in `otherData` that the file can be read back."""
+
+_ROLES = ("coordinator", "target", "drafter")
+
+_HEAD = ("version", "start_unix_us", "duration_us", "request_id", "ended")
+"""Fields of a timeline that stand in `otherData` as they are."""
+
+
+class TraceFile(TypedDict):
+    """The JSON object that the viewers read."""
+
+    traceEvents: list[dict[str, Any]]
+    displayTimeUnit: str
+    otherData: dict[str, Any]
+
+
+class NotATimeline(ValueError):
+    """A file that was not written here."""
+
+
+def write(timeline: Timeline) -> TraceFile:
+    """The timeline as a file."""
+    events: list[dict[str, Any]] = []
+    places: dict[int, tuple[int, int]] = {}
+    lanes: dict[tuple[str, str], tuple[int, int]] = {}
+    processes = _process_order(timeline)
+    tracks: dict[str, dict[str, list[Slice]]] = {}
+    for one in timeline.slices:
+        tracks.setdefault(one.process, {}).setdefault(one.track, []).append(one)
+    for pid, process in enumerate(processes, start=1):
+        events.append(_meta("process_name", pid, 0, {"name": process}))
+        events.append(_meta("process_sort_index", pid, 0, {"sort_index": pid}))
+        tid = 0
+        for track, on_track in _ordered(process, tracks.get(process, {})):
+            for lane, held in enumerate(spread(on_track), start=1):
+                tid += 1
+                name = track if lane == 1 else f"{track} ({lane})"
+                events.append(_meta("thread_name", pid, tid, {"name": name}))
+                events.append(_meta("thread_sort_index", pid, tid, {"sort_index": tid}))
+                lanes.setdefault((process, track), (pid, tid))
+                for one in held:
+                    places[id(one)] = (pid, tid)
+                    events.append(_complete(one, pid, tid))
+    for number, arrow in enumerate(timeline.arrows, start=1):
+        events += _flow(arrow, number, places)
+    for mark in timeline.marks:
+        pid, tid = lanes.get((mark.process, mark.track), (0, 0))
+        events.append(
+            {
+                "name": mark.name,
+                "cat": mark.track,
+                "ph": "i",
+                "s": "t",
+                "ts": mark.at_us,
+                "pid": pid,
+                "tid": tid,
+                "args": dict(mark.args),
+            }
+        )
+    head = {name: getattr(timeline, name) for name in _HEAD}
+    other = {
+        "format": FORMAT,
+        **head,
+        "clock": "microseconds since recording began, by the coordinator's clock",
+        "sources": [asdict(source) for source in timeline.sources],
+    }
+    return TraceFile(traceEvents=events, displayTimeUnit="ms", otherData=other)
+
+
+def read(content: object) -> Timeline:
+    """The timeline of a file.
+
+    Args:
+        content: What its JSON holds.
+
+    Raises:
+        NotATimeline: It was not written by `write`, or was changed since; says what is wrong.
+    """
+    other = content.get("otherData") if isinstance(content, Mapping) else None
+    if not isinstance(other, Mapping) or other.get("format") != FORMAT:
+        raise NotATimeline("it is not a timeline of this version; `outrider trace` writes them")
+    try:
+        return _read(content, other)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise NotATimeline(f"it is damaged: {error!r}") from error
+
+
+def spread(slices: Sequence[Slice]) -> list[list[Slice]]:
+    """Slices of one track on as few lanes as one pass finds, each free of overlaps that are not nesting. At least one lane."""
+    lanes: list[list[Slice]] = [[]]
+    stacks: list[list[float]] = [[]]
+    for one in sorted(slices, key=lambda one: (one.start_us, -one.duration_us)):
+        for lane, stack in zip(lanes, stacks, strict=True):
+            while stack and stack[-1] <= one.start_us:
+                stack.pop()
+            if not stack or one.end_us <= stack[-1]:
+                stack.append(one.end_us)
+                lane.append(one)
+                break
+        else:
+            lanes.append([one])
+            stacks.append([one.end_us])
+    return lanes
+
+
+def _process_order(timeline: Timeline) -> list[str]:
+    """Requests above, then coordinator, targets, the network, drafters."""
+    used = {one.process for one in timeline.slices} | {one.process for one in timeline.marks}
+    by_role: dict[str, list[str]] = {role: [] for role in _ROLES}
+    for source in timeline.sources:
+        by_role.setdefault(source.role, []).append(source.process)
+    first = [*([REQUESTS] if REQUESTS in used else []), *by_role.pop("coordinator")]
+    first += [*by_role.pop("target"), *([NETWORK] if NETWORK in used else [])]
+    first += [process for processes in by_role.values() for process in processes]
+    return first + sorted(used - set(first))
+
+
+def _ordered(process: str, tracks: Mapping[str, list[Slice]]) -> list[tuple[str, list[Slice]]]:
+    """The tracks of a process: the worker's above, requests as they came, others by name."""
+    if process == REQUESTS:
+        begin = {track: min(one.start_us for one in held) for track, held in tracks.items()}
+        return sorted(tracks.items(), key=lambda item: (begin[item[0]], item[0]))
+    return sorted(tracks.items(), key=lambda item: (item[0] not in (WORK, DRAFTING), item[0]))
+
+
+def _meta(kind: str, pid: int, tid: int, args: dict[str, Any]) -> dict[str, Any]:
+    return {"name": kind, "ph": "M", "pid": pid, "tid": tid, "args": args}
+
+
+def _complete(one: Slice, pid: int, tid: int) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "cat": one.track,
+        "ph": "X",
+        "ts": one.start_us,
+        "dur": one.duration_us,
+        "pid": pid,
+        "tid": tid,
+        "args": dict(one.args),
+    }
+
+
+def _flow(
+    arrow: Arrow, number: int, places: Mapping[int, tuple[int, int]]
+) -> Iterable[dict[str, Any]]:
+    for phase, end in (("s", arrow.sent), ("f", arrow.received)):
+        pid, tid = places[id(end)]
+        event: dict[str, Any] = {
+            "name": arrow.name,
+            "cat": "message",
+            "ph": phase,
+            "id": number,
+            "ts": end.start_us,
+            "pid": pid,
+            "tid": tid,
+        }
+        if phase == "f":
+            # Ties the end to the slice around it; otherwise it would be tied to the next one.
+            event["bp"] = "e"
+        yield event
+
+
+def _read(content: Any, other: Mapping[str, Any]) -> Timeline:
+    processes: dict[int, str] = {}
+    slices: list[Slice] = []
+    marks: list[Mark] = []
+    ends: dict[int, list[dict[str, Any]]] = {}
+    by_place: dict[tuple[int, int, float], Slice] = {}
+    for event in content["traceEvents"]:
+        match event["ph"]:
+            case "M" if event["name"] == "process_name":
+                processes[event["pid"]] = event["args"]["name"]
+            case "X":
+                made = Slice(
+                    process=processes[event["pid"]],
+                    track=event["cat"],
+                    name=event["name"],
+                    start_us=float(event["ts"]),
+                    duration_us=float(event["dur"]),
+                    args=event["args"],
+                )
+                slices.append(made)
+                by_place[event["pid"], event["tid"], made.start_us] = made
+            case "i":
+                marks.append(
+                    Mark(
+                        process=processes[event["pid"]],
+                        track=event["cat"],
+                        name=event["name"],
+                        at_us=float(event["ts"]),
+                        args=event["args"],
+                    )
+                )
+            case "s" | "f":
+                ends.setdefault(event["id"], []).append(event)
+    arrows = []
+    for both in ends.values():
+        sent, received = (by_place[e["pid"], e["tid"], float(e["ts"])] for e in both)
+        arrows.append(Arrow(name=both[0]["name"], sent=sent, received=received))
+    names = {one.name for one in fields(Source)}
+    return Timeline(
+        **{name: other[name] for name in _HEAD},
+        sources=tuple(
+            Source(**{name: value for name, value in source.items() if name in names})
+            for source in other["sources"]
+        ),
+        slices=tuple(slices),
+        arrows=tuple(arrows),
+        marks=tuple(marks),
+    )
