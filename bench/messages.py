@@ -47,7 +47,7 @@ def run(*, runs: int | None = None, is_quick: bool = False) -> Iterator[dict[str
                 f"candidates, {nodes} nodes",
                 sessions,
                 repeats,
-                make=lambda news=news: draft_messages.candidates_to_proto(news).SerializeToString(),
+                make=partial(_candidates, news),
                 read=_read_candidates,
             )
         verdicts = [_verdict(source, handle) for handle in range(1, sessions + 1)]
