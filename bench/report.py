@@ -1,4 +1,5 @@
-"""Writes tables and plots from the result files: into the README and `docs/benchmarks.md`, between markers, and as SVG files.
+"""Writes tables and plots from the result files: into the README, `docs/benchmarks.md` and
+`docs/verifiers.md`, between markers, and as SVG files.
 
 `<!-- bench:NAME:begin -->` and `<!-- bench:NAME:end -->` enclose the block NAME of `BLOCKS`; `<!-- bench:begin -->` in the README
 encloses what `SUMMARY` names. A block whose suite has not been run says so.
@@ -10,11 +11,12 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import plots, results, tables
+from bench import plots, results, tables, verifier_tables
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 PAGE = ROOT / "docs" / "benchmarks.md"
+VERIFIERS = ROOT / "docs" / "verifiers.md"
 PLOTS = ROOT / "docs" / "plots"
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 
@@ -31,6 +33,7 @@ BLOCKS: dict[str, Block] = {
     "costs": ("costs", tables.costs),
     "messages": ("messages", tables.messages),
     "reliability": ("reliability", tables.reliability),
+    **{name: ("verifiers", tell) for name, tell in verifier_tables.BLOCKS.items()},
 }
 """By the name in the markers."""
 
@@ -59,9 +62,10 @@ def write() -> None:
     before, rest = README.read_text(encoding="utf-8").split(BEGIN)
     _, after = rest.split(END)
     README.write_text(f"{before}{BEGIN}\n{summary()}\n{END}{after}", encoding="utf-8")
-    if PAGE.exists():
-        page = filled(PAGE.read_text(encoding="utf-8"), {name: block(name) for name in BLOCKS})
-        PAGE.write_text(page, encoding="utf-8")
+    blocks = {name: block(name) for name in BLOCKS}
+    for page in (PAGE, VERIFIERS):
+        if page.exists():
+            page.write_text(filled(page.read_text(encoding="utf-8"), blocks), encoding="utf-8")
 
 
 def show() -> None:

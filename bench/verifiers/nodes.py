@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from outrider.actors.speculation.decisions import Float64s
-from outrider.actors.speculation.optimum import best_acceptance_distinct, best_acceptance_identical
+from outrider.actors.speculation.optimum import best_acceptance_identical, best_acceptances_distinct
 from outrider.actors.speculation.rates import (
     canonical_rate,
     exact_match_rate,
@@ -39,6 +39,7 @@ def rates(
     found: dict[tuple[str, int], float] = {}
     matched_DK = _matches(target_V, draft_V, noise_DV, max(counts))
     rejected_all_DK = _rejected(target_V, draft_V, noise_DV, max(counts))
+    distinct_K = best_acceptances_distinct(target_V, draft_V, max(counts))
     for k in counts:
         found["coupled", k] = float(matched_DK[:, :k].any(axis=1).mean())
         found["exact_match", k] = float(target_V[likely[:k]].sum())
@@ -50,7 +51,7 @@ def rates(
         found["kseq", k] = kseq_rate(target_V, draft_V, k)
         found["canonical", k] = canonical_rate(target_V, draft_V, k)
         found["optimum, independent", k] = best_acceptance_identical(target_V, draft_V, k)
-        found["optimum, distinct", k] = best_acceptance_distinct(target_V, draft_V, k)
+        found["optimum, distinct", k] = distinct_K[k - 1]
     return found
 
 

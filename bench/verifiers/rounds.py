@@ -36,7 +36,7 @@ COMPARED = (SHAPES[0], SHAPES[2])
 VERDICTS = 2
 """Verdicts on each tree, with uniforms of their own."""
 
-NODES_EVERY = 2
+NODES_EVERY = 4
 """Contexts for each one whose rows are also compared at the single node."""
 
 TOKEN_ONLY = (Verifier.COUPLED, Verifier.EXACT_MATCH)

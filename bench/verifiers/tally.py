@@ -32,6 +32,22 @@ class Tally:
         """One sum over another (by default over the count), and its standard error."""
         return ratio_of([(row[over], row[under]) for row in self.sums[key].values()])
 
+    def relative_loss(
+        self, key: Hashable, other: Hashable, over: int, under: int
+    ) -> tuple[float, float]:
+        """By which part the first key's ratio is less than the second's, and its standard error; prompts are paired."""
+        ours, theirs = self.sums[key], self.sums[other]
+        first, second = self.ratio(key, over, under)[0], self.ratio(other, over, under)[0]
+        ours_under = sum(row[under] for row in ours.values())
+        theirs_under = sum(row[under] for row in theirs.values())
+        deviations = [
+            (ours[p][over] - first * ours[p][under]) / ours_under / first
+            - (theirs[p][over] - second * theirs[p][under]) / theirs_under / second
+            for p in ours
+        ]
+        error = float(np.sqrt(np.square(deviations).sum())) * first / second
+        return 1.0 - first / second, error
+
     def count(self, key: Hashable) -> int:
         """Observations."""
         return int(sum(row[0] for row in self.sums[key].values()))

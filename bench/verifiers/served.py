@@ -1,0 +1,104 @@
+"""Every verifier through the running service: what a request is told about its own rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from bench.prompts import Prompt, spread
+from bench.service import service
+from bench.verifiers.rounds import FROZEN, SHAPES, TOKEN_ONLY
+from bench.verifiers.tally import ratio_of
+from outrider.actors.speculation.options import Verifier
+from outrider.actors.speculation.shapes import Shape
+from outrider.actors.speculation.verifiers.registry import METHODS
+from outrider.client import Client, SamplingOptions, SpeculationOptions
+from outrider.client import Verifier as Name
+from outrider.client.results import SpeculationStats
+
+GREEDY = (Verifier.COUPLED, Verifier.SPECULATIVE_SAMPLING, Verifier.MCSD_WITHOUT_REPLACEMENT)
+"""Verifiers asked at temperature 0, where all give the same text from equal trees."""
+
+
+def run(
+    *, target: str, draft: str, temperatures: Sequence[float], is_quick: bool
+) -> Iterator[dict[str, Any]]:
+    """One row for each temperature."""
+    num_prompts, max_tokens = (2, 8) if is_quick else (10, 40)
+    prompts = spread(num_prompts)
+    with service(target, draft) as (_, client):
+        _ask(client, prompts[:1], Verifier.COUPLED, SHAPES[0], 0.8, 8)  # to warm up
+        for temperature in temperatures:
+            cells = [
+                _ask(client, prompts, verifier, shape, temperature, max_tokens)
+                for verifier, shape in _pairs(temperature)
+            ]
+            yield {
+                "layer": "service",
+                "temperature": temperature,
+                "prompts": num_prompts,
+                "max_tokens": max_tokens,
+                "cells": cells,
+            }
+
+
+def _pairs(temperature: float) -> Iterator[tuple[Verifier, Shape]]:
+    for verifier in (*TOKEN_ONLY, *FROZEN) if temperature > 0.0 else GREEDY:
+        for shape in SHAPES:
+            is_chain = shape.num_nodes == shape.depth
+            if is_chain or not METHODS[verifier].is_chain_only:
+                yield verifier, shape
+
+
+def _ask(
+    client: Client,
+    prompts: Sequence[Prompt],
+    verifier: Verifier,
+    shape: Shape,
+    temperature: float,
+    max_tokens: int,
+) -> dict[str, Any]:
+    is_frozen = verifier in FROZEN
+    speculation = SpeculationOptions(
+        verifier=Name(str(verifier)),
+        max_nodes=shape.num_nodes,
+        max_depth=shape.depth if is_frozen else None,
+        tree_shape=str(shape) if is_frozen else None,
+    )
+    found: list[SpeculationStats] = []
+    for prompt in prompts:
+        result = client.generate(
+            **prompt.request(),
+            sampling=SamplingOptions(
+                temperature=temperature, max_tokens=max_tokens, seed=prompt.id, ignore_eos=True
+            ),
+            speculation=speculation,
+            timeout_s=300.0,
+        )
+        found.append(result.completion.speculation)
+    return {"verifier": str(verifier), "shape": str(shape), **summed(found)}
+
+
+def summed(found: Sequence[SpeculationStats]) -> dict[str, Any]:
+    """Tokens per pass, acceptance and bytes of some requests, with errors from request to request."""
+    passes = [s.rounds + s.plain_passes for s in found]
+    tokens, error = ratio_of([(s.accepted + n, n) for s, n in zip(found, passes, strict=True)])
+    rounds = sum(s.rounds for s in found)
+    row: dict[str, Any] = {
+        "passes": sum(passes),
+        "rounds": rounds,
+        "tokens_per_pass": tokens,
+        "tokens_per_pass_error": error,
+    }
+    if rounds:
+        accepted, reached = (
+            sum(sum(s.accepted_by_depth) for s in found),
+            sum(sum(s.accepted_by_depth[:-1]) + s.rounds for s in found),
+        )
+        row |= {
+            "tokens_per_round": 1.0 + sum(s.accepted for s in found) / rounds,
+            "acceptance": accepted / max(reached, 1),
+            "bytes_per_round": sum(s.wire_bytes for s in found) / rounds,
+            "messages_per_round": sum(s.candidate_messages for s in found) / rounds,
+        }
+    return row
