@@ -19,6 +19,7 @@ SUITES = (
     "costs",
     "messages",
     "reliability",
+    "verifiers",
 )
 """Each is a module with `run`, which yields rows; `KEYS`, if its rows are replaced one by one; and takes the options that its
 parameters name."""
