@@ -192,3 +192,31 @@ def train_demo(
     except TrainError as error:
         raise CommandFailed(str(error)) from error
     return asdict(report)
+
+
+def train_decision(
+    *,
+    data: Path,
+    target: Path | None = None,
+    drafts: Sequence[Path] | None = None,
+    texts: int = 240,
+    device: str = "auto",
+) -> list[dict[str, Any]]:
+    """Trains the decision models of draft models, the shipped ones if none are named. Returns the reports.
+
+    Raises:
+        CommandFailed: Training data are missing, or an argument is not allowed.
+    """
+    from dataclasses import asdict
+
+    from outrider.actors import demo
+    from outrider.actors.train import decision
+    from outrider.actors.train.errors import TrainError
+
+    target_dir = target or demo.path("target")
+    draft_dirs = list(drafts or [demo.path(name) for name in demo.NAMES if name != "target"])
+    try:
+        reports = decision.train_decision(data, target_dir, draft_dirs, texts=texts, device=device)
+    except TrainError as error:
+        raise CommandFailed(str(error)) from error
+    return [asdict(report) for report in reports]

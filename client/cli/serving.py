@@ -136,6 +136,51 @@ def train_demo(
         print_json(report)
 
 
+@train_app.command("decision")
+def train_decision(
+    data: Annotated[
+        Path, typer.Option("--data", metavar="DIR", help="Folder of the training texts.")
+    ],
+    target: Annotated[
+        Path | None,
+        typer.Option("--target", metavar="DIR", help="Target model, in place of the shipped one."),
+    ] = None,
+    draft: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--draft",
+            metavar="DIR",
+            help="Draft model, in place of the shipped ones; gets the result. Repeatable.",
+        ),
+    ] = None,
+    texts: Annotated[
+        int, typer.Option("--texts", min=12, help="Texts that the target writes to learn from.")
+    ] = 240,
+    device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
+    as_json: flags.AsJson = False,
+) -> None:
+    """Train the decision model that stops drafting, and put it beside the draft model's weights.
+
+    Takes a minute or two on two cores. Needed again whenever target or draft model change.
+    """
+    commands = serving_module("outrider.cluster.commands")
+    with failed_commands(commands, as_json=as_json):
+        reports = commands.train_decision(
+            data=data, target=target, drafts=draft, texts=texts, device=device
+        )
+    if as_json:
+        print_json({"models": reports})
+        return
+    for report in reports:
+        print(f"{report['file']}: {report['samples']:,} samples")
+        for way, found in report["ways"].items():
+            print(
+                f"  {way}: accepted {found['accepted']:.0%}; goes on at {found['goes_on']:.0%} of the rows, where "
+                f"{found['accepted_if_on']:.0%} are accepted, {found['accepted_if_off']:.0%} elsewhere; "
+                f"area under the curve {found['area']:.2f}"
+            )
+
+
 def demo(
     max_tokens: Annotated[
         int, typer.Option("--max-tokens", "-n", min=1, help="Output tokens for each prompt.")
