@@ -90,6 +90,22 @@ def until_unlikely(growing: Growing) -> None:
             break
 
 
+def until_unsure(growing: Growing) -> None:
+    """A chain that ends before a token is drawn where the draft's row is flat."""
+    node = -1
+    for _ in range(2):
+        if growing.row(node).max() < 0.55:
+            break
+        (node,) = growing.draw_children(node, 1)
+
+
+def below_the_first_for_the_second(growing: Growing) -> None:
+    """Two siblings; the first one gets children if the second is token 0."""
+    children = growing.draw_children(-1, 2)
+    if growing.tokens[children[-1]] == 0:
+        growing.draw_children(children[0], 2)
+
+
 STATIC: dict[str, Grow] = {
     "no tree": static(),
     "chain": static(1, 1),
@@ -101,12 +117,14 @@ STATIC: dict[str, Grow] = {
 PREFIX: dict[str, Grow] = {
     "by entropy": by_entropy,
     "only below the likeliest": only_below_the_likeliest,
+    "below the first for the second": below_the_first_for_the_second,
 }
 ADAPTIVE: dict[str, Grow] = {"best first": best_first, "until likely": until_likely}
 CHAINS: dict[str, Grow] = {
     "no tree": static(),
     "chain": static(1, 1),
     "until unlikely": until_unlikely,
+    "until unsure": until_unsure,
 }
 
 

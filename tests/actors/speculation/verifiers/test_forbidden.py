@@ -36,7 +36,7 @@ from outrider.actors.speculation.draft_tree import DraftTree, Replacement
 from outrider.actors.speculation.options import Verifier
 from outrider.actors.speculation.verifiers import block, mcsd, speculative_sampling, traversal
 from outrider.actors.speculation.verifiers.acceptance import Acceptance
-from outrider.actors.speculation.verifiers.residual import excess, without
+from outrider.actors.speculation.verifiers.residual import excess, ratio, residual, without
 
 WITH, WITHOUT = Replacement.WITH, Replacement.WITHOUT
 SS, BLOCK, TRAVERSAL = Verifier.SPECULATIVE_SAMPLING, Verifier.BLOCK, Verifier.TRAVERSAL
@@ -127,6 +127,13 @@ def reverse_siblings(growing: Growing) -> Draft:
     return kept_only(growing, sorted(nodes, key=lambda node: (growing.parents[node], -node)))
 
 
+def shuffle_siblings(growing: Growing) -> Draft:
+    """Siblings are put in an order drawn at random."""
+    left = list(range(len(growing.tokens)))
+    order = [left.pop(growing.decisions.draw(np.ones(len(left)))) for _ in growing.tokens]
+    return kept_only(growing, sorted(order, key=lambda node: growing.parents[node]))
+
+
 def keep_best_paths(growing: Growing) -> Draft:
     """Of the whole tree the three most probable nodes are kept."""
     nodes = range(len(growing.tokens))
@@ -183,6 +190,8 @@ ALTERED: list[tuple[Verifier, Grow, Replacement, Alter]] = [
     (TRAVERSAL_WITH, static(2), WITH, sort_siblings),
     (MCSD_WO, static(2), WITHOUT, reverse_siblings),
     (TRAVERSAL, static(2), WITHOUT, reverse_siblings),
+    (MCSD_WO, static(2), WITHOUT, shuffle_siblings),
+    (TRAVERSAL, static(2), WITHOUT, shuffle_siblings),
     (MCSD_WO, static(2, 2), WITHOUT, keep_best_paths),
     (TRAVERSAL, static(2, 2), WITHOUT, keep_best_paths),
     (MCSD_WO, static(2, 2), WITHOUT, cut_improbable_subtrees),
@@ -217,10 +226,11 @@ def test_exact_match_takes_changed_trees(alter: Alter) -> None:
     assert worst(check_of(Verifier.EXACT_MATCH), static(2, 2), WITHOUT, alter) < 1e-12
 
 
-@pytest.mark.parametrize("verifier", [MCSD, INFER, TRAVERSAL_WITH])
-def test_independent_siblings_may_be_reordered_blindly(verifier: Verifier) -> None:
+@pytest.mark.parametrize("verifier", [MCSD, INFER, KSEQ, CANONICAL, TRAVERSAL_WITH])
+@pytest.mark.parametrize("alter", [reverse_siblings, shuffle_siblings])
+def test_independent_siblings_may_be_reordered_blindly(verifier: Verifier, alter: Alter) -> None:
     """The order of independent draws says nothing, as long as the change does not look at them."""
-    assert worst(check_of(verifier), static(2), WITH, reverse_siblings) < 1e-12
+    assert worst(check_of(verifier), static(2), WITH, alter) < 1e-12
 
 
 # Rows that are not the ones sampled from.
@@ -324,9 +334,50 @@ def longer_of_two(
     return first if len(first.path) >= len(second.path) else second
 
 
-@pytest.mark.parametrize(("check", "grow"), [(scalar_only, static(1)), (longer_of_two, static(2))])
+def longer_of_two_drafters(
+    tree: DraftTree, target: Float64s, draft: Sequence[Float64s], decisions: Decisions
+) -> Acceptance:
+    """Two chains side by side, each verified by itself; the longer result is kept, the first one on ties."""
+    found: list[Acceptance] = []
+    for nodes in ((0, 2), (1, 3)):
+        chain = DraftTree(
+            tokens_N=tuple(tree.tokens_N[node] for node in nodes),
+            parents_N=(-1, 0),
+            sources_N=tuple(tree.sources_N[node] for node in nodes),
+        )
+        rows = [target[row] for row in (0, *(node + 1 for node in nodes))]
+        found.append(check_of(SS)(chain, np.stack(rows), draft, decisions))
+    return max(found, key=lambda outcome: len(outcome.path))
+
+
+def by_confidence(
+    tree: DraftTree, target: Float64s, draft: Sequence[Float64s], decisions: Decisions
+) -> Acceptance:
+    """One level; siblings are tested in the order of their own draft probabilities, each with its own row."""
+    left_V = target[0]
+
+    def own(node: int) -> float:
+        return -float(draft[tree.sources_N[node]][tree.tokens_N[node]])
+
+    for node in sorted(range(tree.num_nodes), key=own):
+        token = tree.tokens_N[node]
+        if decisions.accept(ratio(left_V[token], -own(node))):
+            return Acceptance(path=(node,), tokens=(token, decisions.draw(target[node + 1])))
+        left_V = residual(left_V, draft[tree.sources_N[node]])
+    return Acceptance(path=(), tokens=(decisions.draw(left_V),))
+
+
+@pytest.mark.parametrize(
+    ("check", "grow"),
+    [
+        (scalar_only, static(1)),
+        (longer_of_two, static(2)),
+        (longer_of_two_drafters, static(2, 1)),
+        (by_confidence, static(2)),
+    ],
+)
 def test_wrong_procedures_are_caught(check: Check, grow: Grow) -> None:
-    """A guessed residual; a second try."""
+    """A guessed residual; a second try; the better of two drafts; an order that looks at what was drawn."""
     assert worst(check, grow, WITH) > VISIBLE
 
 
