@@ -21,7 +21,11 @@ def assemble(collector: Collector, *, request_id: str = "") -> Timeline:
     origin_ns = collector.started.clock_ns
     gathered = list(collector.sources.values())
     sessions = Sessions(
-        record for one in gathered if one.source.role == "coordinator" for record in one.records
+        record
+        for one in gathered
+        if one.source.role == "coordinator"
+        for record in one.records
+        if record.name == request_id or not request_id
     )
     slices: list[Slice] = []
     marks: list[Mark] = []

@@ -11,7 +11,6 @@ from ray._private import parameter, services
 
 from outrider.cluster import ray_ports
 
-
 NODE = "5e" * 28
 """An id as Ray makes them."""
 

@@ -1,0 +1,155 @@
+"""What an actor records, and what it costs when nobody asks."""
+
+from __future__ import annotations
+
+import threading
+
+from outrider.actors.trace import IDLE, Recorder, Tap
+from outrider.actors.trace_messages import StreamLog, describe
+from outrider.actors.trace_stream import BATCH_RECORDS, batches
+from outrider.v1 import target_pb2, trace_pb2
+
+
+class Clock:
+    """Goes on by one at each look."""
+
+    def __init__(self) -> None:
+        self.now_ns = 1_000_000
+
+    def __call__(self) -> int:
+        self.now_ns += 1
+        return self.now_ns
+
+
+def numbered(number: int) -> trace_pb2.TraceRecord:
+    """A record that can be told from others."""
+    return trace_pb2.TraceRecord(rows=number)
+
+
+def test_nothing_is_kept_while_nobody_asks() -> None:
+    """Records go nowhere, but what the worker does is known when a trace begins in the middle of it."""
+    recorder = Recorder(Clock())
+    recorder.enter(trace_pb2.TRACE_KIND_NO_SESSION)
+    since_ns = recorder.current[1]
+    tap = recorder.open()
+    assert tap.take(10) == []
+    recorder.leave()
+    (record,) = tap.take(10)
+    assert (record.kind, record.start_ns) == (trace_pb2.TRACE_KIND_NO_SESSION, since_ns)
+    assert record.duration_ns > 0
+
+
+def test_a_full_tap_drops_the_oldest_and_counts_them() -> None:
+    """How many were lost is exact, whenever the rest is taken."""
+    tap = Tap(3, nodes=False)
+    for number in range(5):
+        tap.put(numbered(number))
+    assert [record.rows for record in tap.take(2)] == [2, 3]
+    assert tap.num_lost == 2
+    tap.put(numbered(5))
+    assert [record.rows for record in tap.take(9)] == [4, 5]
+    assert tap.num_lost == 2
+
+
+def test_two_threads_lose_nothing_that_fits() -> None:
+    """The worker's thread and the loop put side by side while a third takes."""
+    tap = Tap(100_000, nodes=False)
+    threads = [
+        threading.Thread(target=lambda: [tap.put(numbered(1)) for _ in range(5_000)])
+        for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    taken = 0
+    while any(thread.is_alive() for thread in threads):
+        taken += len(tap.take(100))
+    for thread in threads:
+        thread.join(10)
+    taken += len(tap.take(100_000))
+    assert (taken, tap.num_lost) == (10_000, 0)
+
+
+def test_every_trace_has_its_own_tap() -> None:
+    """One that ends takes nothing from the other, and recording is off after the last."""
+    recorder = Recorder(Clock())
+    one, other = recorder.open(nodes=True), recorder.open()
+    assert (recorder.is_on, recorder.wants_nodes) == (True, True)
+    recorder.close(one)
+    recorder.add(numbered(1))
+    assert (recorder.is_on, recorder.wants_nodes) == (True, False)
+    assert len(other.take(5)) == 1
+    assert one.take(5) == []
+    recorder.close(other)
+    recorder.close(other)
+    assert not recorder.is_on
+
+
+def test_what_was_entered_and_not_left_is_not_recorded() -> None:
+    """A pass that failed leaves no record of a length that nobody knows."""
+    recorder = Recorder(Clock())
+    tap = recorder.open()
+    recorder.enter(trace_pb2.TRACE_KIND_VERIFY)
+    recorder.enter(trace_pb2.TRACE_KIND_NO_SESSION)
+    recorder.leave()
+    recorder.leave()
+    assert [record.kind for record in tap.take(5)] == [trace_pb2.TRACE_KIND_NO_SESSION]
+    assert recorder.current[0] == IDLE
+
+
+def test_messages_are_bounded() -> None:
+    """A long backlog leaves in several; only the last tells until when everything is known."""
+    recorder = Recorder(Clock())
+    tap = recorder.open()
+    recorder.enter(trace_pb2.TRACE_KIND_DRAFT)
+    for number in range(BATCH_RECORDS + 5):
+        recorder.add(trace_pb2.TraceRecord(rows=number, start_ns=number))
+    first, last = batches(recorder, tap)
+    assert [len(first.records), len(last.records)] == [BATCH_RECORDS, 5]
+    assert first.until_ns == BATCH_RECORDS - 1
+    assert first.current == trace_pb2.TRACE_KIND_UNSPECIFIED
+    assert last.current == trace_pb2.TRACE_KIND_DRAFT
+    assert last.until_ns > first.until_ns
+    (empty,) = batches(recorder, tap)
+    assert not empty.records
+
+
+def test_both_ends_of_a_stream_give_the_same_numbers() -> None:
+    """Also if the trace begins when messages have passed already."""
+    hello = target_pb2.Hello(name="d", incarnation=4, stream=2)
+    here, there = Recorder(Clock()), Recorder(Clock())
+    sender, receiver = StreamLog(here, hello), StreamLog(there, hello, target="t")
+    message = target_pb2.DrafterMessage(resync=target_pb2.ResyncRequest(handle=9))
+    sender.sent(message)
+    assert receiver.received(message) is None
+    sent, received = here.open(), there.open()
+    sender.sent(message)
+    named = receiver.received(message)
+    (left,), (came,) = sent.take(9), received.take(9)
+    assert named is not None
+    assert left.message.number == came.message.number == named.number == 2
+    assert (left.message.stream, left.message.incarnation, left.message.to_target) == (2, 4, True)
+    assert (came.message.target, left.message.target) == ("t", "")
+    assert (left.kind, came.kind) == (trace_pb2.TRACE_KIND_SENT, trace_pb2.TRACE_KIND_RECEIVED)
+
+
+def test_messages_are_described_without_their_tokens() -> None:
+    """Numbers of nodes and tokens of each session, for every kind of message."""
+    tree = {"tokens": [1, 2, 3], "parents": [0, 1, 1]}
+    batch = target_pb2.CandidateBatch(
+        entries=[target_pb2.Candidates(handle=1, tree=tree)],
+        frozen=[target_pb2.FrozenCandidates(handle=2, tree=tree)],
+    )
+    what, parts = describe(target_pb2.DrafterMessage(candidates=batch))
+    assert (what, [(part.handle, part.nodes) for part in parts]) == (
+        "candidates",
+        [(1, 3), (2, 3)],
+    )
+    verdicts = target_pb2.VerdictBatch(entries=[target_pb2.Verdict(handle=3, tokens=[7, 8])])
+    what, parts = describe(target_pb2.VerdictMessage(verdicts=verdicts))
+    assert (what, parts[0].handle, parts[0].committed) == ("verdicts", 3, 2)
+    resync = target_pb2.Resync(handle=4, tokens=[1])
+    what, parts = describe(target_pb2.VerdictMessage(resync=resync))
+    assert (what, parts[0].handle, parts[0].committed) == ("resync", 4, 1)
+    what, parts = describe(target_pb2.VerdictMessage(closed=target_pb2.SessionClosed(handle=5)))
+    assert (what, parts[0].handle) == ("closed", 5)
+    assert describe(target_pb2.DrafterMessage()) == ("", [])
