@@ -122,6 +122,10 @@ class HeldTrees:
         """True if there is a tree for this text."""
         return (length, hash_) in self._trees
 
+    def is_complete(self, length: int, hash_: int, drafters: frozenset[str]) -> bool:
+        """True if no further tree for this text can go along: each of these drafters has sent one, or one is all it takes."""
+        return not self._mixes or drafters <= self._trees.get((length, hash_), {}).keys()
+
     def ready(self, length: int, hash_: int, *, max_nodes: int, max_depth: int) -> Ready | None:
         """The tree for this text, None if there is none or no room for its first level."""
         at_base = self._trees.get((length, hash_))

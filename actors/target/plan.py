@@ -235,8 +235,10 @@ def _patience_left(
 ) -> float:
     """Seconds that a session may still wait for candidates; 0 if it should not."""
     session = entry.session
-    if entry.frozen is not None or not session.speculation.enabled or session.remaining <= 1:
+    if not session.speculation.enabled or session.remaining <= 1:
         return 0.0
+    if entry.frozen is not None:
+        return _company_left(session, live_drafters, limits, now)
     if entry.selection.nodes:
         return _ripening_left(entry, live_drafters, limits, pass_s, now)
     if session.has_candidates or session.joined.isdisjoint(live_drafters):
@@ -247,6 +249,20 @@ def _patience_left(
         else min(session.patience.limit_s(pass_s), limits.max_patience_s)
     )
     return max(session.last_verdict + patience_s - now, 0.0)
+
+
+def _company_left(
+    session: Session, live_drafters: frozenset[str], limits: Limits, now: float
+) -> float:
+    """Seconds that a frozen tree may still wait for those of other drafters: none, unless all wait for each other."""
+    drafters = live_drafters & session.joined
+    if (
+        not limits.lockstep
+        or session.trees is None
+        or session.trees.is_complete(session.length, session.hash, drafters)
+    ):
+        return 0.0
+    return max(session.last_verdict + limits.max_patience_s - now, 0.0)
 
 
 def _ripening_left(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -13,7 +15,7 @@ from outrider.actors.speculation.sparse import freeze
 from outrider.actors.speculation.transforms import SamplingTransform
 from outrider.actors.target.cost import CostModel
 from outrider.actors.target.events import Owner
-from outrider.actors.target.plan import Entry, Limits, plan_pass
+from outrider.actors.target.plan import Entry, Limits, Plan, plan_pass
 from outrider.actors.target.session import Session
 
 LIMITS = Limits(prefill_chunk=16, max_batch_nodes=20, max_patience_s=1.0, lockstep=False)
@@ -156,6 +158,32 @@ def frozen(width: int) -> FrozenTree:
         replacement=Replacement.WITHOUT,
     )
     return FrozenTree(tree=tree, rows=(freeze(np.ones(8)),))
+
+
+def test_in_lockstep_the_trees_of_all_drafters_go_together() -> None:
+    """Where the verifier mixes drafters, the target waits for each, as long as its patience lasts; else for none."""
+    for verifier, lockstep, waits in (
+        (Verifier.SPECINFER, True, True),
+        (Verifier.SPECINFER, False, False),
+        (Verifier.KSEQ, True, False),
+    ):
+        made = session(1, speculation=Speculation(verifier=verifier))
+        assert made.trees is not None
+        made.joined.add("e")
+        made.drafters = ("d", "e")
+        limits = replace(LIMITS, lockstep=lockstep)
+
+        def plan(now: float, made: Session = made, limits: Limits = limits) -> Plan:
+            return plan_pass([made], [4], frozenset({"d", "e"}), limits, flat(), now)
+
+        tree = replace(frozen(2).tree, replacement=Replacement.WITH)
+        both = FrozenTree(tree=tree, rows=frozen(2).rows)
+        made.trees.take("d", length=made.length, hash_=made.hash, number=1, frozen=both)
+        assert (plan(0.1).wait_s is not None) == waits
+        assert nodes(plan(0.1).entries) == ([] if waits else [2])
+        assert nodes(plan(1.1).entries) == [2]
+        made.trees.take("e", length=made.length, hash_=made.hash, number=1, frozen=both)
+        assert nodes(plan(0.1).entries) == [4 if verifier is Verifier.SPECINFER else 2]
 
 
 @pytest.mark.parametrize("usual", [1, 6])
