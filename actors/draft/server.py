@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import threading
-from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import grpc
 import structlog
-from grpc_health.v1 import health, health_pb2
 
 from outrider.actors.draft.autoregressive import AutoregressiveDrafter
 from outrider.actors.draft.by_verifier import DrafterByVerifier
@@ -29,25 +22,19 @@ from outrider.actors.draft.settings import DraftSettings
 from outrider.actors.draft.stats import DraftStats
 from outrider.actors.draft.worker import DraftWorker
 from outrider.actors.engine.load import load_engine
-from outrider.actors.engine.priority import lower_priority
 from outrider.actors.engine.source import resolve_model
 from outrider.actors.engine.timed import TimedEngine
 from outrider.actors.engine.tokenizer import load_tokenizer, tokenizer_fingerprint
-from outrider.actors.grpc_server import advertised, bind, internal_server, serve_health
 from outrider.actors.speculation.options import Verifier
 from outrider.actors.speculation.policies import DraftLength
 from outrider.actors.trace import Recorder
 from outrider.actors.wire import PROTOCOL_VERSION, verifier_to_proto
+from outrider.actors.worker_server import WorkerServer
 from outrider.v1 import draft_pb2, draft_pb2_grpc, target_pb2
-
-JOIN_TIMEOUT_S = 30.0
-"""Bound on waiting for the worker's running pass at the end. More than the longest pass."""
 
 SERVICE = draft_pb2.DESCRIPTOR.services_by_name["DraftService"].full_name
 
 _log = structlog.get_logger(__name__)
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,20 +51,21 @@ class _Loaded:
     engine: TimedEngine | None = None
 
 
-class DraftServer:
+class DraftServer(WorkerServer[DraftWorker, Report]):
     """Runs a drafter."""
 
     def __init__(self, settings: DraftSettings) -> None:
+        """Starts nothing."""
+        super().__init__(
+            name=settings.name,
+            service=SERVICE,
+            listen=settings.listen,
+            advertise_host=settings.advertise_host,
+        )
         self._settings = settings
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-        self._worker: DraftWorker | None = None
-        self._servicer: DraftServicer | None = None
-        self._server: grpc.aio.Server | None = None
-        self._health: health.aio.HealthServicer | None = None
-        self._failing: asyncio.Task[None] | None = None
-        self._may_work = threading.Event()
         self._recorder = Recorder()
+        self._servicer: DraftServicer | None = None
+        self._method: _Loaded | None = None
 
     async def start(self) -> str:
         """Loads the model, warms it up, and serves.
@@ -88,61 +76,52 @@ class DraftServer:
         Raises:
             ValueError, OSError: The model cannot be loaded, or the address cannot be bound; the message says why.
         """
-        settings = self._settings
-        self._loop = asyncio.get_running_loop()
-        loaded: Future[tuple[_Loaded, DraftWorker]] = Future()
-        # The arithmetic's own threads belong to the thread that first computes, so it is the one that loads.
-        self._thread = threading.Thread(
-            target=self._work, args=(loaded,), name=f"{settings.name}-worker", daemon=True
-        )
-        self._thread.start()
-        try:
-            method, worker = await asyncio.wrap_future(loaded)
-            self._worker = worker
-            self._servicer = DraftServicer(
-                worker=worker,
-                hello=self._hello(method),
-                model=method.model,
-                lengths=method.lengths,
-                engine=method.engine,
-                recorder=self._recorder,
-            )
-            self._server = internal_server()
-            draft_pb2_grpc.add_DraftServiceServicer_to_server(self._servicer, self._server)
-            self._health = await serve_health(self._server, SERVICE)
-            port = bind(self._server, settings.listen)
-            await self._server.start()
-        except BaseException:
-            await self.stop(0.0)
-            raise
-        self._may_work.set()
-        address = advertised(settings.listen, settings.advertise_host, port)
-        _log.info("drafter serves", drafter=settings.name, model=method.model, address=address)
+        address = await super().start()
+        model = self._method.model if self._method is not None else ""
+        _log.info("drafter serves", drafter=self._settings.name, model=model, address=address)
         return address
-
-    async def stop(self, grace_s: float = 2.0) -> None:
-        """Ends the sessions, the streams within the grace, and the worker after its pass."""
-        if self._failing is not None:
-            self._failing.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._failing
-        if self._health is not None:
-            await self._health.enter_graceful_shutdown()
-        if self._servicer is not None:
-            await self._servicer.close(f"drafter {self._settings.name!r} is stopping")
-        if self._server is not None:
-            await self._server.stop(grace_s)
-        if self._worker is not None:
-            self._worker.stop()
-        self._may_work.set()
-        if self._thread is not None:
-            await asyncio.to_thread(self._thread.join, JOIN_TIMEOUT_S)
-        self._health = self._servicer = self._server = self._worker = self._thread = None
 
     @property
     def stats(self) -> DraftStats:
         """What was drafted so far."""
         return self._worker.stats if self._worker is not None else DraftStats()
+
+    def _load(self) -> DraftWorker:
+        settings = self._settings
+        self._method = load_method(settings)
+        return DraftWorker(
+            self._method.drafter,
+            max_ahead=settings.max_ahead,
+            emit=self._emit,
+            lockstep=settings.lockstep,
+            recorder=self._recorder,
+        )
+
+    def _serve(self, worker: DraftWorker, server: grpc.aio.Server) -> None:
+        method = self._method
+        assert method is not None, "the worker is made from it"
+        self._servicer = DraftServicer(
+            worker=worker,
+            hello=self._hello(method),
+            model=method.model,
+            lengths=method.lengths,
+            engine=method.engine,
+            recorder=self._recorder,
+        )
+        draft_pb2_grpc.add_DraftServiceServicer_to_server(self._servicer, server)
+
+    def _deliver(self, message: Report) -> None:
+        if self._servicer is not None:
+            self._servicer.deliver(message)
+
+    async def _before_end(self) -> None:
+        servicer, self._servicer = self._servicer, None
+        if servicer is not None:
+            await servicer.close(f"drafter {self._settings.name!r} is stopping")
+
+    async def _end_streams(self, reason: str) -> None:
+        if self._servicer is not None:
+            await self._servicer.close(reason)
 
     def _hello(self, loaded: _Loaded) -> target_pb2.Hello:
         return target_pb2.Hello(
@@ -155,55 +134,6 @@ class DraftServer:
             verifiers=[verifier_to_proto(verifier) for verifier in loaded.verifiers],
             method=self._settings.method,
         )
-
-    # -- on the worker's thread ------------------------------------------------------------------------------------
-
-    def _work(self, loaded: Future[tuple[_Loaded, DraftWorker]]) -> None:
-        settings = self._settings
-        try:
-            method = load_method(settings)
-            worker = DraftWorker(
-                method.drafter,
-                max_ahead=settings.max_ahead,
-                emit=self._emit,
-                lockstep=settings.lockstep,
-                recorder=self._recorder,
-            )
-        except BaseException as error:  # noqa: BLE001 - `start` raises it
-            loaded.set_exception(error)
-            return
-        loaded.set_result((method, worker))
-        self._may_work.wait()
-        try:
-            worker.run()
-        except Exception as error:  # noqa: BLE001 - the thread ends here; the server tells its peers
-            _log.exception("draft worker failed", drafter=settings.name)
-            self._call_loop(self._worker_failed, f"the draft worker failed: {error!r}")
-
-    def _emit(self, report: Report) -> None:
-        self._call_loop(self._deliver, report)
-
-    def _call_loop(self, callback: Callable[[T], None], argument: T) -> None:
-        assert self._loop is not None, "the thread is started by `start`"
-        # The loop is closed only if it ended without `stop`; there is nobody left to tell.
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(callback, argument)
-
-    # -- on the loop -----------------------------------------------------------------------------------------------
-
-    def _deliver(self, report: Report) -> None:
-        if self._servicer is not None:
-            self._servicer.deliver(report)
-
-    def _worker_failed(self, reason: str) -> None:
-        self._failing = asyncio.ensure_future(self._fail(reason))
-
-    async def _fail(self, reason: str) -> None:
-        if self._health is not None:
-            for service in ("", SERVICE):
-                await self._health.set(service, health_pb2.HealthCheckResponse.NOT_SERVING)
-        if self._servicer is not None:
-            await self._servicer.close(reason)
 
 
 def load_method(settings: DraftSettings) -> _Loaded:
@@ -219,7 +149,6 @@ def load_method(settings: DraftSettings) -> _Loaded:
             lockstep=settings.lockstep,
         )
         return _Loaded(drafter=lookup)
-    lower_priority(settings.engine.niceness)
     engine = TimedEngine(load_engine(settings.engine))
     tokenizer = load_tokenizer(
         settings.engine.model, allow_remote_code=settings.engine.allow_remote_code

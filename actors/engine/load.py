@@ -37,8 +37,18 @@ def load_engine(settings: EngineSettings) -> Engine:
     dtype, device = _dtype(settings.dtype), _device(settings.device)
     if settings.num_threads is not None:
         torch.set_num_threads(settings.num_threads)
+    if not source.is_tabular:
+        _import_transformers()
     lower_priority(settings.niceness)
     return _load(settings, source, dtype, device)
+
+
+def _import_transformers() -> None:
+    """Imports what loading needs while the thread has its full priority: seconds, which would be minutes at a low one on a
+    machine that computes. Nothing here computes, so no arithmetic worker inherits the priority."""
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+
+    del AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 
 def _load(
