@@ -12,8 +12,10 @@ from outrider.actors.draft.autoregressive import AutoregressiveDrafter
 from outrider.actors.draft.by_verifier import DrafterByVerifier
 from outrider.actors.draft.events import Attach, Drafted, Ended, Refused, Report, ResyncWanted
 from outrider.actors.draft.events import SessionKey as Key
+from outrider.actors.draft.lengths import Lengths
 from outrider.actors.draft.sampled import SampledDrafter
 from outrider.actors.draft.worker import DraftWorker
+from outrider.actors.engine.prefix_slots import PrefixSlots
 from outrider.actors.engine.settings import EngineSettings
 from outrider.actors.engine.tabular import Table, TabularEngine
 from outrider.actors.speculation.options import Sampling, Speculation
@@ -60,6 +62,8 @@ class Pair:
     """What the network does to the drafter's messages of one step."""
     is_lost: Callable[[], bool] = lambda: False
     """Whether a verdict is lost on its way to the drafter."""
+    lengths: Lengths | None = None
+    """Length policies that the drafter offers."""
     now: float = 0.0
     outputs: list[Output] = field(default_factory=list)
     reports: list[Report] = field(default_factory=list)
@@ -86,15 +90,25 @@ class Pair:
         )
         self.target.warm_up()
         engine = TabularEngine(self.draft_table, room)
+        slots = PrefixSlots(engine)
         generators = iter(np.random.SeedSequence(self.seed).spawn(1000))
         self.sampled = SampledDrafter(
             engine,
             prefill_chunk=64,
             lockstep=self.lockstep,
             new_generator=lambda: np.random.default_rng(next(generators)),
+            lengths=self.lengths,
+            slots=slots,
         )
         coupled = AutoregressiveDrafter(
-            engine, width=4, expand=4, max_ahead=64, prefill_chunk=64, lockstep=self.lockstep
+            engine,
+            width=4,
+            expand=4,
+            max_ahead=64,
+            prefill_chunk=64,
+            lockstep=self.lockstep,
+            lengths=self.lengths,
+            slots=slots,
         )
         self.draft = DraftWorker(
             DrafterByVerifier(coupled=coupled, sampled=self.sampled),
@@ -156,7 +170,9 @@ class Pair:
         for message in self.meddle(wire):
             for event in _target_events(message):
                 self.target.post(event)
-        self.now += self.target.step() or 0.0
+        # Not in one statement: the clock goes on while the target works.
+        wait_s = self.target.step()
+        self.now += wait_s or 0.0
         outputs, self.outputs[:] = self.outputs[:], []
         for output in outputs:
             self._deliver(output)

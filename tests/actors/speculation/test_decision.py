@@ -1,0 +1,62 @@
+"""The decision model: what it sees, and its arithmetic."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from outrider.actors.speculation.decision import (
+    NUM_FEATURES,
+    NUM_HIDDEN,
+    DecisionModel,
+    row_features,
+)
+
+
+def random_decision(seed: int) -> DecisionModel:
+    """A model with random weights."""
+    rng = np.random.default_rng(seed)
+    return DecisionModel(
+        hidden_FH=rng.normal(size=(NUM_FEATURES, NUM_HIDDEN)).astype(np.float32),
+        hidden_bias_H=rng.normal(size=NUM_HIDDEN).astype(np.float32),
+        output_H=rng.normal(size=NUM_HIDDEN).astype(np.float32),
+        output_bias=0.25,
+    )
+
+
+def test_features_are_the_greatest_probabilities_and_the_entropy() -> None:
+    """Descending; a row of fewer tokens is filled up with zeros; excluded tokens count for nothing."""
+    probs = torch.tensor([0.5, 0.25, 0.125, 0.125])
+    row_4V = torch.cat([probs.log(), torch.tensor([-math.inf] * 3)])[torch.randperm(7)]
+    (features_F,) = row_features(row_4V.unsqueeze(0))
+    assert features_F[:7].tolist() == pytest.approx([0.5, 0.25, 0.125, 0.125, 0, 0, 0])
+    assert features_F[7:10].tolist() == [0, 0, 0]
+    assert features_F[10] == pytest.approx(1.75 * math.log(2))
+    assert row_features(torch.zeros(2, 40))[0, :10] == pytest.approx([1 / 40] * 10)
+
+
+def test_scores_are_those_of_the_network() -> None:
+    """Two layers, a rectifier between them, a sigmoid at the end."""
+    model = random_decision(1)
+    features_RF = np.random.default_rng(2).random((5, NUM_FEATURES)).astype(np.float32)
+    hidden_RH = torch.relu(
+        torch.from_numpy(features_RF) @ torch.from_numpy(model.hidden_FH)
+        + torch.from_numpy(model.hidden_bias_H)
+    )
+    expected_R = torch.sigmoid(hidden_RH @ torch.from_numpy(model.output_H) + model.output_bias)
+    assert model.scores(features_RF) == pytest.approx(expected_R.numpy(), rel=1e-5)
+
+
+def test_misshapen_and_broken_weights_are_refused() -> None:
+    """A file of another network must not be used."""
+    model = random_decision(3)
+    with pytest.raises(ValueError, match=r"output_H has shape \(3,\)"):
+        replace(model, output_H=np.zeros(3, dtype=np.float32))
+    with pytest.raises(ValueError, match="not finite"):
+        replace(model, hidden_bias_H=np.full(NUM_HIDDEN, np.nan, dtype=np.float32))
+    with pytest.raises(ValueError, match="output_bias is inf"):
+        replace(model, output_bias=math.inf)
