@@ -1,4 +1,7 @@
-"""`python -m bench [SUITE ...] [--quick]`: runs suites, everything by default; `report` writes the tables and plots."""
+"""`python -m bench [SUITE ...] [--quick]`: runs suites, everything by default; `report` writes the tables and plots.
+
+`python -m bench gpu [--help]` times passes on a GPU.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +30,10 @@ parameters name."""
 
 def main() -> None:
     """Runs what is asked for."""
+    if sys.argv[1:2] == ["gpu"]:
+        # Needs a GPU, so no part of everything, and has options of its own.
+        import_module("bench.gpu").main(sys.argv[2:])
+        return
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("suites", nargs="*", default=[*SUITES, "report"], metavar="SUITE")
     parser.add_argument("--target", help="folder, hub id or demo:NAME")

@@ -164,6 +164,9 @@ class _Actor(_Section):
     allow_remote_code: bool = False
     """Runs code from the model's repository."""
 
+    cuda_graphs: Literal["auto", "on", "off"] = "auto"
+    """On a GPU, whether small passes are recorded and replayed: `auto` as far as the model can be, `on` or not start, `off`."""
+
     replicas: int = Field(default=1, ge=1, le=1_000)
     """How many actors to start."""
 

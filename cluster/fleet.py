@@ -143,6 +143,7 @@ def _engine(actor: Target | Drafter, model: str) -> EngineSettings:
         num_threads=actor.threads,
         niceness=actor.niceness,
         allow_remote_code=actor.allow_remote_code,
+        cuda_graphs=actor.cuda_graphs,
     )
 
 
