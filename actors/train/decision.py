@@ -93,6 +93,7 @@ def train_decision(
     *,
     texts: int = 240,
     length: int = 128,
+    prompt_length: int = PROMPT_LENGTH,
     device: str = "auto",
     seed: int = 0,
     sources: tuple[Source, ...] = SOURCES,
@@ -105,6 +106,7 @@ def train_decision(
         draft_dirs: Folders of the draft models, with the target's tokenizer.
         texts: How many texts the target writes.
         length: Tokens of each, the given ones included.
+        prompt_length: Tokens that it is given.
         device: `auto`, `cpu` or `cuda`.
         seed: Of everything that is drawn.
         sources: What the texts begin with.
@@ -115,8 +117,8 @@ def train_decision(
     """
     if texts < 2 * HELD_OUT:
         raise TrainError(f"texts is {texts}; give at least {2 * HELD_OUT}")
-    if length <= PROMPT_LENGTH:
-        raise TrainError(f"length is {length}; give more than the {PROMPT_LENGTH} that are given")
+    if length <= prompt_length:
+        raise TrainError(f"length is {length}; give more than the {prompt_length} that are given")
     for folder in (target_dir, *draft_dirs):
         if not (folder / "config.json").is_file():
             raise TrainError(f"{folder}: no model there; give a folder with a config.json")
@@ -125,20 +127,24 @@ def train_decision(
     on = choose_device(device)
     target = _load(target_dir, on)
     prompts = beginnings(
-        data_dir, sources, load_tokenizer(target_dir), count=texts, length=PROMPT_LENGTH
+        data_dir, sources, load_tokenizer(target_dir), count=texts, length=prompt_length
     )
     written = write_texts(target, prompts, length, seed)
-    return [_train_one(folder, target, written, seed) for folder in draft_dirs]
+    return [_train_one(folder, target, written, prompt_length, seed) for folder in draft_dirs]
 
 
 def _train_one(
-    folder: Path, target: LlamaForCausalLM, written_BL: torch.Tensor, seed: int
+    folder: Path,
+    target: LlamaForCausalLM,
+    written_BL: torch.Tensor,
+    prompt_length: int,
+    seed: int,
 ) -> DecisionReport:
     draft = _load(folder, written_BL.device)
     sizes = draft.config.vocab_size, target.config.vocab_size
     if sizes[0] != sizes[1]:
         raise TrainError(f"{folder}: {sizes[0]} token ids, and the target has {sizes[1]}")
-    samples = join(list(collect(target, draft, written_BL, prompt_length=PROMPT_LENGTH, seed=seed)))
+    samples = join(list(collect(target, draft, written_BL, prompt_length=prompt_length, seed=seed)))
     is_held_N = samples.texts_N % HELD_OUT == 0
     model = fit(samples, is_held_N, seed)
     ways = {
