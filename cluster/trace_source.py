@@ -25,7 +25,7 @@ FIRST_PROBES = 8
 PROBE_S = 0.5
 """Pause between later readings."""
 
-RETRY_S = 0.2
+RETRY_S = 0.05
 """Pause before an actor that is not there is looked for again."""
 
 LAST_S = 2.0

@@ -17,7 +17,7 @@ from outrider.client.cli.output import print_json, printable
 from outrider.client.progress import new_request_id
 from outrider.client.timeline.file import load, save
 from outrider.client.timeline.model import Timeline
-from outrider.client.timeline.perfetto import NotATimeline
+from outrider.client.timeline.reading import NotATimeline
 from outrider.client.timeline.summary import Summary, summarise
 from outrider.client.timeline.words import lines
 

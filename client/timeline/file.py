@@ -7,6 +7,7 @@ from pathlib import Path
 
 from outrider.client.timeline import perfetto
 from outrider.client.timeline.model import Timeline
+from outrider.client.timeline.reading import NotATimeline, read
 
 
 def save(timeline: Timeline, path: Path) -> None:
@@ -28,5 +29,5 @@ def load(path: Path) -> Timeline:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise perfetto.NotATimeline(f"it is not JSON: {error}") from error
-    return perfetto.read(content)
+        raise NotATimeline(f"it is not JSON: {error}") from error
+    return read(content)

@@ -1,4 +1,4 @@
-"""A timeline as a file for Perfetto and Chrome, and back. Pure.
+"""A timeline as a file for Perfetto and Chrome. Pure; `reading` takes it back.
 
 The file is the Trace Event Format's JSON object form (Google, "Trace Event Format", 2016): complete events (`ph` X), flow
 events (s, f), instants (i) with times in microseconds; metadata events name and order processes and threads. A thread holds
@@ -9,7 +9,7 @@ category of an event is the track it belongs to. What a viewer does not need sta
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Any, TypedDict
 
 from outrider.client.timeline.model import (
@@ -18,9 +18,7 @@ from outrider.client.timeline.model import (
     REQUESTS,
     WORK,
     Arrow,
-    Mark,
     Slice,
-    Source,
     Timeline,
 )
 
@@ -29,7 +27,7 @@ FORMAT = "outrider-timeline-1"
 
 _ROLES = ("coordinator", "target", "drafter")
 
-_HEAD = ("version", "start_unix_us", "duration_us", "request_id", "ended")
+HEAD = ("version", "start_unix_us", "duration_us", "request_id", "ended")
 """Fields of a timeline that stand in `otherData` as they are."""
 
 
@@ -39,10 +37,6 @@ class TraceFile(TypedDict):
     traceEvents: list[dict[str, Any]]
     displayTimeUnit: str
     otherData: dict[str, Any]
-
-
-class NotATimeline(ValueError):
-    """A file that was not written here."""
 
 
 def write(timeline: Timeline) -> TraceFile:
@@ -84,7 +78,7 @@ def write(timeline: Timeline) -> TraceFile:
                 "args": dict(mark.args),
             }
         )
-    head = {name: getattr(timeline, name) for name in _HEAD}
+    head = {name: getattr(timeline, name) for name in HEAD}
     other = {
         "format": FORMAT,
         **head,
@@ -92,24 +86,6 @@ def write(timeline: Timeline) -> TraceFile:
         "sources": [asdict(source) for source in timeline.sources],
     }
     return TraceFile(traceEvents=events, displayTimeUnit="ms", otherData=other)
-
-
-def read(content: object) -> Timeline:
-    """The timeline of a file.
-
-    Args:
-        content: What its JSON holds.
-
-    Raises:
-        NotATimeline: It was not written by `write`, or was changed since; says what is wrong.
-    """
-    other = content.get("otherData") if isinstance(content, Mapping) else None
-    if not isinstance(other, Mapping) or other.get("format") != FORMAT:
-        raise NotATimeline("it is not a timeline of this version; `outrider trace` writes them")
-    try:
-        return _read(content, other)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise NotATimeline(f"it is damaged: {error!r}") from error
 
 
 def spread(slices: Sequence[Slice]) -> list[list[Slice]]:
@@ -185,53 +161,3 @@ def _flow(
             # Ties the end to the slice around it; otherwise it would be tied to the next one.
             event["bp"] = "e"
         yield event
-
-
-def _read(content: Any, other: Mapping[str, Any]) -> Timeline:
-    processes: dict[int, str] = {}
-    slices: list[Slice] = []
-    marks: list[Mark] = []
-    ends: dict[int, list[dict[str, Any]]] = {}
-    by_place: dict[tuple[int, int, float], Slice] = {}
-    for event in content["traceEvents"]:
-        match event["ph"]:
-            case "M" if event["name"] == "process_name":
-                processes[event["pid"]] = event["args"]["name"]
-            case "X":
-                made = Slice(
-                    process=processes[event["pid"]],
-                    track=event["cat"],
-                    name=event["name"],
-                    start_us=float(event["ts"]),
-                    duration_us=float(event["dur"]),
-                    args=event["args"],
-                )
-                slices.append(made)
-                by_place[event["pid"], event["tid"], made.start_us] = made
-            case "i":
-                marks.append(
-                    Mark(
-                        process=processes[event["pid"]],
-                        track=event["cat"],
-                        name=event["name"],
-                        at_us=float(event["ts"]),
-                        args=event["args"],
-                    )
-                )
-            case "s" | "f":
-                ends.setdefault(event["id"], []).append(event)
-    arrows = []
-    for both in ends.values():
-        sent, received = (by_place[e["pid"], e["tid"], float(e["ts"])] for e in both)
-        arrows.append(Arrow(name=both[0]["name"], sent=sent, received=received))
-    names = {one.name for one in fields(Source)}
-    return Timeline(
-        **{name: other[name] for name in _HEAD},
-        sources=tuple(
-            Source(**{name: value for name, value in source.items() if name in names})
-            for source in other["sources"]
-        ),
-        slices=tuple(slices),
-        arrows=tuple(arrows),
-        marks=tuple(marks),
-    )

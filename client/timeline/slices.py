@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from outrider.client.timeline import coordinator_slices
 from outrider.client.timeline.arrows import Ends, key_of
 from outrider.client.timeline.collect import Gathered
 from outrider.client.timeline.model import DRAFTING, REQUESTS, WORK, Mark, Slice
@@ -64,7 +65,7 @@ class Converter:
                 case trace_pb2.TRACE_KIND_HOLD:
                     self._hold(record)
                 case _ if role == "coordinator":
-                    self._coordinator(record)
+                    coordinator_slices.convert(record, self._make)
                 case _:
                     self._worker(record)
         self._unfinished()
@@ -72,15 +73,21 @@ class Converter:
     def _when(self, time_ns: int) -> float:
         return round((self._clock.to_ours(time_ns) - self._origin_ns) / 1e3, 3)
 
-    def _slice(
-        self, record: trace_pb2.TraceRecord, track: str, args: dict[str, Any], *, process: str = ""
+    def _make(
+        self,
+        record: trace_pb2.TraceRecord,
+        track: str,
+        args: dict[str, Any],
+        *,
+        process: str = "",
+        name: str = "",
     ) -> Slice:
         start_us = self._when(record.start_ns)
         end_us = self._when(record.start_ns + record.duration_ns)
         made = Slice(
             process=process or self._process,
             track=track,
-            name=KINDS.get(record.kind, f"kind {record.kind}"),
+            name=name or KINDS.get(record.kind, f"kind {record.kind}"),
             start_us=start_us,
             duration_us=round(max(end_us - start_us, 0.0), 3),
             args=args,
@@ -109,7 +116,7 @@ class Converter:
         if record.parts:
             args["sessions"] = len(record.parts)
             args["tree_nodes"] = sum(part.nodes for part in record.parts)
-        self._slice(record, DRAFTING if is_drafter else WORK, args)
+        self._make(record, DRAFTING if is_drafter else WORK, args)
 
     def _unfinished(self) -> None:
         """What the worker was doing when its last records left: so much of it as is known."""
@@ -125,7 +132,7 @@ class Converter:
     def _hold(self, record: trace_pb2.TraceRecord) -> None:
         if self._is_wanted(record):
             nodes = sum(part.nodes for part in record.parts)
-            self._slice(record, "holding", {"nodes": nodes})
+            self._make(record, "holding", {"nodes": nodes})
 
     def _pass(self, record: trace_pb2.TraceRecord) -> None:
         parts = record.parts
@@ -138,7 +145,7 @@ class Converter:
         }
         for name in _FATE_FIELDS:
             args[name] = sum(getattr(fates, name) for part in parts for fates in part.fates)
-        whole = self._slice(record, WORK, args)
+        whole = self._make(record, WORK, args)
         for part in parts:
             owner = self._owner(part.handle)
             if owner is not None or not self._is_scoped:
@@ -165,7 +172,7 @@ class Converter:
                 fates.drafter: {name: getattr(fates, name) for name in _FATE_FIELDS}
                 for fates in part.fates
             }
-        self._slice(record, track, args, process=REQUESTS)
+        self._make(record, track, args, process=REQUESTS)
         for node in part.decided:
             self.marks.append(
                 Mark(
@@ -218,31 +225,4 @@ class Converter:
                 "stale": part.stale,
                 "refused": part.refused,
             }
-            self._slice(record, "waiting to be taken in", args)
-
-    # -- the coordinator ---------------------------------------------------------------------------------------------
-
-    def _coordinator(self, record: trace_pb2.TraceRecord) -> None:
-        args: dict[str, Any] = {"request": record.request, "index": record.index}
-        if record.tokens:
-            args["tokens"] = record.tokens
-        match record.kind:
-            case trace_pb2.TRACE_KIND_REQUEST:
-                args |= {"name": record.name, "outcome": record.outcome}
-                track = f"request {record.request} {record.name}"
-                made = self._slice(record, track, args, process=REQUESTS)
-                self.slices[-1] = Slice(
-                    process=made.process,
-                    track=made.track,
-                    name=f"request {record.request}",
-                    start_us=made.start_us,
-                    duration_us=made.duration_us,
-                    args=args,
-                )
-            case trace_pb2.TRACE_KIND_DETOKENISE | trace_pb2.TRACE_KIND_WRITE:
-                self._slice(record, KINDS[record.kind], args)
-            case _:
-                if record.target:
-                    args["target"] = record.target
-                track = f"request {record.request} {record.name}"
-                self._slice(record, track, args, process=REQUESTS)
+            self._make(record, "waiting to be taken in", args)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 
 from outrider.actors.trace import IDLE, Recorder, Tap
 from outrider.actors.trace_messages import StreamLog, describe
 from outrider.actors.trace_stream import BATCH_RECORDS, batches
-from outrider.v1 import target_pb2, trace_pb2
+from outrider.v1 import target_pb2, trace_pb2, tree_pb2
 
 
 class Clock:
@@ -55,7 +56,7 @@ def test_two_threads_lose_nothing_that_fits() -> None:
     """The worker's thread and the loop put side by side while a third takes."""
     tap = Tap(100_000, nodes=False)
     threads = [
-        threading.Thread(target=lambda: [tap.put(numbered(1)) for _ in range(5_000)])
+        threading.Thread(target=lambda: deque(map(tap.put, map(numbered, range(5_000)))))
         for _ in range(2)
     ]
     for thread in threads:
@@ -134,10 +135,11 @@ def test_both_ends_of_a_stream_give_the_same_numbers() -> None:
 
 def test_messages_are_described_without_their_tokens() -> None:
     """Numbers of nodes and tokens of each session, for every kind of message."""
-    tree = {"tokens": [1, 2, 3], "parents": [0, 1, 1]}
+    tree = tree_pb2.CandidateTree(tokens=[1, 2, 3], parents=[0, 1, 1])
+    frozen = tree_pb2.FrozenTree(tokens=[1, 2, 3], parents=[0, 1, 1])
     batch = target_pb2.CandidateBatch(
         entries=[target_pb2.Candidates(handle=1, tree=tree)],
-        frozen=[target_pb2.FrozenCandidates(handle=2, tree=tree)],
+        frozen=[target_pb2.FrozenCandidates(handle=2, tree=frozen)],
     )
     what, parts = describe(target_pb2.DrafterMessage(candidates=batch))
     assert (what, [(part.handle, part.nodes) for part in parts]) == (

@@ -13,7 +13,8 @@ from tests.client.timeline.build import service, slice_
 
 from outrider.client.timeline.file import load, save
 from outrider.client.timeline.model import Slice, Timeline
-from outrider.client.timeline.perfetto import NotATimeline, read, spread, write
+from outrider.client.timeline.perfetto import spread, write
+from outrider.client.timeline.reading import NotATimeline, read
 from outrider.client.timeline.summary import summarise
 
 
