@@ -22,7 +22,7 @@ from bench.decode import Decoded, decode
 from bench.efficiency import efficiency, lockstep_ideal
 from bench.equality import differences
 from bench.law import Text, replay
-from bench.netns import HERE, THERE, Link, round_trip_s
+from bench.netns import Link, round_trip_s
 from bench.passes import passes, traced
 from bench.prompts import Prompt, spread
 from bench.relay import Relay
@@ -95,8 +95,8 @@ def over_link(link: Link) -> Betweens:
             round_trip_s=lambda assembly: round_trip_s(assembly.addresses[DRAFTER]),
             bytes_so_far=lambda: 0,
             options={
-                "target_host": HERE,
-                "drafter_host": THERE,
+                "target_host": link.addresses[0],
+                "drafter_host": link.addresses[1],
                 "drafter_prefix": link.prefix,
             },
             name=link.method,

@@ -22,9 +22,6 @@ from typing import Any
 
 from bench.child import Child
 
-HERE, THERE = "10.211.84.1", "10.211.84.2"
-"""Addresses of both ends; a network of two."""
-
 PREFIX = "outrider-bench-"
 """Names of our namespaces begin so; the rest is the process that made them."""
 
@@ -48,6 +45,11 @@ class Link:
     """`tc netem` or `tun`."""
 
     interfaces: tuple[str, str]
+    """Here and there."""
+
+    addresses: tuple[str, str]
+    """Here and there; a network of two."""
+
     carrier: Child | None = field(default=None)
 
     @property
@@ -84,8 +86,15 @@ def linked() -> Iterator[Link]:
         raise Unavailable("there is no `ip` (iproute2)")
     _remove_leftovers()
     namespace = f"{PREFIX}{os.getpid()}"
-    names = (f"orh{os.getpid() % 100000}", f"ort{os.getpid() % 100000}")
-    link = Link(namespace=namespace, method="tc netem", interfaces=names)
+    # Of the process's number, so that two of us do not meet.
+    names = (f"orh{os.getpid()}", f"ort{os.getpid()}")
+    network = f"10.211.{os.getpid() % 256}"
+    link = Link(
+        namespace=namespace,
+        method="tc netem",
+        interfaces=names,
+        addresses=(f"{network}.1", f"{network}.2"),
+    )
     try:
         _ip(["ip", "netns", "add", namespace])
         if not _has_netem(link):
@@ -132,10 +141,10 @@ def _has_netem(link: Link) -> bool:
 
 
 def _up(link: Link) -> None:
-    near, far = link.interfaces
-    _ip(["ip", "addr", "add", HERE, "peer", THERE, "dev", near])
+    (near, far), (here, there) = link.interfaces, link.addresses
+    _ip(["ip", "addr", "add", here, "peer", there, "dev", near])
     _ip(["ip", "link", "set", near, "up"])
-    _ip([*link.prefix, "ip", "addr", "add", THERE, "peer", HERE, "dev", far])
+    _ip([*link.prefix, "ip", "addr", "add", there, "peer", here, "dev", far])
     _ip([*link.prefix, "ip", "link", "set", far, "up"])
     _ip([*link.prefix, "ip", "link", "set", "lo", "up"])
 
