@@ -33,6 +33,7 @@ from outrider.actors.draft.seat import Entry, Seat, check_fits, take_slot
 from outrider.actors.draft.session import LOOKAHEAD, DraftSession
 from outrider.actors.draft.tree import NOT_RUN, ROOT
 from outrider.actors.draft.turns import Turns
+from outrider.actors.engine.prefix_slots import PrefixSlots
 from outrider.actors.engine.protocol import Engine, Rows
 from outrider.actors.speculation.options import Sampling
 
@@ -54,6 +55,7 @@ class AutoregressiveDrafter:
         prefill_chunk: int,
         lockstep: bool = False,
         lengths: Lengths | None = None,
+        slots: PrefixSlots | None = None,
     ) -> None:
         """
         Args:
@@ -64,9 +66,11 @@ class AutoregressiveDrafter:
             prefill_chunk: Committed tokens in one pass, at most.
             lockstep: Grow one tree of the size that the target verifies, for comparison.
             lengths: The length policies on offer; None: those that need no trained model.
+            slots: The model's slots; None: nobody else uses the model.
         """
         self.calibration = Calibration(score_prior)
         self._engine = engine
+        self._slots = slots or PrefixSlots(engine)
         self._chooser = CandidateChooser(engine.spec.vocab_size, engine.spec.device, width)
         self._frontier = Frontier(engine, expand=expand, lockstep=lockstep)
         self._turns = Turns(self._frontier, prefill_chunk=min(prefill_chunk, engine.max_scratch))
@@ -118,8 +122,10 @@ class AutoregressiveDrafter:
         )
         node_limit = min(ahead, self._engine.max_scratch)
         policy = self._lengths.policy(speculation.policies, longest=depth)
+        slot = take_slot(self._slots, session)
         seat = Seat(
-            slot=take_slot(self._engine),
+            slot=slot,
+            cached=self._engine.cached(slot),
             scoring=scoring_of(session.sampling, speculation.verifier),
             stop_tokens=self._stop_tokens(session),
             depth_limit=depth,
@@ -140,8 +146,8 @@ class AutoregressiveDrafter:
         return frozenset((*eos, *sampling.stop_token_ids))
 
     def detach(self, session: DraftSession) -> None:
-        """Frees the session's slot."""
-        self._engine.release(self._seats.pop(session).slot)
+        """Frees the session's slot; the rows of its text may serve another one."""
+        self._slots.release(self._seats.pop(session).slot, session.tokens)
 
     def extend(self, session: DraftSession, tokens: Sequence[int]) -> None:
         """Takes tokens as committed, learns from them, and keeps the rows and nodes that are still below them."""
@@ -172,6 +178,7 @@ class AutoregressiveDrafter:
         session.replace(keep, tokens)
         seat.cached = min(seat.cached, keep, session.length - 1)
         self._engine.truncate(seat.slot, seat.cached)
+        self._slots.rewrite(seat.slot, seat.cached)
 
     def is_complete(self, session: DraftSession) -> bool:
         """True if the tree will not grow before the next verdict."""

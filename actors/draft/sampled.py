@@ -24,6 +24,7 @@ from outrider.actors.draft.rounds import Rounds, most_probable
 from outrider.actors.draft.seat import check_fits, take_slot
 from outrider.actors.draft.session import DraftSession
 from outrider.actors.draft.tree import ROOT
+from outrider.actors.engine.prefix_slots import PrefixSlots
 from outrider.actors.engine.protocol import Engine, Rows
 from outrider.actors.speculation.decisions import UniformDecisions
 from outrider.actors.speculation.draft_tree import Replacement
@@ -91,6 +92,7 @@ class SampledDrafter:
         keep: int = MAX_KEPT,
         new_generator: Callable[[], np.random.Generator] = np.random.default_rng,
         lengths: Lengths | None = None,
+        slots: PrefixSlots | None = None,
     ) -> None:
         """
         Args:
@@ -100,8 +102,10 @@ class SampledDrafter:
             keep: Tokens of a law that are kept, at most.
             new_generator: Makes the generator of a session; must be independent of everything the target draws.
             lengths: The length policies on offer; None: those that need no trained model.
+            slots: The model's slots; None: nobody else uses the model.
         """
         self._engine = engine
+        self._slots = slots or PrefixSlots(engine)
         self._prefill_chunk = min(prefill_chunk, engine.max_scratch)
         self._ahead = 0 if lockstep else AHEAD
         self._keep = keep
@@ -135,11 +139,12 @@ class SampledDrafter:
             raise CannotDraft(str(error)) from error
         speculation = session.speculation
         policy = self._lengths.policy(speculation.policies, longest=speculation.max_depth)
-        slot = take_slot(self._engine)
+        slot = take_slot(self._slots, session)
         replacement = _replacement(session.speculation.verifier)
         session.frozen = Rounds(replacement)
         self._seats[session] = _Seat(
             slot=slot,
+            cached=self._engine.cached(slot),
             rounds=session.frozen,
             transform=transform,
             generator=self._new_generator(),
@@ -149,8 +154,8 @@ class SampledDrafter:
         )
 
     def detach(self, session: DraftSession) -> None:
-        """Frees the session's slot."""
-        self._engine.release(self._seats.pop(session).slot)
+        """Frees the session's slot; the rows of its text may serve another one."""
+        self._slots.release(self._seats.pop(session).slot, session.tokens)
 
     def extend(self, session: DraftSession, tokens: Sequence[int]) -> None:
         """Takes tokens as committed, and keeps the round that was drafted for them, if there is one."""
@@ -169,6 +174,7 @@ class SampledDrafter:
         seat.rounds.clear()
         seat.cached = min(seat.cached, keep, session.length - 1)
         self._engine.truncate(seat.slot, seat.cached)
+        self._slots.rewrite(seat.slot, seat.cached)
         seat.transform = self._transform(session)
 
     def is_complete(self, session: DraftSession) -> bool:

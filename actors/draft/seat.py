@@ -8,7 +8,8 @@ from outrider.actors.draft.calibration import Scoring
 from outrider.actors.draft.drafter import CannotDraft, NoRoom
 from outrider.actors.draft.halting import Halting
 from outrider.actors.draft.session import DraftSession
-from outrider.actors.engine.protocol import Engine, ModelSpec, NoFreeSlot, Rows
+from outrider.actors.engine.prefix_slots import PrefixSlots
+from outrider.actors.engine.protocol import ModelSpec, NoFreeSlot, Rows
 from outrider.actors.speculation.noise import NoiseCache
 
 
@@ -63,16 +64,16 @@ def check_fits(session: DraftSession, spec: ModelSpec) -> None:
         )
 
 
-def take_slot(engine: Engine) -> int:
-    """A free slot of the model.
+def take_slot(slots: PrefixSlots, session: DraftSession) -> int:
+    """A free slot of the model, with what there is of the session's text.
 
     Raises:
         NoRoom: Every slot is taken.
     """
     try:
-        return engine.acquire()
+        return slots.take(session.tokens)
     except NoFreeSlot as error:
         raise NoRoom(
-            f"all {engine.num_slots} slots of the drafter are taken; attach the session to "
+            f"all {slots.num_slots} slots of the drafter are taken; attach the session to "
             "another drafter, or raise num_slots"
         ) from error

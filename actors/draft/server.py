@@ -22,6 +22,7 @@ from outrider.actors.draft.settings import DraftSettings
 from outrider.actors.draft.stats import DraftStats
 from outrider.actors.draft.worker import DraftWorker
 from outrider.actors.engine.load import load_engine
+from outrider.actors.engine.prefix_slots import PrefixSlots
 from outrider.actors.engine.source import resolve_model
 from outrider.actors.engine.timed import TimedEngine
 from outrider.actors.engine.tokenizer import load_tokenizer, tokenizer_fingerprint
@@ -154,6 +155,7 @@ def load_method(settings: DraftSettings) -> _Loaded:
         settings.engine.model, allow_remote_code=settings.engine.allow_remote_code
     )
     lengths = Lengths(find_decision(_folder_of(settings.engine.model), engine.spec.fingerprint))
+    slots = PrefixSlots(engine, is_shared=settings.prefix_reuse)
     drafter = AutoregressiveDrafter(
         engine,
         width=settings.width,
@@ -162,6 +164,7 @@ def load_method(settings: DraftSettings) -> _Loaded:
         prefill_chunk=settings.prefill_chunk,
         lockstep=settings.lockstep,
         lengths=lengths,
+        slots=slots,
     )
     drafter.warm_up()
     sampled = SampledDrafter(
@@ -169,6 +172,7 @@ def load_method(settings: DraftSettings) -> _Loaded:
         prefill_chunk=settings.prefill_chunk,
         lockstep=settings.lockstep,
         lengths=lengths,
+        slots=slots,
     )
     return _Loaded(
         drafter=DrafterByVerifier(coupled=drafter, sampled=sampled),

@@ -62,6 +62,11 @@ class PrefixSlots:
         """Free slots without rows, as a heap."""
 
     @property
+    def num_slots(self) -> int:
+        """Slots, free or taken."""
+        return self._engine.num_slots
+
+    @property
     def num_free(self) -> int:
         """Free slots, those with kept rows included."""
         return self._engine.num_free
