@@ -20,6 +20,10 @@ LONGEST_CHAIN_WITH_TREE = 8
 """Rows before the root up to which candidates are verified in the same pass. Longer chains are prompts: they ask for
 the logits of their last row only."""
 
+INDIFFERENCE = 0.99
+"""Of budgets that promise the same tokens a second within this, the largest is taken: the same pace in fewer rounds, and what
+rounds cost others (messages, the coordinator) is not in the pace."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
@@ -152,8 +156,8 @@ def choose_candidates(decoding: Sequence[Entry], limits: Limits, cost: CostModel
     for count, value in enumerate(values[: limits.max_batch_nodes], start=1):
         tokens += value
         rate = tokens / cost.predict(num_rows + count)
-        if rate >= best_rate:
-            best_rate, floor = rate, value
+        if rate >= INDIFFERENCE * best_rate:
+            best_rate, floor = max(rate, best_rate), value
         elif value * cost.predict(num_rows) < tokens * cost.marginal_s(num_rows + count) / 2.0:
             # Far past the top: what follows is worth less still.
             break
