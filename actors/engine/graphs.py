@@ -75,11 +75,15 @@ class CudaGraphRecorder:
             current.wait_stream(self._stream)
             graph = torch.cuda.CUDAGraph()
             self._graphs.append(graph)
-            # Other threads of the process may use the device meanwhile: only this thread's work is captured.
-            with torch.cuda.graph(
-                graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"
-            ):
-                result = run()
+            try:
+                # Other threads of the process may use the device meanwhile: only this thread's work is captured.
+                with torch.cuda.graph(
+                    graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"
+                ):
+                    result = run()
+            finally:
+                # A capture that fails at its end leaves the thread on the other stream.
+                torch.cuda.set_stream(current)
 
         def replay() -> torch.Tensor:
             graph.replay()

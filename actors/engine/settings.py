@@ -47,6 +47,6 @@ class EngineSettings:
     model is larger than 2 GiB."""
 
     cuda_graphs: Literal["auto", "on", "off"] = "auto"
-    """Whether small passes are padded to fixed shapes, recorded and replayed as CUDA graphs. `auto`: on a CUDA device, as far as
-    the model can be recorded; the rest takes the plain path. `on`: the same, but a model that cannot be recorded is an error,
-    and on a CPU small passes take fixed shapes too, eagerly, for tests."""
+    """Whether small passes are padded to fixed shapes, recorded and replayed as CUDA graphs. `auto`: on a CUDA device, shapes
+    that come often, as far as the model can be recorded; the rest takes the plain path. `on`: every shape when it first comes,
+    and a model that cannot be recorded is refused; on a CPU small passes take fixed shapes too, eagerly, for tests."""

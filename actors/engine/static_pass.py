@@ -14,7 +14,7 @@ from typing import Protocol
 import structlog
 import torch
 
-from outrider.actors.engine.attention import Attend
+from outrider.actors.engine.attention import Attend, UnsupportedModel
 from outrider.actors.engine.attention_static import AttendStatic, StaticCache
 from outrider.actors.engine.graphs import Recorder, Run
 from outrider.actors.engine.plan import Plan
@@ -113,7 +113,7 @@ class StaticPasses:
             The logits of the wanted rows, float32 (wanted, V); None if the pass is one for the plain path.
 
         Raises:
-            RuntimeError: With a strict policy, its shape could not be recorded.
+            UnsupportedModel: With a strict policy, its shape could not be recorded.
         """
         need = need_of(plan)
         shape = shape_of(need, num_slots=self._storage.num_slots, capacity=self._storage.capacity)
@@ -156,7 +156,9 @@ class StaticPasses:
             # What was recorded before stays good.
             self._refused = True
             if self._policy.strict:
-                raise
+                raise UnsupportedModel(
+                    f"passes of this model cannot be recorded: {error}; set cuda_graphs to auto or off"
+                ) from error
             _log.warning(
                 "passes cannot be recorded; they stay plain", shape=shape, reason=str(error)
             )

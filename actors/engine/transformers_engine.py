@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -109,7 +108,8 @@ class TransformersEngine:
         device, mode = self._spec.device, settings.cuda_graphs
         if mode == "off" or (mode == "auto" and device.type != "cuda"):
             return None
-        policy = Policy() if device.type == "cuda" else Policy(after=1)
+        # Asked for, it must show at load whether the model can be recorded.
+        policy = Policy(after=1, strict=True) if mode == "on" else Policy()
         return StaticPasses(
             self._call,
             self._storage,
@@ -117,7 +117,7 @@ class TransformersEngine:
             max_scratch=settings.max_scratch,
             dtype=self._spec.dtype,
             device=device,
-            policy=replace(policy, strict=mode == "on"),
+            policy=policy,
         )
 
     @property

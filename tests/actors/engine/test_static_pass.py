@@ -13,7 +13,12 @@ from tests.actors.engine.tape import TapeRecorder
 from transformers import AttentionInterface, PreTrainedModel
 
 from outrider.actors.engine import attention_static, static_shape, transformers_engine
-from outrider.actors.engine.attention import ATTENTION_NAME, RUNNING, tree_attention
+from outrider.actors.engine.attention import (
+    ATTENTION_NAME,
+    RUNNING,
+    UnsupportedModel,
+    tree_attention,
+)
 from outrider.actors.engine.attention_static import AttendStatic, StaticCache
 from outrider.actors.engine.graphs import EagerRecorder, Run
 from outrider.actors.engine.plan import plan_pass, sight
@@ -243,12 +248,15 @@ def test_what_cannot_be_recorded_stays_plain(make_engine: MakeEngine) -> None:
     assert passes.num_recorded == 1
 
 
-def test_asked_for_graphs_must_work(make_engine: MakeEngine) -> None:
-    """With `cuda_graphs: on` a model that cannot be recorded is an error."""
-    engine = make_engine("llama")
-    with_policy(engine, Counted(fails=lambda: True), Policy(after=1, strict=True))
-    with pytest.raises(RuntimeError, match="not permitted"):
-        small_passes(engine, [4])
+def test_asked_for_graphs_must_work(
+    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With `cuda_graphs: on` a model that cannot be recorded is refused when it is loaded, with what to do."""
+    monkeypatch.setattr(transformers_engine, "recorder_for", lambda _: Counted(fails=lambda: True))
+    with pytest.raises(UnsupportedModel, match=r"not permitted.*set cuda_graphs to auto or off"):
+        make_engine("llama", cuda_graphs="on")
+    monkeypatch.setattr(transformers_engine, "recorder_for", lambda _: Counted())
+    assert static_of(make_engine("llama", cuda_graphs="on")).num_recorded > 0
 
 
 def test_large_passes_stay_plain(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
