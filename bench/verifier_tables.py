@@ -73,10 +73,11 @@ def _rounds_of(
             )
             for t in temperatures
         ]
-        if all(value is not None for value in values):
+        known = [value for value in values if value is not None]
+        if len(known) == len(temperatures):
             is_chain = shape.replace(",", "").strip("1") == ""
             name = "any verifier of a chain" if is_chain else f"any verifier of {siblings} siblings"
-            cells = [f"| | at most {value - 1.0:.2f} | at most {value:.2f} " for value in values]
+            cells = [f"| | at most {value - 1.0:.2f} | at most {value:.2f} " for value in known]
             lines.append(f"| *{name}* " + "".join(cells) + "|")
     return "\n".join([head, *lines])
 

@@ -32,18 +32,21 @@ class Models:
 
     target: Engine
     draft: Engine
+    drafter: Engine
+    """The draft model once more, for a real drafter, which shares its engine with nobody."""
     codec: PretrainedCodec
 
     @classmethod
     def load(cls, target: str, draft: str) -> Models:
         """Loads a pair, one thread for each model."""
-        first, second = (
+        target_engine, draft_engine, drafter = (
             load_engine(
                 EngineSettings(model=name, num_threads=1, num_slots=4, max_scratch=MAX_SCRATCH)
             )
-            for name in (target, draft)
+            for name in (target, draft, draft)
         )
-        return cls(target=first, draft=second, codec=load(resolve_model(target).location))
+        codec = load(resolve_model(target).location)
+        return cls(target=target_engine, draft=draft_engine, drafter=drafter, codec=codec)
 
     def prompt_ids(self, prompt: Prompt) -> list[int]:
         """Token ids as the service makes them."""

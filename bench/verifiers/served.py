@@ -6,15 +6,18 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bench.prompts import Prompt, spread
-from bench.service import service
-from bench.verifiers.rounds import FROZEN, SHAPES, TOKEN_ONLY
+from bench.service import pair_config
+from bench.verifiers.rounds import SHAPES, TOKEN_ONLY
 from bench.verifiers.tally import ratio_of
+from bench.verifiers.verdicts import FROZEN
 from outrider.actors.speculation.options import Verifier
 from outrider.actors.speculation.shapes import Shape
 from outrider.actors.speculation.verifiers.registry import METHODS
 from outrider.client import Client, SamplingOptions, SpeculationOptions
 from outrider.client import Verifier as Name
 from outrider.client.results import SpeculationStats
+from outrider.cluster.config import parse_config
+from outrider.cluster.launch import start_service
 
 GREEDY = (Verifier.COUPLED, Verifier.SPECULATIVE_SAMPLING, Verifier.MCSD_WITHOUT_REPLACEMENT)
 """Verifiers asked at temperature 0, where all give the same text from equal trees."""
@@ -23,10 +26,13 @@ GREEDY = (Verifier.COUPLED, Verifier.SPECULATIVE_SAMPLING, Verifier.MCSD_WITHOUT
 def run(
     *, target: str, draft: str, temperatures: Sequence[float], is_quick: bool
 ) -> Iterator[dict[str, Any]]:
-    """One row for each temperature."""
+    """One row for each temperature. Drafters never rest: what is compared is verification, not whether it pays here."""
     num_prompts, max_tokens = (2, 8) if is_quick else (10, 40)
     prompts = spread(num_prompts)
-    with service(target, draft) as (_, client):
+    settings = pair_config(target, draft)
+    settings["speculation"]["adaptive"] = False
+    config = parse_config(settings, source="the benchmark")
+    with start_service(config) as running, Client(running.address) as client:
         _ask(client, prompts[:1], Verifier.COUPLED, SHAPES[0], 0.8, 8)  # to warm up
         for temperature in temperatures:
             cells = [

@@ -40,12 +40,15 @@ class Tally:
         first, second = self.ratio(key, over, under)[0], self.ratio(other, over, under)[0]
         ours_under = sum(row[under] for row in ours.values())
         theirs_under = sum(row[under] for row in theirs.values())
+        if second == 0.0:
+            return float("nan"), float("nan")
+        # In units of the second ratio, so that a first of zero is a value like others.
         deviations = [
-            (ours[p][over] - first * ours[p][under]) / ours_under / first
-            - (theirs[p][over] - second * theirs[p][under]) / theirs_under / second
+            (ours[p][over] - first * ours[p][under]) / ours_under
+            - first / second * (theirs[p][over] - second * theirs[p][under]) / theirs_under
             for p in ours
         ]
-        error = float(np.sqrt(np.square(deviations).sum())) * first / second
+        error = float(np.sqrt(np.square(deviations).sum())) / second
         return 1.0 - first / second, error
 
     def count(self, key: Hashable) -> int:

@@ -9,7 +9,9 @@ import pytest
 
 from outrider.actors.speculation.optimum import (
     best_acceptance,
+    best_acceptance_distinct,
     best_acceptance_identical,
+    best_acceptances_distinct,
     candidate_law,
 )
 
@@ -52,3 +54,25 @@ def test_candidates_that_the_draft_never_makes() -> None:
     target, draft = np.array([0.5, 0.3, 0.2]), np.array([0.0, 0.9, 0.1])
     assert best_acceptance_identical(target, draft, 1) == pytest.approx(0.4)
     assert best_acceptance_identical(target, draft, 50) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(("vocab", "k"), [(4, 1), (4, 2), (4, 3), (6, 2), (6, 3), (9, 2)])
+@pytest.mark.parametrize("seed", range(6))
+def test_distinct_candidates_reach_the_least_cut_of_prefixes(vocab: int, k: int, seed: int) -> None:
+    """The program's value, also for very uneven rows and rows with zeros."""
+    rng = np.random.default_rng(seed)
+    target, draft = rng.dirichlet(np.full(vocab, rng.choice([0.2, 1.0, 3.0])), 2)
+    if vocab > k + 1:
+        draft[seed % vocab] = 0.0
+        draft /= draft.sum()
+    law = candidate_law([draft] * k, is_with_replacement=False)
+    best = best_acceptance_distinct(target, draft, k)
+    assert best == pytest.approx(best_acceptance(target, law), abs=2e-6)
+
+
+def test_distinct_candidates_of_the_running_example() -> None:
+    """All counts at once; more candidates than tokens accept whatever the draft can propose."""
+    assert best_acceptances_distinct(TARGET, DRAFT, 3) == pytest.approx(
+        (0.6, 0.8345238, 1.0), abs=1e-6
+    )
+    assert best_acceptance_distinct(TARGET, np.array([0.0, 0.5, 0.5, 0.0]), 3) == pytest.approx(0.5)

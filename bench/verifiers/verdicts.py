@@ -1,0 +1,117 @@
+"""What becomes of one frozen tree: its verdicts, its message, and what it tells about the best verdict possible."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from bench.verifiers import bounds
+from bench.verifiers.contexts import Context
+from bench.verifiers.tally import Tally
+from bench.verifiers.trees import Growing, Kind
+from outrider.actors.draft import messages
+from outrider.actors.draft.events import SessionNews
+from outrider.actors.draft.rounds import FrozenNews
+from outrider.actors.draft.tree import TreeNews
+from outrider.actors.speculation.decisions import Rows, UniformDecisions, uniforms_needed
+from outrider.actors.speculation.draft_tree import Replacement
+from outrider.actors.speculation.frame import FrozenTree
+from outrider.actors.speculation.options import Verifier
+from outrider.actors.speculation.sparse import DenseRows
+from outrider.actors.speculation.verifiers.registry import METHODS
+
+VERDICTS = 2
+"""Verdicts on each tree, with uniforms of their own."""
+
+FROZEN = tuple(verifier for verifier, method in METHODS.items() if method.needs_draft_probs)
+
+
+class _Placed:
+    """The target's rows of one tree among those of all."""
+
+    def __init__(self, probs_UV: Rows, places: Sequence[int]) -> None:
+        self._probs_UV = probs_UV
+        self._places = (-1, *places)
+
+    def __getitem__(self, row: int, /) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        return self._probs_UV[self._places[row] + 1]
+
+
+def _able(tree: Growing) -> Iterator[Verifier]:
+    """Verifiers that can take a tree."""
+    is_chain = tree.shape.num_nodes == tree.shape.depth
+    replacement = Replacement.WITH if tree.kind is Kind.INDEPENDENT else Replacement.WITHOUT
+    for verifier in FROZEN:
+        method = METHODS[verifier]
+        if is_chain or (not method.is_chain_only and _drawn(verifier) is replacement):
+            yield verifier
+
+
+def _drawn(verifier: Verifier) -> Replacement:
+    """How the service's drafters draw siblings for it."""
+    allowed = METHODS[verifier].replacements
+    return Replacement.WITHOUT if Replacement.WITHOUT in allowed else Replacement.WITH
+
+
+def verify(
+    tree: Growing, probs_UV: Rows, context: Context, seed: int, tally: Tally, name: str
+) -> None:
+    frozen = tree.frozen()
+    children = frozen.tree.children()
+    target, draft = _Placed(probs_UV, tree.places), _Read(frozen, len(probs_UV[0]))
+    for verifier in _able(tree):
+        for verdict in range(VERDICTS):
+            rng = np.random.default_rng([seed, 1, verdict, *tree.shape.branching])
+            decisions = UniformDecisions(rng.random(uniforms_needed(frozen.tree.num_nodes)))
+            path = (
+                METHODS[verifier]
+                .verify(
+                    tree=frozen.tree,
+                    target_probs_NV=target,
+                    draft_probs_RV=draft,
+                    decisions=decisions,
+                )
+                .path
+            )
+            reached = sum(node in children for node in (-1, *path))
+            key = (name, str(tree.shape), str(verifier), "shape")
+            tally.add(key, context.prompt, len(path), reached)
+
+
+class _Read:
+    """Draft rows, each made once."""
+
+    def __init__(self, frozen: FrozenTree, vocab_size: int) -> None:
+        self._rows = DenseRows(frozen.rows, vocab_size)
+        self._made: dict[int, np.ndarray[tuple[int], np.dtype[np.float64]]] = {}
+
+    def __getitem__(self, row: int, /) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        made = self._made.get(row)
+        if made is None:
+            made = self._made[row] = self._rows[row]
+        return made
+
+
+def weigh(tree: Growing, context: Context, tally: Tally) -> None:
+    """Bytes of the message that carries a tree, as the target counts them, and tokens in its rows."""
+    news = FrozenNews(number=100, length=len(context.tokens), hash=2**63, frozen=tree.frozen())
+    empty = TreeNews(tokens=[], parents=[], estimates=b"")
+    entry = SessionNews(
+        handle=7, length=len(context.tokens), hash=2**63, tree=empty, frozen=(news,)
+    )
+    size = messages.candidates_to_proto([entry]).ByteSize()
+    num_tokens = sum(len(law.ids_K) for law in tree.laws)
+    key = ("bytes", str(tree.shape), str(tree.kind))
+    tally.add(key, context.prompt, size, num_tokens, len(tree.laws), len(tree.tokens))
+
+
+def bound(tree: Growing, probs_UV: Rows, context: Context, tally: Tally) -> None:
+    ratios = bounds.path_ratios(tree.frozen(), tree.places, probs_UV)
+    is_chain = tree.shape.num_nodes == tree.shape.depth
+    for depth in range(tree.shape.depth):
+        here = ratios[depth] if depth < len(ratios) else []
+        key = (str(tree.shape), depth)
+        tally.add(("all within", *key, str(tree.kind)), context.prompt, *bounds.all_within(here))
+        if tree.kind is Kind.INDEPENDENT or is_chain:
+            tally.add(("target within", *key), context.prompt, *bounds.target_within(here))
