@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
@@ -34,6 +35,8 @@ def main() -> None:
         # Needs a GPU, so no part of everything, and has options of its own.
         import_module("bench.gpu").main(sys.argv[2:])
         return
+    # Ended from outside we leave as after an error: services stopped, namespaces removed.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("suites", nargs="*", default=[*SUITES, "report"], metavar="SUITE")
     parser.add_argument("--target", help="folder, hub id or demo:NAME")
