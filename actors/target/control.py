@@ -10,6 +10,13 @@ from outrider.actors.target.passes import Outcome
 from outrider.actors.target.plan import Entry
 from outrider.actors.target.session import Session
 
+CATCH_UP_ROUNDS = 256
+"""Rounds after a rest that are not counted until the drafters have caught up. Drafters run what they missed in large chunks, so
+it takes far fewer; a drafter that has nothing to propose would otherwise keep the comparison from ending."""
+
+BEHIND_SHARE = 0.1
+"""Fraction of the sessions that may still be behind when counting begins: the last ones must not hold up all."""
+
 
 class Control:
     """Decides before each round whether it may use candidates."""
@@ -20,6 +27,9 @@ class Control:
         self._is_on = settings.adaptive and not settings.lockstep
         self._governor = governor
         self._last_end: float | None = None
+        self._behind: dict[int, int] = {}
+        """Sessions whose drafters were woken and have not sent anything yet, and the messages that they had sent before."""
+        self._catch_up_left = 0
 
     def decide(self, sessions: Sequence[Session]) -> bool:
         """Whether the next round may use candidates.
@@ -31,15 +41,19 @@ class Control:
             return True
         board = self._board
         live = board.live_drafters
-        num_drafted = 0
-        for session in sessions:
-            if session.speculation.enabled and not session.joined.isdisjoint(live):
-                num_drafted += 1
-        if num_drafted == 0:
+        drafted = [
+            session
+            for session in sessions
+            if session.speculation.enabled and not session.joined.isdisjoint(live)
+        ]
+        if not drafted:
             self._last_end = None
             return True
-        self._governor.enter(num_drafted)
+        self._governor.enter(len(drafted))
         speculates = self._governor.speculates
+        if speculates and board.is_resting:
+            self._behind = {one.handle: one.stats.candidate_messages for one in drafted}
+            self._catch_up_left = CATCH_UP_ROUNDS
         board.rest(is_resting=not speculates)
         return speculates
 
@@ -52,9 +66,29 @@ class Control:
         if any(entry.is_prefill or len(entry.chain) > 1 for entry in entries):
             # Prompts take time that says nothing about drafting.
             self._last_end = None
+        elif self._are_behind(entries):
+            # After a long rest drafters first run what they missed; counted, that would speak against ever waking them.
+            self._last_end = None
         elif began is not None:
             self._governor.observe(outcome.committed, now - began)
 
     def pause(self) -> None:
         """Nothing to decode: the time until the next round does not count."""
         self._last_end = None
+
+    def _are_behind(self, entries: Sequence[Entry]) -> bool:
+        """Whether many of the drafters that were woken have not caught up."""
+        if not self._behind or self._board.is_resting:
+            return False
+        self._catch_up_left -= 1
+        for entry in entries:
+            session = entry.session
+            if session.stats.candidate_messages > self._behind.get(session.handle, -1):
+                self._behind.pop(session.handle, None)
+        if self._catch_up_left <= 0:
+            self._behind.clear()
+        sessions = self._board.sessions
+        num_behind = sum(handle in sessions for handle in self._behind)
+        if num_behind <= BEHIND_SHARE * len(entries):
+            self._behind.clear()
+        return bool(self._behind)

@@ -1,0 +1,79 @@
+"""What the governor gets to see."""
+
+from __future__ import annotations
+
+from tests.actors.pair import Pair, Wire
+
+from outrider.actors.engine.tabular import random_table
+from outrider.actors.speculation.options import Sampling, Speculation
+from outrider.actors.target.control import CATCH_UP_ROUNDS
+from outrider.actors.target.governor import Governor
+
+TARGET = random_table(12, 2, seed=9, concentration=0.3)
+NUM_SESSIONS = 8
+REST = 600
+"""Rounds. What drafters miss meanwhile takes them many rounds to run."""
+
+
+class Recording(Governor):
+    """Speculates as it is told, and keeps what it is shown."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wanted = True
+        self.seen: list[int] = []
+
+    @property
+    def speculates(self) -> bool:
+        """As told."""
+        return self.wanted
+
+    def observe(self, tokens: int, seconds: float) -> None:
+        """Keeps the tokens."""
+        self.seen.append(tokens)
+
+
+def rested(pair: Pair, governor: Recording) -> None:
+    """Sessions whose drafters worked, then rested for long, and are woken in the next step."""
+    for session in range(NUM_SESSIONS):
+        sampling = Sampling(seed=session, max_tokens=3000, temperature=0.9)
+        pair.open(session, sampling, Speculation())
+    for wanted, rounds in ((True, 10), (False, REST)):
+        governor.wanted = wanted
+        for _ in range(rounds):
+            pair.step(1)
+    governor.wanted = True
+    governor.seen.clear()
+
+
+def test_rounds_count_once_woken_drafters_have_caught_up() -> None:
+    """Otherwise each comparison after a long rest would be one with drafters that are busy with the past."""
+    governor = Recording()
+    pair = Pair(TARGET, TARGET, governor=governor)
+    rested(pair, governor)
+    for _ in range(CATCH_UP_ROUNDS):
+        pair.step(1)
+    seen = governor.seen
+    assert len(seen) > 40
+    usual = sum(seen[-20:]) / 20
+    assert usual > 1.5 * NUM_SESSIONS
+    assert sum(seen[:8]) / 8 > 0.75 * usual
+    assert pair.draft.stats.resyncs == 0
+
+
+def test_drafters_that_stay_silent_do_not_stop_the_comparison() -> None:
+    """After a while rounds count whatever comes."""
+    governor = Recording()
+    is_silent = False
+
+    def meddle(wire: Wire) -> Wire:
+        return [] if is_silent else wire
+
+    pair = Pair(TARGET, TARGET, governor=governor, meddle=meddle)
+    rested(pair, governor)
+    is_silent = True
+    for _ in range(3 * CATCH_UP_ROUNDS):
+        pair.step(1)
+        if governor.seen:
+            break
+    assert governor.seen
