@@ -32,12 +32,17 @@ MAX_SOCKET_FOLDER = 40
 END_PATIENCE_S = 5.0
 """How long Ray's processes may take to end by themselves; they take less than 2 s on an idle machine."""
 
+WORKER_NICENESS = "0"
+"""Niceness of the actors' processes. Ray's own choice is 15, as nice as the drafter's arithmetic: event loops, the target's
+passes and drafting would all be alike, and behind every other program of the machine."""
+
 _VARIABLES = (
     "RAY_AUTH_MODE",
     "RAY_AUTH_TOKEN",
     "RAY_AUTH_TOKEN_PATH",
     "RAY_USAGE_STATS_ENABLED",
     "RAY_COLOR_PREFIX",
+    "RAY_worker_niceness",
     *VARIABLES,
 )
 
@@ -129,7 +134,7 @@ class RayRuntime:
             self._folder = _private_folder()
             variables["RAY_AUTH_TOKEN"] = None
             variables["RAY_AUTH_TOKEN_PATH"] = str(_write_token(self._folder))
-            variables |= VARIABLES
+            variables |= {**VARIABLES, "RAY_worker_niceness": WORKER_NICENESS}
         self._saved = {name: os.environ.get(name) for name in _VARIABLES}
         _set_environment(variables)
         _forget_authentication()

@@ -143,6 +143,22 @@ def test_every_process_listens_on_loopback_only(service: ServiceProcess) -> None
     assert hosts == {"127.0.0.1"}
 
 
+def test_event_loops_come_before_arithmetic(service: ServiceProcess) -> None:
+    """The target's passes come after the loops, the drafter's after those; Ray must not make them all alike."""
+
+    def niceness(name: str) -> set[int]:
+        pid = service.pid_of(name)
+        tasks = [int(task) for task in os.listdir(f"/proc/{pid}/task")]
+        return {os.getpriority(os.PRIO_PROCESS, task) for task in tasks}
+
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    if own:
+        pytest.skip(f"the tests themselves run at niceness {own}")
+    assert niceness("coordinator") == {0}
+    assert niceness("table") == {0, 5}
+    assert niceness("near") == {0, 15}
+
+
 def test_ray_asks_for_a_token(service: ServiceProcess) -> None:
     """A private one, that no other user of the machine can read."""
     token = ray_folder(service.family()) / "token"
