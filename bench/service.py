@@ -39,7 +39,8 @@ def pair_config(
     """
     common = {"num_threads": 1, **(both or {})}
     return {
-        "service": {"listen": "127.0.0.1:0", **(service or {})},
+        # Every run decodes the same prompts: with reuse only the first would compute them.
+        "service": {"listen": "127.0.0.1:0", "prefix_reuse": False, **(service or {})},
         "targets": [{"name": TARGET, "model": str(target), **common, **target_options}],
         "drafters": [{"name": DRAFTER, "model": str(draft), **common}],
         "speculation": {"lockstep": lockstep},

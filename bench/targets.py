@@ -89,7 +89,7 @@ def layers_for(wanted_s: float, *, few: tuple[int, float], more: tuple[int, floa
     if wanted_s < few_s:
         raise ValueError(
             f"a pass of the target as it is takes {1e3 * few_s:.1f} ms, more than the {1e3 * wanted_s:.1f} ms wanted; "
-            "leave that part out"
+            "leave that part out, or wait until the machine is quiet"
         )
     layer_s = (more_s - few_s) / (more_layers - few_layers)
     if layer_s <= 0.0:
