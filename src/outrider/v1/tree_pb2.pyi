@@ -92,7 +92,7 @@ class FrozenTree(google.protobuf.message.Message):
     FRAME_FIELD_NUMBER: builtins.int
     frame: builtins.bytes
     """A msgpack map with the exact law of the children of each internal node and with how siblings were drawn: `version`,
-    `replacement`, `counts`, `ids`, `weights` and, where siblings come from different laws, `sources`.
+    `replacement`, `counts`, `ids`, `levels` and, where siblings come from different laws, `sources`.
     """
     @property
     def tokens(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
