@@ -15,7 +15,7 @@ from outrider.client.errors import InvalidRequest, NotFound, OutriderError, Over
 from outrider.client.timeline.model import DRAFTING, NETWORK, REQUESTS, WORK, Timeline
 from outrider.client.timeline.summary import summarise
 from outrider.cluster import tracing
-from outrider.v1 import generation_pb2, trace_pb2
+from outrider.v1 import generation_pb2, sampling_pb2, trace_pb2
 
 __all__ = ["lockstep", "table", "together"]
 
@@ -86,6 +86,41 @@ async def test_one_request_from_its_arrival_to_its_end(together: Together) -> No
     error_us = summary.clock_error_us
     flights = [one for one in timeline.slices if one.process == NETWORK]
     assert all(one.args["latency_us"] >= -error_us for one in flights)
+
+
+@pytest.mark.parametrize("lockstep", [True])
+@pytest.mark.parametrize(
+    "verifier", [sampling_pb2.VERIFIER_COUPLED, sampling_pb2.VERIFIER_MCSD_WITH_REPLACEMENT]
+)
+async def test_the_trace_tells_what_the_completion_tells(
+    together: Together, verifier: sampling_pb2.Verifier.ValueType
+) -> None:
+    """Rounds and fates, counted from the records, are the service's own statistics; for frozen trees, too."""
+    accepted = 0
+    # A busy machine may let the target finish before the drafter has come: then the next request shows it.
+    for attempt in range(8):
+        asked = named(f"mine-{attempt}", max_tokens=200)
+        asked.speculation.verifier = verifier
+        told = generation_pb2.SpeculationStats()
+        async with AsyncClient(together.front.address) as client:
+            trace = client.start_trace(request_id=asked.request_id, seconds=60.0)
+            await trace.wait_started()
+            async for message in together.front.stub.Generate(asked, timeout=60.0):
+                if message.HasField("completion"):
+                    told = message.completion.speculation
+            summary = summarise(await trace.result())
+        fates, rounds = summary.fates, summary.rounds
+        assert (fates.verified, fates.accepted) == (told.verified, told.accepted)
+        assert rounds.with_candidates == told.rounds
+        assert rounds.rounds == told.rounds + told.plain_passes - 1, (
+            "all but the prompt's last pass"
+        )
+        decided = fates.verified + fates.foreseen + fates.never_chosen
+        assert fates.proposed == fates.stale + fates.refused + decided + fates.held
+        accepted += told.accepted
+        if accepted:
+            break
+    assert accepted > 0
 
 
 async def test_the_whole_service_for_a_time(together: Together) -> None:
