@@ -1,0 +1,76 @@
+"""Every way of verifying that a request can ask for, with a tree for each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from outrider.actors.engine.tabular import random_table
+from outrider.actors.speculation.options import Speculation, Verifier
+from outrider.actors.speculation.shapes import parse
+from outrider.actors.speculation.verifiers.registry import METHODS
+
+VOCAB = 3
+PROMPT = (1, 2, 0)
+TARGET = random_table(VOCAB, 2, seed=11)
+DRAFTS = {
+    "near": random_table(VOCAB, 2, seed=12),
+    "far": random_table(VOCAB, 2, seed=13),
+}
+"""Drafters that know nothing of the target, nor of each other: half of what they propose is rejected."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mode:
+    """A verifier with the trees that it gets."""
+
+    verifier: Verifier
+    shape: str | None = None
+    """K-configuration of each drafter's tree; None where the drafter grows it as it likes."""
+
+    drafters: tuple[str, ...] = ("near",)
+    """Who drafts, each a tree of its own."""
+
+    def __str__(self) -> str:
+        """For the names of tests."""
+        return f"{self.verifier}-{self.shape}-{'+'.join(self.drafters)}"
+
+    @property
+    def speculation(self) -> Speculation:
+        """The options that ask for it."""
+        shape = None if self.shape is None else parse(self.shape)
+        return Speculation(verifier=self.verifier, tree_shape=shape, max_nodes=16)
+
+    @property
+    def depth(self) -> int | None:
+        """Of every leaf."""
+        return None if self.shape is None else parse(self.shape).depth
+
+
+CHAIN, TREE, PATHS = "1,1,1", "2,2", "3,1"
+BOTH = tuple(DRAFTS)
+
+MODES = (
+    Mode(verifier=Verifier.COUPLED),
+    Mode(verifier=Verifier.COUPLED, drafters=BOTH),
+    Mode(verifier=Verifier.EXACT_MATCH),
+    Mode(verifier=Verifier.SPECULATIVE_SAMPLING, shape=CHAIN),
+    Mode(verifier=Verifier.BLOCK, shape=CHAIN),
+    Mode(verifier=Verifier.MCSD_WITH_REPLACEMENT, shape=TREE),
+    Mode(verifier=Verifier.MCSD_WITHOUT_REPLACEMENT, shape=TREE),
+    Mode(verifier=Verifier.SPECINFER, shape=PATHS),
+    Mode(verifier=Verifier.SPECINFER, shape="1,1", drafters=BOTH),
+    Mode(verifier=Verifier.KSEQ, shape=TREE),
+    Mode(verifier=Verifier.CANONICAL, shape=PATHS),
+    Mode(verifier=Verifier.CANONICAL, shape="1,1", drafters=BOTH),
+    Mode(verifier=Verifier.TRAVERSAL, shape=TREE),
+    Mode(verifier=Verifier.TRAVERSAL_WITH_REPLACEMENT, shape=TREE),
+)
+"""At least one for every verifier of the registry, see the test."""
+
+
+def is_complete() -> bool:
+    """Whether every verifier is there, and those that mix drafters also with several."""
+    mixing = {v for v, m in METHODS.items() if m.mixes_drafters and m.needs_draft_probs}
+    return {mode.verifier for mode in MODES} == set(METHODS) and mixing <= {
+        mode.verifier for mode in MODES if len(mode.drafters) > 1
+    }

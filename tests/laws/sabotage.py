@@ -1,0 +1,78 @@
+"""Mistakes made on purpose inside a running server, each of which must show in the texts.
+
+They reach into the code that serves, because that is where a mistake would be; nothing else in the repository may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from outrider.actors.draft import sampled
+from outrider.actors.draft.rounds import Rounds
+from outrider.actors.speculation.decisions import Float64s
+from outrider.actors.speculation.frame import FrozenTree
+from outrider.actors.speculation.sparse import SparseRow, freeze
+from outrider.actors.speculation.uniforms import uniforms
+from outrider.actors.speculation.verifiers import mcsd
+
+
+def apply(name: str) -> None:
+    """Breaks this process; an empty name leaves it whole."""
+    if name:
+        SABOTAGES[name]()
+
+
+def rows_of_another_temperature() -> None:
+    """The drafter sends rows at temperature 0.8 with tokens that it drew at 1."""
+    freeze_tree = Rounds._freeze
+
+    def cooled(row: SparseRow) -> SparseRow:
+        probs_V = row.dense(int(row.ids_K[-1]) + 1)
+        return freeze(probs_V ** (1 / 0.8))
+
+    def send(self: Rounds, round_: Any) -> FrozenTree:
+        tree = freeze_tree(self, round_)
+        return replace(tree, rows=tuple(map(cooled, tree.rows)))
+
+    Rounds._freeze = send  # type: ignore[method-assign]
+
+
+def target_for_residual() -> None:
+    """After a rejection the target draws from its whole row, not from what is left of it."""
+
+    def whole(target_V: Float64s, draft_V: Float64s) -> Float64s:
+        return target_V
+
+    mcsd.residual = whole  # type: ignore[attr-defined]
+
+
+def shared_uniforms() -> None:
+    """The drafter draws with the very uniforms by which the target will test the tree."""
+    advance = sampled.SampledDrafter._advance
+
+    class Shared:
+        """Gives out the target's uniforms of one base in order."""
+
+        def __init__(self, seed: int, length: int) -> None:
+            self.base = (seed, length)
+            self.used = 0
+
+        def random(self, count: int) -> Float64s:
+            self.used += count
+            return uniforms(*self.base, self.used)[self.used - count :]
+
+    def leak(self: Any, session: Any, seat: Any, nodes: Any, logits_NV: Any) -> bool:
+        base = (session.sampling.seed, seat.rounds.rounds[-1].length)
+        if getattr(seat.generator, "base", None) != base:
+            seat.generator = Shared(*base)
+        return advance(self, session, seat, nodes, logits_NV)
+
+    sampled.SampledDrafter._advance = leak  # type: ignore[method-assign]
+
+
+SABOTAGES: dict[str, Callable[[], None]] = {
+    sabotage.__name__: sabotage
+    for sabotage in (rows_of_another_temperature, target_for_residual, shared_uniforms)
+}

@@ -1,0 +1,164 @@
+"""The law of the text with drafters of different laws side by side, through the real workers and the wire's bytes.
+
+The same with real servers is in `test_rounds_over_grpc.py`; here every message is in our hands, so that what a drafter
+sends can be falsified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.actors.pair import LINK, Pair, _target_events
+from tests.laws.coordinator import Text
+from tests.laws.judgement import Judgement, judge
+from tests.laws.modes import DRAFTS, PROMPT, TARGET, VOCAB
+
+from outrider.actors.draft.events import Attach
+from outrider.actors.draft.events import SessionKey as Key
+from outrider.actors.speculation.options import Sampling, Speculation, Verifier
+from outrider.actors.speculation.shapes import parse
+from outrider.actors.speculation.sparse import SparseRow, freeze
+from outrider.actors.target import messages as target_messages
+from outrider.actors.target.events import (
+    Committed,
+    DrafterJoined,
+    Event,
+    Finished,
+    FrozenCandidates,
+    Open,
+    Opened,
+    Owner,
+    Resync,
+    ResyncRequest,
+    SessionClosed,
+    Verdict,
+)
+
+TOKENS = 1600
+SESSIONS = 4
+"""Some 2,500 rounds in all."""
+
+MIN_P = 1e-6
+"""For each statistic; the seeds are fixed."""
+
+Falsify = Callable[[str, Event], Event]
+"""What becomes of the message of a drafter on its way."""
+
+
+class Company:
+    """One target, several drafters; each drafter is that of a pair whose own target idles."""
+
+    def __init__(self, falsify: Falsify = lambda drafter, event: event) -> None:
+        self._pairs = {
+            name: Pair(TARGET, table, seed=seed, lockstep=True)
+            for seed, (name, table) in enumerate(DRAFTS.items())
+        }
+        self._first = next(iter(self._pairs.values()))
+        self._falsify = falsify
+        self._speculation = Speculation()
+        self.texts: dict[int, Text] = {}
+        self.ends: dict[int, Finished] = {}
+        for name in self._pairs:
+            self._first.target.post(DrafterJoined(drafter=name))
+
+    def run(self, verifier: Verifier, shape: str) -> None:
+        """Opens sessions and runs them to their ends."""
+        self._speculation = Speculation(verifier=verifier, tree_shape=parse(shape))
+        for session in range(SESSIONS):
+            self.texts[session] = Text(tokens=list(PROMPT))
+            self._first.target.post(
+                Open(
+                    owner=Owner(stream=1, session=session),
+                    group=0,
+                    prompt=PROMPT,
+                    committed=(),
+                    sampling=self._sampling(session),
+                    speculation=self._speculation,
+                    drafters=tuple(self._pairs),
+                )
+            )
+        while len(self.ends) < SESSIONS:
+            self._step()
+
+    def _sampling(self, session: int) -> Sampling:
+        return Sampling(seed=100 + session, max_tokens=TOKENS)
+
+    def _step(self) -> None:
+        first = self._first
+        for name, pair in self._pairs.items():
+            while pair.draft.run_once(first.now):
+                first.now += 1e-5
+            wire, pair.reports[:] = pair._draft_wire(pair.reports), []
+            for message in wire:
+                for event in _target_events(message):
+                    if isinstance(event, FrozenCandidates | ResyncRequest):
+                        event = replace(event, drafter=name)
+                    first.target.post(self._falsify(name, event))
+        first.target.step()
+        outputs, first.outputs[:] = first.outputs[:], []
+        for output in outputs:
+            match output:
+                case Opened():
+                    self._attach(output.owner.session, output.handle)
+                case Committed():
+                    text = self.texts[output.owner.session]
+                    text.starts.append(len(text.tokens))
+                    text.tokens.extend(output.tokens)
+                case Finished():
+                    self.ends[output.owner.session] = output
+                case Verdict():
+                    self._pairs[output.drafter]._tell(target_messages.verdict_batch([output]))
+                case Resync() | SessionClosed():
+                    self._pairs[output.drafter]._tell(target_messages.drafter_message(output))
+
+    def _attach(self, session: int, handle: int) -> None:
+        for pair in self._pairs.values():
+            pair.draft.post(
+                Attach(
+                    key=Key(LINK, handle),
+                    tokens=PROMPT,
+                    prompt_length=len(PROMPT),
+                    sampling=self._sampling(session),
+                    speculation=self._speculation,
+                )
+            )
+
+
+def judged(company: Company, depth: int) -> Judgement:
+    """What is to be said of the texts."""
+    return judge(list(company.texts.values()), TARGET, window=depth + 1, depth=depth)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("shape", ["1,1", "2,1"])
+@pytest.mark.parametrize("verifier", [Verifier.SPECINFER, Verifier.CANONICAL])
+def test_texts_follow_the_law(verifier: Verifier, shape: str) -> None:
+    """Independent paths from each drafter, of which nearly every round tests both."""
+    company = Company()
+    company.run(verifier, shape)
+    stats = [end.stats for end in company.ends.values()]
+    rounds, nodes = sum(s.rounds for s in stats), 2 * parse(shape).num_nodes
+    assert rounds > 2000
+    assert sum(s.verified for s in stats) > 0.98 * nodes * rounds
+    assert sum(s.accepted for s in stats) > 0.5 * rounds
+    assert judged(company, parse(shape).depth).least > MIN_P
+
+
+def flattened(drafter: str, event: Event) -> Event:
+    """The second drafter's rows are told to be flat."""
+    if drafter == next(iter(DRAFTS)) or not isinstance(event, FrozenCandidates):
+        return event
+    flat: SparseRow = freeze(np.ones(VOCAB))
+    rows = tuple(flat for _ in event.frozen.rows)
+    return replace(event, frozen=replace(event.frozen, rows=rows))
+
+
+@pytest.mark.parametrize("verifier", [Verifier.SPECINFER, Verifier.CANONICAL])
+def test_wrong_rows_of_one_drafter_are_caught(verifier: Verifier) -> None:
+    """Though those of the other are right."""
+    company = Company(flattened)
+    company.run(verifier, "1,1")
+    assert judged(company, 2).least < MIN_P
