@@ -61,7 +61,9 @@ class TargetRows:
 
     def _make(self, row: int) -> Float64s:
         if self._session.noise is not None:
-            return self._softmax(range(row, row + 1))[0]
+            made_NV = self._softmax(range(row, row + 1))
+            made_V: Float64s = made_NV[0]
+            return made_V
         scores_1V = self._scores(range(row, row + 1))
         probs_V = np.zeros(scores_1V.shape[1])
         probs_V[draw_one(scores_1V, None)[0]] = 1.0
