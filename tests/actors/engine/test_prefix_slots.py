@@ -232,8 +232,9 @@ class Company(RuleBasedStateMachine):
     def come(self, data: st.DataObject) -> None:
         """A session, often with the beginning of an earlier text."""
         earlier = data.draw(st.sampled_from(self.said))
-        kept = data.draw(st.integers(0, len(earlier)))
-        fresh = data.draw(st.lists(st.integers(0, VOCAB - 1), min_size=1, max_size=60))
+        # Counted from the end: beginnings long enough to be shared must be common.
+        kept = len(earlier) - data.draw(st.integers(0, len(earlier)))
+        fresh = text(data.draw(st.integers(0, VOCAB - 1)), data.draw(st.integers(1, 60)))
         tokens, group = [*earlier[:kept], *fresh], data.draw(st.integers(0, 2))
         if len(self.runs) == 4:
             with pytest.raises(NoFreeSlot):
@@ -246,7 +247,7 @@ class Company(RuleBasedStateMachine):
         self.said = [*self.said[-20:], tokens]
 
     @precondition(lambda self: self.runs)
-    @rule(data=st.data(), count=st.integers(1, 40))
+    @rule(data=st.data(), count=st.sampled_from([3, 20, 90]))
     def go_on(self, data: st.DataObject, count: int) -> None:
         """Computes part of the text, or says something new."""
         run = data.draw(st.sampled_from(self.runs))
