@@ -59,13 +59,13 @@ class Schedule:
 
 
 SHAPES = {
-    "target": Shape(hidden=256, layers=8, heads=8, key_value_heads=2, intermediate=416),
+    "target": Shape(hidden=160, layers=20, heads=5, key_value_heads=1, intermediate=304),
     "draft": Shape(hidden=128, layers=2, heads=4, key_value_heads=2, intermediate=224),
     "draft-small": Shape(hidden=96, layers=1, heads=3, key_value_heads=1, intermediate=160),
 }
 SCHEDULES = {
-    "target": Schedule(steps=2400),
-    "draft": Schedule(steps=900, seed=1),
+    "target": Schedule(steps=2000),
+    "draft": Schedule(steps=1100, seed=1),
     "draft-small": Schedule(steps=900, seed=2),
 }
 
