@@ -1,7 +1,7 @@
 """Which ways of stopping a draft, and of beginning it, keep the law of the text: by enumeration.
 
 Frozen trees are drawn with the real sampler, by the real formulas, and tested by the shipped verifiers
-(`branches.py`); the scheme of Lu et al. is written down anew (`enumeration.py`).
+(`branches.py`); the scheme of Lu et al. is written down anew.
 """
 
 from __future__ import annotations
@@ -12,32 +12,24 @@ import numpy as np
 import pytest
 import torch
 from tests.actors.speculation.branches import (
+    OUTPUT,
+    VOCAB,
     Draft,
     Grow,
     Growing,
     Models,
+    Prefix,
     committed,
     distance,
     draft_of,
     drafts,
+    every_outcome,
     joint_law,
     prefixes,
     random_models,
     static,
 )
-from tests.actors.speculation.enumeration import (
-    ROOT,
-    Chance,
-    Model,
-    Tokens,
-    Tree,
-    enumerate_outcomes,
-    random_model,
-    remaining,
-    target_law,
-    total_variation,
-)
-from tests.actors.speculation.test_enumeration import CAUGHT, LENGTH, SEEDS, Draws, residual
+from tests.actors.speculation.test_coupled_law import SEEDS, Draws
 from tests.actors.speculation.verifiers.checks import EXACT, VISIBLE, check_of
 
 from outrider.actors.draft.lengths import (
@@ -46,12 +38,12 @@ from outrider.actors.draft.lengths import (
     DecisionRater,
     LengthPolicy,
 )
-from outrider.actors.speculation.coupled import walk
 from outrider.actors.speculation.decision import NUM_FEATURES, NUM_HIDDEN, DecisionModel
-from outrider.actors.speculation.decisions import Float64s
-from outrider.actors.speculation.draft_tree import Replacement
+from outrider.actors.speculation.decisions import Decisions, Float64s
+from outrider.actors.speculation.draft_tree import DraftTree, Replacement
 from outrider.actors.speculation.options import Verifier
 from outrider.actors.speculation.verifiers.registry import METHODS
+from outrider.actors.speculation.verifiers.residual import ratio, residual, without
 
 FROZEN = [verifier for verifier, method in METHODS.items() if method.needs_draft_probs]
 
@@ -253,14 +245,14 @@ def test_exact_match_takes_roots_of_the_target(roots: Callable[[Growing, int], N
 # Lu et al.: target-initialised trees with a decision model, as the authors verify them, and as they are verified here.
 
 
-def goes_on(drafter: Model, prefix: Tokens) -> bool:
+def goes_on(models: Models, prefix: Prefix) -> bool:
     """What the decision model says of drafting after a prefix."""
-    return rating("decision", np.array(drafter(prefix))) > 0.4
+    return rating("decision", models.draft[prefix].dense(VOCAB)) > 0.4
 
 
 def authors_round(
-    chance: Chance, target: Model, drafter: Model, *, num_roots: int, num_drafts: int
-) -> Tokens:
+    decisions: Decisions, models: Models, *, num_roots: int, num_drafts: int
+) -> Prefix:
     """One round as in the authors' program, then plain decoding to the full length.
 
     The target's row gives distinct roots; below each, candidates are drawn as long as the decision model wishes and are
@@ -268,85 +260,82 @@ def authors_round(
     gives the next token.
     """
     roots: list[int] = []
+    left_V = models.target[()]
     for _ in range(num_roots):
-        roots.append(chance.pick(remaining(target(()), roots)))
-    best: Tokens = ()
-    following: Sequence[float] = target(())
+        roots.append(decisions.draw(left_V))
+        left_V = without(left_V, roots[-1])
+    best: Prefix = ()
+    following_V = models.target[()]
     for root in roots:
-        row, draft_row = target((root,)), drafter((root,))
-        found: tuple[Tokens, Sequence[float]] = ((root,), row)
-        for _ in range(num_drafts if goes_on(drafter, (root,)) else 0):
-            token = chance.pick(draft_row)
-            if chance.flip(min(1.0, row[token] / draft_row[token])):
-                found = (root, token), target((root, token))
+        row_V, draft_V = models.target[(root,)], models.draft[(root,)].dense(VOCAB)
+        path: Prefix = (root,)
+        left_V = row_V
+        for _ in range(num_drafts if goes_on(models, (root,)) else 0):
+            token = decisions.draw(draft_V)
+            if decisions.accept(ratio(row_V[token], draft_V[token])):
+                path, left_V = (root, token), models.target[(root, token)]
                 break
-            found = (root,), residual(row, draft_row)
-        if len(found[0]) > len(best):
-            best, following = found
-    tokens = (*best, chance.pick(following))
-    while len(tokens) < LENGTH:
-        tokens = (*tokens, chance.pick(target(tokens)))
-    return tokens[:LENGTH]
+            left_V = residual(row_V, draft_V)
+        if len(path) > len(best):
+            best, following_V = path, left_V
+    tokens = (*best, decisions.draw(following_V))
+    while len(tokens) < OUTPUT:
+        tokens = (*tokens, decisions.draw(models.target[tokens]))
+    return tokens[:OUTPUT]
+
+
+def off_as_the_authors_do(models: Models, *, num_roots: int, num_drafts: int) -> float:
+    """Total variation of such rounds."""
+    law: dict[Prefix, float] = {}
+    for tokens, chance in every_outcome(
+        lambda d: authors_round(d, models, num_roots=num_roots, num_drafts=num_drafts)
+    ):
+        law[tokens] = law.get(tokens, 0.0) + chance
+    return distance(law, models.truth)
 
 
 @pytest.mark.parametrize(("num_roots", "num_drafts"), [(2, 1), (3, 1), (1, 2), (2, 2)])
 def test_the_authors_own_version_is_caught(num_roots: int, num_drafts: int) -> None:
     """Choosing a root by what becomes of it biases the root; so does testing several drafts independently."""
-    worst = 0.0
-    for seed in SEEDS:
-        target, drafter = random_model(seed), random_model(1000 + seed)
-
-        def program(chance: Chance, target: Model = target, drafter: Model = drafter) -> Tokens:
-            return authors_round(
-                chance, target, drafter, num_roots=num_roots, num_drafts=num_drafts
-            )
-
-        law = enumerate_outcomes(program)
-        worst = max(worst, total_variation(law, target_law(target, LENGTH)))
-    assert worst > CAUGHT
+    worst = max(
+        off_as_the_authors_do(random_models(seed), num_roots=num_roots, num_drafts=num_drafts)
+        for seed in SEEDS
+    )
+    assert worst > VISIBLE
 
 
 def test_one_root_with_one_draft_is_speculative_sampling() -> None:
     """What is left of the authors' version without its choices is exact: so the harness is not too strict."""
     for seed in SEEDS:
-        target, drafter = random_model(seed), random_model(1000 + seed)
-
-        def program(chance: Chance, target: Model = target, drafter: Model = drafter) -> Tokens:
-            return authors_round(chance, target, drafter, num_roots=1, num_drafts=1)
-
-        law = enumerate_outcomes(program)
-        assert total_variation(law, target_law(target, LENGTH)) < EXACT
+        assert off_as_the_authors_do(random_models(seed), num_roots=1, num_drafts=1) < EXACT
 
 
-def our_tree(draws: Draws, target: Model, drafter: Model) -> Tree:
+def our_tree(draws: Draws, models: Models) -> DraftTree:
     """The same tree here: two roots of the target, below each what the decision model lets be drafted, noise and all."""
-    row = target(())
-    roots = sorted(range(len(row)), key=lambda token: -row[token])[:2]
-    tokens, parents = list(roots), [ROOT, ROOT]
+    roots = np.argsort(-models.target[()], kind="stable")[:2].tolist()
+    tokens, parents = list(roots), [-1, -1]
     for node, root in enumerate(roots):
-        if goes_on(drafter, (root,)):
+        if goes_on(models, (root,)):
             # The drafter knows the noise, so its candidate may depend on the very draw: here it is that draw, or not.
             drawn = draws.after((root,))
-            tokens.append(drawn if drafter((root,))[drawn] > 0.3 else (drawn + 1) % len(row))
+            is_likely = models.draft[(root,)].dense(VOCAB)[drawn] > 0.3
+            tokens.append(drawn if is_likely else (drawn + 1) % VOCAB)
             parents.append(node)
-    return Tree(tokens=tuple(tokens), parents=tuple(parents))
+    return DraftTree(tokens_N=tuple(tokens), parents_N=tuple(parents))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_same_tree_under_coupled_sampling_is_exact(seed: int) -> None:
     """Not only in law: however the draws fall, the tokens are those of plain decoding."""
-    target, drafter = random_model(seed), random_model(1000 + seed)
+    models = random_models(seed)
 
-    def program(chance: Chance) -> tuple[Tokens, bool]:
-        draws = Draws(chance, target)
-        tree = our_tree(draws, target, drafter)
-        result = walk(
-            tree.tokens, tree.parents, lambda node: draws.after(tree.prefix(node)), limit=LENGTH
-        )
-        text = draws.plain(result.tokens)
+    def run(decisions: Decisions) -> tuple[Prefix, bool]:
+        draws = Draws(decisions, models)
+        text = draws.plain(draws.verified(our_tree(draws, models)))
         return text, text == draws.plain(())
 
-    outcomes = enumerate_outcomes(program)
-    assert all(is_plain for _, is_plain in outcomes)
-    law = {text: chance for (text, _), chance in outcomes.items()}
-    assert total_variation(law, target_law(target, LENGTH)) < EXACT
+    law: dict[Prefix, float] = {}
+    for (text, is_plain), chance in every_outcome(run):
+        assert is_plain
+        law[text] = law.get(text, 0.0) + chance
+    assert distance(law, models.truth) < EXACT
