@@ -10,7 +10,7 @@ trees are verified on the host, as ever.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,9 +28,10 @@ from outrider.actors.speculation.device_walk import (
     walk_rows,
 )
 from outrider.actors.speculation.noise import GumbelNoise, key_halves
-from outrider.actors.speculation.transforms import is_greedy, is_plain
+from outrider.actors.speculation.transforms import is_plain
 from outrider.actors.target.drawing import NEAR_TIE
 from outrider.actors.target.events import Logprob
+from outrider.actors.target.forest import Forest
 from outrider.actors.target.plan import Entry
 from outrider.actors.target.settings import TargetSettings
 
@@ -47,66 +48,6 @@ class Drawn:
 
     logprobs: list[Logprob]
     """Of each token, if they were asked for; else empty."""
-
-
-@dataclass(slots=True)
-class _Forest:
-    """The trees of a pass, one row for each root and node."""
-
-    entries: list[Entry] = field(default_factory=list)
-    starts: list[int] = field(default_factory=list)
-    """Row of each root; its nodes follow."""
-    logits_rows: list[int] = field(default_factory=list)
-    """Row of the pass's logits of each row."""
-    parents: list[int] = field(default_factory=list)
-    """Row of each parent; -1 for a root."""
-    tokens: list[int] = field(default_factory=list)
-    depths: list[int] = field(default_factory=list)
-    noise_rows: list[int] = field(default_factory=list)
-    """Row of the noise; -1 for none."""
-    seeds: list[int] = field(default_factory=list)
-    positions: list[int] = field(default_factory=list)
-    temperatures: list[float] = field(default_factory=list)
-
-    def add(self, entry: Entry, last_logits: int) -> None:
-        """Plants a session's tree, whose last node's logits are in the row before `last_logits`."""
-        session, selection = entry.session, entry.selection
-        sampling = session.sampling
-        start, count = len(self.parents), 1 + len(selection.tokens)
-        depths = [0]
-        for parent in selection.parents:
-            depths.append(depths[parent + 1] + 1)
-        self.entries.append(entry)
-        self.starts.append(start)
-        self.logits_rows.extend(range(last_logits - count, last_logits))
-        self.parents.append(-1)
-        self.parents.extend([start + 1 + parent for parent in selection.parents])
-        self.tokens.append(-1)
-        self.tokens.extend(selection.tokens)
-        self.depths.extend(depths)
-        divides = is_plain(sampling) and not is_greedy(sampling)
-        self.temperatures.extend([sampling.temperature if divides else 1.0] * count)
-        if session.noise is None:
-            self.noise_rows.extend([-1] * count)
-            return
-        # Rows of one depth share their noise.
-        first, num_depths = len(self.seeds), 1 + max(depths)
-        self.noise_rows.extend([first + depth for depth in depths])
-        self.seeds.extend([session.noise.seed] * num_depths)
-        self.positions.extend(range(session.length, session.length + num_depths))
-
-    def rows(self, index: int) -> slice:
-        """The rows of a tree."""
-        start = self.starts[index]
-        return slice(start, start + 1 + len(self.entries[index].selection.tokens))
-
-    def paths(self, index: int) -> list[list[int]]:
-        """The candidate tokens down to each row of a tree."""
-        selection = self.entries[index].selection
-        paths: list[list[int]] = [[]]
-        for token, parent in zip(selection.tokens, selection.parents, strict=True):
-            paths.append([*paths[parent + 1], token])
-        return paths
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -139,7 +80,7 @@ class DeviceDraws:
         Returns:
             Waits for the device, and gives for each entry what was decided; None for prompts and frozen trees.
         """
-        forest, planted = _Forest(), [False] * len(entries)
+        forest, planted = Forest(), [False] * len(entries)
         for index, entry in enumerate(entries):
             if not entry.is_prefill and entry.frozen is None:
                 forest.add(entry, logits.offsets[index + 1])
@@ -157,7 +98,7 @@ class DeviceDraws:
         return wait
 
     def _start(
-        self, forest: _Forest, limits: list[int], values_RV: Tensor
+        self, forest: Forest, limits: list[int], values_RV: Tensor
     ) -> Callable[[], list[Drawn]]:
         sent = self._send(forest)
         if len(forest.logits_rows) < len(values_RV):
@@ -172,7 +113,7 @@ class DeviceDraws:
         arriving = to_host(torch.cat([part.reshape(-1) for part in parts]))
         return lambda: _read(forest, limits, arriving().numpy(), steps, tuple(reported))
 
-    def _send(self, forest: _Forest) -> _OnDevice:
+    def _send(self, forest: Forest) -> _OnDevice:
         """All that the device must know, in one transfer."""
         num_rows, num_trees = len(forest.parents), len(forest.starts)
         parents = np.array(forest.parents, dtype=np.int64)
@@ -203,7 +144,7 @@ class DeviceDraws:
             halves_2D=halves.to(torch.int32).view(2, -1),
         )
 
-    def _draw_rows(self, forest: _Forest, sent: _OnDevice, values_RV: Tensor) -> Draws:
+    def _draw_rows(self, forest: Forest, sent: _OnDevice, values_RV: Tensor) -> Draws:
         scores_RV = values_RV
         if any(temperature != 1.0 for temperature in forest.temperatures):
             scores_RV = values_RV / sent.temperatures_R1
@@ -224,7 +165,7 @@ class DeviceDraws:
         return draw_rows(scores_RV, noise_DV, sent.noise_R)
 
     def _report(
-        self, forest: _Forest, values_RV: Tensor, visited_BT: Tensor, tokens_BT: Tensor
+        self, forest: Forest, values_RV: Tensor, visited_BT: Tensor, tokens_BT: Tensor
     ) -> dict[int, Tensor]:
         """Log-probabilities along the walks of the sessions that want them, as integers, by tree."""
         reports = {}
@@ -252,7 +193,7 @@ def _floats(integers: Int64s) -> list[Any]:
 
 
 def _read(
-    forest: _Forest, limits: list[int], host: Int64s, steps: int, reported: Sequence[int]
+    forest: Forest, limits: list[int], host: Int64s, steps: int, reported: Sequence[int]
 ) -> list[Drawn]:
     """What came back, tree by tree."""
     num_trees, num_rows = len(forest.starts), len(forest.parents)
