@@ -136,23 +136,24 @@ def test_greedy_texts_of_frozen_trees_are_those_of_plain_decoding(
     assert both.stats(0).accepted > 0
 
 
-@pytest.mark.parametrize("length", LENGTHS[1:])
-@pytest.mark.parametrize("verifier", [Verifier.MCSD_WITHOUT_REPLACEMENT, Verifier.BLOCK])
+@pytest.mark.parametrize(
+    ("verifier", "length", "shape"),
+    [
+        (Verifier.MCSD_WITHOUT_REPLACEMENT, replace(LENGTHS[1], aggressiveness=2.5), "2,2"),
+        (Verifier.BLOCK, LENGTHS[2], "1,1,1"),
+    ],
+)
 def test_texts_of_frozen_trees_follow_the_targets_law(
-    verifier: Verifier, length: DraftPolicies
+    verifier: Verifier, length: DraftPolicies, shape: str
 ) -> None:
-    """As `test_frozen_law`, where lengths vary with the row of the base: trees of one level and of several."""
+    """As `test_frozen_law`, where depths vary with the row of the base: trees of one level and of several."""
     both = Pair(LAW_TARGET, LAW_DRAFT, seed=7, lengths=Lengths(decisive_model()))
-    shape = "1,1,1" if METHODS[verifier].is_chain_only else "2,2"
-    speculation = Speculation(
-        verifier=verifier,
-        tree_shape=shapes.parse(shape),
-        policies=replace(length, aggressiveness=1.0),
-    )
+    speculation = Speculation(verifier=verifier, tree_shape=shapes.parse(shape), policies=length)
     for session in range(2):
         sampling = Sampling(seed=100 + session, max_tokens=3000, temperature=0.8)
         both.open(session, sampling, speculation, (1, 2, 0))
     both.run()
     reached = both.stats(0).reached_by_depth
+    assert len(reached) == len(shape.split(","))
     assert reached[0] > 1.05 * reached[-1] > 0
     assert transition_p(list(both.texts.values())) > MIN_P

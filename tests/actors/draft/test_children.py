@@ -63,8 +63,7 @@ def test_stale_roots_are_forgotten() -> None:
     bench.settle()
     bench.worker.post(replace(target.commit(2), roots=(1, 2)))
     bench.settle()
-    session = bench.worker.sessions[attach.key]
-    assert session.roots == (1, 2)
+    assert list(bench.worker.sessions[attach.key].roots) == [1, 2]
     bench.worker.post(target.commit(1))
     bench.settle()
-    assert session.roots == ()
+    assert not bench.worker.sessions[attach.key].roots
