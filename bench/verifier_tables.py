@@ -209,35 +209,43 @@ def sizes(rows: Rows) -> str:
 
 def served(rows: Rows) -> str:
     """Every verifier through the running service."""
-    parts = []
-    for row in _of(rows, "service"):
-        head = (
-            f"**Temperature {row['temperature']:g}**\n\n| verifier | tree | tokens per pass | of passes with "
-            "candidates | share of these | acceptance a node | bytes a round |\n|---|---|---|---|---|---|---|"
-        )
-        lines = []
-        for cell in row["cells"]:
-            rest = "- | 0 % | - | -"
-            if cell["rounds"]:
-                rest = (
-                    f"{cell['tokens_per_round']:.2f} | {cell['rounds'] / cell['passes']:.0%} "
-                    f"| {cell['acceptance']:.3f} | {cell['bytes_per_round']:.0f}"
-                )
-            is_own = cell["verifier"] in (COUPLED, "exact_match")
-            tree = f"own, {_nodes(cell['shape'])}" if is_own else _name(cell["shape"])
-            lines.append(
-                f"| `{cell['verifier']}` | {tree} | {cell['tokens_per_pass']:.2f} ± "
-                f"{cell['tokens_per_pass_error']:.2f} | {rest} |"
-            )
-        parts += ["\n".join([head, *lines]), ""]
+    parts: list[str] = []
+    for layer, title in (
+        ("service, in lock-step", "In lock-step"),
+        ("service", "Drafting ahead, each at its own pace"),
+    ):
+        for row in _of(rows, layer):
+            parts += [f"**{title}, temperature {row['temperature']:g}**\n", _served(row), ""]
     if not parts:
         return ""
-    first = _of(rows, "service")[0]
+    first = next(row for row in rows if row["layer"].startswith("service"))
     caption = (
         f"{first['prompts']} prompts of every category, {first['max_tokens']} tokens each, one after another; "
         f"{_machine(first)}."
     )
     return "\n".join([*parts, caption])
+
+
+def _served(row: dict[str, Any]) -> str:
+    head = (
+        "| verifier | tree | tokens per pass | of passes with candidates | share of these | acceptance a node "
+        "| bytes a round |\n|---|---|---|---|---|---|---|"
+    )
+    lines = []
+    for cell in row["cells"]:
+        rest = "- | 0 % | - | -"
+        if cell["rounds"]:
+            rest = (
+                f"{cell['tokens_per_round']:.2f} | {cell['rounds'] / cell['passes']:.0%} "
+                f"| {cell['acceptance']:.3f} | {cell['bytes_per_round']:.0f}"
+            )
+        is_own = cell["verifier"] in (COUPLED, "exact_match")
+        tree = f"own, {_nodes(cell['shape'])}" if is_own else _name(cell["shape"])
+        lines.append(
+            f"| `{cell['verifier']}` | {tree} | {cell['tokens_per_pass']:.2f} ± "
+            f"{cell['tokens_per_pass_error']:.2f} | {rest} |"
+        )
+    return "\n".join([head, *lines])
 
 
 def toys(rows: Rows) -> str:

@@ -26,26 +26,34 @@ GREEDY = (Verifier.COUPLED, Verifier.SPECULATIVE_SAMPLING, Verifier.MCSD_WITHOUT
 def run(
     *, target: str, draft: str, temperatures: Sequence[float], is_quick: bool
 ) -> Iterator[dict[str, Any]]:
-    """One row for each temperature. Drafters never rest: what is compared is verification, not whether it pays here."""
+    """One row for each temperature and pace. Drafters never rest: what is compared is verification, not whether it pays."""
     num_prompts, max_tokens = (2, 8) if is_quick else (10, 40)
     prompts = spread(num_prompts)
-    settings = pair_config(target, draft)
-    settings["speculation"]["adaptive"] = False
-    config = parse_config(settings, source="the benchmark")
-    with start_service(config) as running, Client(running.address) as client:
-        _ask(client, prompts[:1], Verifier.COUPLED, SHAPES[0], 0.8, 8)  # to warm up
-        for temperature in temperatures:
-            cells = [
-                _ask(client, prompts, verifier, shape, temperature, max_tokens)
-                for verifier, shape in _pairs(temperature)
-            ]
-            yield {
-                "layer": "service",
-                "temperature": temperature,
-                "prompts": num_prompts,
-                "max_tokens": max_tokens,
-                "cells": cells,
-            }
+    for is_lockstep in (True, False):
+        settings = pair_config(target, draft, lockstep=is_lockstep)
+        settings["speculation"]["adaptive"] = False
+        config = parse_config(settings, source="the benchmark")
+        with start_service(config) as running, Client(running.address) as client:
+            _ask(client, prompts[:1], Verifier.COUPLED, SHAPES[0], 0.8, 8)  # to warm up
+            for temperature in temperatures:
+                yield {
+                    "layer": "service, in lock-step" if is_lockstep else "service",
+                    "temperature": temperature,
+                    "prompts": num_prompts,
+                    "max_tokens": max_tokens,
+                    "cells": [
+                        _ask(client, prompts, verifier, shape, temperature, max_tokens)
+                        for verifier, shape in _pairs(temperature)
+                        if is_lockstep or shape == _usual(verifier)
+                    ],
+                }
+
+
+def _usual(verifier: Verifier) -> Shape:
+    """The shape that is also asked for while drafter and target run at their own pace."""
+    if verifier in TOKEN_ONLY:
+        return SHAPES[2]
+    return SHAPES[0] if METHODS[verifier].is_chain_only else SHAPES[1]
 
 
 def _pairs(temperature: float) -> Iterator[tuple[Verifier, Shape]]:
