@@ -33,6 +33,11 @@ class AsyncRunningTrace:
             async with asyncio.timeout(GRACE_S):
                 await self._started.wait()
 
+    @property
+    def num_records(self) -> int:
+        """Records that came so far."""
+        return self._reception.num_records
+
     async def stop(self) -> None:
         """Ends the trace now. What happened before is in it. Idempotent."""
         if not self._task.done() and not self._reception.is_stopping:

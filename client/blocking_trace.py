@@ -35,6 +35,11 @@ class RunningTrace:
         """Waits until every actor records. Returns, too, if that came to nothing; `result` says why."""
         self._started.wait(GRACE_S)
 
+    @property
+    def num_records(self) -> int:
+        """Records that came so far."""
+        return self._reception.num_records
+
     def stop(self) -> None:
         """Ends the trace now. What happened before is in it. Idempotent."""
         if self._thread.is_alive() and not self._reception.is_stopping:

@@ -80,6 +80,11 @@ class Reception:
         else:
             self.failure = failure
 
+    @property
+    def num_records(self) -> int:
+        """Records so far."""
+        return self._collector.num_records
+
     def timeline(self) -> Timeline:
         """What came of it.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import grpc
 import pytest
 from tests.client.conftest import Failure, FakeService
@@ -52,7 +54,10 @@ def test_a_stream_that_breaks_keeps_what_came(fake: FakeService) -> None:
     fake.trace_stalls = True
     with Client(fake.address) as client:
         trace = client.start_trace(seconds=100.0)
-        trace.wait_started()
+        whole = sum(len(response.records.records) for response in fake.trace_responses)
+        deadline = time.monotonic() + 20.0
+        while trace.num_records < whole and time.monotonic() < deadline:
+            time.sleep(0.01)
         fake.kill()
         timeline = trace.result()
     assert timeline.ended.startswith("the stream broke")
