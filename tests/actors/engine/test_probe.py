@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 from collections.abc import Callable
 
 import pytest
@@ -49,7 +50,7 @@ def serve(model: PreTrainedModel, **settings: object) -> TransformersEngine:
             {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4},
             "computes attention by itself",
         ),
-        (
+        pytest.param(
             "deepseek_v3",
             {
                 **SMALL,
@@ -62,6 +63,10 @@ def serve(model: PreTrainedModel, **settings: object) -> TransformersEngine:
                 "first_k_dense_replace": 2,
             },
             "layer 0 attends to other keys and values than it caches",
+            marks=pytest.mark.skipif(
+                importlib.metadata.version("transformers").startswith("5.10."),
+                reason="transformers 5.10 caches this model's whole keys, which tree attention fits",
+            ),
         ),
         ("rwkv", {"hidden_size": 32, "num_hidden_layers": 2}, "takes no past_key_values"),
     ],
