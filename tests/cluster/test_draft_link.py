@@ -20,10 +20,15 @@ class Sink:
 
     def __init__(self) -> None:
         self.detached: list[tuple[str, bool]] = []
+        self.room: list[str] = []
 
     def on_detached(self, drafter: str, reason: str, *, can_retry: bool) -> None:
         """Notes it."""
         self.detached.append((drafter, can_retry))
+
+    def on_room(self, drafter: str) -> None:
+        """Notes it."""
+        self.room.append(drafter)
 
 
 async def until(condition: Callable[[], bool]) -> None:
