@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 
 import numpy as np
 
 from bench.verifiers import nodes
+from bench.verifiers.tally import Key
 from outrider.actors.speculation.decisions import Float64s
+from outrider.actors.speculation.rates import recursive_rate
 from outrider.actors.speculation.sparse import LEAST_PROB, MAX_KEPT, freeze
 
 CUTS: dict[str, tuple[float, int]] = {
@@ -38,14 +40,14 @@ def compare(
         row = freeze(draft_V, least, keep)
         cut = _rates(target_V, row.dense(len(draft_V)), seed)
         for (method, k), rate in whole.items():
-            key: Hashable = ("cut", name, method, k)
+            key: Key = ("cut", name, method, k)
             add(key, cut[method, k], rate)
         add(("kept", name), len(row.ids_K))
 
 
 def _rates(target_V: Float64s, draft_V: Float64s, seed: int) -> dict[tuple[str, int], float]:
     found = nodes.frozen_rates(target_V, draft_V, np.random.default_rng(seed), SIBLINGS)
-    single = nodes.recursive_rate(target_V, draft_V, CHAIN)
+    single = recursive_rate(target_V, draft_V, CHAIN)
     return {
         ("speculative_sampling", CHAIN): single,
         **{(name, SIBLINGS): found[name] for name in NAMES},

@@ -90,7 +90,7 @@ def _rounds(tally: Tally) -> list[dict[str, Any]]:
                     }
                 )
     for cell in cells:
-        if cell["rows"] == "as sent" and cell["shape"] in map(str, COMPARED):
+        if cell["rows"] == "as sent" and cell["shape"] in [str(shape) for shape in COMPARED]:
             key = (cell["shape"], cell["verifier"], cell["tree"])
             if ("whole", *key) in tally.sums:
                 cell["lost"], cell["lost_error"] = tally.relative_loss(

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+
+Key = tuple[Any, ...]
+"""What is counted: a name, and what tells it from others of that name."""
 
 
 @dataclass(slots=True)
 class Tally:
     """For each key and prompt: numbers that add up, the first of them the count."""
 
-    sums: dict[Hashable, dict[int, np.ndarray[tuple[int], np.dtype[np.float64]]]] = field(
+    sums: dict[Key, dict[int, np.ndarray[tuple[int], np.dtype[np.float64]]]] = field(
         default_factory=lambda: defaultdict(dict)
     )
 
-    def add(self, key: Hashable, prompt: int, *values: float) -> None:
+    def add(self, key: Key, prompt: int, *values: float) -> None:
         """One observation."""
         row = np.array([1.0, *values])
         known = self.sums[key].get(prompt)
@@ -28,13 +32,11 @@ class Tally:
         for key, by_prompt in other.sums.items():
             self.sums[key].update(by_prompt)
 
-    def ratio(self, key: Hashable, over: int = 1, under: int = 0) -> tuple[float, float]:
+    def ratio(self, key: Key, over: int = 1, under: int = 0) -> tuple[float, float]:
         """One sum over another (by default over the count), and its standard error."""
         return ratio_of([(row[over], row[under]) for row in self.sums[key].values()])
 
-    def relative_loss(
-        self, key: Hashable, other: Hashable, over: int, under: int
-    ) -> tuple[float, float]:
+    def relative_loss(self, key: Key, other: Key, over: int, under: int) -> tuple[float, float]:
         """By which part the first key's ratio is less than the second's, and its standard error; prompts are paired."""
         ours, theirs = self.sums[key], self.sums[other]
         first, second = self.ratio(key, over, under)[0], self.ratio(other, over, under)[0]
@@ -51,11 +53,11 @@ class Tally:
         error = float(np.sqrt(np.square(deviations).sum())) / second
         return 1.0 - first / second, error
 
-    def count(self, key: Hashable) -> int:
+    def count(self, key: Key) -> int:
         """Observations."""
         return int(sum(row[0] for row in self.sums[key].values()))
 
-    def mean_row(self, key: Hashable) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    def mean_row(self, key: Key) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         """Every sum over the count."""
         total = np.sum(list(self.sums[key].values()), axis=0)
         mean: np.ndarray[tuple[int], np.dtype[np.float64]] = total[1:] / total[0]
