@@ -65,13 +65,13 @@ def test_tallies_add_up_and_merge() -> None:
     """Counts, sums over sums, and paired losses."""
     tally, other = Tally(), Tally()
     for prompt, kept in ((1, 4.0), (2, 8.0)):
-        (tally if prompt == 1 else other).add("cut", prompt, kept, 10.0)
-        (tally if prompt == 1 else other).add("whole", prompt, kept * 1.25, 10.0)
+        (tally if prompt == 1 else other).add(("cut",), prompt, kept, 10.0)
+        (tally if prompt == 1 else other).add(("whole",), prompt, kept * 1.25, 10.0)
     tally.merge(other)
-    assert tally.count("cut") == 2
-    assert tally.ratio("cut", 1, 2)[0] == pytest.approx(0.6)
-    assert tally.mean_row("cut").tolist() == [6.0, 10.0]
-    lost, error = tally.relative_loss("cut", "whole", 1, 2)
+    assert tally.count(("cut",)) == 2
+    assert tally.ratio(("cut",), 1, 2)[0] == pytest.approx(0.6)
+    assert tally.mean_row(("cut",)).tolist() == [6.0, 10.0]
+    lost, error = tally.relative_loss(("cut",), ("whole",), 1, 2)
     assert lost == pytest.approx(0.2)
     assert error == pytest.approx(0.0, abs=1e-12)
 
