@@ -1,6 +1,6 @@
 PYTHON ?= python3
 
-.PHONY: check test protos protos-check bench
+.PHONY: check test laws protos protos-check bench
 
 check:
 	ruff check .
@@ -9,6 +9,9 @@ check:
 
 test:
 	$(PYTHON) -m pytest
+
+laws:
+	OUTRIDER_LAW_ROUNDS=100000 $(PYTHON) -m pytest tests/laws
 
 protos:
 	protos/generate

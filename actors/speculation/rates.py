@@ -52,4 +52,5 @@ def coupled_rate(target_V: Float64s, draft_V: Float64s) -> float:
     with np.errstate(over="ignore"):
         target_terms = target_V / target_V[shared, None]
         draft_terms = draft_V / draft_V[shared, None]
-    return float((1.0 / np.maximum(target_terms, draft_terms).sum(axis=1)).sum())
+        # The reciprocal of what overflows is zero, which is what it tends to.
+        return float((1.0 / np.maximum(target_terms, draft_terms).sum(axis=1)).sum())

@@ -52,7 +52,7 @@ def transition_p(texts: list[list[int]]) -> float:
     probs = np.exp(logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True))
     expected = counts.sum(-1, keepdims=True) * probs[np.newaxis]
     is_common = expected.min(-1) >= 8.0
-    terms = ((counts - expected) ** 2 / expected)[is_common]
+    terms = (counts - expected)[is_common] ** 2 / expected[is_common]
     return float(chi2.sf(terms.sum(), is_common.sum() * (VOCAB - 1)))
 
 
