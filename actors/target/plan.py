@@ -149,14 +149,14 @@ def choose_candidates(decoding: Sequence[Entry], limits: Limits, cost: CostModel
     rows are dear; a pass with candidates is never expected to be slower, per token, than one without.
     """
     num_rows = sum(len(entry.chain) for entry in decoding)
-    best_rate = len(decoding) / cost.predict(num_rows) if decoding else 0.0
+    plain_rate = best_rate = len(decoding) / cost.predict(num_rows) if decoding else 0.0
     offers = [_offer(entry, limits.max_batch_nodes) for entry in decoding]
     values = sorted((value for offer in offers for value in offer.values), reverse=True)
     tokens, floor = float(len(decoding)), 2.0
     for count, value in enumerate(values[: limits.max_batch_nodes], start=1):
         tokens += value
         rate = tokens / cost.predict(num_rows + count)
-        if rate >= INDIFFERENCE * best_rate:
+        if rate >= max(INDIFFERENCE * best_rate, plain_rate):
             best_rate, floor = max(rate, best_rate), value
         elif value * cost.predict(num_rows) < tokens * cost.marginal_s(num_rows + count) / 2.0:
             # Far past the top: what follows is worth less still.

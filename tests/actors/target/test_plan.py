@@ -84,6 +84,15 @@ def test_dear_rows_take_the_best_candidates_only() -> None:
     assert nodes(plan.entries) == [0]
 
 
+def test_a_candidate_that_costs_slightly_more_than_it_promises_stays_out() -> None:
+    """Budgets of about equal pace are one thing, a pace below that of plain decoding another."""
+    # A second row makes the pass 12/11 as long.
+    losing = plan_pass([session(1, estimates=(0.085,))], [4], LIVE, LIMITS, flat(1000.0), 0.0)
+    assert nodes(losing.entries) == [0]
+    winning = plan_pass([session(1, estimates=(0.1,))], [4], LIVE, LIMITS, flat(1000.0), 0.0)
+    assert nodes(winning.entries) == [1]
+
+
 def test_saturated_target_decodes_plainly() -> None:
     """When rows cost all there is, no candidate pays, however likely."""
     cost = CostModel()
