@@ -99,7 +99,8 @@ class Cluster(_Section):
     """Ray, and how actors are placed and watched."""
 
     address: str = "local"
-    """`local` starts a Ray of our own and ends it with the service; `auto` or HOST:PORT joins a running one."""
+    """`local` starts a Ray of our own and ends it with the service; `auto` or HOST:PORT joins a running one. Start the nodes of
+    such a one with `RAY_worker_niceness=0`: Ray's own value, 15, makes event loops and arithmetic alike."""
 
     namespace: str = Field(default="outrider", pattern=_NAME)
     """Ray namespace: two services in one Ray cluster need two."""
@@ -217,7 +218,7 @@ class Target(_Actor):
     """Folder or hub id of a transformers model, `demo:NAME`, or `tabular:FILE`."""
 
     niceness: int = Field(default=5, ge=0, le=19)
-    """Added to the niceness of the arithmetic's threads on a CPU, so that event loops come first."""
+    """Niceness of the arithmetic's threads on a CPU, so that event loops come first."""
 
     max_batch_nodes: int = Field(default=256, ge=1, le=65_536)
     """Tree nodes in one pass over all sessions, at most."""
@@ -236,7 +237,7 @@ class Drafter(_Actor):
     """Folder or hub id of a transformers model, `demo:NAME`, or `tabular:FILE`; none with `prompt_lookup`."""
 
     niceness: int = Field(default=15, ge=0, le=19)
-    """Added to the niceness of the arithmetic's threads on a CPU: above that of the target, which must not wait."""
+    """Niceness of the arithmetic's threads on a CPU: above that of the target, which must not wait."""
 
     width: int = Field(default=4, ge=1, le=1_024)
     """Children of a node, at most."""

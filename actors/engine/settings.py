@@ -33,7 +33,7 @@ class EngineSettings:
     """Threads of the arithmetic on a CPU. None: as torch chooses."""
 
     niceness: int = 0
-    """Added to the niceness of the arithmetic's threads, 0 to 19, so that event loops come first."""
+    """Niceness of the arithmetic's threads, 0 to 19, so that event loops come first; 0 leaves it as it is."""
 
     allow_remote_code: bool = False
     """Runs code from the model's repository."""
