@@ -98,7 +98,8 @@ def serve(
                 report(f"serving at {address}; Ctrl-C or SIGTERM ends it")
                 while not ending.wait(HEALTH_CHECK_S):
                     failure = service.failure()
-                    if failure is not None:
+                    # A signal to all processes at once ends the actors, too, which is no failure then.
+                    if failure is not None and not ending.is_set():
                         raise ServiceFailed(failure)
                 report("ending: running requests may finish")
         except ServiceFailed as error:

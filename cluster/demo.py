@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -21,12 +20,10 @@ from outrider.client.results import Completion, TextChunk, Token
 from outrider.client.timeline.file import save
 from outrider.client.timeline.model import REQUESTS, Slice, Timeline
 from outrider.cluster.commands import FAILED, CommandFailed, service_config
+from outrider.cluster.config import Config
 from outrider.cluster.demo_report import Decoded, Pair, totals
 from outrider.cluster.demo_screen import Screen
-from outrider.cluster.signals import ending_by_signal
-
-INTERRUPTED = 130
-"""Exit code after Ctrl-C."""
+from outrider.cluster.signals import Ending, ending_by_signal
 
 TEMPERATURES = (0.0, 0.8)
 """Greedy, and a usual one: under coupled sampling both gain."""
@@ -79,7 +76,8 @@ def run_demo(
     targets: Sequence[str] = (),
     drafts: Sequence[str] = (),
 ) -> int:
-    """Runs the demonstration. Returns the exit code: 1 if outputs differ where no near tie explains it.
+    """Runs the demonstration. Returns the exit code: 1 if outputs differ where no near tie explains it; 130 after SIGINT
+    and 143 after SIGTERM, which end everything that was started.
 
     Args:
         max_tokens: Output tokens for each prompt.
@@ -100,6 +98,31 @@ def run_demo(
     config = service_config(targets=targets, drafts=drafts, listen="127.0.0.1:0")
     plan = demo_plan(max_tokens=max_tokens, quick=quick)
     screen = Screen(is_silent=as_json, use_color=use_color)
+    with ending_by_signal() as ending:
+        try:
+            pairs, seen = serve_and_decode(config, plan, screen, ending)
+        except Interrupted:
+            screen.progress("interrupted")
+            return ending.exit_code
+    timeline = with_texts(seen, pairs)
+    write_trace(trace, timeline)
+    if as_json:
+        print(json.dumps(report_as_dict(pairs, trace), ensure_ascii=False))
+    else:
+        screen.summary(pairs, timeline)
+        screen.say(f"timeline: {trace} (open it at ui.perfetto.dev or chrome://tracing)")
+    return FAILED if any(pair.is_unexplained for pair in pairs) else 0
+
+
+def serve_and_decode(
+    config: Config, plan: DemoPlan, screen: Screen, ending: Ending
+) -> tuple[list[Pair], Timeline]:
+    """Starts the service, decodes everything, and ends the service. Returns the texts and what the actors did.
+
+    Raises:
+        Interrupted: A signal came.
+        CommandFailed: The service cannot start, or a request failed.
+    """
     # Only now: Ray takes a second to import, which a mistyped flag should not cost.
     from outrider.client.errors import OutriderError
     from outrider.cluster.launch import ServiceFailed, start_service
@@ -108,7 +131,6 @@ def run_demo(
 
     try:
         with (
-            ending_by_signal() as ending,
             start_service(
                 config,
                 progress=lambda actor: screen.progress(progress_line(actor)),
@@ -125,30 +147,19 @@ def run_demo(
                 # A trace that fails costs the actors' tracks, not the texts.
                 screen.progress(f"the timeline lacks the actors: {error}")
                 seen = Timeline(start_unix_us=pairs[0].plain.start_us)
-    except (
-        Interrupted,
-        StartCancelled,
-        SystemExit,
-    ):  # Ray, while it starts, turns SIGTERM into the latter.
-        screen.progress("interrupted")
-        return INTERRUPTED
-    except ServiceFailed as error:
-        raise CommandFailed(str(error)) from error
-    except OutriderError as error:
-        raise CommandFailed(f"a request failed: {error}") from error
-    timeline = with_texts(seen, pairs)
-    write_trace(trace, timeline)
-    if as_json:
-        print(json.dumps(report_as_dict(pairs, trace), ensure_ascii=False))
-    else:
-        screen.summary(pairs, timeline)
-        screen.say(f"timeline: {trace} (open it at ui.perfetto.dev or chrome://tracing)")
-    return FAILED if any(pair.is_unexplained for pair in pairs) else 0
+    except (StartCancelled, SystemExit) as error:
+        # Ray, while it starts, turns SIGTERM into the latter.
+        raise Interrupted from error
+    except (ServiceFailed, OutriderError) as error:
+        # A signal to all processes at once, as some supervisors send it, ends the actors before us.
+        if ending.is_set():
+            raise Interrupted from error
+        failed = "" if isinstance(error, ServiceFailed) else "a request failed: "
+        raise CommandFailed(f"{failed}{error}") from error
+    return pairs, seen
 
 
-def decode_pairs(
-    client: Client, plan: DemoPlan, screen: Screen, ending: threading.Event
-) -> Iterator[Pair]:
+def decode_pairs(client: Client, plan: DemoPlan, screen: Screen, ending: Ending) -> Iterator[Pair]:
     """Decodes each prompt both ways, the plain text unseen and the speculative one live.
 
     Raises:
@@ -186,7 +197,7 @@ def decode(
     prompt: Prompt,
     sampling: SamplingOptions,
     enabled: bool,
-    ending: threading.Event,
+    ending: Ending,
     *,
     show: Callable[[TextChunk], None] = lambda chunk: None,
 ) -> Decoded:
@@ -199,22 +210,27 @@ def decode(
     chunks: list[TextChunk] = []
     completion: Completion | None = None
     start_us, started_s = time.time() * 1e6, time.perf_counter()
-    with client.stream(
-        prompt.text,
-        tokens=prompt.tokens,
-        messages=prompt.messages,
-        sampling=sampling,
-        speculation=SpeculationOptions(enabled=enabled),
-    ) as stream:
+    with (
+        client.stream(
+            prompt.text,
+            tokens=prompt.tokens,
+            messages=prompt.messages,
+            sampling=sampling,
+            speculation=SpeculationOptions(enabled=enabled),
+        ) as stream,
+        ending.calling(stream.close),
+    ):
         for event in stream:
             if ending.is_set():
-                raise Interrupted
+                break
             match event:
                 case TextChunk():
                     chunks.append(event)
                     show(event)
                 case Completion():
                     completion = event
+    if ending.is_set():
+        raise Interrupted
     assert completion is not None, "a stream without a completion raises"
     return Decoded(
         text="".join(chunk.text for chunk in chunks),

@@ -35,6 +35,9 @@ to end a service for that would be worse than the stall."""
 STOP_MARGIN_S = 15.0
 """Time for ending processes, beyond the grace for requests."""
 
+ALIVE_CHECK_S = 1.0
+"""How often Ray's processes are looked for while the service ends; a look costs a tenth of a second."""
+
 Progress = Callable[[ActorStatus], None]
 """Is told of each change of an actor while the service starts."""
 
@@ -121,12 +124,26 @@ class RunningService:
         supervisor, self._supervisor = self._supervisor, None
         try:
             if supervisor is not None:
-                ray.get(supervisor.stop.remote(grace_s), timeout=grace_s + STOP_MARGIN_S)
+                self._await_stop(supervisor.stop.remote(grace_s), grace_s + STOP_MARGIN_S)
         except ray.exceptions.RayError:
             # It hangs or is gone. Its actors are its own and end with it.
             ray.kill(supervisor)
         finally:
             self._runtime.stop()
+
+    def _await_stop(self, stopped: Any, timeout_s: float) -> None:
+        """Waits for the supervisor's answer, but not on a Ray that is gone: a signal may have reached all of it.
+
+        Raises:
+            ray.exceptions.RayError: The supervisor is gone, or silent.
+        """
+        import ray
+
+        deadline = time.monotonic() + timeout_s
+        while not ray.wait([stopped], timeout=ALIVE_CHECK_S)[0]:
+            if not self._runtime.is_alive or time.monotonic() > deadline:
+                raise ray.exceptions.GetTimeoutError("the supervisor did not end the service")
+        ray.get(stopped)
 
     def __enter__(self) -> Self:
         return self

@@ -71,6 +71,11 @@ class RayRuntime:
         """Whether Ray is our own."""
         return self._config.cluster.address == "local"
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether our own Ray runs; a cluster that was joined counts as alive."""
+        return not self.is_embedded or self._has_raylet()
+
     def start(self, *, is_cancelled: Callable[[], bool] = lambda: False) -> None:
         """Starts or joins.
 

@@ -39,12 +39,12 @@ class ExitCode(IntEnum):
     """The timeout passed."""
 
     INTERRUPTED = 130
-    """Ctrl-C."""
+    """Ctrl-C. (SIGTERM: 143, as of any process that it ends.)"""
 
 
 EXIT_CODES_HELP = (
     "Exit codes: 0 done; 1 failure; 2 wrong usage or input; 3 service unavailable or full; 4 timeout passed; "
-    "130 interrupted."
+    "130 interrupted (Ctrl-C), 143 terminated (SIGTERM); `serve`, which a signal ends as it should, 0."
 )
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import threading
+import os
+import signal
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -31,6 +32,7 @@ from outrider.client.timeline.model import DRAFTING, REQUESTS, WORK, Slice, Sour
 from outrider.cluster import demo
 from outrider.cluster.commands import CommandFailed
 from outrider.cluster.demo_screen import Screen, timeline_strip
+from outrider.cluster.signals import Ending
 
 WORDS = ("one ", "two ", "three ", "four ")
 
@@ -84,7 +86,8 @@ def quick_pairs(client: ScriptedClient, screen: Screen | None = None) -> list[An
     """The pairs of a quick demonstration."""
     plan = demo.demo_plan(max_tokens=4, quick=True)
     screen = screen or Screen(is_silent=True, use_color=False)
-    return list(demo.decode_pairs(cast(Client, client), plan, screen, threading.Event()))
+    with closing(Ending()) as ending:
+        return list(demo.decode_pairs(cast(Client, client), plan, screen, ending))
 
 
 def test_plan_takes_each_category_once() -> None:
@@ -117,12 +120,12 @@ def test_same_options_both_ways() -> None:
 
 def test_interruption_ends_the_decoding() -> None:
     """A signal is heeded at the next event."""
-    ending = threading.Event()
-    ending.set()
     plan = demo.demo_plan(max_tokens=4, quick=True)
     screen = Screen(is_silent=True, use_color=False)
-    with pytest.raises(demo.Interrupted):
-        list(demo.decode_pairs(cast(Client, ScriptedClient()), plan, screen, ending))
+    with closing(Ending()) as ending:
+        ending.note(signal.SIGTERM)
+        with pytest.raises(demo.Interrupted):
+            list(demo.decode_pairs(cast(Client, ScriptedClient()), plan, screen, ending))
 
 
 def test_screen_shows_texts_and_tables(capsys: pytest.CaptureFixture[str]) -> None:
@@ -243,6 +246,29 @@ def test_failed_request_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     with pytest.raises(CommandFailed, match="nobody is there"):
         demo.run_demo(trace=tmp_path / "trace.json", as_json=True)
     assert ended == [True]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_failure_after_a_signal_is_the_signal(
+    number: signal.Signals, code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A signal that reaches the actors too makes requests fail; that is not what the user is told."""
+    from outrider.cluster import launch
+
+    class Service:
+        address = "127.0.0.1:1"
+
+    @contextmanager
+    def started(*_: object, **__: object) -> Iterator[Service]:
+        yield Service()
+
+    def fail(*_: object) -> Iterator[Any]:
+        os.kill(os.getpid(), number)
+        raise Unavailable("nobody is there")
+
+    monkeypatch.setattr(launch, "start_service", started)
+    monkeypatch.setattr(demo, "decode_pairs", fail)
+    assert demo.run_demo(trace=tmp_path / "trace.json", as_json=True) == code
 
 
 def test_failed_trace_costs_the_timeline_only(

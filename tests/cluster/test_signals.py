@@ -20,8 +20,31 @@ def test_signal_sets_the_event_and_raises_nothing(number: signal.Signals) -> Non
         os.kill(os.getpid(), number)
         os.kill(os.getpid(), number)
         assert ending.wait(5)
+        assert ending.exit_code == 128 + number
 
     assert signal.getsignal(number) is before
+
+
+def test_first_signal_decides_the_exit_code() -> None:
+    """A hurried user presses more than one key."""
+    with ending_by_signal() as ending:
+        assert not ending.wait(0.0)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            os.kill(os.getpid(), number)
+        assert ending.wait(5)
+        assert ending.exit_code == 130
+
+
+def test_signal_ends_what_is_waited_for() -> None:
+    """Whoever waits without looking is told on another thread; without a signal nobody is."""
+    told = threading.Event()
+    with ending_by_signal() as ending:
+        with ending.calling(told.set):
+            pass
+        with ending.calling(told.set):
+            assert not told.wait(0.3)
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert told.wait(5)
 
 
 def test_end_is_not_interrupted() -> None:

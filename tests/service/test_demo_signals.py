@@ -1,0 +1,123 @@
+"""Signals to `outrider demo`: it ends, and everything that it started, with the exit code of the signal."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.service.processes import (
+    COMMAND,
+    END_TIMEOUT_S,
+    START_TIMEOUT_S,
+    environment,
+    ray_folder,
+    until,
+)
+
+MARK = "OUTRIDER_TEST_MARK"
+"""Environment variable that every process of a demonstration inherits, whoever becomes its parent."""
+
+INT, TERM = signal.SIGINT, signal.SIGTERM
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@dataclass
+class Demo:
+    """`outrider demo`, running in a session of its own."""
+
+    process: subprocess.Popen[bytes]
+    folder: Path
+    mark: str
+
+    @property
+    def said(self) -> str:
+        """What it has printed."""
+        return (self.folder / "log").read_text(errors="replace")
+
+    def family(self) -> list[psutil.Process]:
+        """Every living process that bears the mark."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                is_ours = process.environ().get(MARK) == self.mark
+                if is_ours and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+            except (psutil.NoSuchProcess, psutil.AccessDenied):
+                continue
+        return found
+
+    def has_raylet(self) -> bool:
+        """Whether Ray is being started."""
+        for process in self.family():
+            try:
+                if process.name() == "raylet":
+                    return True
+            except psutil.NoSuchProcess:
+                continue
+        return False
+
+    def wait(self, moment: str) -> None:
+        """Waits for a moment of its life."""
+
+        def has_come() -> bool:
+            if self.process.poll() is not None:
+                raise RuntimeError(f"the demonstration ended:\n{self.said}")
+            return self.has_raylet() if moment == "Ray starts" else "temperature" in self.said
+
+        until(has_come, timeout_s=START_TIMEOUT_S, what=moment)
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Iterator[Demo]:
+    """A demonstration that has just been started; whatever is left of it is killed in the end."""
+    mark = uuid.uuid4().hex
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [*COMMAND, "demo", "--draft", "prompt_lookup", "--trace", str(tmp_path / "t.json")],
+            env=environment(**{MARK: mark}),
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    made = Demo(process, tmp_path, mark)
+    try:
+        yield made
+    finally:
+        for left in made.family():
+            left.kill()
+        process.wait(END_TIMEOUT_S)
+
+
+@pytest.mark.parametrize(
+    ("moment", "numbers", "to_all", "code"),
+    [
+        pytest.param("texts come", (INT, INT), True, 130, id="ctrl-c-twice"),
+        pytest.param("texts come", (TERM, TERM), False, 143, id="sigterm-twice"),
+        pytest.param("texts come", (TERM,), True, 143, id="sigterm-to-all"),
+        pytest.param("Ray starts", (TERM, TERM), False, 143, id="start-sigterm"),
+        pytest.param("Ray starts", (INT, INT), True, 130, id="start-ctrl-c"),
+    ],
+)
+def test_signal_ends_everything(
+    demo: Demo, moment: str, numbers: Sequence[signal.Signals], to_all: bool, code: int
+) -> None:
+    """A terminal signals the whole process group, `kill` one process, some supervisors every process of a service."""
+    demo.wait(moment)
+    folder = ray_folder(demo.family())
+    for number in numbers:
+        (os.killpg if to_all else os.kill)(demo.process.pid, number)
+
+    assert demo.process.wait(END_TIMEOUT_S) == code, demo.said
+    assert "Traceback" not in demo.said
+    assert "error:" not in demo.said
+    until(lambda: not demo.family(), timeout_s=10.0, what="the end of every process")
+    assert not folder.exists()
+    assert not (demo.folder / "t.json").exists()
