@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from outrider.actors.outbox import Outbox
 from outrider.cluster.recording import RequestRecording
 from outrider.cluster.sequence import Sequence
 from outrider.cluster.status_codes import Refusal
@@ -21,20 +22,20 @@ class RunningRequest:
         self.admission = generation_pb2.Admission(request_id=request_id)
         self.is_aborted = False
         # Bounded by the output itself: at most one message for each token of each sequence.
-        self._outbox: asyncio.Queue[generation_pb2.GenerateResponse | Refusal] = asyncio.Queue()
+        self._outbox: Outbox[generation_pb2.GenerateResponse | Refusal] = Outbox()
         self._is_admitted = False
 
     def put(self, item: generation_pb2.GenerateResponse | Refusal) -> None:
         """Queues a message for the client; the admission comes before all others."""
         if not isinstance(item, Refusal):
             self.admit()
-        self._outbox.put_nowait(item)
+        self._outbox.put(item)
 
     def admit(self) -> None:
         """Queues the admission, once."""
         if not self._is_admitted:
             self._is_admitted = True
-            self._outbox.put_nowait(generation_pb2.GenerateResponse(admission=self.admission))
+            self._outbox.put(generation_pb2.GenerateResponse(admission=self.admission))
 
     def abort(self) -> None:
         """Ends every sequence with what it has."""
@@ -66,11 +67,11 @@ class RunningRequest:
     ) -> None:
         remaining = len(self.sequences)
         while remaining:
-            item = await self._outbox.get()
-            if isinstance(item, Refusal):
-                raise item
-            began_ns = self.recording.now_ns()
-            await write(item)
-            self.recording.written(item.index, began_ns, len(item.chunk.tokens))
-            if item.HasField("completion"):
-                remaining -= 1
+            for item in await self._outbox.take():
+                if isinstance(item, Refusal):
+                    raise item
+                began_ns = self.recording.now_ns()
+                await write(item)
+                self.recording.written(item.index, began_ns, len(item.chunk.tokens))
+                if item.HasField("completion"):
+                    remaining -= 1

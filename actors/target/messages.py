@@ -25,6 +25,9 @@ from outrider.actors.target.events import (
 from outrider.actors.wire import sampling_from_proto, speculation_from_proto
 from outrider.v1 import generation_pb2, target_pb2, trace_pb2, tree_pb2
 
+MOST_UNITED = 256
+"""Events in one message. With the largest of them it stays far below the limit on messages."""
+
 _FINISH = {
     Finish.STOP_TOKEN: generation_pb2.FINISH_REASON_STOP_TOKEN,
     Finish.LENGTH: generation_pb2.FINISH_REASON_LENGTH,
@@ -156,11 +159,16 @@ def session_event(output: Opened | Committed | Finished | Failed) -> target_pb2.
             )
 
 
-def several(events: list[target_pb2.SessionEvent]) -> target_pb2.SessionEvent:
-    """One message that holds several."""
+def several(events: list[target_pb2.SessionEvent]) -> list[target_pb2.SessionEvent]:
+    """The same events in as few messages as may be."""
     if len(events) == 1:
-        return events[0]
-    return target_pb2.SessionEvent(several=target_pb2.SessionEvents(events=events))
+        return events
+    return [
+        target_pb2.SessionEvent(
+            several=target_pb2.SessionEvents(events=events[start : start + MOST_UNITED])
+        )
+        for start in range(0, len(events), MOST_UNITED)
+    ]
 
 
 def _tokens(output: Committed) -> list[generation_pb2.Token]:

@@ -1,7 +1,7 @@
 """`TargetService`: streams in, events to the worker; outputs of the worker, streams out.
 
-Everything here runs on the event loop. Each stream has one bounded outgoing queue; a peer that does not read is cut off
-when its queue is full, because holding back the others for it would be worse.
+Everything here runs on the event loop. Each stream has one bounded outbox; a peer that does not read is cut off
+when it is full, because holding back the others for it would be worse.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import grpc
 import structlog
 
 from outrider.actors.engine.timed import TimedEngine
+from outrider.actors.outbox import Outbox
 from outrider.actors.target.admission import OFFERED
 from outrider.actors.target.events import (
     Close,
@@ -53,13 +54,9 @@ from outrider.v1 import target_pb2, target_pb2_grpc, trace_pb2
 OUTGOING_MESSAGES = 4096
 """Messages queued for a peer that does not read; some seconds of the fastest decoding. Beyond it the peer is cut off."""
 
-MOST_UNITED = 256
-"""Events in one message. With the largest of them it stays far below the limit on messages."""
-
 _log = structlog.get_logger(__name__)
 
 Context = grpc.aio.ServicerContext[Any, Any]
-Queue = asyncio.Queue[Any]
 
 
 class TargetServicer(target_pb2_grpc.TargetServiceServicer):
@@ -79,8 +76,8 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
         self._worker = worker
         self._recorder = recorder
         self._incarnations = Incarnations()
-        self._coordinators: dict[int, Queue] = {}
-        self._drafters: dict[str, Queue] = {}
+        self._coordinators: dict[int, Outbox[target_pb2.SessionEvent]] = {}
+        self._drafters: dict[str, Outbox[target_pb2.VerdictMessage]] = {}
         self._logs: dict[str, StreamLog] = {}
         self._next_stream = 1
 
@@ -90,7 +87,9 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
         for output in outputs:
             match output:
                 case Opened() | Committed() | Finished() | Failed():
-                    self._put(self._coordinators.get(output.owner.stream), session_event(output))
+                    coordinator = self._coordinators.get(output.owner.stream)
+                    if coordinator is not None:
+                        coordinator.put(session_event(output))
                 case Verdict():
                     verdicts.setdefault(output.drafter, []).append(output)
                 case _:
@@ -100,25 +99,18 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
 
     def _tell(self, drafter: str, message: target_pb2.VerdictMessage) -> None:
         """Queues a message for a drafter, if it is there."""
-        if drafter in self._drafters:
+        outbox = self._drafters.get(drafter)
+        if outbox is not None:
             self._logs[drafter].sent(message)
-            self._put(self._drafters[drafter], message)
-
-    @staticmethod
-    def _put(queue: Queue | None, message: Any) -> None:
-        """Queues a message. A full queue becomes an end mark: the peer does not read."""
-        if queue is None:
-            return
-        try:
-            queue.put_nowait(message)
-        except asyncio.QueueFull:
-            _end(queue)
+            outbox.put(message)
 
     def end_streams(self, reason: str) -> None:
         """Ends every stream."""
         _log.error("target ends its streams", target=self._settings.name, reason=reason)
-        for queue in (*self._coordinators.values(), *self._drafters.values()):
-            _end(queue)
+        for coordinator in self._coordinators.values():
+            coordinator.end()
+        for drafter in self._drafters.values():
+            drafter.end()
 
     # -- RPCs ------------------------------------------------------------------------------------------------------
 
@@ -152,13 +144,13 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
         """A coordinator's stream."""
         hello = await self._hello(request_iterator, context)
         stream, self._next_stream = self._next_stream, self._next_stream + 1
-        queue: Queue = asyncio.Queue(OUTGOING_MESSAGES)
-        self._coordinators[stream] = queue
+        outbox: Outbox[target_pb2.SessionEvent] = Outbox(OUTGOING_MESSAGES)
+        self._coordinators[stream] = outbox
         await context.write(target_pb2.SessionEvent(hello=self._own_hello()))
         _log.info("coordinator connected", target=self._settings.name, coordinator=hello.name)
         try:
             await self._pump(
-                request_iterator, context, queue, lambda c: self._command(c, stream), several
+                request_iterator, context, outbox, lambda c: self._command(c, stream), several
             )
         finally:
             del self._coordinators[stream]
@@ -178,14 +170,14 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
         if misfit is not None:
             _log.warning("drafter refused", target=self._settings.name, reason=misfit)
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, misfit)
-        queue: Queue = asyncio.Queue(OUTGOING_MESSAGES)
+        outbox: Outbox[target_pb2.VerdictMessage] = Outbox(OUTGOING_MESSAGES)
         former = self._drafters.get(hello.name)
-        self._drafters[hello.name] = queue
+        self._drafters[hello.name] = outbox
         log = StreamLog(self._recorder, hello, target=self._settings.name)
         self._logs[hello.name] = log
         if former is not None:
             # A later start of the same drafter has come.
-            _end(former)
+            former.end()
         await context.write(target_pb2.VerdictMessage(hello=self._own_hello()))
         self._worker.post(DrafterJoined(drafter=hello.name))
         _log.info("drafter connected", target=self._settings.name, drafter=hello.name)
@@ -193,12 +185,12 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
             await self._pump(
                 request_iterator,
                 context,
-                queue,
+                outbox,
                 lambda m: self._drafted(m, hello.name, log),
                 None,
             )
         finally:
-            if self._drafters.get(hello.name) is queue:
+            if self._drafters.get(hello.name) is outbox:
                 del self._drafters[hello.name], self._logs[hello.name]
                 self._worker.post(DrafterLeft(drafter=hello.name))
                 _log.info("drafter gone", target=self._settings.name, drafter=hello.name)
@@ -247,30 +239,24 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
         self,
         requests: AsyncIterator[Any],
         context: Context,
-        queue: Queue,
+        outbox: Outbox[Any],
         take: Callable[[Any], None],
-        unite: Callable[[list[Any]], Any] | None,
+        unite: Callable[[list[Any]], list[Any]] | None,
     ) -> None:
         """Reads and writes until the peer is done, does not read, or breaks off.
 
         Args:
             requests: What the peer sends.
             context: Takes what we send.
-            queue: Holds it; None ends the stream.
+            outbox: Holds it.
             take: Takes one message of the peer.
-            unite: Makes one message of several, None: each goes out by itself.
+            unite: Makes few messages of many, None: each goes out by itself.
         """
 
         async def write() -> None:
-            while (message := await queue.get()) is not None:
-                if unite is not None and not queue.empty():
-                    waiting = [message, *_waiting(queue)]
-                    is_end = waiting[-1] is None
-                    await context.write(unite(waiting[: len(waiting) - is_end]))
-                    if is_end:
-                        return
-                    continue
-                await context.write(message)
+            while messages := await outbox.take():
+                for message in unite(messages) if unite is not None else messages:
+                    await context.write(message)
 
         async def read() -> None:
             async for message in requests:
@@ -330,18 +316,3 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
                         length=message.resync.length,
                     )
                 )
-
-
-def _waiting(queue: Queue) -> list[Any]:
-    """Takes what waits, up to `MOST_UNITED` messages or the end mark."""
-    taken: list[Any] = []
-    while not queue.empty() and len(taken) < MOST_UNITED and (not taken or taken[-1] is not None):
-        taken.append(queue.get_nowait())
-    return taken
-
-
-def _end(queue: Queue) -> None:
-    """Ends a stream at once: what is queued is dropped."""
-    while not queue.empty():
-        queue.get_nowait()
-    queue.put_nowait(None)

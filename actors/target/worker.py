@@ -6,7 +6,6 @@ callback, once a step, in order.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from outrider.actors.speculation.noise import GumbelNoise
 from outrider.actors.target import admission, intake
 from outrider.actors.target.acceptance import Calibration
 from outrider.actors.target.accounts import Accounts
+from outrider.actors.target.bell import Bell
 from outrider.actors.target.board import Board
 from outrider.actors.target.control import Control
 from outrider.actors.target.cost import CostModel
@@ -83,7 +83,7 @@ class TargetWorker:
         is_apart = engine.spec.device.type != "cpu"
         self._meanwhile = self._take_candidates if is_apart else None
         self._inbox: deque[tuple[float, Event]] = deque()
-        self._news = threading.Event()
+        self._bell = Bell()
         self._stopping = False
 
     # -- other threads ---------------------------------------------------------------------------------------------
@@ -92,12 +92,12 @@ class TargetWorker:
         """Hands in an event. Any thread."""
         # The time of arrival tells how fast drafters answer; a pass may lie between it and the taking in.
         self._inbox.append((self._clock(), event))
-        self._news.set()
+        self._bell.ring()
 
     def stop(self) -> None:
         """Makes `run` return after the running pass. Any thread."""
         self._stopping = True
-        self._news.set()
+        self._bell.ring()
 
     @property
     def num_sessions(self) -> int:
@@ -121,7 +121,7 @@ class TargetWorker:
             wait_s = self.step()
             if wait_s is None or wait_s > 0.0:
                 self._board.recording.begin_wait(self._board.sessions.values())
-                self._news.wait(wait_s if wait_s is not None else 1.0)
+                self._bell.wait(wait_s if wait_s is not None else 1.0)
                 self._board.recording.end_wait()
 
     def step(self) -> float | None:
@@ -132,7 +132,7 @@ class TargetWorker:
             there is an event.
         """
         board = self._board
-        self._news.clear()
+        self._bell.silence()
         self._take_all()
         sessions = [s for s in board.sessions.values() if self._start(s)]
         if not sessions:
