@@ -7,7 +7,8 @@ time. Only paces taken right after one another are compared, because machines ch
 decoding sessions, in powers of two) the answer is its own. Pure: rounds are pushed in, no clock is read.
 
 What it costs: while speculating, some six rounds at the plain pace after 32, 128, 512, ... others; while decoding plainly,
-some thirty rounds with drafters after 64, 128, ... 4096 others.
+some thirty rounds with drafters after 64, 128, ... 4096 others. With n sessions at once the first comparison comes n times
+as soon, and thirty rounds become as many fewer, within bounds.
 """
 
 from __future__ import annotations
@@ -31,6 +32,10 @@ FIRST_TRIAL_GAP, LAST_TRIAL_GAP, TRIAL_GAP_GROWTH = 64, 4096, 2
 
 CLEARLY = 1.1
 """Speculation wins clearly from this ratio of paces on; below it the comparison is repeated soon."""
+
+LEAST_GAP, LEAST_TRIAL_ROUNDS = 8, 6
+"""Bounds of how far the first gap and a comparison shrink under load: a round of many sessions tells as much as many rounds of
+one, and at a high load a run is few rounds."""
 
 BADLY = 0.85
 """Speculation is turned off at once if its pace is below this part of the plain one; if it is less far below, only when the next
@@ -62,6 +67,8 @@ class Pace:
 class _Load:
     """What is known about one load."""
 
+    size: int = 0
+    """Logarithm of its sessions, base two, rounded up."""
     speculates: bool = True
     """The mode that won."""
     trying: bool = False
@@ -76,6 +83,18 @@ class _Load:
     """Of the mode that won."""
     there: Pace = field(default_factory=Pace)
     """Of the mode that is being tried."""
+
+    @property
+    def first_plain_gap(self) -> int:
+        """Rounds with candidates before the first comparison."""
+        return max(FIRST_PLAIN_GAP >> self.size, LEAST_GAP)
+
+    @property
+    def comparison(self) -> int:
+        """Rounds of the mode that is being tried."""
+        if self.speculates:
+            return PLAIN_ROUNDS
+        return max(TRIAL_ROUNDS >> self.size, LEAST_TRIAL_ROUNDS)
 
 
 class Governor:
@@ -96,7 +115,8 @@ class Governor:
         Args:
             num_sessions: Sessions that decode and may speculate.
         """
-        load = self._loads.get(max(num_sessions - 1, 0).bit_length())
+        size = max(num_sessions - 1, 0).bit_length()
+        load = self._loads.get(size)
         if load is self._load:
             return
         if self._load.trying:
@@ -106,9 +126,8 @@ class Governor:
                 self._load.gap = min(TRIAL_GAP_GROWTH * self._load.gap, LAST_TRIAL_GAP)
         if load is None:
             # A load that was never seen begins like the one before it.
-            before = self._load.speculates
-            gap = FIRST_PLAIN_GAP if before else FIRST_TRIAL_GAP
-            load = self._loads[max(num_sessions - 1, 0).bit_length()] = _Load(before, gap=gap)
+            load = self._loads[size] = _Load(size, self._load.speculates)
+            load.gap = load.first_plain_gap if load.speculates else FIRST_TRIAL_GAP
         self._load = load
 
     def observe(self, tokens: int, seconds: float) -> None:
@@ -125,7 +144,7 @@ class Governor:
         counted = load.rounds - SETTLING_ROUNDS
         if load.trying:
             load.there.observe(tokens, seconds)
-            if counted >= (PLAIN_ROUNDS if load.speculates else TRIAL_ROUNDS):
+            if counted >= load.comparison:
                 _compare(load)
             return
         load.here.observe(tokens, seconds)
@@ -142,7 +161,7 @@ def _compare(load: _Load) -> None:
     if speculative >= plain:
         _go_on(load, speculates=True, is_clear=speculative >= CLEARLY * plain)
     elif load.speculates and speculative >= BADLY * plain and not load.is_warned:
-        load.is_warned, load.gap = True, FIRST_PLAIN_GAP
+        load.is_warned, load.gap = True, load.first_plain_gap
     else:
         _go_on(load, speculates=False, is_clear=True)
     load.trying, load.rounds = False, 0
@@ -152,7 +171,7 @@ def _compare(load: _Load) -> None:
 def _go_on(load: _Load, *, speculates: bool, is_clear: bool) -> None:
     """Sets the mode, and when it is compared again."""
     first, last, growth = (
-        (FIRST_PLAIN_GAP, LAST_PLAIN_GAP, PLAIN_GAP_GROWTH)
+        (load.first_plain_gap, LAST_PLAIN_GAP, PLAIN_GAP_GROWTH)
         if speculates
         else (FIRST_TRIAL_GAP, LAST_TRIAL_GAP, TRIAL_GAP_GROWTH)
     )

@@ -83,6 +83,14 @@ def test_each_load_has_its_own_answer() -> None:
     assert run(governor, 200, round_s=4.0, sessions=32)[1] < 0.3
 
 
+def test_at_a_high_load_few_rounds_decide() -> None:
+    """With 64 sessions a losing way is off before a request of fifty tokens is over, and a winning one stays on."""
+    lost = [run(Governor(), 50, round_s=4.0, sessions=64, seed=seed)[1] for seed in range(20)]
+    assert max(lost) < 0.5
+    won = [run(Governor(), 50, round_s=1.5, sessions=64, seed=seed)[1] for seed in range(20)]
+    assert min(won) > 0.75
+
+
 def test_a_load_that_flickers_does_not_stop_the_comparison() -> None:
     """With sessions that come and go every twelve rounds the losing way is still found."""
     governor = Governor()
