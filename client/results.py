@@ -234,6 +234,8 @@ class DrafterInfo:
     verifiers: tuple[Verifier, ...] = ()
     ready: bool = False
     draft_lengths: tuple[DraftLength, ...] = ()
+    problem: str = ""
+    """Why it is not ready, where that is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,6 +272,8 @@ class ActorInfo:
     """Fraction of the last seconds that its model was computing."""
 
     pid: int = 0
+    problem: str = ""
+    """Why it is not ready, where that is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -257,6 +257,7 @@ def model_from_proto(model: generation_pb2.TargetModel) -> ModelInfo:
                 verifiers=_verifiers(drafter.verifiers),
                 ready=drafter.ready,
                 draft_lengths=_choices(drafter.draft_lengths, _VALUE_BY_LENGTH),
+                problem=drafter.problem,
             )
             for drafter in model.drafters
         ),
@@ -290,6 +291,7 @@ def status_from_proto(status: generation_pb2.GetStatusResponse) -> Status:
                 capacity=actor.capacity,
                 busy=actor.busy,
                 pid=actor.pid,
+                problem=actor.problem,
             )
             for actor in status.actors
         ),

@@ -160,20 +160,25 @@ class Links:
             )
         return self._limits
 
+    def misfit(self, link: DraftLink) -> str:
+        """Why a drafter cannot serve the model; empty if it can, or if that is not known yet."""
+        if self._info is None:
+            return ""
+        return mismatch(
+            link,
+            vocab_size=self._info.vocab_size,
+            tokenizer_fingerprint=self._info.tokenizer_fingerprint,
+            model=self._info.model,
+        )
+
     # -- parts -----------------------------------------------------------------------------------------------------
 
     def _drafter(self, link: DraftLink) -> Drafter:
-        info = self.info
         return Drafter(
             name=link.name,
             verifiers=verifiers_of(link),
             draft_lengths=draft_lengths_of(link),
-            mismatch=mismatch(
-                link,
-                vocab_size=info.vocab_size,
-                tokenizer_fingerprint=info.tokenizer_fingerprint,
-                model=info.model,
-            ),
+            mismatch=self.misfit(link),
         )
 
     def _add_target(self, address: str) -> None:
@@ -212,6 +217,8 @@ class Links:
         self.slots.set_target(link.address, info.num_slots)
         if not was_ready:
             self._on_readiness(True)
+        for drafter in self.drafters.values():
+            self._warn_of_misfit(drafter)
 
     def _target_down(self, link: TargetLink) -> None:
         self.slots.remove_target(link.address)
@@ -233,7 +240,17 @@ class Links:
 
     def _drafter_up(self, link: DraftLink) -> None:
         self._limits = None
+        self._warn_of_misfit(link)
         self._on_drafter_up(link.name)
+
+    def _warn_of_misfit(self, link: DraftLink) -> None:
+        reason = self.misfit(link)
+        if reason:
+            log.warning(
+                "drafter serves nobody",
+                drafter=link.name,
+                reason=f"{reason}; use a draft model with the target's tokenizer",
+            )
 
 
 def verifiers_of(link: DraftLink) -> tuple[Verifier, ...]:

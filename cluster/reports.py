@@ -8,7 +8,9 @@ from typing import Any
 from outrider.actors.policy_wire import draft_length_to_proto, roots_to_proto, tree_mask_to_proto
 from outrider.actors.speculation.policies import DraftLength, Roots, TreeMask
 from outrider.actors.wire import verifier_to_proto
+from outrider.cluster.draft_link import DraftLink
 from outrider.cluster.links import Links, draft_lengths_of, verifiers_of
+from outrider.cluster.target_link import TargetLink
 from outrider.v1 import generation_pb2
 
 STATUS_S = 0.5
@@ -18,9 +20,8 @@ STATUS_S = 0.5
 def models(links: Links) -> generation_pb2.ListModelsResponse:
     """The model served, its drafters, and what a request may ask of them."""
     info, limits = links.info, links.limits()
-    fits = {drafter.name for drafter in limits.drafters if not drafter.mismatch}
     drafters = links.drafters.values()
-    offered = {one for link in drafters if link.name in fits for one in draft_lengths_of(link)}
+    offered = {one for link in drafters if not links.misfit(link) for one in draft_lengths_of(link)}
     return generation_pb2.ListModelsResponse(
         models=[
             generation_pb2.TargetModel(
@@ -34,8 +35,9 @@ def models(links: Links) -> generation_pb2.ListModelsResponse:
                         name=link.name,
                         method=link.info.method if link.info else "",
                         verifiers=map(verifier_to_proto, verifiers_of(link)),
-                        ready=link.is_up and link.name in fits,
+                        ready=link.is_up and not links.misfit(link),
                         draft_lengths=map(draft_length_to_proto, draft_lengths_of(link)),
+                        problem=_problem(link, links.misfit(link)),
                     )
                     for link in drafters
                 ],
@@ -61,12 +63,26 @@ async def actors(links: Links) -> list[generation_pb2.ActorStatus]:
     statuses = []
     for target, is_ready in zip(targets, answers, strict=False):
         status = _status("target", target.address, is_ready, target.info, target.num_sessions)
+        status.problem = _problem(target)
         statuses.append(status)
     for drafter, is_ready in zip(drafters, answers[len(targets) :], strict=True):
-        status = _status("drafter", drafter.address, is_ready, drafter.info, drafter.num_sessions)
+        misfit = links.misfit(drafter)
+        status = _status(
+            "drafter",
+            drafter.address,
+            is_ready and not misfit,
+            drafter.info,
+            drafter.num_sessions,
+        )
         status.name = drafter.name
+        status.problem = _problem(drafter, misfit)
         statuses.append(status)
     return statuses
+
+
+def _problem(link: TargetLink | DraftLink, misfit: str = "") -> str:
+    """Why an actor is not ready, as far as that is known; empty for one that is connected and fits."""
+    return misfit or ("" if link.is_up else link.last_error)
 
 
 def _status(

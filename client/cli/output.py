@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Collection
 from dataclasses import asdict
 from typing import Protocol
 
 from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
 from rich.text import Text
 
 from outrider.client.cli.attribution import Attribution
@@ -17,6 +20,9 @@ from outrider.client.results import Admission, Completion, Event, TextChunk
 _CONTROL = {code: "\N{REPLACEMENT CHARACTER}" for code in (*range(0x20), *range(0x7F, 0xA0))}
 for _kept in "\n\t":
     del _CONTROL[ord(_kept)]
+
+_UNBOUNDED = 100_000
+"""Characters; wider than any table."""
 
 
 class Detokenizer(Protocol):
@@ -30,6 +36,31 @@ class Detokenizer(Protocol):
 def print_json(value: object) -> None:
     """One JSON value on a line."""
     print(json.dumps(value, ensure_ascii=False), flush=True)
+
+
+def table_of(*headings: str, names: Collection[str]) -> Table:
+    """An empty table whose cells are never cut: those of the columns `names` are folded where the terminal is narrow."""
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for heading in headings:
+        table.add_column(heading, overflow="fold", no_wrap=heading not in names)
+    return table
+
+
+def print_table(table: Table) -> None:
+    """Prints a table, in a pipe as wide as it is: programs that read it want whole lines."""
+    console = Console(highlight=False)
+    unbounded = console.options.update(max_width=_UNBOUNDED)
+    width = Measurement.get(console, unbounded, table).maximum
+    if not console.is_terminal:
+        console.width = max(console.width, width)
+    elif console.width < width:
+        table.padding = (0, 1, 0, 0)
+    console.print(table)
+
+
+def print_line(text: str) -> None:
+    """Prints a line as it is; a terminal wraps it, a pipe gets it whole."""
+    Console(highlight=False).print(text, markup=False, soft_wrap=True)
 
 
 def event_as_dict(event: Event) -> dict[str, object]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
 
-from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
 from outrider.client.blocking import Client
 from outrider.client.cli import flags
 from outrider.client.cli.exits import expected_errors
-from outrider.client.cli.output import print_json
+from outrider.client.cli.output import print_json, print_line, print_table, table_of
 from outrider.client.results import Health, ModelInfo, Status
 from outrider.client.timeouts import CALL_TIMEOUT_S
 
@@ -45,53 +45,66 @@ def models(
 
 
 def print_status(state: Status, health: Health) -> None:
-    """The state as a few lines and a table of actors."""
-    console = Console(highlight=False)
+    """The state as a line, a table of actors, and why those that are not ready are not."""
     accepting = "accepts requests" if state.accepting else "accepts no requests"
-    console.print(
+    print_line(
         f"outrider {state.version}: {health.replace('_', ' ')}, {accepting}, up {state.uptime_s:.0f} s; "
-        f"{state.running} running, {state.waiting} waiting, {state.finished} finished",
-        markup=False,
+        f"{state.running} running, {state.waiting} waiting, {state.finished} finished"
     )
-    table = Table()
-    for heading in ("actor", "role", "ready", "model", "sessions", "busy", "address", "pid"):
-        table.add_column(heading)
+    table = table_of(
+        "actor",
+        "role",
+        "ready",
+        "model",
+        "sessions",
+        "busy",
+        "address",
+        "pid",
+        names=("actor", "model", "address"),
+    )
     for actor in state.actors:
         table.add_row(
-            actor.name,
+            Text(actor.name),
             actor.role,
             "yes" if actor.ready else "no",
-            actor.model,
+            Text(actor.model),
             f"{actor.sessions}/{actor.capacity}" if actor.capacity else "",
             f"{actor.busy:.0%}",
-            actor.address,
+            Text(actor.address),
             str(actor.pid or ""),
         )
-    console.print(table)
+    print_table(table)
+    print_problems((actor.name, actor.problem) for actor in state.actors)
 
 
 def print_models(known: tuple[ModelInfo, ...]) -> None:
     """Each model and its drafters."""
-    console = Console(highlight=False)
     for model in known:
         chat = "chat template" if model.has_chat_template else "no chat template"
-        console.print(
+        print_line(
             f"{model.name}: {model.vocab_size} tokens, context {model.max_context}, {chat}; "
             f"verifiers {', '.join(model.verifiers) or 'none'}; "
             f"draft lengths {', '.join(model.draft_lengths) or 'none'}; roots {', '.join(model.roots) or 'none'}; "
-            f"tree masks {', '.join(model.tree_masks) or 'none'}",
-            markup=False,
+            f"tree masks {', '.join(model.tree_masks) or 'none'}"
         )
-        table = Table()
-        for heading in ("drafter", "method", "ready", "draft lengths", "verifiers"):
-            table.add_column(heading)
+        if not model.drafters:
+            continue
+        headings = ("drafter", "method", "ready", "draft lengths", "verifiers")
+        table = table_of(*headings, names=("drafter", "method", "draft lengths", "verifiers"))
         for drafter in model.drafters:
             table.add_row(
-                drafter.name,
+                Text(drafter.name),
                 drafter.method,
                 "yes" if drafter.ready else "no",
                 ", ".join(drafter.draft_lengths),
                 ", ".join(drafter.verifiers),
             )
-        if model.drafters:
-            console.print(table)
+        print_table(table)
+        print_problems((drafter.name, drafter.problem) for drafter in model.drafters)
+
+
+def print_problems(problems: Iterable[tuple[str, str]]) -> None:
+    """A line for everyone who has a problem."""
+    for name, problem in problems:
+        if problem:
+            print_line(f"{name} is not ready: {problem}")

@@ -685,12 +685,15 @@ class DrafterModel(google.protobuf.message.Message):
     VERIFIERS_FIELD_NUMBER: builtins.int
     READY_FIELD_NUMBER: builtins.int
     DRAFT_LENGTHS_FIELD_NUMBER: builtins.int
+    PROBLEM_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Its name, for `SpeculationOptions.drafters`."""
     method: builtins.str
     """Its method, for instance `autoregressive` or `prompt_lookup`."""
     ready: builtins.bool
     """True if it is connected and accepts sessions."""
+    problem: builtins.str
+    """Why it is not ready, for instance that its tokenizer is not the model's. Empty if it is, or if that is not known."""
     @property
     def verifiers(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[outrider.v1.sampling_pb2.Verifier.ValueType]:
         """Verifiers that it can serve."""
@@ -707,8 +710,9 @@ class DrafterModel(google.protobuf.message.Message):
         verifiers: collections.abc.Iterable[outrider.v1.sampling_pb2.Verifier.ValueType] | None = ...,
         ready: builtins.bool = ...,
         draft_lengths: collections.abc.Iterable[outrider.v1.sampling_pb2.DraftLength.ValueType] | None = ...,
+        problem: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["draft_lengths", b"draft_lengths", "method", b"method", "name", b"name", "ready", b"ready", "verifiers", b"verifiers"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["draft_lengths", b"draft_lengths", "method", b"method", "name", b"name", "problem", b"problem", "ready", b"ready", "verifiers", b"verifiers"]) -> None: ...
 
 Global___DrafterModel: typing_extensions.TypeAlias = DrafterModel
 
@@ -889,6 +893,7 @@ class ActorStatus(google.protobuf.message.Message):
     CAPACITY_FIELD_NUMBER: builtins.int
     BUSY_FIELD_NUMBER: builtins.int
     PID_FIELD_NUMBER: builtins.int
+    PROBLEM_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Its name, for instance `target-0` or `draft-small-0`."""
     role: builtins.str
@@ -898,7 +903,7 @@ class ActorStatus(google.protobuf.message.Message):
     incarnation: builtins.int
     """Identifies this start of the actor."""
     ready: builtins.bool
-    """True if it answers."""
+    """True if it answers, and for a drafter that its candidates fit the model."""
     model: builtins.str
     """The model it holds, empty if none."""
     sessions: builtins.int
@@ -909,6 +914,8 @@ class ActorStatus(google.protobuf.message.Message):
     """Fraction of the last seconds that its model was computing, 0 to 1."""
     pid: builtins.int
     """Operating system process id."""
+    problem: builtins.str
+    """Why it is not ready, for instance that its tokenizer is not the model's. Empty if it is, or if that is not known."""
     def __init__(
         self,
         *,
@@ -922,7 +929,8 @@ class ActorStatus(google.protobuf.message.Message):
         capacity: builtins.int = ...,
         busy: builtins.float = ...,
         pid: builtins.int = ...,
+        problem: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["address", b"address", "busy", b"busy", "capacity", b"capacity", "incarnation", b"incarnation", "model", b"model", "name", b"name", "pid", b"pid", "ready", b"ready", "role", b"role", "sessions", b"sessions"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["address", b"address", "busy", b"busy", "capacity", b"capacity", "incarnation", b"incarnation", "model", b"model", "name", b"name", "pid", b"pid", "problem", b"problem", "ready", b"ready", "role", b"role", "sessions", b"sessions"]) -> None: ...
 
 Global___ActorStatus: typing_extensions.TypeAlias = ActorStatus

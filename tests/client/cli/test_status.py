@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+import pytest
+
+from outrider.client.cli.status import print_models, print_status
+from outrider.client.results import ActorInfo, DrafterInfo, Health, ModelInfo, Status
 
 if TYPE_CHECKING:
     from tests.client.cli.conftest import Run
@@ -34,6 +41,76 @@ def test_models(run: Run, fake: FakeService) -> None:
     value = json.loads(run("models", "-a", fake.address, "--json").stdout)
     assert value["models"][0]["drafters"][0]["method"] == "autoregressive"
     assert value["models"][0]["verifiers"] == ["coupled", "mcsd_with_replacement"]
+
+
+NAME = "a-target-model-with-a-name-as-hubs-give-them-70b-instruct"
+ADDRESS = "target-host-17.cluster.example.org:46411"
+ACTOR = ActorInfo(
+    name=f"{NAME}-0",
+    role="target",
+    address=ADDRESS,
+    incarnation=1,
+    ready=False,
+    model=NAME,
+    pid=1234567,
+    problem="its tokenizer is not that of the model",
+)
+MODEL = ModelInfo(
+    name=NAME, vocab_size=9, max_context=9, drafters=(DrafterInfo(name=NAME, method="x"),)
+)
+
+
+def shown() -> None:
+    """A status and a model with long names."""
+    state = Status(
+        version="1", uptime_s=1, running=0, waiting=0, finished=0, accepting=True, actors=(ACTOR,)
+    )
+    print_status(state, Health.SERVING)
+    print_models((MODEL,))
+
+
+def test_names_are_whole_in_a_pipe(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """However narrow the terminal around it: a script looks for them. Problems are told with whom they concern."""
+    monkeypatch.setenv("COLUMNS", "40")
+    shown()
+    lines = capsys.readouterr().out.splitlines()
+    assert any(f"{NAME}-0 " in line and f" {ADDRESS} " in line for line in lines)
+    assert f"{NAME}-0 is not ready: its tokenizer is not that of the model" in lines
+    assert any(line.startswith(f"{NAME}: 9 tokens") for line in lines)
+    assert any(line.startswith(f"{NAME} ") for line in lines)
+
+
+def test_names_are_folded_in_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No line is longer than the terminal, and nothing is left out."""
+    for name, value in {"COLUMNS": "80", "TTY_COMPATIBLE": "1", "TERM": "xterm"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("NO_COLOR", "1")
+    print_status(
+        Status(
+            version="1",
+            uptime_s=1,
+            running=0,
+            waiting=0,
+            finished=0,
+            accepting=True,
+            actors=(replace(ACTOR, problem=""),),
+        ),
+        Health.SERVING,
+    )
+    _, _, *rows = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+    assert max(map(len, rows)) <= 80
+    columns = zip(*(row.ljust(80) for row in rows), strict=True)
+    gaps = [at for at, pieces in enumerate(columns) if "".join(pieces).isspace()]
+    starts = [0, *(at + 1 for at in gaps)]
+    cells = [
+        "".join(row.ljust(80)[start:end].strip() for row in rows)
+        for start, end in zip(starts, [*starts[1:], 80], strict=True)
+    ]
+    assert {f"{NAME}-0", NAME, ADDRESS} <= set(cells)
 
 
 def test_nobody_answers(run: Run, closed_port: str) -> None:
