@@ -61,6 +61,7 @@ class Calibration:
         self._prior_weight = prior_weight
         self._horizon = horizon
         self._counts: dict[Feature, list[float]] = {}
+        """Matches, candidates, and the matches that the prior counts for."""
         self._estimates: dict[Feature, float] = {}
 
     def estimate(self, feature: Feature) -> float:
@@ -72,14 +73,16 @@ class Calibration:
 
     def observe(self, feature: Feature, matched: bool) -> None:
         """Learns from one candidate whose parent was reached."""
-        counts = self._counts.setdefault(feature, [0.0, 0.0])
+        counts = self._counts.get(feature)
+        if counts is None:
+            prior = self._prior(feature) * self._prior_weight
+            counts = self._counts[feature] = [0.0, 0.0, prior]
         if counts[1] >= self._horizon:
             counts[0] *= 0.5
             counts[1] *= 0.5
         counts[0] += matched
         counts[1] += 1.0
-        weight = self._prior_weight
-        mean = (self._prior(feature) * weight + counts[0]) / (weight + counts[1])
+        mean = (counts[2] + counts[0]) / (self._prior_weight + counts[1])
         self._estimates[feature] = _clip(mean)
 
     def table(self) -> dict[Feature, tuple[float, float]]:
@@ -96,10 +99,10 @@ def score_features(scoring: Scoring, scores: Sequence[float]) -> list[Feature]:
     """
     first = scores[0]
     lead = first - scores[1] if len(scores) > 1 else GAP_EDGES[-1]
-    features: list[Feature] = [(int(scoring), 1, bisect_right(GAP_EDGES, lead))]
-    for rank in range(2, len(scores) + 1):
-        gap = first - scores[rank - 1]
-        features.append((int(scoring), rank, bisect_right(GAP_EDGES, gap)))
+    kind = int(scoring)
+    features: list[Feature] = [(kind, 1, bisect_right(GAP_EDGES, lead))]
+    for rank, score in enumerate(scores[1:], start=2):
+        features.append((kind, rank, bisect_right(GAP_EDGES, first - score)))
     return features
 
 

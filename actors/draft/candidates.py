@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
@@ -21,9 +21,8 @@ NUM_PERTURBED = 32
 """Most probable tokens that noise is added to. Fewer: a rare draw is missed. More: more hashing at each node."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """A token that may be drawn, and how it stood among the others."""
+class Candidate(NamedTuple):
+    """A token that may be drawn, and how it stood among the others. Some dozens are made in each pass."""
 
     token: int
     feature: Feature
@@ -86,10 +85,7 @@ class CandidateChooser:
             For each row at least one and at most `width` candidates, the likeliest first.
         """
         if noise_RV is not None:
-            inverse_R1 = torch.tensor(
-                [[1.0 / s.temperature] for s in samplings], device=self._device
-            )
-            return self._best(noise_RV.addcmul(logits_RV, inverse_R1), scorings)
+            return self._best(_noisy(logits_RV, samplings, noise_RV), scorings)
         if any(sampling.logit_bias for sampling in samplings):
             logits_RV = _biased(logits_RV, samplings)
         if all(scoring == Scoring.GREEDY for scoring in scorings):
@@ -132,10 +128,18 @@ class CandidateChooser:
         while len(scores) > 1 and scores[-1] == -math.inf:
             scores.pop()
         features = score_features(scoring, scores)
-        return [
-            Candidate(token=token, feature=feature)
-            for token, feature in zip(ids[: self._width], features, strict=False)
-        ]
+        return list(map(Candidate, ids[: self._width], features))
+
+
+def _noisy(
+    logits_RV: torch.Tensor, samplings: Sequence[Sampling], noise_RV: torch.Tensor
+) -> torch.Tensor:
+    """Logits over temperatures, with noise."""
+    inverses = [1.0 / sampling.temperature for sampling in samplings]
+    if inverses.count(inverses[0]) == len(inverses):
+        return torch.add(noise_RV, logits_RV, alpha=inverses[0])
+    inverse_R = torch.tensor(inverses, device=logits_RV.device)
+    return noise_RV.addcmul(logits_RV, inverse_R.unsqueeze(1))
 
 
 def _biased(logits_RV: torch.Tensor, samplings: Sequence[Sampling]) -> torch.Tensor:

@@ -12,6 +12,7 @@ from outrider.actors.draft.frontier import KEPT_NODES
 from outrider.actors.draft.seat import Entry, Seat
 from outrider.actors.draft.session import DraftSession
 from outrider.actors.draft.tree import ROOT
+from outrider.actors.speculation.noise import NoiseCache
 
 KEPT_SHARE = 1 / 16
 """Siblings worth this fraction of the least value that is sent are kept for later; the best child of a run node always
@@ -83,15 +84,24 @@ def learn(
 
 def noise_of(expanded: Sequence[tuple[Entry, int]]) -> torch.Tensor | None:
     """The noise at the children's positions, a row for each expanded node; None unless every session has it at hand."""
-    rows: list[torch.Tensor] = []
+    wanted: dict[DraftSession, list[int]] = {}
+    caches: list[NoiseCache] = []
     for entry, node in expanded:
-        cache, session = entry.seat.noise, entry.session
+        session, cache = entry.session, entry.seat.noise
         if cache is None:
             return None
-        # Asked for from the root on, so that the cache keeps what shallower nodes need.
-        depth = 0 if node == ROOT else session.tree.depths[node]
-        rows.append(cache.row_range(session.length, session.length + depth + 1)[depth])
-    return torch.stack(rows)
+        depths = wanted.get(session)
+        if depths is None:
+            # The nodes of a session are one after another.
+            depths = wanted[session] = []
+            caches.append(cache)
+        depths.append(0 if node == ROOT else session.tree.depths[node])
+    rows = [
+        # Counted from the root on, so that the cache keeps what shallower nodes need.
+        cache.rows_after(session.length, depths)
+        for cache, (session, depths) in zip(caches, wanted.items(), strict=True)
+    ]
+    return rows[0] if len(rows) == 1 else torch.cat(rows)
 
 
 def child_position(session: DraftSession, node: int) -> int:

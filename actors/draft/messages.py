@@ -111,26 +111,20 @@ def events_from_proto(
 
 def candidates_to_proto(entries: Sequence[SessionNews]) -> target_pb2.DrafterMessage:
     """New candidates of several sessions."""
-    return target_pb2.DrafterMessage(
-        candidates=target_pb2.CandidateBatch(
-            entries=[
-                target_pb2.Candidates(
-                    handle=entry.handle,
-                    base=tree_pb2.Base(length=entry.length, hash=entry.hash),
-                    tree=tree_pb2.CandidateTree(
-                        tokens=entry.tree.tokens,
-                        parents=entry.tree.parents,
-                        estimates=entry.tree.estimates,
-                    ),
-                )
-                for entry in entries
-                if entry.tree.tokens
-            ],
-            frozen=[
-                _frozen_to_proto(entry.handle, one) for entry in entries for one in entry.frozen
-            ],
-        )
-    )
+    message = target_pb2.DrafterMessage()
+    batch = message.candidates
+    # Filled in place: a message that is given another one as a part copies it.
+    batch.SetInParent()
+    for entry in entries:
+        if entry.tree.tokens:
+            added = batch.entries.add(handle=entry.handle)
+            added.base.length, added.base.hash = entry.length, entry.hash
+            tree = added.tree
+            tree.tokens.extend(entry.tree.tokens)
+            tree.parents.extend(entry.tree.parents)
+            tree.estimates = entry.tree.estimates
+        batch.frozen.extend(_frozen_to_proto(entry.handle, one) for one in entry.frozen)
+    return message
 
 
 def _frozen_to_proto(handle: int, news: FrozenNews) -> target_pb2.FrozenCandidates:

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -32,10 +33,8 @@ from outrider.actors.speculation.gumbel_table import (
     PLACE_MASK,
     gumbel_table,
 )
+from outrider.actors.speculation.noise_host import HASH_MULTIPLIERS, HASH_SHIFTS, HostNoise
 from outrider.actors.speculation.seeds import check_seed, mix_pair
-
-_CHUNK = 65536
-"""Elements computed at a time on a CPU: large enough to hide the cost of a call, small enough for the cache."""
 
 
 def _signed(bits: int) -> int:
@@ -44,9 +43,7 @@ def _signed(bits: int) -> int:
 
 
 _PREMIX_OFFSET = _signed(0x9E3779B9)
-_MULTIPLIERS = (_signed(0xED5AD4BB), _signed(0xAC4C1B51), _signed(0x31848BAB))
-_SHIFTS = (11, 15, 14)
-"""Multipliers and shifts of the xor-shift-multiply rounds: Wellons' search for low-bias 32-bit hashes (2018)."""
+_MULTIPLIERS = tuple(map(_signed, HASH_MULTIPLIERS))
 
 
 def _xor_shift_(hash_: Tensor, shift: int) -> None:
@@ -59,7 +56,7 @@ def _premix(token_ids: Tensor) -> Tensor:
     """Scramble token ids into int32, so that neighbours share nothing before the key comes in."""
     hash_ = token_ids.to(torch.int32).add_(_PREMIX_OFFSET)
     _xor_shift_(hash_, 17)
-    for multiplier, shift in zip(_MULTIPLIERS, _SHIFTS, strict=True):
+    for multiplier, shift in zip(_MULTIPLIERS, HASH_SHIFTS, strict=True):
         hash_.mul_(multiplier)
         _xor_shift_(hash_, shift)
     return hash_
@@ -69,9 +66,9 @@ def _keyed_hash(premixed: Tensor, key_low: Tensor, key_high: Tensor) -> Tensor:
     """Hash premixed token ids under a key; int32, of the broadcast shape."""
     hash_ = torch.bitwise_xor(premixed, key_low)
     hash_.mul_(_MULTIPLIERS[0])
-    _xor_shift_(hash_, _SHIFTS[0])
+    _xor_shift_(hash_, HASH_SHIFTS[0])
     hash_.add_(key_high)
-    for multiplier, shift in zip(_MULTIPLIERS[1:], _SHIFTS[1:], strict=True):
+    for multiplier, shift in zip(_MULTIPLIERS[1:], HASH_SHIFTS[1:], strict=True):
         hash_.mul_(multiplier)
         _xor_shift_(hash_, shift)
     return hash_
@@ -110,6 +107,9 @@ class GumbelNoise:
         self._values = torch.tensor(values, device=device)
         self._slopes = torch.tensor(slopes, device=device)
         self._premixed_V = _premix(torch.arange(vocab_size, device=device))
+        self._host = (
+            HostNoise(self._premixed_V.numpy().view(np.uint32)) if device.type == "cpu" else None
+        )
 
     def rows(self, seed: int, start: int, count: int) -> Tensor:
         """Return the noise at positions start..start+count-1: float32 (count, V).
@@ -120,21 +120,17 @@ class GumbelNoise:
 
     def rows_many(self, seeds: Sequence[int], positions: Sequence[int]) -> Tensor:
         """Return the noise of each (seed, position): float32 (M, V)."""
-        key_low_M1, key_high_M1 = self._keys(seeds, positions)
-        num_rows, vocab_size = len(seeds), self.vocab_size
-        noise_MV = torch.empty(num_rows, vocab_size, dtype=torch.float32, device=self.device)
-        if self.device.type != "cpu":
+        shape = (len(seeds), self.vocab_size)
+        if self._host is None:
+            key_low_M1, key_high_M1 = self._keys(seeds, positions)
+            noise_MV = torch.empty(shape, dtype=torch.float32, device=self.device)
             self._fill(noise_MV, _keyed_hash(self._premixed_V, key_low_M1, key_high_M1))
             return noise_MV
-        row_step = max(1, _CHUNK // vocab_size)
-        column_step = min(vocab_size, _CHUNK)
-        for row in range(0, num_rows, row_step):
-            rows = slice(row, row + row_step)
-            for column in range(0, vocab_size, column_step):
-                columns = slice(column, column + column_step)
-                hash_ = _keyed_hash(self._premixed_V[columns], key_low_M1[rows], key_high_M1[rows])
-                self._fill(noise_MV[rows, columns], hash_)
-        return noise_MV
+        halves = np.array(key_halves(seeds, positions), np.int32).view(np.uint32)
+        low_M1, high_M1 = halves.reshape(2, len(seeds), 1)
+        filled_MV = np.empty(shape, np.float32)
+        self._host.fill(filled_MV, low_M1, high_M1)
+        return torch.from_numpy(filled_MV)
 
     def at(self, seed: int, positions_M: Tensor, ids_MK: Tensor) -> Tensor:
         """Return the noise of chosen token ids, bit-equal to `rows`: float32 (M, K).
@@ -217,6 +213,13 @@ class NoiseCache:
             self._rows = torch.cat((kept, fresh)) if len(kept) else fresh
             self._start = start
         return self._rows[start - self._start : stop - self._start]
+
+    def rows_after(self, start: int, offsets: Sequence[int]) -> Tensor:
+        """Return the noise at positions start + offset, keeping all from `start` on: float32 (len(offsets), V)."""
+        rows = self.row_range(start, start + max(offsets) + 1)
+        if len(offsets) == 1:
+            return rows[offsets[0] :]
+        return rows.index_select(0, torch.tensor(offsets).to(rows.device))
 
 
 _BLOCK_ELEMENTS = 2**18

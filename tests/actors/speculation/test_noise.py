@@ -11,6 +11,7 @@ from tests.actors.speculation.goodness import MIN_P, independence_p, kolmogorov_
 from torch import Tensor
 
 from outrider.actors.speculation import noise as noise_module
+from outrider.actors.speculation import noise_host
 from outrider.actors.speculation.gumbel_table import BIN_MASK, BIN_SHIFT, PLACE_MASK, gumbel_table
 from outrider.actors.speculation.noise import GumbelNoise, NoiseCache, default_block
 from outrider.actors.speculation.seeds import NUM_SEEDS, mix_pair
@@ -129,8 +130,8 @@ def test_rows_do_not_depend_on_chunks_threads_or_vocabulary(
     assert torch.equal(GumbelNoise(vocab_size + 13, CPU).rows(9, 3, 5)[:, :vocab_size], expected)
     torch.set_num_threads(2)
     assert torch.equal(GumbelNoise(vocab_size, CPU).rows(9, 3, 5), expected)
-    for chunk in (999, 2500, 10**9):
-        monkeypatch.setattr(noise_module, "_CHUNK", chunk)
+    for chunk in (999, 2500, 10**6):
+        monkeypatch.setattr(noise_host, "_CHUNK", chunk)
         assert torch.equal(GumbelNoise(vocab_size, CPU).rows(9, 3, 5), expected)
 
 
