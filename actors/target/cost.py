@@ -7,8 +7,8 @@ scale follows the machine and the context, and a constant the time outside the m
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Mapping
+from itertools import pairwise
 
 FORGET = 0.95
 """Weight of the past in the running means: twenty passes. More would not follow a load that changes, less would let single
@@ -28,8 +28,8 @@ class CostModel:
     """Seconds of a pass = scale x curve(rows) + overhead."""
 
     def __init__(self) -> None:
-        self._rows: list[int] = [1]
-        self._seconds: list[float] = [SMALLEST_PASS_S]
+        # Nothing measured: rows cost alike.
+        self._curve = [0.0, SMALLEST_PASS_S]
         self._scale = 1.0
         self._overhead = 0.0
         self._is_warm = False
@@ -40,12 +40,13 @@ class CostModel:
         Args:
             seconds_by_rows: Seconds of a pass by number of rows; made monotone, because measurements wobble.
         """
-        self._rows = sorted(seconds_by_rows)
-        self._seconds = []
+        rows = sorted(seconds_by_rows)
+        seconds = []
         least = SMALLEST_PASS_S
-        for rows in self._rows:
-            least = max(least, seconds_by_rows[rows])
-            self._seconds.append(least)
+        for count in rows:
+            least = max(least, seconds_by_rows[count])
+            seconds.append(least)
+        self._curve = _filled(rows, seconds)
 
     def observe(self, rows: int, model_s: float, total_s: float) -> None:
         """Takes in one pass.
@@ -55,7 +56,7 @@ class CostModel:
             model_s: Seconds in the model.
             total_s: Seconds of the whole round, the model included.
         """
-        ratio = min(model_s / self._curve(rows), LARGEST_SURPRISE * self._scale)
+        ratio = min(model_s / self._seconds(rows), LARGEST_SURPRISE * self._scale)
         overhead = min(
             total_s - model_s, LARGEST_SURPRISE * max(self._overhead, SMALLEST_OVERHEAD_S)
         )
@@ -68,20 +69,31 @@ class CostModel:
 
     def marginal_s(self, rows: int) -> float:
         """Seconds of one more row in a pass over about so many, at least 0."""
-        return self._scale * self._slope(rows)
+        curve = self._curve
+        below = min(max(rows, 0), len(curve) - 2)
+        return self._scale * (curve[below + 1] - curve[below])
 
     def predict(self, rows: int) -> float:
         """Seconds of a round whose pass runs so many rows."""
-        return self._scale * self._curve(rows) + self._overhead
+        return self._scale * self._seconds(rows) + self._overhead
 
-    def _curve(self, rows: int) -> float:
-        place = min(max(bisect_right(self._rows, rows) - 1, 0), len(self._rows) - 1)
-        return self._seconds[place] + self._slope(rows) * (rows - self._rows[place])
+    def _seconds(self, rows: int) -> float:
+        """Seconds on the curve, which goes on beyond its end as it ended."""
+        curve = self._curve
+        if rows < len(curve):
+            return curve[rows]
+        return curve[-1] + (curve[-1] - curve[-2]) * (rows - len(curve) + 1)
 
-    def _slope(self, rows: int) -> float:
-        if len(self._rows) < 2:
-            # Nothing measured: rows cost alike.
-            return self._seconds[0] / self._rows[0]
-        place = min(max(bisect_right(self._rows, rows) - 1, 0), len(self._rows) - 2)
-        rise = self._seconds[place + 1] - self._seconds[place]
-        return rise / (self._rows[place + 1] - self._rows[place])
+
+def _filled(rows: list[int], seconds: list[float]) -> list[float]:
+    """Seconds of every number of rows from 0 to the greatest measured: looked up many times a round, measured once."""
+    if len(rows) < 2:
+        rows, seconds = [0, *rows], [0.0, *seconds]
+    slopes = [
+        (after - before) / (more - fewer)
+        for (fewer, more), (before, after) in zip(pairwise(rows), pairwise(seconds), strict=True)
+    ]
+    curve = [seconds[0] + slopes[0] * (count - rows[0]) for count in range(rows[0])]
+    for start, stop, before, slope in zip(rows, rows[1:], seconds, slopes, strict=False):
+        curve.extend(before + slope * (count - start) for count in range(start, stop))
+    return [*curve, seconds[-1]]

@@ -7,6 +7,7 @@ makes their outputs equal.
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
 from outrider.actors.speculation.draw import draw, margins
@@ -16,6 +17,10 @@ from outrider.actors.target.session import Session
 
 NEAR_TIE = 1e-4
 """Draws whose two best perturbed logits are closer than this are counted: batch shapes may decide them."""
+
+
+_INFINITY = float("inf")
+_greatest = np.maximum.reduce
 
 
 class Drawer:
@@ -72,10 +77,11 @@ def draw_one(scores_1V: torch.Tensor, noise_1V: torch.Tensor | None) -> tuple[in
     perturbed_V = perturbed_1V.numpy()[0]
     token = int(perturbed_V.argmax())
     best = float(perturbed_V[token])
-    if best == -float("inf"):
+    if best == -_INFINITY:
         return token, 0.0
-    before = perturbed_V[:token].max(initial=-float("inf"))
-    after = perturbed_V[token + 1 :].max(initial=-float("inf"))
+    # What `max` calls, without what it does around it.
+    before = _greatest(perturbed_V[:token], initial=-_INFINITY)
+    after = _greatest(perturbed_V[token + 1 :], initial=-_INFINITY)
     return token, best - float(max(before, after))
 
 

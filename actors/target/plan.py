@@ -148,9 +148,12 @@ def choose_candidates(decoding: Sequence[Entry], limits: Limits, cost: CostModel
     tokens that the pass is expected to commit in a second. So trees are deep when the target is idle and vanish when
     rows are dear; a pass with candidates is never expected to be slower, per token, than one without.
     """
-    num_rows = sum(len(entry.chain) for entry in decoding)
-    plain_rate = best_rate = len(decoding) / cost.predict(num_rows) if decoding else 0.0
     offers = [_offer(entry, limits.max_batch_nodes) for entry in decoding]
+    if not any(offer.nodes for offer in offers):
+        return list(decoding)
+    num_rows = sum(len(entry.chain) for entry in decoding)
+    plain_s = cost.predict(num_rows)
+    plain_rate = best_rate = len(decoding) / plain_s
     values = sorted((value for offer in offers for value in offer.values), reverse=True)
     tokens, floor = float(len(decoding)), 2.0
     for count, value in enumerate(values[: limits.max_batch_nodes], start=1):
@@ -158,7 +161,7 @@ def choose_candidates(decoding: Sequence[Entry], limits: Limits, cost: CostModel
         rate = tokens / cost.predict(num_rows + count)
         if rate >= max(INDIFFERENCE * best_rate, plain_rate):
             best_rate, floor = max(rate, best_rate), value
-        elif value * cost.predict(num_rows) < tokens * cost.marginal_s(num_rows + count) / 2.0:
+        elif value * plain_s < tokens * cost.marginal_s(num_rows + count) / 2.0:
             # Far past the top: what follows is worth less still.
             break
     chosen: list[Entry] = []
@@ -193,6 +196,8 @@ def choose_trees(decoding: Sequence[Entry], limits: Limits, cost: CostModel) -> 
     A tree is verified whole or, where there is no room, without its last levels. Nothing here looks at its tokens, nor at
     its size, which may tell of them.
     """
+    if all(entry.session.trees is None for entry in decoding):
+        return list(decoding)
     num_nodes = sum(len(entry.selection.nodes) for entry in decoding)
     num_rows = sum(len(entry.chain) for entry in decoding) + num_nodes
     tokens = len(decoding) + sum(sum(entry.selection.values) for entry in decoding)
