@@ -72,9 +72,8 @@ def run_pass(
         if entry.is_prefill:
             finished.append((entry, ()))
             continue
-        logits_RV = logits.of(index)
-        keep = 1 + len(entry.selection.nodes)
-        root_and_nodes_RV = logits_RV[len(logits_RV) - keep :]
+        stop = logits.offsets[index + 1]
+        root_and_nodes_RV = logits.values_RV[stop - 1 - len(entry.selection.nodes) : stop]
         path, num_tokens = settle(board, entry, root_and_nodes_RV, model_s, drawn[index])
         committed += num_tokens
         finished.append((entry, path))
