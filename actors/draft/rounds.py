@@ -143,11 +143,10 @@ class Rounds:
         value_of = dict(zip(round_.nodes, round_.values, strict=True))
         for parent, law, tokens in zip(frontier, laws, drawn, strict=True):
             round_.laws.append(law)
-            probs = dict(zip(law.ids_K.tolist(), law.probs_K.tolist(), strict=True))
             for token in tokens:
                 node = self._add(parent, token)
                 round_.nodes.append(node)
-                round_.values.append(value_of.get(parent, 1.0) * probs[token])
+                round_.values.append(value_of.get(parent, 1.0) * law.prob(token))
                 round_.frontier.append(node)
         round_.num_levels += 1
         if round_.is_frozen:

@@ -1,7 +1,7 @@
 """Drafting for the verifiers that test frozen trees: tokens are *drawn* from the draft model, level by level.
 
 Exactness rests on a few rules, kept here and in `rounds.py`. The law of a node's children is settled before a child is
-drawn: improbable tokens left out, the others rounded to the wire's numbers, then drawn from exactly those
+drawn: probable tokens rounded to the wire's numbers, one number for all others, then drawn from exactly those
 (`speculation/sparse.py`). Shapes are fixed beforehand; a drawn token is never dropped or moved. Draws come from a generator of the session's own, seeded by
 the operating system: it has nothing to do with the request's seed, which decides the target's tests. Each base gets one
 tree; if that is lost, the same one is sent again.
@@ -31,12 +31,14 @@ from outrider.actors.speculation.draft_tree import Replacement
 from outrider.actors.speculation.options import Verifier
 from outrider.actors.speculation.shapes import Shape
 from outrider.actors.speculation.sparse import (
+    DRAWS_A_SIBLING,
     MAX_KEPT,
     SparseRow,
     draw_siblings,
     freeze,
     least_prob,
     of_tokens,
+    rest_share,
 )
 from outrider.actors.speculation.transforms import SamplingTransform, is_greedy
 from outrider.actors.speculation.tree_shape import shape_of
@@ -99,7 +101,7 @@ class SampledDrafter:
             engine: The draft model. Used by the calling thread only.
             prefill_chunk: Committed tokens in one pass, at most.
             lockstep: Draft nothing ahead, for comparison.
-            keep: Tokens of a law that are kept, at most.
+            keep: Tokens that a law lists, at most.
             new_generator: Makes the generator of a session; must be independent of everything the target draws.
             lengths: The length policies on offer; None: those that need no trained model.
             slots: The model's slots; None: nobody else uses the model.
@@ -319,14 +321,15 @@ class SampledDrafter:
             ]
         else:
             least = least_prob(prod(branching[:level]), level)
-            laws = [freeze(probs_V, least, self._keep) for probs_V in probs_NV]
+            share = rest_share(count)
+            laws = [freeze(probs_V, least, self._keep, rest_share=share) for probs_V in probs_NV]
             drawn = [_draw(seat, law, count) for law in laws]
         rounds.grow(last, laws, drawn)
         return last.is_frozen
 
 
 def _draw(seat: _Seat, law: SparseRow, count: int) -> tuple[int, ...]:
-    uniforms_U = UniformDecisions(seat.generator.random(count))
+    uniforms_U = UniformDecisions(seat.generator.random(DRAWS_A_SIBLING * count))
     return draw_siblings(law, count, seat.replacement, uniforms_U)
 
 

@@ -4,14 +4,16 @@ The frame rides beside the tree's tokens and parents, whose order is the draw or
 
 | key | value |
 |---|---|
-| `version` | 2 |
+| `version` | 3 |
 | `replacement` | `with` or `without` |
-| `counts` | number of tokens of each row |
+| `counts` | number of listed tokens of each row |
 | `ids` | token ids of all rows, one after the other, ascending within a row: `gaps.py`, deflated |
 | `levels` | their levels below the row's greatest (`sparse.py`), a byte each, deflated |
+| `rest` | level of each token that is not listed, a byte a row; 255: these have no weight. Absent if that is so in all rows |
+| `vocab_size` | number of token ids, listed or not; there if `rest` is |
 | `sources` | row of each node; absent if each internal node has one row, the root's first, then by node index |
 
-A token takes some 1.2 to 3 bytes, fewer the more of the vocabulary a row holds. What arrives is checked completely: a
+A listed token takes some 1.2 to 3 bytes, fewer the more of the vocabulary a row holds. What arrives is checked completely: a
 frame that decodes can be verified against.
 """
 
@@ -25,11 +27,15 @@ import msgpack  # type: ignore[import-untyped]  # no stubs
 import numpy as np
 
 from outrider.actors.speculation import gaps
+from outrider.actors.speculation.decisions import Float64s
 from outrider.actors.speculation.draft_tree import DraftTree, Replacement, sources_by_parent
-from outrider.actors.speculation.sparse import LEVELS, MAX_KEPT, SparseRow
+from outrider.actors.speculation.sparse import LEVELS, MAX_KEPT, SparseRow, rest_is_exact
 
-VERSION = 2
+VERSION = 3
 """Of the frame; another is refused."""
+
+NO_REST = 255
+"""Stands for unlisted tokens without weight."""
 
 _RAW_DEFLATE = -15
 """Window of zlib's streams without header and checksum, which msgpack and gRPC make superfluous."""
@@ -54,8 +60,11 @@ def encode(frozen: FrozenTree) -> bytes:
         "replacement": str(tree.replacement),
         "counts": [len(row.ids_K) for row in rows],
         "ids": _deflate(b"".join(gaps.encode(row.ids_K) for row in rows)),
-        "levels": _deflate(b"".join(_levels(row) for row in rows)),
+        "levels": _deflate(b"".join(_levels(row.weights_K) for row in rows)),
     }
+    if any(row.rest for row in rows):
+        frame["rest"] = b"".join(_rest_level(row) for row in rows)
+        frame["vocab_size"] = rows[0].vocab_size
     if tree.sources_N != sources_by_parent(tree.parents_N):
         frame["sources"] = list(tree.sources_N)
     packed: bytes = msgpack.packb(frame)
@@ -97,9 +106,8 @@ def check_drawn(tree: DraftTree, rows: Sequence[SparseRow]) -> None:
     Raises:
         ValueError: Naming the node.
     """
-    possible = [frozenset(row.ids_K.tolist()) for row in rows]
     for node, (token, source) in enumerate(zip(tree.tokens_N, tree.sources_N, strict=True)):
-        if token not in possible[source]:
+        if not rows[source].prob(token):
             raise ValueError(
                 f"draft frame: node {node} holds token {token}, which has probability 0 in its row {source}"
             )
@@ -155,12 +163,36 @@ def _inflate(value: object, limit: int, name: str) -> bytes:
     return data
 
 
-def _levels(row: SparseRow) -> bytes:
+def _levels(weights_K: Float64s) -> bytes:
     """The place of each weight in `LEVELS`."""
-    places_K = len(LEVELS) - 1 - np.searchsorted(LEVELS[::-1], row.weights_K)
-    if (places_K < 0).any() or (LEVELS[places_K] != row.weights_K).any():
+    places_K = len(LEVELS) - 1 - np.searchsorted(LEVELS[::-1], weights_K)
+    if (places_K < 0).any() or (LEVELS[places_K] != weights_K).any():
         raise ValueError("a draft row has weights that are not levels; make it with `freeze`")
     return places_K.astype(np.uint8).tobytes()
+
+
+def _rest_level(row: SparseRow) -> bytes:
+    return _levels(np.array([row.rest])) if row.rest else bytes([NO_REST])
+
+
+def _rests(frame: dict[str, object], counts: Sequence[int], vocab_size: int) -> list[float]:
+    """The weight of unlisted tokens in each row."""
+    levels = frame.get("rest")
+    if levels is None:
+        return [0.0] * len(counts)
+    if frame.get("vocab_size") != vocab_size:
+        raise ValueError(
+            f"draft frame: rest is for {frame.get('vocab_size')!r} token ids; there are {vocab_size}"
+        )
+    if not isinstance(levels, bytes) or len(levels) != len(counts):
+        raise ValueError(f"draft frame: rest must be {len(counts)} bytes, one for each row")
+    if any(len(LEVELS) <= level != NO_REST for level in levels):
+        raise ValueError(f"draft frame: rest must be levels below {len(LEVELS)}, or {NO_REST}")
+    rests = [0.0 if level == NO_REST else float(LEVELS[level]) for level in levels]
+    for rest, count in zip(rests, counts, strict=True):
+        if not rest_is_exact(rest, vocab_size - count):
+            raise ValueError(f"draft frame: rest is too great for {vocab_size - count} tokens")
+    return rests
 
 
 def _rows(frame: dict[str, object], vocab_size: int, num_nodes: int) -> tuple[SparseRow, ...]:
@@ -181,7 +213,9 @@ def _rows(frame: dict[str, object], vocab_size: int, num_nodes: int) -> tuple[Sp
             f"draft frame: levels must be {total} bytes below {len(LEVELS)}, one for each token"
         )
     weights_by_row = np.split(LEVELS[levels], np.cumsum(counts)[:-1])
+    rests = _rests(frame, counts, vocab_size)
     return tuple(
-        SparseRow(ids_K=ids_K, weights_K=weights_K)
-        for ids_K, weights_K in zip(ids_by_row, weights_by_row, strict=False)
+        SparseRow(ids_K=ids_K, weights_K=weights_K, rest=rest, vocab_size=vocab_size)
+        # Of no rows `split` makes one.
+        for ids_K, weights_K, rest in zip(ids_by_row, weights_by_row, rests, strict=False)
     )

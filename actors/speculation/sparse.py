@@ -1,8 +1,12 @@
 """Sparse draft probabilities that drafter and target agree on to the last bit.
 
-The law is settled *before* anything is drawn: leave out a row's improbable tokens, round the others to the wire's levels,
-and take those numbers, divided by their sum, as the law that is sampled from and verified against. What leaving out and
-rounding cost is then a little acceptance, never exactness. (Rounding or truncating afterwards changes the output.)
+The law is settled *before* anything is drawn: list a row's probable tokens, rounded to the wire's levels, let all others
+share one small weight, and take those numbers, divided by their sum, as the law that is sampled from and verified
+against. What that costs is then a little acceptance, never exactness. (Rounding or truncating afterwards changes the
+output.)
+
+The shared weight is one byte, and worth more than a third of the listed tokens: without it, what the target gives to rare
+tokens could never be proposed, however many candidates there are.
 
 A level is a quarter of an octave below the row's greatest probability: one byte. Coarse, and still free: a probability
 that is too high here is too low there, and what survives is the overlap with the target, which the errors leave as it
@@ -34,16 +38,23 @@ LEVELS = np.array([_OCTAVE[level % 4] >> level // 4 for level in range(128)], dt
 """Weight of each level, the greatest first; 32 octaves."""
 
 MAX_KEPT = 2048
-"""Tokens of a row, at most: sums of so many weights are exact, and nothing is gained by proposing from a flatter row."""
+"""Listed tokens of a row, at most: sums of so many weights are exact, and nothing is gained by listing a flatter row."""
 
-LEAST_PROB = 7e-5
-"""Tokens that are less probable are left out of the row below the text. A smaller number costs bytes, a greater one
+MAX_REST = 2.0**52
+"""Weight of all tokens that are not listed, at most: sums stay exact with them."""
+
+LEAST_PROB = 1e-4
+"""Tokens that are less probable are not listed in the row below the text. A smaller number costs bytes, a greater one
 acceptance; that all rows share a threshold, not a count or a mass, is what keeps most acceptance for the bytes: a peaked
-row takes a dozen tokens, a flat one hundreds. At 7e-5 the shipped pair loses less than 1 % of acceptance at temperature
-0.8, about 1 % at 1."""
+row takes a dozen tokens, a flat one hundreds."""
+
+REST_OF_ONE = 0.5
+"""Part of the probability of unlisted tokens that they get where one candidate is drawn. Most of them are less probable
+than their mean, so a lone draw among them is lost more often than one among the listed ones. Of several candidates the
+later ones make up for that, and the whole of it is best."""
 
 ALWAYS_KEPT = 16.0
-"""Tokens that are at most so many times less probable than the greatest stay: else nothing would be left of a flat row."""
+"""Tokens at most so many times less probable than the greatest are listed: else a flat row would have none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -51,20 +62,51 @@ class SparseRow:
     """One frozen law."""
 
     ids_K: Uint32s
-    """Token ids, ascending."""
+    """Ids of the listed tokens, ascending."""
 
     weights_K: Float64s
     """Positive, of `LEVELS`; probability is the weight divided by the sum of all."""
 
+    rest: float = 0.0
+    """Weight of each token that is not listed, of `LEVELS` or 0."""
+
+    vocab_size: int = 0
+    """Number of token ids, listed or not; needed where `rest` is positive."""
+
+    @property
+    def num_unlisted(self) -> int:
+        """Tokens that have the weight `rest`."""
+        return self.vocab_size - len(self.ids_K) if self.rest else 0
+
+    @property
+    def total(self) -> float:
+        """Sum of all weights: exact."""
+        return float(self.weights_K.sum()) + self.rest * self.num_unlisted
+
     @property
     def probs_K(self) -> Float64s:
-        """The probabilities."""
-        probs_K: Float64s = self.weights_K / self.weights_K.sum()
+        """The probabilities of the listed tokens."""
+        probs_K: Float64s = self.weights_K / self.total
         return probs_K
 
+    def prob(self, token: int) -> float:
+        """The probability of a token, listed or not."""
+        place = int(self.ids_K.searchsorted(token))
+        if place < len(self.ids_K) and self.ids_K[place] == token:
+            return float(self.weights_K[place]) / self.total
+        return self.rest / self.total if 0 <= token < self.vocab_size else 0.0
+
     def dense(self, vocab_size: int) -> Float64s:
-        """The probabilities of all tokens, float64 (V,)."""
-        row_V = np.zeros(vocab_size)
+        """The probabilities of all tokens, float64 (V,).
+
+        Raises:
+            ValueError: Unlisted tokens have a weight, and the row was made for another number of tokens.
+        """
+        if self.rest and vocab_size != self.vocab_size:
+            raise ValueError(
+                f"a draft row of {self.vocab_size} token ids cannot be read as one of {vocab_size}"
+            )
+        row_V = np.full(vocab_size, self.rest / self.total)
         row_V[self.ids_K] = self.probs_K
         return row_V
 
@@ -88,19 +130,22 @@ def freeze(
     draft_probs_V: Float64s | NDArray[np.float32],
     least: float = LEAST_PROB,
     keep: int = MAX_KEPT,
+    *,
+    rest_share: float = 1.0,
 ) -> SparseRow:
     """Settle the law that candidates are drawn from.
 
     Args:
         draft_probs_V: What the drafter believes; need not be normalised.
-        least: Probability below which a token is left out, unless it is close to the greatest.
-        keep: Number of tokens to keep at most, 1 to `MAX_KEPT`.
+        least: Probability below which a token is not listed, unless it is close to the greatest.
+        keep: Number of tokens to list at most, 1 to `MAX_KEPT`.
+        rest_share: Part of their probability that unlisted tokens get, spread evenly; 0: they are left out.
 
     Raises:
         ValueError: `keep` is out of range, or the row has no positive finite maximum.
     """
     if not 1 <= keep <= MAX_KEPT:
-        raise ValueError(f"keep is {keep}; 1 to {MAX_KEPT} tokens can stay")
+        raise ValueError(f"keep is {keep}; 1 to {MAX_KEPT} tokens can be listed")
     greatest = float(draft_probs_V.max())
     if not 0.0 < greatest < np.inf:
         raise ValueError(
@@ -112,7 +157,12 @@ def freeze(
     if len(kept) > keep:
         kept = kept[np.sort(np.argpartition(draft_probs_V[kept], -keep)[-keep:])]
     probs_K = draft_probs_V[kept].astype(np.float64)
-    return SparseRow(ids_K=kept.astype(np.uint32), weights_K=_rounded(probs_K, greatest))
+    return SparseRow(
+        ids_K=kept.astype(np.uint32),
+        weights_K=_rounded(probs_K, greatest),
+        rest=_rest(np.delete(draft_probs_V, kept).astype(np.float64), greatest, rest_share),
+        vocab_size=len(draft_probs_V),
+    )
 
 
 def of_tokens(draft_probs_V: Float64s | NDArray[np.float32], tokens: Sequence[int]) -> SparseRow:
@@ -120,6 +170,24 @@ def of_tokens(draft_probs_V: Float64s | NDArray[np.float32], tokens: Sequence[in
     ids_K = np.unique(np.asarray(tokens, dtype=np.uint32))
     probs_K = draft_probs_V[ids_K].astype(np.float64)
     return SparseRow(ids_K=ids_K, weights_K=_rounded(probs_K, float(probs_K.max())))
+
+
+def rest_is_exact(rest: float, num_unlisted: int) -> bool:
+    """Whether sums are exact if so many tokens have this weight."""
+    return rest * num_unlisted <= MAX_REST
+
+
+def _rest(probs_U: Float64s, greatest: float, share: float) -> float:
+    """The weight of each unlisted token, from the probabilities of all of them."""
+    # Where a filter has excluded most of them, the rest would be spent on what the target excludes too.
+    if 2 * np.count_nonzero(probs_U) <= len(probs_U):
+        return 0.0
+    mean = share * float(probs_U.sum()) / len(probs_U)
+    if mean < greatest * float(LEVELS[-1] / LEVELS[0]):
+        return 0.0
+    weight = float(_rounded(np.array([mean]), greatest)[0])
+    allowed = LEVELS[LEVELS * len(probs_U) <= MAX_REST]
+    return min(weight, float(allowed[0]))
 
 
 def _rounded(probs_K: Float64s, greatest: float) -> Float64s:
@@ -131,7 +199,7 @@ def _rounded(probs_K: Float64s, greatest: float) -> Float64s:
 
 
 def least_prob(level_size: int, depth: int) -> float:
-    """Probability below which tokens are left out of a row, by where in the tree its node is.
+    """Probability below which tokens are not listed in a row, by where in the tree its node is.
 
     The more nodes a level has, and the deeper it is, the less often each is reached, and the less its rare tokens are
     worth. Depends on the shape alone: rows must not depend on tokens beside their own path.
@@ -141,6 +209,11 @@ def least_prob(level_size: int, depth: int) -> float:
         depth: Of the row's node; 0 for the root.
     """
     return LEAST_PROB * sqrt(level_size) * (depth + 1)
+
+
+def rest_share(count: int) -> float:
+    """Part of their probability that unlisted tokens get at a node with so many children, see `REST_OF_ONE`."""
+    return REST_OF_ONE if count == 1 else 1.0
 
 
 def draw_sibling(
@@ -157,12 +230,24 @@ def draw_sibling(
     Returns:
         The token id; None if no other token is possible. Drawing must then stop.
     """
-    weights_K = row.weights_K
-    if replacement is Replacement.WITHOUT and taken:
-        weights_K = np.where(np.isin(row.ids_K, np.asarray(taken)), 0.0, weights_K)
-        if not weights_K.any():
-            return None
-    return int(row.ids_K[decisions.draw(weights_K)])
+    weights_K, num_unlisted = row.weights_K, row.num_unlisted
+    excluded = np.asarray(taken if replacement is Replacement.WITHOUT else (), dtype=np.int64)
+    if len(excluded):
+        is_taken_K = np.isin(row.ids_K, excluded)
+        weights_K = np.where(is_taken_K, 0.0, weights_K)
+        num_unlisted -= min(num_unlisted, len(excluded) - int(is_taken_K.sum()))
+    weights = np.append(weights_K, row.rest * num_unlisted)
+    if not weights.any():
+        return None
+    place = decisions.draw(weights)
+    if place < len(row.ids_K):
+        return int(row.ids_K[place])
+    unlisted_U = np.setdiff1d(np.arange(row.vocab_size), np.append(row.ids_K, excluded))
+    return int(unlisted_U[decisions.draw(np.ones(len(unlisted_U)))])
+
+
+DRAWS_A_SIBLING = 2
+"""Decisions that one sibling takes at most: the token, and which of the unlisted it is."""
 
 
 def draw_siblings(

@@ -31,12 +31,9 @@ def path_ratios(
     """
     tree, ratios, depths = frozen.tree, [1.0], [0]
     by_depth: list[list[float]] = []
-    draft = [
-        dict(zip(row.ids_K.tolist(), row.probs_K.tolist(), strict=True)) for row in frozen.rows
-    ]
     for token, parent, source in zip(tree.tokens_N, tree.parents_N, tree.sources_N, strict=True):
         row_V = target_probs_UV[0 if parent < 0 else places[parent] + 1]
-        ratios.append(ratios[parent + 1] * float(row_V[token]) / draft[source][token])
+        ratios.append(ratios[parent + 1] * float(row_V[token]) / frozen.rows[source].prob(token))
         depths.append(depths[parent + 1] + 1)
         if len(by_depth) < depths[-1]:
             by_depth.append([])

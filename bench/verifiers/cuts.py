@@ -10,18 +10,19 @@ from bench.verifiers import nodes
 from bench.verifiers.tally import Key
 from outrider.actors.speculation.decisions import Float64s
 from outrider.actors.speculation.rates import recursive_rate
-from outrider.actors.speculation.sparse import LEAST_PROB, MAX_KEPT, freeze
+from outrider.actors.speculation.sparse import LEAST_PROB, MAX_KEPT, freeze, rest_share
 
-CUTS: dict[str, tuple[float, int]] = {
-    "16 most probable": (0.0, 16),
-    "64 most probable": (0.0, 64),
-    "256 most probable": (0.0, 256),
-    "1024 most probable": (0.0, 1024),
-    f"at least {LEAST_PROB:g} (as sent)": (LEAST_PROB, MAX_KEPT),
-    "at least 0.0003": (3e-4, MAX_KEPT),
-    "at least 0.001": (1e-3, MAX_KEPT),
+CUTS: dict[str, tuple[float, int, bool]] = {
+    "16 most probable": (0.0, 16, False),
+    "64 most probable": (0.0, 64, False),
+    "256 most probable": (0.0, 256, False),
+    "1024 most probable": (0.0, 1024, False),
+    f"at least {LEAST_PROB:g}, no others": (LEAST_PROB, MAX_KEPT, False),
+    f"at least {LEAST_PROB:g}, others alike (as sent)": (LEAST_PROB, MAX_KEPT, True),
+    "at least 0.0003, others alike": (3e-4, MAX_KEPT, True),
+    "at least 0.001, others alike": (1e-3, MAX_KEPT, True),
 }
-"""Least probability and greatest number of tokens."""
+"""Least probability, greatest number of tokens, and whether the other tokens share a weight."""
 
 NAMES = ("mcsd_with_replacement", "mcsd_without_replacement", "kseq", "canonical")
 CHAIN, SIBLINGS = 1, 4
@@ -36,9 +37,13 @@ def compare(
     """Adds ("cut", name of the cut, method, candidates): acceptance with the cut row and with the whole one."""
     seed = int(rng.integers(2**63))
     whole = _rates(target_V, draft_V, seed)
-    for name, (least, keep) in CUTS.items():
-        row = freeze(draft_V, least, keep)
-        cut = _rates(target_V, row.dense(len(draft_V)), seed)
+    for name, (least, keep, has_rest) in CUTS.items():
+        cut: dict[tuple[str, int], float] = {}
+        for k in (CHAIN, SIBLINGS):
+            share = rest_share(k) if has_rest else 0.0
+            row = freeze(draft_V, least, keep, rest_share=share)
+            found = _rates(target_V, row.dense(len(draft_V)), seed)
+            cut |= {key: rate for key, rate in found.items() if key[1] == k}
         for (method, k), rate in whole.items():
             key: Key = ("cut", name, method, k)
             add(key, cut[method, k], rate)

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from bench.verifiers.contexts import Context, Models, probs_of
 from outrider.actors.engine.protocol import Rows
-from outrider.actors.speculation.decisions import Float64s, UniformDecisions
+from outrider.actors.speculation.decisions import Float64s
 from outrider.actors.speculation.draft_tree import DraftTree, Replacement, sources_by_parent
 from outrider.actors.speculation.frame import FrozenTree
 from outrider.actors.speculation.shapes import Shape
-from outrider.actors.speculation.sparse import SparseRow, draw_siblings, freeze, least_prob
+from outrider.actors.speculation.sparse import SparseRow, freeze, least_prob, rest_share
 
 ROOT = -1
 
@@ -42,16 +42,18 @@ class Kind(StrEnum):
     """The draft's most probable tokens."""
 
 
-LawOf = Callable[[Float64s, int, int], SparseRow]
-"""From a draft row, the size of its level and its depth to the law that children are drawn from."""
+LawOf = Callable[[Float64s, Shape, int], SparseRow]
+"""From a draft row, the tree's shape and the row's depth to the law that children are drawn from."""
 
 
-def as_sent(probs_V: Float64s, level_size: int, depth: int) -> SparseRow:
+def as_sent(probs_V: Float64s, shape: Shape, depth: int) -> SparseRow:
     """The law that drafters send."""
-    return freeze(probs_V, least_prob(level_size, depth))
+    branching = shape.branching
+    least = least_prob(prod(branching[:depth]), depth)
+    return freeze(probs_V, least, rest_share=rest_share(branching[depth]))
 
 
-def dense(probs_V: Float64s, level_size: int, depth: int) -> SparseRow:
+def dense(probs_V: Float64s, shape: Shape, depth: int) -> SparseRow:
     """The whole row as it is: what no message could carry."""
     ids = np.flatnonzero(probs_V)
     return SparseRow(ids_K=ids.astype(np.uint32), weights_K=probs_V[ids])
@@ -64,7 +66,8 @@ class Growing:
     kind: Kind
     shape: Shape
     law_of: LawOf
-    uniforms: np.random.Generator
+    seed: tuple[int, ...]
+    """Of the draws. Equal for trees that are to be compared: nearly equal laws then give nearly always equal tokens."""
     tokens: list[int] = field(default_factory=list)
     parents: list[int] = field(default_factory=list)
     places: list[int] = field(default_factory=list)
@@ -72,6 +75,19 @@ class Growing:
     laws: list[SparseRow] = field(default_factory=list)
     frontier: list[tuple[int, int]] = field(default_factory=lambda: [(ROOT, ROOT)])
     """Nodes whose children come next, with their nodes of the union."""
+
+    def drawn(self, node: int, count: int, law: SparseRow, vocab_size: int) -> list[int]:
+        """The children of a node, by a race: each token has a time of its own, divided by its probability."""
+        # Each node its own: two of independent siblings may hold the same token.
+        rng = np.random.default_rng([*self.seed, node + 1])
+        with np.errstate(divide="ignore"):
+            paces_V = 1.0 / law.dense(vocab_size)
+        if self.kind is Kind.INDEPENDENT:
+            return [
+                int((rng.exponential(size=vocab_size) * paces_V).argmin()) for _ in range(count)
+            ]
+        times_V = rng.exponential(size=vocab_size) * paces_V
+        return [int(token) for token in times_V.argsort()[:count] if np.isfinite(times_V[token])]
 
     def frozen(self) -> FrozenTree:
         """The finished tree."""
@@ -153,8 +169,7 @@ def _draw_level(
     noise_V: torch.Tensor,
     temperature: float,
 ) -> None:
-    branching = tree.shape.branching
-    count, size = branching[level], prod(branching[:level])
+    count = tree.shape.branching[level]
     frontier, tree.frontier = tree.frontier, []
     for node, place in frontier:
         logits_V, probs_V = draft[place]
@@ -165,12 +180,8 @@ def _draw_level(
             case Kind.MOST_PROBABLE:
                 tokens = logits_V.topk(count).indices.tolist()
             case _:
-                law = tree.law_of(probs_V, size, level)
-                replacement = (
-                    Replacement.WITH if tree.kind is Kind.INDEPENDENT else Replacement.WITHOUT
-                )
-                decisions = UniformDecisions(tree.uniforms.random(count))
-                tokens = draw_siblings(law, count, replacement, decisions)
+                law = tree.law_of(probs_V, tree.shape, level)
+                tokens = tree.drawn(node, count, law, len(probs_V))
                 tree.laws.append(law)
         for token in tokens:
             child = union.child(place, token)

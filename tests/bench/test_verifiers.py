@@ -149,7 +149,7 @@ def test_trees_get_the_rows_of_their_own_paths() -> None:
     pair = models(table, random_table(VOCAB, 2, seed=2))
     for context in contexts(pair, PROMPT, temperature=1.0, count=2, stride=3):
         trees = [
-            Growing(kind=kind, shape=parse(shape), law_of=law, uniforms=np.random.default_rng(7))
+            Growing(kind=kind, shape=parse(shape), law_of=law, seed=(7,))
             for kind in Kind
             for shape, law in (("3,2", dense), ("1,1,1", as_sent))
         ]

@@ -122,14 +122,15 @@ def prefixes(tokens: Sequence[int], parents: Sequence[int]) -> list[Prefix]:
 
 
 def random_models(seed: int, vocab: int = VOCAB, depth: int = OUTPUT) -> Models:
-    """Rows from flat Dirichlet laws, the draft's frozen as on the wire."""
+    """Rows from flat Dirichlet laws, the draft's frozen as on the wire, every other one with a single listed token."""
     rng = np.random.default_rng(seed)
     target: dict[Prefix, Float64s] = {}
     draft: dict[Prefix, SparseRow] = {}
     for length in range(depth):
         for prefix in product(range(vocab), repeat=length):
             target[prefix] = rng.dirichlet(np.ones(vocab))
-            draft[prefix] = freeze(rng.dirichlet(np.ones(vocab)))
+            listed = vocab if len(draft) % 2 else 1
+            draft[prefix] = freeze(rng.dirichlet(np.ones(vocab)), keep=listed)
     return Models(target, draft)
 
 

@@ -27,7 +27,7 @@ def frozen(replacement: Replacement, *, seed: int = 0, keep: int = 64) -> Frozen
     sources = sources_by_parent(shape.parents_N)
     tokens: list[int] = []
     for row, count in zip(rows, (4, *[2] * 12), strict=True):
-        tokens += draw_siblings(row, count, replacement, UniformDecisions(rng.random(4)))
+        tokens += draw_siblings(row, count, replacement, UniformDecisions(rng.random(8)))
     tree = DraftTree(
         tokens_N=tuple(tokens),
         parents_N=shape.parents_N,
@@ -56,7 +56,8 @@ def test_decoded_rows_are_bit_equal(replacement: Replacement) -> None:
     for row, other in zip(sent.rows, got.rows, strict=True):
         assert row.ids_K.tobytes() == other.ids_K.tobytes()
         assert row.weights_K.tobytes() == other.weights_K.tobytes()
-        assert row.probs_K.tobytes() == other.probs_K.tobytes()
+        assert row.rest == other.rest
+        assert row.dense(VOCAB).tobytes() == other.dense(VOCAB).tobytes()
 
 
 def test_a_token_takes_less_than_three_bytes() -> None:
@@ -98,7 +99,7 @@ def deflated(data: bytes) -> bytes:
 def changed(**entries: object) -> bytes:
     """A frame of one row (tokens 3 and 5) with some entries replaced; None removes."""
     frame: dict[str, object] = {
-        "version": 2,
+        "version": 3,
         "replacement": "without",
         "counts": [2],
         "ids": deflated(bytes([3, 1])),
@@ -135,6 +136,11 @@ BAD = [
     (changed(levels=deflated(bytes([0]))), "levels must be 2 bytes below 128"),
     (changed(levels=deflated(bytes([0, 128]))), "levels must be 2 bytes below 128"),
     (changed(levels=deflated(bytes(3))), "levels must inflate to at most 2"),
+    (changed(rest=bytes([8])), "rest is for None token ids; there are 10"),
+    (changed(rest=bytes([8]), vocab_size=11), "rest is for 11 token ids; there are 10"),
+    (changed(rest=bytes(2), vocab_size=10), "rest must be 1 bytes"),
+    (changed(rest=[8], vocab_size=10), "rest must be 1 bytes"),
+    (changed(rest=bytes([128]), vocab_size=10), "rest must be levels below 128, or 255"),
     (changed(sources=[0, 1]), "row 1, and there are 1"),
     (changed(sources=[0]), "sources_N has 1"),
     (changed(sources=[0, -1]), "sources must be"),
@@ -167,3 +173,23 @@ def test_cut_frames_are_refused() -> None:
     for length in range(len(data)):
         with pytest.raises(ValueError, match="draft frame"):
             decode(data[:length], tokens_N=(3, 5), parents_N=(-1, -1), vocab_size=10)
+
+
+def test_unlisted_tokens_can_have_been_drawn() -> None:
+    """If the row gives them a weight, and they are token ids."""
+    data = changed(rest=bytes([8]), vocab_size=10)
+    got = decode(data, tokens_N=(9, 5), parents_N=(-1, -1), vocab_size=10)
+    assert got.rows[0].prob(9) == got.rows[0].rest / got.rows[0].total
+    with pytest.raises(ValueError, match="node 0 holds token 10"):
+        decode(data, tokens_N=(10, 5), parents_N=(-1, -1), vocab_size=10)
+
+
+def test_a_rest_whose_sum_would_be_rounded_is_refused() -> None:
+    """The two sides might add it up differently."""
+    with pytest.raises(ValueError, match="rest is too great for 99998 tokens"):
+        decode(
+            changed(rest=bytes([0]), vocab_size=100_000),
+            tokens_N=(3, 5),
+            parents_N=(-1, -1),
+            vocab_size=100_000,
+        )

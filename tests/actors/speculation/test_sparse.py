@@ -31,7 +31,7 @@ def test_freeze_keeps_the_most_probable() -> None:
     assert row.ids_K.tolist() == [1, 3, 4]
     shares = (row.weights_K / row.weights_K.max()).tolist()
     assert shares == pytest.approx([1.0, 0.5, 2**-0.75], rel=1e-9)
-    assert row.probs_K.sum() == pytest.approx(1.0, abs=1e-15)
+    assert row.dense(5).sum() == pytest.approx(1.0, abs=1e-15)
 
 
 @given(st.integers(0, 10_000), st.integers(1, 80), st.sampled_from([0.0, 1e-3, 0.01]))
@@ -56,7 +56,7 @@ def test_peaked_rows_are_short_and_flat_ones_long() -> None:
     assert freeze(peaked).ids_K.tolist() == [7]
     assert len(freeze(flat).ids_K) == MAX_KEPT
     assert len(freeze(flat, 0.01).ids_K) == MAX_KEPT
-    assert freeze(flat, keep=5).probs_K.tolist() == [0.2] * 5
+    assert freeze(flat, keep=5, rest_share=0.0).probs_K.tolist() == [0.2] * 5
 
 
 def test_the_floor_rises_with_the_place_in_the_tree() -> None:
@@ -140,7 +140,47 @@ def test_dense_rows_hold_the_probabilities_of_the_sparse_ones() -> None:
     row = freeze(np.random.default_rng(4).dirichlet(np.ones(50)), keep=7)
     dense = DenseRows((row,), 50)[0]
     assert (dense[row.ids_K] == row.probs_K).all()
-    assert np.count_nonzero(dense) == len(row.ids_K) == 7
+    rest = np.delete(dense, row.ids_K)
+    assert len(row.ids_K) == 7
+    assert rest.tolist() == [row.rest / row.total] * 43
+    assert [row.prob(token) for token in range(50)] == dense.tolist()
+    with pytest.raises(ValueError, match="row of 50 token ids cannot be read as one of 51"):
+        row.dense(51)
+
+
+def test_unlisted_tokens_share_what_they_have() -> None:
+    """Or a part of it; nothing if it is too little to tell, or if a filter left out most of them."""
+    probs = np.array([0.5, 0.1, 0.25, 0.15])
+    assert freeze(probs, keep=2).dense(4)[[1, 3]] == pytest.approx([0.125, 0.125], rel=0.1)
+    assert freeze(probs, keep=2, rest_share=0.5).rest == freeze(probs, keep=2).rest / 2
+    assert freeze(probs, keep=2, rest_share=0.0).num_unlisted == 0
+    assert freeze(np.array([0.6, 0.4, 1e-11, 1e-11])).rest == 0.0
+    assert freeze(np.array([0.6, 0.3, 0.1, 0.0, 0.0]), keep=2).rest == 0.0
+
+
+def test_sums_are_exact_however_many_tokens_are_not_listed() -> None:
+    """A flat row over a large vocabulary gives the rest less than its share, rather than bits that depend on the order."""
+    row = freeze(np.full(300_000, 1 / 300_000))
+    assert row.num_unlisted == 300_000 - MAX_KEPT
+    assert row.total == int(row.total) < 2**53
+    assert 0.0 < row.rest < row.weights_K.min()
+
+
+@pytest.mark.parametrize("replacement", [WITH, WITHOUT])
+def test_siblings_have_the_law_of_rows_with_unlisted_tokens(replacement: Replacement) -> None:
+    """Each unlisted token as often as the next, and without replacement once."""
+    row = freeze(np.array([0.1, 0.5, 0.1, 0.2, 0.1]), keep=2)
+    probs = row.dense(5)
+    law: dict[tuple[int, ...], float] = {}
+    for tokens, chance in every_outcome(lambda d: draw_siblings(row, 3, replacement, d)):
+        law[tokens] = law.get(tokens, 0.0) + chance
+    assert len(law) == (5**3 if replacement is WITH else 5 * 4 * 3)
+    for tokens, chance in law.items():
+        wanted, left = 1.0, 1.0
+        for token in tokens:
+            wanted *= probs[token] / left
+            left -= probs[token] if replacement is WITHOUT else 0.0
+        assert chance == pytest.approx(wanted)
 
 
 def test_drawing_does_not_write_into_the_row() -> None:
