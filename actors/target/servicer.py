@@ -142,16 +142,14 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
         self, request_iterator: AsyncIterator[target_pb2.SessionCommand], context: Context
     ) -> None:
         """A coordinator's stream."""
-        hello = await self._hello(request_iterator, context)
+        hello = await self._hello(context)
         stream, self._next_stream = self._next_stream, self._next_stream + 1
         outbox: Outbox[target_pb2.SessionEvent] = Outbox(OUTGOING_MESSAGES)
         self._coordinators[stream] = outbox
         await context.write(target_pb2.SessionEvent(hello=self._own_hello()))
         _log.info("coordinator connected", target=self._settings.name, coordinator=hello.name)
         try:
-            await self._pump(
-                request_iterator, context, outbox, lambda c: self._command(c, stream), several
-            )
+            await self._pump(context, outbox, lambda c: self._command(c, stream), several)
         finally:
             del self._coordinators[stream]
             self._worker.post(CloseStream(stream=stream))
@@ -160,7 +158,7 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
         self, request_iterator: AsyncIterator[target_pb2.DrafterMessage], context: Context
     ) -> None:
         """A drafter's stream."""
-        hello = await self._hello(request_iterator, context)
+        hello = await self._hello(context)
         misfit = drafter_misfit(
             hello,
             vocab_size=self._engine.spec.vocab_size,
@@ -182,13 +180,7 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
         self._worker.post(DrafterJoined(drafter=hello.name))
         _log.info("drafter connected", target=self._settings.name, drafter=hello.name)
         try:
-            await self._pump(
-                request_iterator,
-                context,
-                outbox,
-                lambda m: self._drafted(m, hello.name, log),
-                None,
-            )
+            await self._pump(context, outbox, lambda m: self._drafted(m, hello.name, log), None)
         finally:
             if self._drafters.get(hello.name) is outbox:
                 del self._drafters[hello.name], self._logs[hello.name]
@@ -215,14 +207,14 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
             verifiers=sorted(verifier_to_proto(v) for v in OFFERED),
         )
 
-    async def _hello(self, requests: AsyncIterator[Any], context: Context) -> target_pb2.Hello:
+    async def _hello(self, context: Context) -> target_pb2.Hello:
         """The first message of a stream, which must be a hello of our protocol version."""
         try:
             async with asyncio.timeout(10.0):
-                first = await anext(aiter(requests), None)
+                first = await context.read()
         except TimeoutError:
-            first = None
-        if first is None or not first.HasField("hello"):
+            first = grpc.aio.EOF
+        if first is grpc.aio.EOF or not first.HasField("hello"):
             await context.abort(
                 grpc.StatusCode.FAILED_PRECONDITION, "the first message must be a hello"
             )
@@ -237,7 +229,6 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
 
     async def _pump(
         self,
-        requests: AsyncIterator[Any],
         context: Context,
         outbox: Outbox[Any],
         take: Callable[[Any], None],
@@ -246,9 +237,8 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
         """Reads and writes until the peer is done, does not read, or breaks off.
 
         Args:
-            requests: What the peer sends.
-            context: Takes what we send.
-            outbox: Holds it.
+            context: Gives what the peer sends and takes what we send.
+            outbox: Holds what we send.
             take: Takes one message of the peer.
             unite: Makes few messages of many, None: each goes out by itself.
         """
@@ -259,7 +249,8 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
                     await context.write(message)
 
         async def read() -> None:
-            async for message in requests:
+            # Iterating over the requests does the same with a generator more for each message.
+            while (message := await context.read()) is not grpc.aio.EOF:
                 take(message)
 
         tasks = [asyncio.ensure_future(write()), asyncio.ensure_future(read())]
