@@ -1,0 +1,314 @@
+"""A service of the shipped models, and of a drafter with another tokenizer: refusals, probes of every port, resumes.
+
+All tests share one service, and none changes it.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import grpc
+import psutil
+import pytest
+import yaml
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
+    ProtoReflectionDescriptorDatabase,
+)
+from tests.service.processes import END_TIMEOUT_S, ServiceProcess, run, start, until, wait_ready
+
+from outrider.actors import demo
+from outrider.actors.wire import PROTOCOL_VERSION
+from outrider.client import Client, SamplingOptions, SpeculationOptions, TextChunk
+from outrider.client.errors import InvalidRequest
+from outrider.client.results import FinishReason, Generation
+from outrider.v1 import draft_pb2, draft_pb2_grpc, sampling_pb2, target_pb2
+
+MISFIT = "is not that of 'demo'"
+"""What is said of the drafter whose tokenizer differs."""
+
+CALL_S = 30.0
+"""Bound on a call: milliseconds on an idle machine."""
+
+PROMPT = "The history of the telescope begins"
+MAX_TOKENS = 40
+
+pytestmark = pytest.mark.timeout(240)
+
+
+def with_another_tokenizer(model: Path, folder: Path) -> Path:
+    """A copy of a model that gives two tokens each other's ids."""
+    shutil.copytree(model, folder)
+    file = folder / "tokenizer.json"
+    definition = json.loads(file.read_text())
+    vocabulary = definition["model"]["vocab"]
+    one, other = sorted(vocabulary, key=vocabulary.__getitem__)[-2:]
+    vocabulary[one], vocabulary[other] = vocabulary[other], vocabulary[one]
+    file.write_text(json.dumps(definition))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
+    """The service; ended with the module, by force if need be."""
+    folder = tmp_path_factory.mktemp("service")
+    alien = with_another_tokenizer(demo.path("draft-small"), folder / "alien")
+    config = {
+        "service": {"listen": "127.0.0.1:0"},
+        "targets": [{"name": "demo", "model": str(demo.path("target"))}],
+        "drafters": [
+            {"name": "small", "model": str(demo.path("draft-small"))},
+            {"name": "alien", "model": str(alien)},
+        ],
+    }
+    (folder / "service.yaml").write_text(yaml.safe_dump(config))
+    made = start(folder, ["--config", str(folder / "service.yaml")])
+    family: list[psutil.Process] = []
+    try:
+        wait_ready(made)
+        family = made.family()
+        yield made
+    finally:
+        if made.process.poll() is None:
+            made.process.terminate()
+            made.process.wait(END_TIMEOUT_S)
+        for process in family:
+            if process.is_running():
+                process.kill()
+
+
+@pytest.fixture(scope="module")
+def client(service: ServiceProcess) -> Iterator[Client]:
+    """A client, once the coordinator knows every drafter."""
+    with Client(service.address, timeout_s=60.0) as made:
+        until(
+            lambda: (
+                {a.name: a.ready for a in made.status().actors}.get("small", False)
+                and bool(problem_of(made, "alien"))
+            ),
+            timeout_s=60.0,
+            what="the drafters",
+        )
+        yield made
+
+
+def problem_of(client: Client, name: str) -> str:
+    """What the status says of an actor."""
+    return next((a.problem for a in client.status().actors if a.name == name), "")
+
+
+# -- a drafter with another tokenizer ------------------------------------------------------------------------------
+
+
+def test_misfit_is_told_where_the_service_was_started(
+    service: ServiceProcess, client: Client
+) -> None:
+    """The service serves, and says which drafter is of no use and what to do, at the default level of its log."""
+    until(lambda: "drafter serves nobody" in service.log, timeout_s=30.0, what="a warning")
+    line = next(line for line in service.log.splitlines() if "drafter serves nobody" in line)
+    assert "alien" in line
+    assert MISFIT in line
+    assert "use a draft model with the target's tokenizer" in line
+
+
+def test_misfit_is_told_by_status_and_models(service: ServiceProcess, client: Client) -> None:
+    """It is not ready, and why; to people and to programs."""
+    for command in ("status", "models"):
+        said = run(command, "--address", service.address)
+        assert said.returncode == 0
+        assert "alien is not ready: its tokenizer (" in said.stdout
+        assert MISFIT in said.stdout
+    (model,) = client.models()
+    ready = {drafter.name: (drafter.ready, drafter.problem) for drafter in model.drafters}
+    assert ready["small"] == (True, "")
+    assert not ready["alien"][0]
+    assert MISFIT in ready["alien"][1]
+    actors = {actor.name: actor for actor in client.status().actors}
+    assert not actors["alien"].ready
+    assert actors["demo"].ready
+    assert not actors["demo"].problem
+
+
+def test_request_that_names_the_misfit_is_refused(client: Client) -> None:
+    """With the field; and the next request is served, by the drafter that fits."""
+    options = SamplingOptions(max_tokens=8, seed=1)
+    with pytest.raises(InvalidRequest, match=MISFIT) as refused:
+        client.generate(
+            PROMPT, sampling=options, speculation=SpeculationOptions(drafters=("alien",))
+        )
+    assert refused.value.code is grpc.StatusCode.FAILED_PRECONDITION
+    assert refused.value.field == "speculation.drafters[0]"
+    served = client.generate(PROMPT, sampling=options)
+    assert served.admission.drafters == ("small",)
+    assert len(served.tokens) == 8
+
+
+def test_target_refuses_the_misfit_itself(service: ServiceProcess) -> None:
+    """Whoever attaches it all the same: the drafter's introduction to the target fails, and the drafter says why."""
+    actors = {actor["name"]: actor for actor in service.ready["actors"]}
+    hello = target_pb2.Hello(protocol_version=PROTOCOL_VERSION, name="test", incarnation=1)
+    attach = draft_pb2.AttachSession(
+        session=1,
+        target_address=actors["demo"]["address"],
+        target_incarnation=actors["demo"]["incarnation"],
+        handle=1,
+        tokens=[1, 2, 3],
+        prompt_length=3,
+        sampling=sampling_pb2.SamplingOptions(seed=1, max_tokens=8),
+    )
+    commands: SimpleQueue[draft_pb2.DraftCommand | None] = SimpleQueue()
+    commands.put(draft_pb2.DraftCommand(hello=hello))
+    commands.put(draft_pb2.DraftCommand(attach=attach))
+    with grpc.insecure_channel(actors["alien"]["address"]) as channel:
+        stub = draft_pb2_grpc.DraftServiceStub(channel)
+        events = stub.Sessions(iter(commands.get, None), timeout=CALL_S)
+        refused = next(event.refused for event in events if event.HasField("refused"))
+        commands.put(None)
+        events.cancel()
+    assert refused.code == grpc.StatusCode.FAILED_PRECONDITION.value[0]
+    assert "use a draft model with the target's tokenizer" in refused.message
+
+
+# -- every port ----------------------------------------------------------------------------------------------------
+
+
+def services_at(address: str) -> set[str]:
+    """Our services at an address, by reflection; none where somebody else listens."""
+    with grpc.insecure_channel(address) as channel:
+        database = ProtoReflectionDescriptorDatabase(channel)
+        found: set[str] = set()
+        with suppress(grpc.RpcError):
+            found = {name for name in database.get_services() if name.startswith("outrider.")}
+            for name in found:
+                described = database.FindFileContainingSymbol(name)
+                assert name.rpartition(".")[2] in {one.name for one in described.service}
+        return found
+
+
+def is_healthy(address: str, service: str) -> bool:
+    """What the health service at an address says."""
+    with grpc.insecure_channel(address) as channel:
+        stub: Any = health_pb2_grpc.HealthStub(channel)  # its stubs lack the method
+        answer = stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=CALL_S)
+    return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+
+
+def test_every_port_answers_health_and_reflection(service: ServiceProcess, client: Client) -> None:
+    """Of gateway, target, drafters and supervisor: found by looking where the service's processes listen."""
+    ports = {
+        connection.laddr.port
+        for process in service.family()
+        for connection in process.net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
+    }
+    addresses = [f"127.0.0.1:{port}" for port in sorted(ports)]
+    with ThreadPoolExecutor(8) as pool:
+        found = dict(zip(addresses, pool.map(services_at, addresses), strict=True))
+    ours = {address: names for address, names in found.items() if names}
+
+    assert set().union(*ours.values()) == {
+        f"outrider.v1.{name}Service" for name in ("Generation", "Target", "Draft", "Cluster")
+    }
+    assert {actor["address"] for actor in service.ready["actors"]} < set(ours)
+    assert len(ours) == len(service.ready["actors"]) + 1
+    for address, names in ours.items():
+        assert all(is_healthy(address, name) for name in ("", *names)), address
+
+
+# -- resumes -------------------------------------------------------------------------------------------------------
+
+PENALTIES = {"repetition_penalty": 1.3, "presence_penalty": 0.2, "frequency_penalty": 0.1}
+
+
+def sampling(temperature: float, **more: Any) -> SamplingOptions:
+    """Options of one request."""
+    return SamplingOptions(
+        temperature=temperature, seed=11, max_tokens=MAX_TOKENS, ignore_eos=True, **more
+    )
+
+
+def ids_of(result: Generation) -> list[int]:
+    """Its token ids."""
+    return [token.id for token in result.tokens]
+
+
+def broken_off(
+    client: Client, options: SamplingOptions, at_least: int, *, enabled: bool = True
+) -> tuple[str, list[int]]:
+    """Text and tokens that have come when a client leaves a stream, with so many tokens or a few more."""
+    text = ""
+    ids: list[int] = []
+    speculation = SpeculationOptions(enabled=enabled)
+    with client.stream(PROMPT, sampling=options, speculation=speculation) as stream:
+        for event in stream:
+            if len(ids) >= at_least:
+                break
+            if isinstance(event, TextChunk):
+                text += event.text
+                ids += [token.id for token in event.tokens]
+    return text, ids
+
+
+def check_resumed(
+    client: Client, options: SamplingOptions, whole: Generation, text: str, ids: list[int]
+) -> None:
+    """The rest of a broken stream makes it whole."""
+    rest = client.generate(PROMPT, sampling=options, resume=ids)
+    assert ids + ids_of(rest) == ids_of(whole)
+    assert text + rest.text == whole.text
+    assert rest.completion.finish_reason is whole.completion.finish_reason
+    assert rest.completion.stop == whole.completion.stop
+    assert (
+        rest.completion.usage.completion_tokens
+        == whole.completion.usage.completion_tokens
+        == len(whole.tokens)
+    )
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_resumed_stream_goes_on_where_it_broke(client: Client, temperature: float) -> None:
+    """From any number of tokens, with penalties, which look back over the cut: both parts make the unbroken output."""
+    options = sampling(temperature, **PENALTIES)
+    whole = client.generate(PROMPT, sampling=options)
+    assert len(whole.tokens) == MAX_TOKENS
+    chance = random.Random(temperature)
+    for cut in (1, *chance.sample(range(2, MAX_TOKENS - 1), 2), MAX_TOKENS - 1):
+        check_resumed(client, options, whole, *broken_off(client, options, cut))
+    # At tokens that a client may have kept from the middle of a message, and at all of them.
+    for cut in (*chance.sample(range(1, MAX_TOKENS), 2), MAX_TOKENS):
+        rest = client.generate(PROMPT, sampling=options, resume=ids_of(whole)[:cut])
+        assert ids_of(whole)[:cut] + ids_of(rest) == ids_of(whole)
+        assert whole.text.endswith(rest.text)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_stop_string_over_the_cut_is_found(client: Client, temperature: float) -> None:
+    """The tokens before the cut hold its beginning, whose text was held back; those after it the rest."""
+    chance = random.Random(temperature)
+    unstopped = sampling(temperature)
+    text = client.generate(PROMPT, sampling=unstopped).text
+    for cut in chance.sample(range(12, MAX_TOKENS - 8), 3):
+        before, ids = broken_off(client, unstopped, cut, enabled=False)
+        assert len(ids) == cut
+        stop = text[len(before) - 3 : len(before) + 5]
+        if text.find(stop) != len(before) - 3:
+            continue
+        options = sampling(temperature, stop=(stop,))
+        whole = client.generate(PROMPT, sampling=options)
+        assert whole.text == before[:-3]
+        assert whole.completion.finish_reason is FinishReason.STOP_STRING
+        held, ids = broken_off(client, options, cut, enabled=False)
+        assert len(ids) == cut
+        assert before[:-3].startswith(held)
+        check_resumed(client, options, whole, held, ids)
+        break
+    else:
+        raise AssertionError(f"no text of its own around any cut of {text!r}")
