@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from math import prod
 
 import numpy as np
 import torch
@@ -320,7 +319,7 @@ class SampledDrafter:
                 of_tokens(probs_V, tokens) for probs_V, tokens in zip(probs_NV, drawn, strict=True)
             ]
         else:
-            least = least_prob(prod(branching[:level]), level)
+            least = least_prob(level)
             share = rest_share(count)
             laws = [freeze(probs_V, least, self._keep, rest_share=share) for probs_V in probs_NV]
             drawn = [_draw(seat, law, count) for law in laws]

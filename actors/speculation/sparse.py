@@ -43,7 +43,7 @@ MAX_KEPT = 2048
 MAX_REST = 2.0**52
 """Weight of all tokens that are not listed, at most: sums stay exact with them."""
 
-LEAST_PROB = 1e-4
+LEAST_PROB = 1.2e-4
 """Tokens that are less probable are not listed in the row below the text. A smaller number costs bytes, a greater one
 acceptance; that all rows share a threshold, not a count or a mass, is what keeps most acceptance for the bytes: a peaked
 row takes a dozen tokens, a flat one hundreds."""
@@ -198,17 +198,13 @@ def _rounded(probs_K: Float64s, greatest: float) -> Float64s:
     return weights_K
 
 
-def least_prob(level_size: int, depth: int) -> float:
-    """Probability below which tokens are not listed in a row, by where in the tree its node is.
+def least_prob(depth: int) -> float:
+    """Probability below which tokens are not listed in a row, by the depth of its node: 0 for the root.
 
-    The more nodes a level has, and the deeper it is, the less often each is reached, and the less its rare tokens are
-    worth. Depends on the shape alone: rows must not depend on tokens beside their own path.
-
-    Args:
-        level_size: Nodes of the row's own level; 1 for the root.
-        depth: Of the row's node; 0 for the root.
+    The deeper a node, the less often it is reached, and the less its rare tokens are worth. Depends on the shape alone:
+    rows must not depend on tokens beside their own path.
     """
-    return LEAST_PROB * sqrt(level_size) * (depth + 1)
+    return LEAST_PROB * sqrt(depth + 1)
 
 
 def rest_share(count: int) -> float:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from math import prod
 
 import numpy as np
 import torch
@@ -48,9 +47,8 @@ LawOf = Callable[[Float64s, Shape, int], SparseRow]
 
 def as_sent(probs_V: Float64s, shape: Shape, depth: int) -> SparseRow:
     """The law that drafters send."""
-    branching = shape.branching
-    least = least_prob(prod(branching[:depth]), depth)
-    return freeze(probs_V, least, rest_share=rest_share(branching[depth]))
+    share = rest_share(shape.branching[depth])
+    return freeze(probs_V, least_prob(depth), rest_share=share)
 
 
 def dense(probs_V: Float64s, shape: Shape, depth: int) -> SparseRow:
