@@ -1,4 +1,4 @@
-"""What wakes the worker. A `threading.Event` takes several times longer to set and to wait for, twice a round."""
+"""What wakes the worker. Ringing it takes a third less than setting a `threading.Event` that is waited for."""
 
 from __future__ import annotations
 
