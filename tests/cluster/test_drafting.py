@@ -62,7 +62,7 @@ async def front_of(
     async with asyncio.timeout(8.0):
         while True:
             status = await front.stub.GetStatus(generation_pb2.GetStatusRequest())
-            up = sum(actor.ready for actor in status.actors)
+            up = sum(actor.ready or "tokenizer" in actor.problem for actor in status.actors)
             if up == 2 + len(drafters):
                 return front
             await asyncio.sleep(0.01)
@@ -156,6 +156,7 @@ async def test_a_drafter_with_another_tokenizer_is_refused_by_name_and_left_out(
     assert alien.attached == []
     (model,) = (await front.stub.ListModels(generation_pb2.ListModelsRequest())).models
     assert not model.drafters[0].ready
+    assert "tokenizer (words) is not that of" in model.drafters[0].problem
     await alien.stop()
 
 
