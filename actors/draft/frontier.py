@@ -50,10 +50,10 @@ class Frontier:
         scratch, depths, tokens, values = tree.scratch, tree.depths, tree.tokens, tree.values
         stop_tokens = seat.stop_tokens
         found = [
-            (value, -node)
-            for node, value in enumerate(values)
-            if value > floor
-            and scratch[node] == NOT_RUN
+            (values[node], -node)
+            for node in range(len(tokens))
+            if scratch[node] == NOT_RUN
+            and values[node] > floor
             and depths[node] < deepest
             and tokens[node] not in stop_tokens
         ]
@@ -64,16 +64,10 @@ class Frontier:
                 for value, node in found
                 if goes_on(ROOT if parents[-node] == ROOT else scratch[parents[-node]])
             ]
-        if session.staleness.passed:
-            found = _far_ahead(found, session, floor)
-        found.sort(reverse=True)
-        return [(value, -node) for value, node in found[: min(self._expand, room)]]
+        return [(value, -node) for value, node in heapq.nlargest(min(self._expand, room), found)]
 
     def deepest(self, session: DraftSession, seat: Seat) -> int:
         """Greatest depth of a node that the target can still commit and the context holds."""
-        if session.staleness.discount(0) < session.least_value:
-            # Too far away: whatever is drafted would be passed when it comes.
-            return 0
         end = min(session.final_length, self._engine.spec.max_context)
         return min(seat.depth_limit, end - session.length)
 
@@ -82,15 +76,6 @@ class Frontier:
         if len(wishes) * self._expand > room:
             return most_valuable(wishes, room)
         return wishes
-
-
-def _far_ahead(
-    found: Sequence[tuple[float, int]], session: DraftSession, floor: float
-) -> list[tuple[float, int]]:
-    """Of these (value, -node) those that may lead to nodes of use, with what their value will be there."""
-    depths, discount = session.tree.depths, session.staleness.discount
-    discounted = [(value * discount(depths[-node]), node) for value, node in found]
-    return [item for item in discounted if item[0] > floor]
 
 
 def entry_of(session: DraftSession, seat: Seat, nodes: list[int]) -> Entry:

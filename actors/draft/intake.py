@@ -118,21 +118,9 @@ def _follow(
             if isinstance(event, Verdict):
                 session.urgent_news = _urgent_news(board, event) if event.starving else 0
                 session.hold_until = now + HOLD_SHARE * event.pass_s
-            if isinstance(event, Verdict):
-                _learn_delay(board, session, event, now)
-
-
-def _learn_delay(board: Board, session: DraftSession, verdict: Verdict, now: float) -> None:
-    if not board.lockstep:
-        session.staleness.observe(
-            now,
-            pass_s=verdict.pass_s,
-            starving=verdict.starving,
-            sent_s=session.tree.first_sent_s,
-        )
-    if verdict.starving and not session.staleness.passed:
-        # The target has nothing of what we sent below here: it was dropped. Far away it is rather on its way.
-        session.unsend()
+            if isinstance(event, Verdict) and event.starving:
+                # The target has nothing of what we sent below here: it was dropped, or is on its way.
+                session.unsend()
 
 
 def _urgent_news(board: Board, verdict: Verdict) -> int:

@@ -7,27 +7,22 @@ from outrider.actors.draft.events import Drafted, SessionNews
 from outrider.actors.draft.session import DraftSession
 
 
-def flush(board: Board, now: float, *, is_idle: bool = False) -> None:
+def flush(board: Board, now: float) -> None:
     """Sends what is due, one message a link.
 
     Args:
         board: The sessions.
-        now: Monotonic time, seconds.
-        is_idle: Nothing grows, so there is nothing to gather for.
+        now: Monotonic time, seconds; infinity: everything is due.
     """
     if not board.dirty:
         return
-    dirty = [
-        session
-        for session in board.dirty
-        if is_idle or board.lockstep or session.urgent_news or now >= session.hold_until
-    ]
+    dirty = [s for s in board.dirty if board.lockstep or s.urgent_news or now >= s.hold_until]
     for session in dirty:
         del board.dirty[session]
     by_link: dict[int, list[SessionNews]] = {}
     nodes = 0
     for session in dirty:
-        news = _news_of(board, session, now)
+        news = _news_of(board, session)
         if news is not None:
             by_link.setdefault(session.key.link, []).append(news)
             board.recording.handed_out(session, news.num_nodes)
@@ -39,11 +34,11 @@ def flush(board: Board, now: float, *, is_idle: bool = False) -> None:
         board.count(messages=len(by_link), nodes=nodes)
 
 
-def _news_of(board: Board, session: DraftSession, now: float) -> SessionNews | None:
+def _news_of(board: Board, session: DraftSession) -> SessionNews | None:
     if session.asked_at is not None or session.key not in board.sessions:
         return None
     if not board.lockstep:
-        return session.take_news(board.max_ahead, now)
+        return session.take_news(board.max_ahead)
     if session.is_waiting or not board.drafter.is_complete(session):
         return None
     news = session.take_news(session.speculation.max_nodes)

@@ -17,7 +17,6 @@ from typing import Literal
 
 from outrider.actors.draft.events import Attach, Resync, SessionNews, Verdict
 from outrider.actors.draft.rounds import FrozenNews, Rounds
-from outrider.actors.draft.staleness import Staleness
 from outrider.actors.draft.tree import DraftTree, TreeNews
 from outrider.actors.speculation import base_hash
 from outrider.actors.speculation.policies import TreeMask
@@ -84,8 +83,6 @@ class DraftSession:
         self.epoch = 0
         self.credits: int | None = None
         """Nodes that the target allows below the base; None until it said."""
-        self.staleness = Staleness()
-        """How far the target will be when what is sent now arrives."""
         self.least_value = 0.0
         """Nodes that are worth less are kept back until a verdict makes them worth more."""
         is_built = attach.speculation.policies.tree_mask is TreeMask.BUILT
@@ -164,19 +161,18 @@ class DraftSession:
         self.hash = base_hash.extend_all(base_hash.EMPTY, self.tokens)
         self.tree.clear()
 
-    def take_news(self, limit: int, now: float = 0.0) -> SessionNews | None:
+    def take_news(self, limit: int) -> SessionNews | None:
         """What the target has not heard of yet, if the credits allow any.
 
         Args:
             limit: Greatest number of nodes below the base, whatever the credits.
-            now: Monotonic time, seconds.
         """
         if self.frozen is not None:
             trees = () if self.credits == 0 else self.frozen.take_news()
             return self._news(TreeNews(tokens=[], parents=[], estimates=b""), trees)
         if self.credits is not None:
             limit = min(limit, self.credits)
-        news = self.tree.take_news(limit, self.least_value, passed=self.staleness.passed, now=now)
+        news = self.tree.take_news(limit, self.least_value)
         return self._news(news, ()) if news is not None else None
 
     def _news(self, tree: TreeNews, trees: tuple[FrozenNews, ...]) -> SessionNews | None:

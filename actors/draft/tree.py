@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf
 
 from outrider.actors.draft.calibration import Feature
 
@@ -47,7 +46,6 @@ class DraftTree:
         "parents",
         "scratch",
         "sent",
-        "sent_s",
         "tokens",
         "top",
         "values",
@@ -69,8 +67,6 @@ class DraftTree:
         self.features: list[Feature] = []
         self.scratch: list[int] = []
         self.sent: list[bool] = []
-        self.sent_s: list[float] = []
-        """When each node was first sent, in seconds; infinity: never."""
         self.children: list[list[int]] = []
         self.top: list[int] = []
         self.num_sent = 0
@@ -93,7 +89,6 @@ class DraftTree:
         self.features.append(feature)
         self.scratch.append(NOT_RUN)
         self.sent.append(False)
-        self.sent_s.append(inf)
         self.children.append([])
         return node
 
@@ -126,57 +121,40 @@ class DraftTree:
         Returns:
             The scratch indices of the run nodes that stay, ascending; they are renumbered 0, 1, ... in this order here.
         """
+        tokens, parents, estimates = self.tokens, self.parents, self.estimates
+        features, scratch, sent = self.features, self.scratch, self.sent
+        was_run = scratch[node] != NOT_RUN
+        self.clear()
+        self.is_expanded = was_run
         renamed = {node: ROOT}
-        kept: list[int] = []
-        parents: list[int] = []
-        values: list[float] = []
-        old_parents, estimates = self.parents, self.estimates
-        for old in range(node + 1, len(old_parents)):
-            parent = renamed.get(old_parents[old])
+        rows: list[tuple[int, int]] = []
+        for old in range(node + 1, len(tokens)):
+            parent = renamed.get(parents[old])
             if parent is None:
                 continue
-            renamed[old] = len(kept)
-            kept.append(old)
-            parents.append(parent)
-            values.append(estimates[old] if parent < 0 else values[parent] * estimates[old])
-        depth, scratch = self.depths[node], self.scratch
-        rows = sorted(scratch[old] for old in kept if scratch[old] != NOT_RUN)
-        place = {NOT_RUN: NOT_RUN, **{row: new for new, row in enumerate(rows)}}
-        self.is_expanded = scratch[node] != NOT_RUN
-        self.top = [renamed[child] for child in self.children[node]]
-        self.children = [[renamed[child] for child in self.children[old]] for old in kept]
-        self.parents, self.values = parents, values
-        self.tokens = [self.tokens[old] for old in kept]
-        self.depths = [self.depths[old] - depth for old in kept]
-        self.estimates = [estimates[old] for old in kept]
-        self.features = [self.features[old] for old in kept]
-        self.scratch = [place[scratch[old]] for old in kept]
-        self.sent = [self.sent[old] for old in kept]
-        self.sent_s = [self.sent_s[old] for old in kept]
-        self.num_sent = sum(self.sent)
-        return rows
+            new = self.add(parent, tokens[old], estimates[old], features[old])
+            renamed[old] = new
+            if sent[old]:
+                self.sent[new] = True
+                self.num_sent += 1
+            if scratch[old] != NOT_RUN:
+                rows.append((scratch[old], new))
+        rows.sort()
+        for row, (_, new) in enumerate(rows):
+            self.scratch[new] = row
+        return [old_row for old_row, _ in rows]
 
     def unsend(self) -> None:
         """Takes every node as not sent."""
         self.sent = [False] * len(self.tokens)
         self.num_sent = 0
 
-    @property
-    def first_sent_s(self) -> float | None:
-        """When the first of the nodes was sent; None if none was."""
-        first = min(self.sent_s, default=inf)
-        return first if first < inf else None
-
-    def take_news(
-        self, limit: int, least_value: float = 0.0, *, passed: int = 0, now: float = 0.0
-    ) -> TreeNews | None:
+    def take_news(self, limit: int, least_value: float = 0.0) -> TreeNews | None:
         """The most valuable nodes that were not sent, and marks them sent.
 
         Args:
             limit: Greatest number of nodes of this tree that may have been sent afterwards.
             least_value: Nodes that are worth less are kept back.
-            passed: Nodes no deeper than this are sent only as ancestors of deeper ones.
-            now: Monotonic time, seconds.
 
         Returns:
             None if there is nothing to send.
@@ -184,12 +162,10 @@ class DraftTree:
         room = limit - self.num_sent
         if room <= 0 or self.num_sent == len(self.tokens):
             return None
-        sent, sent_s, parents, values = self.sent, self.sent_s, self.parents, self.values
+        sent, parents, values = self.sent, self.parents, self.values
         fresh = [
             node for node in range(len(sent)) if not sent[node] and values[node] >= least_value
         ]
-        if passed:
-            fresh = [node for node in fresh if self.depths[node] > passed]
         if not fresh:
             return None
         if len(fresh) > room:
@@ -198,7 +174,6 @@ class DraftTree:
         wanted: set[int] = set()
         for node in fresh:
             sent[node] = True
-            sent_s[node] = min(sent_s[node], now)
             while node >= 0 and node not in wanted:
                 wanted.add(node)
                 node = parents[node]

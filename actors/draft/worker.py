@@ -133,7 +133,8 @@ class DraftWorker:
         ended = self._clock()
         if drafted:
             self._board.pass_s += CYCLE_SHARE * (ended - began - self._board.pass_s)
-        flush(self._board, ended, is_idle=not drafted)
+        # When nothing grows there is nothing to gather for.
+        flush(self._board, ended if drafted else float("inf"))
         return took or drafted
 
     def _sleep(self) -> None:
