@@ -1,68 +1,20 @@
 """The candidate pool of one session: a trie of tokens below the committed text, fed by any number of drafters.
 
 Grafting is a set union, so messages may be lost, repeated or overtaken. Re-rooting keeps what grew below the tokens
-that were committed. Choosing is best first by the estimated probability that the whole path is drawn; an ancestor never
-comes after its descendant, because estimates are at most 1.
+that were committed. Choosing is best first by the estimated probability that the whole path is drawn (`best_first.py`).
 """
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from outrider.actors.speculation.best_first import BestFirst, Node, Selection
+
+__all__ = ["CandidatePool", "Grafted", "Node", "Selection"]
+
 SMALLEST_ROOT_VALUE = 1e-60
 """Below this the products of estimates are rescaled; far above the smallest double, far below any real path."""
-
-
-class Node:
-    """A candidate token. Mutable; owned by its pool."""
-
-    __slots__ = ("children", "depth", "drafter", "estimate", "token", "value")
-
-    def __init__(self, token: int, depth: int, drafter: int, estimate: float, value: float) -> None:
-        self.token = token
-        """Token id."""
-        self.depth = depth
-        """Number of tokens from the start of the text to this one, this one included."""
-        self.drafter = drafter
-        """Which drafter proposed it first."""
-        self.estimate = estimate
-        """Probability that it is drawn if its parent is, as that drafter stated, 0 to 1."""
-        self.value = value
-        """Product of calibrated estimates from the pool's first root down to here."""
-        self.children: dict[int, Node] = {}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """Candidates chosen for one pass, as parallel arrays in topological order."""
-
-    tokens: list[int]
-    """Token ids."""
-
-    parents: list[int]
-    """Index of the parent, -1 for the root."""
-
-    nodes: list[Node]
-    """The pool's own nodes."""
-
-    values: list[float]
-    """Estimated probability that each path is drawn; descending."""
-
-    def down_to(self, floor: float, limit: int) -> Selection:
-        """The part of at least this value, at most so many nodes. Ancestors come first, so it is whole."""
-        count = 0
-        while count < min(limit, len(self.values)) and self.values[count] >= floor:
-            count += 1
-        if count == len(self.values):
-            return self
-        return Selection(
-            tokens=self.tokens[:count],
-            parents=self.parents[:count],
-            nodes=self.nodes[:count],
-            values=self.values[:count],
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,29 +112,23 @@ class CandidatePool:
             max_nodes: At most this many.
             max_depth: At most this deep below the root.
         """
-        tokens: list[int] = []
-        parents: list[int] = []
-        nodes: list[Node] = []
-        values: list[float] = []
-        root = self._root
-        deepest = root.depth + max_depth
-        scale = 1.0 / root.value
-        # The counter breaks ties by age, so that the choice does not depend on object addresses.
-        heap = [(-child.value, age, -1, child) for age, child in enumerate(root.children.values())]
-        counter = len(heap)
-        heapq.heapify(heap)
-        while heap and len(nodes) < max_nodes:
-            negative, _, parent, node = heapq.heappop(heap)
-            index = len(nodes)
-            tokens.append(node.token)
-            parents.append(parent)
-            nodes.append(node)
-            values.append(-negative * scale)
-            if node.depth < deepest:
-                for child in node.children.values():
-                    heapq.heappush(heap, (-child.value, counter, index, child))
-                    counter += 1
-        return Selection(tokens=tokens, parents=parents, nodes=nodes, values=values)
+        search = BestFirst()
+        self.offer(search, 0, max_nodes, max_depth)
+        for _ in search.values():
+            pass
+        nothing = Selection(tokens=[], parents=[], nodes=[], values=[])
+        return search.taken(0.0, max_nodes).get(0, nothing)
+
+    def offer(self, search: BestFirst, key: int, max_nodes: int, max_depth: int) -> None:
+        """Lets its most valuable nodes compete with those of other pools.
+
+        Args:
+            search: Where.
+            key: What the search shall call it.
+            max_nodes: As for `select`.
+            max_depth: As for `select`.
+        """
+        search.add(key, self._root, max_nodes, max_depth)
 
     def best_value(self) -> float:
         """Estimated probability of the most probable candidate, 0 if there is none."""

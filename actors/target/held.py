@@ -47,6 +47,8 @@ class _Held:
 
     round: int
     frozen: FrozenTree
+    depth: int
+    """Number of its levels."""
 
 
 class HeldTrees:
@@ -92,7 +94,9 @@ class HeldTrees:
         at_base = self._trees.setdefault((length, hash_), {})
         if drafter in at_base:
             return False
-        at_base[drafter] = _Held(round=number, frozen=frozen)
+        at_base[drafter] = _Held(
+            round=number, frozen=frozen, depth=max(_depths(frozen.tree), default=0)
+        )
         self._bound(drafter)
         return True
 
@@ -129,23 +133,24 @@ class HeldTrees:
     def ready(self, length: int, hash_: int, *, max_nodes: int, max_depth: int) -> Ready | None:
         """The tree for this text, None if there is none or no room for its first level."""
         at_base = self._trees.get((length, hash_))
-        if at_base is None:
+        if at_base is None or max_nodes < 1 or max_depth < 1:
             return None
         parts: list[FrozenTree] = []
         drafters: list[str] = []
         for drafter, held in at_base.items():
-            frozen = first_levels(
-                held.frozen, max_nodes=max_nodes - len(drafters), max_depth=max_depth
-            )
-            if frozen.tree.num_nodes:
+            frozen, room = held.frozen, max_nodes - len(drafters)
+            if held.depth > max_depth or len(frozen.tree.tokens_N) > room:
+                frozen = first_levels(frozen, max_nodes=room, max_depth=max_depth)
+            size = len(frozen.tree.tokens_N)
+            if size:
                 parts.append(frozen)
-                drafters.extend([drafter] * frozen.tree.num_nodes)
+                drafters.extend([drafter] * size)
             if not self._mixes:
                 break
         if not parts:
             return None
         return Ready(
-            frozen=side_by_side(parts),
+            frozen=side_by_side(parts) if len(parts) > 1 else parts[0],
             drafters_N=tuple(drafters),
             expected_nodes=round(self._mean_nodes * len(parts)),
         )
@@ -180,10 +185,7 @@ class HeldTrees:
 
 def first_levels(frozen: FrozenTree, *, max_nodes: int, max_depth: int) -> FrozenTree:
     """The first levels of a tree, as many as fit whole."""
-    tree = frozen.tree
-    depths: list[int] = []
-    for parent in tree.parents_N:
-        depths.append(1 if parent < 0 else depths[parent] + 1)
+    tree, depths = frozen.tree, _depths(frozen.tree)
     deepest, num_nodes = 0, 0
     while deepest < max_depth:
         size = depths.count(deepest + 1)
@@ -205,10 +207,16 @@ def first_levels(frozen: FrozenTree, *, max_nodes: int, max_depth: int) -> Froze
     )
 
 
+def _depths(tree: DraftTree) -> list[int]:
+    """The level of each node, 1 below the root."""
+    depths: list[int] = []
+    for parent in tree.parents_N:
+        depths.append(1 if parent < 0 else depths[parent] + 1)
+    return depths
+
+
 def side_by_side(parts: Sequence[FrozenTree]) -> FrozenTree:
     """One tree of several for the same base, each with its own rows; equal tokens stay separate nodes."""
-    if len(parts) == 1:
-        return parts[0]
     tokens: list[int] = []
     parents: list[int] = []
     sources: list[int] = []

@@ -8,10 +8,11 @@ than the most impatient session's patience.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from outrider.actors.speculation.frame import FrozenTree
-from outrider.actors.speculation.pool import Node, Selection
+from outrider.actors.speculation.pool import Selection
+from outrider.actors.target.choice import choose_candidates, choose_trees, whole
 from outrider.actors.target.cost import CostModel
 from outrider.actors.target.held import Ready
 from outrider.actors.target.session import Session
@@ -19,10 +20,6 @@ from outrider.actors.target.session import Session
 LONGEST_CHAIN_WITH_TREE = 8
 """Rows before the root up to which candidates are verified in the same pass. Longer chains are prompts: they ask for
 the logits of their last row only."""
-
-INDIFFERENCE = 0.99
-"""Of budgets that promise the same tokens a second within this, the largest is taken: the same pace in fewer rounds, and what
-rounds cost others (messages, the coordinator) is not in the pace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +101,9 @@ def plan_pass(
         now: Seconds of the worker's clock.
     """
     prompts: list[Entry] = []
-    decoding: list[Entry] = []
+    decoding: list[Session] = []
+    starts: list[int] = []
+    num_rows = 0
     prefill_left = limits.prefill_chunk
     for session, num_cached in zip(sessions, cached, strict=True):
         pending = session.length - num_cached
@@ -112,183 +111,112 @@ def plan_pass(
             size = min(pending, prefill_left)
             prefill_left -= size
             if size > 0:
-                prompts.append(_entry(session, num_cached, size, is_prefill=size < pending))
+                prompts.append(_prompt(session, num_cached, size, is_prefill=size < pending))
         else:
-            decoding.append(_entry(session, num_cached, pending, is_prefill=False))
+            decoding.append(session)
+            starts.append(num_cached)
+            num_rows += pending
     if not limits.speculates:
-        return Plan(entries=prompts + decoding, wait_s=None)
-    decoding = choose_trees(choose_candidates(decoding, limits, cost), limits, cost)
-    patient: list[Entry] = []
-    ready: list[Entry] = []
+        plain = [_entry(*one, None, None) for one in zip(decoding, starts, strict=True)]
+        return Plan(entries=prompts + plain, wait_s=None)
+    max_nodes = limits.max_batch_nodes
+    holders = [place for place, session in enumerate(decoding) if session.has_candidates]
+    chosen = choose_candidates(decoding, holders, num_rows, max_nodes, cost)
+    trees = choose_trees(
+        decoding, holders, chosen, num_rows, max_nodes, cost, lockstep=limits.lockstep
+    )
+    left_out = set(holders).difference(chosen, trees)
+    ready: list[int] = []
+    patient: list[int] = []
     wait_s: float | None = None
     pass_s = cost.predict(max(len(decoding), 1))
-    for entry in decoding:
-        left_s = _patience_left(entry, live_drafters, limits, pass_s, now)
-        if left_s > 0.0:
-            patient.append(entry)
-            wait_s = left_s if wait_s is None else min(wait_s, left_s)
+    for place, session in enumerate(decoding):
+        if place in trees:
+            left_s = _company_left(session, live_drafters, limits, now) if limits.lockstep else 0.0
+        elif place in chosen:
+            left_s = _ripening_left(session, chosen[place], live_drafters, limits, pass_s, now)
+        elif place in left_out:
+            left_s = 0.0
         else:
-            ready.append(entry)
-    entries = prompts + ready
-    if entries and not limits.lockstep:
+            left_s = _patience_left(session, live_drafters, limits, pass_s, now)
+        if left_s > 0.0:
+            patient.append(place)
+            if wait_s is None or left_s < wait_s:
+                wait_s = left_s
+        else:
+            ready.append(place)
+    if (prompts or ready) and not limits.lockstep:
         # One more row costs little, and its token may be the one that the drafter had foreseen.
-        entries += patient
-    return Plan(entries=entries, wait_s=wait_s)
+        ready += patient
+    entries = [
+        _entry(decoding[place], starts[place], chosen.get(place), trees.get(place))
+        for place in ready
+    ]
+    return Plan(entries=prompts + entries, wait_s=wait_s)
 
 
-def _entry(session: Session, num_cached: int, size: int, *, is_prefill: bool) -> Entry:
+def _prompt(session: Session, num_cached: int, size: int, *, is_prefill: bool) -> Entry:
     chain = session.tokens[num_cached : num_cached + size]
     return Entry(session=session, chain=chain, is_prefill=is_prefill, selection=NOTHING)
 
 
-def choose_candidates(decoding: Sequence[Entry], limits: Limits, cost: CostModel) -> list[Entry]:
-    """Gives each session the candidates that are worth their time.
-
-    Each session offers its best nodes; of all of them together the best are taken as long as one more raises the
-    tokens that the pass is expected to commit in a second. So trees are deep when the target is idle and vanish when
-    rows are dear; a pass with candidates is never expected to be slower, per token, than one without.
-    """
-    offers = [_offer(entry, limits.max_batch_nodes) for entry in decoding]
-    if not any(offer.nodes for offer in offers):
-        return list(decoding)
-    num_rows = sum(len(entry.chain) for entry in decoding)
-    plain_s = cost.predict(num_rows)
-    plain_rate = best_rate = len(decoding) / plain_s
-    values = sorted((value for offer in offers for value in offer.values), reverse=True)
-    tokens, floor = float(len(decoding)), 2.0
-    for count, value in enumerate(values[: limits.max_batch_nodes], start=1):
-        tokens += value
-        rate = tokens / cost.predict(num_rows + count)
-        if rate >= max(INDIFFERENCE * best_rate, plain_rate):
-            best_rate, floor = max(rate, best_rate), value
-        elif value * plain_s < tokens * cost.marginal_s(num_rows + count) / 2.0:
-            # Far past the top: what follows is worth less still.
-            break
-    chosen: list[Entry] = []
-    left = limits.max_batch_nodes
-    for entry, offer in zip(decoding, offers, strict=True):
-        selection = offer.down_to(floor, left)
-        left -= len(selection.nodes)
-        chosen.append(
-            Entry(
-                session=entry.session,
-                chain=entry.chain,
-                is_prefill=False,
-                selection=selection,
-            )
-        )
-    return chosen
-
-
-def _offer(entry: Entry, max_nodes: int) -> Selection:
-    """The best candidates of one session within the request's own limits."""
-    session, speculation = entry.session, entry.session.speculation
-    depth = min(speculation.max_depth, session.remaining - 1)
-    budget = min(speculation.max_nodes, max_nodes)
-    if not speculation.enabled or depth < 1 or budget < 1 or session.pool.size == 0:
-        return NOTHING
-    return session.pool.select(budget, depth)
-
-
-def choose_trees(decoding: Sequence[Entry], limits: Limits, cost: CostModel) -> list[Entry]:
-    """Gives each session whose verifier tests frozen trees the one for its text, if it is worth its time.
-
-    A tree is verified whole or, where there is no room, without its last levels. Nothing here looks at its tokens, nor at
-    its size, which may tell of them.
-    """
-    if all(entry.session.trees is None for entry in decoding):
-        return list(decoding)
-    num_nodes = sum(len(entry.selection.nodes) for entry in decoding)
-    num_rows = sum(len(entry.chain) for entry in decoding) + num_nodes
-    tokens = len(decoding) + sum(sum(entry.selection.values) for entry in decoding)
-    chosen: list[Entry] = []
-    for entry in decoding:
-        session, trees = entry.session, entry.session.trees
-        ready = None
-        if trees is not None and session.speculation.enabled:
-            ready = trees.ready(
-                session.length,
-                session.hash,
-                max_nodes=min(session.speculation.max_nodes, limits.max_batch_nodes - num_nodes),
-                max_depth=min(session.speculation.max_depth, session.remaining - 1),
-            )
-        if trees is None or ready is None:
-            chosen.append(entry)
-            continue
-        size, gain = ready.frozen.tree.num_nodes, session.patience.tokens - 1.0
-        before, after = cost.predict(num_rows), cost.predict(num_rows + ready.expected_nodes)
-        if trees.is_worth(is_gain=limits.lockstep or (tokens + gain) * before >= tokens * after):
-            entry = replace(entry, selection=_whole(ready, session), frozen=ready.frozen)
-            num_nodes, num_rows, tokens = num_nodes + size, num_rows + size, tokens + gain
-        chosen.append(entry)
-    return chosen
-
-
-def _whole(ready: Ready, session: Session) -> Selection:
-    """All nodes of a frozen tree, in its order."""
-    tree = ready.frozen.tree
-    nodes: list[Node] = []
-    for token, parent, drafter in zip(tree.tokens_N, tree.parents_N, ready.drafters_N, strict=True):
-        depth = session.length if parent < 0 else nodes[parent].depth
-        nodes.append(Node(token, depth + 1, session.drafters.index(drafter), 1.0, 1.0))
-    return Selection(
-        tokens=list(tree.tokens_N),
-        parents=list(tree.parents_N),
-        nodes=nodes,
-        values=[1.0] * len(nodes),
+def _entry(
+    session: Session, num_cached: int, chosen: Selection | None, tree: Ready | None
+) -> Entry:
+    """A session's part of the pass from its candidates or its tree, if it has any."""
+    return Entry(
+        session=session,
+        chain=session.tokens[num_cached:],
+        is_prefill=False,
+        selection=whole(tree, session) if tree is not None else chosen or NOTHING,
+        frozen=tree.frozen if tree is not None else None,
     )
 
 
 def _patience_left(
-    entry: Entry, live_drafters: frozenset[str], limits: Limits, pass_s: float, now: float
+    session: Session, live_drafters: frozenset[str], limits: Limits, pass_s: float, now: float
 ) -> float:
-    """Seconds that a session may still wait for candidates; 0 if it should not."""
-    session = entry.session
-    if not session.speculation.enabled or session.remaining <= 1:
+    """Seconds that a session that has no candidates may still wait for some; 0 if it should not."""
+    if (
+        session.joined.isdisjoint(live_drafters)
+        or not session.speculation.enabled
+        or session.remaining <= 1
+    ):
         return 0.0
-    if entry.frozen is not None:
-        return _company_left(session, live_drafters, limits, now)
-    if entry.selection.nodes:
-        return _ripening_left(entry, live_drafters, limits, pass_s, now)
-    if session.has_candidates or session.joined.isdisjoint(live_drafters):
-        return 0.0
-    patience_s = (
-        limits.max_patience_s
-        if limits.lockstep
-        else min(session.patience.limit_s(pass_s), limits.max_patience_s)
-    )
+    patience_s = limits.max_patience_s
+    if not limits.lockstep:
+        patience_s = min(session.patience.limit_s(pass_s), patience_s)
     return max(session.last_verdict + patience_s - now, 0.0)
 
 
 def _company_left(
     session: Session, live_drafters: frozenset[str], limits: Limits, now: float
 ) -> float:
-    """Seconds that a frozen tree may still wait for those of other drafters: none, unless all wait for each other."""
+    """Seconds that a frozen tree may still wait for those of other drafters, where all wait for each other."""
     drafters = live_drafters & session.joined
-    if (
-        not limits.lockstep
-        or session.trees is None
-        or session.trees.is_complete(session.length, session.hash, drafters)
-    ):
+    if session.trees is None or session.trees.is_complete(session.length, session.hash, drafters):
         return 0.0
     return max(session.last_verdict + limits.max_patience_s - now, 0.0)
 
 
 def _ripening_left(
-    entry: Entry, live_drafters: frozenset[str], limits: Limits, pass_s: float, now: float
+    session: Session,
+    selection: Selection,
+    live_drafters: frozenset[str],
+    limits: Limits,
+    pass_s: float,
+    now: float,
 ) -> float:
     """Seconds that a new tree may still grow before it is verified."""
-    session, selection = entry.session, entry.selection
     if limits.lockstep or not session.ripens or session.joined.isdisjoint(live_drafters):
         return 0.0
     if len(selection.nodes) >= session.speculation.max_nodes:
         return 0.0
     parents = set(selection.parents)
     deepest = session.length + min(session.speculation.max_depth, session.remaining - 1)
-    leaves = sum(
-        value
-        for index, (value, node) in enumerate(zip(selection.values, selection.nodes, strict=True))
-        if index not in parents and node.depth < deepest
-    )
+    leaves = 0.0
+    for index, node in enumerate(selection.nodes):
+        if index not in parents and node.depth < deepest:
+            leaves += selection.values[index]
     wait_s = min(session.patience.ripening_s(leaves, pass_s), limits.max_patience_s)
     return max(session.last_part + wait_s - now, 0.0)

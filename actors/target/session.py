@@ -98,27 +98,22 @@ class Session:
         """While the drafters rest: number of tokens that they were told of; None while they work."""
         self._verdict_times: OrderedDict[int, float] = OrderedDict()
         self._hashes: list[int] = [base_hash.EMPTY]
-        self._hash_all(self.tokens)
-
-    @property
-    def length(self) -> int:
+        # Kept rather than computed: a plan looks at them in every session.
+        self.length = 0
         """Number of committed tokens, prompt included."""
-        return len(self.tokens)
+        self.hash = base_hash.EMPTY
+        """Rolling hash of the committed tokens."""
+        self._hash_all(self.tokens)
 
     @property
     def num_output(self) -> int:
         """Number of committed output tokens."""
-        return len(self.tokens) - self.prompt_length
+        return self.length - self.prompt_length
 
     @property
     def remaining(self) -> int:
         """Number of tokens that may still be committed."""
-        return self.sampling.max_tokens - self.num_output
-
-    @property
-    def hash(self) -> int:
-        """Rolling hash of the committed tokens."""
-        return self._hashes[-1]
+        return self.sampling.max_tokens + self.prompt_length - self.length
 
     def hash_at(self, length: int) -> int | None:
         """Rolling hash of the first `length` tokens, None if there are not so many."""
@@ -161,7 +156,9 @@ class Session:
         return self._verdict_times.pop(length, None)
 
     def _hash_all(self, tokens: Sequence[int]) -> None:
-        value = self._hashes[-1]
+        value = self.hash
         for token in tokens:
             value = base_hash.extend(value, token)
             self._hashes.append(value)
+        self.hash = value
+        self.length += len(tokens)
