@@ -10,7 +10,7 @@ The frame rides beside the tree's tokens and parents, whose order is the draw or
 | `ids` | token ids of all rows, one after the other, ascending within a row: `gaps.py`, deflated |
 | `levels` | their levels below the row's greatest (`sparse.py`), a byte each, deflated |
 | `rest` | level of each token that is not listed, a byte a row; 255: these have no weight. Absent if that is so in all rows |
-| `vocab_size` | number of token ids, listed or not; there if `rest` is |
+| `vocab_size` | the drafter's number of token ids, listed or not, at most the target's; there if `rest` is |
 | `sources` | row of each node; absent if each internal node has one row, the root's first, then by node index |
 
 A listed token takes some 1.2 to 3 bytes, fewer the more of the vocabulary a row holds. What arrives is checked completely: a
@@ -175,14 +175,17 @@ def _rest_level(row: SparseRow) -> bytes:
     return _levels(np.array([row.rest])) if row.rest else bytes([NO_REST])
 
 
-def _rests(frame: dict[str, object], counts: Sequence[int], vocab_size: int) -> list[float]:
-    """The weight of unlisted tokens in each row."""
+def _rests(
+    frame: dict[str, object], counts: Sequence[int], vocab_size: int
+) -> tuple[list[float], int]:
+    """The weight of unlisted tokens in each row, and how many token ids the drafter has."""
     levels = frame.get("rest")
     if levels is None:
-        return [0.0] * len(counts)
-    if frame.get("vocab_size") != vocab_size:
+        return [0.0] * len(counts), vocab_size
+    size = frame.get("vocab_size")
+    if type(size) is not int or not max(counts, default=1) <= size <= vocab_size:
         raise ValueError(
-            f"draft frame: rest is for {frame.get('vocab_size')!r} token ids; there are {vocab_size}"
+            f"draft frame: rest is for {size!r} token ids; there are {vocab_size}, and {max(counts, default=0)} listed"
         )
     if not isinstance(levels, bytes) or len(levels) != len(counts):
         raise ValueError(f"draft frame: rest must be {len(counts)} bytes, one for each row")
@@ -190,9 +193,9 @@ def _rests(frame: dict[str, object], counts: Sequence[int], vocab_size: int) -> 
         raise ValueError(f"draft frame: rest must be levels below {len(LEVELS)}, or {NO_REST}")
     rests = [0.0 if level == NO_REST else float(LEVELS[level]) for level in levels]
     for rest, count in zip(rests, counts, strict=True):
-        if not rest_is_exact(rest, vocab_size - count):
-            raise ValueError(f"draft frame: rest is too great for {vocab_size - count} tokens")
-    return rests
+        if not rest_is_exact(rest, size - count):
+            raise ValueError(f"draft frame: rest is too great for {size - count} tokens")
+    return rests, size
 
 
 def _rows(frame: dict[str, object], vocab_size: int, num_nodes: int) -> tuple[SparseRow, ...]:
@@ -213,9 +216,11 @@ def _rows(frame: dict[str, object], vocab_size: int, num_nodes: int) -> tuple[Sp
             f"draft frame: levels must be {total} bytes below {len(LEVELS)}, one for each token"
         )
     weights_by_row = np.split(LEVELS[levels], np.cumsum(counts)[:-1])
-    rests = _rests(frame, counts, vocab_size)
+    rests, size = _rests(frame, counts, vocab_size)
+    if any(len(ids_K) and int(ids_K[-1]) >= size for ids_K in ids_by_row):
+        raise ValueError(f"draft frame: ids: a token is not below vocab_size, {size}")
     return tuple(
-        SparseRow(ids_K=ids_K, weights_K=weights_K, rest=rest, vocab_size=vocab_size)
+        SparseRow(ids_K=ids_K, weights_K=weights_K, rest=rest, vocab_size=size)
         # Of no rows `split` makes one.
         for ids_K, weights_K, rest in zip(ids_by_row, weights_by_row, rests, strict=False)
     )

@@ -100,13 +100,15 @@ class SparseRow:
         """The probabilities of all tokens, float64 (V,).
 
         Raises:
-            ValueError: Unlisted tokens have a weight, and the row was made for another number of tokens.
+            ValueError: Unlisted tokens have a weight, and the row was made for more tokens.
         """
-        if self.rest and vocab_size != self.vocab_size:
-            raise ValueError(
-                f"a draft row of {self.vocab_size} token ids cannot be read as one of {vocab_size}"
-            )
-        row_V = np.full(vocab_size, self.rest / self.total)
+        row_V = np.zeros(vocab_size)
+        if self.rest:
+            if vocab_size < self.vocab_size:
+                raise ValueError(
+                    f"a draft row of {self.vocab_size} token ids cannot be read as one of {vocab_size}"
+                )
+            row_V[: self.vocab_size] = self.rest / self.total
         row_V[self.ids_K] = self.probs_K
         return row_V
 

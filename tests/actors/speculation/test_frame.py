@@ -138,6 +138,8 @@ BAD = [
     (changed(levels=deflated(bytes(3))), "levels must inflate to at most 2"),
     (changed(rest=bytes([8])), "rest is for None token ids; there are 10"),
     (changed(rest=bytes([8]), vocab_size=11), "rest is for 11 token ids; there are 10"),
+    (changed(rest=bytes([8]), vocab_size=1), "rest is for 1 token ids; there are 10"),
+    (changed(rest=bytes([8]), vocab_size=5), "a token is not below vocab_size, 5"),
     (changed(rest=bytes(2), vocab_size=10), "rest must be 1 bytes"),
     (changed(rest=[8], vocab_size=10), "rest must be 1 bytes"),
     (changed(rest=bytes([128]), vocab_size=10), "rest must be levels below 128, or 255"),

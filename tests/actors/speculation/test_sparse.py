@@ -142,8 +142,11 @@ def test_dense_rows_hold_the_probabilities_of_the_sparse_ones() -> None:
     assert len(row.ids_K) == 7
     assert rest.tolist() == [row.rest / row.total] * 43
     assert [row.prob(token) for token in range(50)] == dense.tolist()
-    with pytest.raises(ValueError, match="row of 50 token ids cannot be read as one of 51"):
-        row.dense(51)
+    padded = DenseRows((row,), 60)[0]
+    assert padded[:50].tolist() == dense.tolist()
+    assert not padded[50:].any()
+    with pytest.raises(ValueError, match="row of 50 token ids cannot be read as one of 49"):
+        row.dense(49)
 
 
 def test_unlisted_tokens_share_what_they_have() -> None:
