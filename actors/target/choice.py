@@ -143,11 +143,11 @@ def choose_trees(
 
 def whole(ready: Ready, session: Session) -> Selection:
     """All nodes of a frozen tree, in its order."""
-    tree, drafters = ready.frozen.tree, session.drafters
+    tree, length, drafters = ready.frozen.tree, session.length, session.drafters
     nodes: list[Node] = []
-    for token, parent, drafter in zip(tree.tokens_N, tree.parents_N, ready.drafters_N, strict=True):
-        depth = session.length if parent < 0 else nodes[parent].depth
-        nodes.append(Node(token, depth + 1, drafters.index(drafter), 1.0, 1.0))
+    for token, parent, name in zip(tree.tokens_N, tree.parents_N, ready.drafters_N, strict=True):
+        depth = length if parent < 0 else nodes[parent].depth
+        nodes.append(Node(token, depth + 1, drafters.index(name), 1.0, 1.0))
     return Selection(
         tokens=list(tree.tokens_N),
         parents=list(tree.parents_N),

@@ -136,7 +136,7 @@ class HeldTrees:
         if at_base is None or max_nodes < 1 or max_depth < 1:
             return None
         parts: list[FrozenTree] = []
-        drafters: list[str] = []
+        drafters: tuple[str, ...] = ()
         for drafter, held in at_base.items():
             frozen, room = held.frozen, max_nodes - len(drafters)
             if held.depth > max_depth or len(frozen.tree.tokens_N) > room:
@@ -144,14 +144,14 @@ class HeldTrees:
             size = len(frozen.tree.tokens_N)
             if size:
                 parts.append(frozen)
-                drafters.extend([drafter] * size)
+                drafters += (drafter,) * size
             if not self._mixes:
                 break
         if not parts:
             return None
         return Ready(
             frozen=side_by_side(parts) if len(parts) > 1 else parts[0],
-            drafters_N=tuple(drafters),
+            drafters_N=drafters,
             expected_nodes=round(self._mean_nodes * len(parts)),
         )
 

@@ -125,20 +125,20 @@ def plan_pass(
     trees = choose_trees(
         decoding, holders, chosen, num_rows, max_nodes, cost, lockstep=limits.lockstep
     )
-    left_out = set(holders).difference(chosen, trees)
+    holding = set(holders)
     ready: list[int] = []
     patient: list[int] = []
     wait_s: float | None = None
     pass_s = cost.predict(max(len(decoding), 1))
     for place, session in enumerate(decoding):
-        if place in trees:
-            left_s = _company_left(session, live_drafters, limits, now) if limits.lockstep else 0.0
+        if place not in holding:
+            left_s = _patience_left(session, live_drafters, limits, pass_s, now)
+        elif place in trees:
+            left_s = _company_left(session, live_drafters, limits, now)
         elif place in chosen:
             left_s = _ripening_left(session, chosen[place], live_drafters, limits, pass_s, now)
-        elif place in left_out:
-            left_s = 0.0
         else:
-            left_s = _patience_left(session, live_drafters, limits, pass_s, now)
+            left_s = 0.0
         if left_s > 0.0:
             patient.append(place)
             if wait_s is None or left_s < wait_s:
@@ -192,9 +192,11 @@ def _patience_left(
 def _company_left(
     session: Session, live_drafters: frozenset[str], limits: Limits, now: float
 ) -> float:
-    """Seconds that a frozen tree may still wait for those of other drafters, where all wait for each other."""
+    """Seconds that a frozen tree may still wait for those of other drafters: none, unless all wait for each other."""
+    if not limits.lockstep or session.trees is None:
+        return 0.0
     drafters = live_drafters & session.joined
-    if session.trees is None or session.trees.is_complete(session.length, session.hash, drafters):
+    if session.trees.is_complete(session.length, session.hash, drafters):
         return 0.0
     return max(session.last_verdict + limits.max_patience_s - now, 0.0)
 

@@ -103,17 +103,14 @@ class Session:
         """Number of committed tokens, prompt included."""
         self.hash = base_hash.EMPTY
         """Rolling hash of the committed tokens."""
-        self._hash_all(self.tokens)
+        self.remaining = sampling.max_tokens + self.prompt_length
+        """Number of tokens that may still be committed."""
+        self._take_in(self.tokens)
 
     @property
     def num_output(self) -> int:
         """Number of committed output tokens."""
         return self.length - self.prompt_length
-
-    @property
-    def remaining(self) -> int:
-        """Number of tokens that may still be committed."""
-        return self.sampling.max_tokens + self.prompt_length - self.length
 
     def hash_at(self, length: int) -> int | None:
         """Rolling hash of the first `length` tokens, None if there are not so many."""
@@ -130,7 +127,7 @@ class Session:
             Number of candidates that became stale.
         """
         self.tokens.extend(tokens)
-        self._hash_all(tokens)
+        self._take_in(tokens)
         self.transform.commit(tokens)
         self.epoch += 1
         self.last_round = len(tokens)
@@ -155,10 +152,12 @@ class Session:
         """When the text became so long, in seconds of the worker's clock; None if that is long ago or was asked before."""
         return self._verdict_times.pop(length, None)
 
-    def _hash_all(self, tokens: Sequence[int]) -> None:
+    def _take_in(self, tokens: Sequence[int]) -> None:
+        """Notes what is known of the text besides its tokens."""
         value = self.hash
         for token in tokens:
             value = base_hash.extend(value, token)
             self._hashes.append(value)
         self.hash = value
         self.length += len(tokens)
+        self.remaining -= len(tokens)

@@ -72,7 +72,6 @@ def test_frequencies_are_learned_by_rank() -> None:
     """Roots that are drawn are worth more next time; those that are not, less."""
     table, session = RootTable(), rooted_session(is_sampled=False)
     row_1V = torch.arange(VOCAB).float().unsqueeze(0)
-    session.sampling = replace(session.sampling, max_tokens=1000)
     for _ in range(40):
         commit(table, session, [VOCAB - 2], row_1V)  # always the second best
     assert session.rooted is not None
