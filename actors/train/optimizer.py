@@ -2,13 +2,56 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch import nn
 
+from outrider.actors.train.objective import has_fast_bfloat16
+
 MATRIX_DECAY = 0.02
 OTHER_BETAS = (0.9, 0.95)
+
+
+class Float32Muon(torch.optim.Muon):
+    """Muon with its iteration in float32, for processors that do not multiply bfloat16 themselves; state as in Muon."""
+
+    @torch.no_grad()
+    def step(self) -> None:  # type: ignore[override]
+        """One update of every matrix that has a gradient."""
+        for group in self.param_groups:
+            for matrix in group["params"]:
+                if matrix.grad is not None:
+                    self._update(matrix, group)
+
+    def _update(self, matrix_MN: nn.Parameter, group: dict[str, Any]) -> None:
+        grad_MN = matrix_MN.grad
+        assert grad_MN is not None
+        state = self.state[matrix_MN]
+        if "momentum_buffer" not in state:
+            state["momentum_buffer"] = torch.zeros_like(grad_MN)
+        momentum_MN = state["momentum_buffer"]
+        momentum_MN.lerp_(grad_MN, 1.0 - group["momentum"])
+        ahead_MN = grad_MN.lerp(momentum_MN, group["momentum"])
+        update_MN = orthogonal(ahead_MN, group["ns_coefficients"], group["ns_steps"])
+        rows, columns = matrix_MN.shape
+        matrix_MN.mul_(1.0 - group["lr"] * group["weight_decay"])
+        matrix_MN.add_(update_MN, alpha=-group["lr"] * math.sqrt(max(1.0, rows / columns)))
+
+
+def orthogonal(
+    matrix_MN: torch.Tensor, coefficients: tuple[float, float, float], steps: int
+) -> torch.Tensor:
+    """Nearly the closest orthogonal matrix, by a quintic Newton-Schulz iteration on the singular values."""
+    first, third, fifth = coefficients
+    is_tall = matrix_MN.shape[0] > matrix_MN.shape[1]
+    near: torch.Tensor = matrix_MN.T if is_tall else matrix_MN
+    near = near / near.norm().clamp(min=1e-7)
+    for _ in range(steps):
+        gram = near @ near.T
+        near = first * near + (third * gram + fifth * gram @ gram) @ near
+    return near.T if is_tall else near
 
 
 class Optimizer:
@@ -24,9 +67,11 @@ class Optimizer:
         for name, parameter in model.named_parameters():
             hidden = parameter.ndim == 2 and "embed" not in name and "lm_head" not in name
             (matrices if hidden else others).append(parameter)
+        fast = has_fast_bfloat16(matrices[0].device)
+        muon = torch.optim.Muon if fast else Float32Muon
         self._rates = (matrix_rate, other_rate)
         self._parts: tuple[torch.optim.Optimizer, ...] = (
-            torch.optim.Muon(matrices, lr=matrix_rate, weight_decay=MATRIX_DECAY),
+            muon(matrices, lr=matrix_rate, weight_decay=MATRIX_DECAY),
             torch.optim.AdamW(others, lr=other_rate, betas=OTHER_BETAS, weight_decay=0.0),
         )
 
