@@ -168,6 +168,7 @@ def train_demo(
     device: str = "auto",
     resume: bool = True,
     steps_scale: float = 1.0,
+    minutes: float = 55.0,
     stages: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """Trains the demonstration models. Returns the report.
@@ -188,6 +189,7 @@ def train_demo(
             device=device,
             resume=resume,
             steps_scale=steps_scale,
+            minutes=minutes,
             stages=tuple(stages) if stages is not None else STAGES,
         )
     except TrainError as error:

@@ -19,13 +19,17 @@ from outrider.actors.train.errors import ResumeError
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands: `step` updates are done. The data of every step is fixed by its number."""
+    """Where a run stands: `step` updates are done. The data of every step is fixed by its number.
+
+    `decision` holds the fields of the `Decision` on how many there will be, None while that is open.
+    """
 
     fingerprint: str
     step: int
     model: dict[str, torch.Tensor]
     optimizer: list[dict[str, Any]]
     random_state: torch.Tensor
+    decision: dict[str, Any] | None = None
 
 
 def save_progress(path: Path, progress: Progress) -> None:

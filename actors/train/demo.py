@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import torch
 from transformers.utils import logging as transformers_logging
 
+from outrider.actors.train.budget import DEFAULT_MINUTES, Budget, Clock, check_minutes
 from outrider.actors.train.corpus import check
 from outrider.actors.train.errors import TrainError
 from outrider.actors.train.report import TrainReport
-from outrider.actors.train.run import STAGES, Recipe, Run
+from outrider.actors.train.run import STAGES, Recipe, Run, parts_of
 
 
 def train_demo(
@@ -21,7 +23,9 @@ def train_demo(
     resume: bool = True,
     steps_scale: float = 1.0,
     stages: tuple[str, ...] = STAGES,
+    minutes: float = DEFAULT_MINUTES,
     recipe: Recipe | None = None,
+    clock: Clock = time.monotonic,
 ) -> TrainReport:
     """Train tokenizer, target and drafts into `out_dir`; a killed run goes on where it was.
 
@@ -32,7 +36,10 @@ def train_demo(
         resume: go on from `out_dir/progress`; False starts afresh.
         steps_scale: multiplies the number of steps, for a quick look.
         stages: which of `STAGES` to do; the others must have been done before.
+        minutes: bound on the whole call and on what was spent on its stages before; the recipe is
+            cut to what fits, each stage to one step at the least. 0 is no bound.
         recipe: sizes, sources and schedules, for tests.
+        clock: seconds, rising, for tests.
 
     Raises:
         DataError: a training file is missing or malformed.
@@ -45,15 +52,26 @@ def train_demo(
     if not steps_scale > 0:
         raise TrainError(f"steps_scale is {steps_scale}; give a number above 0")
     recipe = recipe or Recipe()
-    run = Run(data_dir, out_dir, choose_device(device), resume, steps_scale, recipe)
+    check_minutes(minutes)
+    on = choose_device(device)
     check(data_dir, recipe.sources)
+    budget = Budget(
+        out_dir / "progress" / "budget.json",
+        parts_of(stages),
+        minutes,
+        resume=resume,
+        clock=clock,
+    )
+    run = Run(data_dir, out_dir, on, resume, steps_scale, recipe, budget)
     shown = transformers_logging.is_progress_bar_enabled()
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
+        run.announce()
         for stage in stages:
             run.do(stage)
         return run.report()
     finally:
+        budget.save()
         if shown:
             transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from transformers import LlamaForCausalLM
 
+from outrider.actors.train.budget import Clock
 from outrider.actors.train.objective import logits_of
 from outrider.actors.train.packing import Tokens
 
@@ -39,6 +40,23 @@ class Agreement:
 def to_device(rows: Tokens, model: LlamaForCausalLM) -> torch.Tensor:
     """Token rows as the model takes them: int64 on its device."""
     return torch.from_numpy(rows.astype(np.int64)).to(next(model.parameters()).device)
+
+
+def seconds_per_row(model: LlamaForCausalLM, rows: Tokens, clock: Clock) -> float:
+    """Time of a forward pass for each of its rows [rows, length], the second of two."""
+    some = rows[:ROWS_PER_PASS]
+    held_out_loss(model, {"": some})
+    start = clock()
+    held_out_loss(model, {"": some})
+    return (clock() - start) / len(some)
+
+
+def rows_within(seconds: float, seconds_per_row: float, most: int) -> int:
+    """How many rows fit the time: whole passes, at least one and at most `most` rows."""
+    if max(0.0, seconds) >= most * seconds_per_row:
+        return most
+    passes = int(seconds / (seconds_per_row * ROWS_PER_PASS))
+    return min(most, max(1, passes) * ROWS_PER_PASS)
 
 
 @torch.no_grad()

@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
 from transformers import LlamaForCausalLM
 
+from outrider.actors.train.budget import Clock, Decision
 from outrider.actors.train.checkpoint import Progress, load_progress, save_progress
 from outrider.actors.train.errors import TrainError
 from outrider.actors.train.optimizer import Optimizer
-from outrider.actors.train.recipe import Schedule
+from outrider.actors.train.pacer import Pacer
 
 CLIP_NORM = 1.0
 
@@ -33,7 +34,8 @@ class StepReport:
 class Saving:
     """Where and how often progress is kept.
 
-    `snapshot` gets the model every `snapshot_seconds`, so that an unfinished one can be tried.
+    `snapshot` gets the model every `snapshot_seconds`, so that an unfinished one can be tried;
+    `saved` is told of every save.
     """
 
     path: Path
@@ -42,23 +44,26 @@ class Saving:
     progress_seconds: float = 60.0
     snapshot_seconds: float = 180.0
     snapshot: Callable[[LlamaForCausalLM], None] | None = None
+    saved: Callable[[], None] = lambda: None
 
 
 def train(
     model: LlamaForCausalLM,
-    schedule: Schedule,
+    pacer: Pacer,
     loss_of_step: Callable[[int], torch.Tensor],
     saving: Saving,
     on_step: Callable[[StepReport], None],
+    clock: Clock = time.monotonic,
 ) -> None:
-    """Train `model` in place until `schedule` is done, going on from saved progress if any.
+    """Train `model` in place until the pacer's schedule is done, going on from saved progress if any.
 
     Raises:
         ResumeError: the saved progress is of another run.
         TrainError: the loss is not finite.
     """
     model.train()
-    optimizer = Optimizer(model, schedule.matrix_rate, schedule.other_rate)
+    recipe = pacer.schedule
+    optimizer = Optimizer(model, recipe.matrix_rate, recipe.other_rate)
     saved = load_progress(saving.path, saving.fingerprint) if saving.resume else None
     start = 0
     if saved is not None:
@@ -66,15 +71,24 @@ def train(
         optimizer.restore(saved.optimizer)
         torch.set_rng_state(saved.random_state)
         start = saved.step
+        pacer.resume(start, Decision(**saved.decision) if saved.decision else None)
 
     def save(step: int) -> None:
+        decision = pacer.decision()
         progress = Progress(
-            saving.fingerprint, step, model.state_dict(), optimizer.state(), torch.get_rng_state()
+            saving.fingerprint,
+            step,
+            model.state_dict(),
+            optimizer.state(),
+            torch.get_rng_state(),
+            asdict(decision) if decision else None,
         )
         save_progress(saving.path, progress)
+        saving.saved()
 
-    last_save = last_snapshot = last_step = time.monotonic()
-    for step in range(start, schedule.steps):
+    last_save = last_snapshot = last_step = clock()
+    step = start
+    while step < pacer.schedule.steps:
         loss = loss_of_step(step)
         value = loss.item()
         if not math.isfinite(value):
@@ -83,16 +97,19 @@ def train(
             )
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP_NORM)
-        optimizer.step(schedule.rate(step))
-        now = time.monotonic()
-        on_step(StepReport(step + 1, schedule.steps, value, now - last_step))
+        optimizer.step(pacer.schedule.rate(step))
+        step += 1
+        now = clock()
+        pacer.after(step, now - last_step)
+        on_step(StepReport(step, pacer.schedule.steps, value, now - last_step))
         last_step = now
         if now - last_save >= saving.progress_seconds:
-            save(step + 1)
+            save(step)
             last_save = now
         if saving.snapshot is not None and now - last_snapshot >= saving.snapshot_seconds:
             saving.snapshot(model)
             last_snapshot = now
-    if start < schedule.steps:
-        save(schedule.steps)
+    pacer.finish()
+    if start < step:
+        save(step)
     model.train(False)

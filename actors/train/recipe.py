@@ -44,7 +44,10 @@ class Schedule:
 
     def scaled(self, factor: float) -> Schedule:
         """The same schedule with `factor` times the steps, at least one."""
-        steps = max(1, round(self.steps * factor))
+        return self.lasting(max(1, round(self.steps * factor)))
+
+    def lasting(self, steps: int) -> Schedule:
+        """The same schedule over another number of steps."""
         return replace(self, steps=steps, warmup=min(self.warmup, steps // 4))
 
     def rate(self, step: int) -> float:

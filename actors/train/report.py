@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from rich.table import Table
 
+from outrider.actors.train.budget import EVALUATION, WRITING, Decision
 from outrider.actors.train.evaluate import Agreement
+
+UNITS = {WRITING: "rows", EVALUATION: "rows a source"}
+"""What is counted, where it is not steps."""
 
 
 @dataclass(frozen=True)
@@ -21,11 +26,16 @@ class TrainReport:
             sources in rows of 1024 tokens.
         agreements: by draft, then by source; `own writing` is the target's continuations of
             held-out text.
+        parts: how much of each part of the work was done: steps, or rows that the target wrote or
+            that were measured of each source.
+        cut: a sentence for each part that the bound on the time made shorter than the recipe's.
     """
 
     parameters: dict[str, int]
     losses: dict[str, float]
     agreements: dict[str, dict[str, Agreement]]
+    parts: dict[str, Decision] = field(default_factory=dict)
+    cut: tuple[str, ...] = ()
 
 
 def headings(report: TrainReport) -> list[str]:
@@ -67,6 +77,25 @@ def as_markdown(report: TrainReport) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in (titles, ruler, *lines(report)))
 
 
+def expected(part: str, decision: Decision, seconds: float) -> str:
+    """What was decided, as a line for the user."""
+    unit = UNITS.get(part, "steps")
+    minutes = seconds / 60
+    return (
+        f"{part}: {decision.count} of {decision.of} {unit}, about {minutes:.1f} minutes from here"
+    )
+
+
+def cut_sentences(parts: Mapping[str, Decision]) -> tuple[str, ...]:
+    """A sentence for each part that is shorter than the recipe's."""
+    return tuple(
+        f"{part}: {decision.count} of {decision.of} {UNITS.get(part, 'steps')}, as "
+        f"{decision.minutes:g} minutes allow; --minutes 0 --afresh for all"
+        for part, decision in parts.items()
+        if decision.count < decision.of
+    )
+
+
 def write_report(path: Path, report: TrainReport) -> None:
     """As JSON, with every digit."""
     path.write_text(json.dumps(asdict(report), indent=2) + "\n", encoding="utf-8")
@@ -79,4 +108,6 @@ def read_report(path: Path) -> TrainReport:
         draft: {source: Agreement(**values) for source, values in by_source.items()}
         for draft, by_source in stored["agreements"].items()
     }
-    return TrainReport(stored["parameters"], stored["losses"], agreements)
+    parts = {name: Decision(**values) for name, values in stored.get("parts", {}).items()}
+    cut = tuple(stored.get("cut", ()))
+    return TrainReport(stored["parameters"], stored["losses"], agreements, parts, cut)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from pathlib import Path
+from statistics import median_low
 
 import numpy as np
 import torch
@@ -13,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch import nn
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
+from outrider.actors.train.budget import EVALUATION, SHARES, WRITING, Budget, Decision
 from outrider.actors.train.checkpoint import (
     replace_folder,
     save_model,
@@ -21,13 +24,26 @@ from outrider.actors.train.checkpoint import (
 )
 from outrider.actors.train.corpus import Document, Source, load
 from outrider.actors.train.errors import TrainError
-from outrider.actors.train.evaluate import agreement, held_out_loss, to_device
+from outrider.actors.train.evaluate import (
+    agreement,
+    held_out_loss,
+    rows_within,
+    seconds_per_row,
+    to_device,
+)
 from outrider.actors.train.inherit import inherit_embedding
 from outrider.actors.train.loop import Saving, StepReport, train
 from outrider.actors.train.objective import distillation_loss, text_loss
+from outrider.actors.train.pacer import Pacer
 from outrider.actors.train.packing import Tokens, mix_stream, pack_rows, rows_of_step
 from outrider.actors.train.recipe import SCHEDULES, SHAPES, Schedule, Shape, build
-from outrider.actors.train.report import TrainReport, as_table, write_report
+from outrider.actors.train.report import (
+    TrainReport,
+    as_table,
+    cut_sentences,
+    expected,
+    write_report,
+)
 from outrider.actors.train.rollout import continue_rows, rollout_chunks
 from outrider.actors.train.sources import SOURCES
 from outrider.actors.train.tokenizer import (
@@ -68,6 +84,21 @@ class Recipe:
     rollouts: Rollouts = Rollouts()
 
 
+def parts_of(stages: Sequence[str]) -> tuple[str, ...]:
+    """What a call with these stages spends time on, in order."""
+    parts: list[str] = []
+    for stage in stages:
+        if stage in STAGES[2:]:
+            parts.append(WRITING)
+        parts.append(stage)
+    return tuple(dict.fromkeys([*parts, EVALUATION]))
+
+
+def rollouts_name(target: LlamaForCausalLM) -> str:
+    """Folder of what a target with these weights has written."""
+    return f"rollouts-{weights_digest(target)}"
+
+
 class Run:
     """One call of `train_demo`: the stages share the corpus, which is read once."""
 
@@ -79,15 +110,28 @@ class Run:
         resume: bool,
         steps_scale: float,
         recipe: Recipe,
+        budget: Budget,
     ) -> None:
         self._data_dir, self._out, self._device = data_dir, out_dir, device
         self._resume, self._scale, self._recipe = resume, steps_scale, recipe
-        self._console = Console()
+        self._budget = budget
+        self._console = Console(stderr=True)
         self._text: dict[str, tuple[list[Document], list[Document]]] | None = None
         self._tokens: dict[str, list[Tokens]] | None = None
 
+    def announce(self) -> None:
+        """Tell what each part may take."""
+        if self._budget.minutes:
+            shares = ", ".join(f"{part} {m:.1f}" for part, m in self._budget.shares().items())
+            spent = self._budget.spent() / 60
+            before = f", {spent:.1f} of them spent before" if spent else ""
+            self._console.print(
+                f"{self._budget.minutes:g} minutes at most{before}: {shares}", soft_wrap=True
+            )
+
     def do(self, stage: str) -> None:
         """Carry out one stage, or find it done."""
+        self._budget.begin(stage)
         if stage == "tokenizer":
             self._train_tokenizer()
         elif stage == "target":
@@ -97,6 +141,7 @@ class Run:
 
     def report(self) -> TrainReport:
         """Measure what is there and write `report.json`."""
+        self._budget.begin(EVALUATION)
         folders = {name: self._out / name for name in STAGES[1:] if (self._out / name).is_dir()}
         if "target" not in folders:
             return TrainReport({}, {}, {})
@@ -108,6 +153,9 @@ class Run:
         }
         models = {name: self._load(name) for name in folders}
         target = models.pop("target")
+        own = {"own writing": self._own_writing(target, held)} if held else {}
+        limit = self._evaluated_rows(target, held, len(models))
+        held = {name: rows[:limit] for name, rows in held.items()}
         losses = held_out_loss(target, held)
         if held:
             everything = [
@@ -116,18 +164,44 @@ class Run:
                 for piece in encode_documents(tokenizer, documents)
             ]
             order = np.random.default_rng(0).permutation(len(everything))
-            long = pack_rows([everything[i] for i in order], LONG_LENGTH, HELD_OUT_ROWS)
+            long = pack_rows([everything[i] for i in order], LONG_LENGTH, limit)
             losses |= held_out_loss(target, {"long": long})
-            held["own writing"] = self._own_writing(target, held)
+        parts = self._parts(target)
         report = TrainReport(
             {"target": target.num_parameters()}
             | {name: model.num_parameters() for name, model in models.items()},
             losses,
-            {name: agreement(model, target, held) for name, model in models.items()},
+            {name: agreement(model, target, held | own) for name, model in models.items()},
+            parts,
+            cut_sentences(parts),
         )
         write_report(self._out / "report.json", report)
         self._console.print(as_table(report))
+        for sentence in report.cut:
+            self._console.print(sentence, soft_wrap=True)
         return report
+
+    def _parts(self, target: LlamaForCausalLM) -> dict[str, Decision]:
+        """What was decided on for what is there."""
+        names = {part: part for part in SHARES} | {WRITING: rollouts_name(target)}
+        found = {part: self._budget.decided(name) for part, name in names.items()}
+        return {part: decision for part, decision in found.items() if decision is not None}
+
+    def _evaluated_rows(
+        self, target: LlamaForCausalLM, held: Mapping[str, Tokens], num_drafts: int
+    ) -> int:
+        """How many held-out rows of each source the time allows, at least those of one pass."""
+        minutes = self._budget.minutes
+        saved = self._budget.decided(EVALUATION)
+        if saved is not None and saved.holds(HELD_OUT_ROWS, minutes, 0):
+            return saved.count
+        rows = HELD_OUT_ROWS
+        if held and minutes:
+            seconds = seconds_per_row(target, next(iter(held.values())), self._budget.clock)
+            passes = len(held) * (1 + 2 * num_drafts) + LONG_LENGTH // HELD_OUT_LENGTH
+            rows = rows_within(self._budget.left(), seconds * passes, HELD_OUT_ROWS)
+        self._budget.decide(EVALUATION, Decision(count=rows, of=HELD_OUT_ROWS, minutes=minutes))
+        return rows
 
     def _own_writing(self, target: LlamaForCausalLM, held: Mapping[str, Tokens]) -> Tokens:
         """What drafts really face: the target's continuations of held-out text, rows of tokens."""
@@ -219,7 +293,9 @@ class Run:
         model = self._build(stage)
         inherit_embedding(model, target)
         stream = self._stream(schedule.steps * schedule.tokens_per_step, schedule.seed)
+        self._budget.begin(WRITING)
         written = self._rollouts(target)
+        self._budget.begin(stage)
 
         def loss_of_step(step: int) -> torch.Tensor:
             length = schedule.length_at(step)
@@ -238,23 +314,46 @@ class Run:
         plan = self._recipe.rollouts
         stream = self._stream(plan.chunks * plan.rows * plan.length, ROLLOUT_SEED)
         chunks = max(1, round(plan.chunks * min(1.0, self._scale)))
-        folder = self._out / "progress" / f"rollouts-{weights_digest(target)}"
+        name = rollouts_name(target)
+        wanted, minutes = chunks * plan.rows, self._budget.minutes
+        saved = self._budget.decided(name) if self._resume else None
+        is_decided = saved is not None and saved.of == wanted
+        if saved is not None and is_decided:
+            chunks = saved.count // plan.rows
         made: list[Tokens] = []
+        times = [self._budget.clock()]
+
+        def made_one() -> None:
+            times.append(self._budget.clock())
+            self._budget.save()
+
         with self._bar() as bar:
             task = bar.add_task("target writes", total=chunks, note="")
             for chunk in rollout_chunks(
                 target,
                 stream,
-                folder,
+                self._out / "progress" / name,
                 begin=self._tokenizer().get_vocab()[BEGIN],
                 chunks=chunks,
                 rows=plan.rows,
                 length=plan.length,
                 prompt_length=plan.prompt_length,
                 seed=ROLLOUT_SEED,
+                made_one=made_one,
             ):
                 made.append(chunk)
                 bar.advance(task)
+                pace = median_low(b - a for a, b in pairwise(times)) if len(times) > 1 else 0.0
+                left = self._budget.left()
+                if minutes and not is_decided and len(times) == 2:
+                    count = min(chunks, len(made) + int(max(0.0, left) / max(pace, 1e-9)))
+                    now = Decision(count=count * plan.rows, of=wanted, minutes=minutes)
+                    self._console.print(expected(WRITING, now, (count - len(made)) * pace))
+                if not is_decided and left < pace:
+                    break
+        if not is_decided:
+            count = len(made) * plan.rows
+            self._budget.decide(name, Decision(count=count, of=wanted, minutes=minutes))
         return np.concatenate(made)
 
     def _fit(
@@ -273,6 +372,13 @@ class Run:
             f"tokens={schedule.tokens_per_step} rows={schedule.row_length}",
             resume=self._resume,
             snapshot=lambda current: save_model(self._out / stage, current, tokenizer),
+            saved=self._budget.save,
+        )
+        pacer = Pacer(
+            schedule,
+            self._budget.left,
+            self._budget.minutes,
+            lambda decision, seconds: self._console.print(expected(stage, decision, seconds)),
         )
         with self._bar() as bar:
             task = bar.add_task(stage, total=schedule.steps, note="")
@@ -283,12 +389,17 @@ class Run:
                 smooth = report.loss if smooth == 0.0 else 0.98 * smooth + 0.02 * report.loss
                 pace = schedule.tokens_per_step / max(report.seconds, 1e-9)
                 bar.update(
-                    task, completed=report.step, note=f"loss {smooth:.3f}  {pace:,.0f} tokens/s"
+                    task,
+                    completed=report.step,
+                    total=report.steps,
+                    note=f"loss {smooth:.3f}  {pace:,.0f} tokens/s",
                 )
                 if not self._console.is_terminal and report.step % 20 == 0:
                     self._console.print(f"{stage} {report.step}/{report.steps} loss {smooth:.3f}")
 
-            train(model, schedule, loss_of_step, saving, on_step)
+            train(model, pacer, loss_of_step, saving, on_step, self._budget.clock)
+        if decision := pacer.decision():
+            self._budget.decide(stage, decision)
         save_model(self._out / stage, model, tokenizer)
 
     def _bar(self) -> Progress:

@@ -112,12 +112,24 @@ def train_demo(
     steps_scale: Annotated[
         float, typer.Option("--steps-scale", help="Multiplies the number of steps.")
     ] = 1.0,
+    minutes: Annotated[
+        float,
+        typer.Option(
+            "--minutes",
+            metavar="M",
+            help="Cut the work to what fits into so many minutes on this machine; 0 is no bound.",
+        ),
+    ] = 55.0,
     stage: Annotated[
         list[str] | None, typer.Option("--stage", help="Only this stage. Repeatable.")
     ] = None,
     as_json: flags.AsJson = False,
 ) -> None:
-    """Train the demonstration models: tokenizer, target and drafters."""
+    """Train the demonstration models: tokenizer, target and drafters.
+
+    On a machine too slow for the whole recipe there are fewer steps, and the report says so. A run that goes on counts
+    the time spent before; with --stage the minutes are for the stages named.
+    """
     commands = serving_module("outrider.cluster.commands")
     try:
         with failed_commands(commands, as_json=as_json):
@@ -127,6 +139,7 @@ def train_demo(
                 device=device,
                 resume=resume,
                 steps_scale=steps_scale,
+                minutes=minutes,
                 stages=tuple(stage) if stage else None,
             )
     except KeyboardInterrupt:

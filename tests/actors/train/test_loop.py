@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from outrider.actors.train.checkpoint import weights_digest
 from outrider.actors.train.errors import TrainError
 from outrider.actors.train.loop import Saving, StepReport, train
 from outrider.actors.train.objective import text_loss
+from outrider.actors.train.pacer import Pacer
 from outrider.actors.train.recipe import Schedule, Shape, build
 
 SHAPE = Shape(hidden=16, layers=1, heads=2, key_value_heads=1, intermediate=16, vocabulary=64)
@@ -41,7 +43,7 @@ def fit(path: Path, stop_after: int = 10**9, resume: bool = True) -> tuple[str, 
             raise Killed
 
     saving = Saving(path, "run", resume=resume, progress_seconds=0.0)
-    train(model, SCHEDULE, loss_of_step, saving, on_step)
+    train(model, Pacer(SCHEDULE, lambda: math.inf), loss_of_step, saving, on_step)
     return weights_digest(model), losses
 
 
@@ -84,7 +86,13 @@ def test_snapshot_is_given_while_training(tmp_path: Path) -> None:
     saving = Saving(tmp_path / "x.pt", "run", True, snapshot_seconds=0.0, snapshot=seen.append)
     rows = torch.arange(32).reshape(2, 16)
     schedule = replace(SCHEDULE, steps=2)
-    train(model, schedule, lambda step: text_loss(model, rows), saving, lambda report: None)
+    train(
+        model,
+        Pacer(schedule, lambda: math.inf),
+        lambda step: text_loss(model, rows),
+        saving,
+        lambda report: None,
+    )
     assert seen == [model, model]
 
 
@@ -93,5 +101,11 @@ def test_diverged_loss_stops_the_run(tmp_path: Path) -> None:
     model = build(SHAPE, SPECIAL)
     saving = Saving(tmp_path / "x.pt", "run", True)
     with pytest.raises(TrainError, match="step 0: loss is nan"):
-        train(model, SCHEDULE, lambda step: torch.tensor(torch.nan), saving, lambda report: None)
+        train(
+            model,
+            Pacer(SCHEDULE, lambda: math.inf),
+            lambda step: torch.tensor(torch.nan),
+            saving,
+            lambda report: None,
+        )
     assert not (tmp_path / "x.pt").exists()
