@@ -248,11 +248,8 @@ def test_failed_request_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert ended == [True]
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_failure_after_a_signal_is_the_signal(
-    number: signal.Signals, code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """A signal that reaches the actors too makes requests fail; that is not what the user is told."""
+def start_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Puts a service that is only an address in the place of one that is started."""
     from outrider.cluster import launch
 
     class Service:
@@ -262,11 +259,20 @@ def test_failure_after_a_signal_is_the_signal(
     def started(*_: object, **__: object) -> Iterator[Service]:
         yield Service()
 
+    monkeypatch.setattr(launch, "start_service", started)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_failure_after_a_signal_is_the_signal(
+    number: signal.Signals, code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A signal that reaches the actors too makes requests fail; that is not what the user is told."""
+
     def fail(*_: object) -> Iterator[Any]:
         os.kill(os.getpid(), number)
         raise Unavailable("nobody is there")
 
-    monkeypatch.setattr(launch, "start_service", started)
+    start_nothing(monkeypatch)
     monkeypatch.setattr(demo, "decode_pairs", fail)
     assert demo.run_demo(trace=tmp_path / "trace.json", as_json=True) == code
 
@@ -275,17 +281,8 @@ def test_failed_trace_costs_the_timeline_only(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """If nothing can be recorded, the texts are still reported and drawn."""
-    from outrider.cluster import launch
-
-    class Service:
-        address = "127.0.0.1:1"
-
-    @contextmanager
-    def started(*_: object, **__: object) -> Iterator[Service]:
-        yield Service()
-
     pairs = quick_pairs(ScriptedClient())
-    monkeypatch.setattr(launch, "start_service", started)
+    start_nothing(monkeypatch)
     monkeypatch.setattr(demo, "decode_pairs", lambda *_: iter(pairs))
     file = tmp_path / "trace.json"
     assert demo.run_demo(trace=file, as_json=True) == 0

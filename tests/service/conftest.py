@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
 import yaml
-from tests.service.processes import END_TIMEOUT_S, ServiceProcess, start, wait_ready
+from tests.service.processes import ServiceProcess, serving, start
 
 from outrider.actors.engine.tabular import Table, random_table
 
@@ -50,15 +49,5 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess
     """A service that serves; ended with the module, by force if need be."""
     folder = tmp_path_factory.mktemp("service")
     made = start(folder, ["--config", str(write_config(folder)), "--log-level", "info"])
-    family: list[psutil.Process] = []
-    try:
-        wait_ready(made)
-        family = made.family()
+    with serving(made):
         yield made
-    finally:
-        if made.process.poll() is None:
-            made.process.terminate()
-            made.process.wait(END_TIMEOUT_S)
-        for process in family:
-            if process.is_running():
-                process.kill()

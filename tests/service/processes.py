@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -119,6 +120,23 @@ def wait_ready(service: ServiceProcess) -> None:
         return (service.folder / "ready").exists()
 
     until(is_ready, timeout_s=START_TIMEOUT_S, what="the service's ready file")
+
+
+@contextmanager
+def serving(service: ServiceProcess) -> Iterator[None]:
+    """Waits until it serves; ends it, with all that it started, by force if need be."""
+    family: list[psutil.Process] = []
+    try:
+        wait_ready(service)
+        family = service.family()
+        yield
+    finally:
+        if service.process.poll() is None:
+            service.process.terminate()
+            service.process.wait(END_TIMEOUT_S)
+        for process in family:
+            if process.is_running():
+                process.kill()
 
 
 def still_running(processes: Sequence[psutil.Process]) -> list[str]:

@@ -23,7 +23,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
     ProtoReflectionDescriptorDatabase,
 )
-from tests.service.processes import END_TIMEOUT_S, ServiceProcess, run, start, until, wait_ready
+from tests.service.processes import ServiceProcess, run, serving, start, until
 
 from outrider.actors import demo
 from outrider.actors.wire import PROTOCOL_VERSION
@@ -71,18 +71,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess
     }
     (folder / "service.yaml").write_text(yaml.safe_dump(config))
     made = start(folder, ["--config", str(folder / "service.yaml")])
-    family: list[psutil.Process] = []
-    try:
-        wait_ready(made)
-        family = made.family()
+    with serving(made):
         yield made
-    finally:
-        if made.process.poll() is None:
-            made.process.terminate()
-            made.process.wait(END_TIMEOUT_S)
-        for process in family:
-            if process.is_running():
-                process.kill()
 
 
 @pytest.fixture(scope="module")
