@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import log2, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,9 @@ _OCTAVE = (1099511627776, 924575386327, 777472127994, 653773525390)
 
 LEVELS = np.array([_OCTAVE[level % 4] >> level // 4 for level in range(128)], dtype=np.float64)
 """Weight of each level, the greatest first; 32 octaves."""
+
+LEAST_LEVEL = float(LEVELS[-1] / LEVELS[0])
+"""The last of them, as a part of the first."""
 
 MAX_KEPT = 2048
 """Listed tokens of a row, at most: sums of so many weights are exact, and nothing is gained by listing a flatter row."""
@@ -153,16 +156,22 @@ def freeze(
         raise ValueError(
             f"the greatest draft probability is {greatest}; it must be positive and finite"
         )
-    floor = min(least * float(draft_probs_V.sum()), greatest / ALWAYS_KEPT)
+    total = float(draft_probs_V.sum(dtype=np.float64))
     # What is less than the last level would round up to it.
-    kept = np.flatnonzero(draft_probs_V >= max(floor, greatest * float(LEVELS[-1] / LEVELS[0])))
+    floor = max(min(least * total, greatest / ALWAYS_KEPT), greatest * LEAST_LEVEL)
+    kept = np.flatnonzero(draft_probs_V >= floor)
     if len(kept) > keep:
         kept = kept[np.sort(np.argpartition(draft_probs_V[kept], -keep)[-keep:])]
     probs_K = draft_probs_V[kept].astype(np.float64)
+    rest = 0.0
+    # Where a filter has excluded most of the others, their weight would be spent on what the target excludes too.
+    num_others = len(draft_probs_V) - len(kept)
+    if 2 * (int(np.count_nonzero(draft_probs_V)) - len(kept)) > num_others:
+        rest = _rest(rest_share * (total - float(probs_K.sum())), num_others, greatest)
     return SparseRow(
         ids_K=kept.astype(np.uint32),
         weights_K=_rounded(probs_K, greatest),
-        rest=_rest(np.delete(draft_probs_V, kept).astype(np.float64), greatest, rest_share),
+        rest=rest,
         vocab_size=len(draft_probs_V),
     )
 
@@ -179,17 +188,15 @@ def rest_is_exact(rest: float, num_unlisted: int) -> bool:
     return rest * num_unlisted <= MAX_REST
 
 
-def _rest(probs_U: Float64s, greatest: float, share: float) -> float:
-    """The weight of each unlisted token, from the probabilities of all of them."""
-    # Where a filter has excluded most of them, the rest would be spent on what the target excludes too.
-    if 2 * np.count_nonzero(probs_U) <= len(probs_U):
+def _rest(mass: float, num_unlisted: int, greatest: float) -> float:
+    """The weight of each unlisted token, from the probability that all of them share."""
+    mean = mass / num_unlisted
+    if mean < greatest * LEAST_LEVEL:
         return 0.0
-    mean = share * float(probs_U.sum()) / len(probs_U)
-    if mean < greatest * float(LEVELS[-1] / LEVELS[0]):
-        return 0.0
-    weight = float(_rounded(np.array([mean]), greatest)[0])
-    allowed = LEVELS[LEVELS * len(probs_U) <= MAX_REST]
-    return min(weight, float(allowed[0]))
+    place = round(log2(greatest / mean) * LEVELS_AN_OCTAVE)
+    while not rest_is_exact(float(LEVELS[place]), num_unlisted):
+        place += 1
+    return float(LEVELS[place])
 
 
 def _rounded(probs_K: Float64s, greatest: float) -> Float64s:
@@ -228,20 +235,44 @@ def draw_sibling(
     Returns:
         The token id; None if no other token is possible. Drawing must then stop.
     """
-    weights_K, num_unlisted = row.weights_K, row.num_unlisted
-    excluded = np.asarray(taken if replacement is Replacement.WITHOUT else (), dtype=np.int64)
-    if len(excluded):
-        is_taken_K = np.isin(row.ids_K, excluded)
-        weights_K = np.where(is_taken_K, 0.0, weights_K)
-        num_unlisted -= min(num_unlisted, len(excluded) - int(is_taken_K.sum()))
-    weights = np.append(weights_K, row.rest * num_unlisted)
-    if not weights.any():
-        return None
-    place = decisions.draw(weights)
-    if place < len(row.ids_K):
-        return int(row.ids_K[place])
-    unlisted_U = np.setdiff1d(np.arange(row.vocab_size), np.append(row.ids_K, excluded))
-    return int(unlisted_U[decisions.draw(np.ones(len(unlisted_U)))])
+    urn = _Urn(row)
+    for token in taken if replacement is Replacement.WITHOUT else ():
+        urn.remove(token)
+    return urn.draw(decisions)
+
+
+class _Urn:
+    """The tokens of a row, to draw from; weights are whole numbers, so what is left is exact."""
+
+    def __init__(self, row: SparseRow) -> None:
+        self._row = row
+        self._num_unlisted = row.num_unlisted
+        self._weights = np.append(row.weights_K, row.rest * row.num_unlisted)
+        """Of the listed tokens, then of all others together."""
+        self._removed: list[int] = []
+
+    def remove(self, token: int) -> None:
+        """Takes a token out."""
+        ids_K = self._row.ids_K
+        place = int(ids_K.searchsorted(token))
+        self._removed.append(token)
+        if place < len(ids_K) and ids_K[place] == token:
+            self._weights[place] = 0.0
+        elif self._num_unlisted:
+            self._num_unlisted -= 1
+            self._weights[-1] = self._row.rest * self._num_unlisted
+
+    def draw(self, decisions: Decisions) -> int | None:
+        """A token that is left, by its weight; None if there is none."""
+        if self._removed and not self._weights.any():
+            return None
+        place = decisions.draw(self._weights)
+        if place < len(self._row.ids_K):
+            return int(self._row.ids_K[place])
+        is_left_V = np.ones(self._row.vocab_size, dtype=np.bool_)
+        is_left_V[self._row.ids_K] = False
+        is_left_V[self._removed] = False
+        return int(np.flatnonzero(is_left_V)[decisions.draw(np.ones(self._num_unlisted))])
 
 
 DRAWS_A_SIBLING = 2
@@ -252,10 +283,10 @@ def draw_siblings(
     row: SparseRow, count: int, replacement: Replacement, decisions: Decisions
 ) -> tuple[int, ...]:
     """Draw the children of a node, in order; fewer than `count` if the row has not that many tokens."""
+    urn = _Urn(row)
     tokens: list[int] = []
-    for _ in range(count):
-        token = draw_sibling(row, tokens, replacement, decisions)
-        if token is None:
-            break
+    while len(tokens) < count and (token := urn.draw(decisions)) is not None:
         tokens.append(token)
+        if replacement is Replacement.WITHOUT:
+            urn.remove(token)
     return tuple(tokens)
