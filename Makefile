@@ -8,10 +8,10 @@ check:
 	mypy
 
 test:
-	$(PYTHON) -m pytest
+	$(PYTHON) -m pytest -n 2
 
 laws:
-	OUTRIDER_LAW_ROUNDS=100000 $(PYTHON) -m pytest tests/laws
+	OUTRIDER_LAW_ROUNDS=100000 $(PYTHON) -m pytest -n 2 tests/laws
 
 protos:
 	protos/generate

@@ -1,9 +1,11 @@
-"""What holds for every test: one arithmetic thread, no deadlines that a busy machine would miss."""
+"""What holds for every test: one arithmetic thread, no deadlines that a busy machine would miss, fair shares of the processes."""
 
 from __future__ import annotations
 
 import os
+from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # Before torch is imported anywhere: tests share the cores with each other and with whatever else runs.
@@ -11,3 +13,28 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 settings.register_profile("outrider", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("outrider")
+
+LONG = ("tests/laws/", "tests/actors/test_frozen_law.py")
+"""Where one test takes so long that each is handed out by itself."""
+
+CLUSTERS = "tests/service/"
+"""Where tests start whole services: one process runs them all, so that one service runs at a time."""
+
+
+def share_of(nodeid: str) -> str:
+    """The tests that one process runs together with this one, when `-n` asks for several: its module's, as a rule."""
+    if nodeid.startswith(CLUSTERS):
+        return CLUSTERS
+    return nodeid if nodeid.startswith(LONG) else nodeid.partition("::")[0]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Hands out `share_of` tests at a time, the largest shares first and the single tests last."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Sharing(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return share_of(nodeid)
+
+    return Sharing(config, log)

@@ -32,8 +32,12 @@ FROZEN = [verifier for verifier, method in METHODS.items() if method.needs_draft
 SHAPES = {verifier: "1,1,1" if METHODS[verifier].is_chain_only else "2,2" for verifier in FROZEN}
 
 NUM_SESSIONS = 3
-TOKENS = 3000
-"""Tokens of one session: 9,000 in all make some 4,000 rounds for each verifier."""
+TOKENS = 1000
+"""Tokens of one session: 3,000 in all make some 1,300 rounds for each verifier. `tests/laws` has more of them."""
+
+
+COOLING = 4
+"""Power of the draft probabilities that the forbidden variant tells the target: as at a quarter of the temperature."""
 
 
 def speculation(verifier: Verifier) -> Speculation:
@@ -77,7 +81,7 @@ def test_texts_follow_the_targets_law(verifier: Verifier) -> None:
     pair = run(verifier)
     stats = [pair.stats(session) for session in range(NUM_SESSIONS)]
     rounds, accepted = sum(s.rounds for s in stats), sum(s.accepted for s in stats)
-    assert rounds > 3000
+    assert rounds > 1000
     assert accepted > 0.7 * rounds
     assert transition_p(list(pair.texts.values())) > MIN_P
 
@@ -91,7 +95,7 @@ def cooled(wire: Wire) -> Wire:
             true = frame.decode(
                 tree.frame, tokens_N=tree.tokens, parents_N=parents, vocab_size=VOCAB
             )
-            rows = tuple(freeze(row.dense(VOCAB) ** 2, 0.0) for row in true.rows)
+            rows = tuple(freeze(row.dense(VOCAB) ** COOLING, 0.0) for row in true.rows)
             tree.frame = frame.encode(replace(true, rows=rows))
     return wire
 

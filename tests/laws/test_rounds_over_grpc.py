@@ -24,7 +24,7 @@ from tests.laws.servers import Addresses, running
 
 from outrider.actors.speculation.options import Verifier
 
-ROUNDS = int(os.environ.get("OUTRIDER_LAW_ROUNDS", "20000"))
+ROUNDS = int(os.environ.get("OUTRIDER_LAW_ROUNDS", "10000"))
 """That verified a tree, in each mode: 100,000 by `make laws`, fewer in every test run, which may take minutes only. The bounds
 hold for any number."""
 
@@ -38,7 +38,7 @@ MIN_P = FAMILY_ERROR / (3 * len(MODES))
 """Three statistics a mode."""
 
 TIMEOUT_S = 900
-"""Bound on one mode; some twenty seconds for 20,000 rounds on an idle machine."""
+"""Bound on one mode; ten to thirty seconds for 10,000 rounds on an idle machine."""
 
 
 @pytest.fixture(scope="module")
