@@ -38,7 +38,7 @@ class DraftSettings:
     width: int = 4
     """Children of a node, at most."""
 
-    expand: int = 4
+    expand: int = 8
     """Nodes of one session that one draft pass expands, at most."""
 
     max_ahead: int = 64

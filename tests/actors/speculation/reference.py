@@ -50,7 +50,7 @@ def kept_counts(scores: Row, sampling: Sampling, slack: float) -> tuple[int, int
             length = min(
                 length, int((probs >= sampling.min_p * probs[0] * (1 - sign * slack)).sum())
             )
-        bounds.append(min(length, int((probs > 0).sum())))
+        bounds.append(min(length, int(np.isfinite(scores).sum())))
     return bounds[0], bounds[1]
 
 
