@@ -25,7 +25,7 @@ from outrider.actors.draft.session import DraftSession
 from outrider.actors.draft.tree import ROOT
 from outrider.actors.engine.prefix_slots import PrefixSlots
 from outrider.actors.engine.protocol import Engine, Rows
-from outrider.actors.speculation.decisions import UniformDecisions
+from outrider.actors.speculation.decisions import Float64s, UniformDecisions
 from outrider.actors.speculation.draft_tree import Replacement
 from outrider.actors.speculation.options import Verifier
 from outrider.actors.speculation.shapes import Shape
@@ -273,7 +273,8 @@ class SampledDrafter:
             The sessions with a tree that became complete.
         """
         logits = self._engine.forward([entry.rows for entry in entries])
-        grown: list[DraftSession] = []
+        growing: list[tuple[DraftSession, _Seat]] = []
+        scores: list[torch.Tensor] = []
         for index, entry in enumerate(entries):
             session, seat = entry.session, entry.seat
             if entry.nodes:
@@ -288,29 +289,49 @@ class SampledDrafter:
                     continue
                 shape = self._shape(session, session.length)
                 seat.rounds.begin(length=session.length, hash_=session.hash, shape=shape)
-            if self._advance(session, seat, entry.nodes or (ROOT,), logits.of(index)):
+            nodes = entry.nodes or (ROOT,)
+            scores_NV = self._scores(session, seat, nodes, logits.of(index))
+            if seat.rounds.rounds[-1].is_frozen:
+                self._predict(session, seat, nodes[0], scores_NV)
+            else:
+                growing.append((session, seat))
+                scores.append(scores_NV)
+        if not growing:
+            return []
+        # At once, because a softmax of many rows costs little more than one of few.
+        probs_RV = torch.softmax(torch.cat(scores).double(), dim=-1).cpu().numpy()
+        grown: list[DraftSession] = []
+        first = 0
+        for (session, seat), scores_NV in zip(growing, scores, strict=True):
+            probs_NV, first = probs_RV[first : first + len(scores_NV)], first + len(scores_NV)
+            if self._grow(seat, scores_NV, probs_NV):
                 grown.append(session)
         return grown
 
-    def _advance(
+    def _scores(
         self, session: DraftSession, seat: _Seat, nodes: Sequence[int], logits_NV: torch.Tensor
-    ) -> bool:
-        """Draws the next level below these nodes, or predicts what follows a leaf. True if a tree became complete."""
-        rounds = seat.rounds
-        paths = [rounds.path(node) for node in nodes]
+    ) -> torch.Tensor:
+        """The request's own scores at these nodes."""
+        paths = [seat.rounds.path(node) for node in nodes]
         num_output = session.length - session.prompt_length
-        scores_NV = seat.transform.apply(logits_NV, paths, [num_output + len(p) for p in paths])
+        return seat.transform.apply(logits_NV, paths, [num_output + len(path) for path in paths])
+
+    def _predict(
+        self, session: DraftSession, seat: _Seat, leaf: int, scores_1V: torch.Tensor
+    ) -> None:
+        """Begins the tree below the most probable token after a leaf."""
+        last = seat.rounds.rounds[-1]
+        shape = self._shape(session, last.length + last.shape.depth + 1)
+        seat.rounds.predict(leaf, int(scores_1V[0].argmax()), shape)
+
+    def _grow(self, seat: _Seat, scores_NV: torch.Tensor, probs_NV: Float64s) -> bool:
+        """Draws the next level of the last tree. True if it became complete."""
+        rounds = seat.rounds
         last = rounds.rounds[-1]
-        if last.is_frozen:
-            token = int(scores_NV[0].argmax())
-            shape = self._shape(session, last.length + last.shape.depth + 1)
-            rounds.predict(nodes[0], token, shape)
-            return False
         if last.num_levels == 0 and seat.policy is not None:
             # By the row of the base alone: what is drawn must decide neither what is drawn nor when the tree is sent.
             (rating,) = seat.policy.rater(scores_NV)
             last.shape = last.shape.prefix(seat.policy.frozen_depth(rating, last.shape.depth))
-        probs_NV = torch.softmax(scores_NV.double(), dim=-1).cpu().numpy()
         level, branching = last.num_levels, last.shape.branching
         count = branching[level]
         if seat.is_greedy:

@@ -40,6 +40,9 @@ NO_REST = 255
 _RAW_DEFLATE = -15
 """Window of zlib's streams without header and checksum, which msgpack and gRPC make superfluous."""
 
+_SMALLEST_WINDOW = -9
+"""For writing, where nothing is looked back at: it is cleared each time."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FrozenTree:
@@ -59,8 +62,10 @@ def encode(frozen: FrozenTree) -> bytes:
         "version": VERSION,
         "replacement": str(tree.replacement),
         "counts": [len(row.ids_K) for row in rows],
-        "ids": _deflate(b"".join(gaps.encode(row.ids_K) for row in rows)),
-        "levels": _deflate(b"".join(_levels(row.weights_K) for row in rows)),
+        "ids": _deflate(gaps.encode([row.ids_K for row in rows])),
+        "levels": _deflate(
+            _levels(np.concatenate([np.empty(0), *(row.weights_K for row in rows)]))
+        ),
     }
     if any(row.rest for row in rows):
         frame["rest"] = b"".join(_rest_level(row) for row in rows)
@@ -144,7 +149,9 @@ def _whole_numbers(value: object, name: str) -> list[int]:
 
 def _deflate(data: bytes) -> bytes:
     """The Huffman code of bytes that have no repetitions to find."""
-    deflating = zlib.compressobj(6, zlib.DEFLATED, _RAW_DEFLATE, 9, zlib.Z_HUFFMAN_ONLY)
+    # A block holds 2^(memory + 6) bytes; more memory than one block needs is cleared for nothing.
+    memory = min(max(len(data).bit_length() - 6, 1), 9)
+    deflating = zlib.compressobj(6, zlib.DEFLATED, _SMALLEST_WINDOW, memory, zlib.Z_HUFFMAN_ONLY)
     return deflating.compress(data) + deflating.flush()
 
 

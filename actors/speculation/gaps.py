@@ -22,15 +22,22 @@ _PLACES = np.arange(MAX_BYTES)
 _MORE = 1 << _BITS
 
 
-def encode(ids_K: Uint32s) -> bytes:
-    """The bytes of one row."""
-    wide_K = ids_K.astype(np.int64)
-    gaps_K = wide_K - np.append(-1, wide_K[:-1]) - 1
-    parts_KB = gaps_K[:, None] >> (_BITS * _PLACES)
-    is_last_KB = parts_KB < _MORE
-    is_used_KB = is_last_KB.argmax(axis=1)[:, None] >= _PLACES
-    bytes_KB = (parts_KB % _MORE) + np.where(is_last_KB, 0, _MORE)
-    packed: bytes = bytes_KB[is_used_KB].astype(np.uint8).tobytes()
+def encode(rows: Sequence[Uint32s]) -> bytes:
+    """The bytes of rows, one after the other; none is empty."""
+    if not rows:
+        return b""
+    ids_T = np.concatenate(rows).astype(np.int64)
+    gaps_T = np.empty_like(ids_T)
+    gaps_T[1:] = ids_T[1:] - ids_T[:-1] - 1
+    starts = np.cumsum([0, *(len(ids_K) for ids_K in rows[:-1])])
+    gaps_T[starts] = ids_T[starts]
+    if not (gaps_T >= _MORE).any():
+        return gaps_T.astype(np.uint8).tobytes()
+    parts_TB = gaps_T[:, None] >> (_BITS * _PLACES)
+    is_last_TB = parts_TB < _MORE
+    is_used_TB = is_last_TB.argmax(axis=1)[:, None] >= _PLACES
+    bytes_TB = (parts_TB % _MORE) + np.where(is_last_TB, 0, _MORE)
+    packed: bytes = bytes_TB[is_used_TB].astype(np.uint8).tobytes()
     return packed
 
 

@@ -17,7 +17,7 @@ order: both sides compute the same probabilities whatever library adds.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import log2, sqrt
 
 import numpy as np
@@ -76,15 +76,17 @@ class SparseRow:
     vocab_size: int = 0
     """Number of token ids, listed or not; needed where `rest` is positive."""
 
+    total: float = field(init=False)
+    """Sum of all weights: exact."""
+
+    def __post_init__(self) -> None:
+        total = float(self.weights_K.sum()) + self.rest * self.num_unlisted
+        object.__setattr__(self, "total", total)
+
     @property
     def num_unlisted(self) -> int:
         """Tokens that have the weight `rest`."""
         return self.vocab_size - len(self.ids_K) if self.rest else 0
-
-    @property
-    def total(self) -> float:
-        """Sum of all weights: exact."""
-        return float(self.weights_K.sum()) + self.rest * self.num_unlisted
 
     @property
     def probs_K(self) -> Float64s:

@@ -82,20 +82,23 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
         self._next_stream = 1
 
     def deliver(self, outputs: list[Output]) -> None:
-        """Sends what a step of the worker put out. On the event loop."""
+        """Sends what a step of the worker put out, to drafters first: they are waited for. On the event loop."""
         verdicts: dict[str, list[Verdict]] = {}
+        told: list[Opened | Committed | Finished | Failed] = []
         for output in outputs:
             match output:
                 case Opened() | Committed() | Finished() | Failed():
-                    coordinator = self._coordinators.get(output.owner.stream)
-                    if coordinator is not None:
-                        coordinator.put(session_event(output))
+                    told.append(output)
                 case Verdict():
                     verdicts.setdefault(output.drafter, []).append(output)
                 case _:
                     self._tell(output.drafter, drafter_message(output))
         for drafter, entries in verdicts.items():
             self._tell(drafter, verdict_batch(entries))
+        for event in told:
+            coordinator = self._coordinators.get(event.owner.stream)
+            if coordinator is not None:
+                coordinator.put(session_event(event))
 
     def _tell(self, drafter: str, message: target_pb2.VerdictMessage) -> None:
         """Queues a message for a drafter, if it is there."""

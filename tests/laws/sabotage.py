@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import torch
+
 from outrider.actors.draft import sampled
 from outrider.actors.draft.rounds import Rounds
 from outrider.actors.speculation.decisions import Float64s
@@ -50,7 +52,7 @@ def target_for_residual() -> None:
 
 def shared_uniforms() -> None:
     """The drafter draws with the very uniforms by which the target will test the tree."""
-    advance = sampled.SampledDrafter._advance
+    scores = sampled.SampledDrafter._scores
 
     class Shared:
         """Gives out the target's uniforms of one base in order."""
@@ -63,13 +65,13 @@ def shared_uniforms() -> None:
             self.used += count
             return uniforms(*self.base, self.used)[self.used - count :]
 
-    def leak(self: Any, session: Any, seat: Any, nodes: Any, logits_NV: Any) -> bool:
+    def leak(self: Any, session: Any, seat: Any, nodes: Any, logits_NV: Any) -> torch.Tensor:
         base = (session.sampling.seed, seat.rounds.rounds[-1].length)
         if getattr(seat.generator, "base", None) != base:
             seat.generator = Shared(*base)
-        return advance(self, session, seat, nodes, logits_NV)
+        return scores(self, session, seat, nodes, logits_NV)
 
-    sampled.SampledDrafter._advance = leak  # type: ignore[method-assign]
+    sampled.SampledDrafter._scores = leak  # type: ignore[method-assign]
 
 
 SABOTAGES: dict[str, Callable[[], None]] = {
