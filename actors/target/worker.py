@@ -134,6 +134,8 @@ class TargetWorker:
         board = self._board
         self._bell.silence()
         self._take_all()
+        # Drafters are attached and told what they lack while the next pass runs, not after it.
+        board.flush()
         sessions = [s for s in board.sessions.values() if self._start(s)]
         if not sessions:
             self._control.pause()

@@ -318,6 +318,23 @@ def test_what_does_not_fit_is_refused_and_takes_nothing(case: str) -> None:
     assert model.num_free == free
 
 
+def test_who_came_is_told_before_the_next_pass() -> None:
+    """A session's handle leaves before its prompt is run, so that drafters read the prompt at the same time."""
+    model = engine()
+    harness = Harness(model)
+    original = model.forward
+    told: list[bool] = []
+
+    def watched(batch: Sequence[Rows]) -> Logits:
+        told.append(any(isinstance(output, Opened) for output in harness.outputs))
+        return original(batch)
+
+    model.forward = watched  # type: ignore[method-assign]
+    harness.worker.post(opening(1, OPTIONS["greedy"]))
+    harness.worker.step()
+    assert told == [True]
+
+
 def test_failing_pass_fails_its_sessions_and_frees_their_slots() -> None:
     """An exception of the model reaches the caller; the worker goes on with the next session."""
     model = engine(slots=2)
