@@ -18,6 +18,12 @@ from outrider.client.collect import Collector
 from outrider.client.errors import OutriderError, Unavailable, from_rpc_error
 from outrider.client.options import Message, SamplingOptions, SpeculationOptions
 from outrider.client.progress import StreamProgress, new_request_id
+from outrider.client.request_wire import (
+    detokenize_to_proto,
+    request_to_proto,
+    tokenize_to_proto,
+)
+from outrider.client.result_wire import health_from_proto, model_from_proto, status_from_proto
 from outrider.client.results import Generation, Health, ModelInfo, Status
 from outrider.client.retry import RetryPolicy
 from outrider.client.timeline.model import Timeline
@@ -28,14 +34,6 @@ from outrider.client.timeouts import (
     check_timeout,
 )
 from outrider.client.tracing import trace_request
-from outrider.client.wire import (
-    detokenize_to_proto,
-    health_from_proto,
-    model_from_proto,
-    request_to_proto,
-    status_from_proto,
-    tokenize_to_proto,
-)
 from outrider.v1 import generation_pb2
 from outrider.v1.generation_pb2_grpc import GenerationServiceStub
 

@@ -23,9 +23,10 @@ from outrider.client.errors import (
     ServiceError,
     Unavailable,
 )
+from outrider.client.request_wire import resumed
+from outrider.client.result_wire import event_from_proto
 from outrider.client.results import Admission, Completion, Event, TextChunk
 from outrider.client.retry import RetryPolicy
-from outrider.client.wire import event_from_proto, resumed
 from outrider.v1.generation_pb2 import GenerateRequest, GenerateResponse
 
 

@@ -168,10 +168,10 @@ def train_demo(
     device: str = "auto",
     resume: bool = True,
     steps_scale: float = 1.0,
-    minutes: float = 55.0,
+    minutes: float | None = None,
     stages: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """Trains the demonstration models. Returns the report.
+    """Trains the demonstration models; within `DEFAULT_MINUTES` if `minutes` is None. Returns the report.
 
     Raises:
         CommandFailed: Training data are missing, or an argument is not allowed.
@@ -179,8 +179,9 @@ def train_demo(
     from dataclasses import asdict
 
     from outrider.actors.train import demo
+    from outrider.actors.train.budget import DEFAULT_MINUTES
     from outrider.actors.train.errors import TrainError
-    from outrider.actors.train.run import STAGES
+    from outrider.actors.train.recipe import STAGES
 
     try:
         report = demo.train_demo(
@@ -189,7 +190,7 @@ def train_demo(
             device=device,
             resume=resume,
             steps_scale=steps_scale,
-            minutes=minutes,
+            minutes=DEFAULT_MINUTES if minutes is None else minutes,
             stages=tuple(stages) if stages is not None else STAGES,
         )
     except TrainError as error:

@@ -9,7 +9,8 @@ from outrider.actors.draft.settings import DraftSettings
 from outrider.actors.engine.settings import EngineSettings
 from outrider.actors.speculation.options import Speculation
 from outrider.actors.target.settings import TargetSettings
-from outrider.cluster.config import COORDINATOR, Config, Drafter, Target
+from outrider.cluster.config import COORDINATOR, Config
+from outrider.cluster.config_actors import Drafter, Target
 from outrider.cluster.host_port import join_host_port, split_host_port
 from outrider.cluster.roster import Role
 from outrider.cluster.settings import CoordinatorSettings

@@ -11,8 +11,9 @@ from transformers.utils import logging as transformers_logging
 from outrider.actors.train.budget import DEFAULT_MINUTES, Budget, Clock, check_minutes
 from outrider.actors.train.corpus import check
 from outrider.actors.train.errors import TrainError
+from outrider.actors.train.recipe import STAGES, Recipe
 from outrider.actors.train.report import TrainReport
-from outrider.actors.train.run import STAGES, Recipe, Run, parts_of
+from outrider.actors.train.run import Run, parts_of
 
 
 def train_demo(

@@ -1,12 +1,17 @@
-"""The sizes, shapes and schedules of the demonstration models."""
+"""The stages, shapes, schedules and sources of the demonstration models."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from outrider.actors.train.corpus import Source
+from outrider.actors.train.sources import SOURCES
 from outrider.actors.train.tokenizer import CONTEXT, VOCABULARY_SIZE
+
+STAGES = ("tokenizer", "target", "draft", "draft-small")
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,26 @@ SCHEDULES = {
     "draft": Schedule(steps=1100, seed=1),
     "draft-small": Schedule(steps=900, seed=2),
 }
+
+
+@dataclass(frozen=True)
+class Rollouts:
+    """How much of its own writing the target adds to the drafts' text (rows of tokens)."""
+
+    chunks: int = 16
+    rows: int = 128
+    length: int = 256
+    prompt_length: int = 48
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that decides the weights besides the data."""
+
+    sources: tuple[Source, ...] = SOURCES
+    shapes: Mapping[str, Shape] = field(default_factory=lambda: SHAPES)
+    schedules: Mapping[str, Schedule] = field(default_factory=lambda: SCHEDULES)
+    rollouts: Rollouts = Rollouts()
 
 
 def build(shape: Shape, special: dict[str, int]) -> LlamaForCausalLM:

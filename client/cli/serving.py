@@ -113,13 +113,14 @@ def train_demo(
         float, typer.Option("--steps-scale", help="Multiplies the number of steps.")
     ] = 1.0,
     minutes: Annotated[
-        float,
+        float | None,
         typer.Option(
             "--minutes",
             metavar="M",
-            help="Cut the work to what fits into so many minutes on this machine; 0 is no bound.",
+            help="Cut the work to what fits into so many minutes on this machine, 55 by default; 0 is no bound.",
+            show_default=False,
         ),
-    ] = 55.0,
+    ] = None,
     stage: Annotated[
         list[str] | None, typer.Option("--stage", help="Only this stage. Repeatable.")
     ] = None,

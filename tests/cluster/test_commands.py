@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from outrider.client.cli.app import app
 from outrider.cluster.commands import (
     FAILED,
     USAGE,
@@ -69,3 +71,11 @@ def test_wrong_flags_are_usage_errors(flags: dict[str, object], message: str) ->
     with pytest.raises(CommandFailed, match=message) as caught:
         serve(**flags)  # type: ignore[arg-type]
     assert caught.value.exit_code == USAGE
+
+
+def test_help_tells_the_bound_of_training() -> None:
+    """The command line may not import what knows it, so it is written there once more."""
+    from outrider.actors.train.budget import DEFAULT_MINUTES
+
+    result = CliRunner().invoke(app, ["train", "demo", "--help"], env={"COLUMNS": "200"})
+    assert f" {DEFAULT_MINUTES:g} by default" in result.output

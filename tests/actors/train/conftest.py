@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from outrider.actors.train.corpus import Source
-from outrider.actors.train.recipe import Schedule, Shape
-from outrider.actors.train.run import Recipe, Rollouts
+from outrider.actors.train.recipe import Recipe, Rollouts, Schedule, Shape
 from outrider.actors.train.sources import read_conversations, read_prose
 
 

@@ -13,8 +13,8 @@ import pytest
 from outrider.actors.train import objective, rollout, run
 from outrider.actors.train.demo import train_demo
 from outrider.actors.train.errors import TrainError
+from outrider.actors.train.recipe import STAGES, Recipe
 from outrider.actors.train.report import TrainReport, read_report
-from outrider.actors.train.run import STAGES, Recipe
 
 STEP, CHUNK, DRAFT_STEP = 20.0, 30.0, 10.0
 """Seconds."""

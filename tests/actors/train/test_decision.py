@@ -16,7 +16,7 @@ from outrider.actors.train.decision import fit, train_decision
 from outrider.actors.train.decision_samples import WAYS, Samples
 from outrider.actors.train.demo import train_demo
 from outrider.actors.train.errors import DataError, TrainError
-from outrider.actors.train.run import Recipe
+from outrider.actors.train.recipe import Recipe
 
 
 def made_up(count: int, seed: int) -> Samples:

@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from outrider.actors.train.demo import choose_device, train_demo
 from outrider.actors.train.errors import DataError, TrainError
-from outrider.actors.train.run import Recipe
+from outrider.actors.train.recipe import Recipe
 
 
 def test_all_stages_leave_loadable_models(

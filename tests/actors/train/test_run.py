@@ -10,7 +10,7 @@ import pytest
 
 from outrider.actors.train.demo import train_demo
 from outrider.actors.train.errors import ResumeError
-from outrider.actors.train.run import STAGES, Recipe
+from outrider.actors.train.recipe import STAGES, Recipe
 
 
 def with_steps(recipe: Recipe, stage: str, steps: int) -> Recipe:

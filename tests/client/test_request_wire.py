@@ -1,4 +1,4 @@
-"""Dataclasses to messages and back."""
+"""Options and requests to messages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import fields
 
 import pytest
 
-from outrider.client import wire
 from outrider.client.errors import InvalidRequest
 from outrider.client.options import (
     DraftLength,
@@ -17,8 +16,13 @@ from outrider.client.options import (
     TreeMask,
     Verifier,
 )
-from outrider.client.results import Admission, Completion, FinishReason, Origin, TextChunk
-from outrider.v1 import generation_pb2, sampling_pb2
+from outrider.client.request_wire import (
+    request_to_proto,
+    resumed,
+    sampling_to_proto,
+    speculation_to_proto,
+)
+from outrider.v1 import sampling_pb2
 
 FULL_SAMPLING = SamplingOptions(
     temperature=0.5,
@@ -42,7 +46,7 @@ FULL_SAMPLING = SamplingOptions(
 
 def test_each_sampling_field_is_sent() -> None:
     """Every option of the contract exists here under its name and reaches the message unchanged."""
-    message = wire.sampling_to_proto(FULL_SAMPLING)
+    message = sampling_to_proto(FULL_SAMPLING)
     names = {field.name for field in sampling_pb2.SamplingOptions.DESCRIPTOR.fields}
     assert names == {field.name for field in fields(SamplingOptions)}
     for name in names - {"logit_bias", "stop", "stop_token_ids"}:
@@ -55,14 +59,14 @@ def test_each_sampling_field_is_sent() -> None:
 
 def test_nothing_set_sends_nothing() -> None:
     """Empty options are an empty message."""
-    assert wire.sampling_to_proto(SamplingOptions()).ByteSize() == 0
-    assert wire.speculation_to_proto(SpeculationOptions()).ByteSize() == 0
+    assert sampling_to_proto(SamplingOptions()).ByteSize() == 0
+    assert speculation_to_proto(SpeculationOptions()).ByteSize() == 0
 
 
 def test_each_verifier_has_its_value() -> None:
     """Every verifier of the contract can be asked for."""
     asked = {
-        wire.speculation_to_proto(SpeculationOptions(verifier=verifier)).verifier
+        speculation_to_proto(SpeculationOptions(verifier=verifier)).verifier
         for verifier in Verifier
     }
     assert set(sampling_pb2.Verifier.values()) - {sampling_pb2.VERIFIER_UNSPECIFIED} == asked
@@ -83,7 +87,7 @@ def test_each_speculation_field_is_sent() -> None:
         aggressiveness=2.0,
         decision_threshold=0.5,
     )
-    message = wire.speculation_to_proto(options)
+    message = speculation_to_proto(options)
     assert {field.name for field in fields(SpeculationOptions)} == {
         field.name for field, _ in message.ListFields()
     }
@@ -103,13 +107,13 @@ def test_each_speculation_field_is_sent() -> None:
 def test_misfits_name_the_field(options: SamplingOptions, field: str) -> None:
     """What protobuf would refuse with a bare message is refused with the field's name."""
     with pytest.raises(InvalidRequest, match=field) as caught:
-        wire.sampling_to_proto(options)
+        sampling_to_proto(options)
     assert caught.value.field == field
 
 
 def test_resumed_keeps_the_request() -> None:
     """Only the seed and the received tokens change."""
-    request = wire.request_to_proto(
+    request = request_to_proto(
         request_id="r",
         model="m",
         prompt=None,
@@ -119,7 +123,7 @@ def test_resumed_keeps_the_request() -> None:
         speculation=None,
         resume=(1,),
     )
-    again = wire.resumed(request, seed=9, tokens=[1, 2])
+    again = resumed(request, seed=9, tokens=[1, 2])
     assert list(request.resume.ids) == [1]
     assert list(again.resume.ids) == [1, 2]
     assert again.sampling.seed == 9
@@ -135,7 +139,7 @@ def test_empty_prompts_are_sent_as_given() -> None:
         ({"messages": ()}, "chat"),
     ):
         given: dict[str, object] = {"prompt": None, "tokens": None, "messages": None, **arguments}
-        request = wire.request_to_proto(
+        request = request_to_proto(
             request_id="r",
             model="",
             sampling=None,
@@ -144,62 +148,3 @@ def test_empty_prompts_are_sent_as_given() -> None:
             **given,  # type: ignore[arg-type]  # one of each kind in turn
         )
         assert request.WhichOneof("prompt") == kind
-
-
-def test_events() -> None:
-    """Each kind of event, and None for one that this version does not know."""
-    admission = generation_pb2.Admission(request_id="r", seed=2**64 - 1, drafters=["a", "b"])
-    assert wire.event_from_proto(
-        generation_pb2.GenerateResponse(admission=admission), drafters=()
-    ) == Admission(request_id="r", model="", seed=2**64 - 1, prompt_tokens=0, drafters=("a", "b"))
-    tokens = [
-        generation_pb2.Token(id=1, origin=generation_pb2.ORIGIN_DRAFTER, drafter=1, logprob=0.0),
-        generation_pb2.Token(id=2, origin=generation_pb2.ORIGIN_DRAFTER, drafter=7),
-        generation_pb2.Token(id=3),
-    ]
-    chunk = wire.event_from_proto(
-        generation_pb2.GenerateResponse(
-            index=1, chunk=generation_pb2.Chunk(text="x", tokens=tokens)
-        ),
-        drafters=("a", "b"),
-    )
-    assert isinstance(chunk, TextChunk)
-    assert [token.drafter for token in chunk.tokens] == ["b", "drafter 7", None]
-    assert [token.logprob for token in chunk.tokens] == [0.0, None, None]
-    assert chunk.tokens[2].origin is Origin.UNKNOWN
-    assert wire.event_from_proto(generation_pb2.GenerateResponse(), drafters=()) is None
-
-
-def test_each_finish_reason_is_known() -> None:
-    """Every reason of the contract has its own value here."""
-    reasons = set()
-    for value in generation_pb2.FinishReason.values():
-        event = wire.event_from_proto(
-            generation_pb2.GenerateResponse(
-                completion=generation_pb2.Completion(finish_reason=value)
-            ),
-            drafters=(),
-        )
-        assert isinstance(event, Completion)
-        reasons.add(event.finish_reason)
-    assert set(FinishReason) == reasons
-
-
-def test_results_hold_each_field_of_the_contract() -> None:
-    """Statistics, timing, usage, models and actors lose no field on the way to the caller."""
-    from outrider.client import results
-
-    for message, result in (
-        (generation_pb2.SpeculationStats, results.SpeculationStats),
-        (generation_pb2.Timing, results.Timing),
-        (generation_pb2.Usage, results.Usage),
-        (generation_pb2.TargetModel, results.ModelInfo),
-        (generation_pb2.DrafterModel, results.DrafterInfo),
-        (generation_pb2.ActorStatus, results.ActorInfo),
-        (generation_pb2.GetStatusResponse, results.Status),
-        (generation_pb2.Admission, results.Admission),
-        (generation_pb2.Token, results.Token),
-    ):
-        assert {field.name for field in message.DESCRIPTOR.fields} == {
-            field.name for field in fields(result)
-        }

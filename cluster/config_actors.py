@@ -1,0 +1,135 @@
+"""The sections of targets and drafters."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from outrider.cluster.config_section import NAME, Amount, Section
+
+PROMPT_LOOKUP = "prompt_lookup"
+"""The drafting method that needs no model; as `--draft` it stands for itself."""
+
+
+class _Actor(Section):
+    name: str = Field(default="", pattern=NAME)
+    """Its name, unique in the service. By default made from the model."""
+
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    """Type of weights and cache."""
+
+    device: str = Field(default="cpu", pattern=r"^(cpu|cuda(:\d+)?)$")
+    """`cpu`, `cuda` or `cuda:N`, counted among the devices that Ray gives the actor."""
+
+    num_slots: int = Field(default=16, ge=1, le=4_096)
+    """Sessions it can hold at a time."""
+
+    max_context: int | None = Field(default=None, ge=2, le=10_000_000)
+    """Longest sequence, prompt and output. None: as the model's configuration says."""
+
+    max_scratch: int = Field(default=320, ge=2, le=65_536)
+    """Tree nodes that a slot can hold behind the committed rows; bounds prefill chunks and trees."""
+
+    prefill_chunk: int = Field(default=256, ge=1, le=65_536)
+    """Prompt tokens in one pass, at most."""
+
+    num_threads: int | None = Field(default=None, ge=1, le=1_024)
+    """Threads of the arithmetic on a CPU. None: `num_cpus`, at least one."""
+
+    allow_remote_code: bool = False
+    """Runs code from the model's repository."""
+
+    cuda_graphs: Literal["auto", "on", "off"] = "auto"
+    """On a GPU, whether small passes are recorded and replayed: `auto` as far as the model can be, `on` or not start, `off`."""
+
+    replicas: int = Field(default=1, ge=1, le=1_000)
+    """How many actors to start."""
+
+    num_cpus: Amount = 1.0
+    """CPUs that Ray reserves for each."""
+
+    num_gpus: Amount | None = None
+    """GPUs that Ray reserves for each; may be a fraction. None: one with a `cuda` device, else none."""
+
+    resources: dict[str, Amount] = Field(default_factory=dict)
+    """Custom resources that Ray reserves for each, for instance `{target_node: 1}`."""
+
+    @property
+    def gpus(self) -> float:
+        """GPUs to reserve for one replica."""
+        if self.num_gpus is not None:
+            return self.num_gpus
+        return 1.0 if self.device.startswith("cuda") else 0.0
+
+    @property
+    def replica_names(self) -> tuple[str, ...]:
+        """The name of each replica; a single one has the plain name."""
+        if self.replicas == 1:
+            return (self.name,)
+        return tuple(f"{self.name}-{index}" for index in range(self.replicas))
+
+    @property
+    def threads(self) -> int:
+        """Threads of the arithmetic of one replica."""
+        return self.num_threads or max(1, int(self.num_cpus))
+
+    @model_validator(mode="after")
+    def _check_room(self) -> Self:
+        if self.device.startswith("cuda") and self.gpus == 0:
+            raise ValueError(f"num_gpus is 0 with device {self.device}: reserve a GPU or use cpu")
+        if self.prefill_chunk > self.max_scratch:
+            raise ValueError(
+                f"prefill_chunk is {self.prefill_chunk} and max_scratch {self.max_scratch}: "
+                "a chunk must fit into the scratch rows"
+            )
+        return self
+
+
+class Target(_Actor):
+    """A target model."""
+
+    model: str = Field(min_length=1)
+    """Folder or hub id of a transformers model, `demo:NAME`, or `tabular:FILE`."""
+
+    niceness: int = Field(default=5, ge=0, le=19)
+    """Niceness of the arithmetic's threads on a CPU, so that event loops come first."""
+
+    max_batch_nodes: int = Field(default=256, ge=1, le=65_536)
+    """Tree nodes in one pass over all sessions, at most."""
+
+    max_patience_s: float = Field(default=0.5, ge=0, le=60, allow_inf_nan=False)
+    """How long a free target waits for candidates, at most."""
+
+
+class Drafter(_Actor):
+    """A drafter."""
+
+    method: str = "autoregressive"
+    """`autoregressive` (a draft model) or `prompt_lookup` (no model)."""
+
+    model: str | None = Field(default=None, min_length=1)
+    """Folder or hub id of a transformers model, `demo:NAME`, or `tabular:FILE`; none with `prompt_lookup`."""
+
+    niceness: int = Field(default=15, ge=0, le=19)
+    """Niceness of the arithmetic's threads on a CPU: above that of the target, which must not wait."""
+
+    width: int = Field(default=4, ge=1, le=1_024)
+    """Children of a node, at most."""
+
+    expand: int = Field(default=8, ge=1, le=1_024)
+    """Nodes of one session that one draft pass expands, at most."""
+
+    max_ahead: int = Field(default=64, ge=1, le=65_536)
+    """Nodes of one session below its committed text, at most."""
+
+    @model_validator(mode="after")
+    def _check_method(self) -> Self:
+        methods = ("autoregressive", PROMPT_LOOKUP)
+        if self.method not in methods:
+            raise ValueError(f"method is {self.method!r}; allowed: {', '.join(methods)}")
+        if self.method == PROMPT_LOOKUP and self.model is not None:
+            raise ValueError(f"model is {self.model!r}, but prompt_lookup drafts without one")
+        if self.method != PROMPT_LOOKUP and self.model is None:
+            raise ValueError(f"model is missing: {self.method} drafts with one")
+        return self

@@ -1,0 +1,154 @@
+"""The sections that hold for the whole service."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from outrider.actors.speculation.options import Verifier
+from outrider.actors.speculation.policies import (
+    MAX_AGGRESSIVENESS,
+    DraftLength,
+    DraftPolicies,
+    Roots,
+    TreeMask,
+)
+from outrider.cluster.config_section import NAME, Amount, Seconds, Section
+from outrider.cluster.host_port import split_host_port
+
+
+class Service(Section):
+    """What clients see."""
+
+    listen: str = "127.0.0.1:50051"
+    """Address of the public gRPC service, HOST:PORT; port 0 takes a free one. Only loopback unless set otherwise."""
+
+    advertise: str | None = None
+    """Host that clients reach the service at. None: the host of `listen`."""
+
+    reflection: bool = True
+    """Offers gRPC server reflection on every port."""
+
+    default_max_tokens: int = Field(default=256, ge=1, le=1_000_000)
+    """Output tokens of a request that does not say how many."""
+
+    max_waiting: int = Field(default=64, ge=0, le=100_000)
+    """Requests that may wait for a free slot; more are refused with RESOURCE_EXHAUSTED."""
+
+    prefix_reuse: bool = True
+    """A prompt that begins as an earlier one did is not computed again as far as that is still in a slot. The time to the
+    first token then tells whether somebody asked the same before: set it to false where clients must not learn that of
+    each other."""
+
+    @field_validator("listen")
+    @classmethod
+    def _check_listen(cls, value: str) -> str:
+        split_host_port(value)
+        return value
+
+
+class Restarts(Section):
+    """What happens when an actor dies."""
+
+    max_restarts: int = Field(default=10, ge=0, le=1_000_000)
+    """Restarts in a row before the actor is given up; the others go on."""
+
+    backoff_s: Seconds = 0.5
+    """Wait before the first restart; doubled with each further one in a row."""
+
+    max_backoff_s: Seconds = 30.0
+    """Longest wait before a restart."""
+
+    healthy_after_s: Seconds = 60.0
+    """An actor that lived this long starts counting its restarts anew."""
+
+
+class Cluster(Section):
+    """Ray, and how actors are placed and watched."""
+
+    address: str = "local"
+    """`local` starts a Ray of our own and ends it with the service; `auto` or HOST:PORT joins a running one. Start the nodes of
+    such a one with `RAY_worker_niceness=0`: Ray's own value, 15, makes event loops and arithmetic alike."""
+
+    namespace: str = Field(default="outrider", pattern=NAME)
+    """Ray namespace: two services in one Ray cluster need two."""
+
+    auth: Literal["token", "disabled"] = "token"
+    """Ray's authentication. With `local` a fresh token is made; a cluster that is joined has its own, found as Ray does."""
+
+    local_resources: dict[str, Amount] = Field(default_factory=dict)
+    """Custom resources that our own Ray (`address: local`) declares."""
+
+    local_dashboard: bool = False
+    """Starts Ray's dashboard and job server with our own Ray, on a free loopback port."""
+
+    placement: Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"] = "PACK"
+    """Strategy of the placement group that holds the actors, in Ray's words."""
+
+    placement_timeout_s: Seconds = 60.0
+    """How long to wait for the resources of all actors."""
+
+    start_timeout_s: Seconds = 300.0
+    """How long an actor may take to load its model and listen."""
+
+    lease_s: float = Field(default=10.0, ge=1, le=600, allow_inf_nan=False)
+    """An actor that is silent this long is taken for dead and restarted."""
+
+    drain_s: float = Field(default=5.0, ge=0, le=3_600, allow_inf_nan=False)
+    """How long running requests may go on after the service was told to end."""
+
+    internal_host: Literal["auto", "loopback", "node"] = "auto"
+    """Where actors listen for each other: `loopback`, the `node` address that Ray knows, or `auto`: loopback with our own
+    Ray, else the node address."""
+
+    restarts: Restarts = Restarts()
+    """What happens when an actor dies."""
+
+
+class Speculation(Section):
+    """What a request gets that does not say otherwise."""
+
+    enabled: bool = True
+    """False decodes plainly."""
+
+    verifier: Verifier = Verifier.COUPLED
+    """How candidates are verified."""
+
+    max_nodes: int = Field(default=16, ge=1, le=4_096)
+    """Candidate nodes in one target pass of a session, at most."""
+
+    max_depth: int = Field(default=8, ge=1, le=1_024)
+    """Depth of the candidate tree, at most."""
+
+    draft_length: DraftLength = DraftLength.FULL
+    """When drafters stop: `full`, `confidence` or `decision`. Only drafters that offer it take part."""
+
+    roots: Roots = Roots.DRAFT
+    """Where trees begin: `draft` or `target`; `draft` for verifiers of frozen trees, whatever is said here."""
+
+    tree_mask: TreeMask = TreeMask.SLICED
+    """How masks of growing trees are made: `sliced` or `built`."""
+
+    aggressiveness: float = Field(default=1.0, gt=0.0, le=MAX_AGGRESSIVENESS)
+    """Factor of the length that confidence allows."""
+
+    decision_threshold: float = Field(default=0.4, ge=0.0, le=1.0)
+    """Score above which the decision model goes on."""
+
+    adaptive: bool = True
+    """True: now and then the target decodes a few rounds plainly to compare, and drafters rest while that is faster."""
+
+    lockstep: bool = False
+    """True: drafter and target wait for each other, as other engines do; slower, for comparison."""
+
+    @property
+    def policies(self) -> DraftPolicies:
+        """The drafting policies together."""
+        return DraftPolicies(
+            draft_length=self.draft_length,
+            roots=self.roots,
+            tree_mask=self.tree_mask,
+            aggressiveness=self.aggressiveness,
+            decision_threshold=self.decision_threshold,
+        )
