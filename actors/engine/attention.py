@@ -56,8 +56,10 @@ class Attend(Protocol):
 class _Shown:
     """What one session's rows see, on the device."""
 
-    first: int
-    count: int
+    keys: list[torch.Tensor]
+    """Of each layer, shape (1, key heads, rows, head_dim)."""
+    values: list[torch.Tensor]
+    """As the keys."""
     mask: torch.Tensor | None
     causal: bool
 
@@ -88,13 +90,11 @@ class AttendEach:
         shown = self._shown.get((window, fused))
         if shown is None:
             shown = self._shown[window, fused] = self._show(window, implicit=fused)
-        slot_keys, slot_values = self._storage.slot_keys[layer], self._storage.slot_values[layer]
         outputs = []
         starts = self._plan.starts
-        for index, (segment, seen) in enumerate(zip(self._plan.segments, shown, strict=True)):
+        for index, seen in enumerate(shown):
             start, end = starts[index], starts[index + 1]
-            keys = slot_keys[segment.slot].narrow(2, seen.first, seen.count)
-            values = slot_values[segment.slot].narrow(2, seen.first, seen.count)
+            keys, values = seen.keys[layer], seen.values[layer]
             own = query if len(shown) == 1 else query[:, :, start:end]
             if fused:
                 output = attend(own, keys, values, seen.mask, scaling, seen.causal)
@@ -107,10 +107,11 @@ class AttendEach:
         shown = []
         for segment in self._plan.segments:
             seen = sight(segment, window=window, implicit=implicit)
+            keys, values = self._storage.rows(segment.slot, seen.first, segment.total - seen.first)
             shown.append(
                 _Shown(
-                    first=seen.first,
-                    count=segment.total - seen.first,
+                    keys=keys,
+                    values=values,
                     mask=self._to_device(seen),
                     causal=seen.causal,
                 )
@@ -198,11 +199,12 @@ class PassCache:
         """The layer that wrote last, so the one that attends next."""
 
         segment = plan.segments[0]
-        self._slot = segment.slot if len(plan.segments) == 1 else None
-        self._first = segment.cached + segment.scratch
-        self._count = plan.num_rows
+        self._own: tuple[list[torch.Tensor], list[torch.Tensor]] | None = None
         self._rows: torch.Tensor | None = None
-        if self._slot is None:
+        if len(plan.segments) == 1:
+            first = segment.cached + segment.scratch
+            self._own = storage.rows(segment.slot, first, plan.num_rows)
+        else:
             rows: list[int] = []
             for each in plan.segments:
                 first = each.slot * storage.capacity + each.cached + each.scratch
@@ -215,10 +217,10 @@ class PassCache:
         """Writes the rows of one layer. Shapes: (1, key heads, M, head_dim)."""
         self.layer = layer_idx
         storage = self._storage
-        if self._slot is not None:
-            slot, first, count = self._slot, self._first, self._count
-            storage.slot_keys[layer_idx][slot].narrow(2, first, count).copy_(key_states)
-            storage.slot_values[layer_idx][slot].narrow(2, first, count).copy_(value_states)
+        if self._own is not None:
+            keys, values = self._own
+            keys[layer_idx].copy_(key_states)
+            values[layer_idx].copy_(value_states)
         elif self._rows is not None:
             storage.flat_keys[layer_idx].index_copy_(0, self._rows, key_states[0].transpose(0, 1))
             storage.flat_values[layer_idx].index_copy_(
@@ -235,6 +237,12 @@ class Writer(Protocol):
     """A cache that knows which layer wrote last."""
 
     layer: int
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *_: object
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """See `PassCache.update`."""
+        ...
 
 
 class _Running(threading.local):

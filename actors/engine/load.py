@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 import torch
 from safetensors import SafetensorError
 
-from outrider.actors.engine.packed_linear import pack_linears, should_pack
+from outrider.actors.engine.packed_linear import should_pack
 from outrider.actors.engine.priority import lower_priority
 from outrider.actors.engine.protocol import Engine
 from outrider.actors.engine.settings import EngineSettings
@@ -64,9 +64,13 @@ def _load(
 
     model, folder = _load_model(settings, source, dtype, device)
     fingerprint = model_fingerprint(model, folder)
-    if should_pack(model, settings.packed_weights):
-        pack_linears(model)
-    return TransformersEngine(model, settings, name=settings.model, fingerprint=fingerprint)
+    return TransformersEngine(
+        model,
+        settings,
+        name=settings.model,
+        fingerprint=fingerprint,
+        packs=should_pack(model, settings.packed_weights),
+    )
 
 
 def _load_model(

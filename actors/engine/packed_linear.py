@@ -71,22 +71,28 @@ def pack_linears(model: nn.Module) -> int:
         for name, layer in parent.named_children()
         if type(layer) is nn.Linear and layer.weight.dtype == torch.float32
     ]
-    fewest = {layer.weight.shape: 0 for _, _, layer in found}
-    for shape in fewest:
-        fewest[shape] = fewest_rows(shape)
-    worth_it = [place for place in found if fewest[place[2].weight.shape] > 0]
-    for parent, name, layer in worth_it:
-        setattr(parent, name, PackedLinear(layer, fewest[layer.weight.shape]))
+    kinds = {(layer.weight.shape, layer.weight.is_contiguous()) for _, _, layer in found}
+    fewest = {kind: fewest_rows(kind[0], is_by_output=kind[1]) for kind in kinds}
+    worth_it = []
+    for parent, name, layer in found:
+        rows = fewest[layer.weight.shape, layer.weight.is_contiguous()]
+        if rows > 0:
+            worth_it.append((parent, name, PackedLinear(layer, rows)))
+    for parent, name, packed in worth_it:
+        setattr(parent, name, packed)
     return len(worth_it)
 
 
-def fewest_rows(shape: torch.Size) -> int:
+def fewest_rows(shape: torch.Size, *, is_by_output: bool = True) -> int:
     """The least number of rows from which, and for all more, the packed product is clearly faster; 0 if there is none.
 
     Args:
         shape: Of the weights, (outputs, inputs).
+        is_by_output: Whether the weights of an output lie side by side, as usual; else those of an input do.
     """
     layer = nn.Linear(shape[1], shape[0], bias=False)
+    if not is_by_output:
+        layer.weight.data = layer.weight.data.t().contiguous().t()
     packed = PackedLinear(layer)
     fewest = 0
     with torch.inference_mode():

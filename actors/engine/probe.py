@@ -277,8 +277,17 @@ def check_tree(
     prefix: list[int],
     tree: list[int],
     reference: list[torch.Tensor],
+    *,
+    limit: float | None = None,
 ) -> None:
     """Compares a tree through the engine with the reference of each branch.
+
+    Args:
+        engine: Of the model, with a free slot.
+        prefix: Tokens before the tree.
+        tree: Its tokens.
+        reference: Logits of each branch.
+        limit: Greatest difference as a share of the logits' spread; None: what rounding in the model's type allows.
 
     Raises:
         UnsupportedModel: They differ by more than rounding.
@@ -292,7 +301,8 @@ def check_tree(
     expected = torch.stack([each[-1] for each in reference])
     spread = (expected - expected.mean(dim=1, keepdim=True)).square().mean().sqrt()
     error = (logits - expected).square().mean().sqrt() / spread.clamp(min=1e-6)
-    limit = MAX_PROBE_ERROR[engine.spec.dtype]
+    if limit is None:
+        limit = MAX_PROBE_ERROR[engine.spec.dtype]
     if not error.item() <= limit:
         raise UnsupportedModel(
             f"{engine.spec.name} gives other logits for a tree than for its branches one by one (difference "

@@ -46,6 +46,9 @@ class EngineSettings:
     """On a CPU in float32, keep a second copy of the weights that makes passes over several rows faster. None: unless the
     model is larger than 2 GiB."""
 
+    direct_forward: bool = True
+    """Run Llama-shaped models as functions of their weights (`direct.py`). False: run the modules of transformers always."""
+
     cuda_graphs: Literal["auto", "on", "off"] = "auto"
     """Whether small passes are padded to fixed shapes, recorded and replayed as CUDA graphs. `auto`: on a CUDA device, shapes
     that come often, as far as the model can be recorded; the rest takes the plain path. `on`: every shape when it first comes,

@@ -64,6 +64,7 @@ class Storage:
             )
             for plane, count in planes.items()
         }
+        self._places = places
         tensors = [self._groups[plane][place] for plane, place in places]
         self.keys = tensors[0::2]
         """Of each layer, shape (slots, capacity, heads, head_dim)."""
@@ -77,15 +78,19 @@ class Storage:
         self.flat_values = [tensor.flatten(0, 1) for tensor in self.values]
         """As the keys."""
 
-        self.slot_keys = [self._by_slot(tensor) for tensor in self.keys]
-        """Of each layer and slot, shape (1, heads, capacity, head_dim)."""
+    def rows(
+        self, slot: int, first: int, count: int
+    ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        """Views of some rows of a slot: keys and values of each layer, shape (1, heads, count, head_dim).
 
-        self.slot_values = [self._by_slot(tensor) for tensor in self.values]
-        """As the keys."""
-
-    @staticmethod
-    def _by_slot(tensor: torch.Tensor) -> list[torch.Tensor]:
-        return [rows.transpose(0, 1).unsqueeze(0) for rows in tensor]
+        All at once, since slicing a layer at a time takes a pass of few rows a tenth of its time.
+        """
+        planes = {
+            plane: group[:, slot, first : first + count].transpose(1, 2).unsqueeze(1).unbind()
+            for plane, group in self._groups.items()
+        }
+        views = [planes[plane][place] for plane, place in self._places]
+        return views[0::2], views[1::2]
 
     def move(self, slot: int, first: int, sources: Sequence[int]) -> None:
         """Puts row `first + sources[i]` of a slot at `first + i`. `sources` is ascending and `sources[i] >= i`."""

@@ -11,14 +11,26 @@ import inspect
 from collections.abc import Sequence
 
 import numpy as np
+import structlog
 import torch
 from transformers import PreTrainedModel
 
-from outrider.actors.engine.attention import RUNNING, Attend, AttendEach, PassCache, Writer
+from outrider.actors.engine.attention import (
+    RUNNING,
+    Attend,
+    AttendEach,
+    PassCache,
+    UnsupportedModel,
+    Writer,
+)
 from outrider.actors.engine.attention_together import AttendTogether
+from outrider.actors.engine.direct import MAX_ERROR, DirectModel
+from outrider.actors.engine.direct_weights import direct_weights
 from outrider.actors.engine.graphs import recorder_for
+from outrider.actors.engine.packed_linear import pack_linears
 from outrider.actors.engine.plan import Plan, plan_pass
 from outrider.actors.engine.probe import (
+    LayerDemand,
     check_config,
     check_rope,
     check_tree,
@@ -34,12 +46,20 @@ from outrider.actors.engine.staging import to_device
 from outrider.actors.engine.static_pass import Policy, StaticPasses
 from outrider.actors.engine.storage import Storage, check_room
 
+_log = structlog.get_logger(__name__)
+
 
 class TransformersEngine:
     """A transformers model with slots."""
 
     def __init__(
-        self, model: PreTrainedModel, settings: EngineSettings, *, name: str, fingerprint: str
+        self,
+        model: PreTrainedModel,
+        settings: EngineSettings,
+        *,
+        name: str,
+        fingerprint: str,
+        packs: bool = False,
     ):
         """Takes a loaded model over; it is of no other use from then on.
 
@@ -48,6 +68,7 @@ class TransformersEngine:
             settings: The room it gets. `model`, `dtype` and `device` are not read.
             name: What errors call it.
             fingerprint: Digest of weights and configuration.
+            packs: Keep second copies of weights that make passes over several rows faster (`packed_linear.py`).
 
         Raises:
             UnsupportedModel: Tree attention over slots does not fit the model.
@@ -94,6 +115,7 @@ class TransformersEngine:
                 dtype=model.dtype,
                 device=model.device,
             )
+            self._direct = self._direct_model(settings, demands, packs=packs)
         together = settings.attention == "together"
         if settings.attention == "auto":
             together = model.device.type != "cpu"
@@ -101,7 +123,33 @@ class TransformersEngine:
         self._static = self._static_passes(settings)
         self._can_select = "logits_to_keep" in inspect.signature(model.forward).parameters
         if len(tree) <= settings.max_scratch and len(prefix) <= settings.max_scratch:
-            check_tree(self, prefix, tree, reference)
+            self._check(prefix, tree, reference)
+
+    def _direct_model(
+        self, settings: EngineSettings, demands: Sequence[LayerDemand], *, packs: bool
+    ) -> DirectModel | None:
+        """The model as functions of its weights, if it is of the shape; else its modules are run."""
+        weights = None
+        if settings.direct_forward:
+            windows = [each.window for each in demands]
+            weights = direct_weights(self._model, windows, packs=packs)
+        if weights is not None:
+            return DirectModel(weights, max_context=self._spec.max_context)
+        if packs:
+            pack_linears(self._model)
+        return None
+
+    def _check(self, prefix: list[int], tree: list[int], reference: list[torch.Tensor]) -> None:
+        """Compares with the reference; where the modules do something that the written-out forward does not, they are run."""
+        if self._direct is not None:
+            try:
+                check_tree(self, prefix, tree, reference, limit=MAX_ERROR.get(self._spec.dtype))
+            except UnsupportedModel as error:
+                _log.warning("the modules of the model are run, not its weights", reason=str(error))
+                self._direct = None
+            else:
+                return
+        check_tree(self, prefix, tree, reference)
 
     def _static_passes(self, settings: EngineSettings) -> StaticPasses | None:
         """Recorded small passes, where the settings and the device have them."""
@@ -192,6 +240,8 @@ class TransformersEngine:
         wanted: torch.Tensor | None,
     ) -> torch.Tensor:
         """Runs the model on packed rows; gives the logits of the wanted ones, None: all."""
+        if self._direct is not None:
+            return self._direct(tokens_1M, positions_1M, cache, attend, wanted).float()
         selection: dict[str, torch.Tensor] = {}
         if wanted is not None and self._can_select:
             selection["logits_to_keep"] = wanted

@@ -35,7 +35,7 @@ def test_parameters_stay_shared_with_the_embedding(monkeypatch: pytest.MonkeyPat
     model = nn.Sequential(nn.Embedding(30, 8), nn.Linear(8, 8), nn.Linear(8, 30, bias=False))
     model[2].weight = model[0].weight
     before = {name: id(p) for name, p in model.named_parameters()}
-    monkeypatch.setattr(packed_linear, "fewest_rows", lambda shape: 3)
+    monkeypatch.setattr(packed_linear, "fewest_rows", lambda shape, **_: 3)
     assert pack_linears(model) == (2 if can_pack() else 0)
     assert {name: id(p) for name, p in model.named_parameters()} == before
 
@@ -43,7 +43,7 @@ def test_parameters_stay_shared_with_the_embedding(monkeypatch: pytest.MonkeyPat
 def test_shapes_that_do_not_gain_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which layers are packed, and from how many rows on, is what was timed."""
     model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 30))
-    monkeypatch.setattr(packed_linear, "fewest_rows", lambda shape: 6 if shape[0] == 30 else 0)
+    monkeypatch.setattr(packed_linear, "fewest_rows", lambda shape, **_: 6 if shape[0] == 30 else 0)
     packed = pack_linears(model)
     assert packed == (1 if can_pack() else 0)
     assert type(model[0]) is nn.Linear

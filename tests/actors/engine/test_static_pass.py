@@ -254,7 +254,7 @@ def test_asked_for_graphs_must_work(
     """With `cuda_graphs: on` a model that cannot be recorded is refused when it is loaded, with what to do."""
     monkeypatch.setattr(transformers_engine, "recorder_for", lambda _: Counted(fails=lambda: True))
     with pytest.raises(UnsupportedModel, match=r"not permitted.*set cuda_graphs to auto or off"):
-        make_engine("llama", cuda_graphs="on")
+        make_engine("llama", cuda_graphs="on", direct_forward=False)
     monkeypatch.setattr(transformers_engine, "recorder_for", lambda _: Counted())
     assert static_of(make_engine("llama", cuda_graphs="on")).num_recorded > 0
 

@@ -72,7 +72,7 @@ def test_views_are_of_the_same_memory() -> None:
     held = numbered()
     held.flat_values[1][8 + 2] = -1.0
     assert held.values[1][1, 2, 0, 4].item() == -1.0
-    assert held.slot_values[1][1][0, 0, 2, 4].item() == -1.0
+    assert held.rows(1, 1, 3)[1][1][0, 0, 1, 4].item() == -1.0
 
 
 def test_room_is_checked_before_it_is_taken() -> None:

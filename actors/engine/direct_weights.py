@@ -1,0 +1,227 @@
+"""The weights of a Llama-shaped model as plain tensors, if it is one.
+
+Products that read the same rows are joined: query, key and value, and gate and up. The joined weights are the model's own from
+then on, its modules' weights are views of them, so nothing is held twice and the modules go on working.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from outrider.actors.engine.packed_linear import PackedLinear, pack_linears
+
+MODEL_TYPES = frozenset({"llama", "mistral", "qwen2", "qwen3"})
+"""Models of transformers whose layers are: norm, attention over rotated heads, sum, norm, gated product, sum."""
+
+LAYER_PARTS = frozenset({"self_attn", "mlp", "input_layernorm", "post_attention_layernorm"})
+"""What a layer consists of."""
+
+ATTENTION_PARTS = (
+    frozenset({"q_proj", "k_proj", "v_proj", "o_proj"}),
+    frozenset({"q_proj", "k_proj", "v_proj", "o_proj", "q_norm", "k_norm"}),
+)
+"""What attention consists of: without norms of single heads, and with."""
+
+MLP_PARTS = frozenset({"gate_proj", "up_proj", "down_proj", "act_fn"})
+"""What the gated product consists of."""
+
+Product = Callable[[Tensor], Tensor]
+"""Rows times weights."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DirectLayer:
+    """One layer."""
+
+    attention_norm: Tensor
+    qkv: Product
+    """Queries, keys and values of all heads, one after another."""
+    head_norms_TD: Tensor | None
+    """Weights of the norms of single heads, for each query and key head; None without."""
+    out: Product
+    mlp_norm: Tensor
+    gate_up: Product
+    down: Product
+    window: int | None
+    """Width of the sliding window in positions; None for none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DirectWeights:
+    """A model."""
+
+    embedding: Tensor
+    layers: Sequence[DirectLayer]
+    last_norm: Tensor
+    head: Product
+    rotary: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+    """Cosines and sines of positions (1, M), in the type and on the device of the first argument."""
+    num_heads: int
+    num_key_heads: int
+    head_dim: int
+    eps: float
+    scaling: float
+
+
+def direct_weights(
+    model: PreTrainedModel, windows: Sequence[int | None], *, packs: bool
+) -> DirectWeights | None:
+    """Takes a model's weights, and joins some; None, and nothing changed, if it is not of this shape.
+
+    Args:
+        model: On its device, with its weights in their final type.
+        windows: Sliding window of each layer, None for none.
+        packs: Keep second copies of weights that make passes over several rows faster (`packed_linear.py`).
+    """
+    config: Any = model.config
+    if not _fits(model, config):
+        return None
+    body: Any = model.model
+    products = nn.ModuleList([_joined(layer) for layer in body.layers])
+    products.append(nn.ModuleDict({"head": model.lm_head}))
+    if packs:
+        pack_linears(products)
+    *of_layers, last = [
+        {name: _product(linear) for name, linear in each.named_children()} for each in products
+    ]
+    attention = body.layers[0].self_attn
+    return DirectWeights(
+        embedding=body.embed_tokens.weight.detach(),
+        layers=[
+            DirectLayer(
+                attention_norm=layer.input_layernorm.weight.detach(),
+                head_norms_TD=_head_norms(layer.self_attn),
+                mlp_norm=layer.post_attention_layernorm.weight.detach(),
+                window=window,
+                **of_layer,
+            )
+            for layer, window, of_layer in zip(body.layers, windows, of_layers, strict=True)
+        ],
+        last_norm=body.norm.weight.detach(),
+        head=last["head"],
+        rotary=body.rotary_emb,
+        num_heads=config.num_attention_heads,
+        num_key_heads=config.num_key_value_heads,
+        head_dim=attention.head_dim,
+        eps=config.rms_norm_eps,
+        scaling=attention.scaling,
+    )
+
+
+def _fits(model: PreTrainedModel, config: Any) -> bool:
+    """Whether every part is one that we know, and there are no others."""
+    known = type(model).__module__.startswith(f"transformers.models.{config.model_type}.")
+    if config.model_type not in MODEL_TYPES or not known:
+        return False
+    if _parts(model) != {"model", "lm_head"}:
+        return False
+    if _parts(model.model) != {"embed_tokens", "layers", "norm", "rotary_emb"}:
+        return False
+    if config.hidden_act != "silu" or type(model.lm_head) is not nn.Linear:
+        return False
+    if model.lm_head.bias is not None:
+        return False
+    return all(_layer_fits(layer, config) for layer in model.model.layers)
+
+
+def _layer_fits(layer: Any, config: Any) -> bool:
+    if _parts(layer) != LAYER_PARTS or _parts(layer.mlp) != MLP_PARTS:
+        return False
+    attention = layer.self_attn
+    if _parts(attention) not in ATTENTION_PARTS:
+        return False
+    products = _products(layer)
+    if any(type(each) is not nn.Linear for each in products):
+        return False
+    query, key, value, _, gate, up, _ = products
+    dim = attention.head_dim
+    heads = (config.num_attention_heads, config.num_key_value_heads, config.num_key_value_heads)
+    return (
+        tuple(each.out_features for each in (query, key, value)) == tuple(dim * n for n in heads)
+        and len({each.bias is None for each in (query, key, value)}) == 1
+        and (gate.bias is None) == (up.bias is None)
+        and attention.scaling == dim**-0.5
+    )
+
+
+def _parts(module: nn.Module) -> frozenset[str]:
+    return frozenset(name for name, _ in module.named_children())
+
+
+def _products(layer: Any) -> tuple[nn.Linear, ...]:
+    attention, mlp = layer.self_attn, layer.mlp
+    return (
+        attention.q_proj,
+        attention.k_proj,
+        attention.v_proj,
+        attention.o_proj,
+        mlp.gate_proj,
+        mlp.up_proj,
+        mlp.down_proj,
+    )
+
+
+def _joined(layer: Any) -> nn.ModuleDict:
+    query, key, value, out, gate, up, down = _products(layer)
+    return nn.ModuleDict(
+        {
+            "qkv": _join(query, key, value),
+            "out": _join(out),
+            "gate_up": _join(gate, up),
+            "down": _join(down),
+        }
+    )
+
+
+def _product(linear: nn.Module) -> Product:
+    """A product as a function: a module finds out each time what it has."""
+    if isinstance(linear, PackedLinear):
+        return linear.forward
+    weight: Any = linear.weight
+    bias: Any = linear.bias
+    weight_IO = weight.detach().t()
+    if bias is None:
+        return partial(torch.mm, mat2=weight_IO)
+    return partial(torch.addmm, bias.detach(), mat2=weight_IO)
+
+
+def _head_norms(attention: Any) -> Tensor | None:
+    if not hasattr(attention, "q_norm"):
+        return None
+    config = attention.config
+    query, key = attention.q_norm.weight.detach(), attention.k_norm.weight.detach()
+    return torch.cat(
+        (
+            query.expand(config.num_attention_heads, -1),
+            key.expand(config.num_key_value_heads, -1),
+        )
+    )
+
+
+def _join(*parts: nn.Linear) -> nn.Linear:
+    """One product for several, or one as it is; the parts' weights become views of its own.
+
+    On a CPU the weights are laid out input by input, which takes the products of few rows a fifth to a half less time
+    (`docs/journal.md`).
+    """
+    has_bias = parts[0].bias is not None
+    joined = nn.Linear(parts[0].in_features, 1, bias=has_bias, device="meta")
+    joined.out_features = sum(part.out_features for part in parts)
+    for name in ("weight", "bias") if has_bias else ("weight",):
+        whole = torch.cat([getattr(part, name).detach() for part in parts])
+        if name == "weight" and whole.device.type == "cpu":
+            whole = whole.t().contiguous().t()
+        setattr(joined, name, nn.Parameter(whole, requires_grad=False))
+        start = 0
+        for part in parts:
+            end = start + part.out_features
+            getattr(part, name).data = whole[start:end]
+            start = end
+    return joined
