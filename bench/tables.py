@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 Rows = Sequence[dict[str, Any]]
@@ -14,8 +14,12 @@ def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in written)
 
 
-def machine(row: dict[str, Any]) -> str:
-    """What a row was measured on, and when."""
+def machine(rows: Rows) -> str:
+    """What rows were measured on, and when; of rows that differ in that, which was measured where."""
+    return said_of(rows, _machine)
+
+
+def _machine(row: dict[str, Any]) -> str:
     about = row["machine"]
     return (
         f"{about['cpu']}, {about['cores']} cores, torch {about['torch']}, transformers "
@@ -23,9 +27,34 @@ def machine(row: dict[str, Any]) -> str:
     )
 
 
-def runs(row: dict[str, Any]) -> str:
-    """How often a row was measured."""
+def runs(rows: Rows) -> str:
+    """How often rows were measured."""
+    return said_of(rows, _runs)
+
+
+def _runs(row: dict[str, Any]) -> str:
     return f"median of {row['runs']} runs by turns" if row["runs"] > 1 else "one run"
+
+
+def said_of(rows: Rows, say: Callable[[dict[str, Any]], str]) -> str:
+    """What holds of rows: once if it is the same of all, else of which rows what holds."""
+    said: dict[str, list[str]] = {}
+    for row in rows:
+        said.setdefault(say(row), []).append(_name(row))
+    if len(said) == 1:
+        return next(iter(said))
+    return "; ".join(f"{text} ({', '.join(dict.fromkeys(names))})" for text, names in said.items())
+
+
+def _name(row: dict[str, Any]) -> str:
+    """What tells a row of a table from its others."""
+    keys = ("part", "concurrency", "method", "temperature")
+    found = [
+        f"{key} {row[key]:g}" if isinstance(row[key], float) else f"{key} {row[key]}"
+        for key in keys
+        if key in row
+    ]
+    return " at ".join(found) or "the others"
 
 
 def unequal(rows: Rows) -> str:
@@ -74,7 +103,7 @@ def single(rows: Rows) -> str:
         for row in rows
     ]
     caption = (
-        f"One stream, prompts of every category, {runs(rows[0])}; {machine(rows[0])}. {unequal(rows)} "
+        f"One stream, prompts of every category, {runs(rows)}; {machine(rows)}. {unequal(rows)} "
         "`generate` has the target's one thread, or as many as target and drafter together."
     )
     return f"{table(head, lines)}\n\n{caption}"
@@ -169,7 +198,7 @@ def delay(rows: Rows) -> str:
     first = ordered[0]
     caption = (
         f"Delay by {first['between']}; target {first['target']} ({first['unit_ms']:.1f} ms a pass), one stream, "
-        f"{first['prompts']} prompts, {runs(first)}; speed-ups over plain decoding, prompts left out; {machine(first)}. "
+        f"{first['prompts']} prompts, {runs(rows)}; speed-ups over plain decoding, prompts left out; {machine(rows)}. "
         f"{unequal(ordered)}"
     )
     return f"{table(head, lines)}\n\n{caption}"
@@ -212,7 +241,7 @@ def load(rows: Rows) -> str:
     )
     notes = [f"transformers' continuous batching did not run: {reason}." for reason in reasons]
     caption = (
-        f"A closed loop of so many requests, {first['max_tokens']} tokens each, {runs(first)}; {machine(first)}. "
+        f"A closed loop of so many requests, {first['max_tokens']} tokens each, {runs(rows)}; {machine(rows)}. "
         f"{unequal(ordered)}"
     )
     return "\n\n".join([table(head, lines), caption, *notes])
@@ -261,7 +290,7 @@ def costs(rows: Rows) -> str:
         ("tokens a pass", "tokens_per_pass"),
     ):
         lines.append([title, *(f"{row[key]:.1f}" for row in ordered)])
-    caption = f"Target {ordered[0]['target']}, {runs(ordered[0])}; {machine(ordered[0])}."
+    caption = f"Target {ordered[0]['target']}, {runs(ordered)}; {machine(ordered)}."
     return f"{table(head, lines)}\n\n{caption}"
 
 
@@ -285,7 +314,7 @@ def messages(rows: Rows) -> str:
         ]
         for row in rows
     ]
-    return f"{table(head, lines)}\n\n{machine(rows[0])}."
+    return f"{table(head, lines)}\n\n{machine(rows)}."
 
 
 def reliability(rows: Rows) -> str:
@@ -302,4 +331,4 @@ def reliability(rows: Rows) -> str:
         ]
         for row in rows
     ]
-    return f"{table(head, lines)}\n\nMean distance from the diagonal; {machine(rows[0])}."
+    return f"{table(head, lines)}\n\nMean distance from the diagonal; {machine(rows)}."

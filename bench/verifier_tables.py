@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from bench.tables import said_of
+
 Rows = Sequence[dict[str, Any]]
 
 ESTIMATE_A_TOKEN = 6
@@ -218,10 +220,11 @@ def served(rows: Rows) -> str:
             parts += [f"**{title}, temperature {row['temperature']:g}**\n", _served(row), ""]
     if not parts:
         return ""
-    first = next(row for row in rows if row["layer"].startswith("service"))
+    through = [row for row in rows if row["layer"].startswith("service")]
+    first = through[0]
     caption = (
         f"{first['prompts']} prompts of every category, {first['max_tokens']} tokens each, one after another; "
-        f"{_machine(first)}."
+        f"{said_of(through, _machine)}."
     )
     return "\n".join([*parts, caption])
 
@@ -322,10 +325,11 @@ def _percent(value: float, error: float) -> str:
 
 
 def _caption(rows: Rows, layer: str) -> str:
-    first = _of(rows, layer)[0]
+    of_layer = _of(rows, layer)
+    first = of_layer[0]
     return (
         f"{first['contexts']} contexts of {first['prompts']} prompts of every category at each temperature; errors are "
-        f"standard errors from prompt to prompt; {_machine(first)}."
+        f"standard errors from prompt to prompt; {said_of(of_layer, _machine)}."
     )
 
 

@@ -1,8 +1,8 @@
 """The forward of Llama-shaped models, written out: the same numbers as the modules compute, with a third of the calls.
 
-A pass over a few rows of a small model is bound by calls, not by arithmetic: transformers makes some eighty for each layer, half
-of them in wrappers, norms and rotary embeddings. Here a layer is a dozen operations on plain tensors: one product for
-query, key and value, one for gate and up, and the rotation of queries and keys in one go (values are rotated by nothing).
+A pass over a few rows of a small model is bound by calls, not by arithmetic: a layer of transformers takes about a hundred
+operations, most of them views, norms and rotary embeddings, and the modules around them. Here a layer has one product for query,
+key and value, one for gate and up, and the rotation of queries and keys in one go (values are rotated by nothing).
 Cache and attention are the engine's own, as on the plain path, which runs the model's modules and stays beside this one.
 
 Which models fit is told by their parts, not by their name alone (`direct_weights.py`); the probe at load compares with the

@@ -208,7 +208,7 @@ def _head_norms(attention: Any) -> Tensor | None:
 def _join(*parts: nn.Linear) -> nn.Linear:
     """One product for several, or one as it is; the parts' weights become views of its own.
 
-    On a CPU the weights are laid out input by input, which takes the products of few rows a fifth to a half less time
+    On a CPU the weights are laid out input by input, which takes up to half of their time from products of few rows
     (`docs/journal.md`).
     """
     has_bias = parts[0].bias is not None
