@@ -40,6 +40,9 @@ class _Actor(Section):
     allow_remote_code: bool = False
     """Runs code from the model's repository."""
 
+    direct_forward: bool = True
+    """Run Llama, Mistral, Qwen2 and Qwen3 models as functions of their weights; `false`: by transformers' own modules."""
+
     cuda_graphs: Literal["auto", "on", "off"] = "auto"
     """On a GPU, whether small passes are recorded and replayed: `auto` as far as the model can be, `on` or not start, `off`."""
 

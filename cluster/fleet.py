@@ -144,6 +144,7 @@ def _engine(actor: Target | Drafter, model: str) -> EngineSettings:
         num_threads=actor.threads,
         niceness=actor.niceness,
         allow_remote_code=actor.allow_remote_code,
+        direct_forward=actor.direct_forward,
         cuda_graphs=actor.cuda_graphs,
     )
 
