@@ -124,6 +124,9 @@ class TransformersEngine:
         self._can_select = "logits_to_keep" in inspect.signature(model.forward).parameters
         if len(tree) <= settings.max_scratch and len(prefix) <= settings.max_scratch:
             self._check(prefix, tree, reference)
+        else:
+            # There is no room for the comparison that the written-out forward is trusted by.
+            self._direct = None
 
     def _direct_model(
         self, settings: EngineSettings, demands: Sequence[LayerDemand], *, packs: bool

@@ -112,6 +112,11 @@ def test_modules_that_do_something_else_are_run(
         torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
 
 
+def test_what_cannot_be_compared_is_not_trusted(make_engine: MakeEngine) -> None:
+    """With fewer scratch rows than the probe's tree has, the modules are run."""
+    assert make_engine("llama", max_scratch=3)._direct is None
+
+
 def test_foreign_code_is_not_taken_for_ours(
     plain_model: Callable[[str], PreTrainedModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
