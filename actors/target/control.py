@@ -30,6 +30,8 @@ class Control:
         self._behind: dict[int, int] = {}
         """Sessions whose drafters were woken and have not sent anything yet, and the messages that they had sent before."""
         self._catch_up_left = 0
+        self._messages: dict[int, int] = {}
+        """Sessions of the last round, and the messages with candidates that had come for them."""
 
     def decide(self, sessions: Sequence[Session]) -> bool:
         """Whether the next round may use candidates.
@@ -63,6 +65,7 @@ class Control:
             return
         now = self._board.clock()
         began, self._last_end = self._last_end, now
+        is_late = self._is_late(entries)
         if any(entry.is_prefill or len(entry.chain) > 1 for entry in entries):
             # Prompts take time that says nothing about drafting.
             self._last_end = None
@@ -70,11 +73,20 @@ class Control:
             # After a long rest drafters first run what they missed; counted, that would speak against ever waking them.
             self._last_end = None
         elif began is not None:
-            self._governor.observe(outcome.committed, now - began)
+            self._governor.observe(outcome.committed, now - began, is_late=is_late)
 
     def pause(self) -> None:
         """Nothing to decode: the time until the next round does not count."""
         self._last_end = None
+
+    def _is_late(self, entries: Sequence[Entry]) -> bool | None:
+        """Whether candidates came since the last round, but none in time; None if none came at all."""
+        former = self._messages
+        self._messages = {e.session.handle: e.session.stats.candidate_messages for e in entries}
+        if any(entry.is_drafted for entry in entries):
+            return False
+        came = any(count > former.get(handle, count) for handle, count in self._messages.items())
+        return True if came else None
 
     def _are_behind(self, entries: Sequence[Entry]) -> bool:
         """Whether many of the drafters that were woken have not caught up."""

@@ -6,6 +6,9 @@ and the target decodes plainly; if that commits more tokens a second, it goes on
 time. Only paces taken right after one another are compared, because machines change their speed. For each load (number of
 decoding sessions, in powers of two) the answer is its own. Pure: rounds are pushed in, no clock is read.
 
+Candidates that always come too late need no comparison: nothing can be won by them. After sixteen rounds in which some came and none
+was of use the drafters rest, and are tried again after 256 rounds, then 512, ...
+
 What it costs: while speculating, some six rounds at the plain pace after 32, 128, 512, ... others; while decoding plainly,
 some thirty rounds with drafters after 64, 128, ... 4096 others. With n sessions at once the first comparison comes n times
 as soon, and thirty rounds become as many fewer, within bounds.
@@ -40,6 +43,12 @@ one, and at a high load a run is few rounds."""
 BADLY = 0.85
 """Speculation is turned off at once if its pace is below this part of the plain one; if it is less far below, only when the next
 comparison says so too, for thirty rounds can mislead by a tenth."""
+
+LATE_ROUNDS = 16
+"""So many rounds without candidates one after another, though some came too late, turn speculation off at once."""
+
+FIRST_LATE_GAP = 256
+"""Rounds until drafters are tried again that were too late, at least. A way that is longer than eight passes seldom gets shorter."""
 
 MEMORY = 0.985
 """Weight of the past in the running pace of a mode: about seventy rounds."""
@@ -77,6 +86,8 @@ class _Load:
     """Since the mode last changed."""
     is_warned: bool = False
     """The last comparison went against the mode, though not badly."""
+    late: int = 0
+    """Rounds one after another whose candidates all came too late."""
     gap: int = FIRST_PLAIN_GAP
     """Rounds until the next comparison."""
     here: Pace = field(default_factory=Pace)
@@ -130,14 +141,21 @@ class Governor:
             load.gap = load.first_plain_gap if load.speculates else FIRST_TRIAL_GAP
         self._load = load
 
-    def observe(self, tokens: int, seconds: float) -> None:
+    def observe(self, tokens: int, seconds: float, *, is_late: bool | None = None) -> None:
         """Takes in one round that ran as `speculates` said.
 
         Args:
             tokens: Committed tokens of all sessions.
             seconds: Since the end of the round before, waiting included.
+            is_late: True if no session had candidates, but some came too late; False if there were some; None if there were
+                none and none came (that says nothing: a drafter may have nothing to propose).
         """
         load = self._load
+        if is_late is not None:
+            load.late = load.late + 1 if is_late else 0
+        if self.speculates and load.late >= LATE_ROUNDS:
+            _give_up(load)
+            return
         load.rounds += 1
         if load.rounds <= SETTLING_ROUNDS or seconds <= 0.0:
             return
@@ -151,6 +169,14 @@ class Governor:
         if counted >= load.gap:
             load.trying, load.rounds = True, 0
             load.there = Pace()
+
+
+def _give_up(load: _Load) -> None:
+    """Turns speculation off without a comparison."""
+    _go_on(load, speculates=False, is_clear=True)
+    load.gap = max(load.gap, FIRST_LATE_GAP)
+    load.trying, load.rounds, load.late = False, 0, 0
+    load.here = Pace()
 
 
 def _compare(load: _Load) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
+
 from tests.actors.pair import Pair, Wire
 
 from outrider.actors.engine.tabular import random_table
@@ -22,15 +25,17 @@ class Recording(Governor):
         super().__init__()
         self.wanted = True
         self.seen: list[int] = []
+        self.late: list[bool | None] = []
 
     @property
     def speculates(self) -> bool:
         """As told."""
         return self.wanted
 
-    def observe(self, tokens: int, seconds: float) -> None:
-        """Keeps the tokens."""
+    def observe(self, tokens: int, seconds: float, *, is_late: bool | None = None) -> None:
+        """Keeps the tokens, and whether candidates came late."""
         self.seen.append(tokens)
+        self.late.append(is_late)
 
 
 def rested(pair: Pair, governor: Recording) -> None:
@@ -77,3 +82,47 @@ def test_drafters_that_stay_silent_do_not_stop_the_comparison() -> None:
         if governor.seen:
             break
     assert governor.seen
+
+
+def delayed(steps: int) -> Callable[[Wire], Wire]:
+    """A network that hands on the drafter's messages some target passes later."""
+    under_way: deque[Wire] = deque([] for _ in range(steps))
+
+    def meddle(wire: Wire) -> Wire:
+        under_way.append(wire)
+        return under_way.popleft()
+
+    return meddle
+
+
+def test_the_governor_is_told_of_candidates_that_come_too_late() -> None:
+    """Behind a way of many passes; a drafter next door is never late."""
+    shares = []
+    for steps in (0, 24):
+        governor = Recording()
+        pair = Pair(TARGET, TARGET, governor=governor, meddle=delayed(steps))
+        sampling = Sampling(seed=1, max_tokens=300, temperature=1.0)
+        pair.open(0, sampling, Speculation())
+        for _ in range(120):
+            pair.step()
+        shares.append(governor.late.count(True) / len(governor.late))
+    assert shares[0] == 0.0
+    assert shares[1] > 0.6
+
+
+def test_drafters_too_far_away_soon_rest_and_are_sent_nothing() -> None:
+    """What they propose is stale when it arrives, so after a few rounds they cost nothing."""
+    governor, delay = Governor(), delayed(24)
+    sent: list[int] = []
+
+    def meddle(wire: Wire) -> Wire:
+        sent.append(len(wire))
+        return delay(wire)
+
+    pair = Pair(TARGET, TARGET, governor=governor, meddle=meddle)
+    pair.open(0, Sampling(seed=1, max_tokens=200, temperature=1.0), Speculation())
+    for _ in range(160):
+        pair.step()
+    assert not governor.speculates
+    assert sum(sent[:60]) > 10
+    assert sum(sent[100:160]) == 0

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 
-from outrider.actors.target.governor import LAST_TRIAL_GAP, PLAIN_ROUNDS, TRIAL_ROUNDS, Governor
+from outrider.actors.target.governor import (
+    FIRST_LATE_GAP,
+    LAST_TRIAL_GAP,
+    LATE_ROUNDS,
+    PLAIN_ROUNDS,
+    TRIAL_ROUNDS,
+    Governor,
+)
 
 
 def run(
@@ -119,3 +127,45 @@ def test_a_comparison_is_short() -> None:
         longest = max(longest, stretch)
         governor.observe(3 if governor.speculates else 1, 1.0)
     assert PLAIN_ROUNDS <= longest <= PLAIN_ROUNDS + 2 < TRIAL_ROUNDS
+
+
+def late(governor: Governor, rounds: int) -> list[bool]:
+    """Rounds whose candidates all came too late; whether each speculated."""
+    modes = []
+    for _ in range(rounds):
+        governor.enter(1)
+        modes.append(governor.speculates)
+        governor.observe(1, 1.0, is_late=True if governor.speculates else None)
+    return modes
+
+
+def test_candidates_that_are_always_late_end_speculation_without_a_comparison() -> None:
+    """After sixteen rounds, and trials as short come later and later."""
+    modes = late(Governor(), 3000)
+    assert modes[:LATE_ROUNDS] == [True] * LATE_ROUNDS
+    assert not any(modes[LATE_ROUNDS : LATE_ROUNDS + FIRST_LATE_GAP])
+    begins = [i for i in range(1, 3000) if modes[i] and not modes[i - 1]]
+    gaps = [b - a for a, b in pairwise(begins)]
+    assert gaps == sorted(gaps)
+    assert gaps[-1] > 1.9 * gaps[0]
+    assert sum(modes) < 6 * LATE_ROUNDS
+
+
+def test_drafters_that_are_late_no_more_are_used_again() -> None:
+    """The next trial finds out."""
+    governor = Governor()
+    late(governor, 20)
+    run(governor, FIRST_LATE_GAP + TRIAL_ROUNDS + 20, round_s=1.5)
+    assert run(governor, 100, round_s=1.5)[1] > 0.9
+
+
+def test_late_candidates_now_and_then_or_none_at_all_change_nothing() -> None:
+    """One use in sixteen rounds, or a drafter with nothing to propose, leaves the decision to comparisons."""
+    governor = Governor()
+    for turn in range(30):
+        governor.observe(1, 1.0, is_late=turn % 15 != 14)
+        assert governor.speculates
+    governor = Governor()
+    for _ in range(LATE_ROUNDS + 10):
+        governor.observe(1, 1.0, is_late=None)
+        assert governor.speculates
