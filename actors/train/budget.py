@@ -17,10 +17,10 @@ EVALUATION = "evaluation"
 WRITING = "target writes"
 SHARES: Mapping[str, float] = {
     "tokenizer": 1.0,
-    "target": 28.0,
-    WRITING: 6.0,
-    "draft": 10.0,
-    "draft-small": 8.0,
+    "target": 26.0,
+    WRITING: 10.0,
+    "draft": 11.0,
+    "draft-small": 5.0,
     EVALUATION: 2.0,
 }
 """What each part gets, relative to one another: about the minutes of the whole recipe on two cores."""

@@ -1,4 +1,4 @@
-"""What each model is trained on: text for the target, the target's own distribution for drafts."""
+"""What the target is trained on, and the precision of all training."""
 
 from __future__ import annotations
 
@@ -37,17 +37,3 @@ def text_loss(model: LlamaForCausalLM, rows_BL: torch.Tensor) -> torch.Tensor:
     """Mean cross-entropy of the next token, nats per token."""
     logits_NV = logits_of(model, rows_BL)[:, :-1].flatten(0, 1)
     return F.cross_entropy(logits_NV.float(), rows_BL[:, 1:].flatten())
-
-
-def distillation_loss(
-    draft: LlamaForCausalLM, target: LlamaForCausalLM, rows_BL: torch.Tensor
-) -> torch.Tensor:
-    """Mean forward divergence KL(target || draft), nats per token.
-
-    Every position counts, as each is the end of some prefix (Hinton et al. 2015,
-    arXiv 1503.02531; for drafts: Zhou et al. 2023, arXiv 2310.08461).
-    """
-    with torch.no_grad():
-        target_logprob_NV = logits_of(target, rows_BL).flatten(0, 1).float().log_softmax(-1)
-    draft_logprob_NV = logits_of(draft, rows_BL).flatten(0, 1).float().log_softmax(-1)
-    return F.kl_div(draft_logprob_NV, target_logprob_NV, log_target=True, reduction="batchmean")

@@ -73,17 +73,20 @@ SHAPES = {
 }
 SCHEDULES = {
     "target": Schedule(steps=2000),
-    "draft": Schedule(steps=1100, seed=1),
-    "draft-small": Schedule(steps=900, seed=2),
+    "draft": Schedule(steps=3000, seed=1),
+    "draft-small": Schedule(steps=1600, seed=2),
 }
 
 
 @dataclass(frozen=True)
 class Rollouts:
-    """How much of its own writing the target adds to the drafts' text (rows of tokens)."""
+    """How much of its own writing the target adds to the drafts' text (rows of tokens).
 
-    chunks: int = 16
-    rows: int = 128
+    `rows` of a chunk fill whole batches of the drafts' schedules, the long ones of text among them counted.
+    """
+
+    chunks: int = 20
+    rows: int = 112
     length: int = 256
     prompt_length: int = 48
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -52,13 +52,12 @@ def rollout_chunks(
     length: int,
     prompt_length: int,
     seed: int,
-    made_one: Callable[[], None] = lambda: None,
 ) -> Iterator[Tokens]:
     """Yield `chunks` arrays [rows, length], made or read back from `folder`.
 
     Prompts are pieces of `stream`, every other one from a `begin` token on where it has any. A
     chunk depends on its number and the seed only and is kept on disk, so that a killed run loses
-    one chunk at most; `made_one` is called for one that was made.
+    one chunk at most.
     """
     folder.mkdir(parents=True, exist_ok=True)
     device = next(model.parameters()).device
@@ -82,5 +81,4 @@ def rollout_chunks(
             handle.flush()
             os.fsync(handle.fileno())
         partial.replace(path)
-        made_one()
         yield made

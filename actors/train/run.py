@@ -18,12 +18,13 @@ from outrider.actors.train.checkpoint import (
     save_tokenizer,
     weights_digest,
 )
+from outrider.actors.train.distillation import distillation_loss
 from outrider.actors.train.evaluate import to_device
 from outrider.actors.train.evaluation import measure
 from outrider.actors.train.inherit import inherit_embedding
 from outrider.actors.train.loop import Saving, StepReport, train
 from outrider.actors.train.materials import Materials
-from outrider.actors.train.objective import distillation_loss, text_loss
+from outrider.actors.train.objective import text_loss
 from outrider.actors.train.pacer import Pacer
 from outrider.actors.train.packing import rows_of_step
 from outrider.actors.train.progress_bar import progress_bar
@@ -126,23 +127,14 @@ class Run:
         target = self._materials.load("target")
         model = self._materials.build(stage)
         inherit_embedding(model, target)
-        stream = self._materials.stream(schedule.steps * schedule.tokens_per_step, schedule.seed)
         self._budget.begin(WRITING)
-        written = write_rollouts(
-            self._materials, self._budget, target, resume=self._resume, scale=self._scale
+        kept = write_rollouts(
+            self._materials, self._budget, target, schedule, resume=self._resume, scale=self._scale
         )
         self._budget.begin(stage)
 
         def loss_of_step(step: int) -> torch.Tensor:
-            length = schedule.length_at(step)
-            rows = rows_of_step(stream, step, schedule.tokens_per_step, length)
-            if length == written.shape[1]:
-                half = len(rows) // 2
-                chosen = np.random.default_rng([schedule.seed, step]).integers(
-                    0, len(written), half
-                )
-                rows = np.concatenate([rows[half:], written[chosen]])
-            return distillation_loss(model, target, to_device(rows, model))
+            return distillation_loss(model, kept[step % len(kept)])
 
         self._fit(stage, model, schedule, loss_of_step, of=f" of {weights_digest(target)}")
 

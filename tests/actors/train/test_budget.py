@@ -12,7 +12,7 @@ from outrider.actors.train.budget import Budget, Decision, check_minutes
 from outrider.actors.train.errors import ResumeError, TrainError
 
 PARTS = ("target", "target writes", "draft", "evaluation")
-"""28, 6, 10 and 2 parts of 46."""
+"""26, 10, 11 and 2 parts of 49."""
 
 
 @dataclass
@@ -26,54 +26,54 @@ class Hand:
 
 
 def test_a_part_gets_its_share_and_what_was_left_over(tmp_path: Path) -> None:
-    """46 minutes: the target has 28 and takes 8, so its writing may take 20 + 6."""
+    """49 minutes: the target has 26 and takes 8, so its writing may take 18 + 10."""
     hand = Hand()
-    budget = Budget(tmp_path / "b.json", PARTS, 46.0, clock=hand)
+    budget = Budget(tmp_path / "b.json", PARTS, 49.0, clock=hand)
     budget.begin("target")
-    assert budget.left() == pytest.approx(28 * 60)
+    assert budget.left() == pytest.approx(26 * 60)
     hand.now += 8 * 60
     budget.begin("target writes")
-    assert budget.left() == pytest.approx(26 * 60)
+    assert budget.left() == pytest.approx(28 * 60)
 
 
 def test_what_was_overrun_is_shared_by_those_that_remain(tmp_path: Path) -> None:
-    """The target takes 37 of its 28 minutes: half is left of the others' 18, for each of them alike."""
+    """The target takes 37.5 of its 26 minutes: half is left of the others' 23, for each of them alike."""
     hand = Hand()
-    budget = Budget(tmp_path / "b.json", PARTS, 46.0, clock=hand)
+    budget = Budget(tmp_path / "b.json", PARTS, 49.0, clock=hand)
     budget.begin("target")
-    hand.now += 37 * 60
+    hand.now += 37.5 * 60
     budget.begin("target writes")
-    assert budget.left() == pytest.approx(3 * 60)
+    assert budget.left() == pytest.approx(5 * 60)
     hand.now += 60
-    assert budget.left() == pytest.approx(2 * 60)
+    assert budget.left() == pytest.approx(4 * 60)
 
 
 def test_time_spent_by_an_interrupted_call_counts(tmp_path: Path) -> None:
     """Only that of this call's parts; measuring is done again and starts at nothing."""
     hand = Hand()
-    first = Budget(tmp_path / "b.json", PARTS, 46.0, clock=hand)
+    first = Budget(tmp_path / "b.json", PARTS, 49.0, clock=hand)
     first.begin("target")
     hand.now += 10 * 60
-    first.decide("target", Decision(count=5, of=9, minutes=46.0))
+    first.decide("target", Decision(count=5, of=9, minutes=49.0))
     first.begin("evaluation")
     hand.now += 60
     first.save()
-    second = Budget(tmp_path / "b.json", PARTS, 46.0, clock=Hand(7.0))
+    second = Budget(tmp_path / "b.json", PARTS, 49.0, clock=Hand(7.0))
     second.begin("target")
     assert second.spent() == pytest.approx(10 * 60)
-    assert second.left() == pytest.approx(18 * 60)
-    assert second.decided("target") == Decision(count=5, of=9, minutes=46.0)
-    other = Budget(tmp_path / "b.json", ("draft", "evaluation"), 46.0, clock=Hand())
+    assert second.left() == pytest.approx(16 * 60)
+    assert second.decided("target") == Decision(count=5, of=9, minutes=49.0)
+    other = Budget(tmp_path / "b.json", ("draft", "evaluation"), 49.0, clock=Hand())
     assert other.spent() == 0.0
 
 
 def test_afresh_forgets_the_parts_of_the_call(tmp_path: Path) -> None:
     """Time and decisions; what was decided for other parts is still true."""
-    first = Budget(tmp_path / "b.json", PARTS, 46.0)
+    first = Budget(tmp_path / "b.json", PARTS, 49.0)
     first.begin("target")
     for part in ("target", "draft"):
-        first.decide(part, Decision(count=5, of=9, minutes=46.0))
-    second = Budget(tmp_path / "b.json", ("draft", "evaluation"), 46.0, resume=False)
+        first.decide(part, Decision(count=5, of=9, minutes=49.0))
+    second = Budget(tmp_path / "b.json", ("draft", "evaluation"), 49.0, resume=False)
     assert second.spent() == 0.0
     assert second.decided("draft") is None
     assert second.decided("target") is not None
@@ -98,8 +98,8 @@ def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "b.json"
     path.write_text("[]")
     with pytest.raises(ResumeError, match=r"b\.json: unreadable .* delete it"):
-        Budget(path, PARTS, 46.0)
-    assert Budget(path, PARTS, 46.0, resume=False).spent() == 0.0
+        Budget(path, PARTS, 49.0)
+    assert Budget(path, PARTS, 49.0, resume=False).spent() == 0.0
 
 
 def test_a_decision_holds_under_its_bound_or_when_done() -> None:
