@@ -81,7 +81,7 @@ def weights(out: Path) -> list[bytes]:
 
 
 def test_a_slow_machine_does_less_and_says_so(train: Train, work: Work, tmp_path: Path) -> None:
-    """Five minutes are 27 s a twentieth: each stage takes its share and the rest of the former."""
+    """Five minutes: each stage takes its share and the rest of the former."""
     report = train(tmp_path, minutes=5.0)
     assert work.now <= 300.0
     wanted = {"target": 7, "target writes": 4, "draft": 7, "draft-small": 3, "evaluation": 24}
