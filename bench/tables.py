@@ -48,9 +48,11 @@ def said_of(rows: Rows, say: Callable[[dict[str, Any]], str]) -> str:
 
 def _name(row: dict[str, Any]) -> str:
     """What tells a row of a table from its others."""
-    keys = ("part", "concurrency", "method", "temperature")
+    keys = ("part", "concurrency", "delay_ms", "method", "temperature")
     found = [
-        f"{key} {row[key]:g}" if isinstance(row[key], float) else f"{key} {row[key]}"
+        f"{key.removesuffix('_ms')} {row[key]:g}"
+        if isinstance(row[key], float)
+        else f"{key.removesuffix('_ms')} {row[key]}"
         for key in keys
         if key in row
     ]
@@ -197,11 +199,15 @@ def delay(rows: Rows) -> str:
     ]
     first = ordered[0]
     caption = (
-        f"Delay by {first['between']}; target {first['target']} ({first['unit_ms']:.1f} ms a pass), one stream, "
+        f"Delay by {first['between']}; target {said_of(ordered, _target)}, one stream, "
         f"{first['prompts']} prompts, {runs(rows)}; speed-ups over plain decoding, prompts left out; {machine(rows)}. "
         f"{unequal(ordered)}"
     )
     return f"{table(head, lines)}\n\n{caption}"
+
+
+def _target(row: dict[str, Any]) -> str:
+    return str(row["target"])
 
 
 def _share(part: int, rest: int) -> str:
