@@ -63,7 +63,7 @@ def rollout_chunks(
     device = next(model.parameters()).device
     openings = np.flatnonzero(stream[: len(stream) - prompt_length] == begin)
     for index in range(chunks):
-        path = folder / f"{seed}-{index:04d}.npy"
+        path = folder / f"{seed}-{rows}x{length}-{index:04d}.npy"
         if path.exists():
             yield np.load(path)
             continue

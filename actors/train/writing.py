@@ -59,6 +59,8 @@ def write_rollouts(
     is_decided = saved is not None and saved.of == wanted
     if saved is not None and is_decided:
         chunks = saved.count // plan.rows
+    # Another recipe finds nothing of this one.
+    shape = f"{plan.rows}x{plan.length}-{schedule.tokens_per_step}-{schedule.long_row_length}-{schedule.long_every}"
     kept: list[Kept] = []
     times = [budget.clock()]
     num_chunks = 0
@@ -77,7 +79,7 @@ def write_rollouts(
                 seed=ROLLOUT_SEED,
             )
         ):
-            path = folder / f"kept-{index:04d}.safetensors"
+            path = folder / f"kept-{shape}-{index:04d}.safetensors"
             is_new = not path.exists()
             kept += keep_chunk(target, batches_of(written, text, schedule, len(kept)), path)
             num_chunks += 1

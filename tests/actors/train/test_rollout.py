@@ -16,12 +16,12 @@ SPECIAL = {"bos": 0, "eos": 1, "pad": 2}
 STREAM = np.arange(64, dtype=np.uint16)
 
 
-def chunks(folder: Path, count: int) -> list[Tokens]:
+def chunks(folder: Path, count: int, rows: int = 6) -> list[Tokens]:
     """Rollouts of a fixed model."""
     torch.manual_seed(0)
     model = build(SHAPE, SPECIAL)
     made = rollout_chunks(
-        model, STREAM, folder, begin=20, chunks=count, rows=6, length=12, prompt_length=4, seed=1
+        model, STREAM, folder, begin=20, chunks=count, rows=rows, length=12, prompt_length=4, seed=1
     )
     return list(made)
 
@@ -45,8 +45,15 @@ def test_every_other_prompt_opens_a_document(tmp_path: Path) -> None:
 def test_chunks_are_read_back(tmp_path: Path) -> None:
     """A second run finds what the first wrote and goes on from there."""
     first = chunks(tmp_path / "a", 1)
-    (tmp_path / "a" / "1-0001.npy.partial").write_bytes(b"half")
+    (tmp_path / "a" / "1-6x12-0001.npy.partial").write_bytes(b"half")
     both = chunks(tmp_path / "a", 2)
     fresh = chunks(tmp_path / "b", 2)
     assert np.array_equal(first[0], both[0])
     assert np.array_equal(fresh[1], both[1])
+
+
+def test_another_recipe_does_not_read_these_chunks(tmp_path: Path) -> None:
+    """Chunks of another size in the same folder are another recipe's."""
+    chunks(tmp_path, 1)
+    (other,) = chunks(tmp_path, 1, rows=4)
+    assert other.shape == (4, 12)
