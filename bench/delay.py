@@ -30,6 +30,7 @@ from bench.results import median
 from bench.service import DRAFTER, pair_config
 from bench.single import ROOM, prompt_ids, ratio, tokens_per_tree_pass
 from bench.targets import MAX_CONTEXT, BenchTarget, prepared
+from bench.where import told
 from outrider.client import Client
 
 KEYS = ("delay_ms", "temperature")
@@ -235,11 +236,11 @@ def _measure(
     """The three ways by turns, after one of each to warm up; equal outputs checked first."""
     pipelined, lockstep = services
     prompts = spread(num_prompts)
-    where = {"plain": pipelined, "pipelined": pipelined, "lockstep": lockstep}
+    asked = {"plain": pipelined, "pipelined": pipelined, "lockstep": lockstep}
 
     def once(way: str) -> Decoded:
         return decode(
-            where[way].client,
+            asked[way].client,
             prompts,
             temperature=temperature,
             max_tokens=max_tokens,
@@ -262,13 +263,14 @@ def _measure(
                 num_bytes = pipelined.between.bytes_so_far() - bytes_before
             rates[way].append(last[way].num_tokens / last[way].decode_s)
             whole_rates[way].append(last[way].tokens_per_s)
-    stretch = {}
+    stretch, time_of = {}, {}
     for way in WAYS:
         # What follows compares passes with rounds, so both are of this run.
-        last[way], timeline = traced(where[way].client, partial(once, way))
+        last[way], timeline = traced(asked[way].client, partial(once, way))
         stretch[way] = passes(timeline, drafter=DRAFTER)
+        time_of[way] = told(timeline, unit_s=stretch["plain"].plain_s)
     speed_up = {way: ratio(rates[way], rates["plain"]) for way in WAYS}
-    told = efficiency(
+    found = efficiency(
         speed_up["pipelined"],
         plain=stretch["plain"],
         pipelined=stretch["pipelined"],
@@ -304,12 +306,13 @@ def _measure(
         "payload_bytes_per_token": last["pipelined"].bytes_per_token,
         "bytes_per_token": num_bytes / last["pipelined"].num_tokens,
         "lockstep_ideal": lockstep_ideal(
-            told,
+            found,
             levels=stretch["lockstep"].num_drafts
             / max(sum(s.rounds for s in last["lockstep"].stats), 1),
-            round_trip=told["round_trip"],
+            round_trip=found["round_trip"],
         ),
-        **told,
+        **found,
+        "time": {way: time_of[way] for way in WAYS[1:]},
     }
 
 

@@ -11,11 +11,14 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
+from functools import partial
 from statistics import fmean
 from typing import Any
 
+from bench import where
 from bench.child import Child
 from bench.cpu import Cpu
+from bench.passes import traced
 from bench.prompts import Prompt, load
 from bench.results import median
 from bench.service import service
@@ -36,6 +39,9 @@ LEVELS = ("1", "2", "4", "8", "16", "32", "64")
 
 ROOM = {"max_context": MAX_CONTEXT, "num_slots": 64}
 """Every request has a slot, so that nothing but speed tells the levels apart."""
+
+WAYS = ("plain", "speculative")
+"""Of ours."""
 
 REQUEST_S = 600.0
 """Bound on one request."""
@@ -162,23 +168,27 @@ def _measure(
         "prompts": [prompt_ids(client, prompt) for prompt in prompts],
     }
     address = running.address
-    rates: dict[str, list[float]] = {"plain": [], "speculative": [], "transformers": []}
-    told: dict[str, list[dict[str, float]]] = {"plain": [], "speculative": []}
+    rates: dict[str, list[float]] = {way: [] for way in (*WAYS, "transformers")}
+    told: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
     theirs: list[dict[str, Any]] = []
     outside: list[dict[str, float]] = []
     different: list[dict[str, Any]] = []
     by_way: dict[str, tuple[Sample, ...]] = {}
+
+    def once(way: str) -> tuple[tuple[Sample, ...], Figures]:
+        return _ours(
+            address,
+            prompts,
+            enabled=way == "speculative",
+            concurrency=concurrency,
+            temperature=temperature,
+            max_tokens=max_tokens,
+        )
+
     for _ in range(runs):
-        for way in ("plain", "speculative"):
+        for way in WAYS:
             before = Cpu.of(running)
-            by_way[way], result = _ours(
-                address,
-                prompts,
-                enabled=way == "speculative",
-                concurrency=concurrency,
-                temperature=temperature,
-                max_tokens=max_tokens,
-            )
+            by_way[way], result = once(way)
             rates[way].append(result.tokens_per_s)
             told[way].append(_numbers(result))
             if way == "speculative":
@@ -201,6 +211,9 @@ def _measure(
         "speed_up": ratio(rates["speculative"], rates["plain"]),
         "cpu_outside_ms_per_round": medians(outside),
         "transformers": continuous_figures(theirs),
+        "time": {
+            way: where.told(traced(client, partial(once, way))[1], unit_s=0.0) for way in WAYS
+        },
     }
     if len(rates["transformers"]) == runs:
         row["over_transformers"] = ratio(rates["speculative"], rates["transformers"])

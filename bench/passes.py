@@ -5,8 +5,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
-from bench.decode import Decoded
 from outrider.client import Client
 from outrider.client.timeline.model import DRAFTING, WORK, Slice, Timeline
 from outrider.client.timeline.names import BUSY
@@ -39,12 +39,15 @@ class Passes:
     """Share of the time, from the first target pass to the last, in which one ran."""
 
 
-def traced(client: Client, run: Callable[[], Decoded]) -> tuple[Decoded, Timeline]:
+Result = TypeVar("Result")
+
+
+def traced(client: Client, run: Callable[[], Result]) -> tuple[Result, Timeline]:
     """A run, and what every actor did in it. It is one more than those that are timed, because recording has its price."""
     with client.start_trace(seconds=MAX_TRACE_S) as trace:
         trace.wait_started()
-        decoded = run()
-    return decoded, trace.result()
+        result = run()
+    return result, trace.result()
 
 
 def passes(timeline: Timeline, *, drafter: str) -> Passes:

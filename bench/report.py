@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import plots, results, tables, verifier_tables
+from bench import plots, results, tables, verifier_tables, where
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
@@ -33,6 +33,7 @@ BLOCKS: dict[str, Block] = {
     "costs": ("costs", tables.costs),
     "messages": ("messages", tables.messages),
     "reliability": ("reliability", tables.reliability),
+    **{f"{suite}-time": (suite, where.where) for suite in ("single", "delay", "netns", "load")},
     **{name: ("verifiers", tell) for name, tell in verifier_tables.BLOCKS.items()},
 }
 """By the name in the markers."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from bench import where
 from bench.baseline import MODES
 from bench.child import Child
 from bench.cpu import Cpu
@@ -164,10 +165,8 @@ def _measure(
                 speculative = result
         for key, order in orders.items():
             rates[key].append(baseline.ask(order, timeout_s=BASELINE_S)["tokens_per_s"])
-    stretch = {
-        enabled: passes(traced(client, partial(ours, enabled))[1], drafter=DRAFTER)
-        for enabled in (False, True)
-    }
+    timelines = {enabled: traced(client, partial(ours, enabled))[1] for enabled in (False, True)}
+    stretch = {way: passes(found, drafter=DRAFTER) for way, found in timelines.items()}
     replayed = replay(
         draft,
         [
@@ -223,6 +222,7 @@ def _measure(
             target=target,
             round_trip_s=0.0,
         ),
+        "time": {"speculative": where.told(timelines[True], unit_s=stretch[False].plain_s)},
     }
 
 
