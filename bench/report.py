@@ -11,7 +11,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import plots, results, tables, verifier_tables, where
+from bench import plots, results, tables, tables_of_load, verifier_tables, where
+from bench.captions import Rows
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
@@ -20,7 +21,7 @@ VERIFIERS = ROOT / "docs" / "verifiers.md"
 PLOTS = ROOT / "docs" / "plots"
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 
-Block = tuple[str, Callable[[tables.Rows], str]]
+Block = tuple[str, Callable[[Rows], str]]
 """A suite, and how its rows are told."""
 
 BLOCKS: dict[str, Block] = {
@@ -29,10 +30,10 @@ BLOCKS: dict[str, Block] = {
     "single-details": ("single", tables.single_details),
     "delay": ("delay", tables.delay),
     "netns": ("netns", tables.delay),
-    "load": ("load", tables.load),
-    "costs": ("costs", tables.costs),
-    "messages": ("messages", tables.messages),
-    "reliability": ("reliability", tables.reliability),
+    "load": ("load", tables_of_load.load),
+    "costs": ("costs", tables_of_load.costs),
+    "messages": ("messages", tables_of_load.messages),
+    "reliability": ("reliability", tables_of_load.reliability),
     **{f"{suite}-time": (suite, where.where) for suite in ("single", "delay", "netns", "load")},
     **{name: ("verifiers", tell) for name, tell in verifier_tables.BLOCKS.items()},
 }
@@ -41,7 +42,7 @@ BLOCKS: dict[str, Block] = {
 SUMMARY = ("single", "equality", "delay")
 """Blocks of the README."""
 
-DRAWN: dict[str, tuple[str, Callable[[tables.Rows], str | None]]] = {
+DRAWN: dict[str, tuple[str, Callable[[Rows], str | None]]] = {
     "single": ("single", plots.efficiency),
     "delay": ("delay", plots.delay),
     "netns": ("netns", plots.delay),
@@ -93,7 +94,7 @@ def block(name: str, *, is_quick: bool = False) -> str:
     return tell(rows_of(suite, is_quick=is_quick)) or NOT_RUN.format(suite=suite)
 
 
-def rows_of(suite: str, *, is_quick: bool = False) -> tables.Rows:
+def rows_of(suite: str, *, is_quick: bool = False) -> Rows:
     """The rows of a suite, without those of an older form, of before it had parts."""
     rows = results.read(suite, is_quick=is_quick)
     return [row for row in rows if suite != "single" or "part" in row]

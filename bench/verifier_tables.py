@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bench.tables import said_of
+from bench.captions import said_of
 
 Rows = Sequence[dict[str, Any]]
 

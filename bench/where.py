@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from bench.tables import Rows, table
+from bench.captions import Rows, table
 from outrider.client.timeline.model import Timeline
 from outrider.client.timeline.spending import ActorTime
 from outrider.client.timeline.summary import Summary, summarise

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from bench import plots, tables
+from bench import plots, tables, tables_of_load
 from bench.efficiency import best_tree, told
 from bench.report import BLOCKS, DRAWN, PAGE, VERIFIERS, block, filled
 from bench.svg import Axis, Series, plot, ticks
@@ -86,7 +86,7 @@ def test_different_outputs_are_told() -> None:
 
 def test_what_did_not_run_says_why() -> None:
     """A missing baseline is no empty cell without a word."""
-    text = tables.load([_load(1), _load(2)])
+    text = tables_of_load.load([_load(1), _load(2)])
     assert "continuous batching did not run: ValueError: no." in text
 
 
