@@ -61,7 +61,8 @@ def add_roots(session: DraftSession, calibration: Calibration) -> None:
         if tree.child(ROOT, token) is None:
             feature = (int(Scoring.TARGET), rank, 0)
             node = tree.add(ROOT, token, calibration.estimate(feature), feature)
-            tree.sent[node] = True
+            # As if in the first message, which the target has taken in before any that it answers.
+            tree.sent[node] = 1
             tree.num_sent += 1
 
 

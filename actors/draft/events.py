@@ -61,6 +61,8 @@ class Verdict:
     """Seconds that the pass took; the next one has begun and will take about as long."""
     roots: tuple[int, ...] = ()
     """The target's own candidates for the next token, the likeliest first."""
+    seen: int = 0
+    """Number of the last message of candidates that the target had taken in; 0: none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +140,8 @@ class SessionNews:
     """Candidates below that base; none if the session's verifier tests frozen trees."""
     frozen: tuple[FrozenNews, ...] = ()
     """Frozen trees, each with its own base."""
+    number: int = 0
+    """Of the message with `tree` among those of the session, from 1."""
 
     @property
     def num_nodes(self) -> int:

@@ -119,8 +119,8 @@ def _follow(
                 session.urgent_news = _urgent_news(board, event) if event.starving else 0
                 session.hold_until = now + HOLD_SHARE * event.pass_s
             if isinstance(event, Verdict) and event.starving:
-                # The target has nothing of what we sent below here: it was dropped, or is on its way.
-                session.unsend()
+                # What the target took in below here was dropped. The rest is on its way.
+                session.unsend(event.seen)
 
 
 def _urgent_news(board: Board, verdict: Verdict) -> int:

@@ -94,6 +94,7 @@ def events_from_proto(
                     starving=entry.starving,
                     pass_s=pass_s,
                     roots=tuple(entry.roots),
+                    seen=entry.seen,
                 )
         case "resync":
             resync = message.resync
@@ -117,7 +118,7 @@ def candidates_to_proto(entries: Sequence[SessionNews]) -> target_pb2.DrafterMes
     batch.SetInParent()
     for entry in entries:
         if entry.tree.tokens:
-            added = batch.entries.add(handle=entry.handle)
+            added = batch.entries.add(handle=entry.handle, number=entry.number)
             added.base.length, added.base.hash = entry.length, entry.hash
             tree = added.tree
             tree.tokens.extend(entry.tree.tokens)

@@ -96,6 +96,8 @@ class DraftSession:
         """Lockstep: the tree was sent, the verdict is awaited."""
         self.urgent_news = URGENT_NEWS
         """How many more news go out at once, because the target has nothing of ours below the base."""
+        self.num_messages = 0
+        """Messages with nodes of `tree` so far."""
         self.hold_until = 0.0
         """When not urgent, news gather until then: the target is busy, and each message costs both sides time."""
 
@@ -172,19 +174,32 @@ class DraftSession:
             return self._news(TreeNews(tokens=[], parents=[], estimates=b""), trees)
         if self.credits is not None:
             limit = min(limit, self.credits)
-        news = self.tree.take_news(limit, self.least_value)
-        return self._news(news, ()) if news is not None else None
+        news = self.tree.take_news(limit, self.least_value, number=self.num_messages + 1)
+        if news is None:
+            return None
+        self.num_messages += 1
+        return self._news(news, ())
 
     def _news(self, tree: TreeNews, trees: tuple[FrozenNews, ...]) -> SessionNews | None:
         if not tree.tokens and not trees:
             return None
         return SessionNews(
-            handle=self.key.handle, length=self.length, hash=self.hash, tree=tree, frozen=trees
+            handle=self.key.handle,
+            length=self.length,
+            hash=self.hash,
+            tree=tree,
+            frozen=trees,
+            number=self.num_messages,
         )
 
-    def unsend(self) -> None:
-        """Takes everything as not sent: the target has nothing of it."""
-        self.tree.unsend()
+    def unsend(self, seen: int | None = None) -> None:
+        """Takes what was sent as not sent: the target has nothing of it.
+
+        Args:
+            seen: Number of the last message that the target had taken in when it had nothing; what later ones hold is on its
+                way. None: it has nothing at all.
+        """
+        self.tree.unsend(seen)
         if self.frozen is not None:
             self.frozen.unsend()
 

@@ -66,7 +66,8 @@ class DraftTree:
         self.values: list[float] = []
         self.features: list[Feature] = []
         self.scratch: list[int] = []
-        self.sent: list[bool] = []
+        self.sent: list[int] = []
+        """Number of the last message that each node was part of; 0: none."""
         self.children: list[list[int]] = []
         self.top: list[int] = []
         self.num_sent = 0
@@ -88,7 +89,7 @@ class DraftTree:
         self.estimates.append(estimate)
         self.features.append(feature)
         self.scratch.append(NOT_RUN)
-        self.sent.append(False)
+        self.sent.append(0)
         self.children.append([])
         return node
 
@@ -135,7 +136,7 @@ class DraftTree:
             new = self.add(parent, tokens[old], estimates[old], features[old])
             renamed[old] = new
             if sent[old]:
-                self.sent[new] = True
+                self.sent[new] = sent[old]
                 self.num_sent += 1
             if scratch[old] != NOT_RUN:
                 rows.append((scratch[old], new))
@@ -144,17 +145,24 @@ class DraftTree:
             self.scratch[new] = row
         return [old_row for old_row, _ in rows]
 
-    def unsend(self) -> None:
-        """Takes every node as not sent."""
-        self.sent = [False] * len(self.tokens)
-        self.num_sent = 0
+    def unsend(self, seen: int | None = None) -> None:
+        """Takes nodes as not sent.
 
-    def take_news(self, limit: int, least_value: float = 0.0) -> TreeNews | None:
-        """The most valuable nodes that were not sent, and marks them sent.
+        Args:
+            seen: Those whose last message is this one or an earlier one; None: all.
+        """
+        self.sent = [0 if seen is None or number <= seen else number for number in self.sent]
+        self.num_sent = len(self.sent) - self.sent.count(0)
+
+    def take_news(
+        self, limit: int, least_value: float = 0.0, *, number: int = 1
+    ) -> TreeNews | None:
+        """The most valuable nodes that were not sent, and marks them sent, with their ancestors.
 
         Args:
             limit: Greatest number of nodes of this tree that may have been sent afterwards.
             least_value: Nodes that are worth less are kept back.
+            number: Of the message, at least 1.
 
         Returns:
             None if there is nothing to send.
@@ -173,8 +181,8 @@ class DraftTree:
             fresh = sorted(fresh, key=lambda node: -values[node])[:room]
         wanted: set[int] = set()
         for node in fresh:
-            sent[node] = True
             while node >= 0 and node not in wanted:
+                sent[node] = number
                 wanted.add(node)
                 node = parents[node]
         self.num_sent += len(fresh)

@@ -5,14 +5,16 @@ the slots; the attention function ignores the keys and values that it is handed 
 it learns from a variable of the thread, since transformers has no other way to a registered function; engines of one process,
 and threads, do not meet.
 
-Three ways of the same signature: `AttendEach` runs the kernel once for each session on views of the slots, without copying a
-committed row; `AttendTogether` gathers the slots and runs it once, for devices where a launch costs more than a copy;
-`AttendStatic` does either with fixed shapes and addresses, so that a pass can be recorded.
+Four ways of the same signature: `AttendEach` runs the kernel once for each session on views of the slots, without copying a
+committed row; `AttendStretches` once for all that lie in neighbouring slots, on views too; `AttendTogether` gathers the slots and
+runs it once, for devices where a launch costs more than a copy; `AttendStatic` does that with fixed shapes and addresses, so
+that a pass can be recorded.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -67,12 +69,31 @@ class _Shown:
 class AttendEach:
     """One kernel call for each session, on views."""
 
-    def __init__(self, storage: Storage, plan: Plan, *, dtype: torch.dtype, device: torch.device):
-        """Prepares for one pass."""
+    def __init__(
+        self,
+        storage: Storage,
+        plan: Plan,
+        *,
+        dtype: torch.dtype,
+        device: torch.device,
+        members: Sequence[int] | None = None,
+    ):
+        """Prepares for one pass.
+
+        Args:
+            storage: Keys and values.
+            plan: The pass.
+            dtype: Of masks.
+            device: Where masks are.
+            members: Segments that attend here, ascending, the result holding their rows only; None: all.
+        """
         self._storage = storage
-        self._plan = plan
         self._dtype = dtype
         self._device = device
+        everyone = range(len(plan.segments)) if members is None else members
+        self._segments = [plan.segments[index] for index in everyone]
+        self._spans = [(plan.starts[index], plan.starts[index + 1]) for index in everyone]
+        self._is_whole = len(plan.segments) == 1
         self._shown: dict[tuple[int | None, bool], list[_Shown]] = {}
 
     def __call__(
@@ -91,11 +112,9 @@ class AttendEach:
         if shown is None:
             shown = self._shown[window, fused] = self._show(window, implicit=fused)
         outputs = []
-        starts = self._plan.starts
-        for index, seen in enumerate(shown):
-            start, end = starts[index], starts[index + 1]
+        for (start, end), seen in zip(self._spans, shown, strict=True):
             keys, values = seen.keys[layer], seen.values[layer]
-            own = query if len(shown) == 1 else query[:, :, start:end]
+            own = query if self._is_whole else query[:, :, start:end]
             if fused:
                 output = attend(own, keys, values, seen.mask, scaling, seen.causal)
             else:
@@ -105,7 +124,7 @@ class AttendEach:
 
     def _show(self, window: int | None, *, implicit: bool) -> list[_Shown]:
         shown = []
-        for segment in self._plan.segments:
+        for segment in self._segments:
             seen = sight(segment, window=window, implicit=implicit)
             keys, values = self._storage.rows(segment.slot, seen.first, segment.total - seen.first)
             shown.append(

@@ -158,8 +158,10 @@ def _check(settings: EngineSettings) -> None:
             raise ValueError(f"{name} is {value}; it must be at least 1")
     if not 0 <= settings.niceness <= 19:
         raise ValueError(f"niceness is {settings.niceness}; it must be 0 to 19")
-    if settings.attention not in {"auto", "each", "together"}:
-        raise ValueError(f"attention is {settings.attention!r}; it must be auto, each or together")
+    if settings.attention not in {"auto", "each", "stretches", "together"}:
+        raise ValueError(
+            f"attention is {settings.attention!r}; it must be auto, each, stretches or together"
+        )
     if settings.cuda_graphs not in {"auto", "on", "off"}:
         raise ValueError(f"cuda_graphs is {settings.cuda_graphs!r}; it must be auto, on or off")
 

@@ -38,9 +38,9 @@ class EngineSettings:
     allow_remote_code: bool = False
     """Runs code from the model's repository."""
 
-    attention: Literal["auto", "each", "together"] = "auto"
-    """How sessions of one batch attend: `each` by itself on views of its rows, or all `together` in one kernel call on
-    gathered rows. `auto`: `each` on a CPU, `together` elsewhere."""
+    attention: Literal["auto", "each", "stretches", "together"] = "auto"
+    """How sessions of one batch attend: `each` by itself on views of its rows, `stretches` of neighbouring slots in one kernel
+    call on views, or all `together` in one on gathered rows. `auto`: `stretches` on a CPU, `together` elsewhere."""
 
     packed_weights: bool | None = None
     """On a CPU in float32, keep a second copy of the weights that makes passes over several rows faster. None: unless the

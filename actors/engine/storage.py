@@ -6,6 +6,7 @@ one operation for all layers. Which rows mean something is not known here.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -57,7 +58,7 @@ class Storage:
             places.append((plane, planes.setdefault(plane, 0)))
             planes[plane] += 1
         self._groups = {
-            plane: torch.empty(
+            plane: _zeros(
                 (count, num_slots, capacity, plane.num_heads, plane.head_dim),
                 dtype=dtype,
                 device=device,
@@ -92,6 +93,17 @@ class Storage:
         views = [planes[plane][place] for plane, place in self._places]
         return views[0::2], views[1::2]
 
+    def neighbours(
+        self, slot: int, num_slots: int, first: int, count: int
+    ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        """Views of the same rows of several slots: keys and values of each layer, shape (slots, heads, count, head_dim)."""
+        planes = {
+            plane: group[:, slot : slot + num_slots, first : first + count].transpose(2, 3).unbind()
+            for plane, group in self._groups.items()
+        }
+        views = [planes[plane][place] for plane, place in self._places]
+        return views[0::2], views[1::2]
+
     def move(self, slot: int, first: int, sources: Sequence[int]) -> None:
         """Puts row `first + sources[i]` of a slot at `first + i`. `sources` is ascending and `sources[i] >= i`."""
         settled = 0
@@ -106,15 +118,26 @@ class Storage:
             # Indexing, since index_select first copies the whole slot where its rows are not dense (600 against 7 us).
             held.narrow(1, first + settled, count).copy_(held[:, rows])
 
-    def clear(self, slot: int, first: int) -> None:
-        """Zeroes the rows of a slot from `first` on."""
+    def clear(self, slot: int, first: int, end: int | None = None) -> None:
+        """Zeroes the rows of a slot from `first` on, up to `end` or to its last."""
         for group in self._groups.values():
-            group[:, slot, first:].zero_()
+            group[:, slot, first:end].zero_()
 
     def copy(self, source: int, destination: int, length: int) -> None:
         """Copies the first rows of a slot to another."""
         for group in self._groups.values():
             group[:, destination, :length].copy_(group[:, source, :length])
+
+
+def _zeros(shape: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """Zeros, for a row that nobody wrote is read, masked, and must be a number.
+
+    On a CPU the system's zero pages, which take memory only once they are written.
+    """
+    if device.type != "cpu":
+        return torch.zeros(tuple(shape), dtype=dtype, device=device)
+    octets = np.zeros(math.prod(shape) * dtype.itemsize, dtype=np.uint8)
+    return torch.from_numpy(octets).view(dtype).view(tuple(shape))
 
 
 def storage_bytes(

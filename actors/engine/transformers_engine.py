@@ -8,7 +8,7 @@ makes no mask. A row's keys and values depend on its ancestors only, so they sta
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import structlog
@@ -23,6 +23,7 @@ from outrider.actors.engine.attention import (
     UnsupportedModel,
     Writer,
 )
+from outrider.actors.engine.attention_stretches import AttendStretches
 from outrider.actors.engine.attention_together import AttendTogether
 from outrider.actors.engine.direct import MAX_ERROR, DirectModel
 from outrider.actors.engine.direct_weights import direct_weights
@@ -45,6 +46,13 @@ from outrider.actors.engine.slots import SlotTable
 from outrider.actors.engine.staging import to_device
 from outrider.actors.engine.static_pass import Policy, StaticPasses
 from outrider.actors.engine.storage import Storage, check_room
+
+ATTENTIONS: Mapping[str, type[AttendEach | AttendStretches | AttendTogether]] = {
+    "each": AttendEach,
+    "stretches": AttendStretches,
+    "together": AttendTogether,
+}
+"""By `EngineSettings.attention`."""
 
 _log = structlog.get_logger(__name__)
 
@@ -116,10 +124,12 @@ class TransformersEngine:
                 device=model.device,
             )
             self._direct = self._direct_model(settings, demands, packs=packs)
-        together = settings.attention == "together"
-        if settings.attention == "auto":
-            together = model.device.type != "cpu"
-        self._attend_type = AttendTogether if together else AttendEach
+        attention = settings.attention
+        if attention == "auto":
+            attention = "stretches" if model.device.type == "cpu" else "together"
+        self._attend_type = ATTENTIONS[attention]
+        self._reached = [0] * settings.num_slots
+        """Rows of each slot that were ever written since it was cleared."""
         self._static = self._static_passes(settings)
         self._can_select = "logits_to_keep" in inspect.signature(model.forward).parameters
         if len(tree) <= settings.max_scratch and len(prefix) <= settings.max_scratch:
@@ -194,10 +204,10 @@ class TransformersEngine:
     def acquire(self, slot: int | None = None, *, keep: int = 0) -> int:
         """See `Engine`."""
         taken = self._table.acquire(slot, keep=keep)
-        if self._static is not None:
-            # Passes of fixed shapes read behind a slot's rows and ignore what is there, if it is a number.
-            with torch.inference_mode():
-                self._storage.clear(taken, keep)
+        # Passes read behind a slot's rows and ignore what is there, if it is a number.
+        with torch.inference_mode():
+            self._storage.clear(taken, keep, max(keep, self._reached[taken]))
+        self._reached[taken] = keep
         return taken
 
     def release(self, slot: int, *, keep: int = 0) -> None:
@@ -217,6 +227,8 @@ class TransformersEngine:
         """See `Engine`."""
         growths = self._table.check(batch)
         plan = plan_pass(batch, growths)
+        for growth in growths:
+            self._reached[growth.slot] = max(self._reached[growth.slot], growth.total)
         values_RV = None if self._static is None else self._static.run(plan)
         if values_RV is None:
             values_RV = self._run(plan)
@@ -275,6 +287,7 @@ class TransformersEngine:
         """See `Engine`."""
         self._table.copy_prefix(source, destination, length)
         self._storage.copy(source, destination, length)
+        self._reached[destination] = max(self._reached[destination], length)
 
     def truncate(self, slot: int, length: int) -> None:
         """See `Engine`."""

@@ -100,6 +100,8 @@ class Candidates:
     estimates: bytes
     num_bytes: int
     """Size of the entry on the wire."""
+    number: int = 0
+    """The drafter's number of the entry among those for the session; 0: it does not count them."""
     message: trace_pb2.TraceMessage | None = None
     """What it came with, while someone traces."""
 
@@ -245,6 +247,8 @@ class Verdict:
     pass_s: float
     roots: tuple[int, ...] = ()
     """The target's own candidates for the next token, the likeliest first."""
+    seen: int = 0
+    """Number of the drafter's last candidates for the session that were taken in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,7 @@ def graft(board: Board, event: Candidates, arrived: float) -> None:
     stats = session.stats
     stats.candidate_messages += 1
     stats.wire_bytes += event.num_bytes
+    session.seen[event.drafter] = event.number
     if event.drafter not in session.allowed or session.trees is not None:
         stats.stale += len(event.tokens)
         board.recording.taken(event, waited_s, stale=len(event.tokens))
@@ -131,6 +132,7 @@ def steer(board: Board, event: Steer) -> None:
         return
     for drafter in session.joined.difference(event.drafters):
         board.say(SessionClosed(drafter=drafter, handle=session.handle))
+        session.seen.pop(drafter, None)
     session.joined.intersection_update(event.drafters)
     # Names are only ever appended, so that origins already reported keep their meaning.
     known = session.drafters

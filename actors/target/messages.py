@@ -88,6 +88,7 @@ def candidates_from_proto(
         parents=parents,
         estimates=estimates,
         num_bytes=message.ByteSize(),
+        number=message.number,
         message=traced,
     )
 
@@ -214,12 +215,13 @@ def verdict_bytes(
     tokens: Sequence[int],
     credits: int,
     roots: Sequence[int] = (),
+    seen: int = 0,
 ) -> int:
     """Size of a verdict on the wire without framing; `starving` counted as set. Counted here, because building the
     message twice would cost more than sending it."""
     ids = sum(map(_varint_bytes, tokens))
     base = 1 + _varint_bytes(length) + 9
-    numbers = sum(1 + _varint_bytes(number) for number in (handle, epoch, credits) if number)
+    numbers = sum(1 + _varint_bytes(number) for number in (handle, epoch, credits, seen) if number)
     own = 2 + sum(map(_varint_bytes, roots)) if roots else 0
     return numbers + (2 + base) + (2 + ids) + 2 + own
 
@@ -241,6 +243,7 @@ def verdict_batch(verdicts: Sequence[Verdict]) -> target_pb2.VerdictMessage:
                     credits=v.credits,
                     starving=v.starving,
                     roots=v.roots,
+                    seen=v.seen,
                 )
                 for v in verdicts
             ],

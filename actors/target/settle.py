@@ -116,8 +116,9 @@ def _send_verdicts(board: Board, session: Session, tokens: tuple[int, ...], pass
     roots = session.rooted.tokens if session.rooted is not None else ()
     credits_ = board.credits_of(session)
     for drafter in session.joined & board.live_drafters:
+        seen = session.seen.get(drafter, 0)
         session.stats.wire_bytes += verdict_bytes(
-            session.handle, session.epoch, session.length, tokens, credits_, roots
+            session.handle, session.epoch, session.length, tokens, credits_, roots, seen
         )
         board.say(
             Verdict(
@@ -131,6 +132,7 @@ def _send_verdicts(board: Board, session: Session, tokens: tuple[int, ...], pass
                 starving=starving,
                 pass_s=pass_s,
                 roots=roots,
+                seen=seen,
             )
         )
     if board.is_resting:

@@ -199,6 +199,7 @@ class TargetWorker:
                 board.live_drafters -= {event.drafter}
                 for session in board.sessions.values():
                     session.joined.discard(event.drafter)
+                    session.seen.pop(event.drafter, None)
             case ResyncRequest():
                 intake.answer_resync(board, event)
 

@@ -572,8 +572,11 @@ class Candidates(google.protobuf.message.Message):
     HANDLE_FIELD_NUMBER: builtins.int
     BASE_FIELD_NUMBER: builtins.int
     TREE_FIELD_NUMBER: builtins.int
+    NUMBER_FIELD_NUMBER: builtins.int
     handle: builtins.int
     """The target's handle of the session."""
+    number: builtins.int
+    """Number of this message among those of the drafter for the session, from 1."""
     @property
     def base(self) -> outrider.v1.tree_pb2.Base:
         """Where the tree hangs. A base off the committed path is stale: the tree is dropped and counted."""
@@ -588,9 +591,10 @@ class Candidates(google.protobuf.message.Message):
         handle: builtins.int = ...,
         base: outrider.v1.tree_pb2.Base | None = ...,
         tree: outrider.v1.tree_pb2.CandidateTree | None = ...,
+        number: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["base", b"base", "tree", b"tree"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["base", b"base", "handle", b"handle", "tree", b"tree"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["base", b"base", "handle", b"handle", "number", b"number", "tree", b"tree"]) -> None: ...
 
 Global___Candidates: typing_extensions.TypeAlias = Candidates
 
@@ -732,6 +736,7 @@ class Verdict(google.protobuf.message.Message):
     CREDITS_FIELD_NUMBER: builtins.int
     STARVING_FIELD_NUMBER: builtins.int
     ROOTS_FIELD_NUMBER: builtins.int
+    SEEN_FIELD_NUMBER: builtins.int
     handle: builtins.int
     """The target's handle of the session."""
     epoch: builtins.int
@@ -740,6 +745,10 @@ class Verdict(google.protobuf.message.Message):
     """Number of candidate nodes that the drafter may have below the base, at most."""
     starving: builtins.bool
     """True if the target had no candidate of this drafter below the base when it sent this: it starves."""
+    seen: builtins.int
+    """Number of the last message of candidates that the target had taken in from this drafter for this session; those after it
+    are on their way. 0 if there was none.
+    """
     @property
     def base(self) -> outrider.v1.tree_pb2.Base:
         """The base after the round."""
@@ -764,9 +773,10 @@ class Verdict(google.protobuf.message.Message):
         credits: builtins.int = ...,
         starving: builtins.bool = ...,
         roots: collections.abc.Iterable[builtins.int] | None = ...,
+        seen: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["base", b"base"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["base", b"base", "credits", b"credits", "epoch", b"epoch", "handle", b"handle", "roots", b"roots", "starving", b"starving", "tokens", b"tokens"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["base", b"base", "credits", b"credits", "epoch", b"epoch", "handle", b"handle", "roots", b"roots", "seen", b"seen", "starving", b"starving", "tokens", b"tokens"]) -> None: ...
 
 Global___Verdict: typing_extensions.TypeAlias = Verdict
 

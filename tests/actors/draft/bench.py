@@ -95,8 +95,8 @@ class MiniTarget:
             scores_V = scores_V / self.sampling.temperature + noise_1V[0]
         return int(scores_V.argmax())
 
-    def commit(self, count: int, *, starving: bool = False) -> Verdict:
-        """Commits the next draws."""
+    def commit(self, count: int, *, starving: bool = False, seen: int = 2**31) -> Verdict:
+        """Commits the next draws; `seen` is the last message of candidates that was taken in before."""
         fresh = []
         for _ in range(count):
             fresh.append(self.draw(self.tokens))
@@ -110,6 +110,7 @@ class MiniTarget:
             tokens=tuple(fresh),
             credits=self.credits,
             starving=starving,
+            seen=seen,
         )
 
     def resync(self, length: int) -> Resync:

@@ -77,6 +77,7 @@ def verdict_message(verdict: Verdict) -> target_pb2.VerdictMessage:
         tokens=verdict.tokens,
         credits=verdict.credits,
         starving=verdict.starving,
+        seen=verdict.seen,
     )
     return target_pb2.VerdictMessage(verdicts=target_pb2.VerdictBatch(entries=[entry]))
 

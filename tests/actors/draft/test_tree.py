@@ -129,6 +129,21 @@ def test_no_node_is_sent_before_its_parent() -> None:
                 assert parent == ROOT or not tree.sent[node] or tree.sent[parent]
 
 
+def test_nodes_of_later_messages_stay_sent() -> None:
+    """Their ancestors went along with them, so these are on their way too."""
+    tree = small_tree()
+    for number in range(1, 6):
+        assert tree.take_news(number, number=number) is not None
+    # 10, 20, 11, 40 and 30 in this order; 30 took 10 along, as 40 did before with 20.
+    assert tree.sent == [5, 3, 4, 5, 4]
+    tree.unsend(3)
+    assert tree.sent == [5, 0, 4, 5, 4]
+    assert tree.num_sent == 4
+    news = tree.take_news(64, number=6)
+    assert news is not None
+    assert paths_of(news) == {(11,)}
+
+
 def test_unsent_nodes_are_sent_again() -> None:
     """When the target lost them, the whole tree goes out once more."""
     tree = small_tree()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import grpc
 import pytest
@@ -26,10 +26,12 @@ from outrider.actors.speculation.options import Speculation
 from outrider.actors.speculation.pool import CandidatePool
 
 
-def graft(pool: CandidatePool, news: TreeNews) -> None:
-    """What a target does with candidates of its own base."""
+def graft(pool: CandidatePool, news: TreeNews, since: Sequence[int] = ()) -> int:
+    """What a target does with candidates of a base `since` which so much was committed. How many were new."""
     estimates = [byte / 255 for byte in news.estimates]
-    pool.graft(news.tokens, news.parents, estimates, 0, (), lambda estimate: estimate)
+    return pool.graft(
+        news.tokens, news.parents, estimates, 0, since, lambda estimate: estimate
+    ).added
 
 
 def test_an_attached_session_is_answered_and_asks_for_the_rest() -> None:
@@ -110,6 +112,29 @@ def test_a_starving_target_is_sent_everything_again() -> None:
     for message in bench.take_news():
         graft(pool, message.tree)
     assert len(pool) == bench.worker.sessions[attach.key].tree.num_sent
+
+
+@pytest.mark.parametrize("num_seen", [0, 1, 2])
+def test_what_is_on_its_way_is_not_sent_again(num_seen: int) -> None:
+    """A target that starves because messages take long gets each node once; what it saw and dropped is repeated."""
+    bench, attach = TableBench(TARGET_TABLE), make_attach()
+    target = MiniTarget(TARGET_TABLE, attach)
+    bench.worker.post(attach)
+    bench.settle()
+    late = bench.take_news()
+    assert [message.number for message in late] == list(range(1, len(late) + 1))
+    assert len(late) > 2
+    verdict = target.commit(1, starving=True, seen=num_seen)
+    bench.worker.post(verdict)
+    bench.settle()
+    # What was seen before the verdict is lost, the rest comes in late and is re-rooted on arrival.
+    pool = CandidatePool(target.length, 500)
+    held = sum(graft(pool, message.tree, verdict.tokens) for message in late[num_seen:])
+    again = bench.take_news()
+    assert held > 0
+    for message in again:
+        assert graft(pool, message.tree) > 0
+    assert len(pool) == bench.worker.sessions[attach.key].tree.num_sent > held
 
 
 def test_repeated_verdicts_change_nothing() -> None:

@@ -39,10 +39,10 @@ class Text:
 class Script:
     """Random operations on an engine, mirrored on texts."""
 
-    def __init__(self, engine: Engine, seed: int):
+    def __init__(self, engine: Engine, seed: int, *, num_sessions: int = 3):
         self.engine = engine
         self.random = random.Random(seed)
-        self.texts = {engine.acquire(): Text() for _ in range(3)}
+        self.texts = {engine.acquire(): Text() for _ in range(num_sessions)}
         self.kept: dict[int, list[int]] = {}
 
     def grow(self) -> tuple[torch.Tensor, list[list[int]]]:

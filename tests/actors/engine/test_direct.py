@@ -40,7 +40,7 @@ def passes(engine: TransformersEngine, seed: int) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize("family", SHAPED)
-@pytest.mark.parametrize("attention", ["each", "together"])
+@pytest.mark.parametrize("attention", ["each", "stretches", "together"])
 def test_same_logits_as_the_modules(family: str, attention: str, make_engine: MakeEngine) -> None:
     """Over trees, batches and moves, up to rounding."""
     direct = make_engine(family, attention=attention)

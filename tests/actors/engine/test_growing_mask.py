@@ -122,7 +122,7 @@ def test_masks_that_would_take_too_much_memory_are_not_kept() -> None:
         assert table.check([Rows(slot=0, tokens=[1, 1], parents=[-1, -1])])[0].mask is None
 
 
-@pytest.mark.parametrize("attention", ["each", "together"])
+@pytest.mark.parametrize("attention", ["each", "stretches", "together"])
 def test_a_model_gives_the_same_logits_with_both(
     attention: str, make_engine: Callable[..., TransformersEngine]
 ) -> None:

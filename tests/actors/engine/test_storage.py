@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -97,3 +98,37 @@ def test_a_containers_limit_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "memory.max").write_text("max\n")
     unlimited = free_bytes(CPU)
     assert unlimited is None or unlimited > 2000
+
+
+def test_memory_is_taken_when_it_is_written() -> None:
+    """All rows start as zeros, and those that nobody writes cost nothing: a gigabyte of slots, hardly any memory."""
+    statm = Path("/proc/self/statm")
+    if not statm.exists():
+        pytest.skip("the system does not tell how much memory is used")
+    before = int(statm.read_text().split()[1])
+    shape = PlaneShape(num_heads=2, head_dim=32)
+    held = Storage([(shape, shape)], num_slots=64, capacity=65536, dtype=torch.bfloat16, device=CPU)
+    assert held.keys[0].dtype == torch.bfloat16
+    assert not held.keys[0][63, -1].any()
+    assert (int(statm.read_text().split()[1]) - before) * resource.getpagesize() < 2**27
+
+
+def test_views_of_neighbouring_slots() -> None:
+    """The same rows of several slots, without a copy."""
+    held = numbered()
+    keys, values = held.neighbours(0, 2, 3, 4)
+    assert keys[1].shape == (2, 2, 4, 3)
+    assert values[1].shape == (2, 1, 4, 5)
+    assert values[1][1, 0, :, 0].tolist() == [103, 104, 105, 106]
+    values[1][1, 0, 2, 0] = -1.0
+    assert held.values[1][1, 5, 0, 0].item() == -1.0
+
+
+def test_clear_up_to_a_row() -> None:
+    """Only the rows asked for, of only that slot."""
+    held = numbered()
+    held.clear(1, 2, 4)
+    assert rows(held, 1) == [100, 101, 0, 0, 104, 105, 106, 107]
+    held.clear(1, 6)
+    assert rows(held, 1)[4:] == [104, 105, 0, 0]
+    assert rows(held, 0) == list(range(8))

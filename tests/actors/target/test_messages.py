@@ -123,9 +123,10 @@ def test_opened_and_drafter_messages() -> None:
     st.integers(1, 2**31),
     st.lists(st.integers(0, 2**20), min_size=1, max_size=40),
     st.integers(0, 300),
+    st.integers(0, 2**20),
 )
 def test_verdict_size_is_counted_right(
-    handle: int, epoch: int, length: int, tokens: list[int], credits_: int
+    handle: int, epoch: int, length: int, tokens: list[int], credits_: int, seen: int
 ) -> None:
     """The formula gives the size of the message."""
     verdict = Verdict(
@@ -138,7 +139,8 @@ def test_verdict_size_is_counted_right(
         credits=credits_,
         starving=True,
         pass_s=0.001,
+        seen=seen,
     )
     (entry,) = verdict_batch([verdict]).verdicts.entries
     if sum(max(1, (t.bit_length() + 6) // 7) for t in tokens) < 128:
-        assert verdict_bytes(handle, epoch, length, tokens, credits_) == entry.ByteSize()
+        assert verdict_bytes(handle, epoch, length, tokens, credits_, (), seen) == entry.ByteSize()

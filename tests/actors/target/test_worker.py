@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 from tests.actors.target.chaos import (
@@ -444,3 +445,27 @@ def test_session_is_opened_before_anything_is_committed() -> None:
     assert kinds == [Opened, Committed, Committed, Committed, Finished]
     assert [o.epoch for o in harness.outputs if isinstance(o, Committed)] == [1, 2, 3]
     assert not any(isinstance(o, Verdict) for o in harness.outputs)
+
+
+def test_verdicts_tell_which_candidates_were_seen() -> None:
+    """The last taken in before the round, whatever became of them; after a drafter came back it counts anew."""
+    harness = Harness(engine())
+    harness.worker.post(DrafterJoined(drafter="d"))
+    harness.worker.post(opening(1, Sampling(seed=3, max_tokens=30)))
+    harness.worker.step()
+    harness.worker.post(replace(candidates((1, 2, 3), ([], [], b""), handle=1), number=1))
+    harness.worker.step()
+    harness.worker.post(replace(candidates((9, 9), ([5], [0], b"\xff"), handle=1), number=4))
+    harness.worker.step()
+    harness.worker.step()
+
+    def seen() -> list[int]:
+        return [told.seen for told in verdicts(harness, "d") if isinstance(told, Verdict)]
+
+    assert seen() == [1, 4, 4]
+    harness.worker.post(DrafterLeft(drafter="d"))
+    harness.worker.post(DrafterJoined(drafter="d"))
+    harness.worker.post(ResyncRequest(drafter="d", handle=1, length=3))
+    harness.worker.step()
+    harness.worker.step()
+    assert seen()[3:] == [0, 0]

@@ -1,0 +1,155 @@
+"""Sessions that share a kernel call on views of neighbouring slots."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+from tests.actors.engine.script import VOCAB_SIZE, PlainLogits, Script, worst_error
+
+from outrider.actors.engine import attention_stretches
+from outrider.actors.engine.attention_stretches import AttendStretches
+from outrider.actors.engine.plan import Plan, Sight, plan_pass, sight
+from outrider.actors.engine.protocol import Rows
+from outrider.actors.engine.slots import SlotTable
+from outrider.actors.engine.storage import Storage
+from outrider.actors.engine.stretches import FEWEST_SESSIONS, MOST_ROWS, WIDEST_GAP, stretches_of
+from outrider.actors.engine.transformers_engine import TransformersEngine
+
+MakeEngine = Callable[..., TransformersEngine]
+
+
+def planned(counts: Sequence[tuple[int, int, int]]) -> Plan:
+    """A pass of sessions given as (slot, cached rows, new rows)."""
+    table = SlotTable(num_slots=64, max_context=2048, max_scratch=512, vocab_size=9)
+    batch = []
+    for slot, cached, new in counts:
+        table.acquire(slot)
+        while (rows := min(512, cached - table.taken(slot).cached)) > 0:
+            chunk = Rows(slot=slot, tokens=[1] * rows, parents=range(-1, rows - 1), logits="none")
+            table.grow(table.check([chunk])[0])
+            table.rebase(slot, range(rows), ())
+        batch.append(Rows(slot=slot, tokens=[1] * new, parents=range(-1, new - 1)))
+    return plan_pass(batch, table.check(batch))
+
+
+def split(counts: Sequence[tuple[int, int, int]]) -> tuple[list[list[int]], list[int]]:
+    """Slots of each stretch, and of who attends alone."""
+    plan = planned(counts)
+    found, alone = stretches_of(plan)
+    slots = [segment.slot for segment in plan.segments]
+    for stretch in found:
+        own = [slots[index] for index in stretch.members]
+        assert (own[0], own[-1] - own[0] + 1) == (stretch.first_slot, stretch.num_slots)
+    return [[slots[i] for i in stretch.members] for stretch in found], [slots[i] for i in alone]
+
+
+def test_neighbours_share_a_call() -> None:
+    """In whatever order they come; small gaps do not matter."""
+    assert split([(5, 30, 1), (2, 100, 1), (9, 7, 1)]) == ([[2, 5, 9]], [])
+
+
+def test_too_few_attend_alone() -> None:
+    """A stretch has a price."""
+    few = [(slot, 30, 1) for slot in range(FEWEST_SESSIONS - 1)]
+    assert split(few) == ([], list(range(FEWEST_SESSIONS - 1)))
+
+
+def test_wide_gaps_part() -> None:
+    """What is computed for slots of nobody is bounded."""
+    far = 3 + WIDEST_GAP + 1
+    counts = [(slot, 30, 1) for slot in (0, 1, 2, far, far + 1, far + 2)]
+    assert split(counts) == ([[0, 1, 2], [far, far + 1, far + 2]], [])
+    assert split([(slot, 30, 1) for slot in (0, 1, 2 + WIDEST_GAP)]) == (
+        [[0, 1, 2 + WIDEST_GAP]],
+        [],
+    )
+
+
+def test_only_alike_sessions_are_padded_to_each_other() -> None:
+    """Long ones among short ones, large trees among small ones, and prompts stay apart."""
+    short, long = [(slot, 50, 1) for slot in (0, 2, 4)], [(slot, 1500, 1) for slot in (1, 3, 5)]
+    assert split([*short, *long]) == ([[0, 2, 4], [1, 3, 5]], [])
+    assert split([*short, (1, 50, 9), (6, 0, MOST_ROWS + 1)]) == ([[0, 2, 4]], [1, 6])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_trees_equal_plain_forward(
+    family: str, seed: int, make_engine: MakeEngine, plain_logits: PlainLogits
+) -> None:
+    """Many sessions with trees, chunks, windows and gaps; the logits are those of each branch alone."""
+    engine = make_engine(family, attention="stretches", num_slots=12)
+    script = Script(engine, seed, num_sessions=10)
+    assert worst_error(script, family, plain_logits) < 1e-5
+
+
+def test_they_do_share_calls(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scripts above are not vacuous: many sessions are in stretches, and it is what `auto` takes on a CPU."""
+    seen: list[tuple[int, int]] = []
+    right = stretches_of
+
+    def counted(plan: Plan) -> object:
+        found, alone = right(plan)
+        seen.append((sum(len(stretch.members) for stretch in found), len(alone)))
+        return found, alone
+
+    monkeypatch.setattr(attention_stretches, "stretches_of", counted)
+    engine = make_engine("llama", num_slots=12)
+    assert engine._attend_type is AttendStretches
+    script = Script(engine, 0, num_sessions=10)
+    for _ in range(30):
+        script.grow()
+        script.rearrange()
+    together, alone = (sum(column) for column in zip(*seen, strict=True))
+    assert together > 50
+    assert alone > 0
+
+
+def test_rows_of_others_in_the_same_view_are_caught(
+    make_engine: MakeEngine, plain_logits: PlainLogits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The comparison notices a session that sees one row too many behind its own."""
+
+    def wide(segment: object, **options: object) -> Sight:
+        found = sight(segment, **options)  # type: ignore[arg-type]
+        if found.mask_NS is None:
+            return found
+        mask_NS = found.mask_NS.copy()
+        mask_NS[0] = 0.0
+        return Sight(first=found.first, mask_NS=mask_NS)
+
+    monkeypatch.setattr(attention_stretches, "sight", wide)
+    script = Script(make_engine("llama", num_slots=12), 0, num_sessions=10)
+    assert worst_error(script, "llama", plain_logits) > 1e-2
+
+
+def logits_after_a_broken_session(engine: TransformersEngine) -> torch.Tensor:
+    """Of three sessions that share a call, the shortest in a slot whose rows were no numbers before."""
+    rng = random.Random(1)
+    engine.acquire(0)
+    engine.forward([Rows(slot=0, tokens=[3] * 20, parents=range(-1, 19), logits="none")])
+    with torch.inference_mode():
+        for tensor in [*engine._storage.keys, *engine._storage.values]:
+            tensor[0, :20] = float("nan")
+    engine.release(0)
+    slots = []
+    for slot, size in enumerate((2, 12, 14)):
+        slots.append(engine.acquire(slot))
+        prompt = [rng.randrange(VOCAB_SIZE) for _ in range(size)]
+        engine.forward([Rows(slot=slot, tokens=prompt, parents=range(-1, size - 1), logits="none")])
+        engine.rebase(slot, range(size))
+    batch = [Rows(slot=slot, tokens=[5], parents=[-1]) for slot in slots]
+    found, _ = stretches_of(plan_pass(batch, engine._table.check(batch)))
+    assert [len(stretch.members) for stretch in found] == [3]
+    return engine.forward(batch).values_RV
+
+
+def test_what_a_slot_held_before_does_not_matter(
+    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even if it was no number: a session that went wrong harms nobody after it. Without clearing it would."""
+    assert torch.isfinite(logits_after_a_broken_session(make_engine("llama"))).all()
+    monkeypatch.setattr(Storage, "clear", lambda *_: None)
+    assert not torch.isfinite(logits_after_a_broken_session(make_engine("llama"))).all()
