@@ -16,14 +16,14 @@ EARLY = 0.1
 """Share of the allowance after which the decision is made with as few steps."""
 
 TOLERANCE = 0.1
-"""Share of the allowance by which a stage may run over before its steps are lowered again."""
+"""Share of the allowance by which a stage may be about to end late, or early, before its steps are decided again."""
 
 
 class Pacer:
-    """Shortens a schedule to the time that its stage may take; never lengthens it.
+    """Shortens a schedule to the time that its stage may take; never beyond the recipe's length.
 
-    Decides once, after a cycle of short and long rows. Should the machine get slower afterwards, the number is lowered
-    once more; otherwise it stays. At least one step is done.
+    Decides after a cycle of short and long rows. Should the machine get slower afterwards, the number is lowered again. Should
+    it get faster, it is raised, as long as the rate has not begun to fall. At least one step is done.
     """
 
     def __init__(
@@ -97,9 +97,8 @@ class Pacer:
     def _cut(self, done: int, pace: float) -> None:
         left = self._left()
         fitting = math.floor(left / pace) if pace > 0 else self._recipe.steps
-        steps = min(self.schedule.steps, done + max(0, fitting))
-        if steps < self.schedule.steps:
-            self.schedule = self._recipe.lasting(steps)
+        steps = min(self._recipe.steps, done + max(0, fitting))
+        self.schedule = self._recipe.lasting(steps) if steps < self._recipe.steps else self._recipe
         self._decided = True
         self._since = (done, 0.0)
         self._allowance = max(left, 0.0)
@@ -115,6 +114,12 @@ class Pacer:
         if (done - since) % self._recipe.long_every:
             return
         pace = total / (done - since)
-        needed = (self.schedule.steps - done) * pace
-        if needed > self._left() + TOLERANCE * self._allowance:
+        needed, left = (self.schedule.steps - done) * pace, self._left()
+        tolerance = TOLERANCE * self._allowance
+        if needed > left + tolerance or (self._may_rise(done) and needed < left - tolerance):
             self._cut(done, pace)
+
+    def _may_rise(self, done: int) -> bool:
+        """Whether there is more to do, and the rate is still that of a longer schedule."""
+        plateau = (1.0 - self.schedule.decay_share) * self.schedule.steps
+        return self.schedule.steps < self._recipe.steps and done < plateau

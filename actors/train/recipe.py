@@ -73,8 +73,8 @@ SHAPES = {
 }
 SCHEDULES = {
     "target": Schedule(steps=2000),
-    "draft": Schedule(steps=3000, seed=1),
-    "draft-small": Schedule(steps=1600, seed=2),
+    "draft": Schedule(steps=4500, seed=1),
+    "draft-small": Schedule(steps=2400, seed=2),
 }
 
 

@@ -90,11 +90,29 @@ def test_a_machine_that_gets_slower_does_fewer_steps() -> None:
     assert 113.0 - 10.0 < stage.spent < 113.0 * 1.2
 
 
+def test_a_machine_that_was_slow_for_a_moment_makes_up_for_it() -> None:
+    """Measured at a third of its pace, 30 steps seem to fit; it does what the time allows after all."""
+    stage = Stage(allowance=113.0)
+    stage.run(6, seconds=3.0)
+    assert stage.pacer.schedule.steps < 40
+    stage.run(1000)
+    assert stage.done > 65
+    assert 113.0 * 0.85 < stage.spent < 113.0 * 1.1
+
+
+def test_a_rate_that_falls_goes_on_falling() -> None:
+    """Steps are not added once the decay has begun, however fast the machine has become."""
+    stage = Stage(allowance=113.0)
+    stage.run(70)
+    stage.run(1000, seconds=0.01)
+    assert stage.done == 86
+
+
 def test_resuming_keeps_the_decision_of_the_same_bound() -> None:
-    """Though there is time for more now; under another bound it is measured anew."""
+    """While it fits the time; under another bound it is measured anew."""
     saved = Decision(count=86, of=200, minutes=1.0)
-    for minutes, steps in ((1.0, 86), (2.0, 200)):
-        stage = Stage(allowance=1000.0, minutes=minutes)
+    for minutes, allowance, steps in ((1.0, 60.0, 86), (2.0, 1000.0, 200)):
+        stage = Stage(allowance=allowance, minutes=minutes)
         stage.done = 40
         stage.pacer.resume(40, saved)
         stage.run(1000)
