@@ -116,21 +116,16 @@ def _follow(
             _commit(board, session, step)
             session.urgent_news = URGENT_NEWS
             if isinstance(event, Verdict):
-                session.way.heard(event.seen, event.length - len(event.tokens))
-            else:
-                session.way.forget()
-            if isinstance(event, Verdict):
-                session.urgent_news = _urgent_news(board, session, event) if event.starving else 0
+                session.urgent_news = _urgent_news(board, event) if event.starving else 0
                 session.hold_until = now + HOLD_SHARE * event.pass_s
             if isinstance(event, Verdict) and event.starving:
                 # What the target took in below here was dropped. The rest is on its way.
                 session.unsend(event.seen)
 
 
-def _urgent_news(board: Board, session: DraftSession, verdict: Verdict) -> int:
-    """How many levels of a new tree to send one by one: several if the target is slow enough, and near enough, to wait for them."""
-    is_patient = verdict.pass_s > PATIENT_RATIO * board.pass_s and not session.way.num_tokens
-    return URGENT_NEWS if is_patient else 1
+def _urgent_news(board: Board, verdict: Verdict) -> int:
+    """How many levels of a new tree to send one by one: several if the target is slow enough to wait for them."""
+    return URGENT_NEWS if verdict.pass_s > PATIENT_RATIO * board.pass_s else 1
 
 
 def _commit(board: Board, session: DraftSession, step: Extend | Rewrite) -> None:

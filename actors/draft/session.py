@@ -18,7 +18,6 @@ from typing import Literal
 from outrider.actors.draft.events import Attach, Resync, SessionNews, Verdict
 from outrider.actors.draft.rounds import FrozenNews, Rounds
 from outrider.actors.draft.tree import DraftTree, TreeNews
-from outrider.actors.draft.way import Way
 from outrider.actors.speculation import base_hash
 from outrider.actors.speculation.policies import TreeMask
 
@@ -99,7 +98,6 @@ class DraftSession:
         """How many more news go out at once, because the target has nothing of ours below the base."""
         self.num_messages = 0
         """Messages with nodes of `tree` so far."""
-        self.way = Way()
         self.hold_until = 0.0
         """When not urgent, news gather until then: the target is busy, and each message costs both sides time."""
 
@@ -176,13 +174,10 @@ class DraftSession:
             return self._news(TreeNews(tokens=[], parents=[], estimates=b""), trees)
         if self.credits is not None:
             limit = min(limit, self.credits)
-        number = self.num_messages + 1
-        passed = self.way.num_tokens
-        news = self.tree.take_news(limit, self.least_value, number=number, deeper_than=passed)
+        news = self.tree.take_news(limit, self.least_value, number=self.num_messages + 1)
         if news is None:
             return None
-        self.num_messages = number
-        self.way.left(number, self.length)
+        self.num_messages += 1
         return self._news(news, ())
 
     def _news(self, tree: TreeNews, trees: tuple[FrozenNews, ...]) -> SessionNews | None:

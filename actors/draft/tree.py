@@ -155,7 +155,7 @@ class DraftTree:
         self.num_sent = len(self.sent) - self.sent.count(0)
 
     def take_news(
-        self, limit: int, least_value: float = 0.0, *, number: int = 1, deeper_than: int = 0
+        self, limit: int, least_value: float = 0.0, *, number: int = 1
     ) -> TreeNews | None:
         """The most valuable nodes that were not sent, and marks them sent, with their ancestors.
 
@@ -163,7 +163,6 @@ class DraftTree:
             limit: Greatest number of nodes of this tree that may have been sent afterwards.
             least_value: Nodes that are worth less are kept back.
             number: Of the message, at least 1.
-            deeper_than: Nodes of this depth, and above, are sent as ancestors only.
 
         Returns:
             None if there is nothing to send.
@@ -171,31 +170,22 @@ class DraftTree:
         room = limit - self.num_sent
         if room <= 0 or self.num_sent == len(self.tokens):
             return None
-        sent, parents, values, depths = self.sent, self.parents, self.values, self.depths
+        sent, parents, values = self.sent, self.parents, self.values
         fresh = [
-            node
-            for node in range(len(sent))
-            if not sent[node] and values[node] >= least_value and depths[node] > deeper_than
+            node for node in range(len(sent)) if not sent[node] and values[node] >= least_value
         ]
+        if not fresh:
+            return None
         if len(fresh) > room:
             # Stable: among equal values the ancestor, which comes first, is taken first.
-            fresh.sort(key=lambda node: -values[node])
+            fresh = sorted(fresh, key=lambda node: -values[node])[:room]
         wanted: set[int] = set()
         for node in fresh:
-            path = []
             while node >= 0 and node not in wanted:
-                path.append(node)
+                sent[node] = number
+                wanted.add(node)
                 node = parents[node]
-            num_new = len(path) - sum(sent[above] > 0 for above in path)
-            if num_new > room:
-                break
-            room -= num_new
-            self.num_sent += num_new
-            wanted.update(path)
-        if not wanted:
-            return None
-        for node in wanted:
-            sent[node] = number
+        self.num_sent += len(fresh)
         order = sorted(wanted)
         place = {ROOT: 0}
         for index, node in enumerate(order, start=1):

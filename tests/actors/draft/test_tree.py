@@ -123,7 +123,7 @@ def test_no_node_is_sent_before_its_parent() -> None:
             parent = generator.randint(-1, token - 1)
             tree.add(parent, token, generator.choice([1.0, 0.9, 0.3]), FEATURE)
         for limit in sorted(generator.sample(range(31), 6)):
-            tree.take_news(limit, deeper_than=generator.randrange(3))
+            tree.take_news(limit)
             assert tree.num_sent == sum(tree.sent) <= limit
             for node, parent in enumerate(tree.parents):
                 assert parent == ROOT or not tree.sent[node] or tree.sent[parent]
@@ -142,22 +142,6 @@ def test_nodes_of_later_messages_stay_sent() -> None:
     news = tree.take_news(64, number=6)
     assert news is not None
     assert paths_of(news) == {(11,)}
-
-
-def test_what_would_be_passed_goes_along_as_ancestors_only() -> None:
-    """Nodes deeper than a level, with what leads to them; ancestors count against the limit."""
-    tree = small_tree()
-    news = tree.take_news(64, deeper_than=1)
-    assert news is not None
-    assert paths_of(news) == {(10,), (10, 20), (10, 30), (10, 20, 40)}
-    assert (tree.num_sent, tree.sent) == (4, [1, 0, 1, 1, 1])
-    tree.unsend()
-    assert tree.take_news(2, deeper_than=2) is None
-    assert tree.num_sent == 0
-    news = tree.take_news(3, deeper_than=2)
-    assert news is not None
-    assert paths_of(news) == {(10,), (10, 20), (10, 20, 40)}
-    assert tree.take_news(64, deeper_than=3) is None
 
 
 def test_unsent_nodes_are_sent_again() -> None:

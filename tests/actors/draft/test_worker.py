@@ -17,19 +17,10 @@ from tests.actors.draft.bench import (
 )
 
 from outrider.actors.draft.drafter import Progress
-from outrider.actors.draft.events import (
-    Attached,
-    Closed,
-    Detach,
-    Drafted,
-    LinkLost,
-    ResyncWanted,
-    SessionNews,
-)
+from outrider.actors.draft.events import Attached, Closed, Detach, Drafted, LinkLost, ResyncWanted
 from outrider.actors.draft.prompt_lookup import PromptLookupDrafter
 from outrider.actors.draft.session import DraftSession
 from outrider.actors.draft.tree import TreeNews
-from outrider.actors.draft.way import Way
 from outrider.actors.draft.worker import DraftWorker
 from outrider.actors.speculation.options import Speculation
 from outrider.actors.speculation.pool import CandidatePool
@@ -421,39 +412,3 @@ def test_an_overtaken_resync_does_not_roll_back() -> None:
     bench.worker.post(old)
     bench.settle()
     assert bench.worker.sessions[attach.key].tokens == target.tokens
-
-
-def far_away(rounds: int = 40, behind: int = 2) -> tuple[int, int]:
-    """Drafts for a target that gets messages so many rounds late. Nodes sent, and nodes that were new to the target."""
-    bench, attach = TableBench(TARGET_TABLE), make_attach(max_tokens=500)
-    target = MiniTarget(TARGET_TABLE, attach)
-    bench.worker.post(attach)
-    pool = CandidatePool(target.length, 500)
-    under_way: list[list[SessionNews]] = []
-    num_sent = num_new = seen = 0
-    for _ in range(rounds):
-        bench.settle()
-        under_way.append(bench.take_news())
-        num_sent += sum(message.num_nodes for message in under_way[-1])
-        if len(under_way) > behind:
-            for message in under_way.pop(0):
-                num_new += graft(pool, message.tree, target.tokens[message.length :])
-                seen = message.number
-        verdict = target.commit(1, starving=not len(pool), seen=seen)
-        pool.reroot(verdict.tokens)
-        bench.worker.post(verdict)
-    return num_sent, num_new
-
-
-def test_a_far_target_gets_what_it_can_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leaving out what would be passed on arrival saves nodes and loses none; leaving out more loses some."""
-    right = Way.num_tokens
-    sent, new = far_away()
-    monkeypatch.setattr(Way, "num_tokens", 0)
-    sent_all, new_of_all = far_away()
-    monkeypatch.setattr(Way, "num_tokens", 3)
-    _, new_of_few = far_away()
-    monkeypatch.setattr(Way, "num_tokens", right)
-    assert sent < 0.9 * sent_all
-    assert new >= new_of_all > 0
-    assert new_of_few < new
