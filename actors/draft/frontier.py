@@ -39,7 +39,11 @@ class Frontier:
     def expandable(self, session: DraftSession, seat: Seat) -> list[tuple[float, int]]:
         """The most valuable nodes that may be run, as (value, node), best first; at most `expand`."""
         tree = session.tree
-        room = seat.node_limit - self._engine.scratch(seat.slot)
+        limit = seat.node_limit
+        if session.credits is not None and not self._lockstep:
+            # Further ahead than the target allows, work would be for nobody.
+            limit = min(limit, session.credits)
+        room = limit - self._engine.scratch(seat.slot)
         if room <= 0 or len(tree) >= KEPT_NODES * seat.node_limit:
             return []
         floor = session.least_value

@@ -80,6 +80,11 @@ def _attach(board: Board, event: Attach) -> None:
     if old is not None:
         board.drop(old)
     session = DraftSession(event)
+    if any(
+        other.is_resting for other in board.sessions.values() if other.key.link == event.key.link
+    ):
+        # The target has sent its drafters to rest; it will say otherwise if that is over.
+        session.credits = 0
     try:
         board.drafter.attach(session)
     except NoRoom as error:

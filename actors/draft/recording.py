@@ -86,7 +86,7 @@ class DraftRecording:
         able = [session for session in sessions if session.asked_at is None]
         if not able:
             return trace_pb2.TRACE_KIND_WAIT_TOKENS
-        if any(s.credits == 0 and s.final_length - s.length > 1 for s in able):
+        if any(session.is_resting for session in able):
             return trace_pb2.TRACE_KIND_REST
         if any(self._is_far_ahead(session) for session in able):
             return trace_pb2.TRACE_KIND_WAIT_CREDITS

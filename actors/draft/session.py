@@ -111,6 +111,11 @@ class DraftSession:
         """Number of tokens after which the session is over."""
         return self.prompt_length + self.sampling.max_tokens
 
+    @property
+    def is_resting(self) -> bool:
+        """The target wants nothing, though the text goes on."""
+        return self.credits == 0 and self.final_length - self.length > 1
+
     def judge_verdict(self, verdict: Verdict) -> Step:
         """What a verdict means. Changes nothing."""
         return self._continue(verdict.length, verdict.hash, verdict.tokens)

@@ -164,7 +164,7 @@ class DraftWorker:
         able = [
             session
             for session in self._board.sessions.values()
-            if session.asked_at is None and not session.is_waiting
+            if session.asked_at is None and not session.is_waiting and session.credits != 0
         ]
         if not able:
             return False

@@ -5,6 +5,7 @@ Owned by the worker's thread.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from outrider.actors.engine.prefix_slots import PrefixSlots
@@ -26,6 +27,13 @@ from outrider.actors.target.roots import RootTable
 from outrider.actors.target.session import POOL_CAPACITY, Session
 from outrider.actors.target.settings import TargetSettings
 from outrider.actors.trace import Recorder
+
+AHEAD = 8.0
+"""Nodes that a drafter may have below the base for each that a pass takes on average. A single stream takes eight or nine and loses
+tokens with fewer than 64; with many sessions, which get one or two each, drafting for more takes the processor from passes."""
+
+LEAST_CREDITS = 8
+"""Nodes that a drafter may have in any case, so that a pass finds the best of some when there is room again."""
 
 
 class Board:
@@ -131,10 +139,11 @@ class Board:
         )
 
     def credits_of(self, session: Session) -> int:
-        """How many nodes a drafter may be ahead of the verdicts."""
+        """How many nodes a drafter may be ahead of the verdicts: as many times as the passes take, at the present load."""
         if self.is_resting or session.remaining <= 1:
             return 0
-        return min(4 * session.speculation.max_nodes, POOL_CAPACITY)
+        most = min(4 * session.speculation.max_nodes, POOL_CAPACITY)
+        return max(min(math.ceil(AHEAD * session.taken), most), min(LEAST_CREDITS, most))
 
     def rest(self, *, is_resting: bool) -> None:
         """Sends the drafters to rest, with the next verdicts, or wakes them with what they missed."""

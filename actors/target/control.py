@@ -66,18 +66,31 @@ class Control:
         now = self._board.clock()
         began, self._last_end = self._last_end, now
         is_late = self._is_late(entries)
-        if any(entry.is_prefill or len(entry.chain) > 1 for entry in entries):
-            # Prompts take time that says nothing about drafting.
+        num_prompt = sum(len(entry.chain) - (not entry.is_prefill) for entry in entries)
+        num_decoding = sum(len(entry.chain) == 1 for entry in entries)
+        if num_decoding == 0:
+            # Prompts alone: their time says nothing about drafting.
             self._last_end = None
         elif self._are_behind(entries):
             # After a long rest drafters first run what they missed; counted, that would speak against ever waking them.
             self._last_end = None
         elif began is not None:
-            self._governor.observe(outcome.committed, now - began, is_late=is_late)
+            work = outcome.committed + self._tokens_worth(num_prompt, num_decoding)
+            self._governor.observe(work, now - began, is_late=is_late)
 
     def pause(self) -> None:
         """Nothing to decode: the time until the next round does not count."""
         self._last_end = None
+
+    def _tokens_worth(self, num_prompt: int, num_decoding: int) -> float:
+        """Tokens of plain decoding that take as long as so many rows of prompts in the same pass.
+
+        Under load most passes have some. Drafters slow them down too, where they share cores with the target, so they count.
+        """
+        if num_prompt == 0:
+            return 0.0
+        cost = self._board.cost
+        return num_prompt * cost.marginal_s(num_prompt) * num_decoding / cost.predict(num_decoding)
 
     def _is_late(self, entries: Sequence[Entry]) -> bool | None:
         """Whether candidates came since the last round, but none in time; None if none came at all."""

@@ -61,7 +61,7 @@ class Pace:
     tokens: float = 0.0
     seconds: float = 0.0
 
-    def observe(self, tokens: int, seconds: float) -> None:
+    def observe(self, tokens: float, seconds: float) -> None:
         """Takes in one round."""
         self.tokens = MEMORY * self.tokens + tokens
         self.seconds = MEMORY * self.seconds + seconds
@@ -141,11 +141,11 @@ class Governor:
             load.gap = load.first_plain_gap if load.speculates else FIRST_TRIAL_GAP
         self._load = load
 
-    def observe(self, tokens: int, seconds: float, *, is_late: bool | None = None) -> None:
+    def observe(self, tokens: float, seconds: float, *, is_late: bool | None = None) -> None:
         """Takes in one round that ran as `speculates` said.
 
         Args:
-            tokens: Committed tokens of all sessions.
+            tokens: Committed tokens of all sessions, and what else was done, in tokens of plain decoding.
             seconds: Since the end of the round before, waiting included.
             is_late: True if no session had candidates, but some came too late; False if there were some; None if there were
                 none and none came (that says nothing: a drafter may have nothing to propose).

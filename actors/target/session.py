@@ -85,6 +85,8 @@ class Session:
         """Number of tokens that the last round committed."""
         self.joined: set[str] = set()
         """Drafters that have shown up for this session; only they get verdicts."""
+        self.taken = float(speculation.max_nodes)
+        """Mean number of candidates that a pass took of those at hand."""
         self.seen: dict[str, int] = {}
         """By drafter the number of its last candidates that were taken in, since it joined."""
         self.is_started = False

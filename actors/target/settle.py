@@ -20,6 +20,9 @@ from outrider.actors.target.messages import verdict_bytes
 from outrider.actors.target.plan import Entry
 from outrider.actors.target.session import Session
 
+TAKEN_SHARE = 0.2
+"""Weight of a round in the mean number of candidates taken: about five rounds, as patience remembers."""
+
 
 def settle(
     board: Board, entry: Entry, logits_RV: torch.Tensor, pass_s: float, drawn: Drawn | None
@@ -51,6 +54,8 @@ def settle(
     origins = [selection.nodes[node].drafter for node in path]
     origins.extend([-1] * (len(tokens) - len(origins)))
     _learn(board, session, entry, result.path)
+    if session.has_candidates and session.trees is None and not board.is_resting:
+        session.taken += TAKEN_SHARE * (len(selection.nodes) - session.taken)
     board.recording.decided(entry, tokens, path)
     now, last = board.clock(), session.tokens[-1]
     session.stats.stale += session.commit(tokens, now)

@@ -20,7 +20,7 @@ from outrider.actors.draft.drafter import Progress
 from outrider.actors.draft.events import Attached, Closed, Detach, Drafted, LinkLost, ResyncWanted
 from outrider.actors.draft.prompt_lookup import PromptLookupDrafter
 from outrider.actors.draft.session import DraftSession
-from outrider.actors.draft.tree import TreeNews
+from outrider.actors.draft.tree import NOT_RUN, TreeNews
 from outrider.actors.draft.worker import DraftWorker
 from outrider.actors.speculation.options import Speculation
 from outrider.actors.speculation.pool import CandidatePool
@@ -412,3 +412,42 @@ def test_an_overtaken_resync_does_not_roll_back() -> None:
     bench.worker.post(old)
     bench.settle()
     assert bench.worker.sessions[attach.key].tokens == target.tokens
+
+
+def test_credits_bound_the_work_not_only_what_is_sent() -> None:
+    """Further ahead than the target allows nothing is run; with more credits the tree grows on where it was."""
+    bench, attach = TableBench(DRAFT_TABLE), make_attach()
+    target = MiniTarget(TARGET_TABLE, attach)
+    session_passes = []
+    bench.worker.post(attach)
+    for credit_limit in (0, 3, 12):
+        target.credits = credit_limit
+        bench.worker.post(target.resync(target.length) if credit_limit == 0 else target.commit(1))
+        before = bench.worker.stats.passes
+        bench.settle()
+        session_passes.append(bench.worker.stats.passes - before)
+        tree = bench.worker.sessions[attach.key].tree
+        assert sum(row != NOT_RUN for row in tree.scratch) <= credit_limit
+    assert session_passes[0] == 0
+    assert session_passes[2] > 1
+
+
+def test_a_new_session_rests_with_the_others() -> None:
+    """Until the target says otherwise: it has sent the drafters to rest, so a prompt would be run for nobody."""
+    bench = TableBench(DRAFT_TABLE)
+    first, second = make_attach(handle=7), make_attach(handle=8)
+    target = MiniTarget(TARGET_TABLE, first)
+    bench.worker.post(first)
+    bench.settle()
+    target.credits = 0
+    bench.worker.post(target.commit(1))
+    bench.settle()
+    before = bench.worker.stats.passes
+    bench.worker.post(second)
+    bench.settle()
+    assert bench.worker.stats.passes == before
+    woken = MiniTarget(TARGET_TABLE, second)
+    bench.worker.post(woken.resync(woken.length))
+    bench.settle()
+    assert bench.worker.stats.passes > before
+    assert bench.worker.sessions[second.key].tree.num_sent > 0

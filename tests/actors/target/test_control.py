@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+import pytest
 from tests.actors.pair import Pair, Wire
 
 from outrider.actors.engine.tabular import random_table
@@ -24,7 +25,7 @@ class Recording(Governor):
     def __init__(self) -> None:
         super().__init__()
         self.wanted = True
-        self.seen: list[int] = []
+        self.seen: list[float] = []
         self.late: list[bool | None] = []
 
     @property
@@ -32,7 +33,7 @@ class Recording(Governor):
         """As told."""
         return self.wanted
 
-    def observe(self, tokens: int, seconds: float, *, is_late: bool | None = None) -> None:
+    def observe(self, tokens: float, seconds: float, *, is_late: bool | None = None) -> None:
         """Keeps the tokens, and whether candidates came late."""
         self.seen.append(tokens)
         self.late.append(is_late)
@@ -126,3 +127,25 @@ def test_drafters_too_far_away_soon_rest_and_are_sent_nothing() -> None:
     assert not governor.speculates
     assert sum(sent[:60]) > 10
     assert sum(sent[100:160]) == 0
+
+
+def test_rounds_with_prompts_count_with_what_the_prompts_took() -> None:
+    """Under load nearly all rounds have some: left out, nothing would ever be compared. Prompts alone say nothing."""
+    governor = Recording()
+    pair = Pair(TARGET, TARGET, governor=governor)
+    cost = pair.target.cost
+    cost.set_curve({1: 1e-3, 64: 4e-3})
+    sampling = Sampling(seed=1, max_tokens=400, temperature=1.0)
+    pair.open(0, sampling, Speculation(), prompt=[1] * 90)
+    assert governor.seen == []
+    for _ in range(20):
+        pair.step()
+    assert governor.seen == [int(seen) for seen in governor.seen] != []
+    governor.seen.clear()
+    worth = 89 * cost.marginal_s(89) / cost.predict(1)
+    pair.open(1, sampling, Speculation(), prompt=[2] * 90)
+    assert len(governor.seen) == 1
+    committed = governor.seen[0] - worth
+    assert worth > 0.0
+    assert committed == pytest.approx(round(committed), abs=1e-6)
+    assert 2 <= round(committed) < 20
