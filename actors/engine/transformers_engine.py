@@ -204,9 +204,10 @@ class TransformersEngine:
     def acquire(self, slot: int | None = None, *, keep: int = 0) -> int:
         """See `Engine`."""
         taken = self._table.acquire(slot, keep=keep)
-        # Passes read behind a slot's rows and ignore what is there, if it is a number.
+        # Passes read behind a slot's rows and ignore what is there, if it is a number. Recorded ones write there, too.
+        end = max(keep, self._reached[taken]) if self._static is None else None
         with torch.inference_mode():
-            self._storage.clear(taken, keep, max(keep, self._reached[taken]))
+            self._storage.clear(taken, keep, end)
         self._reached[taken] = keep
         return taken
 
