@@ -7,24 +7,20 @@ pass of one session.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
 from bench.assembly import Assembly
 from bench.cpu import model_cpu
-from bench.load import requests_of
+from bench.crowd import crowd, requests_of
 from bench.prompts import Prompt, load
 from bench.relay import Relay
 from bench.results import median
 from bench.service import DRAFTER, TARGET, pair_config
 from bench.single import medians
 from bench.targets import MAX_CONTEXT, prepared
-from outrider.client import AsyncClient, SamplingOptions, SpeculationOptions
-from outrider.client.figures import Figures, figures
-from outrider.client.measure import measure
-from outrider.client.prompts import Prompt as Request
+from outrider.client.figures import Figures
 from outrider.cluster.roster import Role
 
 KEYS = ("part", "concurrency", "enabled")
@@ -93,28 +89,14 @@ def run(
 def _decode(
     assembly: Assembly, prompts: Sequence[Prompt], level: int, max_tokens: int, *, enabled: bool
 ) -> Figures:
-    requests = [
-        Request(
-            category=prompt.category,
-            text=prompt.text,
-            messages=tuple(prompt.request()["messages"]) if prompt.text is None else None,
-        )
-        for prompt in prompts
-    ]
-
-    async def go() -> Figures:
-        async with AsyncClient(assembly.address, timeout_s=600.0) as client:
-            samples, wall_s = await measure(
-                client,
-                requests,
-                seed=1,
-                sampling=SamplingOptions(temperature=0.0, max_tokens=max_tokens, ignore_eos=True),
-                speculation=SpeculationOptions(enabled=enabled),
-                concurrency=level,
-            )
-            return figures(samples, wall_s=wall_s)
-
-    return asyncio.run(go())
+    return crowd(
+        assembly.address,
+        prompts,
+        enabled=enabled,
+        concurrency=level,
+        temperature=0.0,
+        max_tokens=max_tokens,
+    )[1]
 
 
 def _once(

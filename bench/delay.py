@@ -7,25 +7,19 @@ namespaces. The point "quarter" is a quarter of a pass each way: a round trip of
 
 from __future__ import annotations
 
-import socket
-import statistics
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
-from bench.assembly import LOOPBACK, Assembly
+from bench.assembly import Assembly
+from bench.between import Between, Betweens, over_relay
 from bench.decode import Decoded, decode
 from bench.efficiency import efficiency, lockstep_ideal
 from bench.equality import differences
 from bench.law import Text, replay
-from bench.netns import Link, round_trip_s
 from bench.passes import passes, traced
 from bench.prompts import Prompt, spread
-from bench.relay import Relay
 from bench.results import median
 from bench.service import DRAFTER, pair_config
 from bench.single import ROOM, prompt_ids, ratio, tokens_per_tree_pass
@@ -44,95 +38,6 @@ DELAYS_MS = ("0", "1", "5", QUARTER, "20", "80")
 
 WAYS = ("plain", "pipelined", "lockstep")
 """What is compared."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Between:
-    """What lies between drafter and target."""
-
-    set_delay: Callable[[float], None]
-    """Seconds, one way."""
-
-    round_trip_s: Callable[[Assembly], float]
-    """Measures it."""
-
-    bytes_so_far: Callable[[], int]
-    """Both ways, headers of the transport included; 0 where nobody counts."""
-
-    options: Mapping[str, Any]
-    """Of the `Assembly`."""
-
-    name: str
-
-
-Betweens = Callable[[], Any]
-"""Makes a context manager of a `Between`; each of the two services has one of its own."""
-
-
-@contextmanager
-def over_relay() -> Iterator[Between]:
-    """A relay on loopback."""
-    with Relay() as relay:
-
-        def set_delay(delay_s: float) -> None:
-            relay.delay_s = delay_s
-
-        yield Between(
-            set_delay=set_delay,
-            round_trip_s=lambda _: echo_s(relay),
-            bytes_so_far=lambda: relay.bytes_up + relay.bytes_down,
-            options={"drafter_environment": relay.environment},
-            name="relay",
-        )
-
-
-def over_link(link: Link) -> Betweens:
-    """A link to a network namespace, the same for both services."""
-
-    @contextmanager
-    def between() -> Iterator[Between]:
-        yield Between(
-            set_delay=link.set_delay,
-            round_trip_s=lambda assembly: round_trip_s(assembly.addresses[DRAFTER]),
-            bytes_so_far=lambda: 0,
-            options={
-                "target_host": link.addresses[0],
-                "drafter_host": link.addresses[1],
-                "drafter_prefix": link.prefix,
-            },
-            name=link.method,
-        )
-
-    return between
-
-
-def echo_s(relay: Relay, *, times: int = 11) -> float:
-    """Median seconds for some bytes through a relay and back."""
-    with socket.create_server((LOOPBACK, 0)) as server:
-        port = server.getsockname()[1]
-
-        def echo() -> None:
-            connection, _ = server.accept()
-            with connection:
-                while data := connection.recv(64):
-                    connection.sendall(data)
-
-        thread = threading.Thread(target=echo, daemon=True)
-        thread.start()
-        took = []
-        with socket.create_connection((LOOPBACK, relay.port), timeout=10.0) as line:
-            line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            line.sendall(f"CONNECT {LOOPBACK}:{port} HTTP/1.1\r\n\r\n".encode())
-            line.recv(256)
-            for _ in range(times):
-                began = time.perf_counter()
-                line.sendall(b"x" * 32)
-                received = 0
-                while received < 32:
-                    received += len(line.recv(64))
-                took.append(time.perf_counter() - began)
-        thread.join(10.0)
-    return statistics.median(took)
 
 
 def run(

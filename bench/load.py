@@ -7,28 +7,28 @@ numbers of requests. Parts are numbers of requests.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
-from statistics import fmean
 from typing import Any
 
 from bench import where
 from bench.child import Child
 from bench.cpu import Cpu
+from bench.crowd import SEED, crowd, requests_of
+from bench.law import Text, replay
+from bench.load_figures import continuous_figures, numbers
+from bench.load_ideal import crowd_passes, load_efficiency
 from bench.passes import traced
 from bench.prompts import Prompt, load
-from bench.results import median
+from bench.results import spread as spread_of
 from bench.service import service
 from bench.single import BASELINE_S, medians, prompt_ids, ratio
-from bench.targets import MAX_CONTEXT, prepared
+from bench.targets import MAX_CONTEXT, BenchTarget, prepared, timed_alone
 from outrider.actors.engine.source import resolve_model
-from outrider.client import AsyncClient, Client, SamplingOptions, SpeculationOptions
-from outrider.client.figures import Figures, Sample, differences, figures, percentile
-from outrider.client.measure import measure
-from outrider.client.prompts import Prompt as Request
+from outrider.client import Client
+from outrider.client.figures import Figures, Sample, differences
 from outrider.cluster.launch import RunningService
 
 KEYS = ("part", "concurrency", "temperature")
@@ -43,8 +43,8 @@ ROOM = {"max_context": MAX_CONTEXT, "num_slots": 64}
 WAYS = ("plain", "speculative")
 """Of ours."""
 
-REQUEST_S = 600.0
-"""Bound on one request."""
+REPLAYED = 16
+"""Texts that the acceptance law is taken from, at most."""
 
 
 def run(
@@ -82,13 +82,24 @@ def run(
             },
             timeout_s=BASELINE_S,
         )
-        _warm_up(running.address, prompts)
+        drafter = timed_alone(draft)
+        for enabled in (False, True):
+            crowd(
+                running.address,
+                prompts[:4],
+                enabled=enabled,
+                concurrency=4,
+                temperature=0.0,
+                max_tokens=16,
+            )
         for level in levels:
             for temperature in temperatures:
                 row = _measure(
                     running,
                     client,
                     baseline,
+                    model,
+                    drafter,
                     _cycle(prompts, requests_of(level, is_quick=is_quick)),
                     concurrency=level,
                     temperature=temperature,
@@ -98,61 +109,16 @@ def run(
                 yield {"part": part, "target": model.label, "layers": model.layers, **row}
 
 
-def requests_of(concurrency: int, *, is_quick: bool) -> int:
-    """How many requests make one run: at least two for each that run at once."""
-    return max(4, concurrency) if is_quick else max(8, 2 * concurrency)
-
-
 def _cycle(prompts: Sequence[Prompt], count: int) -> list[Prompt]:
     return [prompts[number % len(prompts)] for number in range(count)]
-
-
-def _requests(prompts: Sequence[Prompt]) -> list[Request]:
-    return [
-        Request(
-            category=prompt.category,
-            text=prompt.text,
-            messages=tuple(prompt.request()["messages"]) if prompt.text is None else None,
-        )
-        for prompt in prompts
-    ]
-
-
-def _warm_up(address: str, prompts: Sequence[Prompt]) -> None:
-    for enabled in (False, True):
-        _ours(address, prompts[:4], enabled=enabled, concurrency=4, temperature=0.0, max_tokens=16)
-
-
-def _ours(
-    address: str,
-    prompts: Sequence[Prompt],
-    *,
-    enabled: bool,
-    concurrency: int,
-    temperature: float,
-    max_tokens: int,
-) -> tuple[tuple[Sample, ...], Figures]:
-    async def go() -> tuple[tuple[Sample, ...], float]:
-        async with AsyncClient(address, timeout_s=REQUEST_S) as client:
-            return await measure(
-                client,
-                _requests(prompts),
-                seed=1,
-                sampling=SamplingOptions(
-                    temperature=temperature, max_tokens=max_tokens, ignore_eos=True
-                ),
-                speculation=SpeculationOptions(enabled=enabled),
-                concurrency=concurrency,
-            )
-
-    samples, wall_s = asyncio.run(go())
-    return samples, figures(samples, wall_s=wall_s)
 
 
 def _measure(
     running: RunningService,
     client: Client,
     baseline: Child,
+    target: BenchTarget,
+    drafter: BenchTarget,
     prompts: Sequence[Prompt],
     *,
     concurrency: int,
@@ -161,13 +127,13 @@ def _measure(
     runs: int,
 ) -> dict[str, Any]:
     """The ways by turns."""
+    ids = [prompt_ids(client, prompt) for prompt in prompts]
     order = {
         "concurrency": concurrency,
         "threads": 1,
         "max_tokens": max_tokens,
-        "prompts": [prompt_ids(client, prompt) for prompt in prompts],
+        "prompts": ids,
     }
-    address = running.address
     rates: dict[str, list[float]] = {way: [] for way in (*WAYS, "transformers")}
     told: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
     theirs: list[dict[str, Any]] = []
@@ -176,8 +142,8 @@ def _measure(
     by_way: dict[str, tuple[Sample, ...]] = {}
 
     def once(way: str) -> tuple[tuple[Sample, ...], Figures]:
-        return _ours(
-            address,
+        return crowd(
+            running.address,
             prompts,
             enabled=way == "speculative",
             concurrency=concurrency,
@@ -190,7 +156,7 @@ def _measure(
             before = Cpu.of(running)
             by_way[way], result = once(way)
             rates[way].append(result.tokens_per_s)
-            told[way].append(_numbers(result))
+            told[way].append(numbers(result))
             if way == "speculative":
                 rounds = result.rounds + result.plain_passes
                 outside.append(Cpu.of(running).outside_ms(before, rounds))
@@ -199,6 +165,9 @@ def _measure(
         if "unavailable" not in answer:
             rates["transformers"].append(answer["tokens_per_s"])
         theirs.append(answer)
+    timelines = {way: traced(client, partial(once, way))[1] for way in WAYS}
+    passes = {way: crowd_passes(timelines[way]) for way in WAYS}
+    speed_up = ratio(rates["speculative"], rates["plain"])
     row: dict[str, Any] = {
         "concurrency": concurrency,
         "temperature": temperature,
@@ -208,12 +177,30 @@ def _measure(
         "different": different,
         "plain": medians(told["plain"]),
         "speculative": medians(told["speculative"]),
-        "speed_up": ratio(rates["speculative"], rates["plain"]),
+        "speed_up": speed_up,
+        "spread": spread_of(
+            [a / b for a, b in zip(rates["speculative"], rates["plain"], strict=True)]
+        ),
         "cpu_outside_ms_per_round": medians(outside),
         "transformers": continuous_figures(theirs),
-        "time": {
-            way: where.told(traced(client, partial(once, way))[1], unit_s=0.0) for way in WAYS
-        },
+        "time": {way: where.told(timelines[way], unit_s=0.0) for way in WAYS},
+        **load_efficiency(
+            speed_up,
+            concurrency=concurrency,
+            plain=passes["plain"],
+            pipelined=passes["speculative"],
+            replayed=replay(
+                drafter.model,
+                [
+                    Text(prompt=prompt, output=sample.token_ids, seed=SEED)
+                    for prompt, sample in list(zip(ids, by_way["plain"], strict=True))[:REPLAYED]
+                ],
+                temperature=temperature,
+                max_context=MAX_CONTEXT,
+            ),
+            target=target,
+            draft=drafter,
+        ),
     }
     if len(rates["transformers"]) == runs:
         row["over_transformers"] = ratio(rates["speculative"], rates["transformers"])
@@ -225,32 +212,3 @@ def _measure(
             if not temperature and list(ours.token_ids) != tokens
         ]
     return row
-
-
-def _numbers(result: Figures) -> dict[str, float]:
-    return {
-        "tokens_per_s": result.tokens_per_s,
-        "first_token_p50_s": result.first_token_p50_s or 0.0,
-        "first_token_p99_s": result.first_token_p99_s or 0.0,
-        "token_p50_s": result.token_p50_s or 0.0,
-        "token_p99_s": result.token_p99_s or 0.0,
-        "tokens_per_pass": result.mean_tokens_per_pass,
-        "candidate_rounds_share": result.rounds / max(result.rounds + result.plain_passes, 1),
-        "bytes_per_token": result.wire_bytes_per_token,
-    }
-
-
-def continuous_figures(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Medians over the runs of transformers' continuous batching, or why there are none."""
-    reasons = [answer["unavailable"] for answer in answers if "unavailable" in answer]
-    if reasons:
-        return {"unavailable": reasons[0]}
-    found = {
-        "tokens_per_s": median([answer["tokens_per_s"] for answer in answers]),
-        "token_mean_s": median([fmean(answer["token_s"]) for answer in answers]),
-    }
-    for name in ("first_token_s", "token_s"):
-        for share, label in ((0.5, "p50"), (0.99, "p99")):
-            values = [percentile(answer[name], share) or 0.0 for answer in answers]
-            found[f"{name.removesuffix('_s')}_{label}_s"] = median(values)
-    return found

@@ -178,11 +178,12 @@ def run(
 ) -> Iterator[dict[str, Any]]:
     """One row for each delay and temperature; none, and a line that says why, where it cannot be done."""
     from bench import delay
+    from bench.between import over_link
 
     try:
         with linked() as link:
             yield from delay.measure(
-                delay.over_link(link),
+                over_link(link),
                 target=target,
                 draft=draft,
                 part=part,

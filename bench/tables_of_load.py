@@ -11,7 +11,7 @@ def load(rows: Rows) -> str:
     """Many requests at once."""
     if not rows:
         return ""
-    head = ["target", "at once", "plain, tokens/s", "Outrider, tokens/s", "ratio"]
+    head = ["target", "at once", "plain, tokens/s", "Outrider, tokens/s", "ratio", "ideal", "η"]
     head += ["first token p50 / p99, ms (plain)", "a token p50 / p99, ms (plain)"]
     head += ["tokens per pass", "continuous batching, tokens/s", "over it"]
     ordered = sorted(rows, key=lambda row: (row["layers"], row["temperature"], row["concurrency"]))
@@ -21,7 +21,9 @@ def load(rows: Rows) -> str:
             str(row["concurrency"]),
             f"{row['plain']['tokens_per_s']:.0f}",
             f"{row['speculative']['tokens_per_s']:.0f}",
-            f"**{row['speed_up']:.2f}**",
+            f"**{row['speed_up']:.2f}** ± {row['spread'] * row['speed_up']:.2f}",
+            f"{row['ideal']:.2f}",
+            f"{row['eta']:.2f}",
             _latency(row, "first_token"),
             _latency(row, "token"),
             f"{row['speculative']['tokens_per_pass']:.2f}",
@@ -40,8 +42,8 @@ def load(rows: Rows) -> str:
     )
     notes = [f"transformers' continuous batching did not run: {reason}." for reason in reasons]
     caption = (
-        f"A closed loop of so many requests, {first['max_tokens']} tokens each, {runs(rows)}; {machine(rows)}. "
-        f"{unequal(ordered)}"
+        f"A closed loop of so many requests, {first['max_tokens']} tokens each, {runs(rows)}; ratio ± half the distance between "
+        f"the least and the greatest of the runs; {machine(rows)}. {unequal(ordered)}"
     )
     return "\n\n".join([table(head, lines), caption, *notes])
 

@@ -59,9 +59,13 @@ class BenchTarget:
         """Seconds of a one-token pass."""
         return self.curve[0][1]
 
+    def seconds(self, rows: int) -> float:
+        """Seconds of a pass over so many rows."""
+        return interpolate(self.curve, rows)
+
     def extra_s(self, rows: int) -> float:
         """Seconds that a pass over so many rows takes beyond a one-token pass."""
-        return interpolate(self.curve, rows) - self.pass_s
+        return self.seconds(rows) - self.pass_s
 
 
 def interpolate(curve: Sequence[tuple[int, float]], rows: int) -> float:
@@ -118,6 +122,12 @@ def prepared(base: str, part: str) -> Iterator[BenchTarget]:
         )
         deepen_folder(source, root / "deep", num_layers=layers)
         yield _timed(timer, part, str(root / "deep"))
+
+
+def timed_alone(model: str) -> BenchTarget:
+    """A model as it is, timed alone in a process."""
+    with Child("bench.timing") as timer:
+        return _timed(timer, SHIPPED, model)
 
 
 def _timed(timer: Child, part: str, model: str) -> BenchTarget:

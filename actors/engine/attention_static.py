@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from outrider.actors.engine.attention import attend, attend_plainly
+from outrider.actors.engine.attention import Manner, attend, attend_plainly
 from outrider.actors.engine.static_inputs import WORD_BITS, StaticInputs
 from outrider.actors.engine.storage import Storage
 
@@ -78,19 +78,10 @@ class AttendStatic:
         self._dtype = dtype
         self._sights: dict[tuple[int | None, int], _Sight] = {}
 
-    def __call__(
-        self,
-        layer: int,
-        query: torch.Tensor,
-        *,
-        scaling: float | None,
-        window: int | None,
-        softcap: float | None,
-        sinks: torch.Tensor | None,
-    ) -> torch.Tensor:
+    def __call__(self, layer: int, query: torch.Tensor, manner: Manner) -> torch.Tensor:
         """See `attention.Attend`."""
         inputs, shape = self._inputs, self._inputs.shape
-        fused = softcap is None and sinks is None
+        window, fused = manner.window, manner.is_fused
         # Query heads of one key head become rows: kernels with a mask take no grouped heads.
         group = query.shape[1] // self._storage.keys[layer].shape[2] if fused else 1
         sight = self._sights.get((window, group))
@@ -102,10 +93,10 @@ class AttendStatic:
         queries = query if is_one else query[0][:, inputs.queries_EN].transpose(0, 1)
         if fused:
             queries = queries.reshape(shape.entries, keys.shape[1], group * shape.longest, -1)
-            output = attend(queries, keys, values, sight.mask_E1NS, scaling, False)
+            output = attend(queries, keys, values, sight.mask_E1NS, manner)
         else:
             mask = sight.mask_E1NS
-            output = attend_plainly(queries, keys, values, mask, scaling, softcap, sinks)
+            output = attend_plainly(queries, keys, values, mask, manner)
         output = output.reshape(shape.entries, query.shape[1], shape.longest, -1).transpose(1, 2)
         if is_one:
             return output

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from outrider.actors.engine.attention import Attend, AttendEach, attend, attend_plainly
+from outrider.actors.engine.attention import Manner, attend, attend_plainly
+from outrider.actors.engine.attention_each import AttendEach
 from outrider.actors.engine.plan import Plan, sight
 from outrider.actors.engine.staging import to_device
 from outrider.actors.engine.storage import Storage
@@ -59,18 +60,9 @@ class _Stretch:
         self._queries = to_device(packed_BN.reshape(-1), storage.keys[0].device)
         self._shown: dict[tuple[int | None, int], _Shown] = {}
 
-    def __call__(
-        self,
-        layer: int,
-        query: torch.Tensor,
-        *,
-        scaling: float | None,
-        window: int | None,
-        softcap: float | None,
-        sinks: torch.Tensor | None,
-    ) -> torch.Tensor:
+    def __call__(self, layer: int, query: torch.Tensor, manner: Manner) -> torch.Tensor:
         """See `attention.Attend`; the result has the padded rows of all slots instead of M."""
-        fused = softcap is None and sinks is None
+        window, fused = manner.window, manner.is_fused
         num_heads, num_key_heads = query.shape[1], self._storage.keys[layer].shape[2]
         # Heads of a group become rows, as in `AttendTogether`.
         group = num_heads // num_key_heads if fused else 1
@@ -83,9 +75,9 @@ class _Stretch:
         keys, values = shown.keys[layer], shown.values[layer]
         if fused:
             queries = queries.reshape(num_slots, num_key_heads, group * num_rows, -1)
-            output = attend(queries, keys, values, shown.mask_B1NS, scaling, False)
+            output = attend(queries, keys, values, shown.mask_B1NS, manner)
         else:
-            output = attend_plainly(queries, keys, values, shown.mask_B1NS, scaling, softcap, sinks)
+            output = attend_plainly(queries, keys, values, shown.mask_B1NS, manner)
         output = output.reshape(num_slots, num_heads, num_rows, -1).transpose(1, 2)
         return output.reshape(1, num_slots * num_rows, num_heads, -1)
 
@@ -136,27 +128,13 @@ class AttendStretches:
             end += stop - start
         self._places_M = to_device(places_M, device)
 
-    def __call__(
-        self,
-        layer: int,
-        query: torch.Tensor,
-        *,
-        scaling: float | None,
-        window: int | None,
-        softcap: float | None,
-        sinks: torch.Tensor | None,
-    ) -> torch.Tensor:
+    def __call__(self, layer: int, query: torch.Tensor, manner: Manner) -> torch.Tensor:
         """See `attention.Attend`."""
 
-        def run(attend_part: Attend, rows: torch.Tensor) -> torch.Tensor:
-            return attend_part(
-                layer, rows, scaling=scaling, window=window, softcap=softcap, sinks=sinks
-            )
-
         if not self._stretches and self._each is not None:
-            return run(self._each, query)
-        parts = [run(stretch, query)[0] for stretch in self._stretches]
+            return self._each(layer, query, manner)
+        parts = [stretch(layer, query, manner)[0] for stretch in self._stretches]
         if self._each is not None:
-            parts.append(run(self._each, query)[0])
+            parts.append(self._each(layer, query, manner)[0])
         output = parts[0] if len(parts) == 1 else torch.cat(parts)
         return output.index_select(0, self._places_M).unsqueeze(0)

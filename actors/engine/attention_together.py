@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from outrider.actors.engine.attention import attend, attend_plainly
+from outrider.actors.engine.attention import Manner, attend, attend_plainly
 from outrider.actors.engine.plan import Plan, sight
 from outrider.actors.engine.staging import to_device
 from outrider.actors.engine.storage import Storage
@@ -48,19 +48,10 @@ class AttendTogether:
         self._padded_M = to_device(padded, device)
         self._packed_BN = to_device(packed_BN, device)
 
-    def __call__(
-        self,
-        layer: int,
-        query: torch.Tensor,
-        *,
-        scaling: float | None,
-        window: int | None,
-        softcap: float | None,
-        sinks: torch.Tensor | None,
-    ) -> torch.Tensor:
+    def __call__(self, layer: int, query: torch.Tensor, manner: Manner) -> torch.Tensor:
         """See `attention.Attend`."""
         num_sessions, most = self._packed_BN.shape
-        fused = softcap is None and sinks is None
+        window, fused = manner.window, manner.is_fused
         # Query heads of one key head become rows: kernels with a mask take no grouped heads. The plain path groups by
         # itself.
         group = query.shape[1] // self._storage.keys[layer].shape[2] if fused else 1
@@ -73,10 +64,10 @@ class AttendTogether:
         values = self._storage.flat_values[layer][gathered.rows_BS].transpose(1, 2)
         if fused:
             queries = queries.reshape(num_sessions, keys.shape[1], group * most, -1)
-            output = attend(queries, keys, values, gathered.mask_B1NS, scaling, False)
+            output = attend(queries, keys, values, gathered.mask_B1NS, manner)
         else:
             mask = gathered.mask_B1NS
-            output = attend_plainly(queries, keys, values, mask, scaling, softcap, sinks)
+            output = attend_plainly(queries, keys, values, mask, manner)
         output = output.reshape(num_sessions, query.shape[1], most, -1).transpose(1, 2)
         return output.flatten(0, 1).index_select(0, self._padded_M).unsqueeze(0)
 

@@ -15,8 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from outrider.actors.engine.attention import Attend, Writer
+from outrider.actors.engine.attention import Attend, Manner
 from outrider.actors.engine.direct_weights import DirectLayer, DirectWeights
+from outrider.actors.engine.pass_cache import Writer
 
 MAX_ERROR = {torch.float32: 1e-4}
 """Greatest difference from the modules' logits, as a share of their spread, up to which this forward is trusted; for other
@@ -33,6 +34,9 @@ class DirectModel:
             max_context: Positions that rows may have.
         """
         self._weights = weights
+        self._manners = [
+            Manner(scaling=weights.scaling, window=layer.window) for layer in weights.layers
+        ]
         self._angles_P2D = _angles(weights, max_context)
         self._eps = torch.tensor([weights.eps], device=weights.embedding.device)
         self._norm = _norm if weights.embedding.dtype == torch.float32 else _norm_in_float32
@@ -96,14 +100,7 @@ class DirectModel:
         cache.update(
             every_1AMD[:, weights.num_heads : num_turned], every_1AMD[:, num_turned:], index
         )
-        attended = attend(
-            index,
-            every_1AMD[:, : weights.num_heads],
-            scaling=weights.scaling,
-            window=layer.window,
-            softcap=None,
-            sinks=None,
-        )
+        attended = attend(index, every_1AMD[:, : weights.num_heads], self._manners[index])
         return layer.out(attended.reshape(num_rows, -1))
 
     def _rotation(self, positions_M: Tensor) -> tuple[Tensor, Tensor]:

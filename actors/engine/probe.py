@@ -15,7 +15,8 @@ from typing import Any, cast
 import torch
 from transformers import AttentionInterface, PreTrainedConfig, PreTrainedModel
 
-from outrider.actors.engine.attention import ATTENTION_NAME, UnsupportedModel, tree_attention
+from outrider.actors.engine.attention import UnsupportedModel
+from outrider.actors.engine.attention_hook import ATTENTION_NAME, tree_attention
 from outrider.actors.engine.protocol import Engine, Rows
 from outrider.actors.engine.storage import PlaneShape
 

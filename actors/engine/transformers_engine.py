@@ -1,7 +1,7 @@
 """Any decoder-only transformers causal language model behind the engine interface, unmodified.
 
 One forward runs the rows of all sessions packed into one sequence: explicit positions, a cache of ours that writes the new rows
-into slots (`attention.PassCache`), and an attention function of ours that reads them (`attention.tree_attention`). The model
+into slots (`pass_cache.py`), and an attention function of ours that reads them (`attention_hook.py`). The model
 makes no mask. A row's keys and values depend on its ancestors only, so they stay valid wherever the row moves.
 """
 
@@ -15,20 +15,16 @@ import structlog
 import torch
 from transformers import PreTrainedModel
 
-from outrider.actors.engine.attention import (
-    RUNNING,
-    Attend,
-    AttendEach,
-    PassCache,
-    UnsupportedModel,
-    Writer,
-)
+from outrider.actors.engine.attention import Attend, UnsupportedModel
+from outrider.actors.engine.attention_each import AttendEach
+from outrider.actors.engine.attention_hook import RUNNING
 from outrider.actors.engine.attention_stretches import AttendStretches
 from outrider.actors.engine.attention_together import AttendTogether
 from outrider.actors.engine.direct import MAX_ERROR, DirectModel
 from outrider.actors.engine.direct_weights import direct_weights
 from outrider.actors.engine.graphs import recorder_for
 from outrider.actors.engine.packed_linear import pack_linears
+from outrider.actors.engine.pass_cache import PassCache, Writer
 from outrider.actors.engine.plan import Plan, plan_pass
 from outrider.actors.engine.probe import (
     LayerDemand,

@@ -130,12 +130,6 @@ class CandidatePool:
         """
         search.add(key, self._root, max_nodes, max_depth)
 
-    def best_value(self) -> float:
-        """Estimated probability of the most probable candidate, 0 if there is none."""
-        if not self._root.children:
-            return 0.0
-        return max(child.value for child in self._root.children.values()) / self._root.value
-
     def reroot(self, tokens: Sequence[int]) -> int:
         """Moves the root along committed tokens.
 

@@ -66,6 +66,9 @@ def _load(concurrency: int) -> dict[str, Any]:
         "plain": latency,
         "speculative": latency,
         "speed_up": 1.0,
+        "spread": 0.05,
+        "ideal": 2.0,
+        "eta": 0.5,
         "transformers": {"unavailable": "ValueError: no"},
     }
 

@@ -15,7 +15,7 @@ import structlog
 import torch
 from tests.laws import sabotage
 
-from outrider.actors.draft import sampled
+from outrider.actors.draft import sampled_levels
 from outrider.actors.draft.server import DraftServer
 from outrider.actors.draft.settings import DraftSettings
 from outrider.actors.engine.settings import EngineSettings
@@ -127,7 +127,7 @@ def _serve(settings: Sequence[Settings], wrong: str, pipe: Connection) -> None:
 
 
 def _list_few_tokens() -> None:
-    from_module = vars(sampled)
+    from_module = vars(sampled_levels)
     freeze = from_module["freeze"]
 
     def short(probs_V: Float64s, least: float, keep: int, *, rest_share: float) -> SparseRow:

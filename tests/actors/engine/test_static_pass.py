@@ -13,12 +13,8 @@ from tests.actors.engine.tape import TapeRecorder
 from transformers import AttentionInterface, PreTrainedModel
 
 from outrider.actors.engine import attention_static, static_shape, transformers_engine
-from outrider.actors.engine.attention import (
-    ATTENTION_NAME,
-    RUNNING,
-    UnsupportedModel,
-    tree_attention,
-)
+from outrider.actors.engine.attention import UnsupportedModel
+from outrider.actors.engine.attention_hook import ATTENTION_NAME, RUNNING, tree_attention
 from outrider.actors.engine.attention_static import AttendStatic, StaticCache
 from outrider.actors.engine.graphs import EagerRecorder, Run
 from outrider.actors.engine.plan import plan_pass, sight
