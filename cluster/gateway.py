@@ -25,7 +25,8 @@ from outrider.cluster.detokenise import Detokeniser
 from outrider.cluster.links import Links
 from outrider.cluster.recording import RequestRecording
 from outrider.cluster.running_request import RunningRequest
-from outrider.cluster.sequence import Sequence, SequencePlan
+from outrider.cluster.sequence import Sequence
+from outrider.cluster.sequence_plan import SequencePlan
 from outrider.cluster.session import Session, State
 from outrider.cluster.settings import CoordinatorSettings
 from outrider.cluster.status_codes import Refusal

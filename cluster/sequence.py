@@ -15,12 +15,16 @@ from dataclasses import dataclass
 import grpc
 import structlog
 
-from outrider.actors.speculation.options import Sampling, Speculation
-from outrider.actors.wire import sampling_to_proto, speculation_to_proto
-from outrider.cluster.admission import Grant, Ticket
+from outrider.cluster.admission import Grant
 from outrider.cluster.draft_link import DraftLink
 from outrider.cluster.drafting import Drafting
 from outrider.cluster.recording import RequestRecording
+from outrider.cluster.sequence_plan import (
+    SequencePlan,
+    attach_session,
+    completion,
+    open_session,
+)
 from outrider.cluster.session import (
     Attach,
     Close,
@@ -33,7 +37,6 @@ from outrider.cluster.session import (
     State,
 )
 from outrider.cluster.slots import Slots
-from outrider.cluster.statistics import PartCounts, merge_stats, merge_timing
 from outrider.cluster.status_codes import Refusal
 from outrider.cluster.target_link import TargetLink
 from outrider.v1 import draft_pb2, generation_pb2, target_pb2
@@ -46,32 +49,6 @@ REOPEN_S = 0.05
 """Seconds before a session that failed is opened again, doubling each time: a slot may be about to become free."""
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SequencePlan:
-    """What one sequence is to do."""
-
-    request: int
-    """Number of the request at this coordinator."""
-
-    index: int
-    """Which of its sequences."""
-
-    request_id: str
-    group: int
-    prompt: tuple[int, ...]
-    sampling: Sampling
-    speculation: Speculation
-    drafters: tuple[str, ...]
-    drafters_at_work: int | None
-    arrived_s: float
-    """When the request arrived, on the monotonic clock."""
-
-    @property
-    def ticket(self) -> Ticket:
-        """Its place in the queue."""
-        return Ticket(request=self.request, index=self.index)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,29 +213,13 @@ class Sequence:
             )
 
     def _completion(self, command: Complete) -> generation_pb2.GenerateResponse:
-        session, arrived_s = self.session, self.plan.arrived_s
-        now = time.monotonic()
-        stats = merge_stats(
-            part.stats() if isinstance(part, PartCounts) else part for part in session.parts
-        )
-        return generation_pb2.GenerateResponse(
-            index=self.plan.index,
-            completion=generation_pb2.Completion(
-                finish_reason=command.reason,
-                stop=command.stop,
-                usage=generation_pb2.Usage(
-                    prompt_tokens=len(self.plan.prompt),
-                    completion_tokens=len(session.output),
-                    cached_tokens=session.cached_tokens,
-                ),
-                speculation=stats,
-                timing=merge_timing(
-                    session.timings,
-                    queue_s=(self._admitted_s or now) - arrived_s,
-                    first_token_s=(self._first_token_s or now) - arrived_s,
-                    total_s=now - arrived_s,
-                ),
-            ),
+        return completion(
+            self.plan,
+            self.session,
+            command,
+            admitted_s=self._admitted_s,
+            first_token_s=self._first_token_s,
+            now_s=time.monotonic(),
         )
 
     # -- waiting ---------------------------------------------------------------------------------------------------
@@ -294,7 +255,6 @@ class Sequence:
 
     def _open(self) -> None:
         assert self._grant is not None, "a session is opened only with a slot"
-        plan = self.plan
         link = self._cluster.targets.get(self._grant.target)
         if link is None or not link.is_up:
             self._carry_out(self.session.lost("the target went away before the session was opened"))
@@ -302,17 +262,7 @@ class Sequence:
         self._link, self._number = link, self._cluster.next_session()
         self._asked_ns = self._recording.now_ns()
         link.open(
-            target_pb2.OpenSession(
-                session=self._number,
-                group=plan.group,
-                prompt=plan.prompt,
-                committed=self.session.output,
-                sampling=sampling_to_proto(plan.sampling),
-                speculation=speculation_to_proto(plan.speculation),
-                drafters=plan.drafters,
-                request_id=plan.request_id,
-            ),
-            self,
+            open_session(self.plan, session=self._number, committed=self.session.output), self
         )
 
     async def _until_woken(self) -> None:
@@ -345,16 +295,8 @@ class Sequence:
         number = self._number
 
         def attach() -> draft_pb2.AttachSession:
-            return draft_pb2.AttachSession(
-                session=number,
-                target_address=link.address,
-                target_incarnation=link.incarnation,
-                handle=handle,
-                tokens=(*plan.prompt, *self.session.output),
-                prompt_length=len(plan.prompt),
-                sampling=sampling_to_proto(plan.sampling),
-                speculation=speculation_to_proto(plan.speculation),
-                group=plan.group,
+            return attach_session(
+                plan, link, session=number, handle=handle, committed=self.session.output
             )
 
         self._drafting = Drafting(
