@@ -25,7 +25,8 @@ from outrider.cluster.sequence_plan import (
     completion,
     open_session,
 )
-from outrider.cluster.session import (
+from outrider.cluster.session import Session, State
+from outrider.cluster.session_commands import (
     Attach,
     Close,
     Command,
@@ -33,8 +34,6 @@ from outrider.cluster.session import (
     Deliver,
     Fail,
     Open,
-    Session,
-    State,
 )
 from outrider.cluster.slots import Slots
 from outrider.cluster.status_codes import Refusal

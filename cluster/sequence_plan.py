@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.wire import sampling_to_proto, speculation_to_proto
 from outrider.cluster.admission import Ticket
-from outrider.cluster.session import Complete, Session
+from outrider.cluster.session import Session
+from outrider.cluster.session_commands import Complete
 from outrider.cluster.statistics import PartCounts, merge_stats, merge_timing
 from outrider.cluster.target_link import TargetLink
 from outrider.v1 import draft_pb2, generation_pb2, target_pb2

@@ -19,12 +19,20 @@ text delivered is their text, cut before the first stop string. Events of an ope
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 import grpc
 
 from outrider.cluster.detokenise import Detokeniser
+from outrider.cluster.session_commands import (
+    Attach,
+    Close,
+    Command,
+    Complete,
+    Deliver,
+    Fail,
+    Open,
+)
 from outrider.cluster.statistics import PartCounts
 from outrider.cluster.status_codes import RETRYABLE, Refusal, code_of
 from outrider.cluster.stops import StopStrings
@@ -48,50 +56,6 @@ class State(StrEnum):
     """A stop string ended the output; the target's last word is awaited."""
     ENDED = "ended"
     """Nothing comes any more."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Open:
-    """Open the sequence at a target, from the prompt and `Session.output`."""
-
-    reason: str = ""
-    """Why again; empty the first time."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attach:
-    """Attach the drafters."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deliver:
-    """Send text and tokens to the client."""
-
-    text: str
-    tokens: Sequence[generation_pb2.Token]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Close:
-    """End the session at the target."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Complete:
-    """Tell the client that the output is whole."""
-
-    reason: generation_pb2.FinishReason.ValueType
-    stop: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fail:
-    """Tell the client that the sequence cannot go on."""
-
-    refusal: Refusal
-
-
-Command = Open | Attach | Deliver | Close | Complete | Fail
 
 
 class Session:

@@ -80,7 +80,7 @@ def _load_model(
     from transformers import AutoConfig, AutoModelForCausalLM
     from transformers.utils.hub import cached_file
 
-    from outrider.actors.engine.probe import check_config
+    from outrider.actors.engine.model_facts import check_config
 
     location, remote = source.location, settings.allow_remote_code
     try:

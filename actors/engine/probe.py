@@ -10,13 +10,14 @@ from __future__ import annotations
 import inspect
 import threading
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import torch
 from transformers import AttentionInterface, PreTrainedConfig, PreTrainedModel
 
 from outrider.actors.engine.attention import UnsupportedModel
 from outrider.actors.engine.attention_hook import ATTENTION_NAME, tree_attention
+from outrider.actors.engine.model_facts import text_config
 from outrider.actors.engine.protocol import Engine, Rows
 from outrider.actors.engine.storage import PlaneShape
 
@@ -27,9 +28,6 @@ REFUSED_OPTIONS = frozenset(
     {"sinks", "position_bias", "indices", "block_indices", "block_mask", "head_mask"}
 )
 """Arguments of attention functions that change the result and are not supported."""
-
-FULL_LAYER_TYPES = frozenset({"full_attention", "sliding_attention"})
-"""Layer types of transformers whose rows depend on earlier rows through keys and values only."""
 
 PROBE_PREFIX = 8
 """Tokens before the probed tree. Any small number does."""
@@ -49,56 +47,6 @@ class LayerDemand:
     keys: PlaneShape
     values: PlaneShape
     window: int | None
-
-
-def text_config(config: PreTrainedConfig) -> PreTrainedConfig:
-    """The language model's part of a configuration."""
-    return config.get_text_config(decoder=True)
-
-
-def check_config(config: PreTrainedConfig, *, name: str) -> None:
-    """Refuses what a configuration alone shows to be unsupported.
-
-    Raises:
-        UnsupportedModel: An encoder-decoder model, or layers that keep another state than keys and values.
-    """
-    if config.is_encoder_decoder:
-        raise UnsupportedModel(
-            f"{name} is an encoder-decoder model ({config.model_type}); "
-            "only decoder-only causal language models can be served"
-        )
-    layer_types = set(getattr(text_config(config), "layer_types", None) or ())
-    if not layer_types <= FULL_LAYER_TYPES:
-        raise UnsupportedModel(
-            f"{name} ({config.model_type}) has layers of type "
-            f"{', '.join(sorted(layer_types - FULL_LAYER_TYPES))}; "
-            f"supported are {', '.join(sorted(FULL_LAYER_TYPES))}"
-        )
-
-
-def check_rope(config: PreTrainedConfig, *, name: str, max_context: int) -> None:
-    """Refuses rotary embeddings whose angles depend on the length of the text so far.
-
-    Raises:
-        UnsupportedModel: Rows would have to be computed again when the text outgrows the model's original context.
-    """
-    text = text_config(config)
-    parameters: dict[str, Any] = getattr(text, "rope_parameters", None) or {}
-    nested = [each for each in parameters.values() if isinstance(each, dict)] or [parameters]
-    for rope in nested:
-        kind = rope.get("rope_type", "default")
-        if kind not in {"dynamic", "longrope"}:
-            continue
-        original: int = (
-            rope.get("original_max_position_embeddings")
-            or getattr(text, "original_max_position_embeddings", None)
-            or text.max_position_embeddings
-        )
-        if max_context > original:
-            raise UnsupportedModel(
-                f"{name} rescales positions beyond {original} tokens (rope type {kind!r}), which changes "
-                f"rows that are cached already; set max_context to at most {original}"
-            )
 
 
 def reference_logits(model: PreTrainedModel, paths: list[list[int]]) -> list[torch.Tensor]:

@@ -23,18 +23,22 @@ from outrider.actors.engine.attention_together import AttendTogether
 from outrider.actors.engine.direct import MAX_ERROR, DirectModel
 from outrider.actors.engine.direct_weights import direct_weights
 from outrider.actors.engine.graphs import recorder_for
+from outrider.actors.engine.model_facts import (
+    check_config,
+    check_rope,
+    context_limit,
+    eos_token_ids,
+    text_config,
+)
 from outrider.actors.engine.packed_linear import pack_linears
 from outrider.actors.engine.pass_cache import PassCache, Writer
 from outrider.actors.engine.plan import Plan, plan_pass
 from outrider.actors.engine.probe import (
     LayerDemand,
-    check_config,
-    check_rope,
     check_tree,
     probe_paths,
     record_demands,
     reference_logits,
-    text_config,
 )
 from outrider.actors.engine.protocol import Logits, ModelSpec, Rows
 from outrider.actors.engine.settings import EngineSettings
@@ -289,33 +293,3 @@ class TransformersEngine:
     def truncate(self, slot: int, length: int) -> None:
         """See `Engine`."""
         self._table.truncate(slot, length)
-
-
-def context_limit(model: PreTrainedModel, settings: EngineSettings, *, name: str) -> int:
-    """The greatest context that settings and model allow.
-
-    Raises:
-        ValueError: The settings ask for more than the model has, or neither says.
-    """
-    limit: int | None = getattr(text_config(model.config), "max_position_embeddings", None)
-    if settings.max_context is None:
-        if limit is None:
-            raise ValueError(f"{name} does not say how long its context is; set max_context")
-        return limit
-    if limit is not None and settings.max_context > limit:
-        raise ValueError(
-            f"max_context is {settings.max_context}, but {name} has a context of {limit}; "
-            "lower max_context, or leave it out"
-        )
-    return settings.max_context
-
-
-def eos_token_ids(model: PreTrainedModel) -> tuple[int, ...]:
-    """End-of-text token ids of a model, from its generation defaults or its configuration."""
-    generation = getattr(model, "generation_config", None)
-    ids: int | list[int] | None = getattr(generation, "eos_token_id", None)
-    if ids is None:
-        ids = getattr(text_config(model.config), "eos_token_id", None)
-    if ids is None:
-        return ()
-    return (ids,) if isinstance(ids, int) else tuple(ids)

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.cluster.detokenise import Detokeniser
-from outrider.cluster.session import (
-    MAX_FRUITLESS_OPENS,
+from outrider.cluster.session import MAX_FRUITLESS_OPENS, Session, State
+from outrider.cluster.session_commands import (
     Attach,
     Close,
     Command,
@@ -19,8 +19,6 @@ from outrider.cluster.session import (
     Deliver,
     Fail,
     Open,
-    Session,
-    State,
 )
 from outrider.v1 import generation_pb2
 

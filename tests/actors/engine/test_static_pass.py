@@ -17,8 +17,8 @@ from outrider.actors.engine.attention import UnsupportedModel
 from outrider.actors.engine.attention_hook import ATTENTION_NAME, RUNNING, tree_attention
 from outrider.actors.engine.attention_static import AttendStatic, StaticCache
 from outrider.actors.engine.graphs import EagerRecorder, Run
+from outrider.actors.engine.model_facts import text_config
 from outrider.actors.engine.plan import plan_pass, sight
-from outrider.actors.engine.probe import text_config
 from outrider.actors.engine.protocol import Rows
 from outrider.actors.engine.slots import SlotTable
 from outrider.actors.engine.staging import Staging
