@@ -151,6 +151,9 @@ def _measure(
             max_tokens=max_tokens,
         )
 
+    for way in WAYS:
+        # Not counted: whether drafters are worth their work at this load is found out here.
+        once(way)
     for _ in range(runs):
         for way in WAYS:
             before = Cpu.of(running)
@@ -177,6 +180,7 @@ def _measure(
         "different": different,
         "plain": medians(told["plain"]),
         "speculative": medians(told["speculative"]),
+        "rates": rates,
         "speed_up": speed_up,
         "spread": spread_of(
             [a / b for a, b in zip(rates["speculative"], rates["plain"], strict=True)]

@@ -49,7 +49,7 @@ class Control:
             if session.speculation.enabled and not session.joined.isdisjoint(live)
         ]
         if not drafted:
-            self._last_end = None
+            self.pause()
             return True
         self._governor.enter(len(drafted))
         speculates = self._governor.speculates
@@ -68,29 +68,19 @@ class Control:
         is_late = self._is_late(entries)
         num_prompt = sum(len(entry.chain) - (not entry.is_prefill) for entry in entries)
         num_decoding = sum(len(entry.chain) == 1 for entry in entries)
-        if num_decoding == 0:
-            # Prompts alone: their time says nothing about drafting.
-            self._last_end = None
-        elif self._are_behind(entries):
-            # After a long rest drafters first run what they missed; counted, that would speak against ever waking them.
-            self._last_end = None
-        elif began is not None:
-            work = outcome.committed + self._tokens_worth(num_prompt, num_decoding)
-            self._governor.observe(work, now - began, is_late=is_late)
+        # After a long rest drafters first run what they missed; counted, that would speak against ever waking them.
+        are_behind = self._are_behind(entries)
+        if began is not None:
+            # Prompts count: under load most passes have some, and drafters that share cores slow them down, too.
+            work = self._board.cost.worth(
+                outcome.committed, sessions=max(num_decoding, 1), prompt_rows=num_prompt
+            )
+            self._governor.observe(work, now - began, is_late=is_late, is_counted=not are_behind)
 
     def pause(self) -> None:
         """Nothing to decode: the time until the next round does not count."""
         self._last_end = None
-
-    def _tokens_worth(self, num_prompt: int, num_decoding: int) -> float:
-        """Tokens of plain decoding that take as long as so many rows of prompts in the same pass.
-
-        Under load most passes have some. Drafters slow them down too, where they share cores with the target, so they count.
-        """
-        if num_prompt == 0:
-            return 0.0
-        cost = self._board.cost
-        return num_prompt * cost.marginal_s(num_prompt) * num_decoding / cost.predict(num_decoding)
+        self._governor.pause()
 
     def _is_late(self, entries: Sequence[Entry]) -> bool | None:
         """Whether candidates came since the last round, but none in time; None if none came at all."""

@@ -73,6 +73,23 @@ class CostModel:
         below = min(max(rows, 0), len(curve) - 2)
         return self._scale * (curve[below + 1] - curve[below])
 
+    def worth(self, tokens: int, *, sessions: int, prompt_rows: int) -> float:
+        """What a round did, in one-token rounds of plain decoding by the measured curve, whatever the machine's pace is now.
+
+        A token of many sessions is worth less than one of few, since they share passes. Without that, rounds with fewer sessions
+        or more prompts than others would seem slow.
+
+        Args:
+            tokens: Committed.
+            sessions: That decoded, at least 1.
+            prompt_rows: Rows of prompts that were run.
+        """
+        outside = self._overhead / self._scale if self._scale > 0.0 else 0.0
+        below = min(prompt_rows, len(self._curve) - 2)
+        row_s = self._curve[below + 1] - self._curve[below]
+        token_s = (self._seconds(sessions) + outside) / sessions
+        return (tokens * token_s + prompt_rows * row_s) / (self._seconds(1) + outside)
+
     def predict(self, rows: int) -> float:
         """Seconds of a round whose pass runs so many rows."""
         return self._scale * self._seconds(rows) + self._overhead
