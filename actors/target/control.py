@@ -67,15 +67,18 @@ class Control:
         began, self._last_end = self._last_end, now
         is_late = self._is_late(entries)
         num_prompt = sum(len(entry.chain) - (not entry.is_prefill) for entry in entries)
-        num_decoding = sum(len(entry.chain) == 1 for entry in entries)
         # After a long rest drafters first run what they missed; counted, that would speak against ever waking them.
         are_behind = self._are_behind(entries)
         if began is not None:
             # Prompts count: under load most passes have some, and drafters that share cores slow them down, too.
-            work = self._board.cost.worth(
-                outcome.committed, sessions=max(num_decoding, 1), prompt_rows=num_prompt
+            cost, sessions = self._board.cost, max(len(self._board.sessions), 1)
+            self._governor.observe(
+                cost.tokens_worth(outcome.committed, sessions),
+                now - began,
+                prompts=cost.prompts_worth(num_prompt),
+                is_late=is_late,
+                is_counted=not are_behind,
             )
-            self._governor.observe(work, now - began, is_late=is_late, is_counted=not are_behind)
 
     def pause(self) -> None:
         """Nothing to decode: the time until the next round does not count."""

@@ -33,6 +33,7 @@ class CostModel:
         self._scale = 1.0
         self._overhead = 0.0
         self._is_warm = False
+        self._prompt_row_s = 0.0
 
     def set_curve(self, seconds_by_rows: Mapping[int, float]) -> None:
         """Takes the measured curve.
@@ -47,6 +48,10 @@ class CostModel:
             least = max(least, seconds_by_rows[count])
             seconds.append(least)
         self._curve = _filled(rows, seconds)
+
+    def set_prompt_row(self, seconds: float) -> None:
+        """Takes what a row of a prompt takes, in seconds, measured with the curve."""
+        self._prompt_row_s = seconds
 
     def observe(self, rows: int, model_s: float, total_s: float) -> None:
         """Takes in one pass.
@@ -73,22 +78,28 @@ class CostModel:
         below = min(max(rows, 0), len(curve) - 2)
         return self._scale * (curve[below + 1] - curve[below])
 
-    def worth(self, tokens: int, *, sessions: int, prompt_rows: int) -> float:
-        """What a round did, in one-token rounds of plain decoding by the measured curve, whatever the machine's pace is now.
+    def tokens_worth(self, tokens: int, sessions: int) -> float:
+        """Committed tokens in one-token rounds of plain decoding by the measured curve, whatever the machine's pace is now.
 
-        A token of many sessions is worth less than one of few, since they share passes. Without that, rounds with fewer sessions
-        or more prompts than others would seem slow.
+        A token of many sessions is worth less than one of few, since they share passes. Without that, rounds with fewer sessions than
+        others would seem slow.
 
         Args:
             tokens: Committed.
-            sessions: That decoded, at least 1.
-            prompt_rows: Rows of prompts that were run.
+            sessions: That there are, at least 1: so many would share a plain pass.
         """
-        outside = self._overhead / self._scale if self._scale > 0.0 else 0.0
-        below = min(prompt_rows, len(self._curve) - 2)
-        row_s = self._curve[below + 1] - self._curve[below]
-        token_s = (self._seconds(sessions) + outside) / sessions
-        return (tokens * token_s + prompt_rows * row_s) / (self._seconds(1) + outside)
+        outside = self._outside
+        each_s = (self._seconds(sessions) + outside) / sessions
+        return tokens * each_s / (self._seconds(1) + outside)
+
+    def prompts_worth(self, rows: int) -> float:
+        """Rows of prompts in the unit of `tokens_worth`."""
+        return rows * self._prompt_row_s / (self._seconds(1) + self._outside)
+
+    @property
+    def _outside(self) -> float:
+        """Overhead on the curve's scale."""
+        return self._overhead / self._scale if self._scale > 0.0 else 0.0
 
     def predict(self, rows: int) -> float:
         """Seconds of a round whose pass runs so many rows."""

@@ -57,19 +57,21 @@ class Governor:
 
     def observe(
         self,
-        work: float,
+        tokens: float,
         seconds: float,
         *,
+        prompts: float = 0.0,
         is_late: bool | None = None,
         is_counted: bool = True,
     ) -> None:
         """Takes in one round that ran as `speculates` said.
 
         Args:
-            work: What was done, in a unit that does not depend on the mode, such as `CostModel.worth`.
+            tokens: Work on tokens in a unit that does not depend on the mode, such as `CostModel.tokens_worth`.
             seconds: Since the end of the round before, waiting included.
+            prompts: Work on prompts, such as `CostModel.prompts_worth`.
             is_late: True if no session had candidates, but some came too late; False if there were some; None if there were
                 none and none came (that says nothing: a drafter may have nothing to propose).
             is_counted: False: drafters were catching up. That is part of what a trial costs, not of the pace it is judged by.
         """
-        self._load.observe(work, seconds, is_late=is_late, is_counted=is_counted)
+        self._load.observe(tokens, prompts, seconds, is_late=is_late, is_counted=is_counted)

@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from outrider.actors.target.pace import Bill, Pace
+
 PLAIN_ROUNDS = 4
 """Plain rounds of one comparison. Their pace hardly varies."""
 
@@ -26,6 +28,10 @@ prompts are. A comparison must see both, so gap and comparison are of `CROWD_ROU
 
 CROWD_ROUNDS = 32
 """See `CROWD`."""
+
+CROWD_MARGIN = 1.1
+"""Speculation in a crowd must be faster by this factor. With requests coming and going a comparison may be wrong by a tenth or two, and
+the promise is never to be slower; a single stream's gain is far from this line, a crowd's often near it."""
 
 FIRST_CROWD_TRIAL_GAP = 512
 """As `FIRST_TRIAL_GAP`, for crowds: there drafters have many prompts to catch up with before a trial."""
@@ -64,47 +70,6 @@ FIRST_LATE_GAP = 256
 
 TRIAL_SHARE = 0.02
 """Of the time of plain decoding, what trials may lose."""
-
-LEAST_RATE = 1e-9
-"""Work a second, so that a pace of none can be divided by."""
-
-MEMORY = 0.985
-"""Weight of the past in the running pace of a mode: about seventy rounds."""
-
-
-@dataclass(slots=True)
-class Pace:
-    """Work a second, forgetting."""
-
-    work: float = 0.0
-    seconds: float = 0.0
-    rounds: float = 0.0
-
-    def observe(self, work: float, seconds: float) -> None:
-        """Takes in one round."""
-        self.work = MEMORY * self.work + work
-        self.seconds = MEMORY * self.seconds + seconds
-        self.rounds = MEMORY * self.rounds + 1.0
-
-    @property
-    def rate(self) -> float:
-        """Work a second; 0 before anything was seen."""
-        return self.work / self.seconds if self.seconds > 0.0 else 0.0
-
-
-@dataclass(slots=True)
-class Bill:
-    """What a trial took, all of it: settling and catching up, too."""
-
-    work: float = 0.0
-    seconds: float = 0.0
-
-    def gap(self, plain: Pace) -> int:
-        """Rounds of plain decoding that make the loss small."""
-        if plain.seconds <= 0.0 or plain.work <= 0.0:
-            return 0
-        lost_s = self.seconds - self.work / plain.rate
-        return max(0, round(lost_s / TRIAL_SHARE * plain.rounds / plain.seconds))
 
 
 @dataclass(slots=True)
@@ -150,7 +115,13 @@ class Trials:
         self.trying, self.rounds = False, self._gap // 2
 
     def observe(
-        self, work: float, seconds: float, *, is_late: bool | None, is_counted: bool
+        self,
+        tokens: float,
+        prompts: float,
+        seconds: float,
+        *,
+        is_late: bool | None,
+        is_counted: bool,
     ) -> None:
         """See `Governor.observe`."""
         if is_late is not None:
@@ -161,8 +132,7 @@ class Trials:
         if seconds <= 0.0:
             return
         if self.trying:
-            self.bill.work += work
-            self.bill.seconds += seconds
+            self.bill.observe(tokens, prompts, seconds)
         if not is_counted:
             return
         self.rounds += 1
@@ -170,11 +140,11 @@ class Trials:
         if counted <= 0:
             return
         if self.trying:
-            self.there.observe(work, seconds)
+            self.there.observe(tokens, prompts, seconds)
             if counted >= self._comparison:
                 self._compare()
             return
-        self.here.observe(work, seconds)
+        self.here.observe(tokens, prompts, seconds)
         if counted >= self._gap:
             self.trying, self.rounds = True, 0
             self.there, self.bill = Pace(), Bill()
@@ -204,14 +174,15 @@ class Trials:
 
     def _compare(self) -> None:
         """Ends a comparison: the faster mode goes on."""
+        margin = CROWD_MARGIN if self.size >= CROWD else 1.0
         if self.speculates:
-            self._judge_speculation(self.here.rate / max(self.there.rate, LEAST_RATE))
-        elif self.there.rate >= WORTH_WAKING * self.here.rate:
+            self._judge_speculation(self.there.seconds_of(self.here) / self.here.seconds / margin)
+        elif self.here.seconds_of(self.there) >= WORTH_WAKING * margin * self.there.seconds:
             self._put_off()
             self.speculates, self.is_warned = True, False
             self.plain_gap = self._first_plain_gap
         else:
-            self._put_off(self.bill.gap(self.here))
+            self._put_off(self.bill.gap(self.here, TRIAL_SHARE))
         self.trying, self.rounds = False, 0
         self.here = Pace()
 
@@ -219,7 +190,7 @@ class Trials:
         """Goes on with it or not.
 
         Args:
-            ratio: Its pace over that of plain decoding.
+            ratio: Its pace over the one that it must have.
         """
         if ratio >= 1.0:
             is_clear = ratio >= CLEARLY
@@ -240,7 +211,7 @@ class Trials:
     def _give_up(self) -> None:
         """Turns speculation off without a comparison."""
         if not self.speculates:
-            self._put_off(self.bill.gap(self.here))
+            self._put_off(self.bill.gap(self.here, TRIAL_SHARE))
         self.trial_gap = max(self.trial_gap, FIRST_LATE_GAP)
         self.speculates = self.is_warned = self.trying = False
         self.rounds = self.late = 0

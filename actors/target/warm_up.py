@@ -14,6 +14,9 @@ WARM_UP_ROWS = (1, 2, 4, 8, 16, 32, 64)
 WARM_UP_TURNS = 12
 """How often all sizes are timed."""
 
+PROMPT_TURNS = 3
+"""How often a chunk of a prompt is timed."""
+
 WARM_UP_S = 1.0
 """No further turn after this time: a large model is not kept from starting."""
 
@@ -48,6 +51,31 @@ def time_passes(engine: Engine, clock: Callable[[], float]) -> dict[int, float]:
             break
     engine.release(slot)
     return curve
+
+
+def time_prompt_row(engine: Engine, clock: Callable[[], float], rows: int) -> float:
+    """Seconds of one row of a prompt that is run in chunks of so many: far less than of a row in a small pass over a tree.
+
+    Args:
+        engine: The target model; a slot must be free.
+        clock: Seconds; monotone.
+        rows: Of a chunk; as many as fit are timed.
+    """
+    rows = min(rows, engine.max_scratch, engine.spec.max_context - 1)
+    slot = engine.acquire()
+    took = float("inf")
+    began = clock()
+    for _ in range(PROMPT_TURNS):
+        started = clock()
+        chunk = Rows(slot=slot, tokens=[0] * rows, parents=range(-1, rows - 1), logits="last")
+        engine.forward([chunk])
+        wait_for(engine.spec.device)
+        took = min(took, clock() - started)
+        engine.truncate(slot, 0)
+        if clock() - began > WARM_UP_S:
+            break
+    engine.release(slot)
+    return took / rows
 
 
 def _bush(rows: int) -> list[int]:

@@ -41,7 +41,7 @@ from outrider.actors.target.plan import Limits, plan_pass
 from outrider.actors.target.roots import plant
 from outrider.actors.target.session import Session
 from outrider.actors.target.settings import TargetSettings
-from outrider.actors.target.warm_up import time_passes
+from outrider.actors.target.warm_up import time_passes, time_prompt_row
 from outrider.actors.trace import Recorder
 
 
@@ -163,7 +163,10 @@ class TargetWorker:
 
     def warm_up(self) -> None:
         """Runs passes of different sizes, so that the cost model knows the shape of their times."""
-        self._board.cost.set_curve(time_passes(self._board.engine, self._clock))
+        engine, cost = self._board.engine, self._board.cost
+        cost.set_curve(time_passes(engine, self._clock))
+        chunk = self._board.settings.prefill_chunk
+        cost.set_prompt_row(time_prompt_row(engine, self._clock, chunk))
 
     def _take_candidates(self) -> None:
         """Takes in the candidates that wait, up to the first event of another kind: those may end a session of the pass."""

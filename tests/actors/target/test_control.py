@@ -26,6 +26,7 @@ class Recording(Governor):
         super().__init__()
         self.wanted = True
         self.seen: list[float] = []
+        self.prompts: list[float] = []
         self.behind: list[float] = []
         """Work of rounds in which drafters were catching up."""
         self.late: list[bool | None] = []
@@ -37,14 +38,16 @@ class Recording(Governor):
 
     def observe(
         self,
-        work: float,
+        tokens: float,
         seconds: float,
         *,
+        prompts: float = 0.0,
         is_late: bool | None = None,
         is_counted: bool = True,
     ) -> None:
         """Keeps the work, and whether candidates came late."""
-        (self.seen if is_counted else self.behind).append(work)
+        (self.seen if is_counted else self.behind).append(tokens)
+        self.prompts.append(prompts)
         if is_counted:
             self.late.append(is_late)
 
@@ -72,7 +75,7 @@ def test_rounds_count_once_woken_drafters_have_caught_up() -> None:
     seen = governor.seen
     assert len(seen) > 40
     usual = sum(seen[-20:]) / 20
-    plain = pair.target.cost.worth(NUM_SESSIONS, sessions=NUM_SESSIONS, prompt_rows=0)
+    plain = pair.target.cost.tokens_worth(NUM_SESSIONS, NUM_SESSIONS)
     assert usual > 1.5 * plain
     assert sum(seen[:8]) / 8 > 0.75 * usual
     assert pair.draft.stats.resyncs == 0
@@ -146,6 +149,7 @@ def test_rounds_with_prompts_count_with_what_the_prompts_took() -> None:
     pair = Pair(TARGET, TARGET, governor=governor)
     cost = pair.target.cost
     cost.set_curve({1: 1e-3, 64: 4e-3})
+    cost.set_prompt_row(2e-5)
     sampling = Sampling(seed=1, max_tokens=400, temperature=1.0)
     pair.open(0, sampling, Speculation(), prompt=[1] * 90)
     assert governor.seen == []
@@ -156,8 +160,7 @@ def test_rounds_with_prompts_count_with_what_the_prompts_took() -> None:
     governor.seen.clear()
     pair.open(1, sampling, Speculation(), prompt=[2] * 90)
     assert len(governor.seen) == 1
-    worth = cost.worth(0, sessions=1, prompt_rows=89)
-    committed = governor.seen[0] - worth
-    assert worth > 0.0
+    assert governor.prompts[-1] == pytest.approx(cost.prompts_worth(89), rel=0.05)
+    committed = governor.seen[0] / cost.tokens_worth(1, 2)
     assert committed == pytest.approx(round(committed), abs=0.05)
     assert 2 <= round(committed) < 20

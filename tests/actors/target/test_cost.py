@@ -70,16 +70,14 @@ def test_nothing_measured_is_still_finite() -> None:
 
 
 def test_worth_does_not_depend_on_how_many_share_a_pass() -> None:
-    """Plain rounds do as much a second by the curve with nine sessions as with sixteen, with prompts or without, slow or fast."""
+    """Plain rounds do as much a second by the curve with nine sessions as with sixteen, on a slow machine or a fast one."""
     cost = CostModel()
     cost.set_curve({1: 0.010, 8: 0.017, 16: 0.025, 64: 0.073})
-    seconds = {(sessions, 0): cost.predict(sessions) for sessions in (1, 9, 16, 60)}
-    seconds[8, 40] = cost.predict(8) + 40 * cost.marginal_s(40)
-    rates = [
-        cost.worth(sessions, sessions=sessions, prompt_rows=rows) / took
-        for (sessions, rows), took in seconds.items()
-    ]
+    rates = [cost.tokens_worth(n, n) / cost.predict(n) for n in (1, 9, 16, 60)]
     assert rates == pytest.approx([100.0] * len(rates))
+    cost.set_prompt_row(0.0005)
+    assert cost.prompts_worth(40) == pytest.approx(2.0)
     for _ in range(100):
         cost.observe(8, 0.034, 0.034)
-    assert cost.worth(16, sessions=8, prompt_rows=0) == pytest.approx(3.4)
+    assert cost.tokens_worth(16, 8) == pytest.approx(3.4)
+    assert cost.prompts_worth(40) == pytest.approx(2.0)
