@@ -24,16 +24,17 @@ def test_a_mode_that_meets_more_prompts_is_not_faster_for_that() -> None:
     other = Pace()
     for _ in range(40):
         other.observe(16.0, 40.0, 0.030 * 16.0 + 0.008 * 40.0)
-    expected = plain(40).seconds_of(other) / other.seconds
-    assert expected == pytest.approx(1.0, abs=0.12)
+    found = [plain(40, seed=seed).seconds_of(other) / other.seconds for seed in range(20)]
+    assert sum(found) / len(found) == pytest.approx(0.95, abs=0.1)
+    assert max(found) < 1.25
 
 
-def test_rounds_without_prompts_weigh_both_alike() -> None:
-    """Nothing tells them apart."""
+def test_prompts_that_no_plain_round_had_count_for_nothing() -> None:
+    """What they are worth is not known."""
     pace = Pace()
     for _ in range(10):
         pace.observe(16.0, 0.0, 0.48)
-    assert pace.weights == pytest.approx((0.03, 0.03))
+    assert pace.weights == pytest.approx((0.03, 0.0))
 
 
 def test_nothing_seen() -> None:
