@@ -25,8 +25,9 @@ def test_a_mode_that_meets_more_prompts_is_not_faster_for_that() -> None:
     for _ in range(40):
         other.observe(16.0, 40.0, 0.030 * 16.0 + 0.008 * 40.0)
     found = [plain(40, seed=seed).seconds_of(other) / other.seconds for seed in range(20)]
-    assert sum(found) / len(found) == pytest.approx(0.95, abs=0.1)
-    assert max(found) < 1.25
+    # Weighed alike: 1.87. With prompts a little too cheap the doubt is plain decoding's.
+    assert max(found) < 1.12
+    assert sum(found) / len(found) == pytest.approx(1.0, abs=0.08)
 
 
 def test_prompts_that_no_plain_round_had_count_for_nothing() -> None:
