@@ -56,7 +56,7 @@ class Drafting:
         self._is_over = False
 
     def start(self) -> None:
-        """Attaches the drafters that are there."""
+        """Attaches the drafters that are there, if the target has use for them; otherwise once it has."""
         self._fill()
 
     def stop(self) -> None:
@@ -103,8 +103,11 @@ class Drafting:
     def _fill(self, without: str = "") -> None:
         """Attaches as many as may be at work, the least busy first, and tells the target who that is.
 
-        Those that are full are waited for: a session that began under load has its drafters once others have ended.
+        Those that are full are waited for: a session that began under load has its drafters once others have ended. None are
+        attached while the target decodes plainly.
         """
+        if not self._target.wants_drafters:
+            return
         candidates = [
             name
             for name in self._names

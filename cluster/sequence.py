@@ -154,6 +154,11 @@ class Sequence:
         """The session is gone with its stream."""
         self._carry_out(self.session.lost(reason))
 
+    def on_drafters_wanted(self) -> None:
+        """The target has use for drafters again."""
+        if self._drafting is not None and self.session.state is State.RUNNING:
+            self._drafting.start()
+
     def on_drafter_up(self, name: str) -> None:
         """A drafter has connected."""
         if self._drafting is not None:

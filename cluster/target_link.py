@@ -31,6 +31,10 @@ class SessionSink(Protocol):
         """The session is gone with its stream."""
         ...
 
+    def on_drafters_wanted(self) -> None:
+        """The target has use for drafters again."""
+        ...
+
 
 class TargetLink:
     """The stream to one target."""
@@ -55,6 +59,8 @@ class TargetLink:
         self.info: target_pb2.TargetInfo | None = None
         """What the target last told about itself; kept over breaks."""
         self.is_up = False
+        self.wants_drafters = True
+        """Whether drafters should be attached to sessions: the target decodes plainly where they do not pay."""
         self.num_breaks = 0
         self.last_error = ""
         self._hello = hello
@@ -145,6 +151,7 @@ class TargetLink:
             raise LinkBroken(f"the target at {self.address} did not introduce itself")
         self.info, self._stub = info, stub
         self._outgoing = asyncio.Queue()
+        self.wants_drafters = True
         self._on_up(self)
         self.is_up = True
         log.info("target connected", target=info.name, address=self.address)
@@ -161,6 +168,11 @@ class TargetLink:
         if kind == "several":
             for each in event.several.events:
                 self._take(each)
+            return
+        if kind == "drafters_wanted":
+            self.wants_drafters = event.drafters_wanted.is_wanted
+            for waiting in list(self._sinks.values()) if self.wants_drafters else ():
+                waiting.on_drafters_wanted()
             return
         # A session that is not known is over here; the target has not heard of it yet.
         sink = self._sinks.get(getattr(event, kind).session)

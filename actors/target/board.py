@@ -14,6 +14,7 @@ from outrider.actors.target.acceptance import Calibration
 from outrider.actors.target.cost import CostModel
 from outrider.actors.target.device_drawing import draws_of
 from outrider.actors.target.events import (
+    DraftersWanted,
     Failed,
     Finish,
     Finished,
@@ -146,10 +147,12 @@ class Board:
         return max(min(math.ceil(AHEAD * session.taken), most), min(LEAST_CREDITS, most))
 
     def rest(self, *, is_resting: bool) -> None:
-        """Sends the drafters to rest, with the next verdicts, or wakes them with what they missed."""
+        """Sends the drafters to rest, with the next verdicts, or wakes them with what they missed. Coordinators attach none to
+        sessions that open meanwhile."""
         if is_resting == self.is_resting:
             return
         self.is_resting = is_resting
+        self.say(DraftersWanted(is_wanted=not is_resting))
         if is_resting:
             return
         for session in self.sessions.values():

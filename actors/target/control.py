@@ -42,12 +42,7 @@ class Control:
         if not self._is_on:
             return True
         board = self._board
-        live = board.live_drafters
-        drafted = [
-            session
-            for session in sessions
-            if session.speculation.enabled and not session.joined.isdisjoint(live)
-        ]
+        drafted = [session for session in sessions if self._is_drafted(session)]
         if not drafted:
             self.pause()
             return True
@@ -84,6 +79,14 @@ class Control:
         """Nothing to decode: the time until the next round does not count."""
         self._last_end = None
         self._governor.pause()
+
+    def _is_drafted(self, session: Session) -> bool:
+        """Whether a drafter works for a session, or would if it were not at rest: it may not be attached yet then."""
+        if not session.speculation.enabled:
+            return False
+        is_meant = self._board.is_resting or session.handle in self._behind
+        drafters = session.allowed if is_meant else session.joined
+        return not drafters.isdisjoint(self._board.live_drafters)
 
     def _is_late(self, entries: Sequence[Entry]) -> bool | None:
         """Whether candidates came since the last round, but none in time; None if none came at all."""

@@ -272,4 +272,11 @@ class SessionClosed:
     handle: int
 
 
-Output = Opened | Committed | Finished | Failed | Verdict | Resync | SessionClosed
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftersWanted:
+    """Whether drafters should be attached to sessions, for every coordinator."""
+
+    is_wanted: bool
+
+
+Output = Opened | Committed | Finished | Failed | Verdict | Resync | SessionClosed | DraftersWanted

@@ -160,6 +160,11 @@ def session_event(output: Opened | Committed | Finished | Failed) -> target_pb2.
             )
 
 
+def drafters_wanted(is_wanted: bool) -> target_pb2.SessionEvent:
+    """Whether drafters should be attached to sessions."""
+    return target_pb2.SessionEvent(drafters_wanted=target_pb2.DraftersWanted(is_wanted=is_wanted))
+
+
 def several(events: list[target_pb2.SessionEvent]) -> list[target_pb2.SessionEvent]:
     """The same events in as few messages as may be."""
     if len(events) == 1:

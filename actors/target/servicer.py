@@ -24,6 +24,7 @@ from outrider.actors.target.events import (
     Committed,
     DrafterJoined,
     DrafterLeft,
+    DraftersWanted,
     Failed,
     Finished,
     Opened,
@@ -37,6 +38,7 @@ from outrider.actors.target.handshake import Incarnations, drafter_misfit
 from outrider.actors.target.messages import (
     candidates_from_proto,
     drafter_message,
+    drafters_wanted,
     frozen_from_proto,
     open_from_proto,
     session_event,
@@ -80,6 +82,7 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
         self._drafters: dict[str, Outbox[target_pb2.VerdictMessage]] = {}
         self._logs: dict[str, StreamLog] = {}
         self._next_stream = 1
+        self._wants_drafters = True
 
     def deliver(self, outputs: list[Output]) -> None:
         """Sends what a step of the worker put out, to drafters first: they are waited for. On the event loop."""
@@ -91,6 +94,10 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
                     told.append(output)
                 case Verdict():
                     verdicts.setdefault(output.drafter, []).append(output)
+                case DraftersWanted():
+                    self._wants_drafters = output.is_wanted
+                    for each in self._coordinators.values():
+                        each.put(drafters_wanted(output.is_wanted))
                 case _:
                     self._tell(output.drafter, drafter_message(output))
         for drafter, entries in verdicts.items():
@@ -149,6 +156,8 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
         stream, self._next_stream = self._next_stream, self._next_stream + 1
         outbox: Outbox[target_pb2.SessionEvent] = Outbox(OUTGOING_MESSAGES)
         self._coordinators[stream] = outbox
+        if not self._wants_drafters:
+            outbox.put(drafters_wanted(False))
         await context.write(target_pb2.SessionEvent(hello=self._own_hello()))
         _log.info("coordinator connected", target=self._settings.name, coordinator=hello.name)
         try:

@@ -23,6 +23,7 @@ from outrider.actors.target import messages as target_messages
 from outrider.actors.target.events import (
     Committed,
     DrafterJoined,
+    DraftersWanted,
     Event,
     Failed,
     Finished,
@@ -68,6 +69,8 @@ class Pair:
     outputs: list[Output] = field(default_factory=list)
     reports: list[Report] = field(default_factory=list)
     ended: list[Ended | Refused] = field(default_factory=list)
+    wanted: list[bool] = field(default_factory=list)
+    """What coordinators were told of whether to attach drafters."""
 
     def __post_init__(self) -> None:
         settings = TargetSettings(
@@ -221,6 +224,8 @@ class Pair:
                     self._tell(target_messages.verdict_batch([output]))
             case Resync() | SessionClosed():
                 self._tell(target_messages.drafter_message(output))
+            case DraftersWanted():
+                self.wanted.append(output.is_wanted)
 
     def _tell(self, message: target_pb2.VerdictMessage) -> None:
         arrived = target_pb2.VerdictMessage.FromString(message.SerializeToString())

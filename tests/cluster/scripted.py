@@ -80,6 +80,8 @@ class Script:
     answers_close: bool = True
     hold: asyncio.Event | None = None
     """Rounds wait for this."""
+    wants_drafters: bool = True
+    """Said first on each stream."""
 
 
 class ScriptedTarget(target_pb2_grpc.TargetServiceServicer):
@@ -96,6 +98,7 @@ class ScriptedTarget(target_pb2_grpc.TargetServiceServicer):
         self.closes: list[int] = []
         self.steers: list[target_pb2.SteerSession] = []
         self.rounds = 0
+        self._streams: set[asyncio.Queue[target_pb2.SessionEvent | None]] = set()
         self._server: grpc.aio.Server | None = None
 
     async def start(self, address: str = "127.0.0.1:0") -> str:
@@ -153,6 +156,10 @@ class ScriptedTarget(target_pb2_grpc.TargetServiceServicer):
             )
         )
 
+        if not self.script.wants_drafters:
+            outgoing.put_nowait(_drafters_wanted(False))
+        self._streams.add(outgoing)
+
         async def read() -> None:
             async for command in request_iterator:
                 self._take(command, outgoing)
@@ -162,10 +169,17 @@ class ScriptedTarget(target_pb2_grpc.TargetServiceServicer):
             while (event := await outgoing.get()) is not None:
                 await context.write(event)
         finally:
+            self._streams.discard(outgoing)
             reader.cancel()
             for task in self.running.values():
                 task.cancel()
             self.running.clear()
+
+    def want_drafters(self, is_wanted: bool) -> None:
+        """Tells every coordinator whether to attach drafters."""
+        self.script.wants_drafters = is_wanted
+        for outgoing in self._streams:
+            outgoing.put_nowait(_drafters_wanted(is_wanted))
 
     async def Exchange(  # type: ignore[override]  # a coroutine that aborts
         self, request_iterator: AsyncIterator[target_pb2.DrafterMessage], context: Context
@@ -264,6 +278,10 @@ class ScriptedTarget(target_pb2_grpc.TargetServiceServicer):
             )
             for index, token in enumerate(ids[:-1])
         ] + [generation_pb2.Token(id=ids[-1], origin=generation_pb2.ORIGIN_TARGET)]
+
+
+def _drafters_wanted(is_wanted: bool) -> target_pb2.SessionEvent:
+    return target_pb2.SessionEvent(drafters_wanted=target_pb2.DraftersWanted(is_wanted=is_wanted))
 
 
 def _failed(session: int, code: grpc.StatusCode, message: str) -> target_pb2.SessionEvent:

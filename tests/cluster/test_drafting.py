@@ -116,6 +116,53 @@ async def test_drafters_are_told_all_they_need(
     assert target.steers == []
 
 
+async def test_drafters_are_attached_once_they_are_wanted(
+    serve: Serve, target: ScriptedTarget, drafters: list[ScriptedDrafter]
+) -> None:
+    """Where they do not pay attaching is work for nothing. Those at work stay; a plain request never has any."""
+    front = await front_of(serve, target, drafters)
+    first = asyncio.ensure_future(run(front, ask()))
+    await until(lambda: all(len(drafter.attached) == 1 for drafter in drafters))
+    target.want_drafters(False)
+    others = [asyncio.ensure_future(run(front, ask(enabled=enabled))) for enabled in (True, False)]
+    await grown(target.opens, 3)
+    # A request that comes after them has gone all the way through, so theirs have been dealt with.
+    release(target)
+    assert await run(front, ask(enabled=False)) == EXPECTED
+    assert await first == EXPECTED
+    assert [await other for other in others] == [EXPECTED, EXPECTED]
+    assert all(len(drafter.attached) == 1 for drafter in drafters)
+
+    target.script.hold = asyncio.Event()
+    others = [asyncio.ensure_future(run(front, ask(enabled=enabled))) for enabled in (True, False)]
+    await grown(target.opens, 6)
+    target.want_drafters(True)
+    await until(lambda: all(len(drafter.attached) == 2 for drafter in drafters))
+    drafted = {one.session for one in target.opens[4:] if one.speculation.enabled}
+    assert {drafter.attached[1].session for drafter in drafters} == drafted
+    release(target)
+    assert [await other for other in others] == [EXPECTED, EXPECTED]
+    assert target.steers == []
+    await until(lambda: all(len(drafter.detached) == 2 for drafter in drafters))
+
+
+async def test_a_new_stream_forgets_what_the_old_one_said(
+    serve: Serve, drafters: list[ScriptedDrafter]
+) -> None:
+    """A target that has started again wants drafters until it says otherwise, and a session moved there has them."""
+    target = ScriptedTarget(Script(hold=asyncio.Event(), wants_drafters=False, break_after=1))
+    await target.start()
+    front = await front_of(serve, target, drafters)
+    running = asyncio.ensure_future(run(front, ask()))
+    await grown(target.opens, 1)
+    assert all(not drafter.attached for drafter in drafters)
+    target.script.wants_drafters = True
+    release(target)
+    assert await running == EXPECTED
+    await until(lambda: all(len(drafter.attached) == 1 for drafter in drafters))
+    await target.stop()
+
+
 async def test_plain_requests_attach_nobody(
     serve: Serve, target: ScriptedTarget, drafters: list[ScriptedDrafter]
 ) -> None:

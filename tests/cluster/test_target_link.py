@@ -30,6 +30,10 @@ class Sink:
         """Notes the reason."""
         self.lost.append(reason)
 
+    def on_drafters_wanted(self) -> None:
+        """Notes it."""
+        self.events.append("drafters_wanted")
+
 
 class Linked:
     """A link and what it called."""

@@ -326,6 +326,7 @@ class SessionEvent(google.protobuf.message.Message):
     FINISHED_FIELD_NUMBER: builtins.int
     FAILED_FIELD_NUMBER: builtins.int
     SEVERAL_FIELD_NUMBER: builtins.int
+    DRAFTERS_WANTED_FIELD_NUMBER: builtins.int
     @property
     def hello(self) -> Global___Hello:
         """Introduces the target. First message of a stream."""
@@ -352,6 +353,10 @@ class SessionEvent(google.protobuf.message.Message):
         sessions is told in one.
         """
 
+    @property
+    def drafters_wanted(self) -> Global___DraftersWanted:
+        """Whether drafters should be attached to sessions of this target at all."""
+
     def __init__(
         self,
         *,
@@ -361,10 +366,11 @@ class SessionEvent(google.protobuf.message.Message):
         finished: Global___SessionFinished | None = ...,
         failed: Global___SessionFailed | None = ...,
         several: Global___SessionEvents | None = ...,
+        drafters_wanted: Global___DraftersWanted | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["committed", b"committed", "event", b"event", "failed", b"failed", "finished", b"finished", "hello", b"hello", "opened", b"opened", "several", b"several"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["committed", b"committed", "event", b"event", "failed", b"failed", "finished", b"finished", "hello", b"hello", "opened", b"opened", "several", b"several"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["event", b"event"]) -> typing.Literal["hello", "opened", "committed", "finished", "failed", "several"] | None: ...
+    def HasField(self, field_name: typing.Literal["committed", b"committed", "drafters_wanted", b"drafters_wanted", "event", b"event", "failed", b"failed", "finished", b"finished", "hello", b"hello", "opened", b"opened", "several", b"several"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["committed", b"committed", "drafters_wanted", b"drafters_wanted", "event", b"event", "failed", b"failed", "finished", b"finished", "hello", b"hello", "opened", b"opened", "several", b"several"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["event", b"event"]) -> typing.Literal["hello", "opened", "committed", "finished", "failed", "several", "drafters_wanted"] | None: ...
 
 Global___SessionEvent: typing_extensions.TypeAlias = SessionEvent
 
@@ -387,6 +393,27 @@ class SessionEvents(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["events", b"events"]) -> None: ...
 
 Global___SessionEvents: typing_extensions.TypeAlias = SessionEvents
+
+@typing.final
+class DraftersWanted(google.protobuf.message.Message):
+    """Whether a target has use for drafters at the load that there is. Until it says otherwise it has; told whenever that changes,
+    and first on a stream that opens while it has not. Sessions that have drafters keep them, and the target tells those to rest;
+    to others a coordinator attaches drafters once they are wanted again, because attaching is work that plain decoding would feel.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    IS_WANTED_FIELD_NUMBER: builtins.int
+    is_wanted: builtins.bool
+    """True: attach drafters to every session that may have some."""
+    def __init__(
+        self,
+        *,
+        is_wanted: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["is_wanted", b"is_wanted"]) -> None: ...
+
+Global___DraftersWanted: typing_extensions.TypeAlias = DraftersWanted
 
 @typing.final
 class SessionOpened(google.protobuf.message.Message):

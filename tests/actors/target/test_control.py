@@ -30,11 +30,17 @@ class Recording(Governor):
         self.behind: list[float] = []
         """Work of rounds in which drafters were catching up."""
         self.late: list[bool | None] = []
+        self.loads: list[int] = []
 
     @property
     def speculates(self) -> bool:
         """As told."""
         return self.wanted
+
+    def enter(self, num_sessions: int) -> None:
+        """Keeps the load."""
+        self.loads.append(num_sessions)
+        super().enter(num_sessions)
 
     def observe(
         self,
@@ -164,3 +170,22 @@ def test_rounds_with_prompts_count_with_what_the_prompts_took() -> None:
     committed = governor.seen[0] / cost.tokens_worth(1, 2)
     assert committed == pytest.approx(round(committed), abs=0.05)
     assert 2 <= round(committed) < 20
+
+
+def test_sessions_that_wait_for_drafters_count_for_the_load() -> None:
+    """While drafters rest none are attached to new sessions; were those not counted, drafters would never be tried again."""
+    governor = Recording()
+    pair = Pair(TARGET, TARGET, governor=governor)
+    sampling = Sampling(seed=1, max_tokens=400, temperature=1.0)
+    pair.open(0, sampling, Speculation())
+    governor.wanted = False
+    pair.step()
+    assert pair.wanted == [False]
+    pair.open(1, sampling, Speculation(), is_attached=False)
+    pair.open(2, sampling, Speculation(enabled=False), is_attached=False)
+    for _ in range(5):
+        pair.step()
+    assert governor.loads[-1] == 2
+    governor.wanted = True
+    pair.step()
+    assert pair.wanted == [False, True]

@@ -17,6 +17,7 @@ from outrider.actors.engine.settings import EngineSettings
 from outrider.actors.engine.tabular import random_table
 from outrider.actors.grpc_server import internal_channel
 from outrider.actors.speculation import base_hash
+from outrider.actors.target.events import DraftersWanted
 from outrider.actors.target.server import TargetServer
 from outrider.actors.target.settings import TargetSettings
 from outrider.v1 import sampling_pb2, target_pb2, target_pb2_grpc, tree_pb2
@@ -28,8 +29,8 @@ Exchange = grpc.aio.StreamStreamCall[target_pb2.DrafterMessage, target_pb2.Verdi
 
 
 @pytest.fixture
-async def stub(tmp_path: Path) -> AsyncIterator[target_pb2_grpc.TargetServiceAsyncStub]:
-    """A running target with a table of eight tokens, and a stub of it."""
+async def served(tmp_path: Path) -> AsyncIterator[tuple[TargetServer, str]]:
+    """A running target with a table of eight tokens, and its address."""
     table = tmp_path / "table.npz"
     random_table(8, 2, seed=1).save(table)
     settings = TargetSettings(
@@ -41,10 +42,18 @@ async def stub(tmp_path: Path) -> AsyncIterator[target_pb2_grpc.TargetServiceAsy
     server = TargetServer(settings)
     address = await server.start()
     try:
-        async with internal_channel(address) as channel:
-            yield target_pb2_grpc.TargetServiceStub(channel)
+        yield server, address
     finally:
         await server.stop(0.0)
+
+
+@pytest.fixture
+async def stub(
+    served: tuple[TargetServer, str],
+) -> AsyncIterator[target_pb2_grpc.TargetServiceAsyncStub]:
+    """A stub of it."""
+    async with internal_channel(served[1]) as channel:
+        yield target_pb2_grpc.TargetServiceStub(channel)
 
 
 def hello(name: str = "c", incarnation: int = 1, version: int = 1) -> target_pb2.Hello:
@@ -123,6 +132,26 @@ async def wait_for_free(stub: target_pb2_grpc.TargetServiceAsyncStub, slots: int
             if info.num_free_slots == slots:
                 return
             await asyncio.sleep(0.01)
+
+
+async def test_coordinators_are_told_whether_drafters_are_wanted(
+    served: tuple[TargetServer, str], stub: target_pb2_grpc.TargetServiceAsyncStub
+) -> None:
+    """Those that are connected when it changes, and those that come later, before anything else."""
+    server, _ = served
+    early = await sessions(stub)
+    server._deliver([DraftersWanted(is_wanted=False)])
+    assert not (await next_event(early)).drafters_wanted.is_wanted
+    late = await sessions(stub)
+    event = await next_event(late)
+    assert event.HasField("drafters_wanted")
+    assert not event.drafters_wanted.is_wanted
+    server._deliver([DraftersWanted(is_wanted=True)])
+    for call in (early, late):
+        assert (await next_event(call)).drafters_wanted.is_wanted
+    latest = await sessions(stub)
+    await latest.write(open_session(1, 3))
+    assert (await next_event(latest)).HasField("opened")
 
 
 async def test_session_is_decoded(stub: target_pb2_grpc.TargetServiceAsyncStub) -> None:
