@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from outrider.actors.membership import Membership
+from outrider.actors.memory import settle
 from outrider.v1 import cluster_pb2
 
 
@@ -89,6 +90,7 @@ class Residence:
         )
         self._membership = Membership(identity.supervisor, member)
         await self._membership.join()
+        settle()
         return Started(address=address, pid=os.getpid(), node_id=self._node_id)
 
     async def run(self) -> bool:

@@ -22,6 +22,7 @@ from outrider.actors.draft.server import DraftServer
 from outrider.actors.draft.settings import DraftSettings
 from outrider.actors.engine.source import DEMO_PREFIX, resolve_model
 from outrider.actors.logs import configure_logs
+from outrider.actors.memory import settle
 from outrider.actors.residence import Server
 from outrider.actors.target.server import TargetServer
 from outrider.actors.target.settings import TargetSettings
@@ -49,6 +50,7 @@ async def _serve(order: dict[str, Any], answers: Any) -> None:
     try:
         if isinstance(server, Coordinator):
             await server.update_roster(())
+        settle()
         _answer(answers, {"address": address, "pid": os.getpid()})
         while line := await asyncio.to_thread(sys.stdin.readline):
             _answer(answers, _look(line.strip()))
