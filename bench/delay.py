@@ -24,6 +24,7 @@ from bench.results import median
 from bench.service import DRAFTER, pair_config
 from bench.single import ROOM, prompt_ids, ratio, tokens_per_tree_pass
 from bench.targets import MAX_CONTEXT, BenchTarget, prepared
+from bench.turn import in_turn
 from bench.where import told
 from outrider.client import Client
 
@@ -160,8 +161,8 @@ def _measure(
     rates: dict[str, list[float]] = {way: [] for way in WAYS}
     whole_rates: dict[str, list[float]] = {way: [] for way in WAYS}
     num_bytes = 0
-    for _ in range(runs):
-        for way in WAYS:
+    for number in range(runs):
+        for way in in_turn(WAYS, number):
             bytes_before = pipelined.between.bytes_so_far()
             last[way] = once(way)
             if way == "pipelined":
@@ -202,6 +203,7 @@ def _measure(
         "tokens_per_s": {way: median(whole_rates[way]) for way in WAYS},
         "speed_up": {way: ratio(whole_rates[way], whole_rates["plain"]) for way in WAYS[1:]},
         "decode_speed_up": {way: speed_up[way] for way in WAYS[1:]},
+        "rates": rates,
         "over_lockstep": ratio(rates["pipelined"], rates["lockstep"]),
         "tokens_per_pass": {way: last[way].tokens_per_pass for way in WAYS[1:]},
         "rounds": {way: sum(s.rounds for s in last[way].stats) for way in WAYS[1:]},

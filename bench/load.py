@@ -26,6 +26,7 @@ from bench.results import spread as spread_of
 from bench.service import service
 from bench.single import BASELINE_S, medians, prompt_ids, ratio
 from bench.targets import MAX_CONTEXT, BenchTarget, prepared, timed_alone
+from bench.turn import in_turn
 from outrider.actors.engine.source import resolve_model
 from outrider.client import Client
 from outrider.client.figures import Figures, Sample, differences
@@ -42,6 +43,9 @@ ROOM = {"max_context": MAX_CONTEXT, "num_slots": 64}
 
 WAYS = ("plain", "speculative")
 """Of ours."""
+
+TRANSFORMERS = "transformers"
+"""Its continuous batching."""
 
 REPLAYED = 16
 """Texts that the acceptance law is taken from, at most."""
@@ -134,7 +138,7 @@ def _measure(
         "max_tokens": max_tokens,
         "prompts": ids,
     }
-    rates: dict[str, list[float]] = {way: [] for way in (*WAYS, "transformers")}
+    rates: dict[str, list[float]] = {way: [] for way in (*WAYS, TRANSFORMERS)}
     told: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
     theirs: list[dict[str, Any]] = []
     outside: list[dict[str, float]] = []
@@ -154,8 +158,14 @@ def _measure(
     for way in WAYS:
         # Not counted: whether drafters are worth their work at this load is found out here.
         once(way)
-    for _ in range(runs):
-        for way in WAYS:
+    for number in range(runs):
+        for way in in_turn((*WAYS, TRANSFORMERS), number):
+            if way == TRANSFORMERS:
+                answer = baseline.ask(order, timeout_s=BASELINE_S)
+                if "unavailable" not in answer:
+                    rates[way].append(answer["tokens_per_s"])
+                theirs.append(answer)
+                continue
             before = Cpu.of(running)
             by_way[way], result = once(way)
             rates[way].append(result.tokens_per_s)
@@ -164,10 +174,6 @@ def _measure(
                 rounds = result.rounds + result.plain_passes
                 outside.append(Cpu.of(running).outside_ms(before, rounds))
         different = [asdict(d) for d in differences(by_way["plain"], by_way["speculative"])]
-        answer = baseline.ask(order, timeout_s=BASELINE_S)
-        if "unavailable" not in answer:
-            rates["transformers"].append(answer["tokens_per_s"])
-        theirs.append(answer)
     timelines = {way: traced(client, partial(once, way))[1] for way in WAYS}
     passes = {way: crowd_passes(timelines[way]) for way in WAYS}
     speed_up = ratio(rates["speculative"], rates["plain"])
@@ -206,8 +212,8 @@ def _measure(
             draft=drafter,
         ),
     }
-    if len(rates["transformers"]) == runs:
-        row["over_transformers"] = ratio(rates["speculative"], rates["transformers"])
+    if len(rates[TRANSFORMERS]) == runs:
+        row["over_transformers"] = ratio(rates["speculative"], rates[TRANSFORMERS])
         row["transformers"]["different"] = [
             number
             for number, (ours, tokens) in enumerate(

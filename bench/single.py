@@ -27,6 +27,7 @@ from bench.results import median
 from bench.results import spread as spread_of
 from bench.service import DRAFTER, TARGET, service
 from bench.targets import MAX_CONTEXT, BenchTarget, prepared
+from bench.turn import in_turn
 from outrider.actors.engine.source import resolve_model
 from outrider.client import Client
 from outrider.cluster.launch import RunningService
@@ -156,15 +157,17 @@ def _measure(
     ]
     turns = {False: _Turns(), True: _Turns()}
     rates: dict[tuple[str, str], list[float]] = {key: [] for key in orders}
-    for _ in range(runs):
-        for enabled in (False, True):
+    ways: list[bool | tuple[str, str]] = [False, True, *orders]
+    for number in range(runs):
+        for way in in_turn(ways, number):
+            if isinstance(way, tuple):
+                rates[way].append(baseline.ask(orders[way], timeout_s=BASELINE_S)["tokens_per_s"])
+                continue
             before = Cpu.of(running)
-            result = ours(enabled)
-            _book(turns[enabled], result, before, Cpu.of(running))
-            if enabled:
+            result = ours(way)
+            _book(turns[way], result, before, Cpu.of(running))
+            if way:
                 speculative = result
-        for key, order in orders.items():
-            rates[key].append(baseline.ask(order, timeout_s=BASELINE_S)["tokens_per_s"])
     timelines = {enabled: traced(client, partial(ours, enabled))[1] for enabled in (False, True)}
     stretch = {way: passes(found, drafter=DRAFTER) for way, found in timelines.items()}
     replayed = replay(

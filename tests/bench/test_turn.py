@@ -1,0 +1,29 @@
+"""The order of ways by turns."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from bench.turn import in_turn
+
+WAYS = ("plain", "pipelined", "lockstep")
+
+
+def test_every_run_holds_each_way_once() -> None:
+    """In the order given first."""
+    assert in_turn(WAYS, 0) == WAYS
+    for run in range(5):
+        assert sorted(in_turn(WAYS, run)) == sorted(WAYS)
+
+
+def test_no_way_always_follows_the_same_other_one() -> None:
+    """A fixed order, or one that only begins elsewhere each time, fails this."""
+
+    def followed(order: list[str]) -> dict[str, set[str]]:
+        return {way: {a for a, b in pairwise(order) if b == way} for way in WAYS}
+
+    runs = range(6)
+    found = followed([way for run in runs for way in in_turn(WAYS, run)])
+    assert all(len(others) > 1 for others in found.values())
+    fixed = followed([way for _ in runs for way in WAYS])
+    assert all(len(others) == 1 for others in fixed.values())
