@@ -15,10 +15,12 @@ from outrider.client.timeline.spending import ActorTime
 from outrider.client.timeline.summary import Summary, summarise
 
 IDLE = "no session"
-"""Time in which nobody asked for anything, which is nobody's loss."""
+"""At a target: nobody asked for anything, which is nobody's loss. At a drafter: none was attached, mostly because they rest."""
+
+REST = "sent to rest"
 
 TARGET_CAUSES = ("verify", "prefill", "waits for candidates", "lets a tree grow", "between passes")
-DRAFTER_CAUSES = ("draft", "catch up", "nothing left to draft", "out of credits", "sent to rest")
+DRAFTER_CAUSES = ("draft", "catch up", "nothing left to draft", "out of credits", REST)
 """Columns; what remains is told together."""
 
 
@@ -39,7 +41,7 @@ def told(timeline: Timeline, *, unit_s: float) -> dict[str, Any]:
     came, verified = max(fates.proposed, 1), max(fates.verified, 1)
     return {
         "target": shares(_of_role(summary, "target")),
-        "drafter": shares(_of_role(summary, "drafter")),
+        "drafter": _merged(shares(_of_role(summary, "drafter"), idle=()), IDLE, into=REST),
         "passes_alone": committed * 1e6 * unit_s / verify_us if verify_us else 0.0,
         "rounds": rounds.rounds,
         "with_candidates": rounds.with_candidates / max(rounds.rounds, 1),
@@ -60,12 +62,20 @@ def _of_role(summary: Summary, role: str) -> list[ActorTime]:
     return [actor for actor in summary.actors if actor.role == role]
 
 
-def shares(actors: Iterable[ActorTime]) -> dict[str, float]:
-    """Shares of the actors' time in which anybody asked for something, by cause; together 1."""
+def _merged(spent: dict[str, float], cause: str, *, into: str) -> dict[str, float]:
+    """The shares with one cause counted as another."""
+    found = {name: share for name, share in spent.items() if name != cause}
+    if cause in spent:
+        found[into] = found.get(into, 0.0) + spent[cause]
+    return found
+
+
+def shares(actors: Iterable[ActorTime], *, idle: Sequence[str] = (IDLE,)) -> dict[str, float]:
+    """Shares of the actors' time by cause, without that of the `idle` ones; together 1."""
     spent: dict[str, float] = {}
     for actor in actors:
         for cause, us in actor.spent_us.items():
-            if cause != IDLE:
+            if cause not in idle:
                 spent[cause] = spent.get(cause, 0.0) + us
     whole = sum(spent.values())
     return {cause: us / whole for cause, us in spent.items() if us > 0.0}
