@@ -39,6 +39,10 @@ class Outbox(Generic[T]):
     def end(self) -> None:
         """Ends the stream at once: what is queued is dropped."""
         self._items.clear()
+        self.finish()
+
+    def finish(self) -> None:
+        """Ends the stream after what is queued."""
         self._is_ended = True
         self._wake()
 

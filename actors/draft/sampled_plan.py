@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from outrider.actors.draft.sampled_levels import Seat
+from outrider.actors.draft.seat import catch_up_rows
 from outrider.actors.draft.session import DraftSession
 from outrider.actors.draft.tree import ROOT
 from outrider.actors.engine.protocol import Engine, Rows
@@ -91,14 +92,7 @@ class SampledPlanner:
     def _catch_up(self, session: DraftSession, seat: Seat, room: int) -> Entry | None:
         if room < 1 or not self.shape(session, session.length).depth:
             return None
-        tokens = session.tokens[seat.cached : seat.cached + room]
-        is_last = seat.cached + len(tokens) == session.length
-        rows = Rows(
-            slot=seat.slot,
-            tokens=tokens,
-            parents=range(-1, len(tokens) - 1),
-            logits="last" if is_last else "none",
-        )
+        rows = catch_up_rows(session, slot=seat.slot, cached=seat.cached, room=room)
         return Entry(session=session, seat=seat, rows=rows)
 
     def _expand(self, session: DraftSession, seat: Seat, nodes: Sequence[int]) -> Entry:

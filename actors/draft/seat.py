@@ -77,3 +77,22 @@ def take_slot(slots: PrefixSlots, session: DraftSession) -> int:
             f"all {slots.num_slots} slots of the drafter are taken; attach the session to "
             "another drafter, or raise num_slots"
         ) from error
+
+
+def catch_up_rows(session: DraftSession, *, slot: int, cached: int, room: int) -> Rows:
+    """The next committed tokens that the model has not seen; with the last one of the text, the logits after it.
+
+    Args:
+        session: The session.
+        slot: Its slot.
+        cached: Number of tokens that the model has seen.
+        room: Tokens, at most.
+    """
+    tokens = session.tokens[cached : cached + room]
+    is_last = cached + len(tokens) == session.length
+    return Rows(
+        slot=slot,
+        tokens=tokens,
+        parents=range(-1, len(tokens) - 1),
+        logits="last" if is_last else "none",
+    )

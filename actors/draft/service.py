@@ -7,7 +7,6 @@ belongs to the coordinator stream that it was attached on, and ends with it.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
@@ -30,15 +29,15 @@ from outrider.actors.draft.links import TargetLinks
 from outrider.actors.draft.messages import SERVED_LENGTHS, attach_from_proto
 from outrider.actors.draft.worker import DraftWorker
 from outrider.actors.engine.timed import TimedEngine
+from outrider.actors.greeting import Incarnations, take_hello
+from outrider.actors.outbox import Outbox
 from outrider.actors.policy_wire import draft_length_to_proto
+from outrider.actors.pump import pump
 from outrider.actors.speculation.policies import DraftLength
 from outrider.actors.trace import Recorder
 from outrider.actors.trace_stream import serve_trace
-from outrider.actors.wire import PROTOCOL_VERSION, verifier_from_proto
+from outrider.actors.wire import verifier_from_proto
 from outrider.v1 import draft_pb2, draft_pb2_grpc, target_pb2, trace_pb2
-
-HELLO_TIMEOUT_S = 5.0
-"""Bound on waiting for a coordinator's hello."""
 
 OUTGOING_EVENTS = 4096
 """Events queued for a coordinator that does not read. Beyond it the coordinator is cut off."""
@@ -51,26 +50,11 @@ Context = grpc.aio.ServicerContext[Any, Any]
 class _CoordinatorStream:
     """One coordinator's stream."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self) -> None:
         self.keys: dict[int, SessionKey] = {}
         """The coordinator's number of each attached session to its key here."""
         self.attaching: dict[int, asyncio.Task[None]] = {}
-        self.queue: asyncio.Queue[draft_pb2.DraftEvent | None] = asyncio.Queue(OUTGOING_EVENTS)
-
-    def put(self, event: draft_pb2.DraftEvent) -> None:
-        """Queues an event; ends the stream if the coordinator does not read."""
-        try:
-            self.queue.put_nowait(event)
-        except asyncio.QueueFull:
-            self.end()
-
-    def end(self) -> None:
-        """Ends the stream after what is queued, or at once if the queue is full."""
-        if self.queue.full():
-            while not self.queue.empty():
-                self.queue.get_nowait()
-        self.queue.put_nowait(None)
+        self.outbox: Outbox[draft_pb2.DraftEvent] = Outbox(OUTGOING_EVENTS)
 
 
 class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
@@ -107,7 +91,7 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
         )
         self._streams: set[_CoordinatorStream] = set()
         self._owners: dict[SessionKey, tuple[_CoordinatorStream, int]] = {}
-        self._incarnations: dict[str, int] = {}
+        self._incarnations = Incarnations()
         self._closed: str | None = None
 
     # -- RPCs ------------------------------------------------------------------------------------------------------
@@ -140,28 +124,22 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
         self, request_iterator: AsyncIterator[draft_pb2.DraftCommand], context: Context
     ) -> None:
         """A coordinator's stream."""
-        requests = aiter(request_iterator)
-        hello = await self._take_hello(requests, context)
-        stream = _CoordinatorStream(hello.name)
+        hello = await take_hello(context, own_name=self._hello.name)
+        refusal = self._incarnations.refusal(hello.name, hello.incarnation)
+        if refusal is not None:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, refusal)
+        stream = _CoordinatorStream()
         self._streams.add(stream)
         await context.write(draft_pb2.DraftEvent(hello=self._hello))
         _log.info("coordinator connected", drafter=self._hello.name, coordinator=hello.name)
-        tasks = [
-            asyncio.create_task(self._read(requests, stream)),
-            asyncio.create_task(self._write(context, stream)),
-        ]
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
+            await pump(context, stream.outbox, lambda c: self._command(c, stream))
         finally:
-            for task in (*tasks, *stream.attaching.values()):
+            for task in stream.attaching.values():
                 task.cancel()
             self._streams.discard(stream)
             for session in list(stream.keys):
                 self._detach(stream, session)
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.gather(*tasks, return_exceptions=True)
             _log.info("coordinator gone", drafter=self._hello.name, coordinator=hello.name)
 
     async def Trace(  # type: ignore[override]  # grpc.aio also takes handlers that write to the context
@@ -188,7 +166,7 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
                 if owner is not None:
                     stream, session = owner
                     attached = draft_pb2.SessionAttached(session=session)
-                    stream.put(draft_pb2.DraftEvent(attached=attached))
+                    stream.outbox.put(draft_pb2.DraftEvent(attached=attached))
             case Refused():
                 owner = self._disown(report.key)
                 if owner is not None:
@@ -203,60 +181,20 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
             self._worker.post(Detach(key=key))
             self._tell_detached(key, reason)
         for stream in list(self._streams):
-            stream.end()
+            stream.outbox.finish()
         await self._links.close()
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
-    async def _take_hello(
-        self, requests: AsyncIterator[draft_pb2.DraftCommand], context: Context
-    ) -> target_pb2.Hello:
-        """The first message, which must be a hello of our protocol version from a living coordinator."""
-        first = None
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(HELLO_TIMEOUT_S):
-                first = await anext(requests, None)
-        problem = self._hello_problem(first)
-        if problem is not None or first is None:
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, problem or "no hello")
-        hello = first.hello
-        self._incarnations[hello.name] = hello.incarnation
-        return hello
-
-    def _hello_problem(self, first: draft_pb2.DraftCommand | None) -> str | None:
-        if first is None or not first.HasField("hello"):
-            return "the first message must be a hello"
-        hello = first.hello
-        if hello.protocol_version != PROTOCOL_VERSION:
-            return (
-                f"protocol version {hello.protocol_version} of {hello.name!r} does not fit "
-                f"{PROTOCOL_VERSION} of {self._hello.name!r}; run the same release on both"
-            )
-        latest = self._incarnations.get(hello.name, 0)
-        if hello.incarnation < latest:
-            return (
-                f"incarnation {hello.incarnation} of {hello.name!r} is dead: {latest} has connected "
-                "since; stop the older process"
-            )
-        return None
-
-    async def _read(
-        self, requests: AsyncIterator[draft_pb2.DraftCommand], stream: _CoordinatorStream
-    ) -> None:
-        async for command in requests:
-            match command.WhichOneof("command"):
-                case "attach":
-                    session = command.attach.session
-                    self._detach(stream, session)
-                    task = asyncio.create_task(self._attach(stream, command.attach))
-                    stream.attaching[session] = task
-                case "detach":
-                    self._detach(stream, command.detach.session)
-
-    @staticmethod
-    async def _write(context: Context, stream: _CoordinatorStream) -> None:
-        while (event := await stream.queue.get()) is not None:
-            await context.write(event)
+    def _command(self, command: draft_pb2.DraftCommand, stream: _CoordinatorStream) -> None:
+        match command.WhichOneof("command"):
+            case "attach":
+                session = command.attach.session
+                self._detach(stream, session)
+                task = asyncio.create_task(self._attach(stream, command.attach))
+                stream.attaching[session] = task
+            case "detach":
+                self._detach(stream, command.detach.session)
 
     async def _attach(self, stream: _CoordinatorStream, command: draft_pb2.AttachSession) -> None:
         session = command.session
@@ -302,7 +240,7 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
         if owner is not None:
             stream, session = owner
             detached = draft_pb2.SessionDetached(session=session, message=message)
-            stream.put(draft_pb2.DraftEvent(detached=detached))
+            stream.outbox.put(draft_pb2.DraftEvent(detached=detached))
 
     @staticmethod
     def _refuse(
@@ -310,7 +248,7 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
     ) -> None:
         number: int = code.value[0]
         refused = draft_pb2.AttachRefused(session=session, code=number, message=message)
-        stream.put(draft_pb2.DraftEvent(refused=refused))
+        stream.outbox.put(draft_pb2.DraftEvent(refused=refused))
 
     def _link_lost(self, number: int, reason: str) -> None:
         for key in [key for key in self._owners if key.link == number]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from outrider.actors.draft.frontier import Frontier, Wish, entry_of
-from outrider.actors.draft.seat import Entry, Seat
+from outrider.actors.draft.seat import Entry, Seat, catch_up_rows
 from outrider.actors.draft.session import DraftSession
-from outrider.actors.engine.protocol import Rows
 
 CATCH_UP = 16
 """Committed tokens that may ride along in a draft pass. More make the pass longer for the other sessions; beyond this the
@@ -85,12 +84,5 @@ class Turns:
 
 
 def _catch_up(session: DraftSession, seat: Seat, room: int) -> Entry:
-    tokens = session.tokens[seat.cached : seat.cached + room]
-    is_last = seat.cached + len(tokens) == session.length
-    rows = Rows(
-        slot=seat.slot,
-        tokens=tokens,
-        parents=range(-1, len(tokens) - 1),
-        logits="last" if is_last else "none",
-    )
+    rows = catch_up_rows(session, slot=seat.slot, cached=seat.cached, room=room)
     return Entry(session=session, seat=seat, rows=rows)

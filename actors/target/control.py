@@ -81,12 +81,15 @@ class Control:
         self._governor.pause()
 
     def _is_drafted(self, session: Session) -> bool:
-        """Whether a drafter works for a session, or would if it were not at rest: it may not be attached yet then."""
+        """Whether a drafter works for a session, or would if it were not at rest.
+
+        At rest it may not be attached, and one that has started again not even connected: it is when it is wanted.
+        """
         if not session.speculation.enabled:
             return False
-        is_meant = self._board.is_resting or session.handle in self._behind
-        drafters = session.allowed if is_meant else session.joined
-        return not drafters.isdisjoint(self._board.live_drafters)
+        if self._board.is_resting or session.handle in self._behind:
+            return bool(session.allowed)
+        return not session.joined.isdisjoint(self._board.live_drafters)
 
     def _is_late(self, entries: Sequence[Entry]) -> bool | None:
         """Whether candidates came since the last round, but none in time; None if none came at all."""

@@ -44,21 +44,3 @@ def _verifier(value: int) -> Verifier | None:
         return verifier_from_proto(value)
     except ValueError:
         return None
-
-
-class Incarnations:
-    """The latest start of each peer: messages from an earlier one come from the dead."""
-
-    def __init__(self) -> None:
-        self._latest: dict[str, int] = {}
-
-    def refusal(self, name: str, incarnation: int) -> str | None:
-        """Why this start is refused, None if it is the latest so far, which it then becomes."""
-        latest = self._latest.get(name, 0)
-        if incarnation < latest:
-            return (
-                f"incarnation {incarnation} of {name!r} is dead: {latest} has connected since; "
-                "stop the older process"
-            )
-        self._latest[name] = incarnation
-        return None

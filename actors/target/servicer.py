@@ -6,17 +6,17 @@ when it is full, because holding back the others for it would be worse.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
 import structlog
 
 from outrider.actors.engine.timed import TimedEngine
+from outrider.actors.greeting import Incarnations, take_hello
 from outrider.actors.outbox import Outbox
+from outrider.actors.pump import pump
 from outrider.actors.target.admission import OFFERED
 from outrider.actors.target.events import (
     Close,
@@ -34,7 +34,7 @@ from outrider.actors.target.events import (
     Steer,
     Verdict,
 )
-from outrider.actors.target.handshake import Incarnations, drafter_misfit
+from outrider.actors.target.handshake import drafter_misfit
 from outrider.actors.target.messages import (
     candidates_from_proto,
     drafter_message,
@@ -152,7 +152,7 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
         self, request_iterator: AsyncIterator[target_pb2.SessionCommand], context: Context
     ) -> None:
         """A coordinator's stream."""
-        hello = await self._hello(context)
+        hello = await take_hello(context, own_name=self._settings.name)
         stream, self._next_stream = self._next_stream, self._next_stream + 1
         outbox: Outbox[target_pb2.SessionEvent] = Outbox(OUTGOING_MESSAGES)
         self._coordinators[stream] = outbox
@@ -161,7 +161,7 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
         await context.write(target_pb2.SessionEvent(hello=self._own_hello()))
         _log.info("coordinator connected", target=self._settings.name, coordinator=hello.name)
         try:
-            await self._pump(context, outbox, lambda c: self._command(c, stream), several)
+            await pump(context, outbox, lambda c: self._command(c, stream), several)
         finally:
             del self._coordinators[stream]
             self._worker.post(CloseStream(stream=stream))
@@ -170,7 +170,7 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
         self, request_iterator: AsyncIterator[target_pb2.DrafterMessage], context: Context
     ) -> None:
         """A drafter's stream."""
-        hello = await self._hello(context)
+        hello = await take_hello(context, own_name=self._settings.name)
         misfit = drafter_misfit(
             hello,
             vocab_size=self._engine.spec.vocab_size,
@@ -192,7 +192,7 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
         self._worker.post(DrafterJoined(drafter=hello.name))
         _log.info("drafter connected", target=self._settings.name, drafter=hello.name)
         try:
-            await self._pump(context, outbox, lambda m: self._drafted(m, hello.name, log), None)
+            await pump(context, outbox, lambda m: self._drafted(m, hello.name, log))
         finally:
             if self._drafters.get(hello.name) is outbox:
                 del self._drafters[hello.name], self._logs[hello.name]
@@ -218,63 +218,6 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
             vocab_size=spec.vocab_size,
             verifiers=sorted(verifier_to_proto(v) for v in OFFERED),
         )
-
-    async def _hello(self, context: Context) -> target_pb2.Hello:
-        """The first message of a stream, which must be a hello of our protocol version."""
-        try:
-            async with asyncio.timeout(10.0):
-                first = await context.read()
-        except TimeoutError:
-            first = grpc.aio.EOF
-        if first is grpc.aio.EOF or not first.HasField("hello"):
-            await context.abort(
-                grpc.StatusCode.FAILED_PRECONDITION, "the first message must be a hello"
-            )
-        hello = first.hello
-        if hello.protocol_version != PROTOCOL_VERSION:
-            await context.abort(
-                grpc.StatusCode.FAILED_PRECONDITION,
-                f"protocol version {hello.protocol_version} of {hello.name!r} does not fit "
-                f"{PROTOCOL_VERSION} of {self._settings.name!r}; run the same release on both",
-            )
-        return hello  # type: ignore[no-any-return]  # requests of two message types come here
-
-    async def _pump(
-        self,
-        context: Context,
-        outbox: Outbox[Any],
-        take: Callable[[Any], None],
-        unite: Callable[[list[Any]], list[Any]] | None,
-    ) -> None:
-        """Reads and writes until the peer is done, does not read, or breaks off.
-
-        Args:
-            context: Gives what the peer sends and takes what we send.
-            outbox: Holds what we send.
-            take: Takes one message of the peer.
-            unite: Makes few messages of many, None: each goes out by itself.
-        """
-
-        async def write() -> None:
-            while messages := await outbox.take():
-                for message in unite(messages) if unite is not None else messages:
-                    await context.write(message)
-
-        async def read() -> None:
-            # Iterating over the requests does the same with a generator more for each message.
-            while (message := await context.read()) is not grpc.aio.EOF:
-                take(message)
-
-        tasks = [asyncio.ensure_future(write()), asyncio.ensure_future(read())]
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-        finally:
-            for task in tasks:
-                task.cancel()
-            with contextlib.suppress(asyncio.CancelledError, grpc.RpcError):
-                await asyncio.gather(*tasks, return_exceptions=True)
 
     def _command(self, command: target_pb2.SessionCommand, stream: int) -> None:
         match command.WhichOneof("command"):

@@ -37,6 +37,15 @@ async def test_the_end_drops_what_waits_and_what_comes_later() -> None:
     assert await asyncio.wait_for(outbox.take(), BOUND_S) == []
 
 
+async def test_what_waits_is_still_taken_after_a_finish() -> None:
+    outbox: Outbox[int] = Outbox()
+    outbox.put(1)
+    outbox.finish()
+    outbox.put(2)
+    assert await asyncio.wait_for(outbox.take(), BOUND_S) == [1]
+    assert await asyncio.wait_for(outbox.take(), BOUND_S) == []
+
+
 async def test_the_end_wakes_a_writer() -> None:
     outbox: Outbox[int] = Outbox()
     taking = asyncio.ensure_future(outbox.take())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.client.timeline.build import service
+from tests.client.timeline.build import Made, record, service
 
 from bench.where import told, where
 
@@ -22,6 +22,21 @@ def test_shares_of_the_time_with_sessions() -> None:
     )
     assert sum(found["drafter"].values()) == pytest.approx(1.0)
     assert found["drafter"]["out of credits"] == pytest.approx(0.25)
+
+
+def test_a_drafter_without_sessions_is_at_rest() -> None:
+    """While drafters do not pay, sessions have none attached; that is the same rest as of those that were sent to it."""
+    made = Made()
+    made.source("t", "target", record("VERIFY", 0, 100))
+    made.source(
+        "d",
+        "drafter",
+        record("DRAFT", 0, 20),
+        record("REST", 20, 30),
+        record("NO_SESSION", 50, 40),
+    )
+    found = told(made.timeline(), unit_s=0.0)["drafter"]
+    assert found == pytest.approx({"draft": 0.2, "sent to rest": 0.7, "between passes": 0.1})
 
 
 def test_speed_of_passes_alone() -> None:

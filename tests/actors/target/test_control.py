@@ -11,6 +11,7 @@ from tests.actors.pair import Pair, Wire
 from outrider.actors.engine.tabular import random_table
 from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.target.control import CATCH_UP_ROUNDS
+from outrider.actors.target.events import DrafterLeft
 from outrider.actors.target.governor import Governor
 
 TARGET = random_table(12, 2, seed=9, concentration=0.3)
@@ -186,6 +187,25 @@ def test_sessions_that_wait_for_drafters_count_for_the_load() -> None:
     for _ in range(5):
         pair.step()
     assert governor.loads[-1] == 2
+    governor.wanted = True
+    pair.step()
+    assert pair.wanted == [False, True]
+
+
+def test_a_drafter_that_is_lost_at_rest_is_wanted_again() -> None:
+    """One that starts again connects when it is attached. Were it not wanted before it is connected, it never would be."""
+    governor = Recording()
+    pair = Pair(TARGET, TARGET, governor=governor)
+    sampling = Sampling(seed=1, max_tokens=400, temperature=1.0)
+    pair.open(0, sampling, Speculation())
+    governor.wanted = False
+    pair.step()
+    pair.target.post(DrafterLeft(drafter="d"))
+    pair.open(1, sampling, Speculation(), is_attached=False)
+    for _ in range(5):
+        pair.step()
+    assert governor.loads[-1] == 2
+    assert pair.wanted == [False]
     governor.wanted = True
     pair.step()
     assert pair.wanted == [False, True]

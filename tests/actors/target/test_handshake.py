@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from outrider.actors.speculation.options import Verifier
-from outrider.actors.target.handshake import Incarnations, drafter_misfit
+from outrider.actors.target.handshake import drafter_misfit
 from outrider.v1 import sampling_pb2, target_pb2
 
 OFFERED = frozenset({Verifier.COUPLED})
@@ -37,13 +37,3 @@ def test_misfits_are_named() -> None:
     assert "tokenizer" in (misfit(tokenizer_fingerprint="xyz") or "")
     assert "verifiers" in (misfit(verifiers=[sampling_pb2.VERIFIER_BLOCK]) or "")
     assert "verifiers" in (misfit(verifiers=[]) or "")
-
-
-def test_earlier_starts_are_dead() -> None:
-    """Once a later start has connected, an earlier one is refused; the same one may come again."""
-    incarnations = Incarnations()
-    assert incarnations.refusal("d", 5) is None
-    assert incarnations.refusal("d", 5) is None
-    assert incarnations.refusal("d", 6) is None
-    assert "dead" in (incarnations.refusal("d", 5) or "")
-    assert incarnations.refusal("e", 1) is None
