@@ -30,6 +30,14 @@ class Decoded:
     total_s: float = 0.0
     """Seconds from request to end, added up."""
 
+    def add(self, other: Decoded) -> None:
+        """Takes in what another run over other prompts gave."""
+        self.texts += other.texts
+        self.stats += other.stats
+        self.timings += other.timings
+        self.decode_s += other.decode_s
+        self.total_s += other.total_s
+
     @property
     def num_tokens(self) -> int:
         """Output tokens."""

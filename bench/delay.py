@@ -1,12 +1,13 @@
 """Pipelined against lock-step while the network between drafter and target delays: each way by 0 to 80 ms.
 
-Two services stand side by side, one pipelined, one in lock-step, and are asked by turns; plain decoding is the pipelined one's
+Two services stand side by side, one pipelined, one in lock-step, and are asked by turns, prompt by prompt; plain decoding is the pipelined one's
 target without candidates. The delay is added in the transport, by `bench.relay`; `bench.netns` does the same between network
 namespaces. The point "quarter" is a quarter of a pass each way: a round trip of half a pass.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -27,6 +28,9 @@ from bench.targets import MAX_CONTEXT, BenchTarget, prepared
 from bench.turn import in_turn
 from bench.where import told
 from outrider.client import Client
+
+SETTLE_S = 0.05
+"""Seconds between two ways, beside the round trip."""
 
 KEYS = ("delay_ms", "temperature")
 """What tells rows apart."""
@@ -101,6 +105,7 @@ def measure(
                     services,
                     model,
                     draft,
+                    settle_s=SETTLE_S + 2.0 * delay_s,
                     temperature=temperature,
                     num_prompts=2 if is_quick else 5,
                     max_tokens=24 if is_quick else 48,
@@ -134,20 +139,26 @@ def _measure(
     target: BenchTarget,
     draft: str,
     *,
+    settle_s: float,
     temperature: float,
     num_prompts: int,
     max_tokens: int,
     runs: int,
 ) -> dict[str, Any]:
-    """The three ways by turns, after one of each to warm up; equal outputs checked first."""
+    """The three ways by turns, after one of each to warm up; equal outputs checked first.
+
+    Each prompt is decoded all three ways before the next, because the machine's pace changes from one second to another. Between
+    any two nothing runs for `settle_s`, in which drafters hear that the one before is over.
+    """
     pipelined, lockstep = services
     prompts = spread(num_prompts)
     asked = {"plain": pipelined, "pipelined": pipelined, "lockstep": lockstep}
 
-    def once(way: str) -> Decoded:
+    def once(way: str, some: Sequence[Prompt] = prompts) -> Decoded:
+        time.sleep(settle_s)
         return decode(
             asked[way].client,
-            prompts,
+            some,
             temperature=temperature,
             max_tokens=max_tokens,
             enabled=way != "plain",
@@ -160,15 +171,16 @@ def _measure(
     round_trip_s = pipelined.between.round_trip_s(pipelined.assembly)
     rates: dict[str, list[float]] = {way: [] for way in WAYS}
     whole_rates: dict[str, list[float]] = {way: [] for way in WAYS}
-    num_bytes = 0
+    num_bytes = pipelined.between.bytes_so_far()
     for number in range(runs):
-        for way in in_turn(WAYS, number):
-            bytes_before = pipelined.between.bytes_so_far()
-            last[way] = once(way)
-            if way == "pipelined":
-                num_bytes = pipelined.between.bytes_so_far() - bytes_before
+        last = {way: Decoded() for way in WAYS}
+        for place, prompt in enumerate(prompts):
+            for way in in_turn(WAYS, number + place):
+                last[way].add(once(way, [prompt]))
+        for way in WAYS:
             rates[way].append(last[way].num_tokens / last[way].decode_s)
             whole_rates[way].append(last[way].tokens_per_s)
+    num_bytes = pipelined.between.bytes_so_far() - num_bytes
     stretch, time_of = {}, {}
     for way in WAYS:
         # What follows compares passes with rounds, so both are of this run.
@@ -211,7 +223,7 @@ def _measure(
         "stale_share": stale_share(last["pipelined"]),
         "round_trip_ms": 1e3 * round_trip_s,
         "payload_bytes_per_token": last["pipelined"].bytes_per_token,
-        "bytes_per_token": num_bytes / last["pipelined"].num_tokens,
+        "bytes_per_token": num_bytes / (runs * num_prompts * max_tokens),
         "lockstep_ideal": lockstep_ideal(
             found,
             levels=stretch["lockstep"].num_drafts

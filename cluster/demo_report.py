@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from outrider.client.figures import acceptance_by_depth, first_difference, total_stats
 from outrider.client.results import Completion, Token
@@ -152,3 +153,30 @@ def _rate(runs: Sequence[Decoded]) -> float:
 
 def _ratio(one: float, other: float) -> float:
     return one / other if other else 0.0
+
+
+def report_as_dict(pairs: Sequence[Pair], trace: Path) -> dict[str, object]:
+    """What `--json` prints."""
+    temperatures = dict.fromkeys(pair.temperature for pair in pairs)
+    return {
+        "texts": [
+            {
+                "category": pair.category,
+                "temperature": pair.temperature,
+                "seed": pair.seed,
+                "prompt": pair.prompt,
+                "text": pair.speculative.text,
+                "tokens": len(pair.speculative.tokens),
+                "equal": pair.first_difference is None,
+                "first_difference": pair.first_difference,
+                "near_tie": pair.has_near_tie,
+                "speed_up": pair.speed_up,
+                "plain": asdict(pair.plain.completion),
+                "speculative": asdict(pair.speculative.completion),
+            }
+            for pair in pairs
+        ],
+        "totals": asdict(totals(pairs)),
+        "by_temperature": [asdict(totals(pairs, temperature=value)) for value in temperatures],
+        "trace": str(trace),
+    }

@@ -29,8 +29,9 @@ from outrider.client.results import (
 )
 from outrider.client.timeline.file import load
 from outrider.client.timeline.model import DRAFTING, REQUESTS, WORK, Slice, Source, Timeline
-from outrider.cluster import demo
+from outrider.cluster import demo, demo_decode, demo_timeline
 from outrider.cluster.commands import CommandFailed
+from outrider.cluster.demo_report import report_as_dict
 from outrider.cluster.demo_screen import Screen, timeline_strip
 from outrider.cluster.signals import Ending
 
@@ -84,23 +85,23 @@ class ScriptedClient:
 
 def quick_pairs(client: ScriptedClient, screen: Screen | None = None) -> list[Any]:
     """The pairs of a quick demonstration."""
-    plan = demo.demo_plan(max_tokens=4, quick=True)
+    plan = demo_decode.demo_plan(max_tokens=4, quick=True)
     screen = screen or Screen(is_silent=True, use_color=False)
     with closing(Ending()) as ending:
-        return list(demo.decode_pairs(cast(Client, client), plan, screen, ending))
+        return list(demo_decode.decode_pairs(cast(Client, client), plan, screen, ending))
 
 
 def test_plan_takes_each_category_once() -> None:
     """About six varied prompts, three with `--quick`."""
     whole, quick = (
-        demo.demo_plan(max_tokens=64, quick=False),
-        demo.demo_plan(max_tokens=64, quick=True),
+        demo_decode.demo_plan(max_tokens=64, quick=False),
+        demo_decode.demo_plan(max_tokens=64, quick=True),
     )
     categories = [prompt.category for prompt in whole.prompts]
     assert len(set(categories)) == len(categories) == 6
     assert whole.max_tokens == 64
     assert len(quick.prompts) == 3
-    assert quick.max_tokens == demo.QUICK_TOKENS
+    assert quick.max_tokens == demo_decode.QUICK_TOKENS
     assert 0.0 in whole.temperatures
     assert any(temperature > 0 for temperature in whole.temperatures)
 
@@ -120,12 +121,12 @@ def test_same_options_both_ways() -> None:
 
 def test_interruption_ends_the_decoding() -> None:
     """A signal is heeded at the next event."""
-    plan = demo.demo_plan(max_tokens=4, quick=True)
+    plan = demo_decode.demo_plan(max_tokens=4, quick=True)
     screen = Screen(is_silent=True, use_color=False)
     with closing(Ending()) as ending:
         ending.note(signal.SIGTERM)
-        with pytest.raises(demo.Interrupted):
-            list(demo.decode_pairs(cast(Client, ScriptedClient()), plan, screen, ending))
+        with pytest.raises(demo_decode.Interrupted):
+            list(demo_decode.decode_pairs(cast(Client, ScriptedClient()), plan, screen, ending))
 
 
 def test_screen_shows_texts_and_tables(capsys: pytest.CaptureFixture[str]) -> None:
@@ -152,7 +153,7 @@ def test_difference_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_report_for_programs(tmp_path: Path) -> None:
     """Everything is JSON, and nothing is lost."""
-    report = demo.report_as_dict(quick_pairs(ScriptedClient()), tmp_path / "t.json")
+    report = report_as_dict(quick_pairs(ScriptedClient()), tmp_path / "t.json")
     read = json.loads(json.dumps(report))
     assert len(read["texts"]) == 6
     assert read["texts"][0]["equal"]
@@ -176,9 +177,9 @@ def test_timeline_holds_the_texts(tmp_path: Path) -> None:
     )
     seen = Timeline(start_unix_us=start_us - 100.0, slices=(verify,), sources=(source,))
     file = tmp_path / "trace.json"
-    demo.write_trace(file, demo.with_texts(seen, pairs))
+    demo_timeline.write_trace(file, demo_timeline.with_texts(seen, pairs))
     read = load(file)
-    texts = read.of(REQUESTS, demo.TEXTS)
+    texts = read.of(REQUESTS, demo_timeline.TEXTS)
     assert len(texts) == 2 * len(pairs)
     assert texts[0].start_us == pytest.approx(100.0, abs=1.0)
     events = json.loads(file.read_text())["traceEvents"]
@@ -289,4 +290,4 @@ def test_failed_trace_costs_the_timeline_only(
     captured = capsys.readouterr()
     assert json.loads(captured.out)["totals"]["equal"] == 6
     assert "the timeline lacks the actors" in captured.err
-    assert {one.track for one in load(file).slices} == {demo.TEXTS}
+    assert {one.track for one in load(file).slices} == {demo_timeline.TEXTS}
