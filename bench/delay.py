@@ -25,7 +25,7 @@ from bench.results import median
 from bench.service import DRAFTER, pair_config
 from bench.single import ROOM, prompt_ids, ratio, tokens_per_tree_pass
 from bench.targets import MAX_CONTEXT, BenchTarget, prepared
-from bench.turn import in_turn
+from bench.turn import balanced
 from bench.where import told
 from outrider.client import Client
 
@@ -175,7 +175,7 @@ def _measure(
     for number in range(runs):
         last = {way: Decoded() for way in WAYS}
         for place, prompt in enumerate(prompts):
-            for way in in_turn(WAYS, number + place):
+            for way in balanced(WAYS, number * len(prompts) + place):
                 last[way].add(once(way, [prompt]))
         for way in WAYS:
             rates[way].append(last[way].num_tokens / last[way].decode_s)
