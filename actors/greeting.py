@@ -22,6 +22,9 @@ async def take_hello(
     Args:
         context: Of the stream; its messages have a field `hello`.
         own_name: Whose stream it is, for the reason.
+
+    Raises:
+        grpc.aio.AbortError: The stream was ended; to be left to gRPC.
     """
     try:
         async with asyncio.timeout(HELLO_TIMEOUT_S):

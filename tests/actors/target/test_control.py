@@ -173,39 +173,42 @@ def test_rounds_with_prompts_count_with_what_the_prompts_took() -> None:
     assert 2 <= round(committed) < 20
 
 
-def test_sessions_that_wait_for_drafters_count_for_the_load() -> None:
-    """While drafters rest none are attached to new sessions; were those not counted, drafters would never be tried again."""
+LONG = Sampling(seed=1, max_tokens=400, temperature=1.0)
+
+
+def at_rest() -> tuple[Pair, Recording]:
+    """A session whose drafter has just been sent to rest."""
     governor = Recording()
     pair = Pair(TARGET, TARGET, governor=governor)
-    sampling = Sampling(seed=1, max_tokens=400, temperature=1.0)
-    pair.open(0, sampling, Speculation())
+    pair.open(0, LONG, Speculation())
     governor.wanted = False
     pair.step()
     assert pair.wanted == [False]
-    pair.open(1, sampling, Speculation(), is_attached=False)
-    pair.open(2, sampling, Speculation(enabled=False), is_attached=False)
+    return pair, governor
+
+
+def counts_two_and_wakes(pair: Pair, governor: Recording) -> None:
+    """Checks that two sessions make the load, and that drafters are wanted as soon as the governor says so."""
     for _ in range(5):
         pair.step()
     assert governor.loads[-1] == 2
+    assert pair.wanted == [False]
     governor.wanted = True
     pair.step()
     assert pair.wanted == [False, True]
+
+
+def test_sessions_that_wait_for_drafters_count_for_the_load() -> None:
+    """While drafters rest none are attached to new sessions; were those not counted, drafters would never be tried again."""
+    pair, governor = at_rest()
+    pair.open(1, LONG, Speculation(), is_attached=False)
+    pair.open(2, LONG, Speculation(enabled=False), is_attached=False)
+    counts_two_and_wakes(pair, governor)
 
 
 def test_a_drafter_that_is_lost_at_rest_is_wanted_again() -> None:
     """One that starts again connects when it is attached. Were it not wanted before it is connected, it never would be."""
-    governor = Recording()
-    pair = Pair(TARGET, TARGET, governor=governor)
-    sampling = Sampling(seed=1, max_tokens=400, temperature=1.0)
-    pair.open(0, sampling, Speculation())
-    governor.wanted = False
-    pair.step()
+    pair, governor = at_rest()
     pair.target.post(DrafterLeft(drafter="d"))
-    pair.open(1, sampling, Speculation(), is_attached=False)
-    for _ in range(5):
-        pair.step()
-    assert governor.loads[-1] == 2
-    assert pair.wanted == [False]
-    governor.wanted = True
-    pair.step()
-    assert pair.wanted == [False, True]
+    pair.open(1, LONG, Speculation(), is_attached=False)
+    counts_two_and_wakes(pair, governor)
