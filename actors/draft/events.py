@@ -32,6 +32,8 @@ class Attach:
     prompt_length: int
     sampling: Sampling
     speculation: Speculation
+    round_trip_s: float = 0.0
+    """Seconds to the target and back, when the stream to it was opened."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

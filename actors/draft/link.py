@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable
 
 import grpc
@@ -73,6 +74,8 @@ class TargetLink:
         self.address = address
         self.incarnation = incarnation
         self.is_open = False
+        self.round_trip_s = 0.0
+        """Seconds from our hello to the target's."""
         self._hello = target_pb2.Hello()
         self._hello.CopyFrom(hello)
         self._hello.stream = number
@@ -145,7 +148,9 @@ class TargetLink:
         # A refusal ends the call while we write; reading then says why.
         with contextlib.suppress(asyncio.InvalidStateError, grpc.aio.AioRpcError):
             await self._call.write(target_pb2.DrafterMessage(hello=self._hello))
+        written = time.monotonic()
         answer = await self._call.read()
+        self.round_trip_s = time.monotonic() - written
         if not isinstance(answer, target_pb2.VerdictMessage):
             raise LinkRefused(
                 grpc.StatusCode.UNAVAILABLE,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from outrider.actors.draft.board import Board
 from outrider.actors.draft.events import Drafted, SessionNews
 from outrider.actors.draft.session import DraftSession
@@ -28,6 +30,8 @@ def flush(board: Board, now: float) -> None:
             board.recording.handed_out(session, news.num_nodes)
             nodes += news.num_nodes
             session.urgent_news = max(session.urgent_news - 1, 0)
+            if math.isfinite(now):
+                session.hold_until = max(session.hold_until, now + session.gap_s)
     for link, entries in by_link.items():
         board.emit(Drafted(link=link, entries=entries))
     if by_link:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -214,7 +215,8 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
             self._tell_detached(key, "the session was attached again elsewhere")
             self._owners[key] = (stream, session)
             stream.keys[session] = key
-            self._worker.post(attach_from_proto(command, key, self._served, self._lengths))
+            event = attach_from_proto(command, key, self._served, self._lengths)
+            self._worker.post(replace(event, round_trip_s=link.round_trip_s))
         finally:
             if stream.attaching.get(session) is asyncio.current_task():
                 del stream.attaching[session]

@@ -29,6 +29,10 @@ URGENT_NEWS = 3
 """Levels of a new tree that go out one by one: the target may wait for them. What comes later finds it busy."""
 
 
+GAP_SHARE = 0.125
+"""Part of a round trip between two messages that are not urgent. Near targets never notice: a draft pass takes longer."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stale:
     """The message says nothing new."""
@@ -100,6 +104,8 @@ class DraftSession:
         """Messages with nodes of `tree` so far."""
         self.hold_until = 0.0
         """When not urgent, news gather until then: the target is busy, and each message costs both sides time."""
+        self.gap_s = GAP_SHARE * attach.round_trip_s
+        """Seconds that news gather after others went out: what is long on its way anyway may as well travel together."""
 
     @property
     def length(self) -> int:

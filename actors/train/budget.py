@@ -12,15 +12,19 @@ from pathlib import Path
 
 from outrider.actors.train.errors import ResumeError, TrainError
 
-DEFAULT_MINUTES = 55.0
+DEFAULT_MINUTES = 58.0
 EVALUATION = "evaluation"
 WRITING = "target writes"
+GROWING = ("target-shallow", "target-half")
+"""Parts in which the target has fewer layers than in the end."""
+
 SHARES: Mapping[str, float] = {
     "tokenizer": 1.0,
-    "target": 26.0,
-    WRITING: 10.0,
+    **dict.fromkeys(GROWING, 8.0),
+    "target": 18.0,
+    WRITING: 6.0,
     "draft": 11.0,
-    "draft-small": 5.0,
+    "draft-small": 4.0,
     EVALUATION: 2.0,
 }
 """What each part gets, relative to one another: about the minutes of the whole recipe on two cores."""

@@ -1,4 +1,4 @@
-"""Making a model costlier without changing what it says, for benchmarks of a slow target."""
+"""Giving a model more layers without changing what it says: for benchmarks of a slow target, and for training one that grows."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from outrider.actors.train.errors import TrainError
 
 
-def deepen(model: PreTrainedModel, num_layers: int) -> PreTrainedModel:
+def deepen(model: PreTrainedModel, num_layers: int, *, repeated: int = 1) -> PreTrainedModel:
     """A copy of a Llama-family model with `num_layers` layers in all, and the same outputs.
 
-    The added layers repeat the last one's weights, except that the two projections writing to the
+    The added layers repeat the last ones' weights, except that the two projections writing to the
     residual stream are zero: a pass computes all of them and adds exactly nothing. A figure
     measured on such a model must say so.
 
     Args:
         model: has `model.layers`, whose items have `self_attn.o_proj` and `mlp.down_proj`.
         num_layers: at least the number there is.
+        repeated: how many of the last layers are repeated in turn. Layers that are to be trained must
+            not all be alike: those that see the same and write nothing learn the same.
 
     Raises:
         TrainError: fewer layers than there are, or not such an architecture.
@@ -40,9 +42,9 @@ def deepen(model: PreTrainedModel, num_layers: int) -> PreTrainedModel:
         config.layer_types = [*kinds, *[kinds[-1]] * (num_layers - len(kinds))]
     deeper: PreTrainedModel = nn.Module.to(type(model)(config), model.dtype)
     state = dict(model.state_dict())
-    last = len(layers) - 1
-    prefix = f"model.layers.{last}."
+    first = len(layers) - repeated
     for index in range(len(layers), num_layers):
+        prefix = f"model.layers.{first + (index - len(layers)) % repeated}."
         for name, value in model.state_dict().items():
             if name.startswith(prefix):
                 state[f"model.layers.{index}.{name.removeprefix(prefix)}"] = value

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from transformers import LlamaForCausalLM
 
+from outrider.actors.train.head import listed_rule, mean_loss
 from outrider.actors.train.kept import Kept
-from outrider.actors.train.objective import logits_of
 
 LEAST_REST = 1e-6
 """Mass of the tokens that are not listed, at least."""
@@ -28,14 +28,6 @@ def distillation_loss(draft: LlamaForCausalLM, kept: Kept) -> torch.Tensor:
             (kept.logprobs_NK, np.float32),
         )
     )
-    logits_NV = logits_of(draft, rows_BL).flatten(0, 1).float()
-    draft_logprob_NK = logits_NV.log_softmax(-1).gather(1, tokens_NK)
-    prob_NK = target_logprob_NK.exp()
-    listed_N = (prob_NK * (target_logprob_NK - draft_logprob_NK)).sum(-1)
-    rest_N, draft_rest_N = _rest(prob_NK), _rest(draft_logprob_NK.exp())
-    return (listed_N + rest_N * (rest_N.log() - draft_rest_N.log())).mean()
-
-
-def _rest(prob_NK: torch.Tensor) -> torch.Tensor:
-    """What listed tokens leave of the mass; never quite nothing, as the list is rounded."""
-    return (1.0 - prob_NK.sum(-1)).clamp_min(LEAST_REST)
+    return mean_loss(
+        draft, rows_BL, listed_rule(tokens_NK, target_logprob_NK, LEAST_REST), last=True
+    )

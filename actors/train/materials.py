@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -60,8 +61,8 @@ class Materials:
         weights = {source.name: source.weight for source in self.recipe.sources}
         return mix_stream(self._tokens, weights, num_tokens, STREAM_SEED + seed)
 
-    def build(self, stage: str) -> LlamaForCausalLM:
-        """A freshly initialised model."""
+    def build(self, stage: str, layers: int | None = None) -> LlamaForCausalLM:
+        """A freshly initialised model, of the recipe's depth or another."""
         vocabulary = self.tokenizer()
         torch.manual_seed(self.recipe.schedules[stage].seed)
         special = {
@@ -69,7 +70,9 @@ class Materials:
             "eos": vocabulary.eos_token_id,
             "pad": vocabulary.pad_token_id,
         }
-        return nn.Module.to(build(self.recipe.shapes[stage], special), self.device)
+        shape = self.recipe.shapes[stage]
+        shape = replace(shape, layers=shape.layers if layers is None else layers)
+        return nn.Module.to(build(shape, special), self.device)
 
     def load(self, name: str) -> LlamaForCausalLM:
         """A trained model, frozen.

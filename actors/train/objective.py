@@ -1,4 +1,4 @@
-"""What the target is trained on, and the precision of all training."""
+"""The precision of all training, and logits in it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-import torch.nn.functional as F
 from transformers import LlamaForCausalLM
 
 
@@ -31,9 +30,3 @@ def logits_of(model: LlamaForCausalLM, rows_BL: torch.Tensor) -> torch.Tensor:
     logits = output.logits
     assert isinstance(logits, torch.Tensor)
     return logits
-
-
-def text_loss(model: LlamaForCausalLM, rows_BL: torch.Tensor) -> torch.Tensor:
-    """Mean cross-entropy of the next token, nats per token."""
-    logits_NV = logits_of(model, rows_BL)[:, :-1].flatten(0, 1)
-    return F.cross_entropy(logits_NV.float(), rows_BL[:, 1:].flatten())

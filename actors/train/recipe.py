@@ -72,10 +72,38 @@ SHAPES = {
     "draft-small": Shape(hidden=96, layers=1, heads=3, key_value_heads=1, intermediate=160),
 }
 SCHEDULES = {
-    "target": Schedule(steps=2000),
+    "target": Schedule(steps=600, warmup=30, decay_share=0.6),
     "draft": Schedule(steps=4500, seed=1),
     "draft-small": Schedule(steps=2400, seed=2),
 }
+
+
+@dataclass(frozen=True)
+class Growth:
+    """A part of the target's training during which it has fewer layers than in the end.
+
+    A step costs what its layers cost, and most of what is learnt early needs few of them (Gong et al. 2019; Du et al. 2024,
+    arXiv 2405.15319). The next part begins with the same function (Chen et al. 2016, arXiv 1511.05641): each added layer
+    repeats one that is there, and what it writes to the residual stream begins at zero.
+    """
+
+    part: str
+    layers: int
+    schedule: Schedule
+
+
+GROWTH = (
+    Growth(
+        "target-shallow",
+        5,
+        Schedule(steps=1000, row_length=128, long_row_length=256, decay_share=0.0),
+    ),
+    Growth(
+        "target-half",
+        10,
+        Schedule(steps=500, row_length=128, long_row_length=256, warmup=30, decay_share=0.0),
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -98,6 +126,7 @@ class Recipe:
     sources: tuple[Source, ...] = SOURCES
     shapes: Mapping[str, Shape] = field(default_factory=lambda: SHAPES)
     schedules: Mapping[str, Schedule] = field(default_factory=lambda: SCHEDULES)
+    growth: tuple[Growth, ...] = GROWTH
     rollouts: Rollouts = Rollouts()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,36 +11,40 @@ import torch
 from rich.console import Console
 from transformers import LlamaForCausalLM
 
-from outrider.actors.train.budget import EVALUATION, WRITING, Budget
+from outrider.actors.train.budget import EVALUATION, GROWING, WRITING, Budget
 from outrider.actors.train.checkpoint import (
     replace_folder,
     save_model,
     save_tokenizer,
     weights_digest,
 )
+from outrider.actors.train.deepen import deepen
 from outrider.actors.train.distillation import distillation_loss
 from outrider.actors.train.evaluate import to_device
 from outrider.actors.train.evaluation import measure
+from outrider.actors.train.head import text_loss
 from outrider.actors.train.inherit import inherit_embedding
 from outrider.actors.train.loop import Saving, StepReport, train
 from outrider.actors.train.materials import Materials
-from outrider.actors.train.objective import text_loss
 from outrider.actors.train.pacer import Pacer
-from outrider.actors.train.packing import rows_of_step
+from outrider.actors.train.packing import Tokens, rows_of_step
 from outrider.actors.train.progress_bar import progress_bar
-from outrider.actors.train.recipe import STAGES, Recipe, Schedule
+from outrider.actors.train.recipe import STAGES, Growth, Recipe, Schedule
 from outrider.actors.train.report import TrainReport, expected
 from outrider.actors.train.tokenizer import document_text, train_tokenizer
 from outrider.actors.train.writing import write_rollouts
 
 TOKENIZER_BYTES = 12_000_000
+TARGET = STAGES[1]
 
 
 def parts_of(stages: Sequence[str]) -> tuple[str, ...]:
     """What a call with these stages spends time on, in order."""
     parts: list[str] = []
     for stage in stages:
-        if stage in STAGES[2:]:
+        if stage == TARGET:
+            parts += GROWING
+        elif stage in STAGES[2:]:
             parts.append(WRITING)
         parts.append(stage)
     return tuple(dict.fromkeys([*parts, EVALUATION]))
@@ -111,16 +115,31 @@ class Run:
         replace_folder(partial, folder)
 
     def _train_target(self) -> None:
-        schedule = self._recipe.schedules["target"].scaled(self._scale)
-        stream = self._materials.stream(schedule.steps * schedule.tokens_per_step, schedule.seed)
-        model = self._materials.build("target")
+        whole = Growth(TARGET, self._recipe.shapes[TARGET].layers, self._recipe.schedules[TARGET])
+        parts = [
+            replace(part, schedule=part.schedule.scaled(self._scale))
+            for part in (*self._recipe.growth, whole)
+        ]
+        lengths = [part.schedule.steps * part.schedule.tokens_per_step for part in parts]
+        stream = self._materials.stream(sum(lengths), whole.schedule.seed)
+        model = self._materials.build(TARGET, parts[0].layers)
+        for index, part in enumerate(parts):
+            self._budget.begin(part.part)
+            layers = len(model.model.layers)
+            grown = deepen(model, part.layers, repeated=layers)
+            assert isinstance(grown, LlamaForCausalLM)
+            model = grown
+            self._fit_text(model, part, stream[sum(lengths[:index]) :])
+
+    def _fit_text(self, model: LlamaForCausalLM, part: Growth, stream: Tokens) -> None:
+        schedule = part.schedule
 
         def loss_of_step(step: int) -> torch.Tensor:
             length = schedule.length_at(step)
             rows = rows_of_step(stream, step, schedule.tokens_per_step, length)
             return text_loss(model, to_device(rows, model))
 
-        self._fit("target", model, schedule, loss_of_step)
+        self._fit(part.part, model, schedule, loss_of_step, is_whole=part.part == TARGET)
 
     def _train_draft(self, stage: str) -> None:
         schedule = self._recipe.schedules[stage].scaled(self._scale)
@@ -145,15 +164,19 @@ class Run:
         schedule: Schedule,
         loss_of_step: Callable[[int], torch.Tensor],
         of: str = "",
+        is_whole: bool = True,
     ) -> None:
         tokenizer = self._materials.tokenizer()
-        shape = self._recipe.shapes[stage]
+        shape = asdict(self._recipe.shapes[stage if is_whole else TARGET])
+        shape["layers"] = model.config.num_hidden_layers
         saving = Saving(
             path=self._out / "progress" / f"{stage}.pt",
-            fingerprint=f"{stage}{of} {asdict(shape)} seed={schedule.seed} "
+            fingerprint=f"{stage}{of} {shape} seed={schedule.seed} "
             f"tokens={schedule.tokens_per_step} rows={schedule.row_length}",
             resume=self._resume,
-            snapshot=lambda current: save_model(self._out / stage, current, tokenizer),
+            snapshot=(lambda current: save_model(self._out / stage, current, tokenizer))
+            if is_whole
+            else None,
             saved=self._budget.save,
         )
         pacer = Pacer(
@@ -182,4 +205,5 @@ class Run:
             train(model, pacer, loss_of_step, saving, on_step, self._budget.clock)
         if decision := pacer.decision():
             self._budget.decide(stage, decision)
-        save_model(self._out / stage, model, tokenizer)
+        if is_whole:
+            save_model(self._out / stage, model, tokenizer)

@@ -117,7 +117,7 @@ def train_demo(
         typer.Option(
             "--minutes",
             metavar="M",
-            help="Cut the work to what fits into so many minutes on this machine, 55 by default; 0 is no bound.",
+            help="Cut the work to what fits into so many minutes on this machine, 58 by default; 0 is no bound.",
             show_default=False,
         ),
     ] = None,

@@ -130,10 +130,14 @@ class Bench:
 
     def __init__(self, drafter: Drafter, *, max_ahead: int = 64, lockstep: bool = False) -> None:
         self.reports: list[Report] = []
-        self.worker = DraftWorker(
-            drafter, max_ahead=max_ahead, lockstep=lockstep, emit=self.reports.append
-        )
         self.now = 0.0
+        self.worker = DraftWorker(
+            drafter,
+            max_ahead=max_ahead,
+            lockstep=lockstep,
+            emit=self.reports.append,
+            clock=lambda: self.now,
+        )
 
     def settle(self, steps: int = 500) -> None:
         """Works until there is nothing to do."""

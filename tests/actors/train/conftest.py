@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from outrider.actors.train.corpus import Source
-from outrider.actors.train.recipe import Recipe, Rollouts, Schedule, Shape
+from outrider.actors.train.recipe import Growth, Recipe, Rollouts, Schedule, Shape
 from outrider.actors.train.sources import read_conversations, read_prose
 
 
@@ -61,5 +62,6 @@ def tiny_recipe() -> Recipe:
         ),
         shapes=dict.fromkeys(("target", "draft", "draft-small"), shape),
         schedules=dict.fromkeys(("target", "draft", "draft-small"), schedule),
+        growth=(Growth("target-shallow", 1, replace(schedule, steps=4, decay_share=0.0)),),
         rollouts=Rollouts(chunks=2, rows=4, length=32, prompt_length=8),
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from outrider.actors.train import distillation, objective, rollout, run
+from outrider.actors.train import distillation, head, rollout, run
 from outrider.actors.train.demo import train_demo
 from outrider.actors.train.errors import TrainError
 from outrider.actors.train.recipe import STAGES, Recipe
@@ -49,7 +49,7 @@ class Work:
 def work(monkeypatch: pytest.MonkeyPatch) -> Work:
     """Training and writing cost time, nothing else does."""
     clock = Work()
-    monkeypatch.setattr(run, "text_loss", clock.costs(STEP, objective.text_loss))
+    monkeypatch.setattr(run, "text_loss", clock.costs(STEP, head.text_loss))
     monkeypatch.setattr(
         run, "distillation_loss", clock.costs(DRAFT_STEP, distillation.distillation_loss)
     )
@@ -84,9 +84,16 @@ def test_a_slow_machine_does_less_and_says_so(train: Train, work: Work, tmp_path
     """Five minutes: each stage takes its share and the rest of the former."""
     report = train(tmp_path, minutes=5.0)
     assert work.now <= 300.0
-    wanted = {"target": 7, "target writes": 4, "draft": 7, "draft-small": 3, "evaluation": 24}
+    wanted = {
+        "target-shallow": 3,
+        "target": 6,
+        "target writes": 4,
+        "draft": 4,
+        "draft-small": 2,
+        "evaluation": 24,
+    }
     assert counts(report) == wanted
-    first = "target: 7 of 12 steps, as 5 minutes allow; --minutes 0 --afresh for all"
+    first = "target-shallow: 3 of 4 steps, as 5 minutes allow; --minutes 0 --afresh for all"
     assert report.cut[0] == first
     assert [sentence.split(":")[0] for sentence in report.cut] == list(wanted)[:-1]
     assert json.loads((tmp_path / "report.json").read_text())["cut"] == list(report.cut)
@@ -98,7 +105,7 @@ def test_a_fast_machine_does_what_it_would_without_a_bound(
 ) -> None:
     """The same weights, byte for byte, and nothing is called cut."""
     work.speed = 1000.0
-    bounded = train(tmp_path / "bounded", minutes=55.0)
+    bounded = train(tmp_path / "bounded", minutes=58.0)
     free = train(tmp_path / "free", minutes=0.0)
     assert weights(tmp_path / "bounded") == weights(tmp_path / "free")
     assert bounded.cut == free.cut == ()
@@ -108,15 +115,15 @@ def test_a_fast_machine_does_what_it_would_without_a_bound(
 
 def test_an_interrupted_run_keeps_its_decisions(train: Train, work: Work, tmp_path: Path) -> None:
     """Faster afterwards, it still ends as the uninterrupted one; the time before counts."""
-    whole = train(tmp_path / "whole", minutes=3.0, stages=("tokenizer", "target"))
-    assert counts(whole)["target"] == 8
-    start, work.steps_left = work.now, 6
+    whole = train(tmp_path / "whole", minutes=5.0, stages=("tokenizer", "target"))
+    assert (counts(whole)["target-shallow"], counts(whole)["target"]) == (4, 10)
+    start, work.steps_left = work.now, 4 + 6
     with pytest.raises(KeyboardInterrupt):
-        train(tmp_path / "cut", minutes=3.0, stages=("tokenizer", "target"))
+        train(tmp_path / "cut", minutes=5.0, stages=("tokenizer", "target"))
     stored = json.loads((tmp_path / "cut" / "progress" / "budget.json").read_text())
-    assert stored["seconds"]["target"] == work.now - start == 6 * STEP
+    assert sum(stored["seconds"].values()) == work.now - start == 10 * STEP
     work.steps_left, work.speed = 10**9, 1000.0
-    resumed = train(tmp_path / "cut", minutes=3.0, stages=("tokenizer", "target"))
+    resumed = train(tmp_path / "cut", minutes=5.0, stages=("tokenizer", "target"))
     assert counts(resumed) == counts(whole)
     one, other = (tmp_path / name / "target" / "model.safetensors" for name in ("whole", "cut"))
     assert one.read_bytes() == other.read_bytes()

@@ -49,6 +49,18 @@ def test_layers_are_real_and_numbered() -> None:
     assert all(layer.self_attn.q_proj.weight.any() for layer in layers)
 
 
+@torch.no_grad()
+def test_layers_to_be_trained_are_repeated_in_turn() -> None:
+    """Each added layer begins as another of the last ones, and the model says the same."""
+    original = model()
+    deeper = deepen(original, 5, repeated=2)
+    weights = [layer.mlp.up_proj.weight for layer in deeper.model.layers]
+    assert not torch.equal(weights[0], weights[1])
+    for added, repeated in ((2, 0), (3, 1), (4, 0)):
+        assert torch.equal(weights[added], weights[repeated])
+    assert torch.equal(original(input_ids=ROWS).logits, deeper(input_ids=ROWS).logits)
+
+
 def test_original_is_untouched() -> None:
     """A copy is returned."""
     original = model()

@@ -13,8 +13,8 @@ from transformers import LlamaForCausalLM
 
 from outrider.actors.train.checkpoint import weights_digest
 from outrider.actors.train.errors import TrainError
+from outrider.actors.train.head import text_loss
 from outrider.actors.train.loop import Saving, StepReport, train
-from outrider.actors.train.objective import text_loss
 from outrider.actors.train.pacer import Pacer
 from outrider.actors.train.recipe import Schedule, Shape, build
 

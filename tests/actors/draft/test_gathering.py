@@ -1,0 +1,72 @@
+"""News for a far target gather between messages; nothing is kept back for good."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from tests.actors.draft.bench import DRAFT_TABLE, TARGET_TABLE, MiniTarget, TableBench, make_attach
+
+from outrider.actors.draft.events import SessionNews
+from outrider.actors.draft.session import GAP_SHARE
+
+STEPS = 40
+"""Units of work, a millisecond each."""
+
+
+def drafted(round_trip_s: float, *, starving: bool = False) -> tuple[list[SessionNews], set[int]]:
+    """What a drafter sends after a verdict in `STEPS` milliseconds and then until it is at rest; when it sent, in them."""
+    attach = replace(make_attach(), round_trip_s=round_trip_s)
+    bench, target = TableBench(DRAFT_TABLE, width=1, expand=1), MiniTarget(TARGET_TABLE, attach)
+    bench.worker.post(attach)
+    bench.step(2)
+    bench.take()
+    bench.worker.post(target.commit(1, starving=starving))
+    news: list[SessionNews] = []
+    when: set[int] = set()
+    for step in range(STEPS):
+        bench.step()
+        fresh = bench.take_news()
+        news += fresh
+        when |= {step} if fresh else set()
+    bench.settle()
+    return news + bench.take_news(), when
+
+
+def paths(news: list[SessionNews]) -> set[tuple[int, ...]]:
+    """The tokens from the base to each node, of all messages together."""
+    found: set[tuple[int, ...]] = set()
+    for one in news:
+        here: list[tuple[int, ...]] = []
+        for token, parent in zip(one.tree.tokens, one.tree.parents, strict=True):
+            here.append((*(here[parent - 1] if parent else ()), token))
+        found |= set(here)
+    return found
+
+
+def test_a_far_target_gets_the_same_in_fewer_messages() -> None:
+    """Messages that are not urgent are an eighth of a round trip apart; the tree is the same in the end."""
+    near, near_when = drafted(0.0)
+    far, far_when = drafted(0.04)
+    assert paths(near) == paths(far)
+    assert len(paths(far)) > 10
+    assert len(near_when) > 2 * len(far_when)
+    # The last message goes out when there is nothing left to draft.
+    times = sorted(far_when)[:-1]
+    assert len(times) > 2
+    gap_ms = 1e3 * GAP_SHARE * 0.04
+    assert all(later - earlier >= gap_ms - 1 for earlier, later in pairwise(times))
+
+
+@pytest.mark.parametrize("round_trip_s", [0.0, 0.0005])
+def test_a_near_target_hears_of_every_level(round_trip_s: float) -> None:
+    """Where a draft pass takes longer than the gap, nothing waits."""
+    news, when = drafted(round_trip_s)
+    assert len(when) == len(paths(news))
+
+
+def test_what_a_far_target_lacks_goes_out_at_once() -> None:
+    """A starving target is not made to wait for the gap."""
+    _, when = drafted(0.08, starving=True)
+    assert min(when) <= 1
