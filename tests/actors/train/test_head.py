@@ -85,7 +85,8 @@ def test_listed_loss_is_the_divergence_with_one_rest(sure: float) -> None:
         rest_N = (1 - prob_NK.sum(-1)).clamp_min(LEAST)
         own_rest_N = (1 - own_NK.exp().sum(-1)).clamp_min(LEAST)
         whole_N = (prob_NK * (listed_NK - own_NK)).sum(-1) + rest_N * (rest_N / own_rest_N).log()
-        return whole_N.mean()
+        mean: torch.Tensor = whole_N.mean()
+        return mean
 
     def in_chunks(subject: LlamaForCausalLM) -> torch.Tensor:
         return mean_loss(subject, ROWS, listed_rule(tokens_NK, listed_NK, LEAST), last=True)
