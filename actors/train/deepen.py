@@ -22,7 +22,7 @@ def deepen(model: PreTrainedModel, num_layers: int, *, repeated: int = 1) -> Pre
     Args:
         model: has `model.layers`, whose items have `self_attn.o_proj` and `mlp.down_proj`.
         num_layers: at least the number there is.
-        repeated: how many of the last layers are repeated in turn. Layers that are to be trained must
+        repeated: how many of the last layers are repeated in turn, 1 to all. Layers that are to be trained must
             not all be alike: those that see the same and write nothing learn the same.
 
     Raises:
