@@ -33,6 +33,10 @@ HOLD_SHARE = 0.6
 """Part of a target pass, from its beginning, during which news gather. Less sends more messages, each of which costs drafter
 and target a quarter of a millisecond on a CPU; more risks that news come after the pass has ended."""
 
+PASS_GAP_SHARE = 0.2
+"""Part of a target pass that news gather after others went out. The target takes them in when the pass is over, but while it runs
+each message takes the interpreter from it for half a millisecond."""
+
 PATIENT_RATIO = 8.0
 """A target whose pass takes more than so many draft passes gains by letting a new tree grow before it begins."""
 
@@ -123,6 +127,7 @@ def _follow(
             if isinstance(event, Verdict):
                 session.urgent_news = _urgent_news(board, event) if event.starving else 0
                 session.hold_until = now + HOLD_SHARE * event.pass_s
+                session.gap_s = max(session.link_gap_s, PASS_GAP_SHARE * event.pass_s)
             if isinstance(event, Verdict) and event.starving:
                 # What the target took in below here was dropped. The rest is on its way.
                 session.unsend(event.seen)

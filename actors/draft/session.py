@@ -88,6 +88,8 @@ class DraftSession:
         self.credits: int | None = None
         """Nodes that the target allows below the base; None until it said."""
         self.least_value = 0.0
+        """Nodes that are worth less are not run until a verdict makes them worth more."""
+        self.least_sent = 0.0
         """Nodes that are worth less are kept back until a verdict makes them worth more."""
         is_built = attach.speculation.policies.tree_mask is TreeMask.BUILT
         self.tree_mask: Literal["sliced", "built"] = "built" if is_built else "sliced"
@@ -104,8 +106,10 @@ class DraftSession:
         """Messages with nodes of `tree` so far."""
         self.hold_until = 0.0
         """When not urgent, news gather until then: the target is busy, and each message costs both sides time."""
-        self.gap_s = GAP_SHARE * attach.round_trip_s
+        self.link_gap_s = GAP_SHARE * attach.round_trip_s
         """Seconds that news gather after others went out: what is long on its way anyway may as well travel together."""
+        self.gap_s = self.link_gap_s
+        """The same, or a part of the target's pass if that is longer."""
 
     @property
     def length(self) -> int:
@@ -185,7 +189,7 @@ class DraftSession:
             return self._news(TreeNews(tokens=[], parents=[], estimates=b""), trees)
         if self.credits is not None:
             limit = min(limit, self.credits)
-        news = self.tree.take_news(limit, self.least_value, number=self.num_messages + 1)
+        news = self.tree.take_news(limit, self.least_sent, number=self.num_messages + 1)
         if news is None:
             return None
         self.num_messages += 1

@@ -38,10 +38,10 @@ class DraftSettings:
     width: int = 4
     """Children of a node, at most."""
 
-    expand: int = 8
+    expand: int = 12
     """Nodes of one session that one draft pass expands, at most."""
 
-    max_ahead: int = 64
+    max_ahead: int = 128
     """Nodes of one session below its committed text, at most; the target's credits may allow fewer."""
 
     prefill_chunk: int = 256

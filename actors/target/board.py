@@ -29,9 +29,9 @@ from outrider.actors.target.session import POOL_CAPACITY, Session
 from outrider.actors.target.settings import TargetSettings
 from outrider.actors.trace import Recorder
 
-AHEAD = 8.0
+AHEAD = 16.0
 """Nodes that a drafter may have below the base for each that a pass takes on average. A single stream takes eight or nine and loses
-tokens with fewer than 64; with many sessions, which get one or two each, drafting for more takes the processor from passes."""
+tokens with fewer than 128; with many sessions, which get one or two each, drafting for more takes the processor from passes."""
 
 LEAST_CREDITS = 8
 """Nodes that a drafter may have in any case, so that a pass finds the best of some when there is room again."""
@@ -143,7 +143,7 @@ class Board:
         """How many nodes a drafter may be ahead of the verdicts: as many times as the passes take, at the present load."""
         if self.is_resting or session.remaining <= 1:
             return 0
-        most = min(4 * session.speculation.max_nodes, POOL_CAPACITY)
+        most = min(8 * session.speculation.max_nodes, POOL_CAPACITY)
         return max(min(math.ceil(AHEAD * session.taken), most), min(LEAST_CREDITS, most))
 
     def rest(self, *, is_resting: bool) -> None:

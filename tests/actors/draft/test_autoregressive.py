@@ -201,6 +201,29 @@ def test_the_tree_is_bounded() -> None:
         bench.worker.post(target.commit(2))
 
 
+def test_nodes_are_run_before_they_are_worth_sending() -> None:
+    """What is worth little now is kept back; the verdict that makes it worth more sends it without another pass."""
+    bench, attach = TableBench(DRAFT_TABLE, max_ahead=48), make_attach()
+    target = MiniTarget(TARGET_TABLE, attach)
+    bench.worker.post(attach)
+    num_run_unsent = num_sent_at_once = 0
+    for _ in range(40):
+        bench.settle()
+        session = bench.worker.sessions[attach.key]
+        tree = session.tree
+        assert 0.0 < session.least_value < session.least_sent
+        kept = [node for node in range(len(tree)) if not tree.sent[node]]
+        assert all(tree.values[node] < session.least_sent for node in kept) or tree.num_sent == 48
+        num_run_unsent += sum(tree.scratch[node] != NOT_RUN for node in kept)
+        bench.take()
+        bench.worker.post(target.commit(2))
+        bench.step()
+        # One message before the pass, one after it.
+        num_sent_at_once += sum(len(news.tree.tokens) for news in bench.take_news()[:-1])
+    assert num_run_unsent > 20
+    assert num_sent_at_once > 20
+
+
 def test_the_most_valuable_nodes_of_all_sessions_are_run() -> None:
     """With more wishes than rows in a pass, every run node is worth at least any that was left."""
     bench = TableBench(DRAFT_TABLE, num_slots=24, expand=8, width=8)

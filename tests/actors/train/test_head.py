@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from transformers import LlamaForCausalLM
 
-from outrider.actors.train import head
+from outrider.actors.train import head, objective
 from outrider.actors.train.head import listed_rule, mean_loss, text_loss
 from outrider.actors.train.recipe import Shape, build
 
@@ -48,6 +48,18 @@ def assert_alike(one: Loss, other: Loss) -> None:
         torch.testing.assert_close(grad, expected, rtol=1e-4, atol=1e-6)
 
 
+def train_in(precision: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trains in this precision, whatever the machine is fast with."""
+    for module in (head, objective):
+        monkeypatch.setattr(module, "has_fast_bfloat16", lambda _: precision == torch.bfloat16)
+
+
+@pytest.fixture(autouse=True)
+def in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some processors would train in bfloat16, whose rounding hides what is compared here."""
+    train_in(torch.float32, monkeypatch)
+
+
 @pytest.fixture(params=[1, 7, 48, 1000], ids=lambda size: f"chunk {size}")
 def chunk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks that divide the positions, that do not, and one that holds them all."""
@@ -69,6 +81,18 @@ def test_text_loss_is_the_cross_entropy_of_the_next_token() -> None:
         return F.cross_entropy(logits_NV, ROWS[:, 1:].flatten())
 
     assert_alike(lambda subject: text_loss(subject, ROWS), at_once)
+
+
+@pytest.mark.usefixtures("chunk")
+def test_bfloat16_gives_the_same_up_to_its_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loss and gradient are those of float32 within the three digits that bfloat16 has."""
+    wanted, wanted_grads = gradients(lambda subject: text_loss(subject, ROWS), 1.0)
+    train_in(torch.bfloat16, monkeypatch)
+    value, grads = gradients(lambda subject: text_loss(subject, ROWS), 1.0)
+    assert value != wanted
+    assert value == pytest.approx(wanted, rel=0.01)
+    for grad, expected in zip(grads, wanted_grads, strict=True):
+        assert F.cosine_similarity(grad.flatten(), expected.flatten(), dim=0) > 0.99
 
 
 @pytest.mark.usefixtures("chunk")
