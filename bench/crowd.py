@@ -19,8 +19,10 @@ REQUEST_S = 600.0
 
 
 def requests_of(concurrency: int, *, is_quick: bool) -> int:
-    """How many requests make one run: at least two for each that run at once."""
-    return max(4, concurrency) if is_quick else max(8, 2 * concurrency)
+    """How many requests make one run: at least two for each that run at once, and eight where few do, for runs of some seconds."""
+    if is_quick:
+        return max(4, concurrency)
+    return max(16, min(8 * concurrency, 64), 2 * concurrency)
 
 
 def crowd(
