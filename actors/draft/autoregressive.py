@@ -41,9 +41,9 @@ RUN_SHARE = 0.75
 """A node must be worth this fraction of an average place of the tree to be run. Less fills the tree with hopeless siblings, more
 leaves it too shallow to cover the target's next pass."""
 
-SENT_SHARE = 1.5
+SENT_SHARE = 2.5
 """A node must be worth this fraction of an average place to be sent. Less sends what hardly ever comes true: at half of this a
-token costs a quarter more bytes, for no more speed. What is kept back goes out after the verdict that makes it worth more."""
+token costs half as many bytes again, for hardly more speed. What is kept back goes out after the verdict that makes it worth more."""
 
 
 class AutoregressiveDrafter:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import structlog
@@ -38,7 +39,7 @@ def run_pass(
     board: Board,
     entries: Sequence[Entry],
     now: float,
-    meanwhile: Callable[[], None] | None = None,
+    running_model: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Outcome | None:
     """Runs a pass and tells everyone what came of it.
 
@@ -46,8 +47,7 @@ def run_pass(
         board: The sessions.
         entries: The pass; at least one.
         now: When it was planned, in seconds of the worker's clock.
-        meanwhile: Called while the device runs the pass: takes in what the next one is made of. Only of use where the
-            model's forward returns before the device is done.
+        running_model: Entered while the model runs and draws, when sessions are not touched here.
 
     Returns:
         None if the model failed; its sessions are gone then.
@@ -57,11 +57,9 @@ def run_pass(
         _end_wait(entry, now)
     batch = [_rows(entry) for entry in entries]
     try:
-        logits = board.engine.forward(batch)
-        decided = board.draws.start(entries, logits)
-        if meanwhile is not None:
-            meanwhile()
-        drawn = decided()
+        with running_model():
+            logits = board.engine.forward(batch)
+            drawn = board.draws.start(entries, logits)()
     except Exception as error:  # noqa: BLE001 - whatever a model raises must not end the others
         _fail(board, entries, error)
         return None

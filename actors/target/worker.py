@@ -1,14 +1,17 @@
 """The target worker: takes events in, plans a pass, runs it. Knows nothing of Ray or gRPC.
 
-One thread owns everything here and calls `step` in a loop. Other threads only `post` events. Outputs leave through a
-callback, once a step, in order.
+One thread owns everything here and calls `step` in a loop. Other threads only `post` events. While the model runs, which touches
+no session, the owner is whoever posts candidates: they are in their pools by the time the next pass is planned. Outputs leave
+through a callback, once a step, in order.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from outrider.actors.engine.protocol import Engine
@@ -79,9 +82,9 @@ class TargetWorker:
             lockstep=settings.lockstep,
         )
         self._plain_limits = replace(self._limits, speculates=False)
-        # A device of its own works while this thread goes on; a processor runs the model in this thread.
-        is_apart = engine.spec.device.type != "cpu"
-        self._meanwhile = self._take_candidates if is_apart else None
+        self._turn = threading.Lock()
+        """Held by the worker's thread, and free while the model runs."""
+        self._turn.acquire()
         self._inbox: deque[tuple[float, Event]] = deque()
         self._bell = Bell()
         self._stopping = False
@@ -93,6 +96,11 @@ class TargetWorker:
         # The time of arrival tells how fast drafters answer; a pass may lie between it and the taking in.
         self._inbox.append((self._clock(), event))
         self._bell.ring()
+        if self._turn.acquire(blocking=False):
+            try:
+                self._take_candidates()
+            finally:
+                self._turn.release()
 
     def stop(self) -> None:
         """Makes `run` return after the running pass. Any thread."""
@@ -154,7 +162,7 @@ class TargetWorker:
         entries = plan.entries
         if limits.speculates:
             entries = plant(entries, max_nodes=limits.max_batch_nodes, cost=board.cost)
-        outcome = run_pass(board, entries, now, self._meanwhile)
+        outcome = run_pass(board, entries, now, self._running_model)
         if outcome is not None:
             self._accounts.book(entries, outcome, now)
             self._control.observe(entries, outcome)
@@ -167,6 +175,15 @@ class TargetWorker:
         cost.set_curve(time_passes(engine, self._clock))
         chunk = self._board.settings.prefill_chunk
         cost.set_prompt_row(time_prompt_row(engine, self._clock, chunk))
+
+    @contextmanager
+    def _running_model(self) -> Iterator[None]:
+        """Lets others take candidates in. They are at it for a fraction of a millisecond, which is as long as this waits."""
+        self._turn.release()
+        try:
+            yield
+        finally:
+            self._turn.acquire()
 
     def _take_candidates(self) -> None:
         """Takes in the candidates that wait, up to the first event of another kind: those may end a session of the pass."""

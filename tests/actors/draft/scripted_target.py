@@ -24,6 +24,8 @@ class ScriptedTarget(target_pb2_grpc.TargetServiceServicer):
         self.hello = hello
         self.refusal = refusal
         self.is_mute = is_mute
+        self.hello_after_s = 0.0
+        """How long the drafter's hello is on its way."""
         self.address = ""
         self.num_streams = 0
         self.heard: asyncio.Queue[target_pb2.DrafterMessage] = asyncio.Queue()
@@ -37,6 +39,7 @@ class ScriptedTarget(target_pb2_grpc.TargetServiceServicer):
         self.num_streams += 1
         requests = aiter(request_iterator)
         await self.heard.put(await anext(requests))
+        await asyncio.sleep(self.hello_after_s)
         if self.is_mute:
             await asyncio.sleep(TIMEOUT_S)
         if self.refusal is not None:

@@ -55,7 +55,7 @@ def test_a_far_target_gets_the_same_in_fewer_messages() -> None:
     near, near_when = drafted(0.0)
     far, far_when = drafted(0.04)
     assert paths(near) == paths(far)
-    assert len(paths(far)) >= 10
+    assert len(paths(far)) >= 8
     assert len(near_when) > 2 * len(far_when)
     # The last message goes out when there is nothing left to draft.
     times = sorted(far_when)[:-1]

@@ -22,8 +22,10 @@ from tests.actors.draft.scripted_target import (
     verdict_message,
 )
 
+from outrider.actors.draft.events import Attach, Event
 from outrider.actors.draft.server import DraftServer
 from outrider.actors.draft.settings import DraftSettings
+from outrider.actors.draft.worker import DraftWorker
 from outrider.actors.engine.settings import EngineSettings
 from outrider.actors.grpc_server import internal_channel
 from outrider.v1 import draft_pb2, draft_pb2_grpc, sampling_pb2, target_pb2
@@ -127,6 +129,29 @@ async def test_attached_sessions_draft_the_likely_draws(settings: DraftSettings)
             # Starving, so that all of the tree is sent for the new base, whatever was sent before.
             target.say.put_nowait(verdict_message(mini.commit(4, starving=True)))
         assert server.stats.committed >= 36
+
+
+async def test_sessions_know_how_far_their_target_is(
+    settings: DraftSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker is told the round trip that the handshake took: news for a far target gather."""
+    posted: list[Event] = []
+    post = DraftWorker.post
+
+    def noted(worker: DraftWorker, event: Event) -> None:
+        posted.append(event)
+        post(worker, event)
+
+    monkeypatch.setattr(DraftWorker, "post", noted)
+    async with (
+        scripted_target(vocab_size=VOCAB_SIZE) as target,
+        running(settings) as (_, address),
+        coordinating(address) as coordinator,
+    ):
+        target.hello_after_s = 0.1
+        assert (await coordinator.attach(target)).attached.session == 1
+    (attach,) = [event for event in posted if isinstance(event, Attach)]
+    assert 0.1 <= attach.round_trip_s < TIMEOUT_S
 
 
 async def test_a_lost_verdict_is_recovered(settings: DraftSettings) -> None:

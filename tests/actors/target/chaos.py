@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from outrider.actors.engine.protocol import Engine
+from outrider.actors.engine.protocol import Engine, Logits, Rows
 from outrider.actors.engine.settings import EngineSettings
 from outrider.actors.engine.tabular import Table, TabularEngine, random_table
 from outrider.actors.speculation import base_hash
@@ -37,8 +37,8 @@ class Harness:
 
     engine: Engine
     lockstep: bool = False
-    is_apart: bool = False
-    """The worker takes in, while a pass runs, what arrived in the meantime, as with a device of its own."""
+    is_meddled_with: bool = False
+    """Candidates in `during` arrive while a pass runs."""
     device_draws: Literal["auto", "on"] = "auto"
     """`on`: draws as on a GPU."""
     now: float = 0.0
@@ -57,16 +57,16 @@ class Harness:
         self.during: list[Candidates] = []
         """Arrive while the next pass runs."""
         self.worker = TargetWorker(self.engine, settings, self.outputs.extend, self.clock)
-        if self.is_apart:
-            take = self.worker._take_candidates
+        if self.is_meddled_with:
+            forward = self.engine.forward
 
-            def meanwhile() -> None:
+            def beside(batch: Sequence[Rows]) -> Logits:
                 arrived, self.during = self.during, []
                 for message in arrived:
                     self.worker.post(message)
-                take()
+                return forward(batch)
 
-            self.worker._meanwhile = meanwhile
+            setattr(self.engine, "forward", beside)  # noqa: B010 - a method of this one instance
 
     def clock(self) -> float:
         """Each look takes a hundred microseconds."""
@@ -205,7 +205,7 @@ def run_chaos(
             delayed.extend([message] * rng.choice([0, 1, 1, 1, 2]))
         rng.shuffle(delayed)
         for _ in range(rng.randint(0, len(delayed))):
-            if harness.is_apart and rng.random() < 0.5:
+            if harness.is_meddled_with and rng.random() < 0.5:
                 harness.during.append(delayed.pop())
             else:
                 harness.worker.post(delayed.pop())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -117,10 +118,42 @@ def test_candidates_taken_in_while_a_pass_runs_change_nothing(seed: int) -> None
     prompts = [(1, 2, 3), tuple(i * 7 % VOCAB for i in range(40)), (0,)]
     events = [opening(i, OPTIONS["sampled"], prompt=p) for i, p in enumerate(prompts)]
     plain = run_plain(Harness(engine(eos=(5,))), events)
-    harness = Harness(engine(eos=(5,)), is_apart=True)
+    harness = Harness(engine(eos=(5,)), is_meddled_with=True)
     assert run_chaos(harness, events, random.Random(seed)) == plain
     ends = [harness.end(session) for session in plain]
     assert sum(e.stats.accepted for e in ends if isinstance(e, Finished)) > 0
+
+
+def test_candidates_are_in_their_pool_before_the_pass_is_over() -> None:
+    """Whoever posts them while the model runs puts them there; at other times they wait for the worker."""
+    harness = Harness(engine())
+    harness.worker.post(DrafterJoined(drafter="d"))
+    harness.worker.post(opening(1, OPTIONS["sampled"], drafters=("d",)))
+    harness.worker.step()
+    handle = harness.handle(1)
+    text = [1, 2, 3, *harness.committed(1)]
+    session = next(iter(harness.worker._board.sessions.values()))
+    sizes = []
+    forward = harness.engine.forward
+
+    def beside(batch: Sequence[Rows]) -> Logits:
+        message = candidates(text, ([0, 1, 2], [0, 0, 0], bytes(3)), handle=handle, drafter="d")
+        network = threading.Thread(target=harness.worker.post, args=(message,))
+        network.start()
+        network.join(10.0)
+        sizes.append(session.pool.size)
+        return forward(batch)
+
+    setattr(harness.engine, "forward", beside)  # noqa: B010 - a method of this one instance
+    harness.worker.step()
+    assert sizes == [3]
+    setattr(harness.engine, "forward", forward)  # noqa: B010
+    text = [1, 2, 3, *harness.committed(1)]
+    size = session.pool.size
+    harness.worker.post(
+        candidates(text, ([0, 1, 2], [0, 0, 0], bytes(3)), handle=handle, drafter="d")
+    )
+    assert session.pool.size == size
 
 
 def test_lockstep_gives_the_same_text() -> None:
