@@ -51,16 +51,19 @@ class RunningRequest:
         Raises:
             Refusal: The request cannot go on.
         """
+        refusal: BaseException | None = None
         try:
             async with asyncio.TaskGroup() as tasks:
                 for sequence in self.sequences:
                     tasks.create_task(sequence.run(self.admit))
                 await self._write_all(write)
         except* Refusal as group:
-            error: BaseException = group
-            while isinstance(error, BaseExceptionGroup):
-                error = error.exceptions[0]
-            raise error from None
+            refusal = group
+            while isinstance(refusal, BaseExceptionGroup):
+                refusal = refusal.exceptions[0]
+        if refusal is not None:
+            # Not raised above: up to Python 3.11.2 what is raised there comes out in a group again.
+            raise refusal from None
 
     async def _write_all(
         self, write: Callable[[generation_pb2.GenerateResponse], Awaitable[None]]
