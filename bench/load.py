@@ -26,7 +26,7 @@ from bench.results import spread as spread_of
 from bench.service import service
 from bench.single import BASELINE_S, medians, prompt_ids, ratio
 from bench.targets import MAX_CONTEXT, BenchTarget, prepared, timed_alone
-from bench.turn import in_turn
+from bench.turn import balanced
 from outrider.actors.engine.source import resolve_model
 from outrider.client import Client
 from outrider.client.figures import Figures, Sample, differences
@@ -159,7 +159,7 @@ def _measure(
         # Not counted: whether drafters are worth their work at this load is found out here.
         once(way)
     for number in range(runs):
-        for way in in_turn((*WAYS, TRANSFORMERS), number):
+        for way in balanced((*WAYS, TRANSFORMERS), number):
             if way == TRANSFORMERS:
                 answer = baseline.ask(order, timeout_s=BASELINE_S)
                 if "unavailable" not in answer:
