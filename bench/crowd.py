@@ -19,10 +19,10 @@ REQUEST_S = 600.0
 
 
 def requests_of(concurrency: int, *, is_quick: bool) -> int:
-    """How many requests make one run: at least two for each that run at once, and eight where few do, for runs of some seconds."""
+    """How many requests make one run: at least four for each that run at once, and more where few do, for runs of some seconds."""
     if is_quick:
         return max(4, concurrency)
-    return max(16, min(8 * concurrency, 64), 2 * concurrency)
+    return max(16, min(8 * concurrency, 64), 4 * concurrency)
 
 
 def crowd(
