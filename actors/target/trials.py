@@ -4,7 +4,7 @@ Only paces taken right after one another are compared, because machines change t
 rounds after a gap, and gaps grow as long as the answer stays clear.
 
 - Trying to speculate while plain decoding goes on is dear: drafters catch up, share the machine, and may lose. A trial is billed for the work that plain
-  decoding would have done in its time beyond what was done, and the next one waits until that is less than two parts in a hundred
+  decoding would have done in its time beyond what was done, and the next one waits until that is less than one part in a hundred
   of the time between.
 - A win that does not last is no win: the gap goes on growing until speculation has won clearly over as long a stretch.
 - Doubt is decided for plain decoding, and the more sessions run, the less there is: a round of many tells as much as many rounds of one.
@@ -68,7 +68,7 @@ LATE_ROUNDS = 16
 FIRST_LATE_GAP = 256
 """Rounds until drafters are tried again that were too late, at least. A way that is longer than eight passes seldom gets shorter."""
 
-TRIAL_SHARE = 0.02
+TRIAL_SHARE = 0.01
 """Of the time of plain decoding, what trials may lose."""
 
 

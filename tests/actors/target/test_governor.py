@@ -173,7 +173,7 @@ def test_late_candidates_now_and_then_or_none_at_all_change_nothing() -> None:
 
 
 def test_trials_lose_little_however_dear_they_are() -> None:
-    """Catching up takes as long as forty rounds: trials become so seldom that plain decoding loses two parts in a hundred."""
+    """Catching up takes as long as forty rounds: trials become so seldom that plain decoding loses one part in a hundred."""
     governor = Governor()
     seconds = lost = 0.0
     was_trying = False
