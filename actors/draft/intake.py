@@ -34,8 +34,8 @@ HOLD_SHARE = 0.6
 and target a quarter of a millisecond on a CPU; more risks that news come after the pass has ended."""
 
 PASS_GAP_SHARE = 0.2
-"""Part of a target pass that news gather after others went out. The target takes them in when the pass is over, but while it runs
-each message takes the interpreter from it for half a millisecond."""
+"""Part of a target pass that news gather after others went out. They are of no use to the target before its pass is over, and
+while that runs each message takes the interpreter from it for half a millisecond."""
 
 PATIENT_RATIO = 8.0
 """A target whose pass takes more than so many draft passes gains by letting a new tree grow before it begins."""

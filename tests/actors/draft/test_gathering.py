@@ -21,9 +21,9 @@ def drafted(
 ) -> tuple[list[SessionNews], set[int]]:
     """What a drafter sends after a verdict in `STEPS` milliseconds and then until it is at rest; when it sent, in them."""
     attach = replace(make_attach(), round_trip_s=round_trip_s)
-    bench = TableBench(DRAFT_TABLE, width=1, expand=1, max_ahead=96)
+    bench = TableBench(DRAFT_TABLE, width=1, expand=1, max_ahead=512, max_scratch=512)
     target = MiniTarget(TARGET_TABLE, attach)
-    target.credits = 96
+    target.credits = 512
     bench.worker.post(attach)
     bench.step(2)
     bench.take()
@@ -55,17 +55,17 @@ def test_a_far_target_gets_the_same_in_fewer_messages() -> None:
     near, near_when = drafted(0.0)
     far, far_when = drafted(0.04)
     assert paths(near) == paths(far)
-    assert len(paths(far)) >= 8
+    assert len(paths(far)) > 10
     assert len(near_when) > 2 * len(far_when)
     # The last message goes out when there is nothing left to draft.
     times = sorted(far_when)[:-1]
-    assert len(times) >= 2
+    assert len(times) > 2
     gap_ms = 1e3 * GAP_SHARE * 0.04
     assert all(later - earlier >= gap_ms - 1 for earlier, later in pairwise(times))
 
 
 def test_messages_are_a_part_of_a_slow_pass_apart() -> None:
-    """The target cannot take them in before its pass is over, and each takes time from it; the tree is the same in the end."""
+    """They are of no use before the pass is over, and each takes time from it; the tree is the same in the end."""
     fast, fast_when = drafted(0.0)
     slow, slow_when = drafted(0.0, pass_s=0.01)
     assert paths(fast) == paths(slow)
