@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from outrider.actors.target.trials import Trials
+from outrider.actors.target.trials import CROWD, Trials
 
 HELD_ROUNDS = 12
 """Rounds for which a lower load must last until its answer counts."""
@@ -47,9 +47,16 @@ class Governor:
             return
         self._load.interrupt()
         if load is None:
-            # A load that was never seen begins like the one before it.
-            load = self._loads[size] = Trials(size, self._load.speculates)
+            load = self._loads[size] = Trials(size, self._begins(size))
         self._load = load
+
+    def _begins(self, size: int) -> bool:
+        """Whether a load that was never seen begins with candidates: like the one before it, but a crowd only after a crowd.
+
+        For few sessions it is seldom wrong and soon found out. For many, drafters have all prompts to catch up with before anything
+        can be found out, and what they win elsewhere says nothing: there plain decoding goes first, until a trial has won.
+        """
+        return self._load.speculates and (size < CROWD or self._load.size >= CROWD)
 
     def pause(self) -> None:
         """Nothing decodes: what load there was says nothing about the next one."""

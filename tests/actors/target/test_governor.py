@@ -10,6 +10,8 @@ import pytest
 
 from outrider.actors.target.governor import HELD_ROUNDS, Governor
 from outrider.actors.target.trials import (
+    CROWD_ROUNDS,
+    FIRST_CROWD_TRIAL_GAP,
     FIRST_LATE_GAP,
     LAST_TRIAL_GAP,
     LATE_ROUNDS,
@@ -43,6 +45,14 @@ def run(
         governor.observe(got, took)
         seconds, committed = seconds + took, committed + got
     return committed / seconds, speculative / rounds
+
+
+def won_in_a_crowd() -> Governor:
+    """Sixteen sessions were tried and are served well."""
+    governor = Governor()
+    run(governor, FIRST_CROWD_TRIAL_GAP + 4 * CROWD_ROUNDS, sessions=16)
+    assert governor.speculates
+    return governor
 
 
 @pytest.mark.parametrize("round_s", [1.0, 1.5, 2.0])
@@ -94,10 +104,42 @@ def test_each_load_has_its_own_answer() -> None:
 
 def test_at_a_high_load_few_rounds_decide() -> None:
     """With 64 sessions a losing way is off before a second request of fifty tokens begins, and a winning one stays on."""
-    lost = [run(Governor(), 100, round_s=4.0, sessions=64, seed=seed)[1] for seed in range(20)]
+    lost = [
+        run(won_in_a_crowd(), 100, round_s=4.0, sessions=64, seed=seed)[1] for seed in range(20)
+    ]
     assert max(lost) < 0.4
-    won = [run(Governor(), 100, round_s=1.5, sessions=64, seed=seed)[1] for seed in range(20)]
+    won = [run(won_in_a_crowd(), 100, round_s=1.5, sessions=64, seed=seed)[1] for seed in range(20)]
     assert min(won) > 0.6
+
+
+@pytest.mark.parametrize("sessions", [9, 16, 32, 64])
+def test_a_crowd_that_was_never_seen_begins_plainly(sessions: int) -> None:
+    """Whether a service is fresh or speculates with fewer: what drafters lose until it is found out is not lost."""
+    few = Governor()
+    run(few, 200, round_s=1.5, sessions=8)
+    assert few.speculates
+    for governor in (Governor(), few):
+        assert run(governor, 400, round_s=4.0, sessions=sessions)[1] == 0.0
+        assert run(governor, 4000, round_s=4.0, sessions=sessions)[1] < 0.03
+
+
+def test_few_sessions_that_were_never_seen_begin_with_candidates() -> None:
+    """From the first round on, whatever came before: one, two, four, eight."""
+    governor = Governor()
+    for sessions in (1, 2, 4, 8):
+        governor.enter(sessions)
+        assert governor.speculates
+
+
+@pytest.mark.parametrize("sessions", [9, 16, 32, 64])
+def test_a_crowd_that_drafters_serve_well_gets_them(sessions: int) -> None:
+    """The first trial wins, and from then on nearly every round speculates; a larger crowd begins so."""
+    governor = Governor()
+    run(governor, FIRST_CROWD_TRIAL_GAP + 2 * CROWD_ROUNDS, round_s=1.5, sessions=sessions)
+    assert governor.speculates
+    assert run(governor, 2000, round_s=1.5, sessions=sessions)[1] > 0.9
+    governor.enter(2 * sessions)
+    assert governor.speculates
 
 
 def test_a_load_that_flickers_does_not_stop_the_comparison() -> None:
@@ -208,7 +250,7 @@ def test_a_win_that_does_not_last_is_tried_less_and_less() -> None:
 
 def test_a_small_loss_at_a_high_load_is_no_matter_of_doubt() -> None:
     """One comparison turns off what loses a tenth with 64 sessions; for one session two must say so."""
-    many = run(Governor(), 120, round_s=2.8, sessions=64)[1]
+    many = run(won_in_a_crowd(), 120, round_s=2.8, sessions=64)[1]
     one = run(Governor(), 70, round_s=2.8, sessions=1)[1]
     assert many < 0.4
     assert one > 0.8
