@@ -1,7 +1,7 @@
 """The targets of a benchmark: the shipped one as it is, and deepened until a pass takes a wanted time.
 
 Deepening adds decoder layers that compute in full and leave the output unchanged (`actors/train/deepen.py`). How many it
-takes is found by timing passes when a suite starts, because machines differ.
+takes is found by timing passes when a suite starts, because machines differ; a pass takes the wanted time or a little more.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ PARTS = (SHIPPED, "12", "25", "60")
 
 MORE_LAYERS = 24
 """Layers added to learn what one costs."""
+
+MOST_TURNS = 3
+"""Models that are made for a part, at most: one whose passes are too short gives way to a deeper one."""
 
 MAX_CONTEXT = 512
 """Tokens of one sequence; the longest prompt has about 200."""
@@ -116,12 +119,16 @@ def prepared(base: str, part: str) -> Iterator[BenchTarget]:
         source, root = Path(resolve_model(base).location), Path(folder)
         few = _timed(timer, SHIPPED, base)
         deepen_folder(source, root / "more", num_layers=few.layers + MORE_LAYERS)
-        more = _timed(timer, part, str(root / "more"))
-        layers = layers_for(
-            1e-3 * float(part), few=(few.layers, few.pass_s), more=(more.layers, more.pass_s)
-        )
-        deepen_folder(source, root / "deep", num_layers=layers)
-        yield _timed(timer, part, str(root / "deep"))
+        deep = _timed(timer, part, str(root / "more"))
+        for turn in range(MOST_TURNS):
+            layers = layers_for(
+                1e-3 * float(part), few=(few.layers, few.pass_s), more=(deep.layers, deep.pass_s)
+            )
+            deepen_folder(source, root / str(turn), num_layers=layers)
+            deep = _timed(timer, part, str(root / str(turn)))
+            if deep.pass_s >= 1e-3 * float(part):
+                break
+        yield deep
 
 
 def timed_alone(model: str) -> BenchTarget:

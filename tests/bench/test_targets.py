@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 
-from bench.targets import interpolate, layers_for
+from bench.targets import BenchTarget, interpolate, layers_for, prepared
 
 CURVE = ((1, 1.0), (2, 2.0), (4, 3.0))
 
@@ -37,3 +39,24 @@ def test_a_busy_machine_is_noticed() -> None:
     """More layers that take less time are no basis."""
     with pytest.raises(ValueError, match="too busy"):
         layers_for(25e-3, few=(8, 3e-3), more=(32, 2e-3))
+
+
+def test_a_target_that_came_out_too_fast_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Layers cost less in a deep model than in a shallow one here; the model that is measured takes the wanted time all the same."""
+    made: dict[str, int] = {}
+
+    def timed(timer: object, part: str, model: str) -> BenchTarget:
+        layers = made.get(model, 20)
+        seconds = 1e-3 * (3.0 + 0.1 * min(layers, 60) + 0.08 * max(layers - 60, 0))
+        return BenchTarget(part=part, model=model, layers=layers, curve=((1, seconds),))
+
+    monkeypatch.setattr("bench.targets.Child", lambda name: nullcontext())
+    monkeypatch.setattr("bench.targets._timed", timed)
+    monkeypatch.setattr(
+        "outrider.actors.train.deepen.deepen_folder",
+        lambda source, folder, *, num_layers: made.update({str(folder): num_layers}),
+    )
+    with prepared("demo:target", "25") as target:
+        assert 25e-3 <= target.pass_s < 26e-3
+        assert target.layers == made[target.model]
+    assert len(made) == 3
