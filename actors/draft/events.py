@@ -65,6 +65,8 @@ class Verdict:
     """The target's own candidates for the next token, the likeliest first."""
     seen: int = 0
     """Number of the last message of candidates that the target had taken in; 0: none."""
+    wait_s: float = 0.0
+    """Seconds for which the target waits for our next message before its next pass, at most; 0: not at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import grpc
 
 from outrider.actors.draft.board import Board
@@ -36,6 +38,9 @@ and target a quarter of a millisecond on a CPU; more risks that news come after 
 PASS_GAP_SHARE = 0.2
 """Part of a target pass that news gather after others went out. They are of no use to the target before its pass is over, and
 while that runs each message takes the interpreter from it for half a millisecond."""
+
+SPARE_PASSES = 2.0
+"""Draft passes before the end of a target's wait at which a tree goes out, ripe or not."""
 
 PATIENT_RATIO = 8.0
 """A target whose pass takes more than so many draft passes gains by letting a new tree grow before it begins."""
@@ -125,16 +130,30 @@ def _follow(
             _commit(board, session, step)
             session.urgent_news = URGENT_NEWS
             if isinstance(event, Verdict):
-                session.urgent_news = _urgent_news(board, event) if event.starving else 0
+                session.ripening.observe(len(step.tokens), event.pass_s)
+                session.urgent_news = _urgent_news(board, event)
                 session.hold_until = now + HOLD_SHARE * event.pass_s
+                session.ripens_until = _ripens_until(board, session, event, now)
                 session.gap_s = max(session.link_gap_s, PASS_GAP_SHARE * event.pass_s)
             if isinstance(event, Verdict) and event.starving:
                 # What the target took in below here was dropped. The rest is on its way.
                 session.unsend(event.seen)
 
 
+def _ripens_until(board: Board, session: DraftSession, verdict: Verdict, now: float) -> float:
+    """When the next message must go out, so that it comes while the target still waits."""
+    if verdict.wait_s <= 0.0:
+        return -math.inf
+    return now + verdict.wait_s - session.round_trip_s - SPARE_PASSES * board.pass_s
+
+
 def _urgent_news(board: Board, verdict: Verdict) -> int:
-    """How many levels of a new tree to send one by one: several if the target is slow enough to wait for them."""
+    """How many messages go out without gathering. A target that waits gets one, with a tree that has grown. One that has nothing
+    and waits with others gets the levels of a new tree one by one: several if it is slow enough to wait for them."""
+    if verdict.wait_s > 0.0:
+        return 1
+    if not verdict.starving:
+        return 0
     return URGENT_NEWS if verdict.pass_s > PATIENT_RATIO * board.pass_s else 1
 
 

@@ -95,6 +95,7 @@ def events_from_proto(
                     pass_s=pass_s,
                     roots=tuple(entry.roots),
                     seen=entry.seen,
+                    wait_s=1e-6 * entry.wait_us,
                 )
         case "resync":
             resync = message.resync

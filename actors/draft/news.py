@@ -18,7 +18,7 @@ def flush(board: Board, now: float) -> None:
     """
     if not board.dirty:
         return
-    dirty = [s for s in board.dirty if board.lockstep or s.urgent_news or now >= s.hold_until]
+    dirty = [s for s in board.dirty if board.lockstep or _is_due(board, s, now)]
     for session in dirty:
         del board.dirty[session]
     by_link: dict[int, list[SessionNews]] = {}
@@ -30,12 +30,19 @@ def flush(board: Board, now: float) -> None:
             board.recording.handed_out(session, news.num_nodes)
             nodes += news.num_nodes
             session.urgent_news = max(session.urgent_news - 1, 0)
+            session.ripens_until = -math.inf
             if math.isfinite(now):
                 session.hold_until = max(session.hold_until, now + session.gap_s)
     for link, entries in by_link.items():
         board.emit(Drafted(link=link, entries=entries))
     if by_link:
         board.count(messages=len(by_link), nodes=nodes)
+
+
+def _is_due(board: Board, session: DraftSession, now: float) -> bool:
+    if now < session.ripens_until:
+        return session.ripening.is_ripe(session.tree, board.pass_s)
+    return session.urgent_news > 0 or now >= session.hold_until
 
 
 def _news_of(board: Board, session: DraftSession) -> SessionNews | None:

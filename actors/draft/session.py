@@ -11,11 +11,13 @@ stale, or shows that we lost the thread and must ask for the rest:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from outrider.actors.draft.events import Attach, Resync, SessionNews, Verdict
+from outrider.actors.draft.ripening import Ripening
 from outrider.actors.draft.rounds import FrozenNews, Rounds
 from outrider.actors.draft.tree import DraftTree, TreeNews
 from outrider.actors.speculation import base_hash
@@ -102,10 +104,16 @@ class DraftSession:
         """Lockstep: the tree was sent, the verdict is awaited."""
         self.urgent_news = URGENT_NEWS
         """How many more news go out at once, because the target has nothing of ours below the base."""
+        self.ripens_until = -math.inf
+        """Until then the target waits for our next message, and the tree may grow before it goes out."""
+        self.ripening = Ripening()
+        """When it has grown enough."""
         self.num_messages = 0
         """Messages with nodes of `tree` so far."""
         self.hold_until = 0.0
         """When not urgent, news gather until then: the target is busy, and each message costs both sides time."""
+        self.round_trip_s = attach.round_trip_s
+        """Seconds to the target and back."""
         self.link_gap_s = GAP_SHARE * attach.round_trip_s
         """Seconds that news gather after others went out: what is long on its way anyway may as well travel together."""
         self.gap_s = self.link_gap_s

@@ -249,6 +249,8 @@ class Verdict:
     """The target's own candidates for the next token, the likeliest first."""
     seen: int = 0
     """Number of the drafter's last candidates for the session that were taken in."""
+    wait_s: float = 0.0
+    """Seconds for which the target waits for its next ones, at most; 0: not at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

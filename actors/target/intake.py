@@ -59,6 +59,8 @@ def graft(board: Board, event: Candidates, arrived: float) -> None:
     board.recording.taken(
         event, waited_s, fresh=grafted.added, stale=grafted.stale, refused=grafted.refused
     )
+    if event.base_length == session.length:
+        session.answered.add(event.drafter)
     _time_answer(session, event.base_length, arrived)
 
 

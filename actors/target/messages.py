@@ -221,14 +221,20 @@ def verdict_bytes(
     credits: int,
     roots: Sequence[int] = (),
     seen: int = 0,
+    wait_s: float = 0.0,
 ) -> int:
     """Size of a verdict on the wire without framing; `starving` counted as set. Counted here, because building the
     message twice would cost more than sending it."""
     ids = sum(map(_varint_bytes, tokens))
     base = 1 + _varint_bytes(length) + 9
-    numbers = sum(1 + _varint_bytes(number) for number in (handle, epoch, credits, seen) if number)
+    given = (handle, epoch, credits, seen, _microseconds(wait_s))
+    numbers = sum(1 + _varint_bytes(number) for number in given if number)
     own = 2 + sum(map(_varint_bytes, roots)) if roots else 0
     return numbers + (2 + base) + (2 + ids) + 2 + own
+
+
+def _microseconds(seconds: float) -> int:
+    return int(seconds * 1e6)
 
 
 def _varint_bytes(value: int) -> int:
@@ -249,10 +255,11 @@ def verdict_batch(verdicts: Sequence[Verdict]) -> target_pb2.VerdictMessage:
                     starving=v.starving,
                     roots=v.roots,
                     seen=v.seen,
+                    wait_us=_microseconds(v.wait_s),
                 )
                 for v in verdicts
             ],
-            pass_us=int(verdicts[0].pass_s * 1e6),
+            pass_us=_microseconds(verdicts[0].pass_s),
         )
     )
 

@@ -183,6 +183,8 @@ def _patience_left(
         or session.remaining <= 1
     ):
         return 0.0
+    if session.waits_until is not None:
+        return max(session.waits_until - now, 0.0)
     patience_s = limits.max_patience_s
     if not limits.lockstep:
         patience_s = min(session.patience.limit_s(pass_s), patience_s)
@@ -211,6 +213,9 @@ def _ripening_left(
 ) -> float:
     """Seconds that a new tree may still grow before it is verified."""
     if limits.lockstep or not session.ripens or session.joined.isdisjoint(live_drafters):
+        return 0.0
+    if session.is_answered(live_drafters):
+        # Each drafter has let its tree grow before it sent it: what follows comes later.
         return 0.0
     if len(selection.nodes) >= session.speculation.max_nodes:
         return 0.0

@@ -94,6 +94,11 @@ class Session:
         self.wait_since: float | None = None
         """When the target, free, began to wait for candidates of this session."""
         self.last_verdict = 0.0
+        self.waits_until: float | None = None
+        """Until then the next pass waits for candidates, as the drafters were told: each lets its tree grow, and sends it once.
+        None: they were told nothing."""
+        self.answered: set[str] = set()
+        """Drafters whose candidates below the text have come since the last verdict."""
         self.ripens = False
         """The last verdict left the pool empty: a new tree is coming in, level by level."""
         self.last_part = 0.0
@@ -142,6 +147,8 @@ class Session:
         passed = self.trees.advance(self.length) if self.trees is not None else 0
         stale = passed + self.pool.reroot(tokens)
         self.ripens = self.pool.size == 0
+        self.waits_until = None
+        self.answered.clear()
         self.last_part = now
         return stale
 
@@ -151,6 +158,10 @@ class Session:
         if self.trees is not None:
             return self.trees.has(self.length, self.hash)
         return self.pool.size > 0
+
+    def is_answered(self, live_drafters: frozenset[str]) -> bool:
+        """Whether all drafters were told to let their trees grow, and have sent them."""
+        return self.waits_until is not None and self.answered.issuperset(self.joined & live_drafters)
 
     def take_verdict_time(self, length: int) -> float | None:
         """When the text became so long, in seconds of the worker's clock; None if that is long ago or was asked before."""

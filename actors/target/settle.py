@@ -118,12 +118,15 @@ def _send_verdicts(board: Board, session: Session, tokens: tuple[int, ...], pass
         # Told once; when the drafters are woken they are told all that they missed.
         return
     starving = not session.has_candidates
+    wait_s = _wait_s(board, session) if starving else 0.0
+    if wait_s > 0.0:
+        session.waits_until = session.last_verdict + wait_s
     roots = session.rooted.tokens if session.rooted is not None else ()
     credits_ = board.credits_of(session)
     for drafter in session.joined & board.live_drafters:
         seen = session.seen.get(drafter, 0)
         session.stats.wire_bytes += verdict_bytes(
-            session.handle, session.epoch, session.length, tokens, credits_, roots, seen
+            session.handle, session.epoch, session.length, tokens, credits_, roots, seen, wait_s
         )
         board.say(
             Verdict(
@@ -138,10 +141,22 @@ def _send_verdicts(board: Board, session: Session, tokens: tuple[int, ...], pass
                 pass_s=pass_s,
                 roots=roots,
                 seen=seen,
+                wait_s=wait_s,
             )
         )
     if board.is_resting:
         session.rested_from = session.length
+
+
+def _wait_s(board: Board, session: Session) -> float:
+    """Seconds for which the next pass of a session without candidates waits for some, at most; 0 for not at all.
+
+    As `plan_pass` will decide, but only for a session that has the target to itself: with others the wait depends on them.
+    """
+    if board.settings.lockstep or len(board.sessions) > 1 or session.trees is not None:
+        return 0.0
+    limit_s = session.patience.limit_s(board.cost.predict(1))
+    return min(limit_s, board.settings.max_patience_s)
 
 
 def _until_stop(tokens: tuple[int, ...], stop_tokens: frozenset[int]) -> tuple[int, ...]:

@@ -764,6 +764,7 @@ class Verdict(google.protobuf.message.Message):
     STARVING_FIELD_NUMBER: builtins.int
     ROOTS_FIELD_NUMBER: builtins.int
     SEEN_FIELD_NUMBER: builtins.int
+    WAIT_US_FIELD_NUMBER: builtins.int
     handle: builtins.int
     """The target's handle of the session."""
     epoch: builtins.int
@@ -775,6 +776,11 @@ class Verdict(google.protobuf.message.Message):
     seen: builtins.int
     """Number of the last message of candidates that the target had taken in from this drafter for this session; those after it
     are on their way. 0 if there was none.
+    """
+    wait_us: builtins.int
+    """Microseconds for which the target, before its next pass, waits for the drafter's next message below the base, at most. The
+    drafter lets its tree grow as long as that promises more than the target loses meanwhile, and sends it in one message. 0 if
+    the target does not wait.
     """
     @property
     def base(self) -> outrider.v1.tree_pb2.Base:
@@ -801,9 +807,10 @@ class Verdict(google.protobuf.message.Message):
         starving: builtins.bool = ...,
         roots: collections.abc.Iterable[builtins.int] | None = ...,
         seen: builtins.int = ...,
+        wait_us: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["base", b"base"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["base", b"base", "credits", b"credits", "epoch", b"epoch", "handle", b"handle", "roots", b"roots", "seen", b"seen", "starving", b"starving", "tokens", b"tokens"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["base", b"base", "credits", b"credits", "epoch", b"epoch", "handle", b"handle", "roots", b"roots", "seen", b"seen", "starving", b"starving", "tokens", b"tokens", "wait_us", b"wait_us"]) -> None: ...
 
 Global___Verdict: typing_extensions.TypeAlias = Verdict
 

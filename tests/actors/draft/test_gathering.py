@@ -17,7 +17,7 @@ STEPS = 40
 
 
 def drafted(
-    round_trip_s: float, *, starving: bool = False, pass_s: float = 0.0
+    round_trip_s: float, *, starving: bool = False, pass_s: float = 0.0, wait_s: float = 0.0
 ) -> tuple[list[SessionNews], set[int]]:
     """What a drafter sends after a verdict in `STEPS` milliseconds and then until it is at rest; when it sent, in them."""
     attach = replace(make_attach(), round_trip_s=round_trip_s)
@@ -27,7 +27,8 @@ def drafted(
     bench.worker.post(attach)
     bench.step(2)
     bench.take()
-    bench.worker.post(replace(target.commit(1, starving=starving), pass_s=pass_s))
+    verdict = target.commit(1, starving=starving)
+    bench.worker.post(replace(verdict, pass_s=pass_s, wait_s=wait_s))
     news: list[SessionNews] = []
     when: set[int] = set()
     for step in range(STEPS):
@@ -82,6 +83,40 @@ def test_a_near_target_hears_of_every_level(round_trip_s: float) -> None:
     """Where a draft pass takes longer than the gap, nothing waits."""
     news, when = drafted(round_trip_s)
     assert len(when) == len(paths(news))
+
+
+def test_a_target_that_waits_gets_one_tree_that_has_grown() -> None:
+    """In time, with several levels, and the rest gathers as for any target that is busy; the tree is the same in the end."""
+    early, early_when = drafted(0.0, starving=True, pass_s=0.02)
+    grown, grown_when = drafted(0.0, starving=True, pass_s=0.02, wait_s=0.01)
+    assert paths(early) == paths(grown)
+    assert min(early_when) <= 1
+    assert 4 <= min(grown_when) <= 10
+    deepest = max(len(path) for path in paths(grown[:1]))
+    assert deepest >= 4 > max(len(path) for path in paths(early[:1]))
+    later = sorted(grown_when)[1:]
+    assert later[0] - min(grown_when) >= 1e3 * PASS_GAP_SHARE * 0.02 - 1
+
+
+def test_a_tree_goes_out_early_enough_for_its_way() -> None:
+    """What the way takes is taken from the time to grow; where nothing is left it goes out at once."""
+    near = min(drafted(0.0, starving=True, pass_s=0.02, wait_s=0.004)[1])
+    far = min(drafted(0.002, starving=True, pass_s=0.02, wait_s=0.004)[1])
+    assert far <= near - 2
+    assert min(drafted(0.02, starving=True, pass_s=0.02, wait_s=0.004)[1]) <= 1
+
+
+def test_a_tree_that_cannot_grow_goes_out_at_once() -> None:
+    """A wait is not used up when there is nothing to wait for."""
+    attach = replace(make_attach(max_tokens=4))
+    bench = TableBench(DRAFT_TABLE, width=1, expand=1)
+    target = MiniTarget(TARGET_TABLE, attach)
+    bench.worker.post(attach)
+    bench.step(2)
+    bench.take()
+    bench.worker.post(replace(target.commit(1, starving=True), pass_s=1.0, wait_s=0.9))
+    bench.step(6)
+    assert paths(bench.take_news())
 
 
 def test_what_a_far_target_lacks_goes_out_at_once() -> None:

@@ -157,6 +157,24 @@ def test_long_prompts_are_run_in_chunks() -> None:
     assert [(len(e.chain), e.is_prefill) for e in plan.entries] == [(10, False), (6, True)]
 
 
+def test_a_tree_that_has_grown_is_not_waited_for_again() -> None:
+    """Drafters that were told of the wait have grown their trees; it ends with the last one's."""
+    live = frozenset({"d", "e"})
+
+    def entries(*, is_told: bool, answered: set[str], joined: set[str]) -> int:
+        made = session(1, estimates=(0.9,))
+        made.patience.gap_s, made.ripens, made.last_part = 0.001, True, 0.0
+        made.joined |= joined
+        made.waits_until, made.answered = 1.0 if is_told else None, answered
+        return len(plan_pass([made], [4], live, LIMITS, flat(), 0.0005).entries)
+
+    assert entries(is_told=False, answered={"d"}, joined={"d"}) == 0
+    assert entries(is_told=True, answered={"d"}, joined={"d"}) == 1
+    assert entries(is_told=True, answered={"d"}, joined={"d", "e"}) == 0
+    assert entries(is_told=True, answered={"d", "e"}, joined={"d", "e"}) == 1
+    assert entries(is_told=True, answered={"d"}, joined={"d", "gone"}) == 1
+
+
 def frozen(width: int) -> FrozenTree:
     """One level of so many siblings."""
     tokens = tuple(range(width))

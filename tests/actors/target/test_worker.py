@@ -502,3 +502,44 @@ def test_verdicts_tell_which_candidates_were_seen() -> None:
     harness.worker.step()
     harness.worker.step()
     assert seen()[3:] == [0, 0]
+
+
+@pytest.mark.parametrize(("sessions", "lockstep"), [(1, False), (2, False), (1, True)])
+def test_a_verdict_says_how_long_the_target_waits(
+    monkeypatch: pytest.MonkeyPatch, sessions: int, *, lockstep: bool
+) -> None:
+    """If it has nothing to verify, and nobody else would have to wait too; its next pass waits no longer than that."""
+    slow = engine()
+    forward = slow.forward
+
+    def slowly(batch: Sequence[Rows]) -> Logits:
+        harness.now += 0.02
+        return forward(batch)
+
+    monkeypatch.setattr(slow, "forward", slowly)
+    harness = Harness(slow, lockstep=lockstep)
+    harness.worker.cost.set_curve(dict.fromkeys((1, 2, 4, 8, 16, 32, 64), 0.02))
+    harness.worker.post(DrafterJoined(drafter="d"))
+    for number in range(sessions):
+        harness.worker.post(opening(number, OPTIONS["endless"]))
+    harness.worker.step()
+    for number in range(sessions):
+        text = (1, 2, 3, *harness.committed(number))
+        tree = random_tree(random.Random(1), 4)
+        harness.worker.post(candidates(text, tree, handle=harness.handle(number)))
+    for _ in range(30):
+        told = [v for v in verdicts(harness, "d") if isinstance(v, Verdict)]
+        if told:
+            break
+        left_s = harness.worker.step()
+        harness.now += left_s or 0.0
+    assert told
+    assert told[0].starving
+    assert (told[0].wait_s > 0.0) == (sessions == 1 and not lockstep)
+    if told[0].wait_s > 0.0:
+        committed = harness.committed(0)
+        assert harness.worker.step() == pytest.approx(told[0].wait_s, abs=0.002)
+        assert harness.committed(0) == committed
+        harness.now += told[0].wait_s
+        harness.worker.step()
+        assert len(harness.committed(0)) > len(committed)
