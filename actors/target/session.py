@@ -161,7 +161,9 @@ class Session:
 
     def is_answered(self, live_drafters: frozenset[str]) -> bool:
         """Whether all drafters were told to let their trees grow, and have sent them."""
-        return self.waits_until is not None and self.answered.issuperset(self.joined & live_drafters)
+        return self.waits_until is not None and self.answered.issuperset(
+            self.joined & live_drafters
+        )
 
     def take_verdict_time(self, length: int) -> float | None:
         """When the text became so long, in seconds of the worker's clock; None if that is long ago or was asked before."""
