@@ -39,7 +39,7 @@ PASS_GAP_SHARE = 0.2
 """Part of a target pass that news gather after others went out. They are of no use to the target before its pass is over, and
 while that runs each message takes the interpreter from it for half a millisecond."""
 
-SPARE_PASSES = 2.0
+SPARE_PASSES = 3.0
 """Draft passes before the end of a target's wait at which a tree goes out, ripe or not."""
 
 PATIENT_RATIO = 8.0

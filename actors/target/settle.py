@@ -24,6 +24,11 @@ TAKEN_SHARE = 0.2
 """Weight of a round in the mean number of candidates taken: about five rounds, as patience remembers."""
 
 
+ROOM_SHARE = 0.8
+"""Part of its patience within which candidates must usually come for a wait to be promised: else a tree has no time to grow, and its
+levels had better go out as they come."""
+
+
 def settle(
     board: Board, entry: Entry, logits_RV: torch.Tensor, pass_s: float, drawn: Drawn | None
 ) -> tuple[tuple[int, ...], int]:
@@ -149,14 +154,15 @@ def _send_verdicts(board: Board, session: Session, tokens: tuple[int, ...], pass
 
 
 def _wait_s(board: Board, session: Session) -> float:
-    """Seconds for which the next pass of a session without candidates waits for some, at most; 0 for not at all.
+    """Seconds for which drafters may count on the next pass of a session without candidates to wait, at most; 0: they may not.
 
     As `plan_pass` will decide, but only for a session that has the target to itself: with others the wait depends on them.
     """
     if board.settings.lockstep or len(board.sessions) > 1 or session.trees is not None:
         return 0.0
-    limit_s = session.patience.limit_s(board.cost.predict(1))
-    return min(limit_s, board.settings.max_patience_s)
+    patience = session.patience
+    limit_s = min(patience.limit_s(board.cost.predict(1)), board.settings.max_patience_s)
+    return limit_s if patience.arrival_s <= ROOM_SHARE * limit_s else 0.0
 
 
 def _until_stop(tokens: tuple[int, ...], stop_tokens: frozenset[int]) -> tuple[int, ...]:
