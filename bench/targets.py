@@ -1,7 +1,8 @@
 """The targets of a benchmark: the shipped one as it is, and deepened until a pass takes a wanted time.
 
 Deepening adds decoder layers that compute in full and leave the output unchanged (`actors/train/deepen.py`). How many it
-takes is found by timing passes when a suite starts, because machines differ; a pass takes the wanted time or a little more.
+takes is found by timing passes when a suite starts, because machines differ; a pass takes the wanted time or a
+little more, if `MOST_TURNS` models get there.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How long a tree grows while the target waits for it. Pure.
 
-A target that has nothing, or too little, below its text says how long it waits for more (`Verdict.wait_s`). Each further draft
+A target that has nothing to verify below its text says how long it waits for more (`Verdict.wait_s`). Each further draft
 pass adds tokens to its next pass and makes it wait longer. The drafter knows best what a pass may add, so it decides: the tree
 goes out, in one message, when the next draft pass promises less than the target commits in the time that it takes. Levels sent one
 by one would arrive no sooner, and each message slows the drafter and the target.

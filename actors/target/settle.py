@@ -158,7 +158,8 @@ def _wait_s(board: Board, session: Session) -> float:
 
     As `plan_pass` will decide, but only for a session that has the target to itself: with others the wait depends on them.
     """
-    if board.settings.lockstep or len(board.sessions) > 1 or session.trees is not None:
+    is_served = not board.is_resting and session.remaining > 1 and session.trees is None
+    if not is_served or board.settings.lockstep or len(board.sessions) > 1:
         return 0.0
     patience = session.patience
     limit_s = min(patience.limit_s(board.cost.predict(1)), board.settings.max_patience_s)
