@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import grpc
@@ -102,7 +103,7 @@ async def test_a_stop_string_ends_the_text_and_closes_the_session(
 ) -> None:
     """Whether rounds cut it or hold it; the target's statistics of the closed session are told."""
     target.script.commit = commit
-    target.script.token = lambda prompt, seed, at: ord("hello STOP more text"[at])
+    target.script.token = held_from(target, len("hello STOP") - 1, letters="hello STOP more text")
     front = await start()
     output = await generate(front, ask(max_tokens=20, stop=["STOP"]))
     assert output.text[0] == "hello "
@@ -111,6 +112,7 @@ async def test_a_stop_string_ends_the_text_and_closes_the_session(
     assert completion.finish_reason == generation_pb2.FINISH_REASON_STOP_STRING
     assert completion.stop == "STOP"
     assert completion.usage.completion_tokens == 10
+    assert completion.speculation.rounds == 7, "what the target told of the closed session"
     assert target.closes == [target.opens[0].session]
     assert not target.running
 
@@ -352,11 +354,12 @@ async def test_a_deadline_in_the_queue_is_kept(start: Start, target: ScriptedTar
 @pytest.mark.parametrize("way", ["cancel", "deadline", "disconnect"])
 async def test_leaving_closes_the_session(start: Start, target: ScriptedTarget, way: str) -> None:
     """However a client leaves, the target is told and the slot is free for the next."""
-    target.script.num_slots, target.script.pause_s, target.script.commit = 1, 0.01, 1
+    target.script.num_slots, target.script.commit = 1, 1
     front = await start()
+    target.script.token = held_from(target, 6, letters=expected(60))
     channel = grpc.aio.insecure_channel(front.address)
     stub = type(front.stub)(channel)
-    call = stub.Generate(ask(max_tokens=60), timeout=0.3 if way == "deadline" else 30.0)
+    call = stub.Generate(ask(max_tokens=60), timeout=2.0 if way == "deadline" else 30.0)
     await until_read(call, 3)
     match way:
         case "cancel":
@@ -369,8 +372,19 @@ async def test_leaving_closes_the_session(start: Start, target: ScriptedTarget, 
     await until(lambda: not target.running)
     await channel.close()
     assert len(target.closes) == 1
-    target.script.pause_s = 0.0
+    target.script.hold = None
     assert (await generate(front, ask(max_tokens=4))).text[0] == expected(4)
+
+
+def held_from(target: ScriptedTarget, held: int, *, letters: str) -> Callable[..., int]:
+    """A script of letters. No round begins after the one that reached a position: the target cannot end by itself."""
+
+    def token(prompt: Sequence[int], seed: int, at: int) -> int:
+        if at == held:
+            target.script.hold = asyncio.Event()
+        return ord(letters[at])
+
+    return token
 
 
 async def until_read(call: Any, number: int) -> None:
