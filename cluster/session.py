@@ -24,6 +24,7 @@ from enum import StrEnum
 import grpc
 
 from outrider.cluster.detokenise import Detokeniser
+from outrider.cluster.output_text import OutputText
 from outrider.cluster.session_commands import (
     Attach,
     Close,
@@ -35,7 +36,6 @@ from outrider.cluster.session_commands import (
 )
 from outrider.cluster.statistics import PartCounts
 from outrider.cluster.status_codes import RETRYABLE, Refusal, code_of
-from outrider.cluster.stops import StopStrings
 from outrider.v1 import generation_pb2
 
 MAX_FRUITLESS_OPENS = 5
@@ -88,24 +88,22 @@ class Session:
         """Statistics of each opening: the target's, or what was seen if the target could not tell."""
         self.timings: list[generation_pb2.Timing] = []
         self.cached_tokens = 0
-        self._detokeniser = detokeniser
-        self._stops = StopStrings(stops)
-        self._has_stops = bool(stops)
+        self._text = OutputText(
+            detokeniser=detokeniser, stops=stops, stop_tokens=stop_tokens, min_tokens=min_tokens
+        )
         self._stop_tokens = stop_tokens
         self._max_tokens = max_tokens
-        self._min_tokens = min_tokens
         self._num_resumed = len(self.output)
         self._epoch = 0
         self._fruitless_opens = 0
-        self._unread: int | None = None
-        """The last token, if it may be the stop token that ends the output: its text must wait for the verdict."""
         self._end = Complete(reason=generation_pb2.FINISH_REASON_UNSPECIFIED)
 
     def start(self) -> list[Command]:
         """Begins. Resumed tokens are replayed: what they end is not opened again."""
-        stop = self._replay(self.output)
-        if stop is not None:
-            self._end = Complete(reason=generation_pb2.FINISH_REASON_STOP_STRING, stop=stop)
+        read = self._text.read(self.output, 0)
+        del self.output[read.num_read :]
+        if read.stop is not None:
+            self._end = Complete(reason=generation_pb2.FINISH_REASON_STOP_STRING, stop=read.stop)
             return self._complete()
         if (whole := self._end_if_whole()) is not None:
             return whole
@@ -138,16 +136,13 @@ class Session:
         assert isinstance(part, PartCounts)
         part.count(tokens)
         ids = [token.id for token in tokens]
-        if not self._has_stops:
-            self.output += ids
-            return [Deliver(text=self._read(ids), tokens=tokens)]
-        text, stop, num_read = self._read_one_by_one(ids)
-        self.output += ids[:num_read]
-        delivered = Deliver(text=text, tokens=tokens[:num_read])
-        if stop is None:
+        read = self._text.read(ids, len(self.output))
+        self.output += ids[: read.num_read]
+        delivered = Deliver(text=read.text, tokens=tokens[: read.num_read])
+        if read.stop is None:
             return [delivered]
         self.state = State.CLOSING
-        self._end = Complete(reason=generation_pb2.FINISH_REASON_STOP_STRING, stop=stop)
+        self._end = Complete(reason=generation_pb2.FINISH_REASON_STOP_STRING, stop=read.stop)
         return [delivered, Close()]
 
     def finished(
@@ -220,7 +215,7 @@ class Session:
     def _end_by_target(self, reason: generation_pb2.FinishReason.ValueType) -> list[Command]:
         stop = ""
         if reason == generation_pb2.FINISH_REASON_STOP_TOKEN:
-            self._unread = None
+            self._text.drop_stop_token()
             stop = str(self.output[-1]) if self.output else ""
         self._end = Complete(reason=reason, stop=stop)
         return self._finish_text()
@@ -245,53 +240,13 @@ class Session:
         self.state = State.OPENING
         return [Open(reason=reason)]
 
-    def _read(self, ids: list[int]) -> str:
-        """Text that some tokens make certain. A last token that may end the output waits for the next event."""
-        if self._detokeniser is None:
-            return ""
-        if self._unread is not None:
-            ids = [self._unread, *ids]
-            self._unread = None
-        if ids and ids[-1] in self._stop_tokens:
-            self._unread = ids[-1]
-            ids = ids[:-1]
-        return self._detokeniser.feed(ids)
-
-    def _read_one_by_one(self, ids: list[int]) -> tuple[str, str | None, int]:
-        """Text of tokens up to a stop string, the stop string, and how many tokens it took."""
-        text = ""
-        for index, token in enumerate(ids):
-            is_armed = len(self.output) + index + 1 >= self._min_tokens
-            passed = self._stops.feed(self._read([token]), armed=is_armed)
-            text += passed.text
-            if passed.stop is not None:
-                return text, passed.stop, index + 1
-        return text, None, len(ids)
-
-    def _replay(self, ids: list[int]) -> str | None:
-        """Brings detokeniser and stop strings to where they were after the resumed tokens."""
-        if not self._has_stops:
-            self._read(ids)
-            return None
-        self.output = []
-        _, stop, num_read = self._read_one_by_one(ids)
-        self.output = ids[:num_read]
-        return stop
-
     def _finish_text(self, *, may_stop: bool = True) -> list[Command]:
         """Delivers the text still held back, which may itself complete a stop string, and ends."""
-        ids = [] if self._unread is None else [self._unread]
-        self._unread = None
-        rest = ""
-        if self._detokeniser is not None:
-            rest = self._detokeniser.feed(ids) + self._detokeniser.flush()
-        is_armed = may_stop and len(self.output) >= self._min_tokens
-        passed = self._stops.feed(rest, armed=is_armed)
+        passed = self._text.finish(len(self.output), may_stop=may_stop)
         if passed.stop is not None:
             self._end = Complete(reason=generation_pb2.FINISH_REASON_STOP_STRING, stop=passed.stop)
-        text = passed.text if passed.stop is not None else passed.text + self._stops.flush()
         ending = self._complete()
-        return [Deliver(text=text, tokens=()), *ending] if text else ending
+        return [Deliver(text=passed.text, tokens=()), *ending] if passed.text else ending
 
     def _complete(self) -> list[Command]:
         self.state = State.ENDED

@@ -13,6 +13,10 @@ from outrider.actors.speculation.best_first import BestFirst, Node, Selection
 
 __all__ = ["CandidatePool", "Grafted", "Node", "Selection"]
 
+LEAST_ESTIMATE = 1.0 / 1024.0
+"""Candidates are worth at least this, given their parent. One worth nothing would make all that grows below it worth nothing, also
+once it is committed and what it was worth is past."""
+
 SMALLEST_ROOT_VALUE = 1e-60
 """Below this the products of estimates are rescaled; far above the smallest double, far below any real path."""
 
@@ -87,7 +91,7 @@ class CandidatePool:
                         place.depth + 1,
                         drafter,
                         estimate,
-                        place.value * calibrate(estimate),
+                        place.value * max(calibrate(estimate), LEAST_ESTIMATE),
                     )
                     place.children[token] = child
                     self.size += 1

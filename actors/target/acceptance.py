@@ -1,7 +1,9 @@
 """How often a drafter's candidates are drawn, learned from what was drawn.
 
 Each walked node with children is evidence: of its children, at most one was drawn. Stated estimates are sorted into
-bins; a bin's expected probability is its realised frequency, pulled towards the stated estimate while evidence is thin.
+bins; within a bin, what was drawn for each stated candidate scales the estimate (above one half: what was missed scales what
+it lacks to 1), pulled towards the stated estimate while evidence is thin. So what is stated above 0 is never expected to be 0: a
+shift by the difference of the two made unlikely candidates worth nothing, and with them all that grew below.
 """
 
 from __future__ import annotations
@@ -32,14 +34,12 @@ class Calibration:
         self._stated[index] = FORGET * self._stated[index] + stated
 
     def __call__(self, stated: float) -> float:
-        """Expected probability that a candidate is drawn once its parent is, 0 to 1."""
+        """Expected probability that a candidate is drawn once its parent is, 0 to 1; as stated before anything was drawn."""
         index = min(int(stated * NUM_BINS), NUM_BINS - 1)
-        seen = self._seen[index]
-        if seen == 0.0:
-            return stated
-        # The bin's realised excess over what was stated shifts the estimate within the bin.
-        shift = (self._drawn[index] - self._stated[index]) / (seen + PRIOR_WEIGHT)
-        return min(max(stated + shift, 0.0), 1.0)
+        seen, drawn, expected = self._seen[index], self._drawn[index], self._stated[index]
+        if stated < 0.5:
+            return _scaled(stated, drawn, expected, seen)
+        return 1.0 - _scaled(1.0 - stated, seen - drawn, seen - expected, seen)
 
     def table(self) -> list[tuple[float, float, float]]:
         """Mean stated probability, realised frequency and weight of each bin that has evidence."""
@@ -48,3 +48,11 @@ class Calibration:
             for stated, drawn, seen in zip(self._stated, self._drawn, self._seen, strict=True)
             if seen > 0.0
         ]
+
+
+def _scaled(stated: float, realised: float, expected: float, seen: float) -> float:
+    if stated <= 0.0:
+        # Nothing to scale: the frequency, pulled towards what was stated.
+        return realised / (seen + PRIOR_WEIGHT)
+    prior = PRIOR_WEIGHT * stated
+    return min(stated * (realised + prior) / (expected + prior), 1.0)

@@ -92,10 +92,13 @@ class Control:
         return not session.joined.isdisjoint(self._board.live_drafters)
 
     def _is_late(self, entries: Sequence[Entry]) -> bool | None:
-        """Whether candidates came since the last round, but none in time; None if none came at all."""
+        """Whether candidates came since the last round, but none in time; None if none came at all.
+
+        Those that were in time but not worth their rows are not late: the text is hard to foresee, which passes.
+        """
         former = self._messages
         self._messages = {e.session.handle: e.session.stats.candidate_messages for e in entries}
-        if any(entry.is_drafted for entry in entries):
+        if any(entry.is_drafted or entry.is_in_time for entry in entries):
             return False
         came = any(count > former.get(handle, count) for handle, count in self._messages.items())
         return True if came else None

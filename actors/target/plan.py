@@ -38,6 +38,9 @@ class Entry:
     selection: Selection
     """Candidates below the last committed token."""
 
+    is_in_time: bool = False
+    """True if drafters' candidates were there when the pass was planned, worth their rows or not."""
+
     frozen: FrozenTree | None = None
     """The candidates with their laws, if the session's verifier tests frozen trees; `selection` holds the same nodes."""
 
@@ -149,7 +152,13 @@ def plan_pass(
         # One more row costs little, and its token may be the one that the drafter had foreseen.
         ready += patient
     entries = [
-        _entry(decoding[place], starts[place], chosen.get(place), trees.get(place))
+        _entry(
+            decoding[place],
+            starts[place],
+            chosen.get(place),
+            trees.get(place),
+            is_in_time=place in holding,
+        )
         for place in ready
     ]
     return Plan(entries=prompts + entries, wait_s=wait_s)
@@ -161,7 +170,12 @@ def _prompt(session: Session, num_cached: int, size: int, *, is_prefill: bool) -
 
 
 def _entry(
-    session: Session, num_cached: int, chosen: Selection | None, tree: Ready | None
+    session: Session,
+    num_cached: int,
+    chosen: Selection | None,
+    tree: Ready | None,
+    *,
+    is_in_time: bool = False,
 ) -> Entry:
     """A session's part of the pass from its candidates or its tree, if it has any."""
     return Entry(
@@ -169,6 +183,7 @@ def _entry(
         chain=session.tokens[num_cached:],
         is_prefill=False,
         selection=whole(tree, session) if tree is not None else chosen or NOTHING,
+        is_in_time=is_in_time,
         frozen=tree.frozen if tree is not None else None,
     )
 

@@ -95,6 +95,38 @@ def test_late_tree_is_followed_along_the_committed_tokens() -> None:
     assert (result.added, result.stale) == (1, 2)
 
 
+def test_a_candidate_that_was_worth_nothing_does_not_spoil_what_grows_below() -> None:
+    """Once it is committed its value is past: below it the estimates count as below any other, then and later."""
+    pool = CandidatePool(10, 100)
+    graft(pool, {(1,): 0.9, (2,): 0.0, (2, 3): 0.8, (2, 3, 4): 0.5})
+    pool.reroot([2])
+    assert [round(value, 9) for value in pool.select(9, 9).values] == [0.8, 0.4]
+    graft(pool, {(3,): 0.8, (3, 5): 0.25, (3, 4): 0.5, (3, 4, 6): 0.5})
+    assert [round(value, 9) for value in pool.select(9, 9).values] == [0.8, 0.4, 0.2, 0.2]
+    pool.reroot([3])
+    assert [round(value, 9) for value in pool.select(9, 9).values] == [0.5, 0.25, 0.25]
+
+
+@given(
+    st.lists(st.sampled_from([0.0, 0.001, 0.1, 0.9, 1.0]), min_size=2, max_size=40),
+    st.integers(1, 39),
+)
+def test_values_below_the_root_do_not_depend_on_what_it_was_worth(
+    estimates: list[float], walked: int
+) -> None:
+    """A chain, of which some is committed: what is left is worth what it would be in a pool of its own."""
+    walked = min(walked, len(estimates) - 1)
+    chain = {tuple(range(1, depth + 1)): value for depth, value in enumerate(estimates, 1)}
+    pool, fresh = CandidatePool(0, 100), CandidatePool(walked, 100)
+    graft(pool, chain)
+    for token in range(1, walked + 1):
+        pool.reroot([token])
+    graft(fresh, {path[walked:]: value for path, value in chain.items() if len(path) > walked})
+    found, expected = pool.select(99, 99).values, fresh.select(99, 99).values
+    assert len(found) == len(expected) == len(estimates) - walked
+    assert all(abs(a - b) <= 1e-9 * b for a, b in zip(found, expected, strict=True))
+
+
 def test_full_pool_refuses_and_counts() -> None:
     """A drafter that runs wild is bounded, and no child hangs below a refused node."""
     pool = CandidatePool(0, 2)

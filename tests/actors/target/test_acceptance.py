@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from outrider.actors.target.acceptance import Calibration
 
 
@@ -31,6 +33,27 @@ def test_calibration_stays_a_probability() -> None:
         calibration.observe(0.0, True)
     assert 0.0 <= calibration(1.0) < 0.2
     assert 0.8 < calibration(0.0) <= 1.0
+
+
+@pytest.mark.parametrize("stated", [0.004, 0.02, 0.055])
+def test_unlikely_candidates_are_never_worth_nothing(stated: float) -> None:
+    """A drafter that states too much of what is unlikely: still in order, still above 0, and right on the whole."""
+    calibration, rng = Calibration(), random.Random(5)
+    for _ in range(4000):
+        calibration.observe(0.01, rng.random() < 0.002)
+        calibration.observe(0.05, rng.random() < 0.01)
+    assert 0.0 < calibration(stated) < stated / 2
+    assert calibration(0.02) < calibration(0.04)
+    assert abs(calibration(0.05) - 0.01) < 0.006
+
+
+def test_likely_candidates_are_never_certain() -> None:
+    """The same seen from the other end."""
+    calibration, rng = Calibration(), random.Random(6)
+    for _ in range(4000):
+        calibration.observe(0.95, rng.random() < 0.99)
+    assert 0.98 < calibration(0.95) < 1.0
+    assert calibration(0.95) < calibration(0.97) < 1.0
 
 
 def test_table_reports_reliability() -> None:

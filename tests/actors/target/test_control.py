@@ -132,6 +132,18 @@ def test_the_governor_is_told_of_candidates_that_come_too_late() -> None:
     assert shares[1] > 0.6
 
 
+def test_candidates_that_are_in_time_but_not_worth_their_rows_are_not_late() -> None:
+    """A text that is hard to foresee, or rows that are dear, are no reason to send a drafter next door to rest."""
+    governor = Recording()
+    pair = Pair(TARGET, TARGET, governor=governor)
+    pair.open(0, Sampling(seed=1, max_tokens=300, temperature=1.0), Speculation())
+    pair.target.cost.set_curve({1: 0.001, 2: 1.0, 64: 64.0})
+    for _ in range(120):
+        pair.step()
+    assert True not in governor.late
+    assert governor.late.count(False) > 60
+
+
 def test_drafters_too_far_away_soon_rest_and_are_sent_nothing() -> None:
     """What they propose is stale when it arrives, so after a few rounds they cost nothing."""
     governor, delay = Governor(), delayed(24)
