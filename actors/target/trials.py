@@ -10,7 +10,7 @@ rounds after a gap, and gaps grow as long as the answer stays clear.
 - Doubt is decided for plain decoding, and the more sessions run, the less there is: a round of many tells as much as many rounds of one.
 
 Candidates that always come too late need no comparison: nothing can be won by them. After sixteen rounds in which some came and none
-was of use the drafters rest, and are tried again after 256 rounds, then 512, ...
+was in time the drafters rest, and are tried again after 256 rounds, then 512, ...
 """
 
 from __future__ import annotations
