@@ -14,6 +14,9 @@ NUM_BINS = 16
 PRIOR_WEIGHT = 8.0
 """Observations that the stated estimate counts for."""
 
+HALF_STEP = 1.0 / 510.0
+"""What a stated 0 or 1 is taken to be off by, once something speaks against it: estimates come as one byte."""
+
 FORGET = 0.999
 """Weight of an observation after one more in its bin: a thousand candidates of memory."""
 
@@ -36,10 +39,11 @@ class Calibration:
     def __call__(self, stated: float) -> float:
         """Expected probability that a candidate is drawn once its parent is, 0 to 1; as stated before anything was drawn."""
         index = min(int(stated * NUM_BINS), NUM_BINS - 1)
-        seen, drawn, expected = self._seen[index], self._drawn[index], self._stated[index]
+        drawn, expected = self._drawn[index], self._stated[index]
         if stated < 0.5:
-            return _scaled(stated, drawn, expected, seen)
-        return 1.0 - _scaled(1.0 - stated, seen - drawn, seen - expected, seen)
+            return _scaled(stated, drawn, expected)
+        seen = self._seen[index]
+        return 1.0 - _scaled(1.0 - stated, seen - drawn, seen - expected)
 
     def table(self) -> list[tuple[float, float, float]]:
         """Mean stated probability, realised frequency and weight of each bin that has evidence."""
@@ -50,9 +54,10 @@ class Calibration:
         ]
 
 
-def _scaled(stated: float, realised: float, expected: float, seen: float) -> float:
+def _scaled(stated: float, realised: float, expected: float) -> float:
     if stated <= 0.0:
-        # Nothing to scale: the frequency, pulled towards what was stated.
-        return realised / (seen + PRIOR_WEIGHT)
+        if realised <= 0.0:
+            return 0.0
+        stated = HALF_STEP
     prior = PRIOR_WEIGHT * stated
     return min(stated * (realised + prior) / (expected + prior), 1.0)

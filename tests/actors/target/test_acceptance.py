@@ -47,6 +47,19 @@ def test_unlikely_candidates_are_never_worth_nothing(stated: float) -> None:
     assert abs(calibration(0.05) - 0.01) < 0.006
 
 
+def test_what_a_byte_rounds_off_keeps_its_order() -> None:
+    """A stated 0 is expected less often than the least that a byte states above it, a stated 1 more often than the most below."""
+    calibration, rng = Calibration(), random.Random(7)
+    for _ in range(4000):
+        for stated in (0.0, 0.05, 0.95, 1.0):
+            calibration.observe(stated, rng.random() < stated)
+    for _ in range(3):
+        calibration.observe(0.0, True)
+        calibration.observe(1.0, False)
+    assert 0.0 < calibration(0.0) < calibration(1 / 255) < 0.01
+    assert 0.99 < calibration(254 / 255) < calibration(1.0) < 1.0
+
+
 def test_likely_candidates_are_never_certain() -> None:
     """The same seen from the other end."""
     calibration, rng = Calibration(), random.Random(6)
