@@ -30,7 +30,7 @@ class Slot:
     depths: list[int] = field(default_factory=list)
     lineages: list[int] = field(default_factory=list)
     mask: GrowingMask | None = None
-    """The mask of the scratch rows, once one of their passes could take a slice of it."""
+    """The mask of the scratch rows, once one of their passes could take a slice of it. The place's own: the next session has it, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +92,7 @@ class SlotTable:
         )
         self._slots: list[Slot | None] = [None] * num_slots
         self._kept = [0] * num_slots
+        self._masks: list[GrowingMask | None] = [None] * num_slots
 
     @property
     def num_free(self) -> int:
@@ -119,7 +120,7 @@ class SlotTable:
             raise ValueError(
                 f"slot {slot} cannot be taken with {keep} rows; {self._kept[slot]} were kept"
             )
-        self._slots[slot] = Slot(cached=keep)
+        self._slots[slot] = Slot(cached=keep, mask=self._masks[slot])
         self._kept[slot] = 0
         return slot
 
@@ -136,6 +137,9 @@ class SlotTable:
             )
         self._slots[slot] = None
         self._kept[slot] = keep
+        self._masks[slot] = held.mask
+        if held.mask is not None:
+            held.mask.keep(())
 
     def taken(self, slot: int) -> Slot:
         """The rows of a slot that is taken.

@@ -58,7 +58,7 @@ class Gardener:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_slice_is_the_mask_that_would_be_built(seed: int) -> None:
-    """Over passes, verdicts, failed passes, passes without a slice and truncations, bit for bit."""
+    """Over passes, verdicts, failed passes, passes without a slice, truncations and sessions that end, bit for bit."""
     table = SlotTable(num_slots=1, max_context=MAX_CONTEXT, max_scratch=40, vocab_size=9)
     table.acquire()
     gardener = Gardener(seed)
@@ -73,6 +73,10 @@ def test_a_slice_is_the_mask_that_would_be_built(seed: int) -> None:
             table.truncate(0, gardener.random.randint(0, cached // 2))
             gardener.parents.clear()
             continue
+        if chance > 0.97:
+            table.release(0)
+            table.acquire()
+            gardener.parents.clear()
         rows = gardener.rows("built" if chance < 0.45 else "sliced")
         (growth,) = table.check([rows])
         seen = sight(growth, window=None)
@@ -108,6 +112,20 @@ def test_levels_of_a_fixed_shape_are_slices_of_its_largest_mask() -> None:
         assert np.array_equal(got[:, :7], np.zeros((size, 7), dtype=np.float32))
         assert np.array_equal(got[:, 7:], built[start:end, :end])
         start = end
+
+
+def test_the_next_session_gets_the_mask_of_the_place() -> None:
+    """It takes megabytes, and to make one for each text would take longer than a draft pass."""
+    table = SlotTable(num_slots=2, max_context=99, max_scratch=9, vocab_size=9)
+    masks = []
+    for _ in range(2):
+        slot = table.acquire()
+        (growth,) = table.check([Rows(slot=slot, tokens=[1, 1], parents=[-1, -1])])
+        assert growth.mask is not None
+        masks.append(growth.mask)
+        table.grow(growth)
+        table.release(slot)
+    assert np.shares_memory(*masks)
 
 
 def test_masks_that_would_take_too_much_memory_are_not_kept() -> None:

@@ -102,15 +102,32 @@ def test_a_containers_limit_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_memory_is_taken_when_it_is_written() -> None:
     """All rows start as zeros, and those that nobody writes cost nothing: a gigabyte of slots, hardly any memory."""
-    statm = Path("/proc/self/statm")
-    if not statm.exists():
-        pytest.skip("the system does not tell how much memory is used")
-    before = int(statm.read_text().split()[1])
+    before = resident_bytes()
     shape = PlaneShape(num_heads=2, head_dim=32)
     held = Storage([(shape, shape)], num_slots=64, capacity=65536, dtype=torch.bfloat16, device=CPU)
     assert held.keys[0].dtype == torch.bfloat16
     assert not held.keys[0][63, -1].any()
-    assert (int(statm.read_text().split()[1]) - before) * resource.getpagesize() < 2**27
+    assert resident_bytes() - before < 2**27
+
+
+def test_a_first_row_takes_little_memory() -> None:
+    """A row of each of 64 planes takes a page of each, not two megabytes of each, which the system would have to clear first."""
+    shape = PlaneShape(num_heads=2, head_dim=32)
+    held = Storage(
+        [(shape, shape)] * 32, num_slots=4, capacity=8192, dtype=torch.float32, device=CPU
+    )
+    before = resident_bytes()
+    for tensor in [*held.keys, *held.values]:
+        tensor[2, 5] = 1.0
+    assert resident_bytes() - before < 2**24
+
+
+def resident_bytes() -> int:
+    """Memory that this process has."""
+    statm = Path("/proc/self/statm")
+    if not statm.exists():
+        pytest.skip("the system does not tell how much memory is used")
+    return int(statm.read_text().split()[1]) * resource.getpagesize()
 
 
 def test_views_of_neighbouring_slots() -> None:
