@@ -83,9 +83,12 @@ class Bill:
         self.prompts += prompts
         self.seconds += seconds
 
+    def lost_rounds(self, plain: Pace) -> float:
+        """Rounds of plain decoding in the time that was lost; less than 0 if some was won, 0 if nothing is known of plain ones."""
+        if plain.seconds <= 0.0:
+            return 0.0
+        return (self.seconds - plain.seconds_of(self)) * plain.rounds / plain.seconds
+
     def gap(self, plain: Pace, share: float) -> int:
         """Rounds of plain decoding of whose time the loss is that share."""
-        if plain.seconds <= 0.0:
-            return 0
-        lost_s = self.seconds - plain.seconds_of(self)
-        return max(0, round(lost_s / share * plain.rounds / plain.seconds))
+        return max(0, round(self.lost_rounds(plain) / share))

@@ -5,12 +5,13 @@ rounds after a gap, and gaps grow as long as the answer stays clear.
 
 - Trying to speculate while plain decoding goes on is dear: drafters catch up, share the machine, and may lose. A trial is billed for the work that plain
   decoding would have done in its time beyond what was done, and the next one waits until that is less than one part in a hundred
-  of the time between.
+  of the time between. One whose bill grows too high is ended, and lost.
 - A win that does not last is no win: the gap goes on growing until speculation has won clearly over as long a stretch.
 - Doubt is decided for plain decoding, and the more sessions run, the less there is: a round of many tells as much as many rounds of one.
 
-Candidates that always come too late need no comparison: nothing can be won by them. After sixteen rounds in which some came and none
-was in time the drafters rest, and are tried again after 256 rounds, then 512, ...
+Candidates that always come too late need no comparison: nothing can be won by them. After 64 rounds in which some came and none
+was in time the drafters rest, and are tried again after 256 rounds, then 512, ... Far fewer would not do: where the draft model is often
+wrong, a drafter next door is late for most of some text, and pays in the rest.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ DOUBT = 0.15
 """If speculation loses by more than this, over the root of the number of sessions, it is turned off at once; if by less, only when the
 next comparison says so too, for thirty rounds of one session can mislead by a tenth."""
 
-LATE_ROUNDS = 16
+LATE_ROUNDS = 64
 """So many rounds without candidates one after another, though some came too late, turn speculation off at once."""
 
 FIRST_LATE_GAP = 256
@@ -70,6 +71,10 @@ FIRST_LATE_GAP = 256
 
 TRIAL_SHARE = 0.01
 """Of the time of plain decoding, what trials may lose."""
+
+MOST_LOST, MOST_LOST_SHARE = 8.0, 0.02
+"""A trial is ended when it has lost so many plain rounds, or so much of the gap before it if that is more. A single stream that commits as much as
+plain decoding loses as much by chance now and then; a crowd whose drafters have long prompts to run loses it before they have begun."""
 
 
 @dataclass(slots=True)
@@ -126,13 +131,16 @@ class Trials:
         """See `Governor.observe`."""
         if is_late is not None:
             self.late = self.late + 1 if is_late else 0
-        if self.mode and self.late >= LATE_ROUNDS:
+        if self.speculates and not self.trying and self.late >= LATE_ROUNDS:
             self._give_up()
             return
         if seconds <= 0.0:
             return
         if self.trying:
             self.bill.observe(tokens, prompts, seconds)
+            if not self.speculates and self._is_too_dear:
+                self._end_trial(is_won=False)
+                return
         if not is_counted:
             return
         self.rounds += 1
@@ -148,6 +156,8 @@ class Trials:
         if counted >= self._gap:
             self.trying, self.rounds = True, 0
             self.there, self.bill = Pace(), Bill()
+            if not self.speculates:
+                self.late = 0
 
     @property
     def _first_plain_gap(self) -> int:
@@ -172,17 +182,35 @@ class Trials:
             return PLAIN_ROUNDS
         return max(TRIAL_ROUNDS >> self.size, LEAST_TRIAL_ROUNDS)
 
+    @property
+    def _is_too_dear(self) -> bool:
+        """Whether the running trial has lost what a trial may lose."""
+        most = max(MOST_LOST, MOST_LOST_SHARE * self.trial_gap)
+        return self.bill.lost_rounds(self.here) > most
+
     def _compare(self) -> None:
         """Ends a comparison: the faster mode goes on."""
         margin = CROWD_MARGIN if self.size >= CROWD else 1.0
         if self.speculates:
             self._judge_speculation(self.there.seconds_of(self.here) / self.here.seconds / margin)
-        elif self.here.seconds_of(self.there) >= WORTH_WAKING * margin * self.there.seconds:
+            self._begin_anew()
+            return
+        is_faster = self.here.seconds_of(self.there) >= WORTH_WAKING * margin * self.there.seconds
+        # Faster by chance, if no candidate was in time.
+        self._end_trial(is_won=is_faster and self.late < self._comparison)
+
+    def _end_trial(self, *, is_won: bool) -> None:
+        """Goes on with plain decoding or not."""
+        if is_won:
             self._put_off()
             self.speculates, self.is_warned = True, False
             self.plain_gap = self._first_plain_gap
         else:
             self._put_off(self.bill.gap(self.here, TRIAL_SHARE))
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """The mode that won goes on, and is measured from here on."""
         self.trying, self.rounds = False, 0
         self.here = Pace()
 
@@ -210,9 +238,7 @@ class Trials:
 
     def _give_up(self) -> None:
         """Turns speculation off without a comparison."""
-        if not self.speculates:
-            self._put_off(self.bill.gap(self.here, TRIAL_SHARE))
         self.trial_gap = max(self.trial_gap, FIRST_LATE_GAP)
-        self.speculates = self.is_warned = self.trying = False
-        self.rounds = self.late = 0
-        self.here = Pace()
+        self.speculates = self.is_warned = False
+        self.late = 0
+        self._begin_anew()

@@ -125,7 +125,7 @@ def test_the_next_session_gets_the_mask_of_the_place() -> None:
         masks.append(growth.mask)
         table.grow(growth)
         table.release(slot)
-    assert np.shares_memory(*masks)
+    assert np.shares_memory(masks[0], masks[1])
 
 
 def test_masks_that_would_take_too_much_memory_are_not_kept() -> None:

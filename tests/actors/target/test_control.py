@@ -13,6 +13,7 @@ from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.target.control import CATCH_UP_ROUNDS
 from outrider.actors.target.events import DrafterLeft
 from outrider.actors.target.governor import Governor
+from outrider.actors.target.trials import LATE_ROUNDS, PLAIN_ROUNDS, SETTLING_ROUNDS
 
 TARGET = random_table(12, 2, seed=9, concentration=0.3)
 NUM_SESSIONS = 8
@@ -123,7 +124,7 @@ def test_the_governor_is_told_of_candidates_that_come_too_late() -> None:
     for steps in (0, 24):
         governor = Recording()
         pair = Pair(TARGET, TARGET, governor=governor, meddle=delayed(steps))
-        sampling = Sampling(seed=1, max_tokens=300, temperature=1.0)
+        sampling = Sampling(seed=1, max_tokens=900, temperature=1.0)
         pair.open(0, sampling, Speculation())
         for _ in range(120):
             pair.step()
@@ -136,7 +137,7 @@ def test_candidates_that_are_in_time_but_not_worth_their_rows_are_not_late() -> 
     """A text that is hard to foresee, or rows that are dear, are no reason to send a drafter next door to rest."""
     governor = Recording()
     pair = Pair(TARGET, TARGET, governor=governor)
-    pair.open(0, Sampling(seed=1, max_tokens=300, temperature=1.0), Speculation())
+    pair.open(0, Sampling(seed=1, max_tokens=900, temperature=1.0), Speculation())
     pair.target.cost.set_curve({1: 0.001, 2: 1.0, 64: 64.0})
     for _ in range(120):
         pair.step()
@@ -145,8 +146,9 @@ def test_candidates_that_are_in_time_but_not_worth_their_rows_are_not_late() -> 
 
 
 def test_drafters_too_far_away_soon_rest_and_are_sent_nothing() -> None:
-    """What they propose is stale when it arrives, so after a few rounds they cost nothing."""
-    governor, delay = Governor(), delayed(24)
+    """What they propose is stale when it arrives, so after 64 rounds they cost nothing."""
+    way = 24
+    governor, delay = Governor(), delayed(way)
     sent: list[int] = []
 
     def meddle(wire: Wire) -> Wire:
@@ -154,16 +156,17 @@ def test_drafters_too_far_away_soon_rest_and_are_sent_nothing() -> None:
         return delay(wire)
 
     pair = Pair(TARGET, TARGET, governor=governor, meddle=meddle)
-    pair.open(0, Sampling(seed=1, max_tokens=200, temperature=1.0), Speculation())
+    pair.open(0, Sampling(seed=1, max_tokens=900, temperature=1.0), Speculation())
     speculates = []
-    for _ in range(160):
+    begin = way + LATE_ROUNDS + 2 * (PLAIN_ROUNDS + SETTLING_ROUNDS)
+    for _ in range(begin + 500):
         pair.step()
         speculates.append(governor.speculates)
     assert not governor.speculates
-    assert sum(sent[:60]) > 10
+    assert sum(sent[:begin]) > 10
     # Now and then a trial asks for candidates; apart from those nothing is sent.
-    resting = [step for step in range(60, 160) if not any(speculates[step - 4 : step + 1])]
-    assert len(resting) > 90
+    resting = [i for i in range(begin, begin + 500) if not any(speculates[i - 4 : i + 1])]
+    assert len(resting) > 450
     assert sum(sent[step] for step in resting) == 0
 
 

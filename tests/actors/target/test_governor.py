@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import pytest
 
@@ -15,7 +15,10 @@ from outrider.actors.target.trials import (
     FIRST_LATE_GAP,
     LAST_TRIAL_GAP,
     LATE_ROUNDS,
+    MOST_LOST,
+    MOST_LOST_SHARE,
     PLAIN_ROUNDS,
+    SETTLING_ROUNDS,
     TRIAL_ROUNDS,
     TRIAL_SHARE,
 )
@@ -172,46 +175,82 @@ def test_a_comparison_is_short() -> None:
     assert PLAIN_ROUNDS <= longest <= PLAIN_ROUNDS + 2 < TRIAL_ROUNDS
 
 
-def late(governor: Governor, rounds: int) -> list[bool]:
-    """Rounds whose candidates all came too late; whether each speculated."""
+def late(governor: Governor, rounds: int, *, in_time_every: int = 0) -> list[bool]:
+    """Rounds whose candidates come too late, but for every so many; whether each speculated."""
     modes = []
-    for _ in range(rounds):
+    for turn in range(1, rounds + 1):
         governor.enter(1)
         modes.append(governor.speculates)
-        governor.observe(1, 1.0, is_late=True if governor.speculates else None)
+        is_late = not in_time_every or turn % in_time_every != 0
+        governor.observe(1, 1.0, is_late=is_late if governor.speculates else None)
     return modes
 
 
+def stretches(modes: Sequence[bool], mode: bool) -> list[int]:
+    """Lengths of the stretches of rounds in one mode."""
+    return [len(list(group)) for key, group in groupby(modes) if key is mode]
+
+
 def test_candidates_that_are_always_late_end_speculation_without_a_comparison() -> None:
-    """After sixteen rounds, and trials as short come later and later."""
-    modes = late(Governor(), 3000)
-    assert modes[:LATE_ROUNDS] == [True] * LATE_ROUNDS
-    assert not any(modes[LATE_ROUNDS : LATE_ROUNDS + FIRST_LATE_GAP])
-    begins = [i for i in range(1, 3000) if modes[i] and not modes[i - 1]]
-    gaps = [b - a for a, b in pairwise(begins)]
-    assert gaps == sorted(gaps)
-    assert gaps[-1] > 1.9 * gaps[0]
-    assert sum(modes) < 6 * LATE_ROUNDS
+    """After 64 rounds, though the paces are equal; trials are short and come later and later."""
+    modes = late(Governor(), 6000)
+    first = modes.index(False, LATE_ROUNDS + PLAIN_ROUNDS)
+    assert first <= LATE_ROUNDS + 2 * (PLAIN_ROUNDS + SETTLING_ROUNDS)
+    assert not any(modes[first : first + FIRST_LATE_GAP])
+    assert max(stretches(modes[first:], mode=True)) <= TRIAL_ROUNDS + SETTLING_ROUNDS
+    gaps = stretches(modes[first:], mode=False)[:-1]
+    assert all(later >= 1.9 * gap for gap, later in pairwise(gaps))
+    assert len(gaps) >= 3
+
+
+def test_a_trial_that_seems_won_without_any_candidate_is_lost() -> None:
+    """The machine happened to be faster for thirty rounds: drafters that are too late are not woken for that."""
+    governor = Governor()
+    late(governor, LATE_ROUNDS + 20)
+    assert not governor.speculates
+    for _ in range(FIRST_LATE_GAP + TRIAL_ROUNDS + 20):
+        governor.enter(1)
+        governor.observe(
+            1, 0.8 if governor.speculates else 1.0, is_late=governor.speculates or None
+        )
+    assert not governor.speculates
 
 
 def test_drafters_that_are_late_no_more_are_used_again() -> None:
     """The next trial finds out."""
     governor = Governor()
-    late(governor, 20)
+    late(governor, LATE_ROUNDS + 20)
+    assert not governor.speculates
     run(governor, FIRST_LATE_GAP + TRIAL_ROUNDS + 20, round_s=1.5)
     assert run(governor, 100, round_s=1.5)[1] > 0.9
 
 
 def test_late_candidates_now_and_then_or_none_at_all_change_nothing() -> None:
-    """One use in sixteen rounds, or a drafter with nothing to propose, leaves the decision to comparisons."""
-    governor = Governor()
-    for turn in range(30):
-        governor.observe(1, 1.0, is_late=turn % 15 != 14)
-        assert governor.speculates
-    governor = Governor()
-    for _ in range(LATE_ROUNDS + 10):
+    """One use in 63 rounds, or a drafter with nothing to propose, leaves the decision to comparisons."""
+    modes = late(Governor(), 600, in_time_every=LATE_ROUNDS - 1)
+    assert max(stretches(modes, mode=False)) <= PLAIN_ROUNDS + SETTLING_ROUNDS
+    governor, none = Governor(), []
+    for _ in range(600):
+        governor.enter(1)
+        none.append(governor.speculates)
         governor.observe(1, 1.0, is_late=None)
-        assert governor.speculates
+    assert max(stretches(none, mode=False)) <= PLAIN_ROUNDS + SETTLING_ROUNDS
+
+
+@pytest.mark.parametrize("sessions", [16, 64])
+def test_a_trial_that_is_too_dear_is_ended(sessions: int) -> None:
+    """Drafters of a crowd that slow everything down while they run its prompts: the first trial loses little more than it may."""
+    governor = Governor()
+    lost, modes = 0.0, []
+    for _ in range(2 * FIRST_CROWD_TRIAL_GAP):
+        governor.enter(sessions)
+        modes.append(governor.speculates)
+        took = 3.0 if governor.speculates else 1.0
+        governor.observe(sessions, took, is_counted=not governor.speculates)
+        lost += took - 1.0
+    most = max(MOST_LOST, MOST_LOST_SHARE * FIRST_CROWD_TRIAL_GAP)
+    assert most < lost < most + 4.0
+    assert len(stretches(modes, mode=True)) == 1
 
 
 def test_trials_lose_little_however_dear_they_are() -> None:
