@@ -72,7 +72,7 @@ FIRST_LATE_GAP = 256
 TRIAL_SHARE = 0.01
 """Of the time of plain decoding, what trials may lose."""
 
-MOST_LOST, MOST_LOST_SHARE = 8.0, 0.02
+MOST_LOST, MOST_LOST_SHARE = 8.0, 0.01
 """A trial is ended when it has lost so many plain rounds, or so much of the gap before it if that is more. A single stream that commits as much as
 plain decoding loses as much by chance now and then; a crowd whose drafters have long prompts to run loses it before they have begun."""
 
