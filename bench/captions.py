@@ -19,6 +19,17 @@ def machine(rows: Rows) -> str:
     return said_of(rows, _machine)
 
 
+def shared_cores(rows: Rows) -> str:
+    """A sentence on what the machine's cores shared while rows were measured; empty if none of them tells."""
+    told = [row["machine"]["two_at_once"] for row in rows if "two_at_once" in row["machine"]]
+    if not told:
+        return ""
+    least, greatest = f"{min(told):.2f}", f"{max(told):.2f}"
+    between = greatest if least == greatest else f"{least} to {greatest}"
+    which = "" if len(told) == len(rows) else f", as far as rows tell ({len(told)} of {len(rows)})"
+    return f" Work on two of its cores at once took {between} times as long as on one alone{which}."
+
+
 def _machine(row: dict[str, Any]) -> str:
     about = row["machine"]
     return (

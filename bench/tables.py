@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench.captions import Rows, machine, runs, said_of, table, unequal
+from bench.captions import Rows, machine, runs, said_of, shared_cores, table, unequal
 
 
 def single(rows: Rows) -> str:
@@ -39,7 +39,7 @@ def single(rows: Rows) -> str:
         for row in rows
     ]
     caption = (
-        f"One stream, prompts of every category, {runs(rows)}; {machine(rows)}. {unequal(rows)} "
+        f"One stream, prompts of every category, {runs(rows)}; {machine(rows)}.{shared_cores(rows)} {unequal(rows)} "
         "`generate` has the target's one thread, or as many as target and drafter together."
     )
     return f"{table(head, lines)}\n\n{caption}"
@@ -134,7 +134,7 @@ def delay(rows: Rows) -> str:
     first = ordered[0]
     caption = (
         f"Delay by {first['between']}; target {said_of(ordered, _target)}, one stream, "
-        f"{first['prompts']} prompts, {runs(rows)}; speed-ups over plain decoding, prompts left out; {machine(rows)}. "
+        f"{first['prompts']} prompts, {runs(rows)}; speed-ups over plain decoding, prompts left out; {machine(rows)}.{shared_cores(rows)} "
         f"{unequal(ordered)}"
     )
     return f"{table(head, lines)}\n\n{caption}"

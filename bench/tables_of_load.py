@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench.captions import Rows, machine, runs, table, unequal
+from bench.captions import Rows, machine, runs, shared_cores, table, unequal
 
 
 def load(rows: Rows) -> str:
@@ -43,7 +43,7 @@ def load(rows: Rows) -> str:
     notes = [f"transformers' continuous batching did not run: {reason}." for reason in reasons]
     caption = (
         f"A closed loop of so many requests, {first['max_tokens']} tokens each, {runs(rows)}; ratio ± half the distance between "
-        f"the least and the greatest of the runs; {machine(rows)}. {unequal(ordered)}"
+        f"the least and the greatest of the runs; {machine(rows)}.{shared_cores(rows)} {unequal(ordered)}"
     )
     return "\n\n".join([table(head, lines), caption, *notes])
 
@@ -91,7 +91,7 @@ def costs(rows: Rows) -> str:
         ("tokens a pass", "tokens_per_pass"),
     ):
         lines.append([title, *(f"{row[key]:.1f}" for row in ordered)])
-    caption = f"Target {ordered[0]['target']}, {runs(ordered)}; {machine(ordered)}."
+    caption = f"Target {ordered[0]['target']}, {runs(ordered)}; {machine(ordered)}.{shared_cores(ordered)}"
     return f"{table(head, lines)}\n\n{caption}"
 
 

@@ -87,6 +87,17 @@ def test_different_outputs_are_told() -> None:
     assert "**1 outputs differ from plain decoding**" in tables.delay([row])
 
 
+def test_cores_that_are_not_two_are_told() -> None:
+    """Rows that do not know, of an older form, are not counted as rows that do."""
+    rows = [_load(1), _load(2), _load(4)]
+    assert "on one alone" not in tables_of_load.load(rows)
+    for row, ratio in zip(rows, (1.9, 1.02), strict=False):
+        row["machine"] = {**MACHINE, "two_at_once": ratio}
+    text = tables_of_load.load(rows)
+    assert "took 1.02 to 1.90 times as long as on one alone, as far as rows tell (2 of 3)." in text
+    assert "took 1.90 times as long as on one alone." in tables_of_load.load(rows[:1])
+
+
 def test_what_did_not_run_says_why() -> None:
     """A missing baseline is no empty cell without a word."""
     text = tables_of_load.load([_load(1), _load(2)])

@@ -46,4 +46,5 @@ def test_every_row_names_the_machine() -> None:
     results.write("s", [{"value": 0}])
     (row,) = results.read("s")
     assert row["machine"]["cores"] >= 1
+    assert row["machine"]["two_at_once"] > 0.0
     assert row["date"]
