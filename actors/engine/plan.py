@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider.actors.engine.protocol import Rows
-from outrider.actors.engine.slots import Growth
+from outrider.actors.engine.slot import Growth
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

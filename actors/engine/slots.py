@@ -1,58 +1,17 @@
-"""Which rows every slot holds, in plain numbers.
+"""Which rows every slot holds, and which slots are taken.
 
-Both engines keep their books here; the keys and values themselves are elsewhere. Rows of a slot are numbered 0, 1, ... with
-the cached ones first. A scratch row knows its parent, its depth below the last cached row (a child of it has depth 0) and its
-*lineage*: a bit for each scratch row on the way from the last cached row to itself, itself included.
-
-A free slot may have *kept* rows: cached ones of the session that had it, there until somebody takes the slot.
-
-Invariants: `parents[i] < i`; `lineages[i]` has bit i set and no higher one; a refused operation changes nothing.
+Both engines keep their books here; the keys and values themselves are elsewhere. What a slot holds is its own affair
+(`slot.py`). A free slot may have *kept* rows: cached ones of the session that had it, there until somebody takes the slot.
+A refused operation changes nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-
-import numpy as np
-import numpy.typing as npt
 
 from outrider.actors.engine.growing_mask import GrowingMask, fits
-from outrider.actors.engine.protocol import NoFreeSlot, Rows, SlotOverflow
-
-
-@dataclass(slots=True)
-class Slot:
-    """Rows of one session."""
-
-    cached: int = 0
-    parents: list[int] = field(default_factory=list)
-    depths: list[int] = field(default_factory=list)
-    lineages: list[int] = field(default_factory=list)
-    mask: GrowingMask | None = None
-    """The mask of the scratch rows, once one of their passes could take a slice of it. The place's own: the next session has it, too."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Growth:
-    """Checked rows that a slot is about to get."""
-
-    slot: int
-    cached: int
-    scratch: int
-    """Scratch rows that are there already."""
-
-    tokens: Sequence[int]
-    parents: list[int]
-    depths: list[int]
-    lineages: list[int]
-    mask: npt.NDArray[np.float32] | None = None
-    """What each row sees of all rows, as a slice of the slot's mask; None: to be built. Read before the next pass."""
-
-    @property
-    def total(self) -> int:
-        """Rows of the slot with these."""
-        return self.cached + self.scratch + len(self.parents)
+from outrider.actors.engine.protocol import NoFreeSlot, Rows
+from outrider.actors.engine.slot import Growth, Room, Slot
 
 
 class SlotTable:
@@ -87,8 +46,12 @@ class SlotTable:
         self.max_context = max_context
         self.max_scratch = max_scratch
         self.vocab_size = vocab_size
-        self._keeps_masks = keeps_masks and fits(
-            num_slots=num_slots, max_context=max_context, max_scratch=max_scratch
+        has_masks = fits(num_slots=num_slots, max_context=max_context, max_scratch=max_scratch)
+        self._room = Room(
+            max_context=max_context,
+            max_scratch=max_scratch,
+            vocab_size=vocab_size,
+            keeps_mask=keeps_masks and has_masks,
         )
         self._slots: list[Slot | None] = [None] * num_slots
         self._kept = [0] * num_slots
@@ -120,7 +83,7 @@ class SlotTable:
             raise ValueError(
                 f"slot {slot} cannot be taken with {keep} rows; {self._kept[slot]} were kept"
             )
-        self._slots[slot] = Slot(cached=keep, mask=self._masks[slot])
+        self._slots[slot] = Slot(number=slot, cached=keep, mask=self._masks[slot])
         self._kept[slot] = 0
         return slot
 
@@ -180,114 +143,19 @@ class SlotTable:
                 f"a slot occurs twice in the batch: {[rows.slot for rows in batch]}; "
                 "put all rows of a slot into one entry"
             )
-        return [self._check(rows) for rows in batch]
-
-    def _check(self, rows: Rows) -> Growth:
-        held = self.taken(rows.slot)
-        tokens, num_rows, scratch = rows.tokens, len(rows.tokens), len(held.parents)
-        if num_rows == 0 or num_rows != len(rows.parents):
-            raise ValueError(
-                f"slot {rows.slot}: {num_rows} tokens with {len(rows.parents)} parents; "
-                "give at least one token, and one parent for each"
-            )
-        if min(tokens) < 0 or max(tokens) >= self.vocab_size:
-            wrong = next(token for token in tokens if not 0 <= token < self.vocab_size)
-            raise ValueError(
-                f"slot {rows.slot}: token id {wrong} is outside the vocabulary of {self.vocab_size}"
-            )
-        if scratch + num_rows > self.max_scratch:
-            raise SlotOverflow(
-                f"slot {rows.slot}: {num_rows} more rows behind {scratch} scratch rows, "
-                f"and max_scratch is {self.max_scratch}; rebase first, send fewer, or raise max_scratch"
-            )
-        parents: list[int] = []
-        depths, lineages = list(held.depths), list(held.lineages)
-        for row, parent in enumerate(rows.parents, start=scratch):
-            parent = int(parent)
-            if not -1 <= parent < row:
-                raise ValueError(
-                    f"slot {rows.slot}: scratch row {row} has parent {parent}; "
-                    f"it must be -1 or an earlier row, at most {row - 1}"
-                )
-            parents.append(parent)
-            depths.append(depths[parent] + 1 if parent >= 0 else 0)
-            lineages.append((lineages[parent] if parent >= 0 else 0) | 1 << row)
-        new_depths = depths[scratch:]
-        if held.cached + max(new_depths) >= self.max_context:
-            raise SlotOverflow(
-                f"slot {rows.slot}: a row at position {held.cached + max(new_depths)}, "
-                f"and max_context is {self.max_context}; stop the sequence, or cut the tree's depth"
-            )
-        return Growth(
-            slot=rows.slot,
-            cached=held.cached,
-            scratch=scratch,
-            tokens=tokens,
-            parents=parents,
-            depths=new_depths,
-            lineages=lineages[scratch:],
-            mask=self._mask(held, parents) if rows.mask == "sliced" else None,
-        )
-
-    def _mask(self, held: Slot, parents: list[int]) -> npt.NDArray[np.float32] | None:
-        """The mask of rows that grow from rows that were run before; None where it must be built, or none is needed."""
-        scratch = len(held.parents)
-        if not self._keeps_masks or max(parents) >= scratch or scratch + len(parents) == 1:
-            return None
-        if held.mask is None:
-            held.mask = GrowingMask(max_context=self.max_context, max_scratch=self.max_scratch)
-        return held.mask.slice(cached=held.cached, parents=parents, lineages=held.lineages)
+        return [self.taken(rows.slot).check(rows, self._room) for rows in batch]
 
     def grow(self, growth: Growth) -> None:
         """Adds checked rows."""
-        held = self.taken(growth.slot)
-        if growth.mask is None and held.mask is not None:
-            # What a pass that failed, or was not asked for a slice, has left there.
-            held.mask.forget_from(growth.scratch)
-        held.parents.extend(growth.parents)
-        held.depths.extend(growth.depths)
-        held.lineages.extend(growth.lineages)
+        self.taken(growth.slot).grow(growth)
 
     def rebase(self, slot: int, path: Sequence[int], keep: Sequence[int]) -> list[int]:
-        """Commits a path and keeps rows below it.
-
-        Returns:
-            For each row that now follows the formerly last cached one, the scratch row that it was; ascending.
+        """Commits a path and keeps rows below it; see `Slot.rebase`.
 
         Raises:
-            ValueError: `path` is not a path from the last cached row, or `keep` is not below it, not ascending, or lacks
-                the parent of one of its rows. Nothing was changed.
+            ValueError: As there, or the slot is not taken.
         """
-        held = self.taken(slot)
-        scratch, end = len(held.parents), -1
-        for row in path:
-            if not 0 <= row < scratch or held.parents[row] != end:
-                raise ValueError(
-                    f"slot {slot}: path {list(path)} breaks at row {row}, which is not a child of "
-                    f"{end} among {scratch} scratch rows"
-                )
-            end = row
-        renumbered = {end: -1}
-        for new, row in enumerate(keep):
-            in_order = new == 0 or row > keep[new - 1]
-            if not 0 <= row < scratch or not in_order or held.parents[row] not in renumbered:
-                raise ValueError(
-                    f"slot {slot}: row {row} cannot be kept in {list(keep)} after path {list(path)}: "
-                    f"rows must be ascending, below {scratch}, and each the child of the path's end "
-                    "or of a kept row"
-                )
-            renumbered[row] = new
-        depth = len(path)
-        depths = [held.depths[row] - depth for row in keep]
-        parents = [renumbered[held.parents[row]] for row in keep]
-        lineages: list[int] = []
-        for new, parent in enumerate(parents):
-            lineages.append((lineages[parent] if parent >= 0 else 0) | 1 << new)
-        held.cached += depth
-        held.parents, held.depths, held.lineages = parents, depths, lineages
-        if held.mask is not None:
-            held.mask.keep(keep)
-        return [*path, *keep]
+        return self.taken(slot).rebase(path, keep)
 
     def copy_prefix(self, source: int, destination: int, length: int) -> None:
         """Gives an empty slot the first cached rows of another, or kept ones if that is free.
@@ -311,14 +179,6 @@ class SlotTable:
         """Drops the scratch rows, and the cached rows from `length` on.
 
         Raises:
-            ValueError: `length` is negative or more than there are.
+            ValueError: `length` is negative or more than there are, or the slot is not taken.
         """
-        held = self.taken(slot)
-        if not 0 <= length <= held.cached:
-            raise ValueError(
-                f"cannot truncate slot {slot} to {length} rows; it has {held.cached} cached rows"
-            )
-        held.cached = length
-        held.parents, held.depths, held.lineages = [], [], []
-        if held.mask is not None:
-            held.mask.keep(())
+        self.taken(slot).truncate(length)

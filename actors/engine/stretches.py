@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from outrider.actors.engine.plan import Plan
-from outrider.actors.engine.slots import Growth
+from outrider.actors.engine.slot import Growth
 
 MOST_ROWS = 16
 """Rows of one session, beyond which its arithmetic outweighs a call."""

@@ -18,7 +18,8 @@ import torch
 
 from outrider.actors.engine.protocol import Logits, ModelSpec, Rows
 from outrider.actors.engine.settings import EngineSettings
-from outrider.actors.engine.slots import Growth, SlotTable
+from outrider.actors.engine.slot import Growth
+from outrider.actors.engine.slots import SlotTable
 
 MAX_ORDER = 2
 """Most tokens that a distribution depends on; beyond, tables outgrow memory."""

@@ -225,16 +225,29 @@ def test_drafters_that_are_late_no_more_are_used_again() -> None:
     assert run(governor, 100, round_s=1.5)[1] > 0.9
 
 
-def test_late_candidates_now_and_then_or_none_at_all_change_nothing() -> None:
-    """One use in 63 rounds, or a drafter with nothing to propose, leaves the decision to comparisons."""
-    modes = late(Governor(), 600, in_time_every=LATE_ROUNDS - 1)
+def test_candidates_that_are_hardly_ever_in_time_end_speculation_too() -> None:
+    """One use in thirty rounds does not pay for drafting in the others, whatever a comparison that sees it says."""
+    modes = late(Governor(), 3000, in_time_every=30)
+    first = next(i for i in range(len(modes)) if not any(modes[i : i + FIRST_LATE_GAP]))
+    assert first <= 2 * LATE_ROUNDS
+    assert sum(modes[first:]) < 0.1 * len(modes[first:])
+
+
+@pytest.mark.parametrize("in_time_every", [2, 5, 10])
+def test_candidates_that_are_often_late_change_nothing(in_time_every: int) -> None:
+    """Whether they pay is left to comparisons."""
+    modes = late(Governor(), 3000, in_time_every=in_time_every)
     assert max(stretches(modes, mode=False)) <= PLAIN_ROUNDS + SETTLING_ROUNDS
-    governor, none = Governor(), []
+
+
+def test_drafters_with_nothing_to_propose_are_not_late() -> None:
+    """Whether they pay is left to comparisons."""
+    governor, modes = Governor(), []
     for _ in range(600):
         governor.enter(1)
-        none.append(governor.speculates)
+        modes.append(governor.speculates)
         governor.observe(1, 1.0, is_late=None)
-    assert max(stretches(none, mode=False)) <= PLAIN_ROUNDS + SETTLING_ROUNDS
+    assert max(stretches(modes, mode=False)) <= PLAIN_ROUNDS + SETTLING_ROUNDS
 
 
 @pytest.mark.parametrize("sessions", [16, 64])
