@@ -10,7 +10,7 @@ rounds after a gap, and gaps grow as long as the answer stays clear.
 - Doubt is decided for plain decoding, and the more sessions run, the less there is: a round of many tells as much as many rounds of one.
 
 Candidates that nearly always come too late need no comparison: what they win now and then is less than drafting costs, but looks like a win
-to a comparison that happens to see it. When the late rounds outnumber those in time by 64, each of which counts for twelve, the drafters rest, and are
+to a comparison that happens to see it. When the late rounds outnumber those in time by 64, each of which counts for eight, the drafters rest, and are
 tried again after 256 rounds, then 512, ... Far fewer would not do: where the draft model is often wrong, a drafter next door is late for
 most of some text, and pays in the rest.
 """
@@ -67,9 +67,10 @@ next comparison says so too, for thirty rounds of one session can mislead by a t
 LATE_ROUNDS = 64
 """So many rounds without candidates, though some came too late, turn speculation off at once."""
 
-IN_TIME_WORTH = 12
-"""Late rounds that one with candidates in time makes up for. Behind 80 ms, six passes of the target that was measured, one round in thirty had
-some, and decoding was a twelfth slower than without drafters; behind 20 ms one in four, and it was half as fast again."""
+IN_TIME_WORTH = 8
+"""Late rounds that one with candidates in time makes up for. Behind 80 ms, six passes of the target that was measured, one round in twenty to
+thirty had some, three in four were late, and decoding was a twelfth slower than without drafters; behind 20 ms one in three had, and it was half as
+fast again."""
 
 FIRST_LATE_GAP = 256
 """Rounds until drafters are tried again that were too late, at least. A way that is longer than eight passes seldom gets shorter."""

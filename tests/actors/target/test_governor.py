@@ -226,14 +226,14 @@ def test_drafters_that_are_late_no_more_are_used_again() -> None:
 
 
 def test_candidates_that_are_hardly_ever_in_time_end_speculation_too() -> None:
-    """One use in thirty rounds does not pay for drafting in the others, whatever a comparison that sees it says."""
-    modes = late(Governor(), 3000, in_time_every=30)
+    """One use in twenty rounds does not pay for drafting in the others, whatever a comparison that sees it says."""
+    modes = late(Governor(), 3000, in_time_every=20)
     first = next(i for i in range(len(modes)) if not any(modes[i : i + FIRST_LATE_GAP]))
     assert first <= 2 * LATE_ROUNDS
     assert sum(modes[first:]) < 0.1 * len(modes[first:])
 
 
-@pytest.mark.parametrize("in_time_every", [2, 5, 10])
+@pytest.mark.parametrize("in_time_every", [2, 5, 8])
 def test_candidates_that_are_often_late_change_nothing(in_time_every: int) -> None:
     """Whether they pay is left to comparisons."""
     modes = late(Governor(), 3000, in_time_every=in_time_every)
