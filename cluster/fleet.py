@@ -97,6 +97,7 @@ def _drafter(config: Config, drafter: Drafter, name: str) -> ActorSpec:
         width=drafter.width,
         expand=drafter.expand,
         max_ahead=drafter.max_ahead,
+        bytes_per_token=drafter.bytes_per_token,
         prefill_chunk=drafter.prefill_chunk,
         lockstep=config.speculation.lockstep,
         prefix_reuse=config.service.prefix_reuse,

@@ -14,6 +14,7 @@ from outrider.actors.draft.events import Ended, Report, ResyncWanted, SessionKey
 from outrider.actors.draft.recording import DraftRecording
 from outrider.actors.draft.session import DraftSession
 from outrider.actors.draft.stats import DraftStats
+from outrider.actors.draft.thrift import Thrift
 from outrider.actors.trace import Recorder
 
 ASK_AGAIN_S = 1.0
@@ -31,6 +32,7 @@ class Board:
         emit: Callable[[Report], None],
         *,
         max_ahead: int,
+        bytes_per_token: float,
         lockstep: bool,
         recorder: Recorder | None = None,
     ) -> None:
@@ -38,6 +40,8 @@ class Board:
         self.drafter = drafter
         self.emit = emit
         self.max_ahead = max_ahead
+        self._bytes_per_token = bytes_per_token
+        self._thrift: dict[int, Thrift] = {}
         self.lockstep = lockstep
         self.sessions: dict[SessionKey, DraftSession] = {}
         self.dirty: dict[DraftSession, None] = {}
@@ -52,6 +56,18 @@ class Board:
     def stats(self) -> DraftStats:
         """What was done so far."""
         return DraftStats(**self._counts)
+
+    def thrift_of(self, link: int) -> Thrift | None:
+        """What the sessions of a link may spend; None in lockstep, where trees go out whole."""
+        if self.lockstep:
+            return None
+        return self._thrift.setdefault(link, Thrift(self._bytes_per_token))
+
+    def forget_link(self, link: int) -> None:
+        """Drops the sessions of a link that is lost, and what was known of it."""
+        for lost in [s for k, s in self.sessions.items() if k.link == link]:
+            self.drop(lost)
+        self._thrift.pop(link, None)
 
     def count(self, **changes: int) -> None:
         """Adds to the statistics of these names."""

@@ -58,8 +58,7 @@ def handle(board: Board, event: Event, now: float) -> None:
         case Attach():
             _attach(board, event)
         case LinkLost():
-            for lost in [s for k, s in board.sessions.items() if k.link == event.link]:
-                board.drop(lost)
+            board.forget_link(event.link)
         case Verdict() | Resync() | Detach() | Closed():
             session = board.sessions.get(event.key)
             if session is not None:
@@ -89,6 +88,7 @@ def _attach(board: Board, event: Attach) -> None:
     if old is not None:
         board.drop(old)
     session = DraftSession(event)
+    session.thrift = board.thrift_of(event.key.link)
     if any(
         other.is_resting for other in board.sessions.values() if other.key.link == event.key.link
     ):
@@ -128,6 +128,8 @@ def _follow(
             session.credits, session.epoch = event.credits, event.epoch
             session.roots = event.roots if isinstance(event, Verdict) else ()
             _commit(board, session, step)
+            if session.thrift is not None and session.frozen is None:
+                session.thrift.committed(len(step.tokens))
             session.urgent_news = URGENT_NEWS
             if isinstance(event, Verdict):
                 session.ripening.observe(len(step.tokens), event.pass_s)

@@ -93,6 +93,7 @@ class DraftServer(WorkerServer[DraftWorker, Report]):
         return DraftWorker(
             self._method.drafter,
             max_ahead=settings.max_ahead,
+            bytes_per_token=settings.bytes_per_token,
             emit=self._emit,
             lockstep=settings.lockstep,
             recorder=self._recorder,

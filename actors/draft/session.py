@@ -19,6 +19,7 @@ from typing import Literal
 from outrider.actors.draft.events import Attach, Resync, SessionNews, Verdict
 from outrider.actors.draft.ripening import Ripening
 from outrider.actors.draft.rounds import FrozenNews, Rounds
+from outrider.actors.draft.thrift import Thrift
 from outrider.actors.draft.tree import DraftTree, TreeNews
 from outrider.actors.speculation import base_hash
 from outrider.actors.speculation.policies import TreeMask
@@ -92,7 +93,9 @@ class DraftSession:
         self.least_value = 0.0
         """Nodes that are worth less are not run until a verdict makes them worth more."""
         self.least_sent = 0.0
-        """Nodes that are worth less are kept back until a verdict makes them worth more."""
+        """Nodes that are worth less are kept back until a verdict makes them worth more, where bytes are dear."""
+        self.thrift: Thrift | None = None
+        """Which part of that floor holds at present; None: all of it."""
         is_built = attach.speculation.policies.tree_mask is TreeMask.BUILT
         self.tree_mask: Literal["sliced", "built"] = "built" if is_built else "sliced"
         """How the engine makes the masks of the session's passes."""
@@ -197,9 +200,12 @@ class DraftSession:
             return self._news(TreeNews(tokens=[], parents=[], estimates=b""), trees)
         if self.credits is not None:
             limit = min(limit, self.credits)
-        news = self.tree.take_news(limit, self.least_sent, number=self.num_messages + 1)
+        floor = self.least_sent * (self.thrift.share if self.thrift is not None else 1.0)
+        news = self.tree.take_news(limit, floor, number=self.num_messages + 1)
         if news is None:
             return None
+        if self.thrift is not None:
+            self.thrift.sent(news.tokens)
         self.num_messages += 1
         return self._news(news, ())
 

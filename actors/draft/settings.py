@@ -6,6 +6,10 @@ from dataclasses import dataclass
 
 from outrider.actors.engine.settings import EngineSettings
 
+BYTES_PER_TOKEN = 200.0
+"""Bytes on the wire for each committed token, as drafters aim at. Most of what is sent ahead comes to nothing; beyond this, twice
+as many bytes brought hardly any speed."""
+
 METHODS = ("autoregressive", "prompt_lookup")
 """Names of the drafting methods."""
 
@@ -44,6 +48,9 @@ class DraftSettings:
     max_ahead: int = 128
     """Nodes of one session below its committed text, at most; the target's credits may allow fewer."""
 
+    bytes_per_token: float = BYTES_PER_TOKEN
+    """What a committed token may cost on the wire to the target and back: the more, the more candidates are sent ahead."""
+
     prefill_chunk: int = 256
     """Greatest number of prompt tokens in one pass."""
 
@@ -58,6 +65,10 @@ class DraftSettings:
             raise ValueError(f"method is {self.method!r}; it must be one of {', '.join(METHODS)}")
         if self.method == "autoregressive" and self.engine is None:
             raise ValueError("engine is absent; the method autoregressive needs a draft model")
+        if not self.bytes_per_token > 0.0:
+            raise ValueError(
+                f"bytes_per_token is {self.bytes_per_token}; it must be greater than 0"
+            )
         for name in ("num_slots", "width", "expand", "max_ahead", "prefill_chunk"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")

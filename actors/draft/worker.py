@@ -21,6 +21,7 @@ from outrider.actors.draft.events import Event, Report, SessionKey
 from outrider.actors.draft.intake import handle
 from outrider.actors.draft.news import flush
 from outrider.actors.draft.session import DraftSession
+from outrider.actors.draft.settings import BYTES_PER_TOKEN
 from outrider.actors.draft.stats import DraftStats
 from outrider.actors.trace import Recorder
 
@@ -42,6 +43,7 @@ class DraftWorker:
         drafter: Drafter,
         *,
         max_ahead: int,
+        bytes_per_token: float = BYTES_PER_TOKEN,
         emit: Callable[[Report], None],
         lockstep: bool = False,
         recorder: Recorder | None = None,
@@ -51,13 +53,19 @@ class DraftWorker:
         Args:
             drafter: The method.
             max_ahead: Nodes of one session below its base, at most.
+            bytes_per_token: What a committed token may cost on the wire.
             emit: Takes reports, on the worker's thread. Must not block.
             lockstep: Send one finished tree and wait for its verdict.
             recorder: Takes records for a timeline; None: nobody asks for them.
             clock: Monotonic time, seconds.
         """
         self._board = Board(
-            drafter, emit, max_ahead=max_ahead, lockstep=lockstep, recorder=recorder
+            drafter,
+            emit,
+            max_ahead=max_ahead,
+            bytes_per_token=bytes_per_token,
+            lockstep=lockstep,
+            recorder=recorder,
         )
         self._drafter = drafter
         self._clock = clock

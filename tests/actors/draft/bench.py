@@ -22,6 +22,7 @@ from outrider.actors.draft.events import (
     SessionNews,
     Verdict,
 )
+from outrider.actors.draft.settings import BYTES_PER_TOKEN
 from outrider.actors.draft.worker import DraftWorker
 from outrider.actors.engine.settings import EngineSettings
 from outrider.actors.engine.tabular import Table, TabularEngine, random_table
@@ -128,12 +129,20 @@ class MiniTarget:
 class Bench:
     """A worker with what it reported."""
 
-    def __init__(self, drafter: Drafter, *, max_ahead: int = 64, lockstep: bool = False) -> None:
+    def __init__(
+        self,
+        drafter: Drafter,
+        *,
+        max_ahead: int = 64,
+        bytes_per_token: float = BYTES_PER_TOKEN,
+        lockstep: bool = False,
+    ) -> None:
         self.reports: list[Report] = []
         self.now = 0.0
         self.worker = DraftWorker(
             drafter,
             max_ahead=max_ahead,
+            bytes_per_token=bytes_per_token,
             lockstep=lockstep,
             emit=self.reports.append,
             clock=lambda: self.now,
@@ -194,6 +203,7 @@ class TableBench(Bench):
         expand: int = 4,
         prefill_chunk: int = 32,
         max_ahead: int = 64,
+        bytes_per_token: float = BYTES_PER_TOKEN,
         lockstep: bool = False,
     ) -> None:
         settings = EngineSettings(
@@ -208,4 +218,9 @@ class TableBench(Bench):
             prefill_chunk=prefill_chunk,
             lockstep=lockstep,
         )
-        super().__init__(self.model_drafter, max_ahead=max_ahead, lockstep=lockstep)
+        super().__init__(
+            self.model_drafter,
+            max_ahead=max_ahead,
+            bytes_per_token=bytes_per_token,
+            lockstep=lockstep,
+        )
