@@ -1,6 +1,6 @@
 """How long passes of models take, alone in a process and with one thread: `python -m bench.timing`, a `bench.child`.
 
-Asked with {"model": ..., "max_context": ...}, answers {"layers": ..., "curve": [[rows, seconds], ...]}.
+Asked with {"model": ..., "max_context": ..., "context": tokens before the timed rows}, answers {"layers": ..., "curve": [[rows, seconds], ...]}.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def main() -> None:
                 num_threads=1,
             )
         )
-        curve = time_passes(engine, time.perf_counter)
+        curve = time_passes(engine, time.perf_counter, context=order["context"])
         config = Path(resolve_model(order["model"]).location) / "config.json"
         layers = json.loads(config.read_text(encoding="utf-8"))["num_hidden_layers"]
         print(json.dumps({"layers": layers, "curve": sorted(curve.items())}), flush=True)

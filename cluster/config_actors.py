@@ -126,7 +126,7 @@ class Drafter(_Actor):
     max_ahead: int = Field(default=128, ge=1, le=65_536)
     """Nodes of one session below its committed text, at most."""
 
-    bytes_per_token: float = Field(default=200.0, gt=0, le=1e9, allow_inf_nan=False)
+    bytes_per_token: float = Field(default=180.0, gt=0, le=1e9, allow_inf_nan=False)
     """What a committed token may cost on the wire to the target and back. With more, more candidates are sent ahead."""
 
     @model_validator(mode="after")

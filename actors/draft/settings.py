@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from outrider.actors.engine.settings import EngineSettings
 
-BYTES_PER_TOKEN = 200.0
+BYTES_PER_TOKEN = 180.0
 """Bytes on the wire for each committed token, as drafters aim at. Most of what is sent ahead comes to nothing; beyond this, twice
 as many bytes brought hardly any speed."""
 

@@ -29,6 +29,9 @@ away is no law."""
 LEAST = 0.24
 """Lowest part of the floor. Below it lies what is not even run (`RUN_SHARE`), which was of no use when it was sent."""
 
+BEGINNING = 0.5
+"""Part of the floor before anything is known: half way, in the logarithm."""
+
 
 class Thrift:
     """The floor of one target's link: every session there adds to what is spent."""
@@ -42,7 +45,7 @@ class Thrift:
         self._spent = 0.0
         self._mean = 0.0
         self._weight = 0.0
-        self.share = LEAST
+        self.share = BEGINNING
         """What a candidate must be worth to be sent, as a part of `SENT_SHARE` of an average place; `LEAST` to 1."""
 
     def sent(self, tokens: Sequence[int]) -> None:

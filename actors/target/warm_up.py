@@ -21,14 +21,21 @@ WARM_UP_S = 1.0
 """No further turn after this time: a large model is not kept from starting."""
 
 
-def time_passes(engine: Engine, clock: Callable[[], float]) -> dict[int, float]:
+def time_passes(
+    engine: Engine, clock: Callable[[], float], *, context: int = 0
+) -> dict[int, float]:
     """Seconds of a pass by number of rows.
 
     Args:
         engine: The target model; a slot must be free.
         clock: Seconds; monotone.
+        context: Tokens before the rows, which attend to them: the dearer, the more rows there are.
     """
     slot = engine.acquire()
+    for start in range(0, context, engine.max_scratch):
+        count = min(engine.max_scratch, context - start)
+        engine.forward([Rows(slot=slot, tokens=[0] * count, parents=range(-1, count - 1))])
+        engine.rebase(slot, range(count))
     sizes = [rows for rows in WARM_UP_ROWS if rows <= engine.max_scratch]
     curve = dict.fromkeys(sizes, float("inf"))
     if engine.spec.device.type == "cuda":
@@ -36,7 +43,7 @@ def time_passes(engine: Engine, clock: Callable[[], float]) -> dict[int, float]:
         for _ in range(RECORD_AFTER):
             for rows in sizes:
                 engine.forward([Rows(slot=slot, tokens=[0] * rows, parents=_bush(rows))])
-                engine.truncate(slot, 0)
+                engine.truncate(slot, context)
     began = clock()
     for _ in range(WARM_UP_TURNS):
         # By turns, so that a slow moment of the machine does not bend the curve; the fastest of a size counts.
@@ -46,7 +53,7 @@ def time_passes(engine: Engine, clock: Callable[[], float]) -> dict[int, float]:
             engine.forward(batch)
             wait_for(engine.spec.device)
             curve[rows] = min(curve[rows], clock() - started)
-            engine.truncate(slot, 0)
+            engine.truncate(slot, context)
         if clock() - began > WARM_UP_S:
             break
     engine.release(slot)

@@ -1,0 +1,43 @@
+"""Which passes are timed when a target starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from outrider.actors.engine.protocol import Logits, Rows
+from outrider.actors.engine.settings import EngineSettings
+from outrider.actors.engine.tabular import TabularEngine, random_table
+from outrider.actors.target.warm_up import time_passes
+
+
+class Noting(TabularEngine):
+    """Notes how many rows each pass had, and behind how many tokens; a row takes a second."""
+
+    def __init__(self, max_scratch: int) -> None:
+        settings = EngineSettings(
+            model="table", num_slots=1, max_context=256, max_scratch=max_scratch
+        )
+        super().__init__(random_table(24, 2, seed=1, concentration=0.1), settings)
+        self.now = 0.0
+        self.passes: list[tuple[int, int]] = []
+
+    def forward(self, batch: Sequence[Rows]) -> Logits:
+        """One sequence."""
+        (rows,) = batch
+        self.passes.append((self.cached(rows.slot), len(rows.tokens)))
+        self.now += len(rows.tokens)
+        return super().forward(batch)
+
+
+@pytest.mark.parametrize("context", [0, 5, 16, 40])
+def test_rows_are_timed_behind_the_context(context: int) -> None:
+    engine = Noting(max_scratch=16)
+    curve = time_passes(engine, lambda: engine.now, context=context)
+    assert curve == {1: 1.0, 2: 2.0, 4: 4.0, 8: 8.0, 16: 16.0}
+    timed = engine.passes[-len(curve) :]
+    assert timed == [(context, rows) for rows in curve]
+    before = engine.passes[: -len(curve)]
+    assert sum(rows for _, rows in before) == context
+    assert engine.num_free == 1
