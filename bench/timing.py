@@ -15,6 +15,9 @@ from outrider.actors.engine.settings import EngineSettings
 from outrider.actors.engine.source import resolve_model
 from outrider.actors.target.warm_up import time_passes
 
+MOST_S = 30.0
+"""Enough for all turns of a target of 60 ms a pass: with the three of a second, an ideal moved by a fifth from one suite to another."""
+
 
 def main() -> None:
     """Answers until the input ends."""
@@ -29,7 +32,7 @@ def main() -> None:
                 num_threads=1,
             )
         )
-        curve = time_passes(engine, time.perf_counter, context=order["context"])
+        curve = time_passes(engine, time.perf_counter, context=order["context"], most_s=MOST_S)
         config = Path(resolve_model(order["model"]).location) / "config.json"
         layers = json.loads(config.read_text(encoding="utf-8"))["num_hidden_layers"]
         print(json.dumps({"layers": layers, "curve": sorted(curve.items())}), flush=True)

@@ -22,7 +22,7 @@ WARM_UP_S = 1.0
 
 
 def time_passes(
-    engine: Engine, clock: Callable[[], float], *, context: int = 0
+    engine: Engine, clock: Callable[[], float], *, context: int = 0, most_s: float = WARM_UP_S
 ) -> dict[int, float]:
     """Seconds of a pass by number of rows.
 
@@ -30,6 +30,7 @@ def time_passes(
         engine: The target model; a slot must be free.
         clock: Seconds; monotone.
         context: Tokens before the rows, which attend to them: the dearer, the more rows there are.
+        most_s: No further turn after so many seconds.
     """
     slot = engine.acquire()
     for start in range(0, context, engine.max_scratch):
@@ -54,7 +55,7 @@ def time_passes(
             wait_for(engine.spec.device)
             curve[rows] = min(curve[rows], clock() - started)
             engine.truncate(slot, context)
-        if clock() - began > WARM_UP_S:
+        if clock() - began > most_s:
             break
     engine.release(slot)
     return curve

@@ -9,7 +9,7 @@ import pytest
 from outrider.actors.engine.protocol import Logits, Rows
 from outrider.actors.engine.settings import EngineSettings
 from outrider.actors.engine.tabular import TabularEngine, random_table
-from outrider.actors.target.warm_up import time_passes
+from outrider.actors.target.warm_up import WARM_UP_TURNS, time_passes
 
 
 class Noting(TabularEngine):
@@ -41,3 +41,13 @@ def test_rows_are_timed_behind_the_context(context: int) -> None:
     before = engine.passes[: -len(curve)]
     assert sum(rows for _, rows in before) == context
     assert engine.num_free == 1
+
+
+def test_turns_end_with_the_time_for_them() -> None:
+    """A turn of all sizes takes 31 s here."""
+    engine = Noting(max_scratch=16)
+    time_passes(engine, lambda: engine.now, most_s=70.0)
+    assert len(engine.passes) == 3 * 5
+    engine.passes.clear()
+    time_passes(engine, lambda: engine.now, most_s=1e6)
+    assert len(engine.passes) == WARM_UP_TURNS * 5
