@@ -127,7 +127,7 @@ class Drafter(_Actor):
     """Nodes of one session below its committed text, at most."""
 
     bytes_per_token: float = Field(default=180.0, gt=0, le=1e9, allow_inf_nan=False)
-    """What a committed token may cost on the wire to the target and back. With more, more candidates are sent ahead."""
+    """Bytes that a committed token should cost on the wire, both ways. With more, more candidates are sent ahead. An aim, not a bound."""
 
     @model_validator(mode="after")
     def _check_method(self) -> Self:

@@ -42,8 +42,8 @@ RUN_SHARE = 0.75
 leaves it too shallow to cover the target's next pass."""
 
 SENT_SHARE = 2.5
-"""A node must be worth this fraction of an average place to be sent. Less sends what hardly ever comes true: at 1.5 a
-token costs a quarter to a half more bytes, for hardly more speed. What is kept back goes out after the verdict that makes it worth more."""
+"""A node must be worth this fraction of an average place to be sent where bytes are dear, and a part of it where they are not
+(`thrift.py`). What is kept back goes out after the verdict that makes it worth more."""
 
 
 class AutoregressiveDrafter:

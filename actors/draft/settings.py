@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from outrider.actors.engine.settings import EngineSettings
 
 BYTES_PER_TOKEN = 180.0
-"""Bytes on the wire for each committed token, as drafters aim at. Most of what is sent ahead comes to nothing; beyond this, twice
+"""Bytes on the wire for each committed token, as drafters with a model aim at. It is no bound: what is worth most is always sent. Most of what is sent ahead comes to nothing; beyond this, twice
 as many bytes brought hardly any speed."""
 
 METHODS = ("autoregressive", "prompt_lookup")
@@ -49,7 +49,8 @@ class DraftSettings:
     """Nodes of one session below its committed text, at most; the target's credits may allow fewer."""
 
     bytes_per_token: float = BYTES_PER_TOKEN
-    """What a committed token may cost on the wire to the target and back: the more, the more candidates are sent ahead."""
+    """Bytes that a committed token should cost on the wire, both ways: the more, the more candidates are sent ahead. An aim, not a
+    bound."""
 
     prefill_chunk: int = 256
     """Greatest number of prompt tokens in one pass."""

@@ -1,4 +1,4 @@
-"""How much a candidate must be worth to be sent, so that a committed token costs about so many bytes and no more.
+"""How much a candidate must be worth to be sent, so that a committed token costs about as many bytes as wanted.
 
 A target that has more candidates below its text needs not wait for them, and most of what is sent comes to nothing all the same:
 how many bytes that takes depends on the text, the models and the way there. So the floor follows what was spent: it falls while

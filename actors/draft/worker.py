@@ -53,7 +53,7 @@ class DraftWorker:
         Args:
             drafter: The method.
             max_ahead: Nodes of one session below its base, at most.
-            bytes_per_token: What a committed token may cost on the wire.
+            bytes_per_token: Bytes that a committed token should cost on the wire, both ways.
             emit: Takes reports, on the worker's thread. Must not block.
             lockstep: Send one finished tree and wait for its verdict.
             recorder: Takes records for a timeline; None: nobody asks for them.
