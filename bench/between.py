@@ -1,4 +1,4 @@
-"""What lies between drafter and target in a benchmark of delays: a relay, or a link to a network namespace."""
+"""What lies between drafter and target in a benchmark of delays: a relay, or a link to another host."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.assembly import LOOPBACK, Assembly
-from bench.netns import Link, round_trip_s
+from bench.network import HERE, Network, round_trip_s
 from bench.relay import Relay
 from bench.service import DRAFTER
 
@@ -57,21 +57,21 @@ def over_relay() -> Iterator[Between]:
         )
 
 
-def over_link(link: Link) -> Betweens:
-    """A link to a network namespace, the same for both services."""
+def over_network(network: Network, far: str) -> Betweens:
+    """A link to another host, the same for both services."""
 
     @contextmanager
     def between() -> Iterator[Between]:
         yield Between(
-            set_delay=link.set_delay,
+            set_delay=lambda delay_s: network.set_link(far, delay_s=delay_s),
             round_trip_s=lambda assembly: round_trip_s(assembly.addresses[DRAFTER]),
             bytes_so_far=lambda: 0,
             options={
-                "target_host": link.addresses[0],
-                "drafter_host": link.addresses[1],
-                "drafter_prefix": link.prefix,
+                "target_host": network.hosts[HERE].address,
+                "drafter_host": network.hosts[far].address,
+                "drafter_prefix": network.hosts[far].prefix,
             },
-            name=link.method,
+            name="tun",
         )
 
     return between
