@@ -27,6 +27,10 @@ class Server(Protocol):
         """Ends within the grace."""
         ...
 
+    async def failed(self) -> str:
+        """Waits until it cannot serve any more, if ever; says why."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
@@ -93,18 +97,25 @@ class Residence:
         settle()
         return Started(address=address, pid=os.getpid(), node_id=self._node_id)
 
-    async def run(self) -> bool:
-        """Waits for the end. True: it was stopped; false: a later incarnation has taken its place."""
+    async def run(self) -> str:
+        """Waits for the end.
+
+        Returns:
+            Why the process must end: the server failed, or a later incarnation has taken its place. Empty if it was stopped.
+        """
         if self._membership is None:
             raise RuntimeError(f"{self._identity.name} was not started")
+        failed = asyncio.ensure_future(self._server.failed())
         fenced = asyncio.ensure_future(self._membership.fenced())
         stopped = asyncio.ensure_future(self._stopped.wait())
         try:
-            await asyncio.wait((fenced, stopped), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((failed, fenced, stopped), return_when=asyncio.FIRST_COMPLETED)
+            if self._stopped.is_set():
+                return ""
+            return failed.result() if failed.done() else "a later start has taken its place"
         finally:
-            fenced.cancel()
-            stopped.cancel()
-        return self._stopped.is_set()
+            for future in (failed, fenced, stopped):
+                future.cancel()
 
     async def stop(self, grace_s: float) -> None:
         """Stops serving within the grace and leaves. Idempotent."""

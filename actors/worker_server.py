@@ -2,7 +2,8 @@
 
 What targets and drafters have in common; neither Ray nor a model is known here. Invariants: the worker is made and run on one
 thread, because the arithmetic's own threads belong to the thread that first computes; it runs only once others can reach it;
-whatever way `start` fails, nothing is left running; a worker that fails makes the server unhealthy and ends its streams.
+whatever way `start` fails, nothing is left running; a worker that fails makes the server unhealthy, ends its streams and is
+told by `failed`.
 """
 
 from __future__ import annotations
@@ -66,6 +67,8 @@ class WorkerServer(ABC, Generic[WorkerT, MessageT]):
         self._server: grpc.aio.Server | None = None
         self._health: health.aio.HealthServicer | None = None
         self._failing: asyncio.Task[None] | None = None
+        self._failure = ""
+        self._has_failed = asyncio.Event()
         self._may_work = threading.Event()
         self._is_ending = False
 
@@ -117,6 +120,11 @@ class WorkerServer(ABC, Generic[WorkerT, MessageT]):
         self._may_work.set()
         return advertised(self._listen, self._advertise_host, port)
 
+    async def failed(self) -> str:
+        """Waits until the worker has failed and its streams have ended; says why."""
+        await self._has_failed.wait()
+        return self._failure
+
     async def stop(self, grace_s: float = 2.0) -> None:
         """Ends the streams within the grace and the worker after its pass. Idempotent."""
         if self._failing is not None:
@@ -164,12 +172,21 @@ class WorkerServer(ABC, Generic[WorkerT, MessageT]):
         assert self._loop is not None, "the thread is started by `start`"
         # The loop is closed only if it ended without `stop`; there is nobody left to tell.
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(callback, argument)
+            self._loop.call_soon_threadsafe(self._guarded, callback, argument)
+
+    def _guarded(self, callback: Callable[[T], None], argument: T) -> None:
+        """What the worker said must not be lost: a defect on the way ends the server as one of the worker does."""
+        try:
+            callback(argument)
+        except Exception as error:  # noqa: BLE001 - the loop would log it and go on
+            _log.exception("a report of the worker was lost", actor=self._name)
+            self._worker_failed(f"a report of the worker of {self._name!r} was lost: {error!r}")
 
     # -- on the loop -----------------------------------------------------------------------------------------------
 
     def _worker_failed(self, reason: str) -> None:
-        self._failing = asyncio.ensure_future(self._fail(reason))
+        if self._failing is None:
+            self._failing = asyncio.ensure_future(self._fail(reason))
 
     async def _fail(self, reason: str) -> None:
         """A server without its worker is of no use."""
@@ -177,3 +194,5 @@ class WorkerServer(ABC, Generic[WorkerT, MessageT]):
             for service in ("", self._service):
                 await self._health.set(service, health_pb2.HealthCheckResponse.NOT_SERVING)
         await self._end_streams(reason)
+        self._failure = reason
+        self._has_failed.set()

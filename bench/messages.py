@@ -134,7 +134,7 @@ def _read_verdicts(data: bytes) -> object:
 def _read_candidates(data: bytes) -> object:
     message = target_pb2.DrafterMessage.FromString(data)
     return [
-        target_messages.candidates_from_proto(entry, "draft")
+        target_messages.candidates_from_proto(entry, "draft", 2**31)
         for entry in message.candidates.entries
     ]
 

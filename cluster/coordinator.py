@@ -81,6 +81,8 @@ class Coordinator:
         self._health = health.aio.HealthServicer()
         self._roster: list[Member] = []
         self._tasks: set[asyncio.Task[None]] = set()
+        self._failure = ""
+        self._has_failed = asyncio.Event()
 
     async def start(self) -> str:
         """Loads the tokenizer, connects, and serves.
@@ -99,6 +101,7 @@ class Coordinator:
             self._codec,
             on_readiness=self._on_readiness,
             on_drafter_up=lambda name: gateway.on_drafter_up(name),
+            on_defect=self._on_defect,
         )
         gateway = self._gateway = Gateway(settings, self._codec, self._links)
         server = self._server = grpc.aio.server(
@@ -127,6 +130,11 @@ class Coordinator:
         self._links.update(self._roster)
         log.info("coordinator serves", coordinator=settings.name, address=gateway.address)
         return gateway.address
+
+    async def failed(self) -> str:
+        """Waits until a defect has ended a link; says which. Its clients resume at the next start."""
+        await self._has_failed.wait()
+        return self._failure
 
     async def stop(self, grace_s: float = 5.0) -> None:
         """Takes no new requests, lets the running ones finish within the grace, cancels the rest, and ends."""
@@ -163,6 +171,10 @@ class Coordinator:
             drafters_attached=sum(link.num_attached for link in drafters),
             drafters_refused=sum(link.num_refused for link in drafters),
         )
+
+    def _on_defect(self, reason: str) -> None:
+        self._failure = reason
+        self._has_failed.set()
 
     def _on_readiness(self, is_ready: bool) -> None:
         self._background(self._set_health(is_serving=is_ready))

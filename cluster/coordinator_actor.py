@@ -60,8 +60,9 @@ class CoordinatorActor:
         return started
 
     async def run(self) -> None:
-        """Answers when the actor ends; an actor that was fenced ends its process."""
-        if self._residence is not None and not await self._residence.run():
+        """Answers when the actor ends; one that failed or was fenced ends its process, and the supervisor starts another."""
+        if self._residence is not None and (reason := await self._residence.run()):
+            log.error("actor ends", actor=self._identity.name, reason=reason)
             await self._residence.stop(0.0)
             ray.actor.exit_actor()
 

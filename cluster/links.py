@@ -42,6 +42,7 @@ class Links:
         *,
         on_readiness: Callable[[bool], None],
         on_drafter_up: Callable[[str], None],
+        on_defect: Callable[[str], None],
     ) -> None:
         """Takes whom to call.
 
@@ -50,6 +51,7 @@ class Links:
             codec: The tokenizer, None if there is none.
             on_readiness: Called with whether there is any target, when that changes.
             on_drafter_up: Called with the name of a drafter that has connected.
+            on_defect: Called with what happened when a link has ended, which only a defect can bring about.
         """
         self.targets: dict[str, TargetLink] = {}
         """By address."""
@@ -66,6 +68,7 @@ class Links:
         self._codec = codec
         self._on_readiness = on_readiness
         self._on_drafter_up = on_drafter_up
+        self._on_defect = on_defect
         self._info: target_pb2.TargetInfo | None = None
         self._limits: Limits | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -194,7 +197,7 @@ class Links:
 
     def _run(self, key: str, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work, name=f"link to {key}")
-        task.add_done_callback(_report)
+        task.add_done_callback(self._report)
         self._tasks[key] = task
 
     def _remove(self, key: str) -> None:
@@ -243,6 +246,12 @@ class Links:
         self._warn_of_misfit(link)
         self._on_drafter_up(link.name)
 
+    def _report(self, task: asyncio.Task[None]) -> None:
+        """A link ends only by cancellation; anything else is a defect, and nobody would ever connect again."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a link ended", link=task.get_name(), exc_info=error)
+            self._on_defect(f"the link {task.get_name()} ended: {error!r}")
+
     def _warn_of_misfit(self, link: DraftLink) -> None:
         reason = self.misfit(link)
         if reason:
@@ -268,9 +277,3 @@ def draft_lengths_of(link: DraftLink) -> tuple[DraftLength, ...]:
     known = {draft_length_to_proto(length): length for length in DraftLength}
     found = tuple(known[value] for value in link.info.draft_lengths if value in known)
     return found or (DraftLength.FULL,)
-
-
-def _report(task: asyncio.Task[None]) -> None:
-    """A link ends only by cancellation; anything else is a defect and is shown."""
-    if not task.cancelled() and task.exception() is not None:
-        log.error("a link ended", link=task.get_name(), exc_info=task.exception())

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ray
+import structlog
 
 from outrider.actors.draft.settings import DraftSettings
 from outrider.actors.logs import configure_logs
 from outrider.actors.residence import Identity, Residence, Started
+
+log = structlog.get_logger(__name__)
 
 
 class DraftActor:
@@ -28,8 +31,9 @@ class DraftActor:
         return await self._residence.start()
 
     async def run(self) -> None:
-        """Answers when the actor ends; an actor that was fenced ends its process."""
-        if self._residence is not None and not await self._residence.run():
+        """Answers when the actor ends; one that failed or was fenced ends its process, and the supervisor starts another."""
+        if self._residence is not None and (reason := await self._residence.run()):
+            log.error("actor ends", actor=self._identity.name, reason=reason)
             await self._residence.stop(0.0)
             ray.actor.exit_actor()
 

@@ -105,8 +105,9 @@ class Board:
             self.drop(session)
 
     def fail(self, session: Session, message: str) -> None:
-        """Ends a session that cannot go on. What is in its slot may be why, so nobody gets that."""
-        self.say(Failed(owner=session.owner, code="INTERNAL", message=message))
+        """Ends a session that cannot go on here; its coordinator opens it again, elsewhere if it can. What is in its slot may
+        be why, so nobody gets that."""
+        self.say(Failed(owner=session.owner, code="ABORTED", message=message))
         self.drop(session, keeps=False)
 
     def drop(self, session: Session, *, keeps: bool = True) -> None:

@@ -28,6 +28,9 @@ from outrider.v1 import generation_pb2, target_pb2, trace_pb2, tree_pb2
 MOST_UNITED = 256
 """Events in one message. With the largest of them it stays far below the limit on messages."""
 
+MAX_CANDIDATES = 65_536
+"""Nodes of one tree. Far above what credits allow a drafter; a message that is larger is not one of ours."""
+
 _FINISH = {
     Finish.STOP_TOKEN: generation_pb2.FINISH_REASON_STOP_TOKEN,
     Finish.LENGTH: generation_pb2.FINISH_REASON_LENGTH,
@@ -54,19 +57,24 @@ def open_from_proto(message: target_pb2.OpenSession, stream: int) -> Open:
 
 
 def candidates_from_proto(
-    message: target_pb2.Candidates, drafter: str, traced: trace_pb2.TraceMessage | None = None
+    message: target_pb2.Candidates,
+    drafter: str,
+    vocab_size: int,
+    traced: trace_pb2.TraceMessage | None = None,
 ) -> Candidates:
-    """The event of one entry of a candidate batch.
+    """The event of one entry of a candidate batch, checked completely: what is returned can be grafted and verified.
 
     Args:
         message: The entry.
         drafter: Who sent it.
+        vocab_size: Of the target; every token id is below it.
         traced: What names the batch, while someone traces.
 
     Raises:
-        ValueError: The arrays do not fit together.
+        ValueError: The tree is too large, its arrays do not fit together, or a token id is none of the target's.
     """
     tree = message.tree
+    _check_tokens(tree.tokens, drafter, vocab_size)
     tokens, parents, estimates = list(tree.tokens), list(tree.parents), tree.estimates
     if len(parents) != len(tokens) or (estimates and len(estimates) != len(tokens)):
         raise ValueError(
@@ -105,6 +113,7 @@ def frozen_from_proto(
         ValueError: The tree is none, or its frame does not fit it or the vocabulary.
     """
     tree = message.tree
+    _check_tokens(tree.tokens, drafter, vocab_size)
     return FrozenCandidates(
         drafter=drafter,
         handle=message.handle,
@@ -120,6 +129,18 @@ def frozen_from_proto(
         num_bytes=message.ByteSize(),
         message=traced,
     )
+
+
+def _check_tokens(tokens: Sequence[int], drafter: str, vocab_size: int) -> None:
+    if len(tokens) > MAX_CANDIDATES:
+        raise ValueError(
+            f"candidate tree of {drafter}: {len(tokens)} nodes; at most {MAX_CANDIDATES} are taken"
+        )
+    greatest = max(tokens, default=0)
+    if greatest >= vocab_size:
+        raise ValueError(
+            f"candidate tree of {drafter}: token {greatest} is none of the target's {vocab_size}"
+        )
 
 
 def session_event(output: Opened | Committed | Finished | Failed) -> target_pb2.SessionEvent:

@@ -1,21 +1,22 @@
 """One pass from batch to verdicts: rows for the engine, the walk of each session, compaction.
 
 - Verdicts leave before keys and values are compacted, because drafters wait for them and nobody waits for compaction.
-- Whatever a pass raises, its sessions are failed and their slots freed, and the others go on.
+- Whatever a pass raises, what can go on without candidates does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
-from outrider.actors.engine.protocol import Rows
+from outrider.actors.engine.protocol import Logits, Rows
 from outrider.actors.target.board import Board
+from outrider.actors.target.device_drawing import Drawn
 from outrider.actors.target.events import Finished
-from outrider.actors.target.plan import Entry
+from outrider.actors.target.plan import NOTHING, Entry
 from outrider.actors.target.settle import settle
 
 _log = structlog.get_logger(__name__)
@@ -43,6 +44,9 @@ def run_pass(
 ) -> Outcome | None:
     """Runs a pass and tells everyone what came of it.
 
+    A pass that raises is run again without candidates, session by session, so that whatever one of them brought along costs
+    the others nothing but time. A session whose own plain pass raises is failed with a status that is retried elsewhere.
+
     Args:
         board: The sessions.
         entries: The pass; at least one.
@@ -50,21 +54,43 @@ def run_pass(
         running_model: Entered while the model runs and draws, when sessions are not touched here.
 
     Returns:
-        None if the model failed; its sessions are gone then.
+        None if every session of the pass was failed: the engine may be broken.
     """
     board.recording.begin_pass()
     for entry in entries:
         _end_wait(entry, now)
-    batch = [_rows(entry) for entry in entries]
     try:
-        with running_model():
-            logits = board.engine.forward(batch)
-            drawn = board.draws.start(entries, logits)()
+        computed = _compute(board, entries, running_model)
     except Exception as error:  # noqa: BLE001 - whatever a model raises must not end the others
-        _fail(board, entries, error)
-        return None
+        _log.error("target pass failed", target=board.settings.name, exc_info=error)
+        return _run_apart(board, entries, now, running_model)
+    return _conclude(board, entries, computed, now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Computed:
+    """What the model gave."""
+
+    logits: Logits
+    drawn: Sequence[Drawn | None]
+    num_rows: int
+
+
+def _compute(
+    board: Board,
+    entries: Sequence[Entry],
+    running_model: Callable[[], AbstractContextManager[None]],
+) -> _Computed:
+    batch = [_rows(entry) for entry in entries]
+    with running_model():
+        logits = board.engine.forward(batch)
+        drawn = board.draws.start(entries, logits)()
+    return _Computed(logits=logits, drawn=drawn, num_rows=sum(len(rows.tokens) for rows in batch))
+
+
+def _conclude(board: Board, entries: Sequence[Entry], computed: _Computed, now: float) -> Outcome:
     model_s = board.clock() - now
-    committed = 0
+    logits, committed = computed.logits, 0
     finished: list[tuple[Entry, tuple[int, ...]]] = []
     for index, entry in enumerate(entries):
         if entry.is_prefill:
@@ -72,14 +98,40 @@ def run_pass(
             continue
         stop = logits.offsets[index + 1]
         root_and_nodes_RV = logits.values_RV[stop - 1 - len(entry.selection.nodes) : stop]
-        path, num_tokens = settle(board, entry, root_and_nodes_RV, model_s, drawn[index])
+        path, num_tokens = settle(board, entry, root_and_nodes_RV, model_s, computed.drawn[index])
         committed += num_tokens
         finished.append((entry, path))
     board.flush()
     for entry, path in finished:
         _compact(board, entry, path)
+    return Outcome(num_rows=computed.num_rows, committed=committed, model_s=model_s)
+
+
+def _run_apart(
+    board: Board,
+    entries: Sequence[Entry],
+    now: float,
+    running_model: Callable[[], AbstractContextManager[None]],
+) -> Outcome | None:
+    """One plain pass for each session. None: all of them failed."""
+    outcomes: list[Outcome] = []
+    for entry in entries:
+        slot = entry.session.slot
+        board.engine.truncate(slot, board.engine.cached(slot))
+        plain = replace(entry, selection=NOTHING, frozen=None)
+        try:
+            computed = _compute(board, [plain], running_model)
+        except Exception as error:  # noqa: BLE001 - as above
+            _log.error("a session failed", target=board.settings.name, exc_info=error)
+            board.fail(entry.session, f"the target pass failed: {type(error).__name__}: {error}")
+            continue
+        outcomes.append(_conclude(board, [plain], computed, now))
+    if not outcomes:
+        return None
     return Outcome(
-        num_rows=sum(len(rows.tokens) for rows in batch), committed=committed, model_s=model_s
+        num_rows=sum(outcome.num_rows for outcome in outcomes),
+        committed=sum(outcome.committed for outcome in outcomes),
+        model_s=board.clock() - now,
     )
 
 
@@ -113,9 +165,3 @@ def _compact(board: Board, entry: Entry, path: Sequence[int]) -> None:
     if session.finish is not None:
         board.say(Finished(owner=session.owner, reason=session.finish, stats=session.stats))
         board.drop(session)
-
-
-def _fail(board: Board, entries: Sequence[Entry], error: Exception) -> None:
-    _log.error("target pass failed", target=board.settings.name, exc_info=error)
-    for entry in entries:
-        board.fail(entry.session, f"the target pass failed: {type(error).__name__}: {error}")

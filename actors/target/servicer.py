@@ -241,16 +241,16 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
 
     def _drafted(self, message: target_pb2.DrafterMessage, drafter: str, log: StreamLog) -> None:
         traced = log.received(message)
+        vocab_size = self._engine.spec.vocab_size
         match message.WhichOneof("message"):
             case "candidates":
                 for entry in message.candidates.entries:
                     try:
-                        self._worker.post(candidates_from_proto(entry, drafter, traced))
+                        self._worker.post(candidates_from_proto(entry, drafter, vocab_size, traced))
                     except ValueError as error:
                         _log.warning("candidates dropped", drafter=drafter, reason=str(error))
                 for tree in message.candidates.frozen:
                     try:
-                        vocab_size = self._engine.spec.vocab_size
                         self._worker.post(frozen_from_proto(tree, drafter, vocab_size, traced))
                     except ValueError as error:
                         _log.warning("frozen tree dropped", drafter=drafter, reason=str(error))

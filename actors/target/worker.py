@@ -47,6 +47,14 @@ from outrider.actors.target.settings import TargetSettings
 from outrider.actors.target.warm_up import time_passes, time_prompt_row
 from outrider.actors.trace import Recorder
 
+MAX_FAILED_PASSES = 3
+"""Passes in a row of which nothing came. One request may be at fault and ends with its pass; an engine that fails this often,
+whatever it is asked, is broken, and only a restart of the actor mends it."""
+
+
+class EngineBroken(RuntimeError):
+    """No pass succeeds any more."""
+
 
 class TargetWorker:
     """Everything a target actor does between its streams."""
@@ -88,6 +96,7 @@ class TargetWorker:
         self._inbox: deque[tuple[float, Event]] = deque()
         self._bell = Bell()
         self._stopping = False
+        self._failed_passes = 0
 
     # -- other threads ---------------------------------------------------------------------------------------------
 
@@ -124,7 +133,11 @@ class TargetWorker:
     # -- the worker's thread ---------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Steps until `stop`."""
+        """Steps until `stop`.
+
+        Raises:
+            EngineBroken: Passes fail one after the other. This, like anything else raised here, must end the actor.
+        """
         while not self._stopping:
             wait_s = self.step()
             if wait_s is None or wait_s > 0.0:
@@ -163,6 +176,10 @@ class TargetWorker:
         if limits.speculates:
             entries = plant(entries, max_nodes=limits.max_batch_nodes, cost=board.cost)
         outcome = run_pass(board, entries, now, self._running_model)
+        self._failed_passes = 0 if outcome is not None else self._failed_passes + 1
+        if self._failed_passes >= MAX_FAILED_PASSES:
+            board.flush()
+            raise EngineBroken(f"{self._failed_passes} passes failed in a row; the log says how")
         if outcome is not None:
             self._accounts.book(entries, outcome, now)
             self._control.observe(entries, outcome)

@@ -239,7 +239,10 @@ def _target_events(message: target_pb2.DrafterMessage) -> list[Event]:
         resync = arrived.resync
         return [ResyncRequest(drafter="d", handle=resync.handle, length=resync.length)]
     return [
-        *(target_messages.candidates_from_proto(one, "d") for one in arrived.candidates.entries),
+        *(
+            target_messages.candidates_from_proto(one, "d", VOCAB_BOUND)
+            for one in arrived.candidates.entries
+        ),
         *(
             target_messages.frozen_from_proto(one, "d", VOCAB_BOUND)
             for one in arrived.candidates.frozen

@@ -149,4 +149,20 @@ async def test_a_worker_that_fails_is_seen() -> None:
     await until(lambda: server.ended)
     assert server.ended == ["the worker of 'w' failed: ArithmeticError('overflow')"]
     assert await health(address) == health_pb2.HealthCheckResponse.NOT_SERVING
+    async with asyncio.timeout(10):
+        assert await server.failed() == server.ended[0]
+    await server.stop()
+
+
+async def test_a_report_that_cannot_be_delivered_is_a_failure() -> None:
+    """What the worker said would be lost, and whoever waits for it would wait for ever."""
+    server = Server()
+
+    def fail(message: str) -> None:
+        raise KeyError(message)
+
+    server._deliver = fail  # type: ignore[method-assign]
+    await server.start()
+    async with asyncio.timeout(10):
+        assert "was lost" in await server.failed()
     await server.stop()

@@ -60,12 +60,18 @@ def test_open_comes_through_whole() -> None:
         (tree_pb2.CandidateTree(tokens=[1, 2], parents=[0]), "as many"),
         (tree_pb2.CandidateTree(tokens=[1], parents=[0], estimates=b"12"), "as many"),
         (tree_pb2.CandidateTree(tokens=[1, 2], parents=[0, 2]), "earlier"),
+        (
+            tree_pb2.CandidateTree(tokens=[1, 8], parents=[0, 1]),
+            "token 8 is none of the target's 8",
+        ),
+        (tree_pb2.CandidateTree(tokens=[2**32 - 1], parents=[0]), "none of the target's 8"),
+        (tree_pb2.CandidateTree(tokens=[0] * 65_537, parents=[0] * 65_537), "at most 65536"),
     ],
 )
 def test_malformed_trees_are_refused(tree: tree_pb2.CandidateTree, word: str) -> None:
     """Arrays that do not fit together never reach the pool."""
     with pytest.raises(ValueError, match=word):
-        candidates_from_proto(target_pb2.Candidates(handle=1, tree=tree), "d")
+        candidates_from_proto(target_pb2.Candidates(handle=1, tree=tree), "d", 8)
 
 
 def test_committed_names_origins_and_logprobs() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -235,6 +236,69 @@ async def test_candidates_are_verified_and_answered(
             if message.HasField("closed"):
                 break
     exchange.cancel()
+
+
+@dataclass(frozen=True)
+class Rogue:
+    """A drafter that sends what no drafter of ours would."""
+
+    exchange: Exchange
+
+    async def send(self, handle: int, base: tree_pb2.Base, tree: tree_pb2.CandidateTree) -> None:
+        """Sends one tree."""
+        entry = target_pb2.Candidates(handle=handle, base=base, tree=tree)
+        batch = target_pb2.CandidateBatch(entries=[entry])
+        await self.exchange.write(target_pb2.DrafterMessage(candidates=batch))
+
+
+@pytest.mark.parametrize("vocab_size", [8, 0])
+async def test_a_drafter_that_sends_rubbish_harms_nobody(
+    stub: target_pb2_grpc.TargetServiceAsyncStub, vocab_size: int
+) -> None:
+    """Token ids, parents and sizes are checked on arrival, also for a drafter that states no vocabulary."""
+    call = await sessions(stub)
+    await call.write(open_session(1, 300))
+    plain = await finish(call, 1)
+    exchange = stub.Exchange()
+    greeting = hello("d")
+    greeting.vocab_size = vocab_size
+    await exchange.write(target_pb2.DrafterMessage(hello=greeting))
+    assert (await next_message(exchange)).HasField("hello")
+    await call.write(open_session(2, 300, drafters=("d",)))
+    await call.write(open_session(3, 300))
+    opened: dict[int, int] = {}
+    while len(opened) < 2:
+        event = await next_event(call)
+        if event.HasField("opened"):
+            opened[event.opened.session] = event.opened.handle
+    rogue = Rogue(exchange)
+    text = [1, 2, 3]
+    base = tree_pb2.Base(length=3, hash=base_hash.extend_all(base_hash.EMPTY, text))
+    for tree in (
+        tree_pb2.CandidateTree(tokens=[8], parents=[0]),
+        tree_pb2.CandidateTree(tokens=[2**32 - 1] * 4, parents=[0, 1, 2, 3]),
+        tree_pb2.CandidateTree(tokens=[1, 2], parents=[0, 9]),
+        tree_pb2.CandidateTree(tokens=[1], parents=[]),
+    ):
+        await rogue.send(opened[2], base, tree)
+    await rogue.send(2**64 - 1, base, tree_pb2.CandidateTree(tokens=[1], parents=[0]))
+    assert await finish_both(call, (2, 3)) == {2: plain, 3: plain}
+    exchange.cancel()
+
+
+async def finish_both(call: Call, wanted: tuple[int, ...]) -> dict[int, list[int]]:
+    """Reads several sessions to their ends."""
+    tokens: dict[int, list[int]] = {session: [] for session in wanted}
+    ended: set[int] = set()
+    async with asyncio.timeout(BOUND_S):
+        while len(ended) < len(wanted):
+            event = await next_event(call)
+            if event.HasField("committed"):
+                tokens[event.committed.session].extend(t.id for t in event.committed.tokens)
+            if event.HasField("finished"):
+                ended.add(event.finished.session)
+            assert not event.HasField("failed"), event.failed.message
+    return tokens
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ from outrider.actors.target.events import (
     Steer,
     Verdict,
 )
+from outrider.actors.target.worker import MAX_FAILED_PASSES, EngineBroken
 
 OPTIONS: dict[str, Sampling] = {
     "greedy": Sampling(seed=3, max_tokens=40, temperature=0.0),
@@ -369,25 +370,101 @@ def test_who_came_is_told_before_the_next_pass() -> None:
     assert told == [True]
 
 
-def test_failing_pass_fails_its_sessions_and_frees_their_slots() -> None:
-    """An exception of the model reaches the caller; the worker goes on with the next session."""
+def _two_sessions_with_candidates() -> tuple[Harness, dict[int, list[int]]]:
+    """A worker with two sessions, each with candidates in its pool, and what plain decoding makes of them."""
+    events = [opening(i, Sampling(seed=i, max_tokens=20)) for i in (1, 2)]
+    plain = run_plain(Harness(engine()), events)
+    harness = Harness(engine())
+    harness.worker.post(DrafterJoined(drafter="d"))
+    for event in events:
+        harness.worker.post(event)
+    harness.worker.step()
+    for session in (1, 2):
+        text = [*events[session - 1].prompt, *harness.committed(session)]
+        tree = random_tree(random.Random(session), 9)
+        harness.worker.post(candidates(text, tree, handle=harness.handle(session)))
+    return harness, plain
+
+
+def _to_the_end(harness: Harness) -> None:
+    for _ in range(200):
+        harness.worker.step()
+
+
+@pytest.mark.parametrize("fails_in", ["forward", "after the rows were written"])
+def test_a_pass_that_fails_is_run_again_without_candidates(fails_in: str) -> None:
+    """Whatever candidates do to a pass, every text is that of plain decoding."""
+    harness, plain = _two_sessions_with_candidates()
+    original = harness.engine.forward
+    failed: list[int] = []
+
+    def broken_by_trees(batch: Sequence[Rows]) -> Logits:
+        has_tree = any(rows.logits == "all" for rows in batch)
+        if has_tree and fails_in == "forward":
+            failed.append(1)
+            raise IndexError("a token id is out of range")
+        logits = original(batch)
+        if has_tree:
+            failed.append(1)
+            raise MemoryError("no room")
+        return logits
+
+    setattr(harness.engine, "forward", broken_by_trees)  # noqa: B010 - a method of this one instance
+    _to_the_end(harness)
+    assert failed
+    assert {session: harness.committed(session) for session in plain} == plain
+    assert all(isinstance(harness.end(session), Finished) for session in plain)
+
+
+def test_a_session_that_no_pass_can_take_ends_alone() -> None:
+    """The others go on; its coordinator is told to open it elsewhere, and its slot is free."""
+    harness, plain = _two_sessions_with_candidates()
+    original = harness.engine.forward
+
+    def refuses_the_first(batch: Sequence[Rows]) -> Logits:
+        if any(rows.slot == 0 for rows in batch):
+            raise MemoryError("no room")
+        return original(batch)
+
+    setattr(harness.engine, "forward", refuses_the_first)  # noqa: B010 - as above
+    _to_the_end(harness)
+    ends = [harness.end(session) for session in (1, 2)]
+    lost = next(end for end in ends if isinstance(end, Failed))
+    kept = next(i for i, end in enumerate(ends, start=1) if isinstance(end, Finished))
+    assert (lost.code, "no room" in lost.message) == ("ABORTED", True)
+    assert harness.committed(kept) == plain[kept]
+    assert harness.engine.num_free == 4
+
+
+def test_an_engine_that_always_fails_ends_the_worker() -> None:
+    """A request that fails alone ends nothing but itself; one after the other they end the actor."""
     model = engine(slots=2)
     harness = Harness(model)
-    harness.worker.post(opening(1, Sampling(seed=1, max_tokens=20)))
-    harness.worker.step()
     original = model.forward
 
     def broken(batch: Sequence[Rows]) -> Logits:
         raise MemoryError("no room")
 
     model.forward = broken  # type: ignore[method-assign]
+    harness.worker.post(opening(1, Sampling(seed=1, max_tokens=20)))
     harness.worker.step()
     end = harness.end(1)
     assert isinstance(end, Failed)
-    assert (end.code, "no room" in end.message) == ("INTERNAL", True)
+    assert (end.code, "no room" in end.message) == ("ABORTED", True)
     assert model.num_free == 2
     model.forward = original  # type: ignore[method-assign]
     assert len(run_plain(harness, [opening(2, Sampling(seed=1, max_tokens=20))])[2]) == 20
+    model.forward = broken  # type: ignore[method-assign]
+
+    def ask(session: int) -> None:
+        harness.worker.post(opening(session, Sampling(seed=1, max_tokens=20)))
+        harness.worker.step()
+
+    for session in range(3, 2 + MAX_FAILED_PASSES):
+        ask(session)
+    with pytest.raises(EngineBroken):
+        ask(2 + MAX_FAILED_PASSES)
+    assert isinstance(harness.end(3), Failed)
 
 
 def test_siblings_share_the_prompt() -> None:
