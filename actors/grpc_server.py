@@ -6,6 +6,9 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from outrider.actors.channel import CarryingChannel
+from outrider.actors.credentials import OPEN, Credentials, Guard
+
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 """Largest internal message: a prompt of a million tokens fits, a runaway does not."""
 
@@ -27,14 +30,17 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
 """Options of internal channels and servers alike."""
 
 
-def internal_server() -> grpc.aio.Server:
-    """A server with the internal limits, not bound yet."""
-    return grpc.aio.server(options=[*CHANNEL_OPTIONS, ("grpc.so_reuseport", 0)])
+def internal_server(credentials: Credentials = OPEN) -> grpc.aio.Server:
+    """A server with the internal limits, not bound yet. Calls without the credentials are refused."""
+    return grpc.aio.server(
+        interceptors=[Guard(credentials)], options=[*CHANNEL_OPTIONS, ("grpc.so_reuseport", 0)]
+    )
 
 
-def internal_channel(address: str) -> grpc.aio.Channel:
-    """A channel with the internal limits."""
-    return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+def internal_channel(address: str, credentials: Credentials = OPEN) -> grpc.aio.Channel:
+    """A channel with the internal limits, whose calls carry the credentials."""
+    channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+    return CarryingChannel(channel, credentials.metadata)
 
 
 async def serve_health(server: grpc.aio.Server, *services: str) -> health.aio.HealthServicer:

@@ -11,6 +11,7 @@ import asyncio
 import grpc
 import structlog
 
+from outrider.actors.credentials import OPEN, Credentials
 from outrider.actors.grpc_server import internal_channel
 from outrider.v1 import cluster_pb2, cluster_pb2_grpc
 
@@ -29,8 +30,10 @@ log = structlog.get_logger(__name__)
 class Membership:
     """One start of an actor on the roster."""
 
-    def __init__(self, supervisor: str, member: cluster_pb2.Member) -> None:
-        self._channel = internal_channel(supervisor)
+    def __init__(
+        self, supervisor: str, member: cluster_pb2.Member, credentials: Credentials = OPEN
+    ) -> None:
+        self._channel = internal_channel(supervisor, credentials)
         self._stub = cluster_pb2_grpc.ClusterServiceStub(self._channel)
         self._member = member
         self._renewals: asyncio.Task[None] | None = None

@@ -11,6 +11,7 @@ import os
 from dataclasses import dataclass
 from typing import Protocol
 
+from outrider.actors.credentials import OPEN, Credentials
 from outrider.actors.membership import Membership
 from outrider.actors.memory import settle
 from outrider.v1 import cluster_pb2
@@ -50,6 +51,9 @@ class Identity:
 
     supervisor: str
     """Address of the supervisor's `ClusterService`."""
+
+    credentials: Credentials = OPEN
+    """What its calls to the supervisor carry."""
 
     log_level: str = "warning"
     """Least level of the events it logs."""
@@ -92,7 +96,7 @@ class Residence:
             pid=os.getpid(),
             node_id=self._node_id,
         )
-        self._membership = Membership(identity.supervisor, member)
+        self._membership = Membership(identity.supervisor, member, identity.credentials)
         await self._membership.join()
         settle()
         return Started(address=address, pid=os.getpid(), node_id=self._node_id)

@@ -20,6 +20,7 @@ import grpc
 import structlog
 from grpc_health.v1 import health, health_pb2
 
+from outrider.actors.credentials import OPEN, Credentials
 from outrider.actors.grpc_server import advertised, bind, internal_server, serve_health
 
 JOIN_TIMEOUT_S = 30.0
@@ -48,7 +49,15 @@ T = TypeVar("T")
 class WorkerServer(ABC, Generic[WorkerT, MessageT]):
     """Runs a worker and serves it. Subclasses say what is loaded and who serves."""
 
-    def __init__(self, *, name: str, service: str, listen: str, advertise_host: str | None) -> None:
+    def __init__(
+        self,
+        *,
+        name: str,
+        service: str,
+        listen: str,
+        advertise_host: str | None,
+        credentials: Credentials = OPEN,
+    ) -> None:
         """Starts nothing.
 
         Args:
@@ -56,11 +65,13 @@ class WorkerServer(ABC, Generic[WorkerT, MessageT]):
             service: Full name of the gRPC service.
             listen: Address to listen on.
             advertise_host: Host that others reach it at; None is the one of `listen`.
+            credentials: What calls must carry.
         """
         self._name = name
         self._service = service
         self._listen = listen
         self._advertise_host = advertise_host
+        self._credentials = credentials
         self._worker: WorkerT | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -109,7 +120,7 @@ class WorkerServer(ABC, Generic[WorkerT, MessageT]):
         self._thread.start()
         try:
             self._worker = await asyncio.wrap_future(loaded)
-            self._server = internal_server()
+            self._server = internal_server(self._credentials)
             self._serve(self._worker, self._server)
             self._health = await serve_health(self._server, self._service)
             port = bind(self._server, self._listen)

@@ -29,6 +29,7 @@ from outrider.actors.target.settings import TargetSettings
 from outrider.cluster.config import parse_config
 from outrider.cluster.coordinator import Coordinator
 from outrider.cluster.fleet import ActorSettings, fleet, for_start
+from outrider.cluster.roster import EMPTY
 from outrider.cluster.settings import CoordinatorSettings
 
 
@@ -49,7 +50,7 @@ async def _serve(order: dict[str, Any], answers: Any) -> None:
     address = await server.start()
     try:
         if isinstance(server, Coordinator):
-            await server.update_roster(())
+            await server.update_roster(EMPTY)
         settle()
         _answer(answers, {"address": address, "pid": os.getpid()})
         while line := await asyncio.to_thread(sys.stdin.readline):

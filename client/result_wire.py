@@ -112,6 +112,8 @@ def status_from_proto(status: generation_pb2.GetStatusResponse) -> Status:
         waiting=status.waiting,
         finished=status.finished,
         accepting=status.accepting,
+        refused_registrations=status.refused_registrations,
+        last_refusal=status.last_refusal,
         actors=tuple(
             ActorInfo(
                 name=actor.name,

@@ -287,3 +287,7 @@ class Status:
     finished: int
     accepting: bool
     actors: tuple[ActorInfo, ...] = ()
+    refused_registrations: int = 0
+    """Internal registrations that were refused: of actors that the service did not start."""
+    last_refusal: str = ""
+    """Why the last of them was; empty if there was none."""

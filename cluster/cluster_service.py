@@ -8,11 +8,14 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import grpc
+import structlog
 
 from outrider.cluster.roster import (
+    Absent,
     Member,
     Registry,
     StaleIncarnation,
+    Stranger,
     member_from_proto,
     roster_to_proto,
 )
@@ -20,6 +23,9 @@ from outrider.v1 import cluster_pb2, cluster_pb2_grpc
 
 NAME = cluster_pb2.DESCRIPTOR.services_by_name["ClusterService"].full_name
 """Full name of the service, for health and reflection."""
+
+
+log = structlog.get_logger(__name__)
 
 
 class ClusterServicer(cluster_pb2_grpc.ClusterServiceServicer):
@@ -38,6 +44,16 @@ class ClusterServicer(cluster_pb2_grpc.ClusterServiceServicer):
     def remove(self, name: str, *, incarnation: int) -> None:
         """Takes one start of an actor off the roster."""
         self._registry.remove(name, incarnation=incarnation)
+        self._wake()
+
+    def note_absent(self, absent: Absent) -> None:
+        """Tells everyone of an actor that should be there and is not."""
+        self._registry.note_absent(absent)
+        self._wake()
+
+    def forget_absent(self, name: str) -> None:
+        """The actor is there, or is not wanted any more."""
+        self._registry.forget_absent(name)
         self._wake()
 
     def expire(self, *, paused_s: float) -> tuple[Member, ...]:
@@ -60,7 +76,12 @@ class ClusterServicer(cluster_pb2_grpc.ClusterServiceServicer):
             member = member_from_proto(request.member)
             self._registry.register(member, now_s=self._clock_s())
         except StaleIncarnation as error:
+            self._wake()
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+        except Stranger as error:
+            self._wake()
+            log.warning("registration refused", reason=str(error))
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(error))
         except ValueError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         self._wake()

@@ -49,10 +49,7 @@ class Service(Section):
 
 
 class Restarts(Section):
-    """What happens when an actor dies."""
-
-    max_restarts: int = Field(default=10, ge=0, le=1_000_000)
-    """Restarts in a row before the actor is given up; the others go on."""
+    """An actor that dies is started again, for ever, with growing pauses."""
 
     backoff_s: Seconds = 0.5
     """Wait before the first restart; doubled with each further one in a row."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine
 from dataclasses import dataclass
 
 import grpc
@@ -19,7 +19,7 @@ from outrider.actors.grpc_server import advertised, bind
 from outrider.cluster import tokenizer
 from outrider.cluster.gateway import Gateway
 from outrider.cluster.links import Links
-from outrider.cluster.roster import Member
+from outrider.cluster.roster import EMPTY, Roster
 from outrider.cluster.rpc import handlers
 from outrider.cluster.settings import CoordinatorSettings
 from outrider.cluster.tokenizer import TextCodec
@@ -79,7 +79,7 @@ class Coordinator:
         self._gateway: Gateway | None = None
         self._links: Links | None = None
         self._health = health.aio.HealthServicer()
-        self._roster: list[Member] = []
+        self._roster = EMPTY
         self._tasks: set[asyncio.Task[None]] = set()
         self._failure = ""
         self._has_failed = asyncio.Event()
@@ -152,11 +152,15 @@ class Coordinator:
             await self._links.stop()
             self._links = None
 
-    async def update_roster(self, members: Iterable[Member]) -> None:
-        """Takes in who is alive. On the event loop."""
-        self._roster = list(members)
+    async def update_roster(self, roster: Roster) -> None:
+        """Takes in who is alive and who should be. On the event loop."""
+        self._roster = roster
         if self._links is not None:
             self._links.update(self._roster)
+        for member in roster.members:
+            await self._health.set(member.name, health_pb2.HealthCheckResponse.SERVING)
+        for absent in roster.absent:
+            await self._health.set(absent.name, health_pb2.HealthCheckResponse.NOT_SERVING)
 
     async def metrics(self) -> CoordinatorMetrics:
         """What was done so far. On the event loop, whose thread's time it tells."""

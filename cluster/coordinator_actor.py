@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Protocol
 
@@ -15,7 +14,7 @@ from outrider.actors.engine.source import DEMO_PREFIX, resolve_model
 from outrider.actors.grpc_server import internal_channel
 from outrider.actors.logs import configure_logs
 from outrider.actors.residence import Identity, Residence, Started
-from outrider.cluster.roster import Member, roster_from_proto
+from outrider.cluster.roster import Roster, roster_from_proto
 from outrider.cluster.settings import CoordinatorSettings
 from outrider.v1 import cluster_pb2, cluster_pb2_grpc
 
@@ -28,7 +27,7 @@ log = structlog.get_logger(__name__)
 class _Informed(Protocol):
     """Who wants to know the roster."""
 
-    async def update_roster(self, members: Iterable[Member]) -> None: ...
+    async def update_roster(self, roster: Roster) -> None: ...
 
 
 class CoordinatorActor:
@@ -77,13 +76,15 @@ class CoordinatorActor:
     async def _follow(self, coordinator: _Informed, is_informed: asyncio.Event) -> None:
         """Tells the coordinator of every roster, for as long as it lives."""
         request = cluster_pb2.WatchRosterRequest(name=self._identity.name)
-        async with internal_channel(self._identity.supervisor) as channel:
+        async with internal_channel(
+            self._identity.supervisor, self._identity.credentials
+        ) as channel:
             stub = cluster_pb2_grpc.ClusterServiceStub(channel)
             while True:
                 try:
                     async for message in stub.WatchRoster(request, wait_for_ready=True):
                         roster = roster_from_proto(message)
-                        await coordinator.update_roster(roster.members)
+                        await coordinator.update_roster(roster)
                         is_informed.set()
                 except grpc.aio.AioRpcError as error:
                     log.warning("roster stream broke", reason=error.details())

@@ -13,6 +13,7 @@ from typing import Protocol, cast
 import grpc
 import structlog
 
+from outrider.actors.credentials import OPEN, Credentials
 from outrider.actors.wire import PROTOCOL_VERSION
 from outrider.cluster.stream_link import CONNECT_S, BidiCall, LinkBroken, is_end, keep, pump
 from outrider.v1 import draft_pb2, draft_pb2_grpc, target_pb2
@@ -42,6 +43,7 @@ class DraftLink:
         hello: target_pb2.Hello,
         *,
         on_up: Callable[[DraftLink], None],
+        credentials: Credentials = OPEN,
     ) -> None:
         """Takes whom to call.
 
@@ -50,6 +52,7 @@ class DraftLink:
             address: Where it listens.
             hello: Introduces the coordinator.
             on_up: Called when sessions can be attached.
+            credentials: What the stream carries.
         """
         self.name = name
         self.address = address
@@ -61,6 +64,7 @@ class DraftLink:
         self.num_refused = 0
         self.last_error = ""
         self._hello = hello
+        self._credentials = credentials
         self._on_up = on_up
         self._sinks: dict[int, DraftSink] = {}
         self._waiting: dict[DraftSink, None] = {}
@@ -87,7 +91,7 @@ class DraftLink:
     async def run(self) -> None:
         """Keeps the stream. Ends only by cancellation."""
         try:
-            await keep(self.address, self._serve, self._note)
+            await keep(self.address, self._credentials, self._serve, self._note)
         finally:
             self._down("the coordinator is stopping")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from outrider.actors.credentials import OPEN, Credentials
 from outrider.actors.draft.settings import DraftSettings
 from outrider.actors.engine.settings import EngineSettings
 from outrider.actors.speculation.options import Speculation
@@ -51,11 +52,14 @@ def fleet(config: Config) -> tuple[ActorSpec, ...]:
     return (*targets, *drafters, _coordinator(config))
 
 
-def for_start(spec: ActorSpec, *, incarnation: int, host: str) -> ActorSettings:
+def for_start(
+    spec: ActorSpec, *, incarnation: int, host: str, credentials: Credentials = OPEN
+) -> ActorSettings:
     """The settings of one start. Workers listen on a free port of `host`; a coordinator where its settings say."""
+    settings = replace(spec.settings, incarnation=incarnation, credentials=credentials)
     if spec.role is Role.COORDINATOR:
-        return replace(spec.settings, incarnation=incarnation)
-    return replace(spec.settings, incarnation=incarnation, listen=join_host_port(host, 0))
+        return settings
+    return replace(settings, listen=join_host_port(host, 0))
 
 
 def listening_at(spec: ActorSpec, address: str) -> ActorSpec:

@@ -250,6 +250,8 @@ class Gateway:
             finished=self.num_finished,
             actors=actors,
             accepting=self.is_accepting and self._links.is_ready,
+            refused_registrations=self._links.roster.refused,
+            last_refusal=self._links.roster.last_refusal,
         )
 
     async def Trace(self, request: trace_pb2.TraceRequest, context: Context) -> None:

@@ -1,7 +1,7 @@
-"""Keeps one actor alive: start, watch, fence, restart with growing pauses, give up. Used by the supervisor alone.
+"""Keeps one actor alive: start, watch, fence, restart with growing pauses. Used by the supervisor alone.
 
-States: waiting -> starting -> serving -> restarting -> starting ...; from starting or restarting to failed when it is given
-up; from anywhere to stopped when it is told to end.
+States: waiting -> starting -> serving -> restarting -> starting ...; from starting to failed when the launch fails by it; from
+anywhere to stopped when it is told to end. An actor that has served is started again for ever.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 import structlog
 
+from outrider.actors.credentials import Credentials
 from outrider.actors.residence import Identity, Started
 from outrider.cluster.actor_host import ActorCrashed, ActorHost, ActorRefused, RunningActor
 from outrider.cluster.actor_status import ActorStatus, State
@@ -21,7 +22,7 @@ from outrider.cluster.cluster_service import ClusterServicer
 from outrider.cluster.fleet import ActorSpec, for_start, listening_at
 from outrider.cluster.incarnations import Incarnations
 from outrider.cluster.restart_policy import RestartCount, RestartPolicy
-from outrider.cluster.roster import Role
+from outrider.cluster.roster import Absent, Role
 
 KILL_TIMEOUT_S = 5.0
 """How long the end of a killed process is waited for."""
@@ -49,6 +50,9 @@ class KeeperSettings:
 
     restarts: RestartPolicy
     """When it is started again."""
+
+    credentials: Credentials
+    """What the actor's calls carry, and calls to it must."""
 
     log_level: str
     """Least level of the events it logs."""
@@ -94,7 +98,7 @@ class Keeper:
         return self._status
 
     async def keep(self, serving: asyncio.Future[None]) -> None:
-        """Keeps the actor alive until it is told to end or given up.
+        """Keeps the actor alive until it is told to end, or the launch fails by it.
 
         Args:
             serving: Is resolved when the actor serves for the first time, or with `LaunchFailed` if it will not.
@@ -111,6 +115,8 @@ class Keeper:
                     return self._give_up(death.reason, serving)
                 log.warning("restarting", actor=self._spec.name, reason=death.reason, wait_s=wait_s)
                 self._set(state=State.RESTARTING, reason=death.reason)
+                if count.in_a_row > LAUNCH_RESTARTS and not serving.done():
+                    serving.set_result(None)  # A drafter: the launch goes on without it.
                 await asyncio.sleep(wait_s)
                 self._set(restarts=self._status.restarts + 1)
         except Exception as error:  # A fault in here must end the launch, not leave it waiting.
@@ -154,13 +160,19 @@ class Keeper:
 
     def _spawn(self, incarnation: int) -> RunningActor:
         host = self._host.listen_host(self._spec)
-        settings = for_start(self._spec, incarnation=incarnation, host=host)
+        settings = for_start(
+            self._spec,
+            incarnation=incarnation,
+            host=host,
+            credentials=self._settings.credentials,
+        )
         identity = Identity(
             name=self._spec.name,
             role=self._spec.role.value,
             model=self._spec.model,
             incarnation=incarnation,
             supervisor=self._settings.supervisor,
+            credentials=self._settings.credentials,
             log_level=self._settings.log_level,
         )
         return self._host.spawn(self._spec, settings, identity)
@@ -199,8 +211,13 @@ class Keeper:
         log.info("serving", actor=self._spec.name, address=started.address, pid=started.pid)
 
     def _wait_s(self, count: RestartCount, death: _Death) -> float | None:
-        """Seconds until the next start. None: give up."""
-        if not self._has_served and (death.is_final or count.in_a_row > LAUNCH_RESTARTS):
+        """Seconds until the next start. None: the launch has failed.
+
+        A drafter that crashes while the service is launched does not end the launch: the targets serve without it.
+        """
+        is_needed = self._spec.role is not Role.DRAFTER
+        is_hopeless = death.is_final or (is_needed and count.in_a_row > LAUNCH_RESTARTS)
+        if is_hopeless and not self._has_served:
             return None
         return count.wait_s(self._settings.restarts)
 
@@ -213,7 +230,20 @@ class Keeper:
             serving.set_exception(LaunchFailed(f"{called} {reason}"))
 
     def _set(self, **changes: Any) -> None:
-        self._status = replace(self._status, **changes)
+        status = self._status = replace(self._status, **changes)
+        if status.state in (State.SERVING, State.STOPPED):
+            self._servicer.forget_absent(status.name)
+        else:
+            self._servicer.note_absent(
+                Absent(
+                    name=status.name,
+                    role=status.role,
+                    model=status.model,
+                    state=status.state,
+                    reason=status.reason,
+                    restarts=status.restarts,
+                )
+            )
 
     async def _within(self, timeout_s: float, what: str, call: Awaitable[None]) -> None:
         """Waits for at most so long; what does not end then is abandoned."""

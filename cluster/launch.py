@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-from outrider.cluster.actor_status import ActorStatus, State
+from outrider.cluster.actor_status import ActorStatus
 from outrider.cluster.config import Config
 from outrider.cluster.fleet import fleet
 from outrider.cluster.ray_errors import first_line
@@ -94,18 +94,13 @@ class RunningService:
     def failure(self) -> str | None:
         """Why the service as a whole cannot serve any more; None while it can."""
         try:
-            actors = self.actors()
+            self.actors()
         except SupervisorSilent as silence:
             self._silences += 1
             return str(silence) if self._silences >= MAX_SILENCES else None
         except ServiceFailed as failure:
             return str(failure)
         self._silences = 0
-        for role in (Role.COORDINATOR, Role.TARGET):
-            states = {actor.state for actor in actors if actor.role is role}
-            if states == {State.FAILED}:
-                reasons = "; ".join(f"{a.name} {a.reason}" for a in actors if a.role is role)
-                return f"no {role} is left: {reasons}"
         return None
 
     def stop(self, grace_s: float | None = None) -> None:

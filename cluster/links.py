@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 
 import grpc
 import structlog
@@ -15,7 +15,7 @@ from outrider.actors.speculation.policies import DraftLength
 from outrider.actors.wire import PROTOCOL_VERSION, verifier_from_proto, verifier_to_proto
 from outrider.cluster.draft_link import DraftLink
 from outrider.cluster.drafting import mismatch
-from outrider.cluster.roster import Member, Role
+from outrider.cluster.roster import EMPTY, Role, Roster
 from outrider.cluster.sequence import Cluster
 from outrider.cluster.settings import CoordinatorSettings
 from outrider.cluster.slots import Slots
@@ -57,6 +57,8 @@ class Links:
         """By address."""
         self.drafters: dict[str, DraftLink] = {}
         """By name."""
+        self.roster = EMPTY
+        """What the supervisor last told."""
         self.slots = Slots(max_waiting=settings.max_waiting)
         self.cluster = Cluster(
             targets=self.targets,
@@ -113,10 +115,11 @@ class Links:
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
-    def update(self, members: Iterable[Member]) -> None:
+    def update(self, roster: Roster) -> None:
         """Takes in who is alive. A link that works is kept even if its actor is not on the roster: the stream knows
         better than a lease."""
-        members = list(members)
+        self.roster = roster
+        members = roster.members
         targets = {m.address for m in members if m.role is Role.TARGET}
         drafters = {m.name: m.address for m in members if m.role is Role.DRAFTER}
         for address in targets.difference(self.targets):
@@ -185,12 +188,24 @@ class Links:
         )
 
     def _add_target(self, address: str) -> None:
-        link = TargetLink(address, self._hello, on_up=self._target_up, on_down=self._target_down)
+        link = TargetLink(
+            address,
+            self._hello,
+            on_up=self._target_up,
+            on_down=self._target_down,
+            credentials=self._settings.credentials,
+        )
         self.targets[address] = link
         self._run(f"target {address}", link.run())
 
     def _add_drafter(self, name: str, address: str) -> None:
-        link = DraftLink(name, address, self._hello, on_up=self._drafter_up)
+        link = DraftLink(
+            name,
+            address,
+            self._hello,
+            on_up=self._drafter_up,
+            credentials=self._settings.credentials,
+        )
         self.drafters[name] = link
         self._limits = None
         self._run(f"drafter {name}", link.run())

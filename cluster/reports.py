@@ -10,6 +10,7 @@ from outrider.actors.speculation.policies import DraftLength, Roots, TreeMask
 from outrider.actors.wire import verifier_to_proto
 from outrider.cluster.draft_link import DraftLink
 from outrider.cluster.links import Links, draft_lengths_of, verifiers_of
+from outrider.cluster.roster import Absent, Role
 from outrider.cluster.target_link import TargetLink
 from outrider.v1 import generation_pb2
 
@@ -37,9 +38,14 @@ def models(links: Links) -> generation_pb2.ListModelsResponse:
                         verifiers=map(verifier_to_proto, verifiers_of(link)),
                         ready=link.is_up and not links.misfit(link),
                         draft_lengths=map(draft_length_to_proto, draft_lengths_of(link)),
-                        problem=_problem(link, links.misfit(link)),
+                        problem=_problem(links, link, links.misfit(link)),
                     )
                     for link in drafters
+                ]
+                + [
+                    generation_pb2.DrafterModel(name=absent.name, problem=_why(absent))
+                    for absent in _missing(links)
+                    if absent.role is Role.DRAFTER
                 ],
                 has_chat_template=limits.has_chat_template,
                 model_fingerprint=info.model_fingerprint,
@@ -63,7 +69,7 @@ async def actors(links: Links) -> list[generation_pb2.ActorStatus]:
     statuses = []
     for target, is_ready in zip(targets, answers, strict=False):
         status = _status("target", target.address, is_ready, target.info, target.num_sessions)
-        status.problem = _problem(target)
+        status.problem = _problem(links, target)
         statuses.append(status)
     for drafter, is_ready in zip(drafters, answers[len(targets) :], strict=True):
         misfit = links.misfit(drafter)
@@ -75,14 +81,41 @@ async def actors(links: Links) -> list[generation_pb2.ActorStatus]:
             drafter.num_sessions,
         )
         status.name = drafter.name
-        status.problem = _problem(drafter, misfit)
+        status.problem = _problem(links, drafter, misfit)
         statuses.append(status)
+    for absent in _missing(links):
+        statuses.append(
+            generation_pb2.ActorStatus(
+                name=absent.name,
+                role=absent.role.value,
+                model=absent.model,
+                problem=_why(absent),
+            )
+        )
     return statuses
 
 
-def _problem(link: TargetLink | DraftLink, misfit: str = "") -> str:
+def _missing(links: Links) -> list[Absent]:
+    """Actors that should be there and have no link that would tell of them."""
+    known = set(links.drafters) | {link.name for link in links.targets.values()}
+    return [
+        absent
+        for absent in links.roster.absent
+        if absent.name not in known and absent.role is not Role.COORDINATOR
+    ]
+
+
+def _why(absent: Absent) -> str:
+    restarts = f", started again {absent.restarts} times" if absent.restarts else ""
+    return f"{absent.state}{restarts}" + (f": {absent.reason}" if absent.reason else "")
+
+
+def _problem(links: Links, link: TargetLink | DraftLink, misfit: str = "") -> str:
     """Why an actor is not ready, as far as that is known; empty for one that is connected and fits."""
-    return misfit or ("" if link.is_up else link.last_error)
+    if misfit or link.is_up:
+        return misfit
+    told = next((_why(absent) for absent in links.roster.absent if absent.name == link.name), "")
+    return told or link.last_error
 
 
 def _status(

@@ -7,10 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartPolicy:
-    """Bounds on restarting one actor."""
-
-    max_restarts: int = 10
-    """Restarts in a row before it is given up."""
+    """Pauses between the starts of one actor."""
 
     backoff_s: float = 0.5
     """Wait before the first restart; doubled with each further one in a row."""
@@ -34,10 +31,8 @@ class RestartCount:
         earlier = 0 if served_s >= policy.healthy_after_s else self.in_a_row
         return RestartCount(in_a_row=earlier + 1)
 
-    def wait_s(self, policy: RestartPolicy) -> float | None:
-        """Seconds to wait before the restart that this count asks for. None: give up."""
-        if self.in_a_row > policy.max_restarts:
-            return None
+    def wait_s(self, policy: RestartPolicy) -> float:
+        """Seconds to wait before the restart that this count asks for."""
         # The exponent is bounded because 2.0 ** 1024 overflows; no back-off needs 2 ** 30.
         doublings = min(self.in_a_row - 1, 30)
         return min(policy.backoff_s * 2.0**doublings, policy.max_backoff_s)

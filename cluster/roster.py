@@ -1,14 +1,14 @@
 """Who is alive, where, and since when. Pure: the clock is an argument.
 
 The supervisor owns the one `Registry`; everyone else sees `Roster` values. Invariants: a name is on the roster at most
-once; of two starts of a name the one with the greater incarnation stays; the version rises with each change of the
-members and with nothing else.
+once, and with the start that the supervisor expects; the version rises with each change of what a roster tells.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NoReturn
 
 from outrider.v1 import cluster_pb2
 
@@ -53,6 +53,29 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Absent:
+    """One actor that should be alive and is not."""
+
+    name: str
+    """Its name."""
+
+    role: Role
+    """What it does."""
+
+    model: str
+    """The model it holds."""
+
+    state: str
+    """What becomes of it."""
+
+    reason: str
+    """Why it is not alive; empty if it starts for the first time."""
+
+    restarts: int
+    """How often it was started again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Roster:
     """Everyone who is alive at one moment."""
 
@@ -62,9 +85,26 @@ class Roster:
     members: tuple[Member, ...]
     """The members, by name."""
 
+    absent: tuple[Absent, ...] = ()
+    """Who should be there and is not, by name."""
+
+    refused: int = 0
+    """Registrations that were refused."""
+
+    last_refusal: str = ""
+    """Why the last one was."""
+
+
+EMPTY = Roster(version=0, members=())
+"""Nobody is known."""
+
 
 class StaleIncarnation(ValueError):
     """A start of an actor that a later one has replaced asked to be on the roster."""
+
+
+class Stranger(ValueError):
+    """Someone whom the supervisor did not start asked to be on the roster."""
 
 
 @dataclass(slots=True)
@@ -80,33 +120,62 @@ class Registry:
         self.lease_s = lease_s
         self._leases: dict[str, _Lease] = {}
         self._fences: dict[str, int] = {}
+        self._absent: dict[str, Absent] = {}
+        self._refused = 0
+        self._last_refusal = ""
         self._version = 0
 
     @property
     def roster(self) -> Roster:
         """The members at this moment, by name."""
         members = tuple(self._leases[name].member for name in sorted(self._leases))
-        return Roster(version=self._version, members=members)
+        return Roster(
+            version=self._version,
+            members=members,
+            absent=tuple(self._absent[name] for name in sorted(self._absent)),
+            refused=self._refused,
+            last_refusal=self._last_refusal,
+        )
+
+    def note_absent(self, absent: Absent) -> None:
+        """Tells of an actor that should be there and is not."""
+        if self._absent.get(absent.name) != absent:
+            self._absent[absent.name] = absent
+            self._version += 1
+
+    def forget_absent(self, name: str) -> None:
+        """The actor is there, or is not wanted any more."""
+        if self._absent.pop(name, None) is not None:
+            self._version += 1
 
     def fence(self, name: str, *, incarnation: int) -> None:
-        """Refuses starts of `name` before `incarnation` from now on, and takes an earlier one off the roster."""
+        """Expects one start of `name` and no other from now on, and takes an earlier one off the roster."""
         self._fences[name] = max(incarnation, self._fences.get(name, 0))
         lease = self._leases.get(name)
         if lease is not None and lease.member.incarnation < incarnation:
             self._drop(name)
 
     def register(self, member: Member, *, now_s: float) -> None:
-        """Puts a member on the roster, in place of an earlier start of it. Repeating it renews the lease.
+        """Puts the expected start of an actor on the roster. Repeating it renews the lease.
 
         Raises:
-            StaleIncarnation: A later start is known. The roster is as it was.
+            StaleIncarnation: A later start is expected. The roster is as it was.
+            Stranger: No such actor or start was asked for. The roster is as it was.
         """
-        fence = self._fences.get(member.name, 0)
-        if member.incarnation < fence:
-            raise StaleIncarnation(
-                f"incarnation {member.incarnation} of {member.name!r} was replaced by {fence}; stop this process"
+        expected = self._fences.get(member.name)
+        if expected is not None and member.incarnation < expected:
+            self._refuse(
+                StaleIncarnation(
+                    f"incarnation {member.incarnation} of {member.name!r} was replaced by {expected}; stop this process"
+                )
             )
-        self._fences[member.name] = member.incarnation
+        if member.incarnation != expected:
+            self._refuse(
+                Stranger(
+                    f"incarnation {member.incarnation} of {member.name!r} at {member.address} was not started by this "
+                    "service's supervisor"
+                )
+            )
         held = self._leases.get(member.name)
         if held is None or held.member != member:
             self._version += 1
@@ -140,6 +209,12 @@ class Registry:
             self._drop(member.name)
         return ended
 
+    def _refuse(self, error: ValueError) -> NoReturn:
+        self._refused += 1
+        self._last_refusal = str(error)
+        self._version += 1
+        raise error
+
     def _drop(self, name: str) -> None:
         del self._leases[name]
         self._version += 1
@@ -164,15 +239,13 @@ def member_from_proto(message: cluster_pb2.Member) -> Member:
     Raises:
         ValueError: The name, the address or the incarnation is absent, or the role is not known.
     """
-    roles = {cluster_pb2.Role.Value(f"ROLE_{role.name}"): role for role in Role}
-    if message.role not in roles:
-        raise ValueError(f"member.role is {message.role}; expected one of {sorted(roles)}")
+    role = _role(message.role)
     for field in ("name", "address", "incarnation"):
         if not getattr(message, field):
             raise ValueError(f"member.{field} is absent")
     return Member(
         name=message.name,
-        role=roles[message.role],
+        role=role,
         address=message.address,
         incarnation=message.incarnation,
         model=message.model,
@@ -181,10 +254,31 @@ def member_from_proto(message: cluster_pb2.Member) -> Member:
     )
 
 
+def _role(value: int) -> Role:
+    roles: dict[int, Role] = {cluster_pb2.Role.Value(f"ROLE_{role.name}"): role for role in Role}
+    if value not in roles:
+        raise ValueError(f"member.role is {value}; expected one of {sorted(roles)}")
+    return roles[value]
+
+
 def roster_to_proto(roster: Roster) -> cluster_pb2.Roster:
     """The wire form."""
     return cluster_pb2.Roster(
-        version=roster.version, members=[member_to_proto(member) for member in roster.members]
+        version=roster.version,
+        members=[member_to_proto(member) for member in roster.members],
+        absent=[
+            cluster_pb2.Absent(
+                name=absent.name,
+                role=cluster_pb2.Role.Value(f"ROLE_{absent.role.name}"),
+                model=absent.model,
+                state=absent.state,
+                reason=absent.reason,
+                restarts=absent.restarts,
+            )
+            for absent in roster.absent
+        ],
+        refused=roster.refused,
+        last_refusal=roster.last_refusal,
     )
 
 
@@ -194,5 +288,20 @@ def roster_from_proto(message: cluster_pb2.Roster) -> Roster:
     Raises:
         ValueError: A member is not complete.
     """
-    members = tuple(member_from_proto(member) for member in message.members)
-    return Roster(version=message.version, members=members)
+    return Roster(
+        version=message.version,
+        members=tuple(member_from_proto(member) for member in message.members),
+        absent=tuple(
+            Absent(
+                name=one.name,
+                role=_role(one.role),
+                model=one.model,
+                state=one.state,
+                reason=one.reason,
+                restarts=one.restarts,
+            )
+            for one in message.absent
+        ),
+        refused=message.refused,
+        last_refusal=message.last_refusal,
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from outrider.actors.credentials import OPEN, Credentials
 from outrider.actors.speculation.options import Speculation
 
 
@@ -19,6 +20,9 @@ class CoordinatorSettings:
 
     listen: str = "127.0.0.1:0"
     """Address to bind; port 0 takes a free one."""
+
+    credentials: Credentials = OPEN
+    """What calls to targets and drafters carry."""
 
     advertise_host: str | None = None
     """Host that clients reach this actor at. None: the bound host."""

@@ -12,6 +12,7 @@ from typing import Protocol, TypeVar
 
 import grpc
 
+from outrider.actors.credentials import Credentials
 from outrider.actors.grpc_server import internal_channel
 
 CONNECT_S = 5.0
@@ -42,6 +43,7 @@ class BidiCall(Protocol[_Command_contra, _Event_co]):
 
 async def keep(
     address: str,
+    credentials: Credentials,
     serve: Callable[[grpc.aio.Channel], Awaitable[None]],
     on_attempt_failed: Callable[[str], None],
 ) -> None:
@@ -49,6 +51,7 @@ async def keep(
 
     Args:
         address: Where the actor listens.
+        credentials: What its calls carry.
         serve: Introduces itself and pumps messages until the stream ends, which it tells by returning or raising.
         on_attempt_failed: Told why, after each end.
     """
@@ -56,7 +59,7 @@ async def keep(
     loop = asyncio.get_running_loop()
     while True:
         started = loop.time()
-        channel = internal_channel(address)
+        channel = internal_channel(address, credentials)
         try:
             await serve(channel)
             reason = "the stream ended"

@@ -1,7 +1,8 @@
 """Keeps the actors of a service alive: places them, starts them, replaces the dead and the silent, tells who is there.
 
 Knows nothing of Ray: actors run at an `ActorHost`. Invariants: at most one start of an actor is on the roster; a start is
-fenced before the next one begins; an actor that cannot be kept alive is given up and reported, and the others go on.
+fenced before the next one begins; an actor that has served is started again for ever, with growing pauses; whoever should be
+there and is not is on the roster as absent, with the reason.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 import grpc
 import structlog
 
+from outrider.actors.credentials import Credentials
 from outrider.actors.grpc_server import bind, internal_server, serve_health
 from outrider.cluster import cluster_service
 from outrider.cluster.actor_host import ActorHost
@@ -71,6 +73,7 @@ class Supervisor:
         self._host = host
         self._settings = settings
         self._clock_s = clock_s
+        self._credentials = Credentials.fresh()
         self._servicer = ClusterServicer(Registry(lease_s=settings.lease_s), clock_s)
         self._keepers: dict[str, Keeper] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -116,7 +119,7 @@ class Supervisor:
         await self._host.release()
 
     async def _serve(self) -> str:
-        server = internal_server()
+        server = internal_server(self._credentials)
         cluster_pb2_grpc.add_ClusterServiceServicer_to_server(self._servicer, server)
         await serve_health(server, cluster_service.NAME)
         port = bind(server, join_host_port(self._settings.host, 0))
@@ -131,6 +134,7 @@ class Supervisor:
             supervisor=address,
             start_timeout_s=self._settings.start_timeout_s,
             restarts=self._settings.restarts,
+            credentials=self._credentials,
             log_level=self._settings.log_level,
         )
         for spec in self._specs:

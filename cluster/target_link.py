@@ -13,6 +13,7 @@ from typing import Protocol, cast
 import grpc
 import structlog
 
+from outrider.actors.credentials import OPEN, Credentials
 from outrider.actors.wire import PROTOCOL_VERSION
 from outrider.cluster.stream_link import CONNECT_S, BidiCall, LinkBroken, is_end, keep, pump
 from outrider.v1 import target_pb2, target_pb2_grpc
@@ -46,6 +47,7 @@ class TargetLink:
         *,
         on_up: Callable[[TargetLink], None],
         on_down: Callable[[TargetLink], None],
+        credentials: Credentials = OPEN,
     ) -> None:
         """Takes whom to call.
 
@@ -54,6 +56,7 @@ class TargetLink:
             hello: Introduces the coordinator.
             on_up: Called when sessions can be opened. Raises `LinkBroken` to refuse the target.
             on_down: Called when the stream is gone, before its sessions are told.
+            credentials: What the stream carries.
         """
         self.address = address
         self.info: target_pb2.TargetInfo | None = None
@@ -64,6 +67,7 @@ class TargetLink:
         self.num_breaks = 0
         self.last_error = ""
         self._hello = hello
+        self._credentials = credentials
         self._on_up = on_up
         self._on_down = on_down
         self._sinks: dict[int, SessionSink] = {}
@@ -94,7 +98,7 @@ class TargetLink:
     async def run(self) -> None:
         """Keeps the stream. Ends only by cancellation."""
         try:
-            await keep(self.address, self._serve, self._note)
+            await keep(self.address, self._credentials, self._serve, self._note)
         finally:
             self._down("the coordinator is stopping")
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 import grpc
 import structlog
 
+from outrider.actors.credentials import OPEN, Credentials
 from outrider.actors.draft.events import Drafted, Event, ResyncWanted, SessionNews
 from outrider.actors.draft.messages import (
     candidates_to_proto,
@@ -59,6 +60,7 @@ class TargetLink:
         post: Callable[[Event], None],
         on_lost: Callable[[TargetLink, str], None],
         recorder: Recorder | None = None,
+        credentials: Credentials = OPEN,
     ) -> None:
         """
         Args:
@@ -69,6 +71,7 @@ class TargetLink:
             post: Takes what the target says.
             on_lost: Told the reason when the stream has ended.
             recorder: Takes records for a timeline; None: nobody asks for them.
+            credentials: What the stream carries.
         """
         self.number = number
         self.address = address
@@ -76,6 +79,7 @@ class TargetLink:
         self.is_open = False
         self.round_trip_s = 0.0
         """Seconds from our hello to the target's."""
+        self._credentials = credentials
         self._hello = target_pb2.Hello()
         self._hello.CopyFrom(hello)
         self._hello.stream = number
@@ -140,7 +144,7 @@ class TargetLink:
         self._news.set()
 
     async def _shake_hands(self) -> target_pb2.VerdictMessage:
-        self._channel = internal_channel(self.address)
+        self._channel = internal_channel(self.address, self._credentials)
         stub: target_pb2_grpc.TargetServiceAsyncStub = target_pb2_grpc.TargetServiceStub(
             self._channel
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from outrider.actors.credentials import OPEN, Credentials
 from outrider.actors.draft.events import Event, LinkLost
 from outrider.actors.draft.link import TargetLink
 from outrider.actors.trace import Recorder
@@ -21,6 +22,7 @@ class TargetLinks:
         post: Callable[[Event], None],
         on_lost: Callable[[int, str], None],
         recorder: Recorder | None = None,
+        credentials: Credentials = OPEN,
     ) -> None:
         """
         Args:
@@ -28,11 +30,13 @@ class TargetLinks:
             post: Takes events for the worker.
             on_lost: Told number and reason of a link that ended, after the worker was.
             recorder: Takes records for a timeline; None: nobody asks for them.
+            credentials: What the streams carry.
         """
         self._hello = hello
         self._post = post
         self._on_lost = on_lost
         self._recorder = recorder
+        self._credentials = credentials
         self._links: dict[int, TargetLink] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._next_number = 1
@@ -60,6 +64,7 @@ class TargetLinks:
                 post=self._post,
                 on_lost=self._lost,
                 recorder=self._recorder,
+                credentials=self._credentials,
             )
             self._next_number += 1
             await link.open()

@@ -62,6 +62,7 @@ class DraftServer(WorkerServer[DraftWorker, Report]):
             service=SERVICE,
             listen=settings.listen,
             advertise_host=settings.advertise_host,
+            credentials=settings.credentials,
         )
         self._settings = settings
         self._recorder = Recorder()
@@ -109,6 +110,7 @@ class DraftServer(WorkerServer[DraftWorker, Report]):
             lengths=method.lengths,
             engine=method.engine,
             recorder=self._recorder,
+            credentials=self._settings.credentials,
         )
         draft_pb2_grpc.add_DraftServiceServicer_to_server(self._servicer, server)
 

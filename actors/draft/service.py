@@ -15,6 +15,7 @@ from typing import Any
 import grpc
 import structlog
 
+from outrider.actors.credentials import OPEN, Credentials
 from outrider.actors.draft.events import (
     Attached,
     Detach,
@@ -70,6 +71,7 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
         lengths: Sequence[DraftLength] = SERVED_LENGTHS,
         engine: TimedEngine | None = None,
         recorder: Recorder | None = None,
+        credentials: Credentials = OPEN,
     ) -> None:
         """
         Args:
@@ -79,6 +81,7 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
             lengths: Draft length policies that it can serve.
             engine: The draft model, None without one.
             recorder: Takes records for a timeline; None: nobody asks for them.
+            credentials: What streams to targets carry.
         """
         self._worker = worker
         self._hello = hello
@@ -88,7 +91,11 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
         self._engine = engine
         self._recorder = recorder or Recorder()
         self._links = TargetLinks(
-            hello=hello, post=worker.post, on_lost=self._link_lost, recorder=self._recorder
+            hello=hello,
+            post=worker.post,
+            on_lost=self._link_lost,
+            recorder=self._recorder,
+            credentials=credentials,
         )
         self._streams: set[_CoordinatorStream] = set()
         self._owners: dict[SessionKey, tuple[_CoordinatorStream, int]] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from outrider.actors.credentials import OPEN, Credentials
 from outrider.actors.engine.settings import EngineSettings
 
 BYTES_PER_TOKEN = 180.0
@@ -32,6 +33,9 @@ class DraftSettings:
 
     listen: str = "127.0.0.1:0"
     """Address to bind; port 0 takes a free one."""
+
+    credentials: Credentials = OPEN
+    """What calls from and to other actors carry."""
 
     advertise_host: str | None = None
     """Host that others reach this actor at. None: the bound host."""

@@ -6,6 +6,7 @@ Owned by the worker's thread.
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Callable
 
 from outrider.actors.engine.prefix_slots import PrefixSlots
@@ -37,6 +38,15 @@ LEAST_CREDITS = 8
 """Nodes that a drafter may have in any case, so that a pass finds the best of some when there is room again."""
 
 
+HANDLE_BITS = 48
+"""Of a session's handle: nobody guesses one, and it takes seven bytes on the wire."""
+
+
+def random_handle() -> int:
+    """A handle that tells nothing and cannot be guessed."""
+    return secrets.randbits(HANDLE_BITS)
+
+
 class Board:
     """The sessions of a target, and the outputs of the running step."""
 
@@ -47,6 +57,7 @@ class Board:
         emit: Callable[[list[Output]], None],
         clock: Callable[[], float],
         recorder: Recorder,
+        new_handle: Callable[[], int],
     ) -> None:
         """As `TargetWorker`."""
         self.engine = engine
@@ -68,7 +79,7 @@ class Board:
         self.recording = TargetRecording(recorder)
         """For a timeline."""
         self._emit = emit
-        self._next_handle = 1
+        self._new_handle = new_handle
         self._outputs: list[Output] = []
 
     def say(self, output: Output) -> None:
@@ -82,9 +93,10 @@ class Board:
             self._emit(outputs)
 
     def next_handle(self) -> int:
-        """A handle that no session had before."""
-        self._next_handle += 1
-        return self._next_handle - 1
+        """A handle that no session has."""
+        while (handle := self._new_handle()) in self.sessions:
+            continue
+        return handle
 
     def add(self, session: Session) -> None:
         """Takes a new session in."""

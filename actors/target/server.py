@@ -31,6 +31,7 @@ class TargetServer(WorkerServer[TargetWorker, list[Output]]):
             service=SERVICE,
             listen=settings.listen,
             advertise_host=settings.advertise_host,
+            credentials=settings.credentials,
         )
         self._settings = settings
         self._recorder = Recorder()

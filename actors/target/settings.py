@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from outrider.actors.credentials import OPEN, Credentials
 from outrider.actors.engine.settings import EngineSettings
 
 
@@ -26,6 +27,9 @@ class TargetSettings:
 
     listen: str = "127.0.0.1:0"
     """Address to bind; port 0 takes a free one."""
+
+    credentials: Credentials = OPEN
+    """What calls from and to other actors carry."""
 
     advertise_host: str | None = None
     """Host that others reach this actor at. None: the bound host."""

@@ -20,7 +20,7 @@ from outrider.actors.target import admission, intake
 from outrider.actors.target.acceptance import Calibration
 from outrider.actors.target.accounts import Accounts
 from outrider.actors.target.bell import Bell
-from outrider.actors.target.board import Board
+from outrider.actors.target.board import Board, random_handle
 from outrider.actors.target.control import Control
 from outrider.actors.target.cost import CostModel
 from outrider.actors.target.events import (
@@ -67,6 +67,7 @@ class TargetWorker:
         clock: Callable[[], float] = time.perf_counter,
         recorder: Recorder | None = None,
         governor: Governor | None = None,
+        new_handle: Callable[[], int] = random_handle,
     ) -> None:
         """Makes a worker.
 
@@ -77,9 +78,10 @@ class TargetWorker:
             clock: Seconds; monotone.
             recorder: Takes records for a timeline; None: nobody asks for them.
             governor: Decides whether to speculate, None: a new one. Not asked if the settings say so.
+            new_handle: Names sessions to drafters.
         """
         self._clock = clock
-        self._board = Board(engine, settings, emit, clock, recorder or Recorder())
+        self._board = Board(engine, settings, emit, clock, recorder or Recorder(), new_handle)
         self._accounts = Accounts(self._board)
         self._noise = GumbelNoise(engine.spec.vocab_size, engine.spec.device)
         self._control = Control(self._board, governor or Governor())

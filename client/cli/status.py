@@ -75,6 +75,10 @@ def print_status(state: Status, health: Health) -> None:
         )
     print_table(table)
     print_problems((actor.name, actor.problem) for actor in state.actors)
+    if state.refused_registrations:
+        print_line(
+            f"{state.refused_registrations} internal registrations were refused; the last one: {state.last_refusal}"
+        )
 
 
 def print_models(known: tuple[ModelInfo, ...]) -> None:

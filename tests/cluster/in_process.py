@@ -38,7 +38,7 @@ class InProcessActor:
             incarnation=self.identity.incarnation,
             model=self.identity.model,
         )
-        self._membership = Membership(self.identity.supervisor, member)
+        self._membership = Membership(self.identity.supervisor, member, self.identity.credentials)
         await self._membership.join()
         return Started(address="127.0.0.1:9", pid=1, node_id="here")
 

@@ -7,16 +7,21 @@ from collections.abc import AsyncIterator
 import grpc
 import pytest
 
+from outrider.actors.credentials import Credentials
 from outrider.actors.grpc_server import bind, internal_channel, internal_server
 from outrider.cluster.cluster_service import ClusterServicer
 from outrider.cluster.roster import Registry
 from outrider.v1 import cluster_pb2, cluster_pb2_grpc
 
+CREDENTIALS = Credentials.fresh()
+
 
 @pytest.fixture
 async def servicer() -> ClusterServicer:
-    """An empty roster."""
-    return ClusterServicer(Registry(lease_s=10.0))
+    """An empty roster, to which one drafter may come."""
+    servicer = ClusterServicer(Registry(lease_s=10.0))
+    servicer.fence("d", incarnation=5)
+    return servicer
 
 
 @pytest.fixture
@@ -24,11 +29,11 @@ async def stub(
     servicer: ClusterServicer,
 ) -> AsyncIterator[cluster_pb2_grpc.ClusterServiceAsyncStub]:
     """A client of it."""
-    server = internal_server()
+    server = internal_server(CREDENTIALS)
     cluster_pb2_grpc.add_ClusterServiceServicer_to_server(servicer, server)
     port = bind(server, "127.0.0.1:0")
     await server.start()
-    async with internal_channel(f"127.0.0.1:{port}") as channel:
+    async with internal_channel(f"127.0.0.1:{port}", CREDENTIALS) as channel:
         yield cluster_pb2_grpc.ClusterServiceStub(channel)
     await server.stop(0.0)
 
@@ -71,6 +76,20 @@ async def test_fenced_registration_is_a_failed_precondition(
         await stub.Register(register(), timeout=5)
 
     assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+
+
+@pytest.mark.parametrize("changes", [{"name": "x"}, {"incarnation": 2**64 - 1}])
+async def test_who_was_not_started_here_has_no_permission(
+    stub: cluster_pb2_grpc.ClusterServiceAsyncStub, changes: dict[str, object]
+) -> None:
+    """And whoever watches the roster is told."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub.Register(register(**changes), timeout=5)
+
+    assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
+    await stub.Register(register(), timeout=5)
+    roster = await anext(aiter(stub.WatchRoster(cluster_pb2.WatchRosterRequest(), timeout=5)))
+    assert (roster.refused, [member.incarnation for member in roster.members]) == (1, [5])
 
 
 async def test_renewal_of_a_stranger_says_so(

@@ -21,7 +21,7 @@ service:
 cluster:
   address: local
   placement: SPREAD
-  restarts: {max_restarts: 3}
+  restarts: {backoff_s: 3.0}
 targets:
   - {name: big, model: org/big, device: cuda, dtype: bfloat16, resources: {target_node: 1}}
 drafters:
@@ -60,7 +60,7 @@ def test_file_is_read(tmp_path: Path) -> None:
 
     assert config.targets[0].gpus == 1.0
     assert [drafter.name for drafter in config.drafters] == ["small", "prompt_lookup"]
-    assert config.cluster.restarts.max_restarts == 3
+    assert config.cluster.restarts.backoff_s == 3.0
 
 
 def test_json_is_read_too(tmp_path: Path) -> None:
@@ -85,14 +85,14 @@ def test_unknown_key_is_refused_with_a_suggestion() -> None:
     found = problems(
         {
             "drafers": [],
-            "cluster": {"restarts": {"max_restart": 1}},
+            "cluster": {"restarts": {"backof_s": 1}},
             "targets": [{"model": "m", "dtyp": "float32"}],
         }
     )
 
     assert found == {
         "": "unknown key 'drafers'; did you mean 'drafters'?",
-        "cluster.restarts": "unknown key 'max_restart'; did you mean 'max_restarts'?",
+        "cluster.restarts": "unknown key 'backof_s'; did you mean 'backoff_s'?",
         "targets[0]": "unknown key 'dtyp'; did you mean 'dtype'?",
     }
 

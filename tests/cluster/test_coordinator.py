@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 import grpc
@@ -13,7 +13,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from tests.cluster.front import Front, Serve
 from tests.cluster.scripted import Script, ScriptedDrafter, ScriptedTarget
 
-from outrider.cluster.roster import Member, Role
+from outrider.cluster.roster import Absent, Member, Role, Roster
 from outrider.v1 import generation_pb2, sampling_pb2
 
 SERVICE = "outrider.v1.GenerationService"
@@ -35,6 +35,11 @@ def member(name: str, role: Role, address: str) -> Member:
     return Member(
         name=name, role=role, address=address, incarnation=1, model="scripted", pid=1, node_id="n"
     )
+
+
+def roster_of(members: Iterable[Member], *absent: Absent) -> Roster:
+    """What the supervisor would tell."""
+    return Roster(version=1, members=tuple(members), absent=absent, refused=2, last_refusal="no")
 
 
 async def healthy(front: Front, status: int) -> None:
@@ -67,7 +72,7 @@ async def test_health_follows_the_targets(serve: Serve, target: ScriptedTarget) 
     """Not serving without a target, serving with one, and again when it comes back."""
     front = await serve()
     await healthy(front, NOT_SERVING)
-    await front.coordinator.update_roster([member("t", Role.TARGET, target.address)])
+    await front.coordinator.update_roster(roster_of([member("t", Role.TARGET, target.address)]))
     await healthy(front, SERVING)
     await target.stop()
     await healthy(front, NOT_SERVING)
@@ -82,17 +87,17 @@ async def test_the_roster_brings_and_takes_actors(serve: Serve, target: Scripted
     drafter = ScriptedDrafter("d")
     old = await drafter.start()
     members = [member("t", Role.TARGET, target.address), member("d", Role.DRAFTER, old)]
-    await front.coordinator.update_roster(members)
+    await front.coordinator.update_roster(roster_of(members))
     await healthy(front, SERVING)
     await ready(front, "d", True)
     await drafter.stop()
     await ready(front, "d", False)
     moved = await drafter.start()
-    await front.coordinator.update_roster([members[0], member("d", Role.DRAFTER, moved)])
+    await front.coordinator.update_roster(roster_of([members[0], member("d", Role.DRAFTER, moved)]))
     await ready(front, "d", True)
     await drafter.stop()
     await ready(front, "d", False)
-    await front.coordinator.update_roster(members[:1])
+    await front.coordinator.update_roster(roster_of(members[:1]))
     (model,) = (await front.stub.ListModels(generation_pb2.ListModelsRequest())).models
     assert list(model.drafters) == []
 
@@ -107,12 +112,43 @@ async def ready(front: Front, drafter: str, is_ready: bool) -> None:
             await asyncio.sleep(0.01)
 
 
+async def test_who_should_be_there_is_named_with_its_reason(
+    serve: Serve, target: ScriptedTarget
+) -> None:
+    """In the status, among the models, and by health; so are refused registrations."""
+    front = await serve()
+    gone = Absent(
+        name="d",
+        role=Role.DRAFTER,
+        model="draft",
+        state="restarting",
+        reason="ended: out of memory",
+        restarts=11,
+    )
+    there = member("t", Role.TARGET, target.address)
+    await front.coordinator.update_roster(roster_of([there], gone))
+    await healthy(front, SERVING)
+    status = await front.stub.GetStatus(generation_pb2.GetStatusRequest())
+    (told,) = [actor for actor in status.actors if actor.name == "d"]
+    assert (told.role, told.ready, told.model) == ("drafter", False, "draft")
+    assert told.problem == "restarting, started again 11 times: ended: out of memory"
+    assert (status.refused_registrations, status.last_refusal) == (2, "no")
+    (model,) = (await front.stub.ListModels(generation_pb2.ListModelsRequest())).models
+    assert [(one.name, one.ready, one.problem) for one in model.drafters] == [
+        ("d", False, told.problem)
+    ]
+    stub: Any = health_pb2_grpc.HealthStub(front.channel)
+    for name, health in (("d", NOT_SERVING), ("t", SERVING)):
+        answer = await stub.Check(health_pb2.HealthCheckRequest(service=name))
+        assert answer.status == health
+
+
 async def test_an_empty_roster_breaks_no_working_link(serve: Serve, target: ScriptedTarget) -> None:
     """A supervisor that starts anew knows nobody yet; what works goes on."""
     front = await serve()
-    await front.coordinator.update_roster([member("t", Role.TARGET, target.address)])
+    await front.coordinator.update_roster(roster_of([member("t", Role.TARGET, target.address)]))
     await healthy(front, SERVING)
-    await front.coordinator.update_roster([])
+    await front.coordinator.update_roster(roster_of([]))
     assert await count(front, ask()) == 8
 
 

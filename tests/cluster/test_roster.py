@@ -7,10 +7,12 @@ from dataclasses import replace
 import pytest
 
 from outrider.cluster.roster import (
+    Absent,
     Member,
     Registry,
     Role,
     StaleIncarnation,
+    Stranger,
     member_from_proto,
     member_to_proto,
     roster_from_proto,
@@ -29,9 +31,17 @@ MEMBER = Member(
 )
 
 
+def expecting(*members: Member) -> Registry:
+    """A registry whose supervisor has started these."""
+    registry = Registry(lease_s=10)
+    for member in members:
+        registry.fence(member.name, incarnation=member.incarnation)
+    return registry
+
+
 def test_registering_puts_on_the_roster_and_repeating_it_changes_nothing() -> None:
     """The version rises once, whatever a lost answer makes an actor send again."""
-    registry = Registry(lease_s=10)
+    registry = expecting(MEMBER)
     registry.register(MEMBER, now_s=0)
     before = registry.roster
     registry.register(MEMBER, now_s=1)
@@ -42,9 +52,10 @@ def test_registering_puts_on_the_roster_and_repeating_it_changes_nothing() -> No
 
 def test_later_incarnation_takes_the_place_and_the_earlier_is_refused() -> None:
     """Of two starts of one actor the later stays."""
-    registry = Registry(lease_s=10)
+    registry = expecting(MEMBER)
     later = replace(MEMBER, incarnation=6)
     registry.register(MEMBER, now_s=0)
+    registry.fence("draft-0", incarnation=6)
     registry.register(later, now_s=0)
 
     with pytest.raises(StaleIncarnation, match="incarnation 5 of 'draft-0' was replaced by 6"):
@@ -62,9 +73,49 @@ def test_fence_refuses_a_start_that_never_registered() -> None:
         registry.register(MEMBER, now_s=0)
 
 
+@pytest.mark.parametrize(
+    "stranger",
+    [
+        replace(MEMBER, name="target-7", role=Role.TARGET),
+        replace(MEMBER, incarnation=6),
+        replace(MEMBER, incarnation=2**64 - 1),
+    ],
+)
+def test_who_was_not_started_here_is_refused_counted_and_fences_nobody(stranger: Member) -> None:
+    """Neither a name that nobody asked for nor a later start of one: the real one stays, and may come back."""
+    registry = expecting(MEMBER)
+    registry.register(MEMBER, now_s=0)
+    version = registry.roster.version
+    with pytest.raises(Stranger, match="was not started by this service's supervisor"):
+        registry.register(stranger, now_s=0)
+
+    roster = registry.roster
+    assert (roster.members, roster.refused, roster.version > version) == ((MEMBER,), 1, True)
+    assert stranger.name in roster.last_refusal
+    registry.register(MEMBER, now_s=1)
+    assert roster_from_proto(roster_to_proto(roster)) == roster
+
+
+def test_absent_actors_are_told_until_they_are_there() -> None:
+    """The version rises with each change of what is told, and only then."""
+    registry = expecting(MEMBER)
+    gone = Absent(
+        name="draft-0", role=Role.DRAFTER, model="m", state="restarting", reason="died", restarts=3
+    )
+    registry.note_absent(gone)
+    before = registry.roster
+    registry.note_absent(gone)
+    assert registry.roster == before
+    assert before.absent == (gone,)
+    assert roster_from_proto(roster_to_proto(before)) == before
+    registry.forget_absent("draft-0")
+    assert registry.roster.absent == ()
+    assert registry.roster.version > before.version
+
+
 def test_fence_takes_the_earlier_start_off() -> None:
     """From the fence on nobody is sent to the old address."""
-    registry = Registry(lease_s=10)
+    registry = expecting(MEMBER)
     registry.register(MEMBER, now_s=0)
     registry.fence("draft-0", incarnation=6)
 
@@ -73,7 +124,7 @@ def test_fence_takes_the_earlier_start_off() -> None:
 
 def test_lease_ends_unless_renewed() -> None:
     """Silence takes an actor off; a renewal prolongs from its own time."""
-    registry = Registry(lease_s=10)
+    registry = expecting(MEMBER)
     registry.register(MEMBER, now_s=0)
 
     assert registry.expire(now_s=9.9) == ()
@@ -86,7 +137,7 @@ def test_lease_ends_unless_renewed() -> None:
 
 def test_prolonged_leases_end_later() -> None:
     """A pause of the supervisor is nobody's silence."""
-    registry = Registry(lease_s=10)
+    registry = expecting(MEMBER)
     registry.register(MEMBER, now_s=0)
     registry.prolong(100)
 
@@ -96,7 +147,7 @@ def test_prolonged_leases_end_later() -> None:
 
 def test_expired_actor_may_register_again() -> None:
     """A lease that ended by a pause of the machine is no sentence."""
-    registry = Registry(lease_s=10)
+    registry = expecting(MEMBER)
     registry.register(MEMBER, now_s=0)
     registry.expire(now_s=10)
     registry.register(MEMBER, now_s=11)
@@ -106,7 +157,7 @@ def test_expired_actor_may_register_again() -> None:
 
 def test_removing_another_incarnation_changes_nothing() -> None:
     """News of an old start's death does not touch its successor."""
-    registry = Registry(lease_s=10)
+    registry = expecting(MEMBER)
     registry.register(MEMBER, now_s=0)
     version = registry.roster.version
 
@@ -118,8 +169,10 @@ def test_removing_another_incarnation_changes_nothing() -> None:
 
 def test_roster_survives_the_wire() -> None:
     """Every field comes back."""
-    registry = Registry(lease_s=10)
+    registry = expecting(MEMBER)
     registry.register(MEMBER, now_s=0)
+    for name in ("a", "b"):
+        registry.fence(name, incarnation=MEMBER.incarnation)
     registry.register(replace(MEMBER, name="a", role=Role.TARGET), now_s=0)
     registry.register(replace(MEMBER, name="b", role=Role.COORDINATOR), now_s=0)
 

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.cluster.in_process import InProcessHost, crashes, refusals, until
 
+from outrider.actors.credentials import Credentials
 from outrider.actors.grpc_server import internal_channel
 from outrider.cluster.actor_status import ActorStatus, State
 from outrider.cluster.config import parse_config
@@ -20,7 +21,7 @@ from outrider.cluster.roster import Roster, roster_from_proto
 from outrider.cluster.supervisor import Supervisor, SupervisorSettings
 from outrider.v1 import cluster_pb2, cluster_pb2_grpc
 
-QUICK = RestartPolicy(max_restarts=3, backoff_s=0.01, max_backoff_s=0.02)
+QUICK = RestartPolicy(backoff_s=0.01, max_backoff_s=0.02)
 SPECS = fleet(
     parse_config({"targets": [{"model": "t"}], "drafters": [{"model": "d"}]}, source="test")
 )
@@ -52,9 +53,9 @@ async def running() -> AsyncIterator[Running]:
     await made.supervisor.stop(0.0)
 
 
-async def rosters(address: str, found: list[Roster]) -> None:
+async def rosters(address: str, credentials: Credentials, found: list[Roster]) -> None:
     """Collects what a watcher of the roster is told."""
-    async with internal_channel(address) as channel:
+    async with internal_channel(address, credentials) as channel:
         stub = cluster_pb2_grpc.ClusterServiceStub(channel)
         async for message in stub.WatchRoster(cluster_pb2.WatchRosterRequest(name="test")):
             found.append(roster_from_proto(message))
@@ -85,7 +86,9 @@ async def test_watchers_see_the_actor_go_and_come_back(running: Running) -> None
     """The whole roster at once, then each change; never two starts of one actor."""
     found: list[Roster] = []
     address = await running.supervisor.launch()
-    watching = asyncio.create_task(rosters(address, found))
+    watching = asyncio.create_task(
+        rosters(address, running.host.starts[0].identity.credentials, found)
+    )
     await until(lambda: len(found) == 1)
     await running.host.of("d")[0].die()
     await until(lambda: running.status("d").restarts == 1 and len(found[-1].members) == 3)
@@ -121,16 +124,26 @@ async def test_pause_of_the_whole_machine_ends_nobody(running: Running) -> None:
     assert len(running.host.starts) == 3
 
 
-async def test_actor_that_keeps_dying_is_given_up_and_the_rest_goes_on(running: Running) -> None:
-    """Bounded restarts; the reason is told."""
+async def test_actor_that_keeps_dying_is_started_for_ever_and_the_rest_goes_on(
+    running: Running,
+) -> None:
+    """Thirty early deaths later it serves again; the reason is told meanwhile."""
     await running.supervisor.launch()
-    running.host.failures["d"] = crashes(10)
+    running.host.failures["d"] = crashes(30)
     await running.host.of("d")[0].die()
-    await until(lambda: running.status("d").state is State.FAILED)
+    await until(lambda: running.status("d").reason == "crashed while starting: out of memory")
+    await until(lambda: running.status("d").state is State.SERVING)
 
-    assert running.status("d").reason == "crashed while starting: out of memory"
-    assert len(running.host.of("d")) == 1 + QUICK.max_restarts
+    assert running.status("d").restarts == 31
     assert running.status("t").state is State.SERVING
+
+
+async def test_a_drafter_that_crashes_at_launch_does_not_end_it(running: Running) -> None:
+    """The service serves without it, and it comes when it can."""
+    running.host.failures["d"] = crashes(10)
+    await running.supervisor.launch()
+    assert running.status("t").state is State.SERVING
+    await until(lambda: running.status("d").state is State.SERVING)
 
 
 async def test_refusal_at_launch_is_told_at_once(running: Running) -> None:

@@ -234,3 +234,43 @@ async def test_the_target_comes_back_and_requests_go_on(together: Together, tabl
     assert ids == plain
     metrics = await together.front.coordinator.metrics()
     assert metrics.target_breaks == 1
+
+
+async def test_a_worker_that_fails_is_replaced_and_requests_go_on(
+    together: Together, table: str
+) -> None:
+    """A fault outside a pass: the streams end, the server says so, and the next start goes on with the same text."""
+    plain, _, _ = await together.generate(request(13, max_tokens=450))
+    ids: list[int] = []
+    restarting: asyncio.Task[TargetServer] | None = None
+
+    async def restart() -> TargetServer:
+        worker = together.target._worker
+        assert worker is not None
+
+        def fail() -> float | None:
+            raise ZeroDivisionError("in the plan")
+
+        worker.step = fail  # type: ignore[method-assign]
+        async with asyncio.timeout(20.0):
+            assert "in the plan" in await together.target.failed()
+        await together.target.stop(0.0)
+        again = TargetServer(
+            TargetSettings(
+                name="target-0",
+                incarnation=2,
+                model_name="table",
+                engine=engine(table),
+                listen=together.target_address,
+            )
+        )
+        await again.start()
+        return again
+
+    async for message in together.front.stub.Generate(request(13, max_tokens=450), timeout=30.0):
+        ids.extend(token.id for token in message.chunk.tokens)
+        if restarting is None and len(ids) > 20:
+            restarting = asyncio.ensure_future(restart())
+    assert restarting is not None
+    together.target = await restarting
+    assert ids == plain

@@ -194,18 +194,70 @@ class Roster(google.protobuf.message.Message):
 
     VERSION_FIELD_NUMBER: builtins.int
     MEMBERS_FIELD_NUMBER: builtins.int
+    ABSENT_FIELD_NUMBER: builtins.int
+    REFUSED_FIELD_NUMBER: builtins.int
+    LAST_REFUSAL_FIELD_NUMBER: builtins.int
     version: builtins.int
     """Rises with each change."""
+    refused: builtins.int
+    """Registrations that were refused, since the supervisor started."""
+    last_refusal: builtins.str
+    """Why the last of them was. Empty if there was none."""
     @property
     def members(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Member]:
         """The members."""
+
+    @property
+    def absent(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Absent]:
+        """Actors of the service that are not alive, and why."""
 
     def __init__(
         self,
         *,
         version: builtins.int = ...,
         members: collections.abc.Iterable[Global___Member] | None = ...,
+        absent: collections.abc.Iterable[Global___Absent] | None = ...,
+        refused: builtins.int = ...,
+        last_refusal: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["members", b"members", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["absent", b"absent", "last_refusal", b"last_refusal", "members", b"members", "refused", b"refused", "version", b"version"]) -> None: ...
 
 Global___Roster: typing_extensions.TypeAlias = Roster
+
+@typing.final
+class Absent(google.protobuf.message.Message):
+    """An actor that should be alive and is not."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    ROLE_FIELD_NUMBER: builtins.int
+    MODEL_FIELD_NUMBER: builtins.int
+    STATE_FIELD_NUMBER: builtins.int
+    REASON_FIELD_NUMBER: builtins.int
+    RESTARTS_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """Its name."""
+    role: Global___Role.ValueType
+    """What it does."""
+    model: builtins.str
+    """The model it holds."""
+    state: builtins.str
+    """What becomes of it: `waiting`, `starting`, `restarting` or `failed`."""
+    reason: builtins.str
+    """Why it is not alive. Empty if it starts for the first time."""
+    restarts: builtins.int
+    """How often it was started again."""
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        role: Global___Role.ValueType = ...,
+        model: builtins.str = ...,
+        state: builtins.str = ...,
+        reason: builtins.str = ...,
+        restarts: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["model", b"model", "name", b"name", "reason", b"reason", "restarts", b"restarts", "role", b"role", "state", b"state"]) -> None: ...
+
+Global___Absent: typing_extensions.TypeAlias = Absent

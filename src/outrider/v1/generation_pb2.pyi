@@ -846,6 +846,8 @@ class GetStatusResponse(google.protobuf.message.Message):
     FINISHED_FIELD_NUMBER: builtins.int
     ACTORS_FIELD_NUMBER: builtins.int
     ACCEPTING_FIELD_NUMBER: builtins.int
+    REFUSED_REGISTRATIONS_FIELD_NUMBER: builtins.int
+    LAST_REFUSAL_FIELD_NUMBER: builtins.int
     version: builtins.str
     """The service's version."""
     uptime_s: builtins.float
@@ -858,6 +860,10 @@ class GetStatusResponse(google.protobuf.message.Message):
     """Requests that ended, since the start."""
     accepting: builtins.bool
     """True while the service accepts requests."""
+    refused_registrations: builtins.int
+    """Internal registrations that were refused, since the supervisor started: of actors that it did not start."""
+    last_refusal: builtins.str
+    """Why the last of them was. Empty if there was none."""
     @property
     def actors(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___ActorStatus]:
         """Every actor that is known."""
@@ -872,8 +878,10 @@ class GetStatusResponse(google.protobuf.message.Message):
         finished: builtins.int = ...,
         actors: collections.abc.Iterable[Global___ActorStatus] | None = ...,
         accepting: builtins.bool = ...,
+        refused_registrations: builtins.int = ...,
+        last_refusal: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["accepting", b"accepting", "actors", b"actors", "finished", b"finished", "running", b"running", "uptime_s", b"uptime_s", "version", b"version", "waiting", b"waiting"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["accepting", b"accepting", "actors", b"actors", "finished", b"finished", "last_refusal", b"last_refusal", "refused_registrations", b"refused_registrations", "running", b"running", "uptime_s", b"uptime_s", "version", b"version", "waiting", b"waiting"]) -> None: ...
 
 Global___GetStatusResponse: typing_extensions.TypeAlias = GetStatusResponse
 

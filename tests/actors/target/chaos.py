@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -56,7 +57,13 @@ class Harness:
         )
         self.during: list[Candidates] = []
         """Arrive while the next pass runs."""
-        self.worker = TargetWorker(self.engine, settings, self.outputs.extend, self.clock)
+        self.worker = TargetWorker(
+            self.engine,
+            settings,
+            self.outputs.extend,
+            self.clock,
+            new_handle=itertools.count(1).__next__,
+        )
         if self.is_meddled_with:
             forward = self.engine.forward
 

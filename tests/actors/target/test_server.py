@@ -219,13 +219,15 @@ async def test_candidates_are_verified_and_answered(
     assert answer.hello.name == "t"
     tree = tree_pb2.CandidateTree(tokens=text, parents=range(40), estimates=b"\xff" * 40)
     base = tree_pb2.Base(length=3, hash=base_hash.extend_all(base_hash.EMPTY, [1, 2, 3]))
-    # Handles count up from 1: this is the second session.
     await call.write(open_session(2, 40, ("d",)))
+    opened = await next_event(call)
     for _ in range(3):
         await exchange.write(
             target_pb2.DrafterMessage(
                 candidates=target_pb2.CandidateBatch(
-                    entries=[target_pb2.Candidates(handle=2, base=base, tree=tree)]
+                    entries=[
+                        target_pb2.Candidates(handle=opened.opened.handle, base=base, tree=tree)
+                    ]
                 )
             )
         )
@@ -267,8 +269,10 @@ async def test_a_drafter_that_sends_rubbish_harms_nobody(
     await call.write(open_session(2, 300, drafters=("d",)))
     await call.write(open_session(3, 300))
     opened: dict[int, int] = {}
+    begun: list[target_pb2.SessionEvent] = []
     while len(opened) < 2:
         event = await next_event(call)
+        begun.append(event)
         if event.HasField("opened"):
             opened[event.opened.session] = event.opened.handle
     rogue = Rogue(exchange)
@@ -282,17 +286,19 @@ async def test_a_drafter_that_sends_rubbish_harms_nobody(
     ):
         await rogue.send(opened[2], base, tree)
     await rogue.send(2**64 - 1, base, tree_pb2.CandidateTree(tokens=[1], parents=[0]))
-    assert await finish_both(call, (2, 3)) == {2: plain, 3: plain}
+    assert await finish_both(call, (2, 3), begun) == {2: plain, 3: plain}
     exchange.cancel()
 
 
-async def finish_both(call: Call, wanted: tuple[int, ...]) -> dict[int, list[int]]:
-    """Reads several sessions to their ends."""
+async def finish_both(
+    call: Call, wanted: tuple[int, ...], begun: list[target_pb2.SessionEvent]
+) -> dict[int, list[int]]:
+    """Reads several sessions to their ends, of which some events were read before."""
     tokens: dict[int, list[int]] = {session: [] for session in wanted}
     ended: set[int] = set()
     async with asyncio.timeout(BOUND_S):
         while len(ended) < len(wanted):
-            event = await next_event(call)
+            event = begun.pop(0) if begun else await next_event(call)
             if event.HasField("committed"):
                 tokens[event.committed.session].extend(t.id for t in event.committed.tokens)
             if event.HasField("finished"):
