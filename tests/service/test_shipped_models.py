@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
 import grpc
@@ -30,7 +29,7 @@ from outrider.actors.wire import PROTOCOL_VERSION
 from outrider.client import Client, SamplingOptions, SpeculationOptions, TextChunk
 from outrider.client.errors import InvalidRequest
 from outrider.client.results import FinishReason, Generation
-from outrider.v1 import draft_pb2, draft_pb2_grpc, sampling_pb2, target_pb2
+from outrider.v1 import draft_pb2, draft_pb2_grpc, target_pb2, target_pb2_grpc
 
 MISFIT = "is not that of 'demo'"
 """What is said of the drafter whose tokenizer differs."""
@@ -141,57 +140,54 @@ def test_request_that_names_the_misfit_is_refused(client: Client) -> None:
     assert len(served.tokens) == 8
 
 
-def test_target_refuses_the_misfit_itself(service: ServiceProcess) -> None:
-    """Whoever attaches it all the same: the drafter's introduction to the target fails, and the drafter says why."""
+def test_internal_ports_refuse_whoever_has_not_the_secret(service: ServiceProcess) -> None:
+    """A drafter or target of nobody's gets no session and no stream, whatever it states."""
     actors = {actor["name"]: actor for actor in service.ready["actors"]}
-    hello = target_pb2.Hello(protocol_version=PROTOCOL_VERSION, name="test", incarnation=1)
-    attach = draft_pb2.AttachSession(
-        session=1,
-        target_address=actors["demo"]["address"],
-        target_incarnation=actors["demo"]["incarnation"],
-        handle=1,
-        tokens=[1, 2, 3],
-        prompt_length=3,
-        sampling=sampling_pb2.SamplingOptions(seed=1, max_tokens=8),
+    target, drafter = actors["demo"]["address"], actors["small"]["address"]
+    command = draft_pb2.DraftCommand(
+        hello=target_pb2.Hello(protocol_version=PROTOCOL_VERSION, name="test", incarnation=1)
     )
-    commands: SimpleQueue[draft_pb2.DraftCommand | None] = SimpleQueue()
-    commands.put(draft_pb2.DraftCommand(hello=hello))
-    commands.put(draft_pb2.DraftCommand(attach=attach))
-    with grpc.insecure_channel(actors["alien"]["address"]) as channel:
-        stub = draft_pb2_grpc.DraftServiceStub(channel)
-        events = stub.Sessions(iter(commands.get, None), timeout=CALL_S)
-        refused = next(event.refused for event in events if event.HasField("refused"))
-        commands.put(None)
-        events.cancel()
-    assert refused.code == grpc.StatusCode.FAILED_PRECONDITION.value[0]
-    assert "use a draft model with the target's tokenizer" in refused.message
+    message = target_pb2.DrafterMessage(hello=command.hello)
+    with grpc.insecure_channel(target) as ours, grpc.insecure_channel(drafter) as theirs:
+        calls: list[Any] = [
+            target_pb2_grpc.TargetServiceStub(ours).Exchange(iter([message]), timeout=CALL_S),
+            draft_pb2_grpc.DraftServiceStub(theirs).Sessions(iter([command]), timeout=CALL_S),
+        ]
+        for call in calls:
+            with pytest.raises(grpc.RpcError) as refused:
+                next(call)
+            assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
 # -- every port ----------------------------------------------------------------------------------------------------
 
 
-def services_at(address: str) -> set[str]:
-    """Our services at an address, by reflection; none where somebody else listens."""
-    with grpc.insecure_channel(address) as channel:
-        database = ProtoReflectionDescriptorDatabase(channel)
-        found: set[str] = set()
-        with suppress(grpc.RpcError):
-            found = {name for name in database.get_services() if name.startswith("outrider.")}
-            for name in found:
-                described = database.FindFileContainingSymbol(name)
-                assert name.rpartition(".")[2] in {one.name for one in described.service}
-        return found
+SERVICES = frozenset(
+    f"outrider.v1.{name}Service" for name in ("Generation", "Target", "Draft", "Cluster")
+)
 
 
-def is_healthy(address: str, service: str) -> bool:
-    """What the health service at an address says."""
+def health_at(address: str, service: str) -> int | None:
+    """What the health service at an address says; None where nobody knows the service."""
     with grpc.insecure_channel(address) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)  # its stubs lack the method
-        answer = stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=CALL_S)
-    return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+        with suppress(grpc.RpcError):
+            request = health_pb2.HealthCheckRequest(service=service)
+            return int(stub.Check(request, timeout=CALL_S).status)
+    return None
 
 
-def test_every_port_answers_health_and_reflection(service: ServiceProcess, client: Client) -> None:
+def served_at(address: str) -> frozenset[str]:
+    """Our services at an address, all of them healthy."""
+    told = {name: health_at(address, name) for name in SERVICES}
+    known = frozenset(name for name, state in told.items() if state is not None)
+    for name in ("", *known) if known else ():
+        state = health_at(address, name)
+        assert state == health_pb2.HealthCheckResponse.SERVING, (address, name)
+    return known
+
+
+def test_every_port_answers_health(service: ServiceProcess, client: Client) -> None:
     """Of gateway, target, drafters and supervisor: found by looking where the service's processes listen."""
     ports = {
         connection.laddr.port
@@ -201,16 +197,21 @@ def test_every_port_answers_health_and_reflection(service: ServiceProcess, clien
     }
     addresses = [f"127.0.0.1:{port}" for port in sorted(ports)]
     with ThreadPoolExecutor(8) as pool:
-        found = dict(zip(addresses, pool.map(services_at, addresses), strict=True))
+        found = dict(zip(addresses, pool.map(served_at, addresses), strict=True))
     ours = {address: names for address, names in found.items() if names}
 
-    assert set().union(*ours.values()) == {
-        f"outrider.v1.{name}Service" for name in ("Generation", "Target", "Draft", "Cluster")
-    }
+    assert frozenset().union(*ours.values()) == SERVICES
     assert {actor["address"] for actor in service.ready["actors"]} < set(ours)
     assert len(ours) == len(service.ready["actors"]) + 1
-    for address, names in ours.items():
-        assert all(is_healthy(address, name) for name in ("", *names)), address
+
+
+def test_gateway_describes_itself(service: ServiceProcess) -> None:
+    """By reflection, to tools without our protos."""
+    with grpc.insecure_channel(service.address) as channel:
+        database = ProtoReflectionDescriptorDatabase(channel)
+        assert "outrider.v1.GenerationService" in database.get_services()
+        described = database.FindFileContainingSymbol("outrider.v1.GenerationService")
+        assert "GenerationService" in {one.name for one in described.service}
 
 
 # -- resumes -------------------------------------------------------------------------------------------------------
