@@ -135,16 +135,3 @@ class Drafting:
 
     def _in_order(self, names: set[str]) -> tuple[str, ...]:
         return tuple(name for name in self._names if name in names)
-
-
-def mismatch(link: DraftLink, *, vocab_size: int, tokenizer_fingerprint: str, model: str) -> str:
-    """Why a drafter cannot serve a model; empty if it can, or if that is not known yet."""
-    info = link.info
-    if info is None:
-        return ""
-    theirs, ours = info.tokenizer_fingerprint, tokenizer_fingerprint
-    if theirs and ours and theirs != ours:
-        return f"its tokenizer ({theirs[:12]}) is not that of {model!r} ({ours[:12]})"
-    if info.vocab_size and info.vocab_size != vocab_size:
-        return f"it has {info.vocab_size} token ids, {model!r} has {vocab_size}"
-    return ""

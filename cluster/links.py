@@ -12,9 +12,9 @@ import structlog
 from outrider.actors.policy_wire import draft_length_to_proto
 from outrider.actors.speculation.options import Verifier
 from outrider.actors.speculation.policies import DraftLength
+from outrider.actors.vocabulary import Vocabulary, difference
 from outrider.actors.wire import PROTOCOL_VERSION, verifier_from_proto, verifier_to_proto
 from outrider.cluster.draft_link import DraftLink
-from outrider.cluster.drafting import mismatch
 from outrider.cluster.roster import EMPTY, Role, Roster
 from outrider.cluster.sequence import Cluster
 from outrider.cluster.settings import CoordinatorSettings
@@ -168,13 +168,13 @@ class Links:
 
     def misfit(self, link: DraftLink) -> str:
         """Why a drafter cannot serve the model; empty if it can, or if that is not known yet."""
-        if self._info is None:
+        ours, theirs = self._info, link.info
+        if ours is None or theirs is None:
             return ""
-        return mismatch(
-            link,
-            vocab_size=self._info.vocab_size,
-            tokenizer_fingerprint=self._info.tokenizer_fingerprint,
-            model=self._info.model,
+        return difference(
+            Vocabulary(size=theirs.vocab_size, tokenizer=theirs.tokenizer_fingerprint),
+            Vocabulary(size=ours.vocab_size, tokenizer=ours.tokenizer_fingerprint),
+            target_name=ours.model,
         )
 
     # -- parts -----------------------------------------------------------------------------------------------------
@@ -270,11 +270,7 @@ class Links:
     def _warn_of_misfit(self, link: DraftLink) -> None:
         reason = self.misfit(link)
         if reason:
-            log.warning(
-                "drafter serves nobody",
-                drafter=link.name,
-                reason=f"{reason}; use a draft model with the target's tokenizer",
-            )
+            log.warning("drafter serves nobody", drafter=link.name, reason=reason)
 
 
 def verifiers_of(link: DraftLink) -> tuple[Verifier, ...]:

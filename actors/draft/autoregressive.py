@@ -29,7 +29,7 @@ from outrider.actors.draft.frontier import Frontier
 from outrider.actors.draft.halting import Halting
 from outrider.actors.draft.lengths import Lengths
 from outrider.actors.draft.rating import rate_rows
-from outrider.actors.draft.seat import Entry, Seat, check_fits, take_slot
+from outrider.actors.draft.seat import Entry, Seat, check_fits, confine, take_slot, within
 from outrider.actors.draft.session import LOOKAHEAD, DraftSession
 from outrider.actors.draft.tree import NOT_RUN, ROOT
 from outrider.actors.draft.turns import Turns
@@ -77,7 +77,11 @@ class AutoregressiveDrafter:
         self._slots = slots or PrefixSlots(engine)
         self._chooser = CandidateChooser(engine.spec.vocab_size, engine.spec.device, width)
         self._frontier = Frontier(engine, expand=expand, lockstep=lockstep)
-        self._turns = Turns(self._frontier, prefill_chunk=min(prefill_chunk, engine.max_scratch))
+        self._turns = Turns(
+            self._frontier,
+            prefill_chunk=min(prefill_chunk, engine.max_scratch),
+            vocab_size=engine.spec.vocab_size,
+        )
         self._lengths = lengths or Lengths()
         self._expand = expand
         self._max_ahead = max_ahead
@@ -115,11 +119,12 @@ class AutoregressiveDrafter:
 
         Raises:
             NoRoom: Every slot is taken.
-            CannotDraft: A token is not in the draft model's vocabulary, the text does not fit its context, or the length
-                policy needs a decision model that is not there.
+            CannotDraft: The text does not fit the draft model's context, or the length policy needs a decision model that is
+                not there.
         """
         spec, speculation = self._engine.spec, session.speculation
         check_fits(session, spec)
+        session.sampling = within(session.sampling, spec.vocab_size)
         depth = speculation.max_depth if self._lockstep else LOOKAHEAD * speculation.max_depth
         ahead = (
             4 * max(self._max_ahead, speculation.max_nodes) if self._lockstep else self._max_ahead
@@ -150,6 +155,10 @@ class AutoregressiveDrafter:
         eos = () if sampling.ignore_eos else self._engine.spec.eos_token_ids
         return frozenset((*eos, *sampling.stop_token_ids))
 
+    def _add_roots(self, session: DraftSession) -> None:
+        vocab_size = self._engine.spec.vocab_size
+        add_roots(session, [t for t in session.roots if t < vocab_size], self.calibration)
+
     def detach(self, session: DraftSession) -> None:
         """Frees the session's slot; the rows of its text may serve another one."""
         self._slots.release(self._seats.pop(session).slot, session.tokens)
@@ -167,7 +176,7 @@ class AutoregressiveDrafter:
             if seat.halting is not None:
                 seat.halting.reroot(rows[-1], keep)
             if session.roots:
-                add_roots(session, self.calibration)
+                self._add_roots(session)
         elif run:
             self._engine.rebase(seat.slot, rows)
             tree.clear()
@@ -218,6 +227,7 @@ class AutoregressiveDrafter:
         if not expanded:
             return []
         rate_rows(expanded, logits.values_RV)
+        confine(logits.values_RV, [entry.session.vocab_size for entry, _ in expanded])
         chosen = self._chooser.choose(
             logits.values_RV,
             [entry.session.sampling for entry, _ in expanded],
@@ -231,5 +241,5 @@ class AutoregressiveDrafter:
         for session, families in children.items():
             add_children(session, self._seats[session], families, self.calibration)
             if session.roots and families[0][0] == ROOT:
-                add_roots(session, self.calibration)
+                self._add_roots(session)
         return list(children)

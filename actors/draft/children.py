@@ -51,13 +51,13 @@ def add_children(
             tree.add(node, candidate.token, estimate, candidate.feature)
 
 
-def add_roots(session: DraftSession, calibration: Calibration) -> None:
+def add_roots(session: DraftSession, roots: Sequence[int], calibration: Calibration) -> None:
     """Adds the target's own candidates below the text where the drafter has not had the same idea.
 
     The target has them already, so they count as sent; what grows below them carries them along.
     """
     tree = session.tree
-    for rank, token in enumerate(session.roots, start=1):
+    for rank, token in enumerate(roots, start=1):
         if tree.child(ROOT, token) is None:
             feature = (int(Scoring.TARGET), rank, 0)
             node = tree.add(ROOT, token, calibration.estimate(feature), feature)

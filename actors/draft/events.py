@@ -9,6 +9,7 @@ import grpc
 from outrider.actors.draft.rounds import FrozenNews
 from outrider.actors.draft.tree import TreeNews
 from outrider.actors.speculation.options import Sampling, Speculation
+from outrider.actors.vocabulary import UNBOUNDED
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -34,6 +35,8 @@ class Attach:
     speculation: Speculation
     round_trip_s: float = 0.0
     """Seconds to the target and back, when the stream to it was opened."""
+    vocab_size: int = UNBOUNDED
+    """Number of the target's token ids; none beyond is proposed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

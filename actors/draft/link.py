@@ -24,6 +24,7 @@ from outrider.actors.draft.messages import (
 from outrider.actors.grpc_server import internal_channel
 from outrider.actors.trace import Recorder
 from outrider.actors.trace_messages import StreamLog
+from outrider.actors.vocabulary import UNBOUNDED, Vocabulary, difference
 from outrider.actors.wire import PROTOCOL_VERSION
 from outrider.v1 import target_pb2, target_pb2_grpc
 
@@ -79,6 +80,8 @@ class TargetLink:
         self.is_open = False
         self.round_trip_s = 0.0
         """Seconds from our hello to the target's."""
+        self.vocab_size = UNBOUNDED
+        """Number of the target's token ids."""
         self._credentials = credentials
         self._hello = target_pb2.Hello()
         self._hello.CopyFrom(hello)
@@ -177,25 +180,18 @@ class TargetLink:
                 f"it is start {hello.incarnation}, not {self.incarnation}; open the session there "
                 "again"
             )
-        elif ours.vocab_size and hello.vocab_size and ours.vocab_size != hello.vocab_size:
-            problem = (
-                f"it has {hello.vocab_size} token ids, this drafter {ours.vocab_size}; use a draft "
-                "model with the target's vocabulary"
-            )
-        elif (
-            ours.tokenizer_fingerprint
-            and hello.tokenizer_fingerprint
-            and ours.tokenizer_fingerprint != hello.tokenizer_fingerprint
-        ):
-            problem = (
-                f"its tokenizer is {hello.tokenizer_fingerprint[:12]}, this drafter's "
-                f"{ours.tokenizer_fingerprint[:12]}; use a draft model with the target's tokenizer"
-            )
         if problem is not None:
             raise LinkRefused(
                 grpc.StatusCode.FAILED_PRECONDITION,
                 f"target {hello.name!r} at {self.address} does not fit: {problem}",
             )
+        problem = difference(_vocabulary(ours), _vocabulary(hello), target_name=hello.name)
+        if problem:
+            raise LinkRefused(
+                grpc.StatusCode.FAILED_PRECONDITION,
+                f"this drafter does not fit target {hello.name!r} at {self.address}: {problem}",
+            )
+        self.vocab_size = hello.vocab_size or UNBOUNDED
 
     async def _run(self) -> None:
         tasks: list[asyncio.Future[str]] = [
@@ -252,3 +248,7 @@ class TargetLink:
         if self._channel is not None:
             channel, self._channel = self._channel, None
             await channel.close()
+
+
+def _vocabulary(hello: target_pb2.Hello) -> Vocabulary:
+    return Vocabulary(size=hello.vocab_size, tokenizer=hello.tokenizer_fingerprint)

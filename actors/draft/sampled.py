@@ -21,7 +21,7 @@ from outrider.actors.draft.lengths import Lengths
 from outrider.actors.draft.rounds import Rounds
 from outrider.actors.draft.sampled_levels import Seat, grow_level
 from outrider.actors.draft.sampled_plan import AHEAD, Entry, SampledPlanner
-from outrider.actors.draft.seat import check_fits, take_slot
+from outrider.actors.draft.seat import check_fits, confine, take_slot, within
 from outrider.actors.draft.session import DraftSession
 from outrider.actors.draft.tree import ROOT
 from outrider.actors.engine.prefix_slots import PrefixSlots
@@ -89,10 +89,11 @@ class SampledDrafter:
 
         Raises:
             NoRoom: Every slot is taken.
-            CannotDraft: A token is not in the draft model's vocabulary, the text does not fit its context, the options
-                exclude every token, or the length policy needs a decision model that is not there.
+            CannotDraft: The text does not fit the draft model's context, the options exclude every token, or the length
+                policy needs a decision model that is not there.
         """
         check_fits(session, self._engine.spec)
+        session.sampling = within(session.sampling, self._engine.spec.vocab_size)
         try:
             transform = self._transform(session)
         except ValueError as error:
@@ -125,7 +126,7 @@ class SampledDrafter:
             self._engine.rebase(seat.slot, followed.path, followed.keep)
             seat.cached += len(followed.path)
         session.append(tokens)
-        seat.transform.commit(tokens)
+        seat.transform.commit(self._readable(tokens))
 
     def rewrite(self, session: DraftSession, keep: int, tokens: Sequence[int]) -> None:
         """Takes other tokens as committed after the first `keep`; the last one is run again for its logits."""
@@ -158,12 +159,16 @@ class SampledDrafter:
         transform = SamplingTransform(
             session.sampling,
             vocab_size=spec.vocab_size,
-            prompt=session.tokens[: session.prompt_length],
+            prompt=self._readable(session.tokens[: session.prompt_length]),
             eos_token_ids=spec.eos_token_ids,
             device=spec.device,
         )
-        transform.commit(session.tokens[session.prompt_length :])
+        transform.commit(self._readable(session.tokens[session.prompt_length :]))
         return transform
+
+    def _readable(self, tokens: Sequence[int]) -> list[int]:
+        """Those that the draft model has."""
+        return [token for token in tokens if token < self._engine.spec.vocab_size]
 
     def _run(self, entries: Sequence[Entry]) -> list[DraftSession]:
         """Runs a pass.
@@ -203,6 +208,7 @@ class SampledDrafter:
         first = 0
         for (session, seat), scores_NV in zip(growing, scores, strict=True):
             probs_NV, first = probs_RV[first : first + len(scores_NV)], first + len(scores_NV)
+            probs_NV = probs_NV[:, : session.vocab_size]
             if grow_level(seat, scores_NV, probs_NV, keep=self._keep):
                 grown.append(session)
         return grown
@@ -212,6 +218,7 @@ class SampledDrafter:
     ) -> torch.Tensor:
         """The request's own scores at these nodes."""
         paths = [seat.rounds.path(node) for node in nodes]
+        confine(logits_NV, [session.vocab_size] * len(logits_NV))
         num_output = session.length - session.prompt_length
         return seat.transform.apply(logits_NV, paths, [num_output + len(path) for path in paths])
 

@@ -92,7 +92,13 @@ class SampledPlanner:
     def _catch_up(self, session: DraftSession, seat: Seat, room: int) -> Entry | None:
         if room < 1 or not self.shape(session, session.length).depth:
             return None
-        rows = catch_up_rows(session, slot=seat.slot, cached=seat.cached, room=room)
+        rows = catch_up_rows(
+            session,
+            slot=seat.slot,
+            cached=seat.cached,
+            room=room,
+            vocab_size=self._engine.spec.vocab_size,
+        )
         return Entry(session=session, seat=seat, rows=rows)
 
     def _expand(self, session: DraftSession, seat: Seat, nodes: Sequence[int]) -> Entry:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
 
 from outrider.actors.draft.calibration import Scoring
 from outrider.actors.draft.drafter import CannotDraft, NoRoom
@@ -11,6 +14,10 @@ from outrider.actors.draft.session import DraftSession
 from outrider.actors.engine.prefix_slots import PrefixSlots
 from outrider.actors.engine.protocol import ModelSpec, NoFreeSlot, Rows
 from outrider.actors.speculation.noise import NoiseCache
+from outrider.actors.speculation.options import Sampling
+
+STAND_IN = 0
+"""What the draft model reads in place of a token that it does not have. Any id does."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,21 +54,42 @@ def check_fits(session: DraftSession, spec: ModelSpec) -> None:
     """Refuses a session that a draft model cannot follow.
 
     Raises:
-        CannotDraft: A token is not in the model's vocabulary, or the text does not fit its context.
+        CannotDraft: A token is none of the target's, or the text does not fit the model's context.
     """
     if not session.tokens:
         raise CannotDraft("tokens is empty; a session begins with at least one prompt token")
     wrong = max(session.tokens)
-    if wrong >= spec.vocab_size:
+    if wrong >= session.vocab_size:
         raise CannotDraft(
-            f"tokens holds {wrong}, but the draft model {spec.name!r} has "
-            f"{spec.vocab_size} token ids; attach a drafter with the target's vocabulary"
+            f"tokens holds {wrong}, but the target has {session.vocab_size} token ids; is it the "
+            "session's target?"
         )
     if session.length >= spec.max_context:
         raise CannotDraft(
             f"tokens has {session.length} entries, but the draft model {spec.name!r} holds "
             f"{spec.max_context}; attach a drafter with a longer context"
         )
+
+
+def within(sampling: Sampling, vocab_size: int) -> Sampling:
+    """The options without token ids that the draft model does not have: it never proposes those."""
+    return replace(
+        sampling,
+        logit_bias={token: by for token, by in sampling.logit_bias.items() if token < vocab_size},
+        stop_token_ids=tuple(token for token in sampling.stop_token_ids if token < vocab_size),
+    )
+
+
+def confine(logits_RV: torch.Tensor, vocab_sizes_R: Sequence[int]) -> None:
+    """Excludes ids that the target does not have, in place.
+
+    Args:
+        logits_RV: The draft model's, float32.
+        vocab_sizes_R: Number of the target's ids, for each row.
+    """
+    for row, vocab_size in enumerate(vocab_sizes_R):
+        if vocab_size < logits_RV.shape[1]:
+            logits_RV[row, vocab_size:] = -torch.inf
 
 
 def take_slot(slots: PrefixSlots, session: DraftSession) -> int:
@@ -79,16 +107,24 @@ def take_slot(slots: PrefixSlots, session: DraftSession) -> int:
         ) from error
 
 
-def catch_up_rows(session: DraftSession, *, slot: int, cached: int, room: int) -> Rows:
+def catch_up_rows(
+    session: DraftSession, *, slot: int, cached: int, room: int, vocab_size: int
+) -> Rows:
     """The next committed tokens that the model has not seen; with the last one of the text, the logits after it.
+
+    Ids that the model does not have (the padding of a wider target) are read as another one: what is drafted is a guess anyway.
 
     Args:
         session: The session.
         slot: Its slot.
         cached: Number of tokens that the model has seen.
         room: Tokens, at most.
+        vocab_size: Number of the model's token ids.
     """
-    tokens = session.tokens[cached : cached + room]
+    tokens = [
+        token if token < vocab_size else STAND_IN
+        for token in session.tokens[cached : cached + room]
+    ]
     is_last = cached + len(tokens) == session.length
     return Rows(
         slot=slot,

@@ -223,7 +223,8 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
             self._owners[key] = (stream, session)
             stream.keys[session] = key
             event = attach_from_proto(command, key, self._served, self._lengths)
-            self._worker.post(replace(event, round_trip_s=link.round_trip_s))
+            known = replace(event, round_trip_s=link.round_trip_s, vocab_size=link.vocab_size)
+            self._worker.post(known)
         finally:
             if stream.attaching.get(session) is asyncio.current_task():
                 del stream.attaching[session]

@@ -82,6 +82,8 @@ class DraftSession:
         self.sampling = attach.sampling
         self.speculation = attach.speculation
         self.prompt_length = attach.prompt_length
+        self.vocab_size = attach.vocab_size
+        """Token ids of the target; none beyond is proposed."""
         self.tokens = list(attach.tokens)
         self.hash = base_hash.extend_all(base_hash.EMPTY, attach.tokens)
         self.tree = DraftTree()

@@ -22,14 +22,16 @@ Seats = Mapping[DraftSession, Seat]
 class Turns:
     """Fills passes."""
 
-    def __init__(self, frontier: Frontier, *, prefill_chunk: int) -> None:
+    def __init__(self, frontier: Frontier, *, prefill_chunk: int, vocab_size: int) -> None:
         """
         Args:
             frontier: Chooses the nodes of growing trees.
             prefill_chunk: Committed tokens in one pass, at most.
+            vocab_size: Of the draft model.
         """
         self._frontier = frontier
         self._prefill_chunk = prefill_chunk
+        self._vocab_size = vocab_size
         self._drafted_last = False
 
     def next_entries(self, sessions: Collection[DraftSession], seats: Seats) -> list[Entry]:
@@ -58,7 +60,7 @@ class Turns:
         for session in behind:
             if room <= 0:
                 break
-            entry = _catch_up(session, seats[session], room)
+            entry = self._catch_up(session, seats[session], room)
             room -= len(entry.rows.tokens)
             entries.append(entry)
         return entries
@@ -71,7 +73,7 @@ class Turns:
             seat = seats[session]
             if not session.tree.is_expanded:
                 if room > 0:
-                    entries.append(_catch_up(session, seat, self._prefill_chunk))
+                    entries.append(self._catch_up(session, seat, self._prefill_chunk))
                     room -= len(entries[-1].rows.tokens)
                 continue
             nodes = self._frontier.expandable(session, seat)
@@ -82,7 +84,8 @@ class Turns:
             entries.append(entry_of(session, seats[session], [node for _, node in nodes]))
         return entries
 
-
-def _catch_up(session: DraftSession, seat: Seat, room: int) -> Entry:
-    rows = catch_up_rows(session, slot=seat.slot, cached=seat.cached, room=room)
-    return Entry(session=session, seat=seat, rows=rows)
+    def _catch_up(self, session: DraftSession, seat: Seat, room: int) -> Entry:
+        rows = catch_up_rows(
+            session, slot=seat.slot, cached=seat.cached, room=room, vocab_size=self._vocab_size
+        )
+        return Entry(session=session, seat=seat, rows=rows)

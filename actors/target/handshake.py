@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from outrider.actors.speculation.options import Verifier
+from outrider.actors.vocabulary import Vocabulary, difference
 from outrider.actors.wire import verifier_from_proto
 from outrider.v1 import target_pb2
 
@@ -12,24 +13,15 @@ from outrider.v1 import target_pb2
 def drafter_misfit(
     hello: target_pb2.Hello,
     *,
-    vocab_size: int,
-    tokenizer_fingerprint: str,
+    vocabulary: Vocabulary,
+    target_name: str,
     offered: Collection[Verifier],
 ) -> str | None:
-    """Why a drafter does not fit, None if it does.
-
-    A drafter that states no vocabulary and no tokenizer works on any token ids, so it always fits.
-    """
-    if hello.vocab_size and hello.vocab_size != vocab_size:
-        return (
-            f"drafter {hello.name!r} has {hello.vocab_size} token ids, the target has {vocab_size}; "
-            "use a draft model with the target's vocabulary"
-        )
-    if hello.tokenizer_fingerprint and hello.tokenizer_fingerprint != tokenizer_fingerprint:
-        return (
-            f"drafter {hello.name!r} has another tokenizer ({hello.tokenizer_fingerprint[:12]}) than "
-            f"the target ({tokenizer_fingerprint[:12] or 'none'}); use a draft model with the target's tokenizer"
-        )
+    """Why a drafter does not fit, None if it does."""
+    theirs = Vocabulary(size=hello.vocab_size, tokenizer=hello.tokenizer_fingerprint)
+    problem = difference(theirs, vocabulary, target_name=target_name)
+    if problem:
+        return f"drafter {hello.name!r} does not fit: {problem}"
     served = {_verifier(value) for value in hello.verifiers}
     if served.isdisjoint(offered):
         return (

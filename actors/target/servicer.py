@@ -50,6 +50,7 @@ from outrider.actors.target.worker import TargetWorker
 from outrider.actors.trace import Recorder
 from outrider.actors.trace_messages import StreamLog
 from outrider.actors.trace_stream import serve_trace
+from outrider.actors.vocabulary import Vocabulary
 from outrider.actors.wire import PROTOCOL_VERSION, verifier_to_proto
 from outrider.v1 import target_pb2, target_pb2_grpc, trace_pb2
 
@@ -173,8 +174,10 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
         hello = await take_hello(context, own_name=self._settings.name)
         misfit = drafter_misfit(
             hello,
-            vocab_size=self._engine.spec.vocab_size,
-            tokenizer_fingerprint=self._tokenizer_fingerprint,
+            vocabulary=Vocabulary(
+                size=self._engine.spec.vocab_size, tokenizer=self._tokenizer_fingerprint
+            ),
+            target_name=self._engine.spec.name,
             offered=OFFERED,
         ) or self._incarnations.refusal(hello.name, hello.incarnation)
         if misfit is not None:

@@ -39,7 +39,7 @@ def settle_drafters(
         if drafter.mismatch:
             raise Refusal(
                 grpc.StatusCode.FAILED_PRECONDITION,
-                f"{field} {name!r} cannot serve {limits.model!r}: {drafter.mismatch}; name another, or none",
+                f"{field} {name!r} cannot serve {limits.model!r}: {drafter.mismatch}, or name another drafter or none",
                 field=field,
             )
         if not drafter.can_verify(verifier):

@@ -158,6 +158,7 @@ class Pair:
                 prompt_length=len(prompt),
                 sampling=sampling,
                 speculation=speculation,
+                vocab_size=self.target_table.vocab_size,
             )
         )
 
@@ -171,7 +172,7 @@ class Pair:
                 break
         wire, self.reports[:] = self._draft_wire(self.reports), []
         for message in self.meddle(wire):
-            for event in _target_events(message):
+            for event in _target_events(message, self.target_table.vocab_size):
                 self.target.post(event)
         # Not in one statement: the clock goes on while the target works.
         wait_s = self.target.step()
@@ -233,25 +234,21 @@ class Pair:
             self.draft.post(event)
 
 
-def _target_events(message: target_pb2.DrafterMessage) -> list[Event]:
+def _target_events(message: target_pb2.DrafterMessage, vocab_size: int) -> list[Event]:
     arrived = target_pb2.DrafterMessage.FromString(message.SerializeToString())
     if arrived.HasField("resync"):
         resync = arrived.resync
         return [ResyncRequest(drafter="d", handle=resync.handle, length=resync.length)]
     return [
         *(
-            target_messages.candidates_from_proto(one, "d", VOCAB_BOUND)
+            target_messages.candidates_from_proto(one, "d", vocab_size)
             for one in arrived.candidates.entries
         ),
         *(
-            target_messages.frozen_from_proto(one, "d", VOCAB_BOUND)
+            target_messages.frozen_from_proto(one, "d", vocab_size)
             for one in arrived.candidates.frozen
         ),
     ]
-
-
-VOCAB_BOUND = 64
-"""Token ids that the wire lets through; tables here are smaller."""
 
 
 def blurred(table: Table, other: Table, share: float) -> Table:

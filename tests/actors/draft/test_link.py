@@ -45,7 +45,7 @@ def make_link(
     [
         ({"incarnation": 6}, "start 6, not 5"),
         ({"protocol_version": 2}, "protocol 2"),
-        ({"vocab_size": 25}, "25 token ids"),
+        ({"vocab_size": 25, "tokenizer_fingerprint": ""}, "24 token ids"),
         ({"tokenizer_fingerprint": "abd"}, "tokenizer"),
         ({"refusal": "no room for strangers"}, "no room for strangers"),
     ],

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from outrider.actors.speculation.options import Verifier
 from outrider.actors.target.handshake import drafter_misfit
+from outrider.actors.vocabulary import Vocabulary
 from outrider.v1 import sampling_pb2, target_pb2
 
+VOCABULARY = Vocabulary(size=100, tokenizer="abc")
 OFFERED = frozenset({Verifier.COUPLED})
 
 
@@ -18,12 +20,17 @@ def misfit(**fields: object) -> str | None:
         "verifiers": [sampling_pb2.VERIFIER_COUPLED],
     }
     hello = target_pb2.Hello(**{**defaults, **fields})  # type: ignore[arg-type]
-    return drafter_misfit(hello, vocab_size=100, tokenizer_fingerprint="abc", offered=OFFERED)
+    return drafter_misfit(hello, vocabulary=VOCABULARY, target_name="t", offered=OFFERED)
 
 
 def test_drafter_of_the_same_tokenizer_fits() -> None:
     """Same vocabulary, same tokenizer, a verifier in common."""
     assert misfit() is None
+
+
+def test_padding_is_no_misfit() -> None:
+    """Another width with the same tokenizer."""
+    assert misfit(vocab_size=128) is None
 
 
 def test_drafter_without_a_model_fits_everywhere() -> None:
@@ -33,7 +40,7 @@ def test_drafter_without_a_model_fits_everywhere() -> None:
 
 def test_misfits_are_named() -> None:
     """The message says what differs and what to do."""
-    assert "99" in (misfit(vocab_size=99) or "")
+    assert "99" in (misfit(vocab_size=99, tokenizer_fingerprint="") or "")
     assert "tokenizer" in (misfit(tokenizer_fingerprint="xyz") or "")
     assert "verifiers" in (misfit(verifiers=[sampling_pb2.VERIFIER_BLOCK]) or "")
     assert "verifiers" in (misfit(verifiers=[]) or "")

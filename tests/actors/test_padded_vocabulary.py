@@ -1,0 +1,89 @@
+"""A draft model that has more or fewer token ids than its target, as padded checkpoints of one tokenizer have."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.actors import test_frozen_law as law
+from tests.actors.pair import Pair
+from tests.actors.speculation.goodness import MIN_P
+
+from outrider.actors.engine.tabular import Table, random_table
+from outrider.actors.speculation.options import Sampling, Speculation, Verifier
+from outrider.actors.speculation.policies import DraftPolicies, Roots
+
+FROZEN = law.FROZEN
+
+WIDE = random_table(12, 2, seed=9, concentration=0.3)
+NARROW = random_table(8, 2, seed=10, concentration=0.5)
+PAIRS = {
+    "padded drafter": (NARROW, random_table(12, 2, seed=11, concentration=0.3)),
+    "padded target": (WIDE, NARROW),
+}
+SAMPLINGS = [
+    Sampling(seed=3, max_tokens=60, temperature=0.0),
+    Sampling(seed=3, max_tokens=60, temperature=0.9),
+    Sampling(seed=5, max_tokens=60, temperature=0.9, top_p=0.9, repetition_penalty=1.1),
+]
+
+
+def biased(target: Table) -> Sampling:
+    """Options that name a token only the target has, if it has one."""
+    last = target.vocab_size - 1
+    return Sampling(
+        seed=5, max_tokens=60, temperature=1.0, logit_bias={last: 2.0, 0: -100.0}, min_tokens=3
+    )
+
+
+def plain(pair: tuple[Table, Table], sampling: Sampling) -> list[int]:
+    """The text without speculation."""
+    alone = Pair(*pair)
+    alone.open(0, sampling, Speculation(enabled=False), is_attached=False)
+    alone.run()
+    return alone.texts[0]
+
+
+@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
+@pytest.mark.parametrize("roots", Roots)
+@pytest.mark.parametrize("verifier", [Verifier.COUPLED, Verifier.EXACT_MATCH])
+def test_texts_are_those_of_plain_decoding(
+    pair: tuple[Table, Table], verifier: Verifier, roots: Roots
+) -> None:
+    """Nothing is proposed that the target lacks, and a token that only the target has ends no session."""
+    for sampling in (*SAMPLINGS, biased(pair[0])):
+        both = Pair(*pair)
+        policies = DraftPolicies(roots=roots)
+        both.open(0, sampling, Speculation(verifier=verifier, policies=policies))
+        both.run()
+        assert both.texts[0] == plain(pair, sampling)
+        assert both.stats(0).accepted > 0
+        assert not both.ended
+    if pair[0] is WIDE:
+        assert max(both.texts[0]) >= NARROW.vocab_size, "the drafter met no unknown token"
+
+
+@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
+@pytest.mark.parametrize("verifier", FROZEN)
+def test_frozen_trees_hold_common_tokens(pair: tuple[Table, Table], verifier: Verifier) -> None:
+    """The law of candidates ends at the narrower width; every option is followed."""
+    for sampling in (*SAMPLINGS, biased(pair[0])):
+        both = Pair(*pair)
+        both.open(0, sampling, Speculation(verifier=verifier))
+        both.run()
+        assert both.stats(0).proposed > 0
+        assert not both.ended
+
+
+@pytest.mark.parametrize("verifier", FROZEN)
+def test_the_law_stays_the_targets(verifier: Verifier) -> None:
+    """Sampled verification with a drafter whose mass lies in part on ids that the target does not have."""
+    padded = random_table(law.VOCAB + 2, 2, seed=2, concentration=0.8)
+    pair = Pair(law.TARGET, padded, seed=7)
+    sampling = Sampling(seed=0, max_tokens=law.TOKENS, temperature=law.TEMPERATURE)
+    for session in range(2):
+        options = replace(sampling, seed=100 + session)
+        pair.open(session, options, law.speculation(verifier), law.PROMPT)
+    pair.run()
+    assert pair.stats(0).accepted > 0
+    assert law.transition_p(list(pair.texts.values())) > MIN_P
