@@ -186,7 +186,7 @@ async def test_attachments_that_cannot_work_are_refused(
 ) -> None:
     """Bad input, a restarted target, and tokens that the model does not know are told apart."""
     async with (
-        scripted_target() as target,
+        scripted_target(vocab_size=VOCAB_SIZE) as target,
         running(settings) as (_, address),
         coordinating(address) as coordinator,
     ):
