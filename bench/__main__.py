@@ -16,6 +16,7 @@ from bench import report, results
 
 SUITES = (
     "equality",
+    "precision",
     "single",
     "delay",
     "netns",

@@ -61,7 +61,7 @@ class Decoded:
 
     @property
     def near_ties(self) -> int:
-        """Draws whose two best perturbed logits were closer than 1e-4."""
+        """Draws whose two best perturbed logits were closer than the rounding of the target's type (docs/exactness.md)."""
         return sum(s.near_ties for s in self.stats)
 
 

@@ -142,7 +142,7 @@ class SpeculationStats:
     """Mean tokens committed in one target pass; bonus, correction and plain passes included."""
 
     near_ties: int = 0
-    """Draws whose two best perturbed logits were less than 1e-4 apart."""
+    """Draws whose two best perturbed logits were closer than the rounding of the target's type (docs/exactness.md)."""
 
     candidate_messages: int = 0
     wire_bytes: int = 0

@@ -11,6 +11,7 @@ from outrider.actors.speculation.options import Verifier
 from outrider.actors.speculation.transforms import SamplingTransform
 from outrider.actors.speculation.verifiers.registry import METHODS
 from outrider.actors.target.events import Open
+from outrider.actors.target.near_ties import near_tie
 from outrider.actors.target.session import Session
 
 OFFERED: Final[frozenset[Verifier]] = frozenset(METHODS)
@@ -71,6 +72,7 @@ def open_session(
         transform=transform,
         noise=NoiseCache(noise, sampling.seed) if transform.uses_noise else None,
         stop_tokens=frozenset((*eos, *sampling.stop_token_ids)),
+        near_tie=near_tie(spec.dtype, sampling.temperature),
     )
 
 

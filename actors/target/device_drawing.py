@@ -29,7 +29,6 @@ from outrider.actors.speculation.device_walk import (
 )
 from outrider.actors.speculation.noise import GumbelNoise, key_halves
 from outrider.actors.speculation.transforms import is_plain
-from outrider.actors.target.drawing import NEAR_TIE
 from outrider.actors.target.events import Logprob
 from outrider.actors.target.forest import Forest
 from outrider.actors.target.plan import Entry
@@ -44,7 +43,7 @@ class Drawn:
     """The accepted nodes and the tokens to commit."""
 
     near_ties: int
-    """Draws whose margin was small; see `drawing.NEAR_TIE`."""
+    """Draws whose margin was small; see `near_ties`."""
 
     logprobs: list[Logprob]
     """Of each token, if they were asked for; else empty."""
@@ -222,7 +221,10 @@ def _read(
         drawn.append(
             Drawn(
                 walk=Walk(path=path, tokens=tuple(tokens[index, :count].tolist())),
-                near_ties=sum(margin < NEAR_TIE for margin in _floats(margins[index, :count])),
+                near_ties=sum(
+                    margin < forest.entries[index].session.near_tie
+                    for margin in _floats(margins[index, :count])
+                ),
                 logprobs=logprobs.get(index, [])[:count],
             )
         )

@@ -15,10 +15,6 @@ from outrider.actors.speculation.logprobs import logprobs
 from outrider.actors.target.events import Logprob
 from outrider.actors.target.session import Session
 
-NEAR_TIE = 1e-4
-"""Draws whose two best perturbed logits are closer than this are counted: batch shapes may decide them."""
-
-
 _INFINITY = float("inf")
 _greatest = np.maximum.reduce
 
@@ -58,7 +54,7 @@ class Drawer:
             position = session.length + depth
             noise_1V = session.noise.row_range(position, position + 1)
         token, margin = draw_one(scores_1V, noise_1V)
-        if margin < NEAR_TIE:
+        if margin < session.near_tie:
             self.near_ties += 1
         if session.sampling.logprobs is not None:
             self.logprobs.append(logprob_of(row_1V, token, session.sampling.logprobs))

@@ -54,6 +54,7 @@ class Session:
         transform: SamplingTransform,
         noise: NoiseCache | None,
         stop_tokens: frozenset[int],
+        near_tie: float = 0.0,
     ) -> None:
         self.owner = owner
         self.handle = handle
@@ -67,6 +68,8 @@ class Session:
         self.transform = transform
         self.noise = noise
         self.stop_tokens = stop_tokens
+        self.near_tie = near_tie
+        """Margin between scores below which a draw is a near tie."""
         self.stats = Stats()
         self.patience = Patience()
         self.pool = CandidatePool(len(self.tokens), POOL_CAPACITY)

@@ -9,7 +9,7 @@ import pytest
 
 from bench import plots, tables, tables_of_load
 from bench.efficiency import best_tree, told
-from bench.report import BLOCKS, DRAWN, PAGE, VERIFIERS, block, filled
+from bench.report import BLOCKS, DRAWN, EXACTNESS, PAGE, VERIFIERS, block, filled
 from bench.svg import Axis, Series, plot, ticks
 
 MACHINE = {
@@ -170,7 +170,7 @@ def test_wrong_markers(page: str, message: str) -> None:
 
 def test_the_pages_have_every_block() -> None:
     """And no marker without one."""
-    pages = [page.read_text(encoding="utf-8") for page in (PAGE, VERIFIERS)]
+    pages = [page.read_text(encoding="utf-8") for page in (PAGE, VERIFIERS, EXACTNESS)]
     for name in BLOCKS:
         assert any(f"<!-- bench:{name}:begin -->" in page for page in pages), name
     for page in pages:

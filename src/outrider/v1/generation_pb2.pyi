@@ -461,7 +461,7 @@ class SpeculationStats(google.protobuf.message.Message):
     mean_tokens_per_pass: builtins.float
     """Mean tokens committed in one target pass, bonus and correction included, plain passes included."""
     near_ties: builtins.int
-    """Draws whose best and second-best perturbed logits were less than 1e-4 apart."""
+    """Draws whose two best perturbed logits were closer than the rounding of the target's type (docs/exactness.md)."""
     candidate_messages: builtins.int
     """Candidate messages received for this sequence."""
     wire_bytes: builtins.int
