@@ -1,6 +1,6 @@
 PYTHON ?= python3
 
-.PHONY: check test laws protos protos-check bench
+.PHONY: check test laws protos protos-check cluster bench
 
 check:
 	ruff check .
@@ -18,6 +18,9 @@ protos:
 
 protos-check:
 	tmp=$$(mktemp -d) && protos/generate $$tmp && diff -r -x __init__.py -x __pycache__ $$tmp/outrider/v1 src/outrider/v1; rc=$$?; rm -rf $$tmp; exit $$rc
+
+cluster:
+	$(PYTHON) -m bench.cluster
 
 bench:
 	$(PYTHON) -m bench

@@ -75,4 +75,7 @@ def bind(server: grpc.aio.Server, listen: str) -> int:
 
 def advertised(listen: str, host: str | None, port: int) -> str:
     """The address that others reach a server at."""
-    return f"{host or listen.rsplit(':', 1)[0]}:{port}"
+    shown = host or listen.rpartition(":")[0]
+    return (
+        f"[{shown}]:{port}" if ":" in shown.strip("[]") and "[" not in shown else f"{shown}:{port}"
+    )

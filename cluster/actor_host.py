@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from outrider.actors.residence import Identity, Started
@@ -18,6 +19,14 @@ class ActorRefused(RuntimeError):
 
 class RunningActor(Protocol):
     """One start of one actor."""
+
+    async def placed(self) -> None:
+        """Waits until it has a process, on a node with room.
+
+        Raises:
+            ActorCrashed: Its process ended.
+        """
+        ...
 
     async def start(self) -> Started:
         """Waits until it serves and is registered.
@@ -44,22 +53,32 @@ class RunningActor(Protocol):
 class ActorHost(Protocol):
     """Where actors run."""
 
-    async def place(self, specs: tuple[ActorSpec, ...], *, timeout_s: float) -> None:
-        """Reserves the resources of all of them.
+    @property
+    def listen_host(self) -> str:
+        """The host that actors listen at for each other; empty: the address of the node that they are on."""
+        ...
+
+    async def wait_for_room(
+        self, specs: tuple[ActorSpec, ...], *, timeout_s: float, tell: Callable[[str], None]
+    ) -> None:
+        """Waits until there are nodes that could hold all of them.
+
+        Args:
+            specs: The actors.
+            timeout_s: Bound on the wait.
+            tell: Is told what is missing, at each change.
 
         Raises:
             PlacementError: They are not there within the time; says what is missing.
         """
         ...
 
-    def listen_host(self, spec: ActorSpec) -> str:
-        """The host that an actor listens at for the others. Its resources are reserved."""
+    async def spawn(
+        self, spec: ActorSpec, settings: ActorSettings, identity: Identity
+    ) -> RunningActor:
+        """Starts the process of an actor on the best node, as far as is known; it does nothing until `start`."""
         ...
 
-    def spawn(self, spec: ActorSpec, settings: ActorSettings, identity: Identity) -> RunningActor:
-        """Starts the process of an actor, which does nothing until `start`."""
-        ...
-
-    async def release(self) -> None:
-        """Gives all resources back."""
+    def lacking(self, spec: ActorSpec) -> str:
+        """Why an actor has no process yet."""
         ...

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from outrider.cluster.config_section import NAME, Amount, Section
+from outrider.cluster.node_labels import KEY, SELECTOR
+
+LabelKey = Annotated[str, Field(pattern=KEY)]
+LabelSelector = Annotated[str, Field(pattern=SELECTOR)]
 
 PROMPT_LOOKUP = "prompt_lookup"
 """The drafting method that needs no model; as `--draft` it stands for itself."""
@@ -57,6 +61,9 @@ class _Actor(Section):
 
     resources: dict[str, Amount] = Field(default_factory=dict)
     """Custom resources that Ray reserves for each, for instance `{target_node: 1}`."""
+
+    node_labels: dict[LabelKey, LabelSelector] = Field(default_factory=dict)
+    """Labels that its node must have, in Ray's form: `{gpu: h100}`, `{zone: "in(a,b)"}`, `{spot: "!true"}`."""
 
     @property
     def gpus(self) -> float:

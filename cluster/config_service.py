@@ -80,11 +80,14 @@ class Cluster(Section):
     local_dashboard: bool = False
     """Starts Ray's dashboard and job server with our own Ray, on a free loopback port."""
 
-    placement: Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"] = "PACK"
-    """Strategy of the placement group that holds the actors, in Ray's words."""
+    placement: Literal["spread", "pack"] = "spread"
+    """Whether replicas go to different nodes of a cluster or to the same, where there is room."""
+
+    drafters_on_targets: Literal["auto", "always", "never"] = "auto"
+    """Whether drafters may run on nodes that hold a target: `auto` if no other node has room, `always` as on any other, `never`."""
 
     placement_timeout_s: Seconds = 60.0
-    """How long to wait for the resources of all actors."""
+    """How long to wait for nodes with room for the actors. Where a cluster grows by itself, longer than a new node takes."""
 
     start_timeout_s: Seconds = 300.0
     """How long an actor may take to load its model and listen."""

@@ -38,6 +38,9 @@ class ActorSpec:
     resources: Mapping[str, float] = field(default_factory=dict)
     """What Ray reserves for it; nothing for an actor that fits anywhere."""
 
+    node_labels: Mapping[str, str] = field(default_factory=dict)
+    """What its node's labels must be; see `node_labels`."""
+
 
 def fleet(config: Config) -> tuple[ActorSpec, ...]:
     """Every actor of a service: the targets, the drafters, and the coordinator last."""
@@ -88,6 +91,7 @@ def _target(config: Config, target: Target, name: str) -> ActorSpec:
         model=target.name,
         settings=settings,
         resources=_resources(target),
+        node_labels=target.node_labels,
     )
 
 
@@ -112,6 +116,7 @@ def _drafter(config: Config, drafter: Drafter, name: str) -> ActorSpec:
         model=drafter.name,
         settings=settings,
         resources=_resources(drafter),
+        node_labels=drafter.node_labels,
     )
 
 

@@ -45,8 +45,11 @@ class KeeperSettings:
     supervisor: str
     """Address of the supervisor's `ClusterService`."""
 
+    placement_timeout_s: float
+    """How long the actor may wait for a process."""
+
     start_timeout_s: float
-    """How long the actor may take to serve."""
+    """How long it may then take to serve."""
 
     restarts: RestartPolicy
     """When it is started again."""
@@ -126,6 +129,10 @@ class Keeper:
             if not serving.done():
                 serving.set_exception(LaunchFailed("the service was stopped while it started"))
 
+    def wait_for(self, reason: str) -> None:
+        """Says why the actor's turn to start has not come."""
+        self._set(reason=reason)
+
     async def kill(self, *, incarnation: int) -> None:
         """Ends the process of one start, if it is the present one; `keep` then starts the next."""
         if self._running is not None and self._status.incarnation == incarnation:
@@ -147,9 +154,12 @@ class Keeper:
         incarnation = self._incarnations.next()
         self._servicer.fence(self._spec.name, incarnation=incarnation)
         self._set(state=State.STARTING, incarnation=incarnation)
-        running = self._spawn(incarnation)
+        running = await self._spawn(incarnation)
         self._running = running
         try:
+            if self._is_ending:
+                await self._within(KILL_TIMEOUT_S, "kill", running.kill())
+                return _Death(reason="told to end")
             return await self._start_and_watch(running, serving)
         finally:
             self._servicer.remove(self._spec.name, incarnation=incarnation)
@@ -158,12 +168,11 @@ class Keeper:
                 self._running = None
                 await self._within(KILL_TIMEOUT_S, "kill", running.kill())
 
-    def _spawn(self, incarnation: int) -> RunningActor:
-        host = self._host.listen_host(self._spec)
+    async def _spawn(self, incarnation: int) -> RunningActor:
         settings = for_start(
             self._spec,
             incarnation=incarnation,
-            host=host,
+            host=self._host.listen_host,
             credentials=self._settings.credentials,
         )
         identity = Identity(
@@ -175,12 +184,20 @@ class Keeper:
             credentials=self._settings.credentials,
             log_level=self._settings.log_level,
         )
-        return self._host.spawn(self._spec, settings, identity)
+        return await self._host.spawn(self._spec, settings, identity)
 
     async def _start_and_watch(
         self, running: RunningActor, serving: asyncio.Future[None]
     ) -> _Death:
-        limit_s = self._settings.start_timeout_s
+        limit_s, room_s = self._settings.start_timeout_s, self._settings.placement_timeout_s
+        try:
+            await asyncio.wait_for(running.placed(), room_s)
+        except TimeoutError:
+            lacking = self._host.lacking(self._spec)
+            reason = f"found no room in the Ray cluster within {room_s:g} s (cluster.placement_timeout_s): {lacking}"
+            return _Death(reason=reason, is_final=True)
+        except ActorCrashed as error:
+            return _Death(reason=f"crashed while starting: {error}")
         try:
             started = await asyncio.wait_for(running.start(), limit_s)
         except TimeoutError:

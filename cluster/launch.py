@@ -239,6 +239,7 @@ def _start_supervisor(config: Config, runtime: RayRuntime, *, log_level: str) ->
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+    from outrider.cluster.placement import PlacementPolicy
     from outrider.cluster.supervisor import SupervisorSettings
     from outrider.cluster.supervisor_actor import NAME, SupervisorActor
 
@@ -263,7 +264,9 @@ def _start_supervisor(config: Config, runtime: RayRuntime, *, log_level: str) ->
         ).remote(
             fleet(config),
             settings,
-            strategy=cluster.placement,
+            policy=PlacementPolicy(
+                replicas=cluster.placement, drafters_on_targets=cluster.drafters_on_targets
+            ),
             use_loopback=use_loopback,
             may_grow=not runtime.is_embedded,
         )
@@ -280,6 +283,7 @@ def _tell(
     """Tells of those whose state has changed since the last time."""
     for actor in actors:
         before = seen.get(actor.name)
-        if before is None or (before.state, before.incarnation) != (actor.state, actor.incarnation):
+        told = (actor.state, actor.incarnation, actor.reason)
+        if before is None or told != (before.state, before.incarnation, before.reason):
             progress(actor)
         seen[actor.name] = actor

@@ -13,5 +13,7 @@ def progress_line(actor: ActorStatus) -> str:
             return f"{called}: serving at {actor.address} (process {actor.pid})"
         case State.RESTARTING | State.FAILED:
             return f"{called}: {actor.state}: {actor.reason}"
+        case State.WAITING if actor.reason:
+            return f"{called}: {actor.state}: {actor.reason}"
         case State.WAITING | State.STARTING | State.STOPPED:
             return f"{called}: {actor.state}"

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+import time
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import psutil
 import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
-from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
-from ray.util.scheduling_strategies import (
-    NodeAffinitySchedulingStrategy,
-    PlacementGroupSchedulingStrategy,
-)
 
 from outrider.actors.draft.actor import DraftActor
 from outrider.actors.residence import Identity, Started
@@ -21,8 +17,16 @@ from outrider.actors.target.actor import TargetActor
 from outrider.cluster.actor_host import ActorCrashed, ActorRefused
 from outrider.cluster.coordinator_actor import CoordinatorActor
 from outrider.cluster.fleet import ActorSettings, ActorSpec
-from outrider.cluster.placement import NodeRoom, PlacementError, bundle_indices, shortage
+from outrider.cluster.placement import (
+    PlacementError,
+    PlacementPolicy,
+    Tenant,
+    ranked,
+    selectors,
+    shortage,
+)
 from outrider.cluster.ray_errors import first_line
+from outrider.cluster.ray_nodes import Surveyor, living_nodes
 from outrider.cluster.roster import Role
 
 CALLS_PER_ACTOR = 16
@@ -31,6 +35,9 @@ CALLS_PER_ACTOR = 16
 LOOPBACK = "127.0.0.1"
 """Where actors listen if they are all on this machine."""
 
+LOOK_S = 1.0
+"""How often nodes are looked at while room is waited for."""
+
 _CLASSES: dict[Role, type] = {
     Role.TARGET: TargetActor,
     Role.DRAFTER: DraftActor,
@@ -38,64 +45,70 @@ _CLASSES: dict[Role, type] = {
 }
 
 
-def living_nodes() -> list[NodeRoom]:
-    """The nodes of the Ray cluster that this process belongs to."""
-    return [
-        NodeRoom(
-            node_id=node["NodeID"], host=node["NodeManagerAddress"], resources=node["Resources"]
-        )
-        for node in ray.nodes()
-        if node["Alive"]
-    ]
-
-
 class RayActorHost:
-    """Runs actors in one placement group; those without needs run beside the supervisor."""
+    """Runs each actor on the node that suits it best. Ray is asked for that node, and for others if it has no room."""
 
-    def __init__(self, *, strategy: str, use_loopback: bool, may_grow: bool) -> None:
-        """Reserves nothing yet.
+    def __init__(self, *, policy: PlacementPolicy, use_loopback: bool, may_grow: bool) -> None:
+        """Starts nothing yet.
 
         Args:
-            strategy: How Ray spreads the bundles: PACK, SPREAD, STRICT_PACK or STRICT_SPREAD.
+            policy: Which nodes are preferred.
             use_loopback: Actors listen on loopback, not at the address of their node.
             may_grow: Nodes may yet join, so that a shortage is waited out.
         """
-        self._strategy = strategy
+        self._policy = policy
         self._use_loopback = use_loopback
         self._may_grow = may_grow
-        self._group: PlacementGroup | None = None
-        self._bundles: dict[str, int] = {}
+        self._tenants: dict[str, Tenant] = {}
         self._own_node = ray.get_runtime_context().get_node_id()
+        self._surveyor = Surveyor()
 
-    async def place(self, specs: tuple[ActorSpec, ...], *, timeout_s: float) -> None:
-        """Reserves the resources of all actors, together."""
-        self._bundles = bundle_indices(specs)
-        bundles = [dict(spec.resources) for spec in specs if spec.name in self._bundles]
-        if not bundles:
-            return
-        lacking = shortage(specs, living_nodes())
-        if lacking is not None and not self._may_grow:
-            raise PlacementError(f"there is no room in the Ray cluster: {lacking}")
-        self._group = placement_group(bundles, strategy=self._strategy)
-        try:
-            await asyncio.wait_for(_outcome(self._group.ready()), timeout_s)
-        except TimeoutError:
-            lacking = shortage(specs, living_nodes()) or (
-                f"other work holds the resources, or strategy {self._strategy} (cluster.placement) does not fit the nodes"
-            )
-            raise PlacementError(
-                f"found no room in the Ray cluster within {timeout_s:g} s (cluster.placement_timeout_s): {lacking}"
-            ) from None
+    @property
+    def listen_host(self) -> str:
+        """The host that actors listen at; empty: the address of their node."""
+        return LOOPBACK if self._use_loopback else ""
 
-    def listen_host(self, spec: ActorSpec) -> str:
-        """The host that an actor listens at."""
-        if self._use_loopback:
-            return LOOPBACK
-        hosts = {node.node_id: node.host for node in living_nodes()}
-        return hosts.get(self._node_of(spec), LOOPBACK)
+    async def wait_for_room(
+        self, specs: tuple[ActorSpec, ...], *, timeout_s: float, tell: Callable[[str], None]
+    ) -> None:
+        """Waits until there are nodes that could hold all actors."""
+        deadline, told = time.monotonic() + timeout_s, ""
+        while lacking := shortage(specs, living_nodes(), self._policy):
+            if not self._may_grow:
+                raise PlacementError(f"there is no room in the Ray cluster: {lacking}")
+            if time.monotonic() > deadline:
+                raise PlacementError(
+                    f"found no room in the Ray cluster within {timeout_s:g} s (cluster.placement_timeout_s): {lacking}"
+                )
+            if lacking != told:
+                tell(lacking)
+                told = lacking
+            await asyncio.sleep(LOOK_S)
+        if told:
+            tell("")
+        nodes = living_nodes()
+        if len(nodes) > 1 and any(spec.role is Role.DRAFTER for spec in specs):
+            # Before models are loaded: on busy machines distances look longer than they are.
+            await self._surveyor.survey(nodes, {node.node_id for node in nodes})
 
-    def spawn(self, spec: ActorSpec, settings: ActorSettings, identity: Identity) -> RayActor:
+    async def spawn(self, spec: ActorSpec, settings: ActorSettings, identity: Identity) -> RayActor:
         """Starts the process of an actor."""
+        self._tenants.pop(spec.name, None)
+        nodes = living_nodes()
+        targets = {one.node_id for one in self._tenants.values() if one.role is Role.TARGET}
+        if spec.role is Role.DRAFTER and len(nodes) > 1:
+            await self._surveyor.survey(nodes, targets)
+        best = ranked(
+            spec,
+            nodes,
+            tuple(self._tenants.values()),
+            self._policy,
+            round_trips=self._surveyor.round_trips,
+            own_node=self._own_node,
+        )
+        if best:
+            self._settle(spec, best[0])
+        first, *others = selectors(spec, best, targets, self._policy)
         options: dict[str, Any] = {
             "name": f"{spec.name}@{identity.incarnation}",
             "num_cpus": spec.resources.get("CPU", 0),
@@ -104,39 +117,53 @@ class RayActorHost:
             "max_concurrency": CALLS_PER_ACTOR,
             "max_restarts": 0,  # The supervisor restarts, with a new incarnation.
             "max_task_retries": 0,
+            "label_selector": first,
+            "fallback_strategy": [{"label_selector": other} for other in others],
         }
-        if self._group is not None and spec.name in self._bundles:
-            options["scheduling_strategy"] = PlacementGroupSchedulingStrategy(
-                self._group, placement_group_bundle_index=self._bundles[spec.name]
-            )
-        else:
-            options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(
-                self._own_node, soft=False
-            )
         remote: Any = ray.remote(_CLASSES[spec.role])
         handle = remote.options(**options).remote(settings, identity)
-        return RayActor(handle, own_node=self._own_node)
+        return RayActor(
+            handle,
+            own_node=self._own_node,
+            settle=lambda node_id: self._settle(spec, node_id),
+            leave=lambda: self._tenants.pop(spec.name, None),
+        )
 
-    async def release(self) -> None:
-        """Gives the placement group back."""
-        group, self._group = self._group, None
-        if group is not None:
-            await asyncio.to_thread(remove_placement_group, group)
+    def lacking(self, spec: ActorSpec) -> str:
+        """Why an actor has no process yet."""
+        return shortage((spec,), living_nodes(), self._policy) or (
+            "other work holds the resources of the nodes that it may run on"
+        )
 
-    def _node_of(self, spec: ActorSpec) -> str:
-        if self._group is None or spec.name not in self._bundles:
-            return str(self._own_node)
-        table = ray.util.placement_group_table(self._group)
-        return str(table["bundles_to_node_id"][self._bundles[spec.name]])
+    def _settle(self, spec: ActorSpec, node_id: str) -> None:
+        self._tenants[spec.name] = Tenant(
+            role=spec.role, model=spec.model, node_id=node_id, resources=spec.resources
+        )
 
 
 class RayActor:
     """One start of an actor in a Ray process."""
 
-    def __init__(self, handle: Any, *, own_node: str) -> None:
+    def __init__(
+        self,
+        handle: Any,
+        *,
+        own_node: str,
+        settle: Callable[[str], None],
+        leave: Callable[[], object],
+    ) -> None:
         self._handle = handle
         self._own_node = own_node
+        self._settle = settle
+        self._leave = leave
         self._process: psutil.Process | None = None
+
+    async def placed(self) -> None:
+        """Waits until it has a process."""
+        try:
+            await _outcome(self._handle.__ray_ready__.remote())
+        except RayError as error:
+            raise ActorCrashed(first_line(error)) from error
 
     async def start(self) -> Started:
         """Waits until it serves."""
@@ -146,6 +173,7 @@ class RayActor:
             raise ActorRefused(str(error.cause)) from error
         except RayError as error:
             raise ActorCrashed(first_line(error)) from error
+        self._settle(started.node_id)
         if started.node_id == self._own_node:
             # Identified now, while it surely lives: a pid alone could be another's by the time of `kill`.
             self._process = psutil.Process(started.pid)
@@ -168,6 +196,7 @@ class RayActor:
 
     async def kill(self) -> None:
         """Ends its process."""
+        self._leave()
         ray.kill(self._handle, no_restart=True)
         if self._process is not None:
             # Ray asks the process to end; one that hangs or is suspended does not hear it.

@@ -21,6 +21,7 @@ from outrider.cluster import cluster_service
 from outrider.cluster.actor_host import ActorHost
 from outrider.cluster.actor_status import ActorStatus
 from outrider.cluster.cluster_service import ClusterServicer
+from outrider.cluster.config import COORDINATOR
 from outrider.cluster.fleet import ActorSpec
 from outrider.cluster.host_port import join_host_port
 from outrider.cluster.incarnations import Incarnations
@@ -95,7 +96,9 @@ class Supervisor:
         """
         address = await self._serve()
         self._employ_keepers(address)
-        await self._host.place(self._specs, timeout_s=self._settings.placement_timeout_s)
+        await self._host.wait_for_room(
+            self._specs, timeout_s=self._settings.placement_timeout_s, tell=self._wait_for
+        )
         await self._keep(spec.name for spec in self._specs if spec.role is not Role.COORDINATOR)
         await self._keep(spec.name for spec in self._specs if spec.role is Role.COORDINATOR)
         return address
@@ -116,7 +119,9 @@ class Supervisor:
         if self._server is not None:
             await self._server.stop(0.0)
             self._server = None
-        await self._host.release()
+
+    def _wait_for(self, lacking: str) -> None:
+        self._keepers[COORDINATOR].wait_for(f"no room yet: {lacking}" if lacking else "")
 
     async def _serve(self) -> str:
         server = internal_server(self._credentials)
@@ -132,6 +137,7 @@ class Supervisor:
         incarnations = Incarnations()
         settings = KeeperSettings(
             supervisor=address,
+            placement_timeout_s=self._settings.placement_timeout_s,
             start_timeout_s=self._settings.start_timeout_s,
             restarts=self._settings.restarts,
             credentials=self._credentials,

@@ -6,7 +6,7 @@ from outrider.actors.logs import configure_logs
 from outrider.cluster.actor_status import ActorStatus
 from outrider.cluster.fleet import ActorSpec
 from outrider.cluster.keeper import LaunchFailed
-from outrider.cluster.placement import PlacementError
+from outrider.cluster.placement import PlacementError, PlacementPolicy
 from outrider.cluster.ray_actors import RayActorHost
 from outrider.cluster.supervisor import Supervisor, SupervisorSettings
 
@@ -22,13 +22,13 @@ class SupervisorActor:
         specs: tuple[ActorSpec, ...],
         settings: SupervisorSettings,
         *,
-        strategy: str,
+        policy: PlacementPolicy,
         use_loopback: bool,
         may_grow: bool,
     ) -> None:
         self._specs = specs
         self._settings = settings
-        self._strategy = strategy
+        self._policy = policy
         self._use_loopback = use_loopback
         self._may_grow = may_grow
         self._supervisor: Supervisor | None = None
@@ -37,7 +37,7 @@ class SupervisorActor:
         """Starts every actor. Returns why that failed; empty if all serve."""
         configure_logs(self._settings.log_level)
         host = RayActorHost(
-            strategy=self._strategy, use_loopback=self._use_loopback, may_grow=self._may_grow
+            policy=self._policy, use_loopback=self._use_loopback, may_grow=self._may_grow
         )
         self._supervisor = Supervisor(self._specs, host, self._settings)
         try:

@@ -7,6 +7,7 @@ import structlog
 
 from outrider.actors.draft.settings import DraftSettings
 from outrider.actors.logs import configure_logs
+from outrider.actors.node_address import at_node
 from outrider.actors.residence import Identity, Residence, Started
 
 log = structlog.get_logger(__name__)
@@ -27,7 +28,8 @@ class DraftActor:
 
         configure_logs(self._identity.log_level)
         node_id = ray.get_runtime_context().get_node_id()
-        self._residence = Residence(self._identity, DraftServer(self._settings), node_id=node_id)
+        settings = at_node(self._settings, ray.util.get_node_ip_address())
+        self._residence = Residence(self._identity, DraftServer(settings), node_id=node_id)
         return await self._residence.start()
 
     async def run(self) -> None:

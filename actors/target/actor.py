@@ -6,6 +6,7 @@ import ray
 import structlog
 
 from outrider.actors.logs import configure_logs
+from outrider.actors.node_address import at_node
 from outrider.actors.residence import Identity, Residence, Started
 from outrider.actors.target.settings import TargetSettings
 
@@ -27,7 +28,8 @@ class TargetActor:
 
         configure_logs(self._identity.log_level)
         node_id = ray.get_runtime_context().get_node_id()
-        self._residence = Residence(self._identity, TargetServer(self._settings), node_id=node_id)
+        settings = at_node(self._settings, ray.util.get_node_ip_address())
+        self._residence = Residence(self._identity, TargetServer(settings), node_id=node_id)
         return await self._residence.start()
 
     async def run(self) -> None:

@@ -27,6 +27,9 @@ class InProcessActor:
         self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._membership: Membership | None = None
 
+    async def placed(self) -> None:
+        """There is room."""
+
     async def start(self) -> Started:
         """Registers, or fails as it was told."""
         if self._failure is not None:
@@ -79,27 +82,31 @@ class InProcessHost:
 
     has_room: bool = True
     starts: list[InProcessActor] = field(default_factory=list)
-    is_released: bool = False
 
-    async def place(self, specs: tuple[ActorSpec, ...], *, timeout_s: float) -> None:
+    async def wait_for_room(
+        self, specs: tuple[ActorSpec, ...], *, timeout_s: float, tell: Callable[[str], None]
+    ) -> None:
         """Has room or not."""
         if not self.has_room:
             raise PlacementError("no node has any target_node")
 
-    def listen_host(self, spec: ActorSpec) -> str:
+    @property
+    def listen_host(self) -> str:
         """Loopback."""
         return "127.0.0.1"
 
-    def spawn(self, spec: ActorSpec, settings: ActorSettings, identity: Identity) -> RunningActor:
+    def lacking(self, spec: ActorSpec) -> str:
+        """Nothing is."""
+        return ""
+
+    async def spawn(
+        self, spec: ActorSpec, settings: ActorSettings, identity: Identity
+    ) -> RunningActor:
         """Makes an actor."""
         failures = self.failures.get(spec.name, [])
         actor = InProcessActor(settings, identity, failure=failures.pop(0) if failures else None)
         self.starts.append(actor)
         return actor
-
-    async def release(self) -> None:
-        """Notes it."""
-        self.is_released = True
 
     def of(self, name: str) -> list[InProcessActor]:
         """The starts of one actor, in order."""

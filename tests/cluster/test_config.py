@@ -20,7 +20,7 @@ service:
   default_max_tokens: 32
 cluster:
   address: local
-  placement: SPREAD
+  placement: pack
   restarts: {backoff_s: 3.0}
 targets:
   - {name: big, model: org/big, device: cuda, dtype: bfloat16, resources: {target_node: 1}}
@@ -124,7 +124,7 @@ def test_every_problem_is_reported_at_once() -> None:
         "targets[0].device",
         "targets[0].num_threads",
     ]
-    assert "must be 'PACK', 'SPREAD'" in found["cluster.placement"]
+    assert "must be 'spread' or 'pack'" in found["cluster.placement"]
     assert found["targets[0].num_threads"] == "must be greater than or equal to 1, but is 0"
 
 

@@ -1,0 +1,49 @@
+"""Where an actor listens and is reached, once it knows which Ray node it is on."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import replace
+from typing import Protocol, TypeVar, runtime_checkable
+
+
+@runtime_checkable
+class Listening(Protocol):
+    """Settings of an actor that listens; a frozen dataclass."""
+
+    @property
+    def listen(self) -> str:
+        """HOST:PORT; without a host, the node's own address is meant."""
+        ...
+
+    @property
+    def advertise_host(self) -> str | None:
+        """Host that others reach it at; None: the one of `listen`."""
+        ...
+
+
+SettingsT = TypeVar("SettingsT", bound=Listening)
+
+
+def at_node(settings: SettingsT, node_host: str) -> SettingsT:
+    """The settings of an actor on a node: it listens at the node's address where none is given, and is reached there if it
+    listens at every address.
+
+    Args:
+        settings: As the supervisor made them.
+        node_host: The node's address as others reach it, without brackets.
+    """
+    host, _, port = settings.listen.rpartition(":")
+    if not host:
+        shown = f"[{node_host}]" if ":" in node_host else node_host
+        return replace(settings, listen=f"{shown}:{port}")  # type: ignore[type-var]  # dataclasses all
+    if settings.advertise_host is None and _is_any(host):
+        return replace(settings, advertise_host=node_host)  # type: ignore[type-var]  # dataclasses all
+    return settings
+
+
+def _is_any(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_unspecified
+    except ValueError:
+        return False

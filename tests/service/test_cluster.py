@@ -1,0 +1,84 @@
+"""A service over four Ray nodes, each on a host of its own: every message between them crosses links with delay.
+
+All tests share one cluster, and none changes what runs on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from bench.cluster import DRAFTERS, HEAD, TARGETS, Cluster, cluster
+from bench.network import HERE, Unavailable
+from outrider.client import Client, SamplingOptions, SpeculationOptions
+
+pytestmark = pytest.mark.timeout(420)
+
+NUM_REQUESTS = 32
+
+
+@pytest.fixture(scope="module")
+def made() -> Iterator[Cluster]:
+    """The cluster, with half a millisecond each way between two nodes."""
+    try:
+        with cluster(delay_s=0.5e-3, bits_per_s=1e9) as found:
+            yield found
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+def hosts_of(made: Cluster, role: str) -> set[str]:
+    """The addresses that actors of a role are reached at."""
+    actors = made.ready["actors"]
+    return {actor["address"].rpartition(":")[0] for actor in actors if actor["role"] == role}
+
+
+def address(made: Cluster, name: str) -> str:
+    """The address of a node."""
+    return made.network.hosts[name].address
+
+
+def test_each_role_is_where_it_belongs(made: Cluster) -> None:
+    """Targets by their labels, one on each node; drafters on none of those; the coordinator where the service was started. Every
+    address is the node's own."""
+    assert hosts_of(made, "target") == {address(made, name) for name in TARGETS}
+    assert hosts_of(made, "drafter") == {address(made, HEAD), address(made, DRAFTERS)}
+    assert hosts_of(made, "coordinator") == {address(made, HEAD)}
+    assert address(made, HERE) not in {
+        actor["address"].rpartition(":")[0] for actor in made.ready["actors"]
+    }
+
+
+def test_many_requests_at_once_give_the_texts_of_plain_decoding(made: Cluster) -> None:
+    """Over both targets and all drafters, with candidates from other machines accepted."""
+
+    def text(seed: int, enabled: bool) -> tuple[tuple[int, ...], int]:
+        result = client.generate(
+            f"The history of number {seed} begins",
+            sampling=SamplingOptions(seed=seed, max_tokens=24, temperature=0.8 * (seed % 2)),
+            speculation=SpeculationOptions(enabled=enabled),
+            timeout_s=240.0,
+        )
+        (output,) = result.outputs
+        assert output.completion is not None
+        accepted = output.completion.speculation.accepted
+        return tuple(token.id for token in output.tokens), accepted
+
+    with Client(made.address, timeout_s=240.0) as client, ThreadPoolExecutor(NUM_REQUESTS) as pool:
+        seeds = range(NUM_REQUESTS)
+        ours = list(pool.map(lambda seed: text(seed, True), seeds))
+        plain = list(pool.map(lambda seed: text(seed, False), seeds))
+        alone = [text(seed, True) for seed in range(4)]
+    assert [tokens for tokens, _ in ours] == [tokens for tokens, _ in plain]
+    assert [tokens for tokens, _ in alone] == [tokens for tokens, _ in plain[:4]]
+    assert sum(accepted for _, accepted in alone) > 0
+
+
+def test_status_names_every_actor(made: Cluster) -> None:
+    """From outside the cluster, through the coordinator alone."""
+    with Client(made.address, timeout_s=60.0) as client:
+        actors = client.status().actors
+    assert {actor.name for actor in actors} == {actor["name"] for actor in made.ready["actors"]}
+    assert all(actor.ready for actor in actors)
