@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
@@ -71,6 +73,24 @@ def bind(server: grpc.aio.Server, listen: str) -> int:
     if port == 0:
         raise OSError(f"cannot listen on {listen}: is the port taken?")
     return port
+
+
+def check_free(listen: str) -> None:
+    """Makes sure that nobody listens at an address. For servers that may later share it with others of the same service: they
+    bind in a way that would let strangers of the same user share it, too.
+
+    Raises:
+        OSError: Somebody does, or it is no address of this machine.
+    """
+    host, _, port = listen.rpartition(":")
+    try:
+        found = socket.getaddrinfo(host.strip("[]") or None, int(port), type=socket.SOCK_STREAM)
+        for family, kind, protocol, _, address in found[:1]:
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(address)
+    except OSError as error:
+        raise OSError(f"cannot listen on {listen}: is the port taken? ({error})") from error
 
 
 def advertised(listen: str, host: str | None, port: int) -> str:

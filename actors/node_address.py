@@ -35,11 +35,20 @@ def at_node(settings: SettingsT, node_host: str) -> SettingsT:
     """
     host, _, port = settings.listen.rpartition(":")
     if not host:
-        shown = f"[{node_host}]" if ":" in node_host else node_host
-        return replace(settings, listen=f"{shown}:{port}")  # type: ignore[type-var]  # dataclasses all
+        return replace(settings, listen=_joined(node_host, port))  # type: ignore[type-var]  # dataclasses all
     if settings.advertise_host is None and _is_any(host):
         return replace(settings, advertise_host=node_host)  # type: ignore[type-var]  # dataclasses all
     return settings
+
+
+def internal_listen(listen: str, node_host: str) -> str:
+    """An internal address to bind, with the node's own host where none is given."""
+    host, _, port = listen.rpartition(":")
+    return listen if host else _joined(node_host, port)
+
+
+def _joined(host: str, port: str) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _is_any(host: str) -> bool:

@@ -20,6 +20,11 @@ from outrider.v1 import cluster_pb2
 class Server(Protocol):
     """What an actor runs."""
 
+    @property
+    def internal_address(self) -> str:
+        """Where other actors reach it, once it has started."""
+        ...
+
     async def start(self) -> str:
         """Loads and serves. Returns the address."""
         ...
@@ -95,6 +100,7 @@ class Residence:
             model=identity.model,
             pid=os.getpid(),
             node_id=self._node_id,
+            internal_address=self._server.internal_address,
         )
         self._membership = Membership(identity.supervisor, member, identity.credentials)
         await self._membership.join()

@@ -82,6 +82,8 @@ class WorkerServer(ABC, Generic[WorkerT, MessageT]):
         self._has_failed = asyncio.Event()
         self._may_work = threading.Event()
         self._is_ending = False
+        self.internal_address = ""
+        """Where other actors reach it, once it has started."""
 
     @abstractmethod
     def _load(self) -> WorkerT:
@@ -129,7 +131,8 @@ class WorkerServer(ABC, Generic[WorkerT, MessageT]):
             await self.stop(0.0)
             raise
         self._may_work.set()
-        return advertised(self._listen, self._advertise_host, port)
+        self.internal_address = advertised(self._listen, self._advertise_host, port)
+        return self.internal_address
 
     async def failed(self) -> str:
         """Waits until the worker has failed and its streams have ended; says why."""

@@ -47,6 +47,13 @@ class Config(Section):
     speculation: Speculation = Speculation()
     """What a request gets that does not say otherwise."""
 
+    @property
+    def coordinator_names(self) -> tuple[str, ...]:
+        """The name of each coordinator; a single one has the plain name."""
+        if self.service.coordinators == 1:
+            return (COORDINATOR,)
+        return tuple(f"{COORDINATOR}-{index}" for index in range(self.service.coordinators))
+
     @model_validator(mode="after")
     def _check_names(self) -> Self:
         if not self.targets:
@@ -56,7 +63,7 @@ class Config(Section):
                 f"targets holds {len(self.targets)} models, and a service serves one: "
                 "start another service for the others, or set replicas for more of the same"
             )
-        taken: dict[str, str] = {COORDINATOR: "the coordinator"}
+        taken = dict.fromkeys((COORDINATOR, *self.coordinator_names), "the coordinator")
         for kind, actors in (("targets", self.targets), ("drafters", self.drafters)):
             for index, actor in enumerate(actors):
                 for name in dict.fromkeys((actor.name, *actor.replica_names)):

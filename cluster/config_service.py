@@ -27,6 +27,10 @@ class Service(Section):
     advertise: str | None = None
     """Host that clients reach the service at. None: the host of `listen`."""
 
+    coordinators: int = Field(default=1, ge=1, le=100)
+    """Coordinators, spread over the nodes: each listens at the port of `listen`; those on one node share it. Any of them can go on
+    with a stream that another one has lost."""
+
     reflection: bool = True
     """Offers gRPC server reflection on every port."""
 

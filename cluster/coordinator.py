@@ -15,7 +15,7 @@ import structlog
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from outrider.actors.grpc_server import advertised, bind
+from outrider.actors.grpc_server import advertised, bind, check_free, internal_server
 from outrider.cluster import tokenizer
 from outrider.cluster.gateway import Gateway
 from outrider.cluster.links import Links
@@ -76,6 +76,9 @@ class Coordinator:
         self._settings = settings
         self._codec = codec
         self._server: grpc.aio.Server | None = None
+        self._peer_server: grpc.aio.Server | None = None
+        self.internal_address = ""
+        """Where other actors reach it, once it has started."""
         self._gateway: Gateway | None = None
         self._links: Links | None = None
         self._health = health.aio.HealthServicer()
@@ -107,7 +110,7 @@ class Coordinator:
         server = self._server = grpc.aio.server(
             options=[
                 ("grpc.max_receive_message_length", HEADROOM * settings.max_message_bytes),
-                ("grpc.so_reuseport", 0),
+                ("grpc.so_reuseport", 1),
                 # Else a client that probes an idle stream is cut off after three probes.
                 ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
                 ("grpc.keepalive_time_ms", 30_000),
@@ -123,13 +126,27 @@ class Coordinator:
                 (SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), server
             )
         await self._set_health(is_serving=False)
+        if not settings.shares_port:
+            check_free(settings.listen)
         port = bind(server, settings.listen)
         gateway.address = advertised(settings.listen, settings.advertise_host, port)
+        await self._serve_peers(gateway)
         await server.start()
         self._links.start()
         self._links.update(self._roster)
         log.info("coordinator serves", coordinator=settings.name, address=gateway.address)
         return gateway.address
+
+    async def _serve_peers(self, gateway: Gateway) -> None:
+        """The same service for other coordinators of ours, at an address that they do not share."""
+        settings = self._settings
+        self._peer_server = internal_server(settings.credentials)
+        self._peer_server.add_generic_rpc_handlers(
+            (handlers(gateway, max_request_bytes=settings.max_message_bytes),)
+        )
+        port = bind(self._peer_server, settings.internal_listen)
+        self.internal_address = advertised(settings.internal_listen, None, port)
+        await self._peer_server.start()
 
     async def failed(self) -> str:
         """Waits until a defect has ended a link; says which. Its clients resume at the next start."""
@@ -146,6 +163,9 @@ class Coordinator:
             # What still runs may not go on; cancelled calls get a moment to close their sessions.
             await self._server.stop(0)
             self._server = None
+        if self._peer_server is not None:
+            await self._peer_server.stop(0)
+            self._peer_server = None
         if self._gateway is not None:
             await self._gateway.wait_idle(CANCEL_S)
         if self._links is not None:

@@ -13,7 +13,7 @@ import structlog
 from outrider.actors.engine.source import DEMO_PREFIX, resolve_model
 from outrider.actors.grpc_server import internal_channel
 from outrider.actors.logs import configure_logs
-from outrider.actors.node_address import at_node
+from outrider.actors.node_address import at_node, internal_listen
 from outrider.actors.residence import Identity, Residence, Started
 from outrider.cluster.roster import Roster, roster_from_proto
 from outrider.cluster.settings import CoordinatorSettings
@@ -46,7 +46,11 @@ class CoordinatorActor:
         from outrider.cluster.coordinator import Coordinator
 
         configure_logs(self._identity.log_level)
-        settings = at_node(self._settings, ray.util.get_node_ip_address())
+        node_host = ray.util.get_node_ip_address()
+        settings = at_node(self._settings, node_host)
+        settings = replace(
+            settings, internal_listen=internal_listen(settings.internal_listen, node_host)
+        )
         if settings.tokenizer.startswith(DEMO_PREFIX):
             folder = resolve_model(settings.tokenizer).location
             settings = replace(settings, tokenizer=folder)

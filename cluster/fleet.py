@@ -10,7 +10,7 @@ from outrider.actors.draft.settings import DraftSettings
 from outrider.actors.engine.settings import EngineSettings
 from outrider.actors.speculation.options import Speculation
 from outrider.actors.target.settings import TargetSettings
-from outrider.cluster.config import COORDINATOR, Config
+from outrider.cluster.config import Config
 from outrider.cluster.config_actors import Drafter, Target
 from outrider.cluster.host_port import join_host_port, split_host_port
 from outrider.cluster.roster import Role
@@ -43,7 +43,7 @@ class ActorSpec:
 
 
 def fleet(config: Config) -> tuple[ActorSpec, ...]:
-    """Every actor of a service: the targets, the drafters, and the coordinator last."""
+    """Every actor of a service: the targets, the drafters, and the coordinators last."""
     targets = [
         _target(config, target, name) for target in config.targets for name in target.replica_names
     ]
@@ -52,7 +52,8 @@ def fleet(config: Config) -> tuple[ActorSpec, ...]:
         for drafter in config.drafters
         for name in drafter.replica_names
     ]
-    return (*targets, *drafters, _coordinator(config))
+    coordinators = [_coordinator(config, name) for name in config.coordinator_names]
+    return (*targets, *drafters, *coordinators)
 
 
 def for_start(
@@ -60,8 +61,8 @@ def for_start(
 ) -> ActorSettings:
     """The settings of one start. Workers listen on a free port of `host`; a coordinator where its settings say."""
     settings = replace(spec.settings, incarnation=incarnation, credentials=credentials)
-    if spec.role is Role.COORDINATOR:
-        return settings
+    if isinstance(settings, CoordinatorSettings):
+        return replace(settings, internal_listen=join_host_port(host, 0))
     return replace(settings, listen=join_host_port(host, 0))
 
 
@@ -120,12 +121,13 @@ def _drafter(config: Config, drafter: Drafter, name: str) -> ActorSpec:
     )
 
 
-def _coordinator(config: Config) -> ActorSpec:
+def _coordinator(config: Config, name: str) -> ActorSpec:
     target = config.targets[0]
     settings = CoordinatorSettings(
-        name=COORDINATOR,
+        name=name,
         incarnation=0,
         listen=config.service.listen,
+        shares_port=config.service.coordinators > 1,
         advertise_host=config.service.advertise,
         tokenizer="" if target.model.startswith("tabular:") else target.model,
         model_name=target.name,
@@ -140,7 +142,7 @@ def _coordinator(config: Config) -> ActorSpec:
             policies=config.speculation.policies,
         ),
     )
-    return ActorSpec(name=COORDINATOR, role=Role.COORDINATOR, model=target.name, settings=settings)
+    return ActorSpec(name=name, role=Role.COORDINATOR, model=target.name, settings=settings)
 
 
 def _engine(actor: Target | Drafter, model: str) -> EngineSettings:

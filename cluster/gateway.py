@@ -20,7 +20,7 @@ import grpc
 import outrider
 from outrider.actors.speculation.seeds import derive_seed, fresh_seed
 from outrider.actors.trace import Recorder
-from outrider.cluster import reports
+from outrider.cluster import peers, reports
 from outrider.cluster.detokenise import Detokeniser
 from outrider.cluster.links import Links
 from outrider.cluster.recording import RequestRecording
@@ -125,7 +125,13 @@ class Gateway:
         running = self._requests.get(request.request_id)
         if running is not None:
             running.abort()
-        return generation_pb2.AbortResponse(was_running=running is not None)
+        was_running = running is not None
+        if not was_running and not request.is_local:
+            settings = self._settings
+            was_running = await peers.abort(
+                self._links.roster, settings.name, settings.credentials, request.request_id
+            )
+        return generation_pb2.AbortResponse(was_running=was_running)
 
     def _limits(self, model: str) -> Limits:
         """What a request for this model is checked against; refuses another model."""
@@ -156,6 +162,7 @@ class Gateway:
         finally:
             recording.ended(outcome)
             del self._requests[request_id]
+            self._links.slots.forget(recording.number)
             self.num_finished += 1
             if not self._requests:
                 self._idle.set()
@@ -202,7 +209,7 @@ class Gateway:
         running.admission.drafters.extend(settled.drafters)
         if running.is_aborted:
             running.abort()
-        elif not self._links.slots.enqueue(number, settled.num_sequences):
+        elif not self._links.slots.enqueue(number, settled.num_sequences, prompt):
             raise Refusal(
                 grpc.StatusCode.RESOURCE_EXHAUSTED,
                 f"the queue is full: {self._settings.max_waiting} requests wait for a slot; "
@@ -234,7 +241,6 @@ class Gateway:
         self, request: generation_pb2.GetStatusRequest, context: Context
     ) -> generation_pb2.GetStatusResponse:
         """Reports who serves and how busy they are."""
-        actors = [self._own_status(), *await reports.actors(self._links)]
         states = [
             [sequence.session.state for sequence in request.sequences]
             for request in self._requests.values()
@@ -242,17 +248,23 @@ class Gateway:
         running = sum(
             any(state in (State.RUNNING, State.CLOSING) for state in request) for request in states
         )
-        return generation_pb2.GetStatusResponse(
+        roster = self._links.roster
+        status = generation_pb2.GetStatusResponse(
             version=outrider.__version__,
             uptime_s=time.monotonic() - self._started_s,
             running=running,
             waiting=len(states) - running,
             finished=self.num_finished,
-            actors=actors,
+            actors=[self._own_status()],
             accepting=self.is_accepting and self._links.is_ready,
-            refused_registrations=self._links.roster.refused,
-            last_refusal=self._links.roster.last_refusal,
+            refused_registrations=roster.refused,
+            last_refusal=roster.last_refusal,
         )
+        if not request.is_local:
+            told = await peers.statuses(roster, self._settings.name, self._settings.credentials)
+            reports.add_peers(status, told)
+            status.actors.extend(await reports.actors(self._links))
+        return status
 
     async def Trace(self, request: trace_pb2.TraceRequest, context: Context) -> None:
         """Records what every actor does."""

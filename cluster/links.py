@@ -18,6 +18,7 @@ from outrider.cluster.draft_link import DraftLink
 from outrider.cluster.roster import EMPTY, Role, Roster
 from outrider.cluster.sequence import Cluster
 from outrider.cluster.settings import CoordinatorSettings
+from outrider.cluster.shares import allowance, share
 from outrider.cluster.slots import Slots
 from outrider.cluster.status_codes import Refusal
 from outrider.cluster.stream_link import LinkBroken
@@ -57,6 +58,8 @@ class Links:
         """By address."""
         self.drafters: dict[str, DraftLink] = {}
         """By name."""
+        self.name = settings.name
+        """The coordinator's."""
         self.roster = EMPTY
         """What the supervisor last told."""
         self.slots = Slots(max_waiting=settings.max_waiting)
@@ -120,6 +123,8 @@ class Links:
         better than a lease."""
         self.roster = roster
         members = roster.members
+        coordinators = sum(m.role is Role.COORDINATOR for m in members)
+        self.slots.set_max_waiting(share(self._settings.max_waiting, coordinators))
         targets = {m.address for m in members if m.role is Role.TARGET}
         drafters = {m.name: m.address for m in members if m.role is Role.DRAFTER}
         for address in targets.difference(self.targets):
@@ -193,6 +198,7 @@ class Links:
             self._hello,
             on_up=self._target_up,
             on_down=self._target_down,
+            on_room=self._on_room,
             credentials=self._settings.credentials,
         )
         self.targets[address] = link
@@ -245,6 +251,18 @@ class Links:
             self._give_up = asyncio.get_running_loop().call_later(
                 self._settings.target_wait_s, self._fail_waiting
             )
+
+    def _on_room(self, link: TargetLink, room: target_pb2.SharedRoom) -> None:
+        assert link.info is not None, "told on a stream"
+        self.slots.set_target(
+            link.address,
+            allowance(
+                link.info.num_slots,
+                coordinators=room.coordinators,
+                held_by_others=room.held_by_others,
+                is_contended=room.is_contended,
+            ),
+        )
 
     def _fail_waiting(self) -> None:
         self._has_given_up = True

@@ -51,16 +51,16 @@ class Surveyor:
                 if node["Alive"]
             }
             wanted: dict[str, list[str]] = {}
-            for node in nodes:
+            for room in nodes:
                 unknown = [
                     target
                     for target in sorted(targets)
-                    if target != node.node_id
+                    if target != room.node_id
                     and target in ports
-                    and (node.node_id, target) not in self.round_trips
+                    and (room.node_id, target) not in self.round_trips
                 ]
                 if unknown:
-                    wanted[node.node_id] = unknown
+                    wanted[room.node_id] = unknown
             results = await asyncio.gather(
                 *(self._ask(node, [ports[t] for t in unknown]) for node, unknown in wanted.items())
             )

@@ -10,7 +10,7 @@ from outrider.actors.speculation.policies import DraftLength, Roots, TreeMask
 from outrider.actors.wire import verifier_to_proto
 from outrider.cluster.draft_link import DraftLink
 from outrider.cluster.links import Links, draft_lengths_of, verifiers_of
-from outrider.cluster.roster import Absent, Role
+from outrider.cluster.roster import Absent, Member, Role
 from outrider.cluster.target_link import TargetLink
 from outrider.v1 import generation_pb2
 
@@ -58,6 +58,31 @@ def models(links: Links) -> generation_pb2.ListModelsResponse:
     )
 
 
+def add_peers(
+    status: generation_pb2.GetStatusResponse,
+    told: list[tuple[Member, generation_pb2.GetStatusResponse | None]],
+) -> None:
+    """Adds what other coordinators say of themselves to what one knows of itself."""
+    for peer, theirs in told:
+        if theirs is None:
+            status.actors.append(
+                generation_pb2.ActorStatus(
+                    name=peer.name,
+                    role=peer.role.value,
+                    address=peer.address,
+                    incarnation=peer.incarnation,
+                    pid=peer.pid,
+                    problem="it does not answer",
+                )
+            )
+            continue
+        status.running += theirs.running
+        status.waiting += theirs.waiting
+        status.finished += theirs.finished
+        status.accepting |= theirs.accepting
+        status.actors.extend(theirs.actors)
+
+
 async def actors(links: Links) -> list[generation_pb2.ActorStatus]:
     """Every target and drafter, asked at the same time how busy it is."""
     targets = list(links.targets.values())
@@ -97,12 +122,8 @@ async def actors(links: Links) -> list[generation_pb2.ActorStatus]:
 
 def _missing(links: Links) -> list[Absent]:
     """Actors that should be there and have no link that would tell of them."""
-    known = set(links.drafters) | {link.name for link in links.targets.values()}
-    return [
-        absent
-        for absent in links.roster.absent
-        if absent.name not in known and absent.role is not Role.COORDINATOR
-    ]
+    known = {links.name, *links.drafters, *(link.name for link in links.targets.values())}
+    return [absent for absent in links.roster.absent if absent.name not in known]
 
 
 def _why(absent: Absent) -> str:

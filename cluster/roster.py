@@ -51,6 +51,9 @@ class Member:
     node_id: str
     """The Ray node it runs on."""
 
+    internal_address: str = ""
+    """Its gRPC address for other actors; coordinators share the public one."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Absent:
@@ -230,6 +233,7 @@ def member_to_proto(member: Member) -> cluster_pb2.Member:
         model=member.model,
         pid=member.pid,
         node_id=member.node_id,
+        internal_address=member.internal_address,
     )
 
 
@@ -251,6 +255,7 @@ def member_from_proto(message: cluster_pb2.Member) -> Member:
         model=message.model,
         pid=message.pid,
         node_id=message.node_id,
+        internal_address=message.internal_address,
     )
 
 

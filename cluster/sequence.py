@@ -85,6 +85,7 @@ class Sequence:
         self._wake = asyncio.Event()
         self._must_open = False
         self._reopenings = 0
+        self._has_queued = False
         self._number = 0
         self._link: TargetLink | None = None
         self._grant: Grant | None = None
@@ -206,6 +207,8 @@ class Sequence:
             self._link.forget(self._number)
             self._link = None
         self._must_open = True
+        if command.is_full and self._grant is not None:
+            self._cluster.slots.refused(self._grant)
         if command.reason:
             self._reopenings += 1
             log.warning(
@@ -232,12 +235,14 @@ class Sequence:
         """Waits for a slot at a target."""
         slots, ticket = self._cluster.slots, self.plan.ticket
         began_ns = self._recording.now_ns()
-        if self._reopenings:
+        if self._has_queued:
             if self._grant is not None:
                 slots.admission.release(self._grant)
                 self._grant = None
-            await asyncio.sleep(REOPEN_S * 2 ** min(self._reopenings - 1, 5))
+            if self._reopenings:
+                await asyncio.sleep(REOPEN_S * 2 ** min(self._reopenings - 1, 5))
             slots.return_to_queue(ticket)
+        self._has_queued = True
         waiting = asyncio.ensure_future(slots.wait(ticket))
         woken = asyncio.ensure_future(self._ended())
         try:

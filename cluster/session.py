@@ -6,6 +6,7 @@ The coordinator feeds it what the target said and carries out what it answers. T
 |---|---|---|---|
 | admitted | `start` | opening; ended if the resumed tokens are already the whole output | `Open`; `Complete` |
 | opening | `opened` | running | `Attach` |
+| opening | `failed` for want of a slot | opening: `Open` |
 | opening, running | `failed`, `lost`, a commit out of turn | opening; ended after too many tries | `Open`; `Fail` |
 | running | `committed` | running; closing if a stop string was completed | `Deliver`; `Close` |
 | running | `finished` | ended | `Deliver`, `Complete` |
@@ -173,6 +174,9 @@ class Session:
                 return self._complete()
             case State.OPENING | State.RUNNING:
                 status = code_of(code)
+                if status is grpc.StatusCode.RESOURCE_EXHAUSTED and self.state is State.OPENING:
+                    # Others were faster. That says nothing against the session, so it may happen any number of times.
+                    return [Open(is_full=True)]
                 if status in RETRYABLE:
                     return self._reopen(f"the target answered {status.name}: {message}", status)
                 self.state = State.ENDED

@@ -15,6 +15,8 @@ class Open:
 
     reason: str = ""
     """Why again; empty the first time."""
+    is_full: bool = False
+    """The target had no free slot: wait for another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

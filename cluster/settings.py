@@ -27,6 +27,12 @@ class CoordinatorSettings:
     advertise_host: str | None = None
     """Host that clients reach this actor at. None: the bound host."""
 
+    internal_listen: str = "127.0.0.1:0"
+    """Address to bind for calls of other actors."""
+
+    shares_port: bool = False
+    """Other coordinators of the service may listen at the same address already."""
+
     tokenizer: str = ""
     """Folder or id of the tokenizer. Empty: none, and prompts are token ids."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from outrider.cluster.admission import Admission, Grant, Ticket
 from outrider.cluster.status_codes import Refusal
@@ -24,9 +25,21 @@ class Slots:
         """Takes a target out; its grants are void."""
         self.admission.remove_target(target)
 
-    def enqueue(self, request: int, num_sequences: int) -> bool:
+    def set_max_waiting(self, max_waiting: int) -> None:
+        """Changes the bound on the queue."""
+        self.admission.set_max_waiting(max_waiting)
+
+    def refused(self, grant: Grant) -> None:
+        """The target had no slot for this grant after all."""
+        self.admission.refused(grant)
+
+    def forget(self, request: int) -> None:
+        """A request has ended."""
+        self.admission.routes.forget(request)
+
+    def enqueue(self, request: int, num_sequences: int, prompt: Sequence[int] = ()) -> bool:
         """Queues the sequences of a request; False if the queue is full."""
-        if not self.admission.enqueue(request, num_sequences):
+        if not self.admission.enqueue(request, num_sequences, prompt):
             return False
         for index in range(num_sequences):
             self._expect(Ticket(request=request, index=index))

@@ -21,7 +21,6 @@ from outrider.cluster import cluster_service
 from outrider.cluster.actor_host import ActorHost
 from outrider.cluster.actor_status import ActorStatus
 from outrider.cluster.cluster_service import ClusterServicer
-from outrider.cluster.config import COORDINATOR
 from outrider.cluster.fleet import ActorSpec
 from outrider.cluster.host_port import join_host_port
 from outrider.cluster.incarnations import Incarnations
@@ -81,11 +80,11 @@ class Supervisor:
         self._server: grpc.aio.Server | None = None
 
     def status(self) -> tuple[ActorStatus, ...]:
-        """Every actor, in the order of the configuration, the coordinator last."""
+        """Every actor, in the order of the configuration, the coordinators last."""
         return tuple(keeper.status for keeper in self._keepers.values())
 
     async def launch(self) -> str:
-        """Starts everything: first the workers, all at once, then the coordinator.
+        """Starts everything: first the workers, all at once, then the coordinators.
 
         Returns:
             The address of the `ClusterService`.
@@ -121,7 +120,7 @@ class Supervisor:
             self._server = None
 
     def _wait_for(self, lacking: str) -> None:
-        self._keepers[COORDINATOR].wait_for(f"no room yet: {lacking}" if lacking else "")
+        self._keepers[self._specs[-1].name].wait_for(f"no room yet: {lacking}" if lacking else "")
 
     async def _serve(self) -> str:
         server = internal_server(self._credentials)

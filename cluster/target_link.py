@@ -47,6 +47,7 @@ class TargetLink:
         *,
         on_up: Callable[[TargetLink], None],
         on_down: Callable[[TargetLink], None],
+        on_room: Callable[[TargetLink, target_pb2.SharedRoom], None],
         credentials: Credentials = OPEN,
     ) -> None:
         """Takes whom to call.
@@ -56,6 +57,7 @@ class TargetLink:
             hello: Introduces the coordinator.
             on_up: Called when sessions can be opened. Raises `LinkBroken` to refuse the target.
             on_down: Called when the stream is gone, before its sessions are told.
+            on_room: Called with what other coordinators hold of the target's slots.
             credentials: What the stream carries.
         """
         self.address = address
@@ -70,6 +72,7 @@ class TargetLink:
         self._credentials = credentials
         self._on_up = on_up
         self._on_down = on_down
+        self._on_room = on_room
         self._sinks: dict[int, SessionSink] = {}
         # Not bounded by itself: it holds at most a few commands for each session, and sessions are bounded by slots.
         self._outgoing: asyncio.Queue[target_pb2.SessionCommand] = asyncio.Queue()
@@ -172,6 +175,9 @@ class TargetLink:
         if kind == "several":
             for each in event.several.events:
                 self._take(each)
+            return
+        if kind == "room":
+            self._on_room(self, event.room)
             return
         if kind == "drafters_wanted":
             self.wants_drafters = event.drafters_wanted.is_wanted

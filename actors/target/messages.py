@@ -22,6 +22,7 @@ from outrider.actors.target.events import (
     Stats,
     Verdict,
 )
+from outrider.actors.target.shares import Room
 from outrider.actors.wire import sampling_from_proto, speculation_from_proto
 from outrider.v1 import generation_pb2, target_pb2, trace_pb2, tree_pb2
 
@@ -184,6 +185,17 @@ def session_event(output: Opened | Committed | Finished | Failed) -> target_pb2.
 def drafters_wanted(is_wanted: bool) -> target_pb2.SessionEvent:
     """Whether drafters should be attached to sessions."""
     return target_pb2.SessionEvent(drafters_wanted=target_pb2.DraftersWanted(is_wanted=is_wanted))
+
+
+def shared_room(room: Room) -> target_pb2.SessionEvent:
+    """What other coordinators hold."""
+    return target_pb2.SessionEvent(
+        room=target_pb2.SharedRoom(
+            coordinators=room.coordinators,
+            held_by_others=room.held_by_others,
+            is_contended=room.is_contended,
+        )
+    )
 
 
 def several(events: list[target_pb2.SessionEvent]) -> list[target_pb2.SessionEvent]:

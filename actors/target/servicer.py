@@ -6,7 +6,9 @@ when it is full, because holding back the others for it would be worse.
 
 from __future__ import annotations
 
+import asyncio
 import os
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -43,9 +45,11 @@ from outrider.actors.target.messages import (
     open_from_proto,
     session_event,
     several,
+    shared_room,
     verdict_batch,
 )
 from outrider.actors.target.settings import TargetSettings
+from outrider.actors.target.shares import Shares
 from outrider.actors.target.worker import TargetWorker
 from outrider.actors.trace import Recorder
 from outrider.actors.trace_messages import StreamLog
@@ -56,6 +60,12 @@ from outrider.v1 import target_pb2, target_pb2_grpc, trace_pb2
 
 OUTGOING_MESSAGES = 4096
 """Messages queued for a peer that does not read; some seconds of the fastest decoding. Beyond it the peer is cut off."""
+
+NO_ROOM = "RESOURCE_EXHAUSTED"
+"""Code of a session that was refused because every slot is taken."""
+
+ROOM_GAP_S = 0.02
+"""Changes of who holds which slot are told together for so long."""
 
 _log = structlog.get_logger(__name__)
 
@@ -84,6 +94,8 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
         self._logs: dict[str, StreamLog] = {}
         self._next_stream = 1
         self._wants_drafters = True
+        self._shares = Shares()
+        self._telling: asyncio.TimerHandle | None = None
 
     def deliver(self, outputs: list[Output]) -> None:
         """Sends what a step of the worker put out, to drafters first: they are waited for. On the event loop."""
@@ -104,6 +116,7 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
         for drafter, entries in verdicts.items():
             self._tell(drafter, verdict_batch(entries))
         for event in told:
+            self._count(event)
             coordinator = self._coordinators.get(event.owner.stream)
             if coordinator is not None:
                 coordinator.put(session_event(event))
@@ -114,6 +127,33 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
         if outbox is not None:
             self._logs[drafter].sent(message)
             outbox.put(message)
+
+    def _count(self, event: Opened | Committed | Finished | Failed) -> None:
+        """Notes who holds which slot, and tells the others soon."""
+        stream, session = event.owner.stream, event.owner.session
+        match event:
+            case Committed():
+                return
+            case Opened():
+                self._shares.opened(stream, session)
+            case Finished() | Failed():
+                self._shares.ended(stream, session)
+                if isinstance(event, Failed) and event.code == NO_ROOM:
+                    self._shares.refused(stream, now_s=time.monotonic())
+        self._tell_room_in(ROOM_GAP_S)
+
+    def _tell_room_in(self, wait_s: float) -> None:
+        if self._telling is None:
+            self._telling = asyncio.get_running_loop().call_later(wait_s, self._tell_room)
+
+    def _tell_room(self) -> None:
+        self._telling, now_s = None, time.monotonic()
+        for stream, room in self._shares.news(now_s=now_s).items():
+            if stream in self._coordinators:
+                self._coordinators[stream].put(shared_room(room))
+        left_s = self._shares.next_change_s(now_s=now_s)
+        if left_s is not None and self._coordinators:
+            self._tell_room_in(left_s + ROOM_GAP_S)
 
     def end_streams(self, reason: str) -> None:
         """Ends every stream."""
@@ -157,6 +197,8 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
         stream, self._next_stream = self._next_stream, self._next_stream + 1
         outbox: Outbox[target_pb2.SessionEvent] = Outbox(OUTGOING_MESSAGES)
         self._coordinators[stream] = outbox
+        self._shares.join(stream)
+        self._tell_room_in(ROOM_GAP_S)
         if not self._wants_drafters:
             outbox.put(drafters_wanted(False))
         await context.write(target_pb2.SessionEvent(hello=self._own_hello()))
@@ -165,6 +207,8 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
             await pump(context, outbox, lambda c: self._command(c, stream), several)
         finally:
             del self._coordinators[stream]
+            self._shares.leave(stream)
+            self._tell_room_in(ROOM_GAP_S)
             self._worker.post(CloseStream(stream=stream))
 
     async def Exchange(  # type: ignore[override]  # grpc.aio also takes handlers that write to the context

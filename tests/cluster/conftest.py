@@ -21,9 +21,8 @@ async def serve() -> AsyncIterator[Serve]:
 
     async def make(**settings: Any) -> Front:
         codec = settings.pop("codec", ByteCodec())
-        coordinator = Coordinator(
-            CoordinatorSettings(name="coordinator", incarnation=1, **settings), codec
-        )
+        named = {"name": "coordinator", "incarnation": 1, **settings}
+        coordinator = Coordinator(CoordinatorSettings(**named), codec)
         front = Front(coordinator, await coordinator.start())
         fronts.append(front)
         return front

@@ -129,3 +129,19 @@ def test_slots_are_never_given_out_twice(steps: list[tuple[str, int]]) -> None:
         assert admission.num_running == len(live)
         if admission.num_waiting:
             assert all(held[target] == slots[target] for target in up)
+
+
+def test_a_target_that_refuses_gets_no_more_until_it_tells() -> None:
+    """Others hold its slots: what was refused goes elsewhere or waits, and nobody asks in vain again and again."""
+    admission = Admission(max_waiting=8)
+    admission.set_target("t", 3)
+    admission.enqueue(1, 2)
+    first, second = admission.grants()
+    admission.refused(second)
+    admission.return_to_queue(second.ticket)
+    assert admission.grants() == []
+    admission.set_target("t", 2)
+    assert [grant.ticket for grant in admission.grants()] == [second.ticket]
+    admission.set_target("t", 0)
+    admission.release(first)
+    assert admission.grants() == [], "it holds more than it may, and takes nothing"

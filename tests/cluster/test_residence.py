@@ -22,6 +22,7 @@ class Server:
     def __init__(self) -> None:
         self.fails = asyncio.Event()
         self.is_stopped = False
+        self.internal_address = "127.0.0.1:9"
 
     async def start(self) -> str:
         """Has an address."""

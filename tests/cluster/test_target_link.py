@@ -45,6 +45,7 @@ class Linked:
             HELLO,
             on_up=lambda link: self.calls.append("up"),
             on_down=lambda link: self.calls.append("down"),
+            on_room=lambda link, room: self.calls.append(f"room {room.held_by_others}"),
         )
         self.task = asyncio.get_running_loop().create_task(self.link.run())
 

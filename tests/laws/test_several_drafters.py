@@ -93,7 +93,7 @@ class Company:
                 first.now += 1e-5
             wire, pair.reports[:] = pair._draft_wire(pair.reports), []
             for message in wire:
-                for event in _target_events(message):
+                for event in _target_events(message, first.target_table.vocab_size):
                     if isinstance(event, FrozenCandidates | ResyncRequest):
                         event = replace(event, drafter=name)
                     first.target.post(self._falsify(name, event))

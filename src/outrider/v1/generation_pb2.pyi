@@ -539,14 +539,18 @@ class AbortRequest(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     REQUEST_ID_FIELD_NUMBER: builtins.int
+    IS_LOCAL_FIELD_NUMBER: builtins.int
     request_id: builtins.str
     """The request's name."""
+    is_local: builtins.bool
+    """True: only if this coordinator runs it. Otherwise the service's other coordinators are asked, too."""
     def __init__(
         self,
         *,
         request_id: builtins.str = ...,
+        is_local: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["request_id", b"request_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["is_local", b"is_local", "request_id", b"request_id"]) -> None: ...
 
 Global___AbortRequest: typing_extensions.TypeAlias = AbortRequest
 
@@ -827,9 +831,15 @@ class GetStatusRequest(google.protobuf.message.Message):
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
+    IS_LOCAL_FIELD_NUMBER: builtins.int
+    is_local: builtins.bool
+    """True: only what this coordinator knows by itself. Otherwise it asks the service's other coordinators, too."""
     def __init__(
         self,
+        *,
+        is_local: builtins.bool = ...,
     ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["is_local", b"is_local"]) -> None: ...
 
 Global___GetStatusRequest: typing_extensions.TypeAlias = GetStatusRequest
 

@@ -28,7 +28,7 @@ from outrider.v1 import trace_pb2 as outrider_dot_v1_dot_trace__pb2
 from outrider.v1 import tree_pb2 as outrider_dot_v1_dot_tree__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18outrider/v1/target.proto\x12\x0boutrider.v1\x1a\x1coutrider/v1/generation.proto\x1a\x1aoutrider/v1/sampling.proto\x1a\x17outrider/v1/trace.proto\x1a\x16outrider/v1/tree.proto\"\x16\n\x14GetTargetInfoRequest\"\xe7\x02\n\nTargetInfo\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\x04\x12\r\n\x05model\x18\x04 \x01(\t\x12\x19\n\x11model_fingerprint\x18\x05 \x01(\t\x12\x1d\n\x15tokenizer_fingerprint\x18\x06 \x01(\t\x12\x12\n\nvocab_size\x18\x07 \x01(\r\x12\x13\n\x0bmax_context\x18\x08 \x01(\r\x12\x15\n\reos_token_ids\x18\t \x03(\r\x12(\n\tverifiers\x18\n \x03(\x0e\x32\x15.outrider.v1.Verifier\x12\x11\n\tnum_slots\x18\x0b \x01(\r\x12\x16\n\x0enum_free_slots\x18\x0c \x01(\r\x12\x0c\n\x04\x62usy\x18\r \x01(\x02\x12\x0b\n\x03pid\x18\x0e \x01(\r\x12\x0e\n\x06passes\x18\x0f \x01(\x04\x12\x13\n\x0bmodel_cpu_s\x18\x10 \x01(\x01\"\xdc\x01\n\x05Hello\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\x04\x12\x19\n\x11model_fingerprint\x18\x04 \x01(\t\x12\x1d\n\x15tokenizer_fingerprint\x18\x05 \x01(\t\x12\x12\n\nvocab_size\x18\x06 \x01(\r\x12(\n\tverifiers\x18\x07 \x03(\x0e\x32\x15.outrider.v1.Verifier\x12\x0e\n\x06method\x18\x08 \x01(\t\x12\x0e\n\x06stream\x18\t \x01(\x04\"\xc2\x01\n\x0eSessionCommand\x12#\n\x05hello\x18\x01 \x01(\x0b\x32\x12.outrider.v1.HelloH\x00\x12(\n\x04open\x18\x02 \x01(\x0b\x32\x18.outrider.v1.OpenSessionH\x00\x12*\n\x05\x63lose\x18\x03 \x01(\x0b\x32\x19.outrider.v1.CloseSessionH\x00\x12*\n\x05steer\x18\x04 \x01(\x0b\x32\x19.outrider.v1.SteerSessionH\x00\x42\t\n\x07\x63ommand\"\xdc\x01\n\x0bOpenSession\x12\x0f\n\x07session\x18\x01 \x01(\x04\x12\r\n\x05group\x18\x02 \x01(\x04\x12\x0e\n\x06prompt\x18\x03 \x03(\r\x12\x11\n\tcommitted\x18\x04 \x03(\r\x12.\n\x08sampling\x18\x05 \x01(\x0b\x32\x1c.outrider.v1.SamplingOptions\x12\x34\n\x0bspeculation\x18\x06 \x01(\x0b\x32\x1f.outrider.v1.SpeculationOptions\x12\x10\n\x08\x64rafters\x18\x07 \x03(\t\x12\x12\n\nrequest_id\x18\x08 \x01(\t\"\x1f\n\x0c\x43loseSession\x12\x0f\n\x07session\x18\x01 \x01(\x04\"D\n\x0cSteerSession\x12\x0f\n\x07session\x18\x01 \x01(\x04\x12\x10\n\x08\x64rafters\x18\x02 \x03(\t\x12\x11\n\tmax_nodes\x18\x03 \x01(\r\"\xe5\x02\n\x0cSessionEvent\x12#\n\x05hello\x18\x01 \x01(\x0b\x32\x12.outrider.v1.HelloH\x00\x12,\n\x06opened\x18\x02 \x01(\x0b\x32\x1a.outrider.v1.SessionOpenedH\x00\x12\x32\n\tcommitted\x18\x03 \x01(\x0b\x32\x1d.outrider.v1.SessionCommittedH\x00\x12\x30\n\x08\x66inished\x18\x04 \x01(\x0b\x32\x1c.outrider.v1.SessionFinishedH\x00\x12,\n\x06\x66\x61iled\x18\x05 \x01(\x0b\x32\x1a.outrider.v1.SessionFailedH\x00\x12-\n\x07several\x18\x06 \x01(\x0b\x32\x1a.outrider.v1.SessionEventsH\x00\x12\x36\n\x0f\x64rafters_wanted\x18\x07 \x01(\x0b\x32\x1b.outrider.v1.DraftersWantedH\x00\x42\x07\n\x05\x65vent\":\n\rSessionEvents\x12)\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x19.outrider.v1.SessionEvent\"#\n\x0e\x44raftersWanted\x12\x11\n\tis_wanted\x18\x01 \x01(\x08\"0\n\rSessionOpened\x12\x0f\n\x07session\x18\x01 \x01(\x04\x12\x0e\n\x06handle\x18\x02 \x01(\x04\"V\n\x10SessionCommitted\x12\x0f\n\x07session\x18\x01 \x01(\x04\x12\r\n\x05\x65poch\x18\x02 \x01(\r\x12\"\n\x06tokens\x18\x03 \x03(\x0b\x32\x12.outrider.v1.Token\"\xbd\x01\n\x0fSessionFinished\x12\x0f\n\x07session\x18\x01 \x01(\x04\x12)\n\x06reason\x18\x02 \x01(\x0e\x32\x19.outrider.v1.FinishReason\x12\x32\n\x0bspeculation\x18\x03 \x01(\x0b\x32\x1d.outrider.v1.SpeculationStats\x12#\n\x06timing\x18\x04 \x01(\x0b\x32\x13.outrider.v1.Timing\x12\x15\n\rcached_tokens\x18\x05 \x01(\r\"?\n\rSessionFailed\x12\x0f\n\x07session\x18\x01 \x01(\x04\x12\x0c\n\x04\x63ode\x18\x02 \x01(\r\x12\x0f\n\x07message\x18\x03 \x01(\t\"\xa1\x01\n\x0e\x44rafterMessage\x12#\n\x05hello\x18\x01 \x01(\x0b\x32\x12.outrider.v1.HelloH\x00\x12\x31\n\ncandidates\x18\x02 \x01(\x0b\x32\x1b.outrider.v1.CandidateBatchH\x00\x12,\n\x06resync\x18\x03 \x01(\x0b\x32\x1a.outrider.v1.ResyncRequestH\x00\x42\t\n\x07message\"i\n\x0e\x43\x61ndidateBatch\x12(\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x17.outrider.v1.Candidates\x12-\n\x06\x66rozen\x18\x02 \x03(\x0b\x32\x1d.outrider.v1.FrozenCandidates\"w\n\nCandidates\x12\x0e\n\x06handle\x18\x01 \x01(\x04\x12\x1f\n\x04\x62\x61se\x18\x02 \x01(\x0b\x32\x11.outrider.v1.Base\x12(\n\x04tree\x18\x03 \x01(\x0b\x32\x1a.outrider.v1.CandidateTree\x12\x0e\n\x06number\x18\x04 \x01(\r\"y\n\x10\x46rozenCandidates\x12\x0e\n\x06handle\x18\x01 \x01(\x04\x12\x1f\n\x04\x62\x61se\x18\x02 \x01(\x0b\x32\x11.outrider.v1.Base\x12\r\n\x05round\x18\x03 \x01(\r\x12%\n\x04tree\x18\x04 \x01(\x0b\x32\x17.outrider.v1.FrozenTree\"/\n\rResyncRequest\x12\x0e\n\x06handle\x18\x01 \x01(\x04\x12\x0e\n\x06length\x18\x02 \x01(\r\"\xc4\x01\n\x0eVerdictMessage\x12#\n\x05hello\x18\x01 \x01(\x0b\x32\x12.outrider.v1.HelloH\x00\x12-\n\x08verdicts\x18\x02 \x01(\x0b\x32\x19.outrider.v1.VerdictBatchH\x00\x12%\n\x06resync\x18\x03 \x01(\x0b\x32\x13.outrider.v1.ResyncH\x00\x12,\n\x06\x63losed\x18\x04 \x01(\x0b\x32\x1a.outrider.v1.SessionClosedH\x00\x42\t\n\x07message\"F\n\x0cVerdictBatch\x12%\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x14.outrider.v1.Verdict\x12\x0f\n\x07pass_us\x18\x02 \x01(\r\"\xaa\x01\n\x07Verdict\x12\x0e\n\x06handle\x18\x01 \x01(\x04\x12\r\n\x05\x65poch\x18\x02 \x01(\r\x12\x1f\n\x04\x62\x61se\x18\x03 \x01(\x0b\x32\x11.outrider.v1.Base\x12\x0e\n\x06tokens\x18\x04 \x03(\r\x12\x0f\n\x07\x63redits\x18\x05 \x01(\r\x12\x10\n\x08starving\x18\x06 \x01(\x08\x12\r\n\x05roots\x18\x07 \x03(\r\x12\x0c\n\x04seen\x18\x08 \x01(\r\x12\x0f\n\x07wait_us\x18\t \x01(\r\"i\n\x06Resync\x12\x0e\n\x06handle\x18\x01 \x01(\x04\x12\r\n\x05\x65poch\x18\x02 \x01(\r\x12\x1f\n\x04\x62\x61se\x18\x03 \x01(\x0b\x32\x11.outrider.v1.Base\x12\x0e\n\x06tokens\x18\x04 \x03(\r\x12\x0f\n\x07\x63redits\x18\x05 \x01(\r\"\x1f\n\rSessionClosed\x12\x0e\n\x06handle\x18\x01 \x01(\x04\x32\xaa\x02\n\rTargetService\x12\x45\n\x07GetInfo\x12!.outrider.v1.GetTargetInfoRequest\x1a\x17.outrider.v1.TargetInfo\x12\x46\n\x08Sessions\x12\x1b.outrider.v1.SessionCommand\x1a\x19.outrider.v1.SessionEvent(\x01\x30\x01\x12H\n\x08\x45xchange\x12\x1b.outrider.v1.DrafterMessage\x1a\x1b.outrider.v1.VerdictMessage(\x01\x30\x01\x12@\n\x05Trace\x12\x19.outrider.v1.TraceCommand\x1a\x18.outrider.v1.TraceReport(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18outrider/v1/target.proto\x12\x0boutrider.v1\x1a\x1coutrider/v1/generation.proto\x1a\x1aoutrider/v1/sampling.proto\x1a\x17outrider/v1/trace.proto\x1a\x16outrider/v1/tree.proto\"\x16\n\x14GetTargetInfoRequest\"\xe7\x02\n\nTargetInfo\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\x04\x12\r\n\x05model\x18\x04 \x01(\t\x12\x19\n\x11model_fingerprint\x18\x05 \x01(\t\x12\x1d\n\x15tokenizer_fingerprint\x18\x06 \x01(\t\x12\x12\n\nvocab_size\x18\x07 \x01(\r\x12\x13\n\x0bmax_context\x18\x08 \x01(\r\x12\x15\n\reos_token_ids\x18\t \x03(\r\x12(\n\tverifiers\x18\n \x03(\x0e\x32\x15.outrider.v1.Verifier\x12\x11\n\tnum_slots\x18\x0b \x01(\r\x12\x16\n\x0enum_free_slots\x18\x0c \x01(\r\x12\x0c\n\x04\x62usy\x18\r \x01(\x02\x12\x0b\n\x03pid\x18\x0e \x01(\r\x12\x0e\n\x06passes\x18\x0f \x01(\x04\x12\x13\n\x0bmodel_cpu_s\x18\x10 \x01(\x01\"\xdc\x01\n\x05Hello\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\x04\x12\x19\n\x11model_fingerprint\x18\x04 \x01(\t\x12\x1d\n\x15tokenizer_fingerprint\x18\x05 \x01(\t\x12\x12\n\nvocab_size\x18\x06 \x01(\r\x12(\n\tverifiers\x18\x07 \x03(\x0e\x32\x15.outrider.v1.Verifier\x12\x0e\n\x06method\x18\x08 \x01(\t\x12\x0e\n\x06stream\x18\t \x01(\x04\"\xc2\x01\n\x0eSessionCommand\x12#\n\x05hello\x18\x01 \x01(\x0b\x32\x12.outrider.v1.HelloH\x00\x12(\n\x04open\x18\x02 \x01(\x0b\x32\x18.outrider.v1.OpenSessionH\x00\x12*\n\x05\x63lose\x18\x03 \x01(\x0b\x32\x19.outrider.v1.CloseSessionH\x00\x12*\n\x05steer\x18\x04 \x01(\x0b\x32\x19.outrider.v1.SteerSessionH\x00\x42\t\n\x07\x63ommand\"\xdc\x01\n\x0bOpenSession\x12\x0f\n\x07session\x18\x01 \x01(\x04\x12\r\n\x05group\x18\x02 \x01(\x04\x12\x0e\n\x06prompt\x18\x03 \x03(\r\x12\x11\n\tcommitted\x18\x04 \x03(\r\x12.\n\x08sampling\x18\x05 \x01(\x0b\x32\x1c.outrider.v1.SamplingOptions\x12\x34\n\x0bspeculation\x18\x06 \x01(\x0b\x32\x1f.outrider.v1.SpeculationOptions\x12\x10\n\x08\x64rafters\x18\x07 \x03(\t\x12\x12\n\nrequest_id\x18\x08 \x01(\t\"\x1f\n\x0c\x43loseSession\x12\x0f\n\x07session\x18\x01 \x01(\x04\"D\n\x0cSteerSession\x12\x0f\n\x07session\x18\x01 \x01(\x04\x12\x10\n\x08\x64rafters\x18\x02 \x03(\t\x12\x11\n\tmax_nodes\x18\x03 \x01(\r\"\x8e\x03\n\x0cSessionEvent\x12#\n\x05hello\x18\x01 \x01(\x0b\x32\x12.outrider.v1.HelloH\x00\x12,\n\x06opened\x18\x02 \x01(\x0b\x32\x1a.outrider.v1.SessionOpenedH\x00\x12\x32\n\tcommitted\x18\x03 \x01(\x0b\x32\x1d.outrider.v1.SessionCommittedH\x00\x12\x30\n\x08\x66inished\x18\x04 \x01(\x0b\x32\x1c.outrider.v1.SessionFinishedH\x00\x12,\n\x06\x66\x61iled\x18\x05 \x01(\x0b\x32\x1a.outrider.v1.SessionFailedH\x00\x12-\n\x07several\x18\x06 \x01(\x0b\x32\x1a.outrider.v1.SessionEventsH\x00\x12\x36\n\x0f\x64rafters_wanted\x18\x07 \x01(\x0b\x32\x1b.outrider.v1.DraftersWantedH\x00\x12\'\n\x04room\x18\x08 \x01(\x0b\x32\x17.outrider.v1.SharedRoomH\x00\x42\x07\n\x05\x65vent\"P\n\nSharedRoom\x12\x14\n\x0c\x63oordinators\x18\x01 \x01(\r\x12\x16\n\x0eheld_by_others\x18\x02 \x01(\r\x12\x14\n\x0cis_contended\x18\x03 \x01(\x08\":\n\rSessionEvents\x12)\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x19.outrider.v1.SessionEvent\"#\n\x0e\x44raftersWanted\x12\x11\n\tis_wanted\x18\x01 \x01(\x08\"0\n\rSessionOpened\x12\x0f\n\x07session\x18\x01 \x01(\x04\x12\x0e\n\x06handle\x18\x02 \x01(\x04\"V\n\x10SessionCommitted\x12\x0f\n\x07session\x18\x01 \x01(\x04\x12\r\n\x05\x65poch\x18\x02 \x01(\r\x12\"\n\x06tokens\x18\x03 \x03(\x0b\x32\x12.outrider.v1.Token\"\xbd\x01\n\x0fSessionFinished\x12\x0f\n\x07session\x18\x01 \x01(\x04\x12)\n\x06reason\x18\x02 \x01(\x0e\x32\x19.outrider.v1.FinishReason\x12\x32\n\x0bspeculation\x18\x03 \x01(\x0b\x32\x1d.outrider.v1.SpeculationStats\x12#\n\x06timing\x18\x04 \x01(\x0b\x32\x13.outrider.v1.Timing\x12\x15\n\rcached_tokens\x18\x05 \x01(\r\"?\n\rSessionFailed\x12\x0f\n\x07session\x18\x01 \x01(\x04\x12\x0c\n\x04\x63ode\x18\x02 \x01(\r\x12\x0f\n\x07message\x18\x03 \x01(\t\"\xa1\x01\n\x0e\x44rafterMessage\x12#\n\x05hello\x18\x01 \x01(\x0b\x32\x12.outrider.v1.HelloH\x00\x12\x31\n\ncandidates\x18\x02 \x01(\x0b\x32\x1b.outrider.v1.CandidateBatchH\x00\x12,\n\x06resync\x18\x03 \x01(\x0b\x32\x1a.outrider.v1.ResyncRequestH\x00\x42\t\n\x07message\"i\n\x0e\x43\x61ndidateBatch\x12(\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x17.outrider.v1.Candidates\x12-\n\x06\x66rozen\x18\x02 \x03(\x0b\x32\x1d.outrider.v1.FrozenCandidates\"w\n\nCandidates\x12\x0e\n\x06handle\x18\x01 \x01(\x04\x12\x1f\n\x04\x62\x61se\x18\x02 \x01(\x0b\x32\x11.outrider.v1.Base\x12(\n\x04tree\x18\x03 \x01(\x0b\x32\x1a.outrider.v1.CandidateTree\x12\x0e\n\x06number\x18\x04 \x01(\r\"y\n\x10\x46rozenCandidates\x12\x0e\n\x06handle\x18\x01 \x01(\x04\x12\x1f\n\x04\x62\x61se\x18\x02 \x01(\x0b\x32\x11.outrider.v1.Base\x12\r\n\x05round\x18\x03 \x01(\r\x12%\n\x04tree\x18\x04 \x01(\x0b\x32\x17.outrider.v1.FrozenTree\"/\n\rResyncRequest\x12\x0e\n\x06handle\x18\x01 \x01(\x04\x12\x0e\n\x06length\x18\x02 \x01(\r\"\xc4\x01\n\x0eVerdictMessage\x12#\n\x05hello\x18\x01 \x01(\x0b\x32\x12.outrider.v1.HelloH\x00\x12-\n\x08verdicts\x18\x02 \x01(\x0b\x32\x19.outrider.v1.VerdictBatchH\x00\x12%\n\x06resync\x18\x03 \x01(\x0b\x32\x13.outrider.v1.ResyncH\x00\x12,\n\x06\x63losed\x18\x04 \x01(\x0b\x32\x1a.outrider.v1.SessionClosedH\x00\x42\t\n\x07message\"F\n\x0cVerdictBatch\x12%\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x14.outrider.v1.Verdict\x12\x0f\n\x07pass_us\x18\x02 \x01(\r\"\xaa\x01\n\x07Verdict\x12\x0e\n\x06handle\x18\x01 \x01(\x04\x12\r\n\x05\x65poch\x18\x02 \x01(\r\x12\x1f\n\x04\x62\x61se\x18\x03 \x01(\x0b\x32\x11.outrider.v1.Base\x12\x0e\n\x06tokens\x18\x04 \x03(\r\x12\x0f\n\x07\x63redits\x18\x05 \x01(\r\x12\x10\n\x08starving\x18\x06 \x01(\x08\x12\r\n\x05roots\x18\x07 \x03(\r\x12\x0c\n\x04seen\x18\x08 \x01(\r\x12\x0f\n\x07wait_us\x18\t \x01(\r\"i\n\x06Resync\x12\x0e\n\x06handle\x18\x01 \x01(\x04\x12\r\n\x05\x65poch\x18\x02 \x01(\r\x12\x1f\n\x04\x62\x61se\x18\x03 \x01(\x0b\x32\x11.outrider.v1.Base\x12\x0e\n\x06tokens\x18\x04 \x03(\r\x12\x0f\n\x07\x63redits\x18\x05 \x01(\r\"\x1f\n\rSessionClosed\x12\x0e\n\x06handle\x18\x01 \x01(\x04\x32\xaa\x02\n\rTargetService\x12\x45\n\x07GetInfo\x12!.outrider.v1.GetTargetInfoRequest\x1a\x17.outrider.v1.TargetInfo\x12\x46\n\x08Sessions\x12\x1b.outrider.v1.SessionCommand\x1a\x19.outrider.v1.SessionEvent(\x01\x30\x01\x12H\n\x08\x45xchange\x12\x1b.outrider.v1.DrafterMessage\x1a\x1b.outrider.v1.VerdictMessage(\x01\x30\x01\x12@\n\x05Trace\x12\x19.outrider.v1.TraceCommand\x1a\x18.outrider.v1.TraceReport(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -50,39 +50,41 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_STEERSESSION']._serialized_start=1210
   _globals['_STEERSESSION']._serialized_end=1278
   _globals['_SESSIONEVENT']._serialized_start=1281
-  _globals['_SESSIONEVENT']._serialized_end=1638
-  _globals['_SESSIONEVENTS']._serialized_start=1640
-  _globals['_SESSIONEVENTS']._serialized_end=1698
-  _globals['_DRAFTERSWANTED']._serialized_start=1700
-  _globals['_DRAFTERSWANTED']._serialized_end=1735
-  _globals['_SESSIONOPENED']._serialized_start=1737
-  _globals['_SESSIONOPENED']._serialized_end=1785
-  _globals['_SESSIONCOMMITTED']._serialized_start=1787
-  _globals['_SESSIONCOMMITTED']._serialized_end=1873
-  _globals['_SESSIONFINISHED']._serialized_start=1876
-  _globals['_SESSIONFINISHED']._serialized_end=2065
-  _globals['_SESSIONFAILED']._serialized_start=2067
-  _globals['_SESSIONFAILED']._serialized_end=2130
-  _globals['_DRAFTERMESSAGE']._serialized_start=2133
-  _globals['_DRAFTERMESSAGE']._serialized_end=2294
-  _globals['_CANDIDATEBATCH']._serialized_start=2296
-  _globals['_CANDIDATEBATCH']._serialized_end=2401
-  _globals['_CANDIDATES']._serialized_start=2403
-  _globals['_CANDIDATES']._serialized_end=2522
-  _globals['_FROZENCANDIDATES']._serialized_start=2524
-  _globals['_FROZENCANDIDATES']._serialized_end=2645
-  _globals['_RESYNCREQUEST']._serialized_start=2647
-  _globals['_RESYNCREQUEST']._serialized_end=2694
-  _globals['_VERDICTMESSAGE']._serialized_start=2697
-  _globals['_VERDICTMESSAGE']._serialized_end=2893
-  _globals['_VERDICTBATCH']._serialized_start=2895
-  _globals['_VERDICTBATCH']._serialized_end=2965
-  _globals['_VERDICT']._serialized_start=2968
-  _globals['_VERDICT']._serialized_end=3138
-  _globals['_RESYNC']._serialized_start=3140
-  _globals['_RESYNC']._serialized_end=3245
-  _globals['_SESSIONCLOSED']._serialized_start=3247
-  _globals['_SESSIONCLOSED']._serialized_end=3278
-  _globals['_TARGETSERVICE']._serialized_start=3281
-  _globals['_TARGETSERVICE']._serialized_end=3579
+  _globals['_SESSIONEVENT']._serialized_end=1679
+  _globals['_SHAREDROOM']._serialized_start=1681
+  _globals['_SHAREDROOM']._serialized_end=1761
+  _globals['_SESSIONEVENTS']._serialized_start=1763
+  _globals['_SESSIONEVENTS']._serialized_end=1821
+  _globals['_DRAFTERSWANTED']._serialized_start=1823
+  _globals['_DRAFTERSWANTED']._serialized_end=1858
+  _globals['_SESSIONOPENED']._serialized_start=1860
+  _globals['_SESSIONOPENED']._serialized_end=1908
+  _globals['_SESSIONCOMMITTED']._serialized_start=1910
+  _globals['_SESSIONCOMMITTED']._serialized_end=1996
+  _globals['_SESSIONFINISHED']._serialized_start=1999
+  _globals['_SESSIONFINISHED']._serialized_end=2188
+  _globals['_SESSIONFAILED']._serialized_start=2190
+  _globals['_SESSIONFAILED']._serialized_end=2253
+  _globals['_DRAFTERMESSAGE']._serialized_start=2256
+  _globals['_DRAFTERMESSAGE']._serialized_end=2417
+  _globals['_CANDIDATEBATCH']._serialized_start=2419
+  _globals['_CANDIDATEBATCH']._serialized_end=2524
+  _globals['_CANDIDATES']._serialized_start=2526
+  _globals['_CANDIDATES']._serialized_end=2645
+  _globals['_FROZENCANDIDATES']._serialized_start=2647
+  _globals['_FROZENCANDIDATES']._serialized_end=2768
+  _globals['_RESYNCREQUEST']._serialized_start=2770
+  _globals['_RESYNCREQUEST']._serialized_end=2817
+  _globals['_VERDICTMESSAGE']._serialized_start=2820
+  _globals['_VERDICTMESSAGE']._serialized_end=3016
+  _globals['_VERDICTBATCH']._serialized_start=3018
+  _globals['_VERDICTBATCH']._serialized_end=3088
+  _globals['_VERDICT']._serialized_start=3091
+  _globals['_VERDICT']._serialized_end=3261
+  _globals['_RESYNC']._serialized_start=3263
+  _globals['_RESYNC']._serialized_end=3368
+  _globals['_SESSIONCLOSED']._serialized_start=3370
+  _globals['_SESSIONCLOSED']._serialized_end=3401
+  _globals['_TARGETSERVICE']._serialized_start=3404
+  _globals['_TARGETSERVICE']._serialized_end=3702
 # @@protoc_insertion_point(module_scope)

@@ -327,6 +327,7 @@ class SessionEvent(google.protobuf.message.Message):
     FAILED_FIELD_NUMBER: builtins.int
     SEVERAL_FIELD_NUMBER: builtins.int
     DRAFTERS_WANTED_FIELD_NUMBER: builtins.int
+    ROOM_FIELD_NUMBER: builtins.int
     @property
     def hello(self) -> Global___Hello:
         """Introduces the target. First message of a stream."""
@@ -357,6 +358,10 @@ class SessionEvent(google.protobuf.message.Message):
     def drafters_wanted(self) -> Global___DraftersWanted:
         """Whether drafters should be attached to sessions of this target at all."""
 
+    @property
+    def room(self) -> Global___SharedRoom:
+        """What other coordinators hold of the target's slots."""
+
     def __init__(
         self,
         *,
@@ -367,12 +372,42 @@ class SessionEvent(google.protobuf.message.Message):
         failed: Global___SessionFailed | None = ...,
         several: Global___SessionEvents | None = ...,
         drafters_wanted: Global___DraftersWanted | None = ...,
+        room: Global___SharedRoom | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["committed", b"committed", "drafters_wanted", b"drafters_wanted", "event", b"event", "failed", b"failed", "finished", b"finished", "hello", b"hello", "opened", b"opened", "several", b"several"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["committed", b"committed", "drafters_wanted", b"drafters_wanted", "event", b"event", "failed", b"failed", "finished", b"finished", "hello", b"hello", "opened", b"opened", "several", b"several"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["event", b"event"]) -> typing.Literal["hello", "opened", "committed", "finished", "failed", "several", "drafters_wanted"] | None: ...
+    def HasField(self, field_name: typing.Literal["committed", b"committed", "drafters_wanted", b"drafters_wanted", "event", b"event", "failed", b"failed", "finished", b"finished", "hello", b"hello", "opened", b"opened", "room", b"room", "several", b"several"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["committed", b"committed", "drafters_wanted", b"drafters_wanted", "event", b"event", "failed", b"failed", "finished", b"finished", "hello", b"hello", "opened", b"opened", "room", b"room", "several", b"several"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["event", b"event"]) -> typing.Literal["hello", "opened", "committed", "finished", "failed", "several", "drafters_wanted", "room"] | None: ...
 
 Global___SessionEvent: typing_extensions.TypeAlias = SessionEvent
+
+@typing.final
+class SharedRoom(google.protobuf.message.Message):
+    """How a target's slots are divided among coordinators. Told whenever that changes, as long as there are several, and to one
+    that was refused for want of a slot. A coordinator may take more than its share while nobody else wants it; the target refuses
+    what it has no slot for.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    COORDINATORS_FIELD_NUMBER: builtins.int
+    HELD_BY_OTHERS_FIELD_NUMBER: builtins.int
+    IS_CONTENDED_FIELD_NUMBER: builtins.int
+    coordinators: builtins.int
+    """Coordinators that are connected, this one included."""
+    held_by_others: builtins.int
+    """Slots that the others hold."""
+    is_contended: builtins.bool
+    """True: some coordinator was refused lately, so each should keep to its share."""
+    def __init__(
+        self,
+        *,
+        coordinators: builtins.int = ...,
+        held_by_others: builtins.int = ...,
+        is_contended: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["coordinators", b"coordinators", "held_by_others", b"held_by_others", "is_contended", b"is_contended"]) -> None: ...
+
+Global___SharedRoom: typing_extensions.TypeAlias = SharedRoom
 
 @typing.final
 class SessionEvents(google.protobuf.message.Message):
