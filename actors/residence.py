@@ -57,6 +57,9 @@ class Identity:
     supervisor: str
     """Address of the supervisor's `ClusterService`."""
 
+    deployment: str = ""
+    """Which model it serves; empty for drafters."""
+
     credentials: Credentials = OPEN
     """What its calls to the supervisor carry."""
 
@@ -101,6 +104,7 @@ class Residence:
             pid=os.getpid(),
             node_id=self._node_id,
             internal_address=self._server.internal_address,
+            deployment=identity.deployment,
         )
         self._membership = Membership(identity.supervisor, member, identity.credentials)
         await self._membership.join()

@@ -23,6 +23,9 @@ class State(StrEnum):
     RESTARTING = "restarting"
     """It died and will be started again."""
 
+    DRAINING = "draining"
+    """It ends once its requests have ended."""
+
     FAILED = "failed"
     """It was given up."""
 

@@ -28,6 +28,12 @@ NAME = cluster_pb2.DESCRIPTOR.services_by_name["ClusterService"].full_name
 log = structlog.get_logger(__name__)
 
 
+Apply = Callable[
+    [cluster_pb2.ApplyRequest, grpc.aio.ServicerContext[Any, Any]],
+    AsyncIterator[cluster_pb2.ApplyEvent],
+]
+
+
 class ClusterServicer(cluster_pb2_grpc.ClusterServiceServicer):
     """Answers actors, and wakes whoever watches the roster."""
 
@@ -35,6 +41,8 @@ class ClusterServicer(cluster_pb2_grpc.ClusterServiceServicer):
         self._registry = registry
         self._clock_s = clock_s
         self._changed = asyncio.Event()
+        self.apply: Apply | None = None
+        """Carries changes out; None: this service cannot be changed."""
 
     def fence(self, name: str, *, incarnation: int) -> None:
         """Refuses earlier starts of `name` from now on."""
@@ -54,6 +62,11 @@ class ClusterServicer(cluster_pb2_grpc.ClusterServiceServicer):
     def forget_absent(self, name: str) -> None:
         """The actor is there, or is not wanted any more."""
         self._registry.forget_absent(name)
+        self._wake()
+
+    def drain(self, name: str) -> None:
+        """Tells everyone to give an actor no new sessions."""
+        self._registry.drain(name)
         self._wake()
 
     def expire(self, *, paused_s: float) -> tuple[Member, ...]:
@@ -107,6 +120,18 @@ class ClusterServicer(cluster_pb2_grpc.ClusterServiceServicer):
                 sent = roster.version
                 yield roster_to_proto(roster)
             await changed.wait()
+
+    async def Apply(
+        self, request: cluster_pb2.ApplyRequest, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> AsyncIterator[cluster_pb2.ApplyEvent]:
+        """Changes what runs."""
+        if self.apply is None:
+            await context.abort(
+                grpc.StatusCode.UNIMPLEMENTED, "this service cannot be changed while it runs"
+            )
+            return
+        async for event in self.apply(request, context):
+            yield event
 
     def _wake(self) -> None:
         # A new event for the next change: who waits on the old one is woken exactly once.

@@ -158,10 +158,9 @@ class Coordinator:
         if self._gateway is not None:
             self._gateway.is_accepting = False
             await self._health.enter_graceful_shutdown()
-            await self._gateway.wait_idle(grace_s)
         if self._server is not None:
-            # What still runs may not go on; cancelled calls get a moment to close their sessions.
-            await self._server.stop(0)
+            # New connections go to others at the same address from here on; cancelled calls get a moment below.
+            await self._server.stop(grace_s)
             self._server = None
         if self._peer_server is not None:
             await self._peer_server.stop(0)

@@ -38,6 +38,9 @@ class ActorSpec:
     resources: Mapping[str, float] = field(default_factory=dict)
     """What Ray reserves for it; nothing for an actor that fits anywhere."""
 
+    deployment: str = ""
+    """Which model it serves: coordinators use targets of the same only. Empty for drafters."""
+
     node_labels: Mapping[str, str] = field(default_factory=dict)
     """What its node's labels must be; see `node_labels`."""
 
@@ -73,6 +76,14 @@ def listening_at(spec: ActorSpec, address: str) -> ActorSpec:
     return replace(spec, settings=replace(spec.settings, listen=join_host_port(host, port)))
 
 
+def beside(spec: ActorSpec, other: ActorSpec) -> ActorSpec:
+    """The spec of a coordinator that listens at the port of another one, which goes on listening there."""
+    mine, theirs = spec.settings, other.settings
+    if not isinstance(mine, CoordinatorSettings) or not isinstance(theirs, CoordinatorSettings):
+        return spec
+    return replace(spec, settings=replace(mine, listen=theirs.listen, shares_port=True))
+
+
 def _target(config: Config, target: Target, name: str) -> ActorSpec:
     settings = TargetSettings(
         name=name,
@@ -92,6 +103,7 @@ def _target(config: Config, target: Target, name: str) -> ActorSpec:
         model=target.name,
         settings=settings,
         resources=_resources(target),
+        deployment=_deployment(target),
         node_labels=target.node_labels,
     )
 
@@ -128,6 +140,7 @@ def _coordinator(config: Config, name: str) -> ActorSpec:
         incarnation=0,
         listen=config.service.listen,
         shares_port=config.service.coordinators > 1,
+        deployment=_deployment(target),
         advertise_host=config.service.advertise,
         tokenizer="" if target.model.startswith("tabular:") else target.model,
         model_name=target.name,
@@ -142,7 +155,18 @@ def _coordinator(config: Config, name: str) -> ActorSpec:
             policies=config.speculation.policies,
         ),
     )
-    return ActorSpec(name=name, role=Role.COORDINATOR, model=target.name, settings=settings)
+    return ActorSpec(
+        name=name,
+        role=Role.COORDINATOR,
+        model=target.name,
+        settings=settings,
+        deployment=_deployment(target),
+    )
+
+
+def _deployment(target: Target) -> str:
+    """Names what decides the text: another model or another type is another deployment."""
+    return f"{target.name}={target.model} {target.dtype}"
 
 
 def _engine(actor: Target | Drafter, model: str) -> EngineSettings:

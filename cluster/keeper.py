@@ -93,6 +93,7 @@ class Keeper:
         self._status = ActorStatus(name=spec.name, role=spec.role, model=spec.model)
         self._running: RunningActor | None = None
         self._is_ending = False
+        self._is_retiring = False
         self._has_served = False
 
     @property
@@ -112,7 +113,9 @@ class Keeper:
                 death = await self._live(serving)
                 count = count.after_death(served_s=death.served_s, policy=self._settings.restarts)
                 wait_s = self._wait_s(count, death)
-                if self._is_ending:
+                if self._is_retiring:
+                    self._set(state=State.STOPPED)
+                if self._is_ending or self._is_retiring:
                     break
                 if wait_s is None:
                     return self._give_up(death.reason, serving)
@@ -129,6 +132,18 @@ class Keeper:
             if not serving.done():
                 serving.set_exception(LaunchFailed("the service was stopped while it started"))
 
+    @property
+    def spec(self) -> ActorSpec:
+        """What it keeps, under the name that it runs by."""
+        return self._spec
+
+    def retire(self) -> None:
+        """Does not start the actor again when it ends; it takes no new sessions from now on."""
+        self._is_retiring = True
+        self._servicer.drain(self._spec.name)
+        if self._status.state is State.SERVING:
+            self._set(state=State.DRAINING)
+
     def wait_for(self, reason: str) -> None:
         """Says why the actor's turn to start has not come."""
         self._set(reason=reason)
@@ -142,7 +157,7 @@ class Keeper:
         """Stops the actor: politely within the grace, then by force. It is not started again."""
         self._is_ending = True
         running = self._running
-        if running is not None and self._status.state is State.SERVING:
+        if running is not None and self._status.state in (State.SERVING, State.DRAINING):
             await self._within(grace_s + KILL_TIMEOUT_S, "stop", running.stop(grace_s))
         if running is not None:
             await self._within(KILL_TIMEOUT_S, "kill", running.kill())
@@ -180,6 +195,7 @@ class Keeper:
             role=self._spec.role.value,
             model=self._spec.model,
             incarnation=incarnation,
+            deployment=self._spec.deployment,
             supervisor=self._settings.supervisor,
             credentials=self._settings.credentials,
             log_level=self._settings.log_level,
@@ -248,7 +264,7 @@ class Keeper:
 
     def _set(self, **changes: Any) -> None:
         status = self._status = replace(self._status, **changes)
-        if status.state in (State.SERVING, State.STOPPED):
+        if status.state in (State.SERVING, State.DRAINING, State.STOPPED):
             self._servicer.forget_absent(status.name)
         else:
             self._servicer.note_absent(

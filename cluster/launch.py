@@ -14,7 +14,6 @@ from typing import Any, Self
 
 from outrider.cluster.actor_status import ActorStatus
 from outrider.cluster.config import Config
-from outrider.cluster.fleet import fleet
 from outrider.cluster.ray_errors import first_line
 from outrider.cluster.ray_patience import StartCancelled
 from outrider.cluster.ray_runtime import RayRuntime, RayUnavailable
@@ -75,6 +74,16 @@ class RunningService:
         """
         statuses: tuple[ActorStatus, ...] = self._ask("status")
         return statuses
+
+    def admin(self) -> tuple[str, str]:
+        """Address of the supervisor's `ClusterService`, and the secret that calls to it carry.
+
+        Raises:
+            SupervisorSilent: The supervisor did not answer in time.
+            ServiceFailed: The supervisor is gone.
+        """
+        found: tuple[str, str] = self._ask("admin")
+        return found
 
     def _ask(self, method: str) -> Any:
         import ray
@@ -262,7 +271,7 @@ def _start_supervisor(config: Config, runtime: RayRuntime, *, log_level: str) ->
         return remote.options(
             name=NAME, num_cpus=0, max_concurrency=16, scheduling_strategy=here
         ).remote(
-            fleet(config),
+            config,
             settings,
             policy=PlacementPolicy(
                 replicas=cluster.placement, drafters_on_targets=cluster.drafters_on_targets

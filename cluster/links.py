@@ -15,7 +15,7 @@ from outrider.actors.speculation.policies import DraftLength
 from outrider.actors.vocabulary import Vocabulary, difference
 from outrider.actors.wire import PROTOCOL_VERSION, verifier_from_proto, verifier_to_proto
 from outrider.cluster.draft_link import DraftLink
-from outrider.cluster.roster import EMPTY, Role, Roster
+from outrider.cluster.roster import EMPTY, Member, Role, Roster
 from outrider.cluster.sequence import Cluster
 from outrider.cluster.settings import CoordinatorSettings
 from outrider.cluster.shares import allowance, share
@@ -74,6 +74,8 @@ class Links:
         self._on_readiness = on_readiness
         self._on_drafter_up = on_drafter_up
         self._on_defect = on_defect
+        self._draining: set[str] = set()
+        """Addresses of targets that take no new sessions."""
         self._info: target_pb2.TargetInfo | None = None
         self._limits: Limits | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -125,7 +127,9 @@ class Links:
         members = roster.members
         coordinators = sum(m.role is Role.COORDINATOR for m in members)
         self.slots.set_max_waiting(share(self._settings.max_waiting, coordinators))
-        targets = {m.address for m in members if m.role is Role.TARGET}
+        ours = [m for m in members if m.role is Role.TARGET and self._is_ours(m)]
+        targets = {m.address for m in ours}
+        self._draining = {m.address for m in ours if m.is_draining}
         drafters = {m.name: m.address for m in members if m.role is Role.DRAFTER}
         for address in targets.difference(self.targets):
             self._add_target(address)
@@ -136,6 +140,8 @@ class Links:
                 del self.drafters[name]
             if name not in self.drafters:
                 self._add_drafter(name, address)
+        for address in self._draining:
+            self.slots.set_target(address, 0)
         targets.update(self._settings.targets)
         drafters.update(self._settings.drafters)
         for address in [a for a, link in self.targets.items() if a not in targets]:
@@ -181,6 +187,10 @@ class Links:
             Vocabulary(size=ours.vocab_size, tokenizer=ours.tokenizer_fingerprint),
             target_name=ours.model,
         )
+
+    def _is_ours(self, member: Member) -> bool:
+        deployment = self._settings.deployment
+        return not deployment or member.deployment == deployment
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
@@ -238,7 +248,8 @@ class Links:
             self._give_up.cancel()
             self._give_up = None
         # The link counts as up only after this returns; sessions are opened in later steps of the loop.
-        self.slots.set_target(link.address, info.num_slots)
+        is_draining = link.address in self._draining
+        self.slots.set_target(link.address, 0 if is_draining else info.num_slots)
         if not was_ready:
             self._on_readiness(True)
         for drafter in self.drafters.values():
@@ -254,6 +265,8 @@ class Links:
 
     def _on_room(self, link: TargetLink, room: target_pb2.SharedRoom) -> None:
         assert link.info is not None, "told on a stream"
+        if link.address in self._draining:
+            return
         self.slots.set_target(
             link.address,
             allowance(

@@ -11,9 +11,7 @@ def progress_line(actor: ActorStatus) -> str:
     match actor.state:
         case State.SERVING:
             return f"{called}: serving at {actor.address} (process {actor.pid})"
-        case State.RESTARTING | State.FAILED:
+        case State.RESTARTING | State.FAILED | State.WAITING if actor.reason:
             return f"{called}: {actor.state}: {actor.reason}"
-        case State.WAITING if actor.reason:
-            return f"{called}: {actor.state}: {actor.reason}"
-        case State.WAITING | State.STARTING | State.STOPPED:
+        case _:
             return f"{called}: {actor.state}"

@@ -6,7 +6,7 @@ once, and with the start that the supervisor expects; the version rises with eac
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NoReturn
 
@@ -53,6 +53,12 @@ class Member:
 
     internal_address: str = ""
     """Its gRPC address for other actors; coordinators share the public one."""
+
+    deployment: str = ""
+    """Which model it serves; empty for drafters."""
+
+    is_draining: bool = False
+    """It takes no new sessions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +190,13 @@ class Registry:
             self._version += 1
         self._leases[member.name] = _Lease(member, now_s + self.lease_s)
 
+    def drain(self, name: str) -> None:
+        """Tells everyone to give an actor no new sessions."""
+        lease = self._leases.get(name)
+        if lease is not None and not lease.member.is_draining:
+            lease.member = replace(lease.member, is_draining=True)
+            self._version += 1
+
     def renew(self, name: str, *, incarnation: int, now_s: float) -> bool:
         """Prolongs a lease. False: this start is not the registered one."""
         lease = self._leases.get(name)
@@ -234,6 +247,8 @@ def member_to_proto(member: Member) -> cluster_pb2.Member:
         pid=member.pid,
         node_id=member.node_id,
         internal_address=member.internal_address,
+        deployment=member.deployment,
+        is_draining=member.is_draining,
     )
 
 
@@ -256,6 +271,8 @@ def member_from_proto(message: cluster_pb2.Member) -> Member:
         pid=message.pid,
         node_id=message.node_id,
         internal_address=message.internal_address,
+        deployment=message.deployment,
+        is_draining=message.is_draining,
     )
 
 

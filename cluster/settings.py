@@ -33,6 +33,9 @@ class CoordinatorSettings:
     shares_port: bool = False
     """Other coordinators of the service may listen at the same address already."""
 
+    deployment: str = ""
+    """Which targets of the roster are used: those of the same. Empty: all."""
+
     tokenizer: str = ""
     """Folder or id of the tokenizer. Empty: none, and prompts are token ids."""
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 import grpc
 import structlog
@@ -20,11 +20,13 @@ from outrider.actors.grpc_server import bind, internal_server, serve_health
 from outrider.cluster import cluster_service
 from outrider.cluster.actor_host import ActorHost
 from outrider.cluster.actor_status import ActorStatus
+from outrider.cluster.changes import Change, Kind
 from outrider.cluster.cluster_service import ClusterServicer
-from outrider.cluster.fleet import ActorSpec
+from outrider.cluster.fleet import ActorSpec, beside
 from outrider.cluster.host_port import join_host_port
 from outrider.cluster.incarnations import Incarnations
 from outrider.cluster.keeper import Keeper, KeeperSettings
+from outrider.cluster.leaving import see_off
 from outrider.cluster.restart_policy import RestartPolicy
 from outrider.cluster.roster import Registry, Role
 from outrider.v1 import cluster_pb2_grpc
@@ -75,13 +77,36 @@ class Supervisor:
         self._clock_s = clock_s
         self._credentials = Credentials.fresh()
         self._servicer = ClusterServicer(Registry(lease_s=settings.lease_s), clock_s)
+        self._configured: dict[str, ActorSpec] = {spec.name: spec for spec in specs}
+        """What runs, as configured, by the configuration's names."""
         self._keepers: dict[str, Keeper] = {}
+        """By the same names."""
+        self._leaving: dict[str, Keeper] = {}
+        """Those that end once their requests have ended, by the name that they run by."""
+        self._incarnations = Incarnations()
+        self._generation = 1
+        self._address = ""
         self._tasks: list[asyncio.Task[None]] = []
         self._server: grpc.aio.Server | None = None
 
     def status(self) -> tuple[ActorStatus, ...]:
-        """Every actor, in the order of the configuration, the coordinators last."""
-        return tuple(keeper.status for keeper in self._keepers.values())
+        """Every actor, in the order of the configuration, the coordinators last; then those that are leaving."""
+        return tuple(keeper.status for keeper in (*self._keepers.values(), *self._leaving.values()))
+
+    @property
+    def configured(self) -> dict[str, ActorSpec]:
+        """What runs, as configured, by name."""
+        return dict(self._configured)
+
+    @property
+    def admin(self) -> tuple[str, Credentials]:
+        """Address of the `ClusterService`, and what calls to it carry."""
+        return self._address, self._credentials
+
+    @property
+    def servicer(self) -> ClusterServicer:
+        """The `ClusterService`."""
+        return self._servicer
 
     async def launch(self) -> str:
         """Starts everything: first the workers, all at once, then the coordinators.
@@ -93,21 +118,81 @@ class Supervisor:
             PlacementError: Resources are missing.
             LaunchFailed: An actor cannot start. What had started goes on until `stop`.
         """
-        address = await self._serve()
-        self._employ_keepers(address)
+        address = self._address = await self._serve()
+        for spec in self._specs:
+            self._keepers[spec.name] = self._keeper(spec)
         await self._host.wait_for_room(
             self._specs, timeout_s=self._settings.placement_timeout_s, tell=self._wait_for
         )
-        await self._keep(spec.name for spec in self._specs if spec.role is not Role.COORDINATOR)
-        await self._keep(spec.name for spec in self._specs if spec.role is Role.COORDINATOR)
+        await self._keep_all(tuple(self._keepers.values()))
         return address
+
+    async def change(
+        self, changes: Sequence[Change], *, drain_s: float, tell: Callable[[str], None]
+    ) -> asyncio.Task[None]:
+        """Carries out a plan: what is new starts first, and what it replaces ends when it serves.
+
+        Args:
+            changes: What to do.
+            drain_s: Seconds that requests may go on at actors that end.
+            tell: Is told of each step.
+
+        Returns:
+            The end of those that leave, which goes on by itself.
+
+        Raises:
+            PlacementError, LaunchFailed: Something new cannot start. What ran goes on as it was.
+        """
+        self._generation += 1
+        specs = {one.name: self._fresh(one.spec) for one in changes if one.spec is not None}
+        await self._host.wait_for_room(
+            tuple(specs.values()), timeout_s=self._settings.placement_timeout_s, tell=tell
+        )
+        fresh = {name: self._keeper(spec) for name, spec in specs.items()}
+        try:
+            await self._keep_all(tuple(fresh.values()), tell=tell)
+        except BaseException:
+            await asyncio.gather(*(keeper.end(0.0) for keeper in fresh.values()))
+            raise
+        leaving = [self._keepers[one.name] for one in changes if one.kind is not Kind.ADD]
+        for one in changes:
+            if one.spec is None:
+                del self._configured[one.name], self._keepers[one.name]
+            else:
+                self._configured[one.name] = one.spec
+                self._keepers[one.name] = fresh[one.name]
+        for keeper in leaving:
+            self._leaving[keeper.spec.name] = keeper
+        serving = {spec.deployment for spec in self._configured.values()}
+        ending = asyncio.create_task(
+            see_off(leaving, serving, self._credentials, drain_s=drain_s, tell=tell),
+            name="leaving",
+        )
+        ending.add_done_callback(lambda _: self._forget(leaving))
+        self._tasks.append(ending)
+        return ending
+
+    def _forget(self, left: Iterable[Keeper]) -> None:
+        for keeper in left:
+            self._leaving.pop(keeper.spec.name, None)
+
+    def _fresh(self, spec: ActorSpec) -> ActorSpec:
+        """A spec under a name that nobody has had, listening where its predecessors do."""
+        named = spec
+        if spec.name in self._keepers:
+            name = f"{spec.name}.{self._generation}"
+            named = replace(spec, name=name, settings=replace(spec.settings, name=name))
+        for other in self._keepers.values() if spec.role is Role.COORDINATOR else ():
+            if other.spec.role is Role.COORDINATOR and other.status.address:
+                return beside(named, other.spec)
+        return named
 
     async def stop(self, grace_s: float) -> None:
         """Ends everything: the coordinator drains within the grace, then the workers end. Idempotent."""
         for is_coordinator, grace in ((True, grace_s), (False, 0.0)):
             ending = (
                 keeper.end(grace)
-                for keeper in self._keepers.values()
+                for keeper in (*self._keepers.values(), *self._leaving.values())
                 if (keeper.status.role is Role.COORDINATOR) is is_coordinator
             )
             await asyncio.gather(*ending)
@@ -132,33 +217,41 @@ class Supervisor:
         self._tasks.append(asyncio.create_task(self._expire_forever(), name="expiry"))
         return join_host_port(self._settings.host, port)
 
-    def _employ_keepers(self, address: str) -> None:
-        incarnations = Incarnations()
+    def _keeper(self, spec: ActorSpec) -> Keeper:
         settings = KeeperSettings(
-            supervisor=address,
+            supervisor=self._address,
             placement_timeout_s=self._settings.placement_timeout_s,
             start_timeout_s=self._settings.start_timeout_s,
             restarts=self._settings.restarts,
             credentials=self._credentials,
             log_level=self._settings.log_level,
         )
-        for spec in self._specs:
-            self._keepers[spec.name] = Keeper(
-                spec,
-                host=self._host,
-                servicer=self._servicer,
-                incarnations=incarnations,
-                settings=settings,
-                clock_s=self._clock_s,
-            )
+        return Keeper(
+            spec,
+            host=self._host,
+            servicer=self._servicer,
+            incarnations=self._incarnations,
+            settings=settings,
+            clock_s=self._clock_s,
+        )
 
-    async def _keep(self, names: Iterable[str]) -> None:
+    async def _keep_all(
+        self, keepers: Sequence[Keeper], tell: Callable[[str], None] = lambda text: None
+    ) -> None:
+        """Starts actors: the workers, all at once, then the coordinators."""
+        for is_coordinator in (False, True):
+            some = [k for k in keepers if (k.spec.role is Role.COORDINATOR) is is_coordinator]
+            await self._keep(some)
+            for keeper in some:
+                tell(f"{keeper.spec.role} {keeper.spec.name}: {keeper.status.state}")
+
+    async def _keep(self, keepers: Iterable[Keeper]) -> None:
         """Starts some actors, waits until all serve, and keeps each alive from then on."""
         serving: list[asyncio.Future[None]] = []
-        for name in names:
+        for keeper in keepers:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            keeping = self._keepers[name].keep(future)
-            self._tasks.append(asyncio.create_task(keeping, name=name))
+            keeping = keeper.keep(future)
+            self._tasks.append(asyncio.create_task(keeping, name=keeper.spec.name))
             serving.append(future)
         # The first failure is the launch's; that of a second actor must not be reported as never retrieved.
         results = asyncio.gather(*serving)
@@ -177,6 +270,7 @@ class Supervisor:
             paused_s = max(0.0, self._clock_s() - begun_s - EXPIRY_CHECK_S)
             for member in self._servicer.expire(paused_s=paused_s):
                 log.warning("lease ended", actor=member.name, lease_s=self._settings.lease_s)
-                keeper = self._keepers.get(member.name)
-                if keeper is not None:
+                for keeper in (*self._keepers.values(), *self._leaving.values()):
+                    if keeper.spec.name != member.name:
+                        continue
                     await keeper.kill(incarnation=member.incarnation)

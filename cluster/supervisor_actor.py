@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from outrider.actors.logs import configure_logs
 from outrider.cluster.actor_status import ActorStatus
-from outrider.cluster.fleet import ActorSpec
+from outrider.cluster.applying import Applier
+from outrider.cluster.config import Config
+from outrider.cluster.fleet import fleet
 from outrider.cluster.keeper import LaunchFailed
 from outrider.cluster.placement import PlacementError, PlacementPolicy
 from outrider.cluster.ray_actors import RayActorHost
@@ -19,14 +21,14 @@ class SupervisorActor:
 
     def __init__(
         self,
-        specs: tuple[ActorSpec, ...],
+        config: Config,
         settings: SupervisorSettings,
         *,
         policy: PlacementPolicy,
         use_loopback: bool,
         may_grow: bool,
     ) -> None:
-        self._specs = specs
+        self._config = config
         self._settings = settings
         self._policy = policy
         self._use_loopback = use_loopback
@@ -39,7 +41,8 @@ class SupervisorActor:
         host = RayActorHost(
             policy=self._policy, use_loopback=self._use_loopback, may_grow=self._may_grow
         )
-        self._supervisor = Supervisor(self._specs, host, self._settings)
+        self._supervisor = Supervisor(fleet(self._config), host, self._settings)
+        self._supervisor.servicer.apply = Applier(self._config, self._supervisor).apply
         try:
             await self._supervisor.launch()
         except (PlacementError, LaunchFailed, OSError) as error:
@@ -49,6 +52,13 @@ class SupervisorActor:
     async def status(self) -> tuple[ActorStatus, ...]:
         """Every actor; none before `launch`."""
         return self._supervisor.status() if self._supervisor is not None else ()
+
+    async def admin(self) -> tuple[str, str]:
+        """Address of the `ClusterService`, and the secret that calls to it carry."""
+        if self._supervisor is None:
+            return "", ""
+        address, credentials = self._supervisor.admin
+        return address, credentials.secret
 
     async def stop(self, grace_s: float) -> None:
         """Ends every actor; running requests may go on within the grace."""

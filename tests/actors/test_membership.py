@@ -44,6 +44,10 @@ class ScriptedSupervisor(cluster_pb2_grpc.ClusterServiceServicer):
         """Is not used here."""
         yield cluster_pb2.Roster()
 
+    async def Apply(self, request, context):  # type: ignore[no-untyped-def]
+        """Is not used here."""
+        yield cluster_pb2.ApplyEvent()
+
 
 @pytest.fixture
 async def supervisor() -> AsyncIterator[tuple[ScriptedSupervisor, str]]:

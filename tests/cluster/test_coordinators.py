@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import grpc
 import pytest
 from tests.cluster.front import Front, Serve
 

@@ -24,31 +24,41 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19outrider/v1/cluster.proto\x12\x0boutrider.v1\"\xa4\x01\n\x06Member\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x1f\n\x04role\x18\x02 \x01(\x0e\x32\x11.outrider.v1.Role\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12\x13\n\x0bincarnation\x18\x04 \x01(\x04\x12\r\n\x05model\x18\x05 \x01(\t\x12\x0b\n\x03pid\x18\x06 \x01(\r\x12\x0f\n\x07node_id\x18\x07 \x01(\t\x12\x18\n\x10internal_address\x18\x08 \x01(\t\"6\n\x0fRegisterRequest\x12#\n\x06member\x18\x01 \x01(\x0b\x32\x13.outrider.v1.Member\"#\n\x10RegisterResponse\x12\x0f\n\x07lease_s\x18\x01 \x01(\x01\"1\n\x0cRenewRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\"#\n\rRenewResponse\x12\x12\n\nregistered\x18\x01 \x01(\x08\"\"\n\x12WatchRosterRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x8b\x01\n\x06Roster\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12$\n\x07members\x18\x02 \x03(\x0b\x32\x13.outrider.v1.Member\x12#\n\x06\x61\x62sent\x18\x03 \x03(\x0b\x32\x13.outrider.v1.Absent\x12\x0f\n\x07refused\x18\x04 \x01(\x04\x12\x14\n\x0clast_refusal\x18\x05 \x01(\t\"w\n\x06\x41\x62sent\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x1f\n\x04role\x18\x02 \x01(\x0e\x32\x11.outrider.v1.Role\x12\r\n\x05model\x18\x03 \x01(\t\x12\r\n\x05state\x18\x04 \x01(\t\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x10\n\x08restarts\x18\x06 \x01(\r*U\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\x14\n\x10ROLE_COORDINATOR\x10\x01\x12\x0f\n\x0bROLE_TARGET\x10\x02\x12\x10\n\x0cROLE_DRAFTER\x10\x03\x32\xe0\x01\n\x0e\x43lusterService\x12G\n\x08Register\x12\x1c.outrider.v1.RegisterRequest\x1a\x1d.outrider.v1.RegisterResponse\x12>\n\x05Renew\x12\x19.outrider.v1.RenewRequest\x1a\x1a.outrider.v1.RenewResponse\x12\x45\n\x0bWatchRoster\x12\x1f.outrider.v1.WatchRosterRequest\x1a\x13.outrider.v1.Roster0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19outrider/v1/cluster.proto\x12\x0boutrider.v1\"H\n\x0c\x41pplyRequest\x12\x13\n\x0b\x63onfig_json\x18\x01 \x01(\t\x12\x12\n\nis_dry_run\x18\x02 \x01(\x08\x12\x0f\n\x07\x64rain_s\x18\x03 \x01(\x01\"z\n\nApplyEvent\x12&\n\x04plan\x18\x01 \x01(\x0b\x32\x16.outrider.v1.ApplyPlanH\x00\x12\x12\n\x08progress\x18\x02 \x01(\tH\x00\x12\'\n\x07\x61pplied\x18\x03 \x01(\x0b\x32\x14.outrider.v1.AppliedH\x00\x42\x07\n\x05\x65vent\"\t\n\x07\x41pplied\"6\n\tApplyPlan\x12)\n\x07\x63hanges\x18\x01 \x03(\x0b\x32\x18.outrider.v1.ApplyChange\"h\n\x0b\x41pplyChange\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x1f\n\x04role\x18\x03 \x01(\x0e\x32\x11.outrider.v1.Role\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x0c\n\x04\x63ost\x18\x05 \x01(\t\"\xcd\x01\n\x06Member\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x1f\n\x04role\x18\x02 \x01(\x0e\x32\x11.outrider.v1.Role\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12\x13\n\x0bincarnation\x18\x04 \x01(\x04\x12\r\n\x05model\x18\x05 \x01(\t\x12\x0b\n\x03pid\x18\x06 \x01(\r\x12\x0f\n\x07node_id\x18\x07 \x01(\t\x12\x18\n\x10internal_address\x18\x08 \x01(\t\x12\x12\n\ndeployment\x18\t \x01(\t\x12\x13\n\x0bis_draining\x18\n \x01(\x08\"6\n\x0fRegisterRequest\x12#\n\x06member\x18\x01 \x01(\x0b\x32\x13.outrider.v1.Member\"#\n\x10RegisterResponse\x12\x0f\n\x07lease_s\x18\x01 \x01(\x01\"1\n\x0cRenewRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\"#\n\rRenewResponse\x12\x12\n\nregistered\x18\x01 \x01(\x08\"\"\n\x12WatchRosterRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x8b\x01\n\x06Roster\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12$\n\x07members\x18\x02 \x03(\x0b\x32\x13.outrider.v1.Member\x12#\n\x06\x61\x62sent\x18\x03 \x03(\x0b\x32\x13.outrider.v1.Absent\x12\x0f\n\x07refused\x18\x04 \x01(\x04\x12\x14\n\x0clast_refusal\x18\x05 \x01(\t\"w\n\x06\x41\x62sent\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x1f\n\x04role\x18\x02 \x01(\x0e\x32\x11.outrider.v1.Role\x12\r\n\x05model\x18\x03 \x01(\t\x12\r\n\x05state\x18\x04 \x01(\t\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x10\n\x08restarts\x18\x06 \x01(\r*U\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\x14\n\x10ROLE_COORDINATOR\x10\x01\x12\x0f\n\x0bROLE_TARGET\x10\x02\x12\x10\n\x0cROLE_DRAFTER\x10\x03\x32\x9f\x02\n\x0e\x43lusterService\x12G\n\x08Register\x12\x1c.outrider.v1.RegisterRequest\x1a\x1d.outrider.v1.RegisterResponse\x12>\n\x05Renew\x12\x19.outrider.v1.RenewRequest\x1a\x1a.outrider.v1.RenewResponse\x12\x45\n\x0bWatchRoster\x12\x1f.outrider.v1.WatchRosterRequest\x1a\x13.outrider.v1.Roster0\x01\x12=\n\x05\x41pply\x12\x19.outrider.v1.ApplyRequest\x1a\x17.outrider.v1.ApplyEvent0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'outrider.v1.cluster_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ROLE']._serialized_start=689
-  _globals['_ROLE']._serialized_end=774
-  _globals['_MEMBER']._serialized_start=43
-  _globals['_MEMBER']._serialized_end=207
-  _globals['_REGISTERREQUEST']._serialized_start=209
-  _globals['_REGISTERREQUEST']._serialized_end=263
-  _globals['_REGISTERRESPONSE']._serialized_start=265
-  _globals['_REGISTERRESPONSE']._serialized_end=300
-  _globals['_RENEWREQUEST']._serialized_start=302
-  _globals['_RENEWREQUEST']._serialized_end=351
-  _globals['_RENEWRESPONSE']._serialized_start=353
-  _globals['_RENEWRESPONSE']._serialized_end=388
-  _globals['_WATCHROSTERREQUEST']._serialized_start=390
-  _globals['_WATCHROSTERREQUEST']._serialized_end=424
-  _globals['_ROSTER']._serialized_start=427
-  _globals['_ROSTER']._serialized_end=566
-  _globals['_ABSENT']._serialized_start=568
-  _globals['_ABSENT']._serialized_end=687
-  _globals['_CLUSTERSERVICE']._serialized_start=777
-  _globals['_CLUSTERSERVICE']._serialized_end=1001
+  _globals['_ROLE']._serialized_start=1101
+  _globals['_ROLE']._serialized_end=1186
+  _globals['_APPLYREQUEST']._serialized_start=42
+  _globals['_APPLYREQUEST']._serialized_end=114
+  _globals['_APPLYEVENT']._serialized_start=116
+  _globals['_APPLYEVENT']._serialized_end=238
+  _globals['_APPLIED']._serialized_start=240
+  _globals['_APPLIED']._serialized_end=249
+  _globals['_APPLYPLAN']._serialized_start=251
+  _globals['_APPLYPLAN']._serialized_end=305
+  _globals['_APPLYCHANGE']._serialized_start=307
+  _globals['_APPLYCHANGE']._serialized_end=411
+  _globals['_MEMBER']._serialized_start=414
+  _globals['_MEMBER']._serialized_end=619
+  _globals['_REGISTERREQUEST']._serialized_start=621
+  _globals['_REGISTERREQUEST']._serialized_end=675
+  _globals['_REGISTERRESPONSE']._serialized_start=677
+  _globals['_REGISTERRESPONSE']._serialized_end=712
+  _globals['_RENEWREQUEST']._serialized_start=714
+  _globals['_RENEWREQUEST']._serialized_end=763
+  _globals['_RENEWRESPONSE']._serialized_start=765
+  _globals['_RENEWRESPONSE']._serialized_end=800
+  _globals['_WATCHROSTERREQUEST']._serialized_start=802
+  _globals['_WATCHROSTERREQUEST']._serialized_end=836
+  _globals['_ROSTER']._serialized_start=839
+  _globals['_ROSTER']._serialized_end=978
+  _globals['_ABSENT']._serialized_start=980
+  _globals['_ABSENT']._serialized_end=1099
+  _globals['_CLUSTERSERVICE']._serialized_start=1189
+  _globals['_CLUSTERSERVICE']._serialized_end=1476
 # @@protoc_insertion_point(module_scope)

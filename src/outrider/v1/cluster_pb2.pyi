@@ -48,6 +48,130 @@ ROLE_DRAFTER: Role.ValueType  # 3
 Global___Role: typing_extensions.TypeAlias = Role
 
 @typing.final
+class ApplyRequest(google.protobuf.message.Message):
+    """Asks for a change."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CONFIG_JSON_FIELD_NUMBER: builtins.int
+    IS_DRY_RUN_FIELD_NUMBER: builtins.int
+    DRAIN_S_FIELD_NUMBER: builtins.int
+    config_json: builtins.str
+    """The whole configuration, as JSON."""
+    is_dry_run: builtins.bool
+    """True: only the plan."""
+    drain_s: builtins.float
+    """Seconds that requests may go on at actors that are replaced or removed."""
+    def __init__(
+        self,
+        *,
+        config_json: builtins.str = ...,
+        is_dry_run: builtins.bool = ...,
+        drain_s: builtins.float = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["config_json", b"config_json", "drain_s", b"drain_s", "is_dry_run", b"is_dry_run"]) -> None: ...
+
+Global___ApplyRequest: typing_extensions.TypeAlias = ApplyRequest
+
+@typing.final
+class ApplyEvent(google.protobuf.message.Message):
+    """How a change goes."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PLAN_FIELD_NUMBER: builtins.int
+    PROGRESS_FIELD_NUMBER: builtins.int
+    APPLIED_FIELD_NUMBER: builtins.int
+    progress: builtins.str
+    """A step that was taken, in words."""
+    @property
+    def plan(self) -> Global___ApplyPlan:
+        """What will be done. First event."""
+
+    @property
+    def applied(self) -> Global___Applied:
+        """Everything new serves. What is replaced drains from here on."""
+
+    def __init__(
+        self,
+        *,
+        plan: Global___ApplyPlan | None = ...,
+        progress: builtins.str = ...,
+        applied: Global___Applied | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["applied", b"applied", "event", b"event", "plan", b"plan", "progress", b"progress"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["applied", b"applied", "event", b"event", "plan", b"plan", "progress", b"progress"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["event", b"event"]) -> typing.Literal["plan", "progress", "applied"] | None: ...
+
+Global___ApplyEvent: typing_extensions.TypeAlias = ApplyEvent
+
+@typing.final
+class Applied(google.protobuf.message.Message):
+    """Everything new serves."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+
+Global___Applied: typing_extensions.TypeAlias = Applied
+
+@typing.final
+class ApplyPlan(google.protobuf.message.Message):
+    """What a change does."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CHANGES_FIELD_NUMBER: builtins.int
+    @property
+    def changes(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___ApplyChange]:
+        """The actors that are concerned. None: the service is as the configuration says."""
+
+    def __init__(
+        self,
+        *,
+        changes: collections.abc.Iterable[Global___ApplyChange] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["changes", b"changes"]) -> None: ...
+
+Global___ApplyPlan: typing_extensions.TypeAlias = ApplyPlan
+
+@typing.final
+class ApplyChange(google.protobuf.message.Message):
+    """What becomes of one actor."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: builtins.int
+    NAME_FIELD_NUMBER: builtins.int
+    ROLE_FIELD_NUMBER: builtins.int
+    REASON_FIELD_NUMBER: builtins.int
+    COST_FIELD_NUMBER: builtins.int
+    kind: builtins.str
+    """`add`, `remove` or `replace`."""
+    name: builtins.str
+    """The actor's name in the configuration."""
+    role: Global___Role.ValueType
+    """What it does."""
+    reason: builtins.str
+    """What is different, for `replace`."""
+    cost: builtins.str
+    """What becomes of the requests that it serves."""
+    def __init__(
+        self,
+        *,
+        kind: builtins.str = ...,
+        name: builtins.str = ...,
+        role: Global___Role.ValueType = ...,
+        reason: builtins.str = ...,
+        cost: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["cost", b"cost", "kind", b"kind", "name", b"name", "reason", b"reason", "role", b"role"]) -> None: ...
+
+Global___ApplyChange: typing_extensions.TypeAlias = ApplyChange
+
+@typing.final
 class Member(google.protobuf.message.Message):
     """One actor on the roster."""
 
@@ -61,6 +185,8 @@ class Member(google.protobuf.message.Message):
     PID_FIELD_NUMBER: builtins.int
     NODE_ID_FIELD_NUMBER: builtins.int
     INTERNAL_ADDRESS_FIELD_NUMBER: builtins.int
+    DEPLOYMENT_FIELD_NUMBER: builtins.int
+    IS_DRAINING_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Its name, unique in the cluster."""
     role: Global___Role.ValueType
@@ -79,6 +205,12 @@ class Member(google.protobuf.message.Message):
     """Its gRPC address for other actors, where calls must carry the service's secret. For targets and drafters the same as
     `address`; coordinators share that one.
     """
+    deployment: builtins.str
+    """Which model it serves. Coordinators use the targets of their own deployment, so that no text is begun by one model and
+    continued by another while they are exchanged. Empty for drafters.
+    """
+    is_draining: builtins.bool
+    """True: it takes no new sessions, because it is about to end."""
     def __init__(
         self,
         *,
@@ -90,8 +222,10 @@ class Member(google.protobuf.message.Message):
         pid: builtins.int = ...,
         node_id: builtins.str = ...,
         internal_address: builtins.str = ...,
+        deployment: builtins.str = ...,
+        is_draining: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["address", b"address", "incarnation", b"incarnation", "internal_address", b"internal_address", "model", b"model", "name", b"name", "node_id", b"node_id", "pid", b"pid", "role", b"role"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["address", b"address", "deployment", b"deployment", "incarnation", b"incarnation", "internal_address", b"internal_address", "is_draining", b"is_draining", "model", b"model", "name", b"name", "node_id", b"node_id", "pid", b"pid", "role", b"role"]) -> None: ...
 
 Global___Member: typing_extensions.TypeAlias = Member
 

@@ -50,6 +50,11 @@ class ClusterServiceStub(object):
                 request_serializer=outrider_dot_v1_dot_cluster__pb2.WatchRosterRequest.SerializeToString,
                 response_deserializer=outrider_dot_v1_dot_cluster__pb2.Roster.FromString,
                 _registered_method=True)
+        self.Apply = channel.unary_stream(
+                '/outrider.v1.ClusterService/Apply',
+                request_serializer=outrider_dot_v1_dot_cluster__pb2.ApplyRequest.SerializeToString,
+                response_deserializer=outrider_dot_v1_dot_cluster__pb2.ApplyEvent.FromString,
+                _registered_method=True)
 
 
 class ClusterServiceServicer(object):
@@ -77,6 +82,14 @@ class ClusterServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Apply(self, request, context):
+        """Changes what runs to what a configuration says, without ending a request. The first event is the plan; the stream ends when
+        everything that was replaced or removed has ended. What began goes on if the caller leaves.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ClusterServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -94,6 +107,11 @@ def add_ClusterServiceServicer_to_server(servicer, server):
                     servicer.WatchRoster,
                     request_deserializer=outrider_dot_v1_dot_cluster__pb2.WatchRosterRequest.FromString,
                     response_serializer=outrider_dot_v1_dot_cluster__pb2.Roster.SerializeToString,
+            ),
+            'Apply': grpc.unary_stream_rpc_method_handler(
+                    servicer.Apply,
+                    request_deserializer=outrider_dot_v1_dot_cluster__pb2.ApplyRequest.FromString,
+                    response_serializer=outrider_dot_v1_dot_cluster__pb2.ApplyEvent.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -178,6 +196,33 @@ class ClusterService(object):
             '/outrider.v1.ClusterService/WatchRoster',
             outrider_dot_v1_dot_cluster__pb2.WatchRosterRequest.SerializeToString,
             outrider_dot_v1_dot_cluster__pb2.Roster.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Apply(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/outrider.v1.ClusterService/Apply',
+            outrider_dot_v1_dot_cluster__pb2.ApplyRequest.SerializeToString,
+            outrider_dot_v1_dot_cluster__pb2.ApplyEvent.FromString,
             options,
             channel_credentials,
             insecure,

@@ -73,7 +73,23 @@ _ClusterServiceWatchRosterType = typing_extensions.TypeVar(
     ],
 )
 
-class ClusterServiceStub(typing.Generic[_ClusterServiceRegisterType, _ClusterServiceRenewType, _ClusterServiceWatchRosterType]):
+_ClusterServiceApplyType = typing_extensions.TypeVar(
+    '_ClusterServiceApplyType',
+    grpc.UnaryStreamMultiCallable[
+        outrider.v1.cluster_pb2.ApplyRequest,
+        outrider.v1.cluster_pb2.ApplyEvent,
+    ],
+    grpc.aio.UnaryStreamMultiCallable[
+        outrider.v1.cluster_pb2.ApplyRequest,
+        outrider.v1.cluster_pb2.ApplyEvent,
+    ],
+    default=grpc.UnaryStreamMultiCallable[
+        outrider.v1.cluster_pb2.ApplyRequest,
+        outrider.v1.cluster_pb2.ApplyEvent,
+    ],
+)
+
+class ClusterServiceStub(typing.Generic[_ClusterServiceRegisterType, _ClusterServiceRenewType, _ClusterServiceWatchRosterType, _ClusterServiceApplyType]):
     """The internal service of the supervisor: who is alive, where, and since when."""
 
     @typing.overload
@@ -89,6 +105,10 @@ class ClusterServiceStub(typing.Generic[_ClusterServiceRegisterType, _ClusterSer
         grpc.UnaryStreamMultiCallable[
             outrider.v1.cluster_pb2.WatchRosterRequest,
             outrider.v1.cluster_pb2.Roster,
+        ],
+        grpc.UnaryStreamMultiCallable[
+            outrider.v1.cluster_pb2.ApplyRequest,
+            outrider.v1.cluster_pb2.ApplyEvent,
         ],
     ], channel: grpc.Channel) -> None: ...
 
@@ -106,6 +126,10 @@ class ClusterServiceStub(typing.Generic[_ClusterServiceRegisterType, _ClusterSer
             outrider.v1.cluster_pb2.WatchRosterRequest,
             outrider.v1.cluster_pb2.Roster,
         ],
+        grpc.aio.UnaryStreamMultiCallable[
+            outrider.v1.cluster_pb2.ApplyRequest,
+            outrider.v1.cluster_pb2.ApplyEvent,
+        ],
     ], channel: grpc.aio.Channel) -> None: ...
 
     Register: _ClusterServiceRegisterType
@@ -116,6 +140,11 @@ class ClusterServiceStub(typing.Generic[_ClusterServiceRegisterType, _ClusterSer
 
     WatchRoster: _ClusterServiceWatchRosterType
     """Streams the roster: the whole of it at once, then again at each change."""
+
+    Apply: _ClusterServiceApplyType
+    """Changes what runs to what a configuration says, without ending a request. The first event is the plan; the stream ends when
+    everything that was replaced or removed has ended. What began goes on if the caller leaves.
+    """
 
 ClusterServiceAsyncStub: typing_extensions.TypeAlias = ClusterServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
@@ -129,6 +158,10 @@ ClusterServiceAsyncStub: typing_extensions.TypeAlias = ClusterServiceStub[
     grpc.aio.UnaryStreamMultiCallable[
         outrider.v1.cluster_pb2.WatchRosterRequest,
         outrider.v1.cluster_pb2.Roster,
+    ],
+    grpc.aio.UnaryStreamMultiCallable[
+        outrider.v1.cluster_pb2.ApplyRequest,
+        outrider.v1.cluster_pb2.ApplyEvent,
     ],
 ]
 
@@ -158,5 +191,15 @@ class ClusterServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[outrider.v1.cluster_pb2.Roster], collections.abc.AsyncIterator[outrider.v1.cluster_pb2.Roster]]:
         """Streams the roster: the whole of it at once, then again at each change."""
+
+    @abc.abstractmethod
+    def Apply(
+        self,
+        request: outrider.v1.cluster_pb2.ApplyRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[collections.abc.Iterator[outrider.v1.cluster_pb2.ApplyEvent], collections.abc.AsyncIterator[outrider.v1.cluster_pb2.ApplyEvent]]:
+        """Changes what runs to what a configuration says, without ending a request. The first event is the plan; the stream ends when
+        everything that was replaced or removed has ended. What began goes on if the caller leaves.
+        """
 
 def add_ClusterServiceServicer_to_server(servicer: ClusterServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...
