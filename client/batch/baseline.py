@@ -7,13 +7,14 @@ same load. Times of the batch itself would have been taken under another.
 from __future__ import annotations
 
 import asyncio
+import heapq
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from outrider.client.async_client import AsyncClient
 from outrider.client.batch.answer import Answer
-from outrider.client.batch.record import Record
+from outrider.client.batch.record import Entry, Record
 from outrider.client.batch.run import ask
 from outrider.client.figures import Sample, compare, total_stats
 from outrider.client.options import Verifier
@@ -54,9 +55,20 @@ def is_comparable(record: Record) -> bool:
     return record.speculation.verifier in SAME_TEXT and record.speculation.enabled is not False
 
 
-def sample_ids(ids: Collection[str], count: int) -> tuple[str, ...]:
-    """Some of these answers, the same ones each time: ids are digests, and their order is as good as chance."""
-    return tuple(sorted(ids)[:count])
+def sample(entries: Iterable[Entry], succeeded: Container[str], count: int) -> list[Record]:
+    """Some records that can be compared, the same ones each time: ids are digests, and their order is as good as chance.
+
+    Args:
+        entries: Of the input.
+        succeeded: The ids to choose from.
+        count: How many.
+    """
+    fit = (
+        entry
+        for entry in entries
+        if isinstance(entry, Record) and entry.id in succeeded and is_comparable(entry)
+    )
+    return heapq.nsmallest(count, fit, key=lambda record: record.id)
 
 
 async def measure_baseline(
@@ -85,10 +97,13 @@ async def measure_baseline(
         for is_plain in (True, False) if turn % 2 == 0 else (False, True):
             began_s = time.perf_counter()
             results = await asyncio.gather(
-                *(_measure(client, start + place, record, is_plain=is_plain) for place, record in enumerate(chunk))
+                *(
+                    _measure(client, start + place, record, is_plain=is_plain)
+                    for place, record in enumerate(chunk)
+                )
             )
             wall_s[is_plain] += time.perf_counter() - began_s
-            samples[is_plain] += [sample for sample, _ in results]
+            samples[is_plain] += [measured for measured, _ in results]
             if is_plain:
                 texts |= {record.id: said for record, (_, said) in zip(chunk, results, strict=True)}
     equal, near_tie, different = 0, [], []
@@ -103,7 +118,7 @@ async def measure_baseline(
     comparison = compare(
         samples[True], samples[False], plain_wall_s=wall_s[True], speculative_wall_s=wall_s[False]
     )
-    tokens = {kind: sum(len(sample.token_ids) for sample in samples[kind]) for kind in samples}
+    tokens = {kind: sum(len(one.token_ids) for one in samples[kind]) for kind in samples}
     return Baseline(
         records=len(records),
         equal=equal,
@@ -123,7 +138,7 @@ async def _measure(
     began_s = time.perf_counter()
     generation = await ask(client, record, is_plain=is_plain)
     total_s = time.perf_counter() - began_s
-    sample = Sample(
+    measured = Sample(
         prompt=place,
         category=record.category,
         seed=record.sampling.seed or 0,
@@ -133,4 +148,4 @@ async def _measure(
         token_s=None,
         stats=total_stats([output.completion.speculation for output in generation.outputs]),
     )
-    return sample, tuple(output.text for output in generation.outputs)
+    return measured, tuple(output.text for output in generation.outputs)

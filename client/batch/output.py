@@ -135,7 +135,9 @@ def read_answers(name: str, lines: Iterable[bytes]) -> Iterator[tuple[bytes, Ans
     """
     for number, raw in enumerate(lines, start=1):
         if not raw.endswith(b"\n"):
-            cut = raw.rstrip(b"\0")  # what a file system may leave of blocks that were never written
+            cut = raw.rstrip(
+                b"\0"
+            )  # what a file system may leave of blocks that were never written
             if cut[: len(LINE_BEGINS)] == LINE_BEGINS[: len(cut)]:
                 return
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from typing import IO
 
@@ -47,6 +46,6 @@ def open_input(place: str) -> IO[bytes]:
             file: IO[bytes] = filesystem.open(path, "rb")
             return file
     try:
-        return io.open(local_path(place), "rb")
+        return open(local_path(place), "rb")
     except OSError as error:
         raise InvalidRequest(f"{place} cannot be read: {error.strerror}") from None

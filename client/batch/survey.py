@@ -105,7 +105,9 @@ def strictly(found: Survey) -> None:
     )
 
 
-def done_ids(found: Survey, answers: Iterable[Answer], *, fingerprints: Mapping[str, str]) -> set[str]:
+def done_ids(
+    found: Survey, answers: Iterable[Answer], *, fingerprints: Mapping[str, str]
+) -> set[str]:
     """The answers that the output holds already.
 
     Args:
@@ -122,7 +124,10 @@ def done_ids(found: Survey, answers: Iterable[Answer], *, fingerprints: Mapping[
         if answer.id in done:
             raise InvalidRequest(f"the output holds {named} twice")
         if answer.id not in found.line_by_id:
-            changed = answer.custom_id in found.id_by_custom or answer.custom_id in found.lines_by_duplicate
+            changed = (
+                answer.custom_id in found.id_by_custom
+                or answer.custom_id in found.lines_by_duplicate
+            )
             raise InvalidRequest(
                 f"the output holds {named}, whose record "
                 + ("has changed since (or --model has)" if changed else "the input does not hold")
