@@ -10,6 +10,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from outrider.client.batch.body import place_of
 from outrider.client.batch.record import Entry, Record, Rejection, Url
 from outrider.client.errors import (
     AlreadyRunning,
@@ -114,7 +115,12 @@ def failure(record: Record, error: OutriderError) -> bytes:
         (500, "service_error"),
     )
     body = {
-        "error": {"message": error.message, "type": code, "param": error.field, "code": code},
+        "error": {
+            "message": error.message,
+            "type": code,
+            "param": place_of(error.field),
+            "code": code,
+        },
         "outrider": _label(record),
     }
     return _line(

@@ -246,6 +246,16 @@ def refuse_unknown(place: str, given: JsonObject, known: Mapping[str, object]) -
             )
 
 
+def place_of(field: str | None) -> str | None:
+    """Where a record has what the client and the service call by this name."""
+    if field is None:
+        return None
+    for prefix, place in (("sampling.", "body."), ("speculation.", "body.outrider.")):
+        if field.startswith(prefix):
+            return place + field.removeprefix(prefix)
+    return f"body.{field}"
+
+
 def _message(field: str, turn: object) -> Message:
     """One turn: a role, and a text or parts of text."""
     if not isinstance(turn, dict):

@@ -168,7 +168,8 @@ def _record(line: int, value: object, model: str) -> Record:
         raise BadRecord(
             "invalid_method", f"method is {value.get('method')!r}, not 'POST'", "method"
         )
-    url, body = _url(value.get("url")), _body(value.get("body"))
+    url = _url(value.get("url"))
+    body = _body(value.get("body"), url)
     category = _category(value)
     prompt, tokens, messages = None, None, None
     if url is Url.CHAT:
@@ -205,7 +206,7 @@ def _url(value: object) -> Url:
         ) from None
 
 
-def _body(value: object) -> JsonObject:
+def _body(value: object, url: Url) -> JsonObject:
     """The body without what is null, once it is sure that all of it is understood."""
     if not isinstance(value, dict):
         raise bodies.wrong("body", value, "an object")
@@ -226,7 +227,7 @@ def _body(value: object) -> JsonObject:
                 f"body.{name}",
             )
     known = (*bodies.SAMPLING, *bodies.NEUTRAL, *bodies.LABELS, "max_completion_tokens")
-    known += ("model", "prompt", "messages", "outrider")
+    known += ("model", "messages" if url is Url.CHAT else "prompt", "outrider")
     bodies.refuse_unknown("body", body, dict.fromkeys(known))
     return body
 
@@ -265,7 +266,9 @@ def _check_wire(record: Record) -> None:
             resume=(),
         )
     except InvalidRequest as error:
-        raise BadRecord("invalid_field", error.message, error.field) from None
+        place = bodies.place_of(error.field)
+        message = error.message.removeprefix(f"{error.field}: ")
+        raise BadRecord("invalid_field", f"{place}: {message}", place) from None
 
 
 def _id_of(*parts: bytes) -> str:
