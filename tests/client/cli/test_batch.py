@@ -14,7 +14,7 @@ from outrider.client.batch.record import seed_of
 
 if TYPE_CHECKING:
     from tests.client.cli.conftest import Run
-    from tests.client.conftest import FakeService, Failure
+    from tests.client.conftest import Failure, FakeService
 
 
 @pytest.fixture
