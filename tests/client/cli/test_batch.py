@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -275,3 +276,25 @@ def test_baseline_that_differs(run: Run, fake: FakeService, source: Path, tmp_pa
     result = run("batch", str(source), str(out), "-a", fake.address, "--baseline", "2")
     assert result.exit_code == 1
     assert "0 texts equal, 2 differ" in result.stdout
+
+
+def test_from_store_to_store(run: Run, fake: FakeService, tmp_path: Path) -> None:
+    """Reads its input from there too, has nothing to do the second time, and leaves one file."""
+    fsspec = pytest.importorskip("fsspec")
+    local = write(tmp_path / "in.jsonl", *(completion(f"r{number}") for number in range(9)))
+    folder = f"memory://{uuid.uuid4().hex}"
+    with fsspec.open(f"{folder}/in.jsonl", "wb") as file:
+        file.write(local.read_bytes())
+    memory = fsspec.filesystem("memory")
+    for _ in range(2):
+        result = run("batch", f"{folder}/in.jsonl", f"{folder}/out.jsonl", "-a", fake.address)
+        assert result.exit_code == 0, result.output
+        assert [path.rpartition("/")[2] for path in memory.find(folder)] == [
+            "in.jsonl",
+            "out.jsonl",
+        ]
+        with fsspec.open(f"{folder}/out.jsonl", "rb") as file:
+            names = by_name([json.loads(line) for line in file])
+        assert len(names) == 9
+    assert len(fake.requests) == 9
+    memory.rm(folder, recursive=True)
