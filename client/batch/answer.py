@@ -87,7 +87,7 @@ def success(record: Record, generation: Generation, *, created: int, fingerprint
         "created": created,
         "model": generation.admission.model,
         "system_fingerprint": fingerprint or None,
-        "choices": [_choice(output, is_chat=is_chat) for output in generation.outputs],
+        "choices": [_choice(record, output) for output in generation.outputs],
         "usage": {
             "prompt_tokens": prompt_tokens,
             "completion_tokens": completion_tokens,
@@ -189,22 +189,33 @@ def _label(record: Record) -> dict[str, object]:
     return {"category": record.category} if record.category else {}
 
 
-def _choice(output: Output, *, is_chat: bool) -> dict[str, object]:
+def _choice(record: Record, output: Output) -> dict[str, object]:
     """One sequence, as a choice."""
     said: dict[str, object]
-    if is_chat:
+    if record.url is Url.CHAT:
         said = {"message": {"role": "assistant", "content": output.text, "refusal": None}}
     else:
         said = {"text": output.text}
-    completion = output.completion
-    is_length = completion.finish_reason is FinishReason.LENGTH
+    is_length = output.completion.finish_reason is FinishReason.LENGTH
     return {
         "index": output.index,
         **said,
         "logprobs": None,
         "finish_reason": "length" if is_length else "stop",
-        "stop_reason": None if is_length else completion.stop or None,
+        "stop_reason": _stop_reason(record, output),
     }
+
+
+def _stop_reason(record: Record, output: Output) -> str | int | None:
+    """The stop string or the stop token that ended a sequence, as vLLM tells it; None at the end of text."""
+    completion = output.completion
+    match completion.finish_reason:
+        case FinishReason.STOP_STRING:
+            return completion.stop
+        case FinishReason.STOP_TOKEN if completion.stop in map(str, record.sampling.stop_token_ids):
+            return int(completion.stop)
+        case _:
+            return None
 
 
 def _text(choice: dict[str, Any]) -> str:

@@ -170,4 +170,4 @@ async def test_as_many_at_once_as_asked_for(tmp_path: Path) -> None:
     choices = [line["response"]["body"]["choices"][0] for line in read(tmp_path / "out.jsonl")]
     assert len(choices) == 20
     assert choices[0]["finish_reason"] == "stop"
-    assert choices[0]["stop_reason"] == "0"
+    assert choices[0]["stop_reason"] is None
