@@ -167,7 +167,7 @@ def read(raw: bytes) -> Answer:
             stats=_stats(ours["speculation"]),
         )
     except (KeyError, TypeError, AttributeError) as problem:
-        raise ValueError(f"{type(problem).__name__}: {problem}") from None
+        raise ValueError(f"it has another shape: {type(problem).__name__} {problem}") from None
 
 
 def _line(entry: Entry, response: object, error: object) -> bytes:

@@ -29,7 +29,6 @@ class PartsOutput:
         self._place = place
         self._filesystem, self._path = remote(place)
         self._folder = f"{self._path}.parts"
-        self._has_new = False
         self._pending: list[bytes] = []
         self._lock = threading.Lock()
 
@@ -45,8 +44,7 @@ class PartsOutput:
                 for _, answer in self._read(part):
                     if answer.id not in seen:
                         seen.add(answer.id)
-                        self._has_new = True
-                        yield answer
+                                        yield answer
 
     def begin(self) -> None:
         """Makes the folder of the parts, where there are folders."""
@@ -55,7 +53,6 @@ class PartsOutput:
 
     def append(self, line: bytes) -> None:
         """Takes one line; it is kept by the next `sync`."""
-        self._has_new = True
         with self._lock:
             self._pending.append(line)
 
@@ -72,7 +69,7 @@ class PartsOutput:
         """Makes one file of the parts."""
         self.sync()
         with remote_errors(self._place):
-            if self._has_new:
+            if self._parts():
                 self._compose()
             for part in self._parts():
                 self._filesystem.rm_file(part)
