@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import importlib
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
+from types import ModuleType
 
 from outrider.client.async_client import AsyncClient
 from outrider.client.batch.baseline import Baseline, measure_baseline, sample
 from outrider.client.batch.output import LocalOutput, Output
 from outrider.client.batch.parts import PartsOutput
 from outrider.client.batch.places import is_remote, local_path
+from outrider.client.batch.record import Rejection
 from outrider.client.batch.run import BatchRun, RunSettings, Written
 from outrider.client.batch.source import read_lines
 from outrider.client.batch.summary import Summary, summarise
 from outrider.client.batch.survey import Survey, done_ids, strictly, survey
+from outrider.client.channel import DEFAULT_ADDRESS
 from outrider.client.errors import InvalidRequest
+from outrider.client.timeouts import REQUEST_TIMEOUT_S
 
 MAX_CONCURRENCY = 256
 """Most records at once that are chosen without being asked for."""
@@ -34,6 +39,12 @@ class Job:
     destination: str
     """The output: a path, or a URL that fsspec writes."""
 
+    address: str = DEFAULT_ADDRESS
+    """Of the service."""
+
+    timeout_s: float = REQUEST_TIMEOUT_S
+    """Seconds for one request."""
+
     model: str = ""
     """Of records that name none; empty takes the service's first."""
 
@@ -41,7 +52,7 @@ class Job:
     """Does nothing if a line cannot be run."""
 
     concurrency: int | None = None
-    """Records at once; None: as many as the service can hold."""
+    """Records at once, of all shards together; None: as many as the service can hold."""
 
     attempts: int = 3
     """Tries of a record that fails for a cause that may pass."""
@@ -51,6 +62,9 @@ class Job:
 
     baseline: int = 0
     """Records to decode plainly as well, afterwards."""
+
+    shards: int = 0
+    """Actors of a Ray cluster that send; 0: this process does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,37 +137,27 @@ def look_through(job: Job) -> Survey:
     found = survey(read_lines(job.source), model=job.model)
     if job.strict:
         strictly(found)
+    if job.shards:
+        _ray_data().connect()
     return found
 
 
-def open_place(place: str) -> Output:
-    """The output at a path or a URL."""
-    return PartsOutput(place) if is_remote(place) else LocalOutput(local_path(place))
-
-
-async def run_job(
-    job: Job,
-    found: Survey,
-    client: AsyncClient,
-    *,
-    open_output: Callable[[str], Output] = open_place,
-    watcher: Watcher | None = None,
-) -> Report:
+def run_job(job: Job, found: Survey, *, watcher: Watcher | None = None) -> Report:
     """Answers every record that is not answered yet.
 
     Args:
         job: What to do.
         found: What `look_through` has found.
-        client: What to send through.
-        open_output: Opens the destination.
         watcher: Is told how it goes.
 
     Raises:
         OutriderError: The run cannot begin, or cannot go on; what was written stays, and the same job goes on with it.
     """
     watcher = watcher or Watcher()
-    fingerprints = {model.name: model.model_fingerprint for model in await client.models()}
-    concurrency = job.concurrency or await _capacity(client)
+    fingerprints, capacity = asyncio.run(_ask_service(job))
+    settings = RunSettings(
+        concurrency=job.concurrency or capacity, attempts=job.attempts, patience_s=job.patience_s
+    )
     tokens = 0
 
     def count(written: Written) -> None:
@@ -161,48 +165,80 @@ async def run_job(
         tokens += written.tokens
         watcher.wrote(written)
 
-    output = open_output(job.destination)
+    output = _open(job)
     try:
         done = done_ids(found, output.answers(), fingerprints=fingerprints)
         output.begin()
         watcher.begin(total=len(found.line_by_id), done=len(done))
-        run = BatchRun(
-            client,
-            output,
-            settings=RunSettings(
-                concurrency=concurrency, attempts=job.attempts, patience_s=job.patience_s
-            ),
-            fingerprints=fingerprints,
-            on_written=count,
-        )
         began_s = time.perf_counter()
-        entries = found.entries(read_lines(job.source))
-        await run.run(entry for entry in entries if entry.id not in done)
+        left = (e for e in found.entries(read_lines(job.source)) if e.id not in done)
+        if job.shards:
+            left = (entry for entry in left if isinstance(entry, Rejection))
+
+        async def run() -> None:
+            async with _client(job) as client:
+                await BatchRun(
+                    client, output, settings=settings, fingerprints=fingerprints, on_written=count
+                ).run(left)
+
+        asyncio.run(run())
+        if job.shards:
+            output.sync()
+            wanted = found.id_by_custom.values() - done
+            _ray_data().run_shards(job, wanted, settings, fingerprints, count)
         wall_s = time.perf_counter() - began_s
         output.finish()
         return Report(
             records=len(found.line_by_id),
             done_before=len(done),
-            concurrency=concurrency,
+            concurrency=settings.concurrency,
             wall_s=wall_s,
             tokens=tokens,
             summary=summarise(output.answers()),
-            baseline=await _baseline(job, found, client, output, concurrency=concurrency),
+            baseline=_baseline(job, found, output, concurrency=settings.concurrency),
         )
     finally:
         output.close()
 
 
-async def _capacity(client: AsyncClient) -> int:
-    """How many sequences the targets hold at once."""
-    status = await client.status()
+def _open(job: Job) -> Output:
+    """The output, where it lies."""
+    if job.shards or is_remote(job.destination):
+        return PartsOutput(job.destination)
+    path = local_path(job.destination)
+    if path.with_name(f"{path.name}.parts").exists():
+        raise InvalidRequest(f"a run with --shards has left {path}.parts; let such a run finish it")
+    return LocalOutput(path)
+
+
+def _ray_data() -> ModuleType:
+    """What needs Ray.
+
+    Raises:
+        InvalidRequest: It is not installed.
+    """
+    try:
+        return importlib.import_module("outrider.client.batch.ray_data")
+    except ImportError as error:
+        raise InvalidRequest(
+            f"--shards needs more than is installed ({error}); pip install 'outrider[serve,batch]'"
+        ) from None
+
+
+def _client(job: Job) -> AsyncClient:
+    return AsyncClient(job.address, timeout_s=job.timeout_s)
+
+
+async def _ask_service(job: Job) -> tuple[dict[str, str], int]:
+    """The fingerprint of each model, and how many sequences the targets hold at once."""
+    async with _client(job) as client:
+        fingerprints = {model.name: model.model_fingerprint for model in await client.models()}
+        status = await client.status()
     held = sum(actor.capacity for actor in status.actors if actor.role == "target")
-    return min(held, MAX_CONCURRENCY) or DEFAULT_CONCURRENCY
+    return fingerprints, min(held, MAX_CONCURRENCY) or DEFAULT_CONCURRENCY
 
 
-async def _baseline(
-    job: Job, found: Survey, client: AsyncClient, output: Output, *, concurrency: int
-) -> Baseline | None:
+def _baseline(job: Job, found: Survey, output: Output, *, concurrency: int) -> Baseline | None:
     """Compares a sample with plain decoding; None if that was not asked for, or no record can be compared."""
     if not job.baseline:
         return None
@@ -212,4 +248,9 @@ async def _baseline(
         return None
     chosen = {record.id for record in records}
     answers = {answer.id: answer for answer in output.answers() if answer.id in chosen}
-    return await measure_baseline(client, records, answers, concurrency=concurrency)
+
+    async def measure() -> Baseline:
+        async with _client(job) as client:
+            return await measure_baseline(client, records, answers, concurrency=concurrency)
+
+    return asyncio.run(measure())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Protocol
@@ -54,6 +55,7 @@ class LocalOutput:
         self._path = path
         self._end = 0
         self._is_dirty = False
+        self._lock = threading.Lock()
         try:
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         except OSError as error:
@@ -104,13 +106,14 @@ class LocalOutput:
 
     def sync(self) -> None:
         """Writes through to the disk."""
-        if not self._is_dirty:
-            return
-        self._is_dirty = False
-        try:
-            os.fsync(self._fd)
-        except OSError as error:
-            raise OutriderError(f"{self._path} cannot be written: {error.strerror}") from error
+        with self._lock:
+            if not self._is_dirty:
+                return
+            self._is_dirty = False
+            try:
+                os.fsync(self._fd)
+            except OSError as error:
+                raise OutriderError(f"{self._path} cannot be written: {error.strerror}") from error
 
     def finish(self) -> None:
         """The file is the output."""
@@ -118,9 +121,10 @@ class LocalOutput:
 
     def close(self) -> None:
         """Closes the file, which ends the lock."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        with self._lock:  # another thread may be writing through
+            if self._fd >= 0:
+                os.close(self._fd)
+                self._fd = -1
 
 
 def read_answers(name: str, lines: Iterable[bytes]) -> Iterator[tuple[bytes, Answer]]:

@@ -44,7 +44,7 @@ class PartsOutput:
                 for _, answer in self._read(part):
                     if answer.id not in seen:
                         seen.add(answer.id)
-                                        yield answer
+                        yield answer
 
     def begin(self) -> None:
         """Makes the folder of the parts, where there are folders."""
@@ -53,17 +53,18 @@ class PartsOutput:
 
     def append(self, line: bytes) -> None:
         """Takes one line; it is kept by the next `sync`."""
-        with self._lock:
-            self._pending.append(line)
+        self._pending.append(line)
 
     def sync(self) -> None:
         """Puts what has come as one part."""
-        with self._lock:
+        with (
+            self._lock
+        ):  # whoever synchronises last must not go on before the part of another thread is there
             lines, self._pending = self._pending, []
-        if not lines:
-            return
-        with remote_errors(self._place), self._filesystem.open(self._new_part(), "wb") as file:
-            file.write(b"".join(lines))
+            if not lines:
+                return
+            with remote_errors(self._place), self._filesystem.open(self._new_part(), "wb") as file:
+                file.write(b"".join(lines))
 
     def finish(self) -> None:
         """Makes one file of the parts."""

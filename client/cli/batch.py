@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from outrider.client.async_client import AsyncClient
 from outrider.client.batch.job import Job, Report, look_through, run_job
 from outrider.client.cli import flags
 from outrider.client.cli.batch_report import Bar, print_report
 from outrider.client.cli.exits import ExitCode, expected_errors, usage_error
+from outrider.client.errors import OutriderError
 
 
 def batch(
@@ -71,6 +70,15 @@ def batch(
             help="Decode N of the records plainly too: same text? how much faster?",
         ),
     ] = 0,
+    shards: Annotated[
+        int,
+        typer.Option(
+            "--shards",
+            metavar="N",
+            min=0,
+            help="Send from N actors of the Ray cluster that the command runs in, by Ray Data.",
+        ),
+    ] = 0,
     summary: Annotated[
         Path | None,
         typer.Option("--summary", metavar="FILE.json", help="Write the summary here, too."),
@@ -87,25 +95,34 @@ def batch(
     job = Job(
         source=source,
         destination=destination,
+        address=address,
+        timeout_s=timeout_s,
         model=model,
         strict=strict,
         concurrency=concurrency,
         attempts=attempts,
         patience_s=patience_s,
         baseline=baseline,
+        shards=shards,
     )
-
     with expected_errors():
         found = look_through(job)
-
-        async def run() -> Report:
-            async with AsyncClient(address, timeout_s=timeout_s) as client:
-                with Bar() as bar:
-                    return await run_job(job, found, client, watcher=bar)
-
-        report = asyncio.run(run())
+        with Bar() as bar:
+            report = run_job(job, found, watcher=bar)
         print_report(report)
         if summary is not None:
-            summary.write_text(json.dumps(report.as_dict(), indent=2) + "\n", encoding="utf-8")
+            write_summary(summary, report)
     if not report.is_ok:
         raise typer.Exit(ExitCode.FAILURE)
+
+
+def write_summary(file: Path, report: Report) -> None:
+    """The summary for programs.
+
+    Raises:
+        OutriderError: The file cannot be written.
+    """
+    try:
+        file.write_text(json.dumps(report.as_dict(), indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise OutriderError(f"{file} cannot be written: {error.strerror}") from None

@@ -120,5 +120,5 @@ def test_every_error_has_a_status_and_a_code(kind: type[OutriderError]) -> None:
 )
 def test_lines_of_others_are_not_read(raw: bytes) -> None:
     """They are a `ValueError`, whatever they are."""
-    with pytest.raises(ValueError, match="another shape|Expecting value"):
+    with pytest.raises(ValueError, match=r"another shape|Expecting value"):
         answer.read(raw)

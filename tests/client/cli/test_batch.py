@@ -219,6 +219,7 @@ def test_an_input_that_has_changed(
         (("{in}", "{out}", "--concurrency", "0"), "concurrency"),
         (("{in}", "{out}", "--summary", "none/summary.json"), "no folder"),
         (("{in}", "nosuch://out"), "nosuch"),
+        (("{in}", "{out}", "--shards", "-1"), "shards"),
         (("nosuch://in", "{out}"), "nosuch"),
     ],
 )
@@ -246,6 +247,17 @@ def test_nobody_answers(run: Run, source: Path, tmp_path: Path, closed_port: str
     out = tmp_path / "out.jsonl"
     assert run("batch", str(source), str(out), "-a", closed_port).exit_code == 3
     assert not out.exists()
+
+
+def test_parts_of_shards_are_not_run_again(
+    run: Run, fake: FakeService, source: Path, tmp_path: Path
+) -> None:
+    """What a run with shards has left is theirs to finish."""
+    (tmp_path / "out.jsonl.parts").mkdir()
+    result = run("batch", str(source), str(tmp_path / "out.jsonl"), "-a", fake.address)
+    assert result.exit_code == 2
+    assert "--shards" in result.stderr
+    assert fake.requests == []
 
 
 def test_baseline(run: Run, fake: FakeService, source: Path, tmp_path: Path) -> None:
