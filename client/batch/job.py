@@ -184,7 +184,7 @@ def run_job(job: Job, found: Survey, *, watcher: Watcher | None = None) -> Repor
         asyncio.run(run())
         if job.shards:
             output.sync()
-            wanted = found.id_by_custom.values() - done
+            wanted = set(found.id_by_custom.values()) - done
             _ray_data().run_shards(job, wanted, settings, fingerprints, count)
         wall_s = time.perf_counter() - began_s
         output.finish()

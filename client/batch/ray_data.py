@@ -68,6 +68,9 @@ def run_shards(
     Raises:
         OutriderError: A shard cannot go on; what was written stays.
     """
+    ray.data.DataContext.get_current().enable_progress_bars = (
+        False  # whoever watches has one already
+    )
     filesystem, path = remote(job.source)
     each = replace(settings, concurrency=math.ceil(settings.concurrency / job.shards))
     lines = ray.data.read_text(

@@ -19,6 +19,9 @@ pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
 pytest.importorskip("ray")
 
+PLAIN = (sys.executable, "-c", "from outrider.client.cli import main; main()")
+NUM_LINES = 61
+
 SCRIPT = """
 import os, sys
 os.environ["RAY_AUTH_MODE"] = "disabled"
@@ -57,14 +60,15 @@ def environment() -> dict[str, str]:
 
 def test_shards_go_on_where_a_run_has_ended(fake: FakeService, tmp_path: Path) -> None:
     """Answers of an earlier run, in the output and in a part, stay; each record is there once, and no part is left."""
-    records = [(chat if number % 3 == 0 else completion)(f"r{number}") for number in range(60)]
+    records = [
+        (chat if number % 3 == 0 else completion)(f"r{number}") for number in range(NUM_LINES - 1)
+    ]
     source = write(tmp_path / "in.jsonl", *records, b"{")
     out, summary = tmp_path / "out.jsonl", tmp_path / "summary.json"
     reference = tmp_path / "reference.jsonl"
     command = ("-a", fake.address, "--concurrency", "4")
     done = subprocess.run(
-        [sys.executable, "-c", "from outrider.client.cli import main; main()"]
-        + ["batch", str(source), str(reference), *command],
+        [*PLAIN, "batch", str(source), str(reference), *command],
         env=environment(),
         capture_output=True,
         text=True,
@@ -79,10 +83,11 @@ def test_shards_go_on_where_a_run_has_ended(fake: FakeService, tmp_path: Path) -
     (parts / "part.jsonl").write_bytes(b"".join(lines[10:30]))
     asked = len(fake.requests)
     done = run(str(source), str(out), *command, "--shards", "2", "--summary", str(summary))
+    assert f"31 of {NUM_LINES} records" in done.stdout, done.stderr
     assert done.returncode == 1, done.stderr
     told = {line["id"]: (line["custom_id"], line["error"]) for line in read(out)}
     assert told == {line["id"]: (line["custom_id"], line["error"]) for line in read(reference)}
-    assert len(read(out)) == 61
+    assert len(read(out)) == NUM_LINES
     assert not parts.exists()
     assert len(fake.requests) - asked <= 31
     value = json.loads(summary.read_text())
