@@ -225,9 +225,7 @@ def _text(choice: dict[str, Any]) -> str:
 
 def _stats(value: dict[str, Any]) -> SpeculationStats:
     """Statistics as they were written; lists were tuples."""
-    return SpeculationStats(
-        **{
-            name: tuple(entry) if isinstance(entry, list) else entry
-            for name, entry in value.items()
-        }
-    )
+    known: dict[str, Any] = {
+        name: tuple(entry) if isinstance(entry, list) else entry for name, entry in value.items()
+    }
+    return SpeculationStats(**known)

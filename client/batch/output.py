@@ -6,7 +6,6 @@ removes it and runs its record again. The lock is on the file itself and ends wi
 
 from __future__ import annotations
 
-import fcntl
 import os
 import threading
 from collections.abc import Iterable, Iterator
@@ -52,6 +51,8 @@ class LocalOutput:
         InvalidRequest: The file cannot be written.
         AlreadyRunning: Another run is writing it.
         """
+        import fcntl  # POSIX only; the other commands run where there is none
+
         self._path = path
         self._end = 0
         self._is_dirty = False

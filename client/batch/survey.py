@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from outrider.client.batch.answer import Answer
-from outrider.client.batch.record import Entry, Record, Rejection, duplicate, parse
+from outrider.client.batch.record import Entry, Rejection, duplicate, parse
 from outrider.client.errors import InvalidRequest
 
 MAX_SHOWN = 20
@@ -27,15 +27,13 @@ class Survey:
     """Every answer that there will be, by its id, and the line that it answers."""
 
     id_by_custom: dict[str, str] = field(default_factory=dict)
-    """The answer of every record that can be run, by its custom_id."""
+    """The answer of every line with a custom_id of its own, by it."""
 
     lines_by_duplicate: dict[str, list[int]] = field(default_factory=dict)
     """The lines of each custom_id that names several records. None of them is run: nobody could tell whose the answer is."""
 
     rejections: list[Rejection] = field(default_factory=list)
-    """The first few lines that cannot be run."""
-
-    num_rejections: int = 0
+    """The lines that cannot be run, in their order."""
 
     def entries(self, lines: Iterable[NumberedLine]) -> Iterator[Entry]:
         """What each line asks for, when the input is read again.
@@ -45,7 +43,7 @@ class Survey:
         """
         for line, raw in lines:
             entry = parse(line, raw, model=self.model)
-            if isinstance(entry, Record) and entry.custom_id in self.lines_by_duplicate:
+            if entry.custom_id in self.lines_by_duplicate:
                 shared = self.lines_by_duplicate[entry.custom_id]
                 entry = duplicate(line, entry.id, entry.custom_id, shared)
             if self.line_by_id.get(entry.id) != line:
@@ -65,26 +63,29 @@ def survey(lines: Iterable[NumberedLine], *, model: str = "") -> Survey:
     """
     found = Survey(model=model)
     sharing: dict[str, list[tuple[int, str]]] = {}
+    rejected: dict[str, Rejection] = {}
     for line, raw in lines:
         entry = parse(line, raw, model=model)
-        if isinstance(entry, Rejection):
-            _reject(found, entry)
-        elif entry.custom_id in sharing:
-            sharing[entry.custom_id].append((line, entry.id))
-        elif entry.custom_id in found.id_by_custom:
-            sharing[entry.custom_id] = [(line, entry.id)]
-        else:
+        if entry.custom_id in found.id_by_custom:
+            sharing.setdefault(entry.custom_id, []).append((line, entry.id))
+            continue
+        if entry.custom_id:
             found.id_by_custom[entry.custom_id] = entry.id
-            found.line_by_id[entry.id] = line
+        found.line_by_id[entry.id] = line
+        if isinstance(entry, Rejection):
+            rejected[entry.id] = entry
     for custom_id, later in sharing.items():
         first_id = found.id_by_custom.pop(custom_id)
+        rejected.pop(first_id, None)
         named = [(found.line_by_id.pop(first_id), first_id), *later]
-        found.lines_by_duplicate[custom_id] = [line for line, _ in named]
-        shared = found.lines_by_duplicate[custom_id]
+        shared = found.lines_by_duplicate[custom_id] = [line for line, _ in named]
         for line, record_id in named:
-            _reject(found, duplicate(line, record_id, custom_id, shared))
+            twin = duplicate(line, record_id, custom_id, shared)
+            found.line_by_id[twin.id] = line
+            rejected[twin.id] = twin
     if not found.line_by_id:
         raise InvalidRequest("the input holds no record")
+    found.rejections = sorted(rejected.values(), key=lambda rejection: rejection.line)
     return found
 
 
@@ -94,14 +95,13 @@ def strictly(found: Survey) -> None:
     Raises:
         InvalidRequest: There are some; names the first few.
     """
-    if not found.num_rejections:
+    if not found.rejections:
         return
-    shown = sorted(found.rejections, key=lambda rejection: rejection.line)
-    lines = [rejection.problem.message for rejection in shown]
-    if found.num_rejections > len(lines):
-        lines.append(f"and {found.num_rejections - len(lines)} more")
+    lines = [rejection.problem.message for rejection in found.rejections[:MAX_SHOWN]]
+    if len(found.rejections) > MAX_SHOWN:
+        lines.append(f"and {len(found.rejections) - MAX_SHOWN} more")
     raise InvalidRequest(
-        f"{found.num_rejections} lines of the input cannot be run:\n  " + "\n  ".join(lines)
+        f"{len(found.rejections)} lines of the input cannot be run:\n  " + "\n  ".join(lines)
     )
 
 
@@ -141,11 +141,3 @@ def done_ids(
             )
         done.add(answer.id)
     return done
-
-
-def _reject(found: Survey, rejection: Rejection) -> None:
-    """Counts a line that cannot be run."""
-    found.line_by_id[rejection.id] = rejection.line
-    found.num_rejections += 1
-    if len(found.rejections) < MAX_SHOWN:
-        found.rejections.append(rejection)

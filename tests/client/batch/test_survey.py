@@ -54,6 +54,24 @@ def test_records_that_share_a_name_are_all_refused(tmp_path: Path) -> None:
     assert len({entry.id for entry in entries}) == 4
 
 
+def test_a_faulty_record_shares_its_name_too(tmp_path: Path) -> None:
+    """Two answers of one name, one of them an error, would leave it to the reader which to take."""
+    for values in (
+        (completion("a"), completion("a", tools=[])),
+        (completion("a", tools=[]), completion("a")),
+    ):
+        found, entries = look(tmp_path, *values)
+        assert [type(entry) for entry in entries] == [Rejection, Rejection]
+        assert len(found.rejections) == 2
+        assert {entry.problem.code for entry in found.rejections} == {"duplicate_custom_id"}
+
+
+def test_records_without_a_name_share_none(tmp_path: Path) -> None:
+    """Each is told that its name is missing."""
+    found, _ = look(tmp_path, completion(""), completion(""), {}, {})
+    assert [entry.problem.code for entry in found.rejections] == ["missing_custom_id"] * 4
+
+
 def test_strict_names_lines(tmp_path: Path) -> None:
     """The first few of them, in their order."""
     found, _ = look(
