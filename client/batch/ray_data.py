@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import pickle
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
@@ -24,7 +25,7 @@ from outrider.client.batch.parts import PartsOutput
 from outrider.client.batch.places import remote
 from outrider.client.batch.record import Record, parse
 from outrider.client.batch.run import BatchRun, RunSettings, Written
-from outrider.client.errors import OutriderError
+from outrider.client.errors import InvalidRequest, OutriderError
 
 BLOCKS_OF_AN_ACTOR = 8
 """Blocks that the input is split into, for each actor: a slow actor gets fewer of them."""
@@ -34,19 +35,23 @@ CPUS_OF_AN_ACTOR = 0.25
 
 
 def connect() -> None:
-    """Joins the Ray that runs here, or that RAY_ADDRESS names. Starts none.
+    """Joins the Ray that RAY_ADDRESS names, as it does in a Ray job. Starts none, and looks for none: it could be anybody's.
 
     Raises:
-        OutriderError: There is none, or it refuses.
+        InvalidRequest: RAY_ADDRESS is not set.
+        OutriderError: Ray refuses.
     """
     if ray.is_initialized():
         return
+    address = os.environ.get("RAY_ADDRESS")
+    if not address:
+        raise InvalidRequest(
+            "--shards needs a Ray cluster: submit the command as a Ray job, or set RAY_ADDRESS"
+        )
     try:
-        ray.init(address="auto", log_to_driver=False)
+        ray.init(address=address, log_to_driver=False)
     except (OSError, RuntimeError, ValueError) as error:
-        raise OutriderError(
-            f"--shards needs a Ray cluster that runs ({error}); submit the command as a Ray job, or set RAY_ADDRESS"
-        ) from None
+        raise OutriderError(f"the Ray cluster at {address} cannot be joined: {error}") from None
 
 
 def run_shards(

@@ -260,6 +260,19 @@ def test_parts_of_shards_are_not_run_again(
     assert fake.requests == []
 
 
+def test_shards_without_a_cluster(
+    run: Run, fake: FakeService, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Are refused before anything is sent, with what is needed."""
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    out = tmp_path / "out.jsonl"
+    result = run("batch", str(source), str(out), "-a", fake.address, "--shards", "2")
+    assert result.exit_code == 2
+    assert "--shards needs" in result.stderr
+    assert fake.requests == []
+    assert not out.exists()
+
+
 def test_baseline(run: Run, fake: FakeService, source: Path, tmp_path: Path) -> None:
     """A sample runs plainly too, and texts are compared; what plain decoding cannot repeat is left out."""
     with source.open("ab") as file:
