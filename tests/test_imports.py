@@ -29,11 +29,12 @@ FORBIDDEN: dict[str, tuple[str, ...]] = {
 
 ALLOWED: dict[str, tuple[str, ...]] = {
     "actors/speculation": ("outrider.actors.speculation",),
+    "client/batch/ray_data": ("ray", "numpy"),
     "client/cli": ("outrider.cluster.commands", "outrider.cluster.demo"),
     "cluster/demo": ("outrider.client",),
 }
 """Exceptions, by the start of a file's path: the pure folder may import itself; the command line runs the serving side when
-asked to; the demonstration is a client."""
+asked to, and a batch its Ray shell; the demonstration is a client."""
 
 RAY_FREE = ("server.py", "worker.py", "coordinator.py", "supervisor.py", "keeper.py", "session.py")
 """Files of plain classes, which are tested without Ray."""

@@ -8,6 +8,7 @@ import typer
 
 import outrider
 from outrider.client.cli import serving
+from outrider.client.cli.batch import batch
 from outrider.client.cli.bench import bench
 from outrider.client.cli.chat import chat
 from outrider.client.cli.exits import EXIT_CODES_HELP
@@ -54,6 +55,7 @@ app.command(rich_help_panel=_TALK)(chat)
 app.command(rich_help_panel=_TALK)(status)
 app.command(rich_help_panel=_TALK)(models)
 app.command(rich_help_panel=_TALK)(trace)
+app.command(rich_help_panel=_TALK)(batch)
 app.command(rich_help_panel=_TALK)(bench)
 
 

@@ -49,6 +49,9 @@ class FakeService(generation_pb2_grpc.GenerationServiceServicer):
     stall_after: int | None = None
     """Output tokens after which streams wait until they are cancelled or `go_on` is set."""
 
+    stall_from: int | None = None
+    """Calls after which the next ones wait, before anything is sent, as above."""
+
     status_failures: list[Failure] = field(default_factory=list)
     """Taken one a GetStatus call."""
 
@@ -106,6 +109,11 @@ class FakeService(generation_pb2_grpc.GenerationServiceServicer):
         request: generation_pb2.GenerateRequest,
         context: grpc.ServicerContext,
     ) -> Iterator[generation_pb2.GenerateResponse]:
+        if self.stall_from is not None and len(self.requests) > self.stall_from:
+            while context.is_active() and not self.go_on.wait(0.02):
+                pass
+            if not context.is_active():
+                return
         failure = self.failures.pop(0) if self.failures else None
         if failure is not None and failure.after_tokens is None:
             fail(context, failure)

@@ -1,0 +1,173 @@
+"""Load, outages and failures that pass."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import grpc
+import pytest
+from tests.client.batch.lines import completion, read, write
+
+from outrider.client import (
+    Admission,
+    AsyncClient,
+    Completion,
+    FinishReason,
+    Generation,
+    Output,
+    Overloaded,
+    RetryPolicy,
+    Unauthorized,
+    Unavailable,
+)
+from outrider.client.batch.output import LocalOutput
+from outrider.client.batch.run import BatchRun, RunSettings
+from outrider.client.batch.source import read_lines
+from outrider.client.batch.survey import survey
+
+if TYPE_CHECKING:
+    from tests.client.conftest import Failure, FakeService
+
+SHORT = RetryPolicy(initial_backoff_s=0.001, max_backoff_s=0.01, open_attempts=1)
+
+
+@contextmanager
+def writing(file: Path) -> Iterator[LocalOutput]:
+    """An output that has begun."""
+    output = LocalOutput(file)
+    try:
+        assert list(output.answers()) == []
+        output.begin()
+        yield output
+    finally:
+        output.close()
+
+
+async def run(
+    folder: Path, address: str, *, count: int = 6, **settings: Any
+) -> list[dict[str, Any]]:
+    """Runs some records. Returns the lines of the output."""
+    source = str(write(folder / "in.jsonl", *(completion(f"r{n}") for n in range(count))))
+    found = survey(read_lines(source))
+    bounds: dict[str, Any] = {"concurrency": 3, **settings}
+    with writing(folder / "out.jsonl") as output:
+        async with AsyncClient(address, retry=SHORT) as client:
+            batch = BatchRun(
+                client, output, settings=RunSettings(**bounds), fingerprints={}, backoff=SHORT
+            )
+            await batch.run(found.entries(read_lines(source)))
+    return read(folder / "out.jsonl")
+
+
+def errors(lines: list[dict[str, Any]]) -> list[str]:
+    """The codes of those that failed."""
+    return [line["error"]["code"] for line in lines if line["error"]]
+
+
+async def test_refusals_for_load_are_waited_out(
+    fake: FakeService, failure: type[Failure], tmp_path: Path
+) -> None:
+    """However many there are: no record fails for them."""
+    fake.failures = [
+        failure(code=grpc.StatusCode.RESOURCE_EXHAUSTED, retry_after_s=0.001) for _ in range(40)
+    ]
+    lines = await run(tmp_path, fake.address)
+    assert errors(lines) == []
+    assert len(lines) == 6
+
+
+async def test_a_service_that_stays_full_ends_the_run(
+    fake: FakeService, failure: type[Failure], tmp_path: Path
+) -> None:
+    """Without an answer to any record, so that a later run can go on."""
+    fake.failures = [failure(code=grpc.StatusCode.RESOURCE_EXHAUSTED) for _ in range(1000)]
+    with pytest.raises(Overloaded):
+        await run(tmp_path, fake.address, patience_s=0.05)
+    assert read(tmp_path / "out.jsonl") == []
+
+
+async def test_failures_that_pass_are_tried_again(
+    fake: FakeService, failure: type[Failure], tmp_path: Path
+) -> None:
+    """A failed pass, a broken stream, a timeout: the answer is as if nothing had been."""
+    fake.failures = [
+        failure(code=grpc.StatusCode.INTERNAL),
+        failure(code=grpc.StatusCode.UNAVAILABLE, after_tokens=3),
+        failure(code=grpc.StatusCode.DEADLINE_EXCEEDED),
+    ]
+    lines = await run(tmp_path, fake.address)
+    assert errors(lines) == []
+    assert len(lines) == 6
+
+
+async def test_a_record_that_fails_each_time_is_answered_so(
+    fake: FakeService, failure: type[Failure], tmp_path: Path
+) -> None:
+    """After as many tries as it may have; the others are answered."""
+    fake.failures = [failure(code=grpc.StatusCode.INTERNAL, details="broken") for _ in range(4)]
+    lines = await run(tmp_path, fake.address, count=2, concurrency=1, attempts=4)
+    assert errors(lines) == ["service_error"]
+    assert lines[0]["response"]["status_code"] == 500
+    assert lines[0]["error"]["message"] == "broken"
+    assert len(fake.requests) == 5
+
+
+async def test_an_outage_ends_the_run_and_no_record(fake: FakeService, tmp_path: Path) -> None:
+    """A later run goes on with them."""
+    fake.kill()
+    with pytest.raises(Unavailable):
+        await run(tmp_path, fake.address, patience_s=0.05)
+    assert read(tmp_path / "out.jsonl") == []
+
+
+async def test_missing_credentials_end_the_run(
+    fake: FakeService, failure: type[Failure], tmp_path: Path
+) -> None:
+    """They are missing for every record."""
+    fake.failures = [failure(code=grpc.StatusCode.UNAUTHENTICATED)]
+    with pytest.raises(Unauthorized):
+        await run(tmp_path, fake.address, concurrency=1)
+    assert read(tmp_path / "out.jsonl") == []
+
+
+class Counting:
+    """A client that counts how many ask at once."""
+
+    def __init__(self) -> None:
+        self.now = self.peak = 0
+
+    async def generate(self, prompt: str, **arguments: Any) -> Generation:
+        """Answers after some turns of the loop."""
+        self.now += 1
+        self.peak = max(self.peak, self.now)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        self.now -= 1
+        output = Output(
+            index=0,
+            text="yes",
+            tokens=(),
+            completion=Completion(index=0, finish_reason=FinishReason.STOP_TOKEN, stop="0"),
+        )
+        admission = Admission(request_id="r", model="demo", seed=1, prompt_tokens=1)
+        return Generation(admission=admission, outputs=(output,))
+
+
+async def test_as_many_at_once_as_asked_for(tmp_path: Path) -> None:
+    """And no more."""
+    source = str(write(tmp_path / "in.jsonl", *(completion(f"r{n}") for n in range(20))))
+    found = survey(read_lines(source))
+    client = Counting()
+    with writing(tmp_path / "out.jsonl") as output:
+        settings = RunSettings(concurrency=3)
+        batch = BatchRun(cast(AsyncClient, client), output, settings=settings, fingerprints={})
+        await batch.run(found.entries(read_lines(source)))
+    assert client.peak == 3
+    choices = [line["response"]["body"]["choices"][0] for line in read(tmp_path / "out.jsonl")]
+    assert len(choices) == 20
+    assert choices[0]["finish_reason"] == "stop"
+    assert choices[0]["stop_reason"] is None
