@@ -18,8 +18,14 @@ class InProcessActor:
     """One start of an actor that only registers and waits."""
 
     def __init__(
-        self, settings: ActorSettings, identity: Identity, *, failure: Exception | None
+        self,
+        settings: ActorSettings,
+        identity: Identity,
+        *,
+        failure: Exception | None,
+        order: list[tuple[str, str]],
     ) -> None:
+        self._order = order
         self.settings = settings
         self.identity = identity
         self.grace_s: float | None = None
@@ -43,6 +49,7 @@ class InProcessActor:
         )
         self._membership = Membership(self.identity.supervisor, member, self.identity.credentials)
         await self._membership.join()
+        self._order.append(("start", self.identity.name))
         return Started(address="127.0.0.1:9", pid=1, node_id="here")
 
     async def run(self) -> str:
@@ -70,6 +77,7 @@ class InProcessActor:
     async def _end(self, how: str) -> None:
         await self.hang()
         if not self._ended.done():
+            self._order.append(("end", self.identity.name))
             self._ended.set_result(how)
 
 
@@ -82,6 +90,10 @@ class InProcessHost:
 
     has_room: bool = True
     starts: list[InProcessActor] = field(default_factory=list)
+    order: list[tuple[str, str]] = field(default_factory=list)
+    """`start` and `end` of actors, by name."""
+    address: str = "127.0.0.1:9"
+    """Where all of them say that they are. Nobody answers there."""
 
     async def wait_for_room(
         self, specs: tuple[ActorSpec, ...], *, timeout_s: float, tell: Callable[[str], None]
@@ -104,7 +116,9 @@ class InProcessHost:
     ) -> RunningActor:
         """Makes an actor."""
         failures = self.failures.get(spec.name, [])
-        actor = InProcessActor(settings, identity, failure=failures.pop(0) if failures else None)
+        actor = InProcessActor(
+            settings, identity, failure=failures.pop(0) if failures else None, order=self.order
+        )
         self.starts.append(actor)
         return actor
 

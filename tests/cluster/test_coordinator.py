@@ -192,6 +192,8 @@ async def test_draining_lets_running_requests_finish(serve: Serve, target: Scrip
     target.script.hold.set()
     assert await running == 20
     await stopping
+    async with asyncio.timeout(10.0):
+        await successor.channel.channel_ready()
     await healthy(successor, SERVING)
 
 

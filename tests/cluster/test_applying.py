@@ -1,0 +1,141 @@
+"""A supervisor that is told to become another service, over actors that are no processes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import pytest
+from tests.cluster.in_process import InProcessHost, crashes, refusals, until
+
+from outrider.actors.grpc_server import internal_channel
+from outrider.cluster.actor_status import State
+from outrider.cluster.applying import Applier
+from outrider.cluster.config import parse_config
+from outrider.cluster.fleet import fleet
+from outrider.cluster.restart_policy import RestartPolicy
+from outrider.cluster.supervisor import Supervisor, SupervisorSettings
+from outrider.v1 import cluster_pb2, cluster_pb2_grpc
+
+QUICK = RestartPolicy(backoff_s=0.01, max_backoff_s=0.02)
+BEFORE: dict[str, Any] = {
+    "targets": [{"model": "org/t", "replicas": 2}],
+    "drafters": [{"model": "org/d"}],
+}
+
+
+class Running:
+    """A supervisor, and whoever changes it."""
+
+    def __init__(self) -> None:
+        self.host = InProcessHost()
+        config = parse_config(BEFORE, source="test")
+        self.supervisor = Supervisor(
+            fleet(config),
+            self.host,
+            SupervisorSettings(lease_s=5.0, restarts=QUICK, start_timeout_s=5.0),
+        )
+        self.supervisor.servicer.apply = Applier(config, self.supervisor).apply
+
+    @property
+    def serving(self) -> set[str]:
+        """Names of the actors that serve."""
+        return {s.name for s in self.supervisor.status() if s.state is State.SERVING}
+
+    async def apply(
+        self, *, drain_s: float = 0.0, is_dry_run: bool = False, **sections: Any
+    ) -> list[cluster_pb2.ApplyEvent]:
+        """Applies a configuration with these sections, and waits for the end of what it replaces."""
+        address, credentials = self.supervisor.admin
+        request = cluster_pb2.ApplyRequest(
+            config_json=json.dumps({**BEFORE, **sections}), drain_s=drain_s, is_dry_run=is_dry_run
+        )
+        async with internal_channel(address, credentials) as channel:
+            stub = cluster_pb2_grpc.ClusterServiceStub(channel)
+            async with asyncio.timeout(20.0):
+                return [event async for event in stub.Apply(request)]
+
+
+@pytest.fixture
+async def running() -> AsyncIterator[Running]:
+    """Launched; stopped with the test."""
+    made = Running()
+    await made.supervisor.launch()
+    yield made
+    await made.supervisor.stop(0.0)
+
+
+def changes(events: list[cluster_pb2.ApplyEvent]) -> list[tuple[str, str]]:
+    """What the plan says."""
+    return [(change.kind, change.name) for change in events[0].plan.changes]
+
+
+async def test_a_plan_alone_changes_nothing(running: Running) -> None:
+    """It names what would be done."""
+    events = await running.apply(is_dry_run=True, drafters=[])
+    assert changes(events) == [("remove", "d")]
+    assert len(events) == 1
+    assert running.serving == {"t-0", "t-1", "d", "coordinator"}
+
+
+async def test_drafters_come_and_go(running: Running) -> None:
+    """The new one serves before the old one ends; the others are not touched."""
+    events = await running.apply(drafters=[{"model": "org/e"}])
+    assert changes(events) == [("add", "e"), ("remove", "d")]
+    assert running.serving == {"t-0", "t-1", "e", "coordinator"}
+    assert len(running.host.of("t-0")) == len(running.host.of("coordinator")) == 1
+    assert running.supervisor.configured.keys() == {"t-0", "t-1", "e", "coordinator"}
+    assert changes(await running.apply(drafters=[{"model": "org/e"}])) == []
+
+
+async def test_a_model_is_exchanged_as_a_whole(running: Running) -> None:
+    """New targets and a new coordinator at the old one's address; the old ones end, the coordinator before its targets."""
+    running.host.order.clear()
+    events = await running.apply(targets=[{"model": "org/u", "name": "t", "replicas": 2}])
+    assert {change[0] for change in changes(events)} == {"replace"}
+    assert running.serving == {"t-0.2", "t-1.2", "d", "coordinator.2"}
+    started = [name for what, name in running.host.order if what == "start"]
+    ended = [name for what, name in running.host.order if what == "end"]
+    assert started == ["t-0.2", "t-1.2", "coordinator.2"]
+    assert ended == ["coordinator", "t-0", "t-1"]
+    order = running.host.order
+    assert order.index(("start", "coordinator.2")) < order.index(("end", "coordinator"))
+    successor = running.host.of("coordinator.2")[0].settings
+    assert successor.listen == running.host.address
+    assert successor.shares_port  # type: ignore[union-attr]  # a coordinator's
+
+
+async def test_what_cannot_start_changes_nothing(running: Running) -> None:
+    """The reason is told; nothing of the new stays, and a later attempt works."""
+    running.host.failures["t-2"] = refusals("no such folder")
+    more = [{"model": "org/t", "replicas": 3}]
+    with pytest.raises(grpc.aio.AioRpcError, match="no such folder") as failed:
+        await running.apply(targets=more, drafters=[])
+    assert failed.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert running.serving == {"t-0", "t-1", "d", "coordinator"}
+    await running.apply(targets=more)
+    assert running.serving == {"t-0", "t-1", "t-2", "d", "coordinator"}
+
+
+async def test_bad_configurations_are_refused(running: Running) -> None:
+    """With every problem; and what needs a restart."""
+    for sections, code in (
+        ({"targets": [{"modle": "t"}]}, grpc.StatusCode.INVALID_ARGUMENT),
+        ({"cluster": {"lease_s": 7.0}}, grpc.StatusCode.FAILED_PRECONDITION),
+    ):
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await running.apply(**sections)
+        assert refused.value.code() is code
+    assert running.serving == {"t-0", "t-1", "d", "coordinator"}
+
+
+async def test_new_actors_are_kept_alive_and_old_ones_are_not(running: Running) -> None:
+    """A crash after the change is a crash like any other."""
+    await running.apply(drafters=[{"model": "org/e"}])
+    running.host.failures["e"] = crashes(1)
+    await running.host.of("e")[0].die()
+    await until(lambda: len(running.host.of("e")) == 3 and "e" in running.serving)
+    assert len(running.host.of("d")) == 1
