@@ -206,9 +206,7 @@ def _texts_table(pairs: Sequence[Pair]) -> Table:
 
 
 def _streams_table(streams: Mapping[int, Sequence[Pair]]) -> Table:
-    table = _table(
-        "stream of", title="short and long streams: what speculation gives takes a while"
-    )
+    table = _table("stream of", title="streams of a short and of a usual length, both ways")
     for length, pairs in streams.items():
         for temperature in dict.fromkeys(pair.temperature for pair in pairs):
             found = totals(pairs, temperature=temperature)
@@ -218,7 +216,7 @@ def _streams_table(streams: Mapping[int, Sequence[Pair]]) -> Table:
 
 def _table(first: str, *, title: str) -> Table:
     """An empty table that fits a terminal of 80 columns."""
-    caption = "pass: tokens a target pass; plain/s and spec./s: tokens a second, either way"
+    caption = "pass: tokens a target pass; /s: tokens a second"
     table = Table(title=title, caption=caption, show_edge=False, pad_edge=False)
     table.add_column(first, no_wrap=True)
     for heading in ("temp.", "tokens", "same", "pass", "plain/s", "spec./s", "speed-up"):

@@ -187,6 +187,7 @@ def test_tables_fit_80_columns(
     assert len(tables) > 36
     assert max(map(len, tables)) <= 80
     assert not any("…" in line for line in lines)
+    assert sum("; /s: tokens a second" in line for line in lines) == 2
     headings = [line.replace("┃", "").split() for line in tables if "temp." in line]
     others = ["temp.", "tokens", "same", "pass", "plain/s", "spec./s", "speed-up"]
     assert headings == [["text", *others], ["stream", "of", *others]]
