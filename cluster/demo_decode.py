@@ -137,6 +137,7 @@ def decode_streams(
 def _pair(prompt: Prompt, sampling: SamplingOptions, plain: Decoded, speculative: Decoded) -> Pair:
     """What was decoded both ways with these options."""
     assert sampling.seed is not None
+    assert sampling.temperature is not None
     return Pair(
         category=prompt.category,
         prompt=shown_prompt(prompt),

@@ -10,6 +10,7 @@ import errno
 import os
 import socket
 from pathlib import Path
+from typing import Any
 
 from outrider.cluster.host_port import split_host_port
 from outrider.cluster.private_folder import MAX_PARENT
@@ -93,7 +94,7 @@ def check_room(parent: Path, *, object_store_bytes: int) -> None:
         )
 
 
-def _problem(family: int, address: tuple[str, int] | tuple[str, int, int, int]) -> OSError | None:
+def _problem(family: int, address: tuple[Any, ...]) -> OSError | None:
     """Why nobody can listen at a resolved address; None if one can."""
     try:
         with socket.socket(family, socket.SOCK_STREAM) as probe:
