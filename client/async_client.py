@@ -51,7 +51,8 @@ class AsyncClient:
                 ...
 
     Connects when first used. Short calls, and requests that were not admitted yet, are tried again when nobody
-    answers, at each address in turn; a stream that breaks is taken up again where it stopped.
+    answers, at each address in turn; a request that is refused because the service is full waits as advised; a stream
+    that breaks is taken up again where it stopped. `RetryPolicy` holds the bounds.
     """
 
     def __init__(
@@ -117,7 +118,7 @@ class AsyncClient:
             speculation: How to be fast.
             resume: Output tokens of this same request received earlier; needs `sampling.seed`.
             request_id: Names the request; default a fresh one.
-            timeout_s: Seconds for the whole, resumes included; default the client's.
+            timeout_s: Seconds for the whole, waits for room and resumes included; default the client's.
 
         Raises:
             InvalidRequest: The request cannot be sent as it is. Iterating raises the other errors.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from contextlib import suppress
+from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -85,7 +85,7 @@ class AsyncGenerationStream:
         self._deadline_s: float | None = None
         self._address = ""
         self._call: grpc.aio.UnaryStreamCall[GenerateRequest, GenerateResponse] | None = None
-        self._is_closed = False
+        self._closed = asyncio.Event()
 
     @property
     def request_id(self) -> str:
@@ -104,7 +104,7 @@ class AsyncGenerationStream:
 
     def cancel(self) -> None:
         """Ends the generation. Idempotent; a task that waits for an event gets `Cancelled`."""
-        self._is_closed = True
+        self._closed.set()
         if self._call is not None:
             self._call.cancel()
 
@@ -127,7 +127,7 @@ class AsyncGenerationStream:
         return self
 
     async def __anext__(self) -> Event:
-        if self._is_closed:
+        if self._closed.is_set():
             raise StopAsyncIteration
         try:
             event = await self._next_event()
@@ -163,15 +163,22 @@ class AsyncGenerationStream:
     async def _read(self) -> GenerateResponse | None:
         """The next message, after opening the call if there is none; None at the end."""
         if self._call is None:
-            remaining_s = self._remaining_s()
+            left_s = self._left_s()
+            if left_s <= 0:
+                raise DeadlineExceeded(
+                    f"the request was not done within {self._timeout_s:g} s",
+                    code=grpc.StatusCode.DEADLINE_EXCEEDED,
+                    request_id=self.request_id,
+                    received_tokens=self._progress.token_ids,
+                )
             self._address = self._connections.current
             stub = self._connections.stub(self._address)
-            self._call = stub.Generate(self._progress.next_request(), timeout=remaining_s)
+            self._call = stub.Generate(self._progress.next_request(), timeout=left_s)
         try:
             response = await self._call.read()
         except asyncio.CancelledError:
             task = asyncio.current_task()
-            if self._is_closed and not (task is not None and task.cancelling()):
+            if self._closed.is_set() and not (task is not None and task.cancelling()):
                 raise Cancelled("the stream was cancelled", request_id=self.request_id) from None
             raise
         return response if isinstance(response, GenerateResponse) else None
@@ -181,7 +188,10 @@ class AsyncGenerationStream:
         if self._call is not None:
             self._call.cancel()
             self._call = None
-        retry = self._progress.retry(error, now_s=time.monotonic(), jitter=random.random())
+        left_s = self._left_s()
+        retry = self._progress.retry(
+            error, now_s=monotonic(), left_s=left_s, jitter=random.random()
+        )
         if isinstance(error, Unavailable):
             self._connections.rotate(self._address)
         if retry.abort_first:
@@ -189,24 +199,25 @@ class AsyncGenerationStream:
             with suppress(grpc.RpcError):
                 await stub.Abort(
                     AbortRequest(request_id=self.request_id),
-                    timeout=min(_ABORT_TIMEOUT_S, self._remaining_s()),
+                    timeout=min(_ABORT_TIMEOUT_S, left_s),
                 )
-        await asyncio.sleep(min(retry.delay_s, self._remaining_s()))
+        await self._pause(retry.delay_s)
 
-    def _remaining_s(self) -> float:
-        """Seconds to the deadline, which the first use sets.
+    async def _pause(self, seconds: float) -> None:
+        """Waits before the next try.
 
         Raises:
-            DeadlineExceeded: It has passed.
+            Cancelled: `cancel` was called meanwhile.
         """
-        now_s = time.monotonic()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._closed.wait()
+        if self._closed.is_set():
+            raise Cancelled("the stream was cancelled", request_id=self.request_id)
+
+    def _left_s(self) -> float:
+        """Seconds to the deadline, which the first use sets; 0 or less once it has passed."""
+        now_s = monotonic()
         if self._deadline_s is None:
             self._deadline_s = now_s + self._timeout_s
-        if now_s >= self._deadline_s:
-            raise DeadlineExceeded(
-                f"the request was not done within {self._timeout_s:g} s",
-                code=grpc.StatusCode.DEADLINE_EXCEEDED,
-                request_id=self.request_id,
-                received_tokens=self._progress.token_ids,
-            )
         return self._deadline_s - now_s

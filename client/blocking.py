@@ -47,8 +47,9 @@ class Client:
             for event in client.stream("Once upon a time"):
                 ...
 
-    Connects when first used, and may be shared among threads. Short calls, and requests that were not admitted yet, are tried again when nobody
-    answers, at each address in turn; a stream that breaks is taken up again where it stopped.
+    Connects when first used, and may be shared among threads. Short calls, and requests that were not admitted yet, are
+    tried again when nobody answers, at each address in turn; a request that is refused because the service is full waits
+    as advised; a stream that breaks is taken up again where it stopped. `RetryPolicy` holds the bounds.
     """
 
     def __init__(
@@ -114,7 +115,7 @@ class Client:
             speculation: How to be fast.
             resume: Output tokens of this same request received earlier; needs `sampling.seed`.
             request_id: Names the request; default a fresh one.
-            timeout_s: Seconds for the whole, resumes included; default the client's.
+            timeout_s: Seconds for the whole, waits for room and resumes included; default the client's.
 
         Raises:
             InvalidRequest: The request cannot be sent as it is. Iterating raises the other errors.

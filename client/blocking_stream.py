@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from contextlib import suppress
+from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -170,10 +170,17 @@ class GenerationStream:
     def _read(self) -> GenerateResponse | None:
         """The next message, after opening the call if there is none; None at the end."""
         if self._call is None:
-            remaining_s = self._remaining_s()
+            left_s = self._left_s()
+            if left_s <= 0:
+                raise DeadlineExceeded(
+                    f"the request was not done within {self._timeout_s:g} s",
+                    code=grpc.StatusCode.DEADLINE_EXCEEDED,
+                    request_id=self.request_id,
+                    received_tokens=self._progress.token_ids,
+                )
             self._address = self._connections.current
             stub = self._connections.stub(self._address)
-            self._call = stub.Generate(self._progress.next_request(), timeout=remaining_s)
+            self._call = stub.Generate(self._progress.next_request(), timeout=left_s)
             if self._closed.is_set():  # cancelled by another thread while the call was being opened
                 self._call.cancel()
         return next(self._call, None)
@@ -183,7 +190,10 @@ class GenerationStream:
         if self._call is not None:
             self._call.cancel()
             self._call = None
-        retry = self._progress.retry(error, now_s=time.monotonic(), jitter=random.random())
+        left_s = self._left_s()
+        retry = self._progress.retry(
+            error, now_s=monotonic(), left_s=left_s, jitter=random.random()
+        )
         if isinstance(error, Unavailable):
             self._connections.rotate(self._address)
         if retry.abort_first:
@@ -191,24 +201,22 @@ class GenerationStream:
             with suppress(grpc.RpcError):
                 stub.Abort(
                     AbortRequest(request_id=self.request_id),
-                    timeout=min(_ABORT_TIMEOUT_S, self._remaining_s()),
+                    timeout=min(_ABORT_TIMEOUT_S, left_s),
                 )
-        self._closed.wait(min(retry.delay_s, self._remaining_s()))
+        self._pause(retry.delay_s)
 
-    def _remaining_s(self) -> float:
-        """Seconds to the deadline, which the first use sets.
+    def _pause(self, seconds: float) -> None:
+        """Waits before the next try.
 
         Raises:
-            DeadlineExceeded: It has passed.
+            Cancelled: `cancel` was called meanwhile.
         """
-        now_s = time.monotonic()
+        if self._closed.wait(seconds):
+            raise Cancelled("the stream was cancelled", request_id=self.request_id)
+
+    def _left_s(self) -> float:
+        """Seconds to the deadline, which the first use sets; 0 or less once it has passed."""
+        now_s = monotonic()
         if self._deadline_s is None:
             self._deadline_s = now_s + self._timeout_s
-        if now_s >= self._deadline_s:
-            raise DeadlineExceeded(
-                f"the request was not done within {self._timeout_s:g} s",
-                code=grpc.StatusCode.DEADLINE_EXCEEDED,
-                request_id=self.request_id,
-                received_tokens=self._progress.token_ids,
-            )
         return self._deadline_s - now_s

@@ -4,7 +4,7 @@
     ├── InvalidRequest      the request is wrong: change it
     ├── NotFound            no such model, drafter or method
     ├── AlreadyRunning      a request of this id is running: take another id, or abort it
-    ├── Overloaded          the queue is full: try again after `retry_after_s`
+    ├── Overloaded          the service stayed full for as long as the client may wait
     ├── Unavailable         nobody answers, or the stream broke: try again
     ├── DeadlineExceeded    the timeout passed
     ├── Cancelled           the request was cancelled
@@ -85,7 +85,7 @@ class AlreadyRunning(OutriderError):
 
 
 class Overloaded(OutriderError):
-    """The service has no room; try again after `retry_after_s`."""
+    """The service had no room within the client's patience and the request's timeout; it advises `retry_after_s` more."""
 
 
 class Unavailable(OutriderError):

@@ -2,7 +2,7 @@
 
 A stream of one sequence that breaks is opened again, at the same or the next address, with the seed of its admission
 and the tokens already received; since the service's output is fixed by prompt, seed and position, it goes on as if
-nothing had happened.
+nothing had happened. A request that is refused for load before its admission is sent again as the service advises.
 
 Invariants: each event is handed out once, in order; tokens are never dropped or repeated; the
 admission is handed out once. Several sequences (n > 1) can be reopened only while none of their tokens has arrived.
@@ -67,7 +67,9 @@ class StreamProgress:
         self._token_ids: list[int] = []
         self._completed: set[int] = set()
         self._failures = 0
-        self._last_progress_s: float | None = None
+        self._breaks = 0
+        self._was_answered = False
+        self._stalled_since_s: float | None = None
         self.admission: Admission | None = None
         self.resumes = 0
 
@@ -111,7 +113,7 @@ class StreamProgress:
             case TextChunk():
                 self._token_ids.extend(token.id for token in event.tokens)
                 if event.tokens:
-                    self._failures, self._last_progress_s = 0, None
+                    self._failures, self._breaks, self._stalled_since_s = 0, 0, None
             case Completion():
                 self._completed.add(event.index)
         return event
@@ -129,50 +131,60 @@ class StreamProgress:
                 )
             )
 
-    def retry(self, error: OutriderError, *, now_s: float, jitter: float) -> Retry:
+    def retry(self, error: OutriderError, *, now_s: float, left_s: float, jitter: float) -> Retry:
         """Decides how to go on after an error.
 
         Args:
             error: What ended the connection.
             now_s: A monotonic clock.
+            left_s: Seconds to the deadline of the request.
             jitter: In [0, 1).
 
         Raises:
-            OutriderError: `error` itself, when trying again is of no use or its bounds are reached.
+            OutriderError: `error` itself, when trying again is of no use, its bounds are reached, or the next try would
+                come after the deadline.
         """
         has_output = bool(self._token_ids or self._completed)
         is_open = self.admission is not None
         breaks = isinstance(error, Unavailable) or (is_open and isinstance(error, Cancelled))
-        # The service may not have noticed yet that the former stream is gone, or be full of those who resume.
-        waits = (is_open and isinstance(error, Overloaded)) or (
-            self._failures > 0 and isinstance(error, AlreadyRunning)
-        )
-        if not (breaks or waits) or (has_output and self._num_sequences > 1):
+        # A refusal without advice is no matter of time, unless all others resume at the same moment.
+        is_full = isinstance(error, Overloaded) and (is_open or error.retry_after_s is not None)
+        # The service may not have noticed yet that the former stream is gone.
+        is_lingering = self._breaks > 0 and isinstance(error, AlreadyRunning)
+        if not (breaks or is_full or is_lingering) or (has_output and self._num_sequences > 1):
             raise self._named(error)
 
         self._failures += 1
-        if self._last_progress_s is None:
-            self._last_progress_s = now_s
-        outage_s = now_s - self._last_progress_s
-        if is_open:
-            is_over = self._failures > self._policy.resume_attempts
+        self._breaks += breaks
+        self._was_answered |= is_full
+        if self._stalled_since_s is None:
+            self._stalled_since_s = now_s
+        stalled_s = now_s - self._stalled_since_s
+        if is_open or self._was_answered:
+            is_over = stalled_s >= self._policy.patience_s
         else:
             is_over = self._failures >= self._policy.open_attempts * self._num_addresses
-        if is_over or outage_s > self._policy.outage_s:
+        if breaks:
+            delay_s = self._policy.delay_s(
+                self._failures,
+                num_addresses=self._num_addresses,
+                jitter=jitter,
+                advised_s=error.retry_after_s,
+            )
+        else:
+            delay_s = self._policy.wait_s(
+                self._failures, jitter=jitter, advised_s=error.retry_after_s
+            )
+        if is_over or delay_s >= left_s:
             if self._failures > 1:
-                error.add_note(f"gave up after {self._failures} failures in {outage_s:.1f} s")
+                error.add_note(f"gave up after {self._failures} failures in {stalled_s:.1f} s")
             raise self._named(error)
 
         if is_open and breaks:
             self.resumes += 1
-        delay_s = self._policy.delay_s(
-            self._failures, num_addresses=self._num_addresses, jitter=jitter
-        )
-        if delay_s > 0 or waits:  # advice holds for the one who gave it, not for the next address
-            delay_s = max(delay_s, error.retry_after_s or 0.0)
         return Retry(
             delay_s=delay_s,
-            abort_first=isinstance(error, AlreadyRunning) and (self._owns_id or is_open),
+            abort_first=is_lingering and (self._owns_id or is_open),
         )
 
     def _accept_admission(self, admission: Admission) -> Admission | None:

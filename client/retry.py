@@ -7,46 +7,62 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """Bounds of trying again when nobody answers or a stream breaks. The request's own timeout always holds too."""
+    """Bounds of trying again when nobody answers, the service is full, or a stream breaks.
+
+    The timeout of the request always holds too: where the next try would come after it, the last error is raised at once.
+    """
 
     open_attempts: int = 3
-    """Tries at each address before a request is admitted; 1 never tries again."""
+    """Tries at each address while no service has answered yet; 1 never tries again."""
 
-    resume_attempts: int = 20
-    """Tries in a row, without a new token between them, to take up a broken stream; 0 never resumes."""
-
-    outage_s: float = 30.0
-    """Seconds without a new token after which a broken stream is given up."""
+    patience_s: float = 600.0
+    """Seconds without a new token after which a request that the service has answered is given up: one that is refused for
+    load, and one whose stream broke. 0 neither waits for room nor resumes."""
 
     initial_backoff_s: float = 0.1
     """Seconds before the second try at the same addresses; it doubles from there."""
 
-    max_backoff_s: float = 2.0
-    """Greatest number of seconds between two tries."""
+    max_backoff_s: float = 5.0
+    """Greatest number of seconds between two tries, unless the service advises more."""
 
     def __post_init__(self) -> None:
         if self.open_attempts < 1:
             raise ValueError(f"open_attempts is {self.open_attempts}; at least 1 is needed")
-        if self.resume_attempts < 0:
-            raise ValueError(f"resume_attempts is {self.resume_attempts}; it cannot be below 0")
-        for name in ("outage_s", "initial_backoff_s", "max_backoff_s"):
+        for name in ("patience_s", "initial_backoff_s", "max_backoff_s"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise ValueError(f"{name} is {getattr(self, name)}; a finite number >= 0 is needed")
 
-    def delay_s(self, failures: int, *, num_addresses: int, jitter: float) -> float:
-        """Seconds to wait before the next try.
+    def delay_s(
+        self, failures: int, *, num_addresses: int, jitter: float, advised_s: float | None = None
+    ) -> float:
+        """Seconds to wait before the next try, which goes to the next address.
 
         Args:
             failures: Failed tries in a row, at least 1.
             num_addresses: How many addresses the tries go round; the others are tried at once.
             jitter: In [0, 1); spreads clients that failed together over the upper half of the wait.
+            advised_s: What the service advised, if it did.
         """
         rounds, rest = divmod(failures, num_addresses)
-        if rest:
+        if rest:  # advice holds for the one who gave it, not for the next address
             return 0.0
-        longest = min(self.max_backoff_s, self.initial_backoff_s * 2.0 ** min(rounds - 1, 30))
-        return longest * (0.5 + 0.5 * jitter)
+        own_s = self._backoff_s(rounds) * (0.5 + 0.5 * jitter)
+        return own_s if advised_s is None else max(own_s, advised_s)
+
+    def wait_s(self, failures: int, *, jitter: float, advised_s: float | None = None) -> float:
+        """Seconds to wait before the next try at an address that answered: never less than it advised.
+
+        Args:
+            failures: Failed tries in a row, at least 1.
+            jitter: In [0, 1); spreads clients that were told the same over half as long again.
+            advised_s: What the service advised, if it did.
+        """
+        return max(self._backoff_s(failures), advised_s or 0.0) * (1.0 + 0.5 * jitter)
+
+    def _backoff_s(self, rounds: int) -> float:
+        """The longest wait after so many rounds of tries."""
+        return min(self.max_backoff_s, self.initial_backoff_s * 2.0 ** min(rounds - 1, 30))
 
 
-NO_RETRY = RetryPolicy(open_attempts=1, resume_attempts=0)
-"""One try, no resume."""
+NO_RETRY = RetryPolicy(open_attempts=1, patience_s=0.0)
+"""One try, no wait for room, no resume."""

@@ -8,7 +8,7 @@ CONNECT_TIMEOUT_S = 10.0
 """Default time for one attempt to connect, TCP and HTTP/2 together."""
 
 REQUEST_TIMEOUT_S = 300.0
-"""Default time for a whole generation, waiting and resuming included."""
+"""Default time for a whole generation: waiting while the service is full and resuming included."""
 
 CALL_TIMEOUT_S = 30.0
 """Default time for the short calls: status, models, tokens."""

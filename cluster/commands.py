@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from outrider.cluster.config import Config, load_config, parse_config, schema, with_flags
 from outrider.cluster.config_errors import ConfigError, Problem
 from outrider.cluster.config_file import read_mapping
+from outrider.cluster.ready_file import remove_if_left, written
 from outrider.cluster.signals import ending_by_signal
 
 FAILED = 1
@@ -60,7 +62,8 @@ def serve(
         targets: Target models, in place of the file's.
         drafts: Draft models, in place of the file's; `prompt_lookup` needs no model.
         listen: Public address, in place of the file's.
-        ready_file: Is written once the service serves, and removed when it ends.
+        ready_file: Is written once the service serves, and removed when it begins to end. One that a service has left
+            that was killed is removed at once.
         log_level: Least level of the events that actors log; one of `LOG_LEVELS`.
         report: Takes lines on how it goes.
 
@@ -77,24 +80,35 @@ def serve(
             USAGE,
         )
     settings = service_config(config, targets=targets, drafts=drafts, listen=listen)
+    if ready_file is not None and (other := remove_if_left(ready_file)) is not None:
+        raise CommandFailed(
+            f"--ready-file {ready_file} is that of the service at {other.address}, which runs (process {other.pid}); "
+            "end that one, or take another file",
+            USAGE,
+        )
     # Only now: Ray takes a second to import, which a mistyped flag should not cost.
     from outrider.cluster.launch import ServiceFailed, start_service
     from outrider.cluster.progress_lines import progress_line
     from outrider.cluster.ray_patience import StartCancelled
-    from outrider.cluster.ready_file import write_ready_file
 
     with ending_by_signal() as ending:
         try:
-            with start_service(
-                settings,
-                log_level=log_level,
-                show_logs=True,
-                progress=lambda actor: report(progress_line(actor)),
-                is_cancelled=ending.is_set,
-            ) as service:
+            with ExitStack() as running:
+                service = running.enter_context(
+                    start_service(
+                        settings,
+                        log_level=log_level,
+                        show_logs=True,
+                        progress=lambda actor: report(progress_line(actor)),
+                        is_cancelled=ending.is_set,
+                    )
+                )
                 address = service.address
                 if ready_file is not None:
-                    write_ready_file(ready_file, address=address, actors=service.actors())
+                    service.note_ready_file(ready_file)
+                    running.enter_context(
+                        written(ready_file, address=address, actors=service.actors())
+                    )
                 report(f"serving at {address}; Ctrl-C or SIGTERM ends it")
                 while not ending.wait(HEALTH_CHECK_S):
                     failure = service.failure()
@@ -109,9 +123,6 @@ def serve(
             SystemExit,
         ):  # While Ray itself starts, it turns SIGTERM into the latter.
             report("ended while starting")
-        finally:
-            if ready_file is not None:
-                ready_file.unlink(missing_ok=True)
     report("ended")
 
 

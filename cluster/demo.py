@@ -1,7 +1,8 @@
 """`outrider demo`: everything on this machine, and a picture of what speculation did.
 
-Starts an embedded service, decodes varied prompts plainly and then speculatively with the same seeds, and compares the
-outputs token by token. This is a client of its own service: it sees what any client sees.
+Starts an embedded service, decodes varied prompts plainly and then speculatively with the same seeds, then streams of a
+short and of a usual length, and compares the outputs token by token. This is a client of its own service: it sees what any
+client sees.
 """
 
 from __future__ import annotations
@@ -9,13 +10,22 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 from outrider.client.blocking import Client
 from outrider.client.timeline.model import Timeline
 from outrider.cluster.commands import FAILED, CommandFailed, service_config
 from outrider.cluster.config import Config
-from outrider.cluster.demo_decode import DemoPlan, Interrupted, decode_pairs, demo_plan
+from outrider.cluster.demo_decode import (
+    DemoPlan,
+    Interrupted,
+    affordable_streams,
+    decode_pairs,
+    decode_streams,
+    demo_plan,
+    warm_up,
+)
 from outrider.cluster.demo_report import Pair, report_as_dict
 from outrider.cluster.demo_screen import Screen
 from outrider.cluster.demo_timeline import TRACE_S, with_texts, write_trace
@@ -59,31 +69,35 @@ def run_demo(
     screen = Screen(is_silent=as_json, use_color=use_color)
     with ending_by_signal() as ending:
         try:
-            pairs, seen = serve_and_decode(config, plan, screen, ending)
+            pairs, streams, seen = serve_and_decode(config, plan, screen, ending)
         except Interrupted:
             screen.progress("interrupted")
             return ending.exit_code
     timeline = with_texts(seen, pairs)
     write_trace(trace, timeline)
     if as_json:
-        print(json.dumps(report_as_dict(pairs, trace), ensure_ascii=False))
+        print(json.dumps(report_as_dict(pairs, streams, trace), ensure_ascii=False))
     else:
-        screen.summary(pairs, timeline)
+        screen.summary(pairs, streams, timeline)
         screen.say(f"timeline: {trace} (open it at ui.perfetto.dev or chrome://tracing)")
-    return FAILED if any(pair.is_unexplained for pair in pairs) else 0
+    every = chain(pairs, *streams.values())
+    return FAILED if any(pair.is_unexplained for pair in every) else 0
 
 
 def serve_and_decode(
     config: Config, plan: DemoPlan, screen: Screen, ending: Ending
-) -> tuple[list[Pair], Timeline]:
-    """Starts the service, decodes everything, and ends the service. Returns the texts and what the actors did.
+) -> tuple[list[Pair], dict[int, list[Pair]], Timeline]:
+    """Starts the service, decodes everything, and ends the service.
+
+    Returns:
+        The texts; the streams by length; and what the actors did while the texts were decoded.
 
     Raises:
         Interrupted: A signal came.
         CommandFailed: The service cannot start, or a request failed.
     """
     # Only now: Ray takes a second to import, which a mistyped flag should not cost.
-    from outrider.client.errors import OutriderError
+    from outrider.client.errors import InvalidRequest, OutriderError
     from outrider.cluster.launch import ServiceFailed, start_service
     from outrider.cluster.progress_lines import progress_line
     from outrider.cluster.ray_patience import StartCancelled
@@ -97,6 +111,7 @@ def serve_and_decode(
             ) as service,
             Client(service.address, timeout_s=REQUEST_TIMEOUT_S) as client,
         ):
+            warm_up(client, plan, ending)
             with client.start_trace(seconds=TRACE_S) as recording:
                 recording.wait_started()
                 pairs = list(decode_pairs(client, plan, screen, ending))
@@ -106,6 +121,17 @@ def serve_and_decode(
                 # A trace that fails costs the actors' tracks, not the texts.
                 screen.progress(f"the timeline lacks the actors: {error}")
                 seen = Timeline(start_unix_us=pairs[0].plain.start_us)
+            prompts = affordable_streams(plan, pairs)
+            screen.progress(
+                "short and long streams, both ways"
+                if prompts
+                else "no streams by length: this target would take too long"
+            )
+            try:
+                streams = decode_streams(client, plan, prompts, ending)
+            except InvalidRequest as error:
+                screen.progress(f"no streams by length: {error}")
+                streams = {}
     except (StartCancelled, SystemExit) as error:
         # Ray, while it starts, turns SIGTERM into the latter.
         raise Interrupted from error
@@ -115,7 +141,7 @@ def serve_and_decode(
             raise Interrupted from error
         failed = "" if isinstance(error, ServiceFailed) else "a request failed: "
         raise CommandFailed(f"{failed}{error}") from error
-    return pairs, seen
+    return pairs, streams, seen
 
 
 if __name__ == "__main__":

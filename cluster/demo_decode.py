@@ -20,6 +20,12 @@ TEMPERATURES = (0.0, 0.8)
 QUICK_TOKENS = 32
 """Greatest length of a text with `--quick`."""
 
+STREAM_TOKENS = (32, 256)
+"""Lengths of the streams that are compared by length: a short answer, in which speculation has hardly begun, and a usual one."""
+
+WARM_UP_TOKENS = 48
+"""Output tokens of each request before the first figure: memory, caches and cost estimates are cold until then."""
+
 
 class Interrupted(Exception):
     """Ctrl-C came, or SIGTERM."""
@@ -32,18 +38,43 @@ class DemoPlan:
     prompts: tuple[Prompt, ...]
     temperatures: tuple[float, ...]
     max_tokens: int
+    streams: tuple[Prompt, ...]
+    """Prompts of the streams that are compared by length, as many as there is time for."""
+
+    streams_s: float
+    """Seconds that the streams may take together; a slow target has time for fewer, or for none."""
 
 
 def demo_plan(*, max_tokens: int, quick: bool) -> DemoPlan:
-    """The first prompt of each category; with `quick` three of them, and shorter."""
+    """The first prompt of each category; with `quick` three of them, and shorter. Streams go on from those that are no chat,
+    which have no natural end; with `quick` from one."""
     first = {prompt.category: prompt for prompt in reversed(BUILT_IN)}
     categories = list(dict.fromkeys(prompt.category for prompt in BUILT_IN))
     prompts = tuple(first[category] for category in categories)
+    streams = tuple(prompt for prompt in prompts if prompt.messages is None)
     return DemoPlan(
         prompts=prompts[:3] if quick else prompts,
+        streams=streams[:1] if quick else streams,
+        streams_s=10.0 if quick else 20.0,
         temperatures=TEMPERATURES,
         max_tokens=min(max_tokens, QUICK_TOKENS) if quick else max_tokens,
     )
+
+
+def warm_up(client: Client, plan: DemoPlan, ending: Ending) -> None:
+    """Decodes something else each way at each temperature, unseen.
+
+    Raises:
+        Interrupted: A signal came.
+        OutriderError: A request failed.
+    """
+    other = next(prompt for prompt in BUILT_IN if prompt not in plan.prompts)
+    for temperature in plan.temperatures:
+        sampling = SamplingOptions(
+            max_tokens=WARM_UP_TOKENS, temperature=temperature, seed=0, ignore_eos=True
+        )
+        for enabled in (False, True):
+            decode(client, other, sampling, enabled, ending)
 
 
 def decode_pairs(client: Client, plan: DemoPlan, screen: Screen, ending: Ending) -> Iterator[Pair]:
@@ -54,29 +85,67 @@ def decode_pairs(client: Client, plan: DemoPlan, screen: Screen, ending: Ending)
         OutriderError: A request failed.
     """
     texts = TokenTexts(client)
-    for enabled in (False, True):  # the first requests meet cold caches, whichever way they decode
-        decode(client, plan.prompts[0], SamplingOptions(max_tokens=8, seed=0), enabled, ending)
     for temperature in plan.temperatures:
         for number, prompt in enumerate(plan.prompts):
-            seed = 1000 + number
             sampling = SamplingOptions(
-                max_tokens=plan.max_tokens, temperature=temperature, seed=seed
+                max_tokens=plan.max_tokens, temperature=temperature, seed=1000 + number
             )
             screen.begin(prompt, temperature)
             plain = decode(client, prompt, sampling, False, ending)
             texts.learn(plain.tokens)
             with screen.live(texts) as show:
                 speculative = decode(client, prompt, sampling, True, ending, show=show)
-            pair = Pair(
-                category=prompt.category,
-                prompt=shown_prompt(prompt),
-                temperature=temperature,
-                seed=seed,
-                plain=plain,
-                speculative=speculative,
-            )
+            pair = _pair(prompt, sampling, plain, speculative)
             screen.end(pair)
             yield pair
+
+
+def affordable_streams(plan: DemoPlan, pairs: Sequence[Pair]) -> tuple[Prompt, ...]:
+    """The prompts whose streams there is time for, judged by how fast the texts came."""
+    runs = [run for pair in pairs for run in (pair.plain, pair.speculative)]
+    tokens, seconds = sum(len(run.tokens) for run in runs), sum(run.decode_s for run in runs)
+    each_s = 2 * len(plan.temperatures) * sum(STREAM_TOKENS) * seconds / max(1, tokens)
+    return plan.streams[: int(plan.streams_s / max(each_s, 1e-9))]
+
+
+def decode_streams(
+    client: Client, plan: DemoPlan, prompts: Sequence[Prompt], ending: Ending
+) -> dict[int, list[Pair]]:
+    """Decodes streams of each length of `STREAM_TOKENS` both ways, unseen. Ends of text are ignored.
+
+    Returns:
+        The pairs of each length; none of no prompts.
+
+    Raises:
+        Interrupted: A signal came.
+        OutriderError: A request failed.
+    """
+    streams: dict[int, list[Pair]] = {}
+    for temperature in plan.temperatures:
+        for number, prompt in enumerate(prompts):
+            for length in STREAM_TOKENS:
+                sampling = SamplingOptions(
+                    max_tokens=length, temperature=temperature, seed=2000 + number, ignore_eos=True
+                )
+                plain, speculative = (
+                    decode(client, prompt, sampling, enabled, ending) for enabled in (False, True)
+                )
+                streams.setdefault(length, []).append(_pair(prompt, sampling, plain, speculative))
+    return streams
+
+
+def _pair(prompt: Prompt, sampling: SamplingOptions, plain: Decoded, speculative: Decoded) -> Pair:
+    """What was decoded both ways with these options."""
+    assert sampling.seed is not None
+    assert sampling.temperature is not None
+    return Pair(
+        category=prompt.category,
+        prompt=shown_prompt(prompt),
+        temperature=sampling.temperature,
+        seed=sampling.seed,
+        plain=plain,
+        speculative=speculative,
+    )
 
 
 def decode(

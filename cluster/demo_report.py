@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -155,8 +155,10 @@ def _ratio(one: float, other: float) -> float:
     return one / other if other else 0.0
 
 
-def report_as_dict(pairs: Sequence[Pair], trace: Path) -> dict[str, object]:
-    """What `--json` prints."""
+def report_as_dict(
+    pairs: Sequence[Pair], streams: Mapping[int, Sequence[Pair]], trace: Path
+) -> dict[str, object]:
+    """What `--json` prints: the texts, the figures over them, and those over the streams by their length in tokens."""
     temperatures = dict.fromkeys(pair.temperature for pair in pairs)
     return {
         "texts": [
@@ -178,5 +180,8 @@ def report_as_dict(pairs: Sequence[Pair], trace: Path) -> dict[str, object]:
         ],
         "totals": asdict(totals(pairs)),
         "by_temperature": [asdict(totals(pairs, temperature=value)) for value in temperatures],
+        "by_length": [
+            {"max_tokens": length, **asdict(totals(found))} for length, found in streams.items()
+        ],
         "trace": str(trace),
     }

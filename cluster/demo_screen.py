@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 
 from rich.console import Console
 from rich.table import Table
@@ -110,21 +111,32 @@ class Screen:
             soft_wrap=True,
         )
 
-    def summary(self, pairs: Sequence[Pair], timeline: Timeline) -> None:
-        """The tables, and a strip of the timeline."""
+    def summary(
+        self, pairs: Sequence[Pair], streams: Mapping[int, Sequence[Pair]], timeline: Timeline
+    ) -> None:
+        """The tables, and a strip of the timeline.
+
+        Args:
+            pairs: The texts.
+            streams: The streams, by their length in tokens.
+            timeline: What the actors did while the texts were decoded.
+        """
         runs = [pair.speculative for pair in pairs]
         everything = totals(pairs)
+        every = totals([*pairs, *chain(*streams.values())])
         self._console.print()
         self._console.print(self._legend(runs))
-        self._console.print(_table(pairs))
+        self._console.print(_texts_table(pairs))
         self._console.print(_acceptance(everything))
         self._console.print(_shares(everything))
         picture = timeline_strip(pairs, timeline, width=min(100, self._console.width - 24))
         if picture:
             self._console.print(Text(picture))
+        if streams:
+            self._console.print(_streams_table(streams))
         self.say(
-            f"{everything.equal} of {everything.texts} texts equal plain decoding, token by token; "
-            f"{everything.mean_tokens_per_pass:.2f} tokens a target pass, speed-up {everything.speed_up:.2f}"
+            f"{every.equal} of {every.texts} texts and streams equal plain decoding, token by token; "
+            f"{every.mean_tokens_per_pass:.2f} tokens a target pass, speed-up {every.speed_up:.2f}"
         )
 
     def _legend(self, runs: Sequence[Decoded]) -> Text:
@@ -183,24 +195,32 @@ def timeline_strip(pairs: Sequence[Pair], timeline: Timeline, *, width: int) -> 
     return "\n".join(lines)
 
 
-def _table(pairs: Sequence[Pair]) -> Table:
-    table = Table(title="decoded plainly and speculatively, with the same seeds")
-    table.add_column("text")
-    for heading in (
-        "temperature",
-        "tokens",
-        "same",
-        "tokens a pass",
-        "plain /s",
-        "speculative /s",
-        "speed-up",
-    ):
-        table.add_column(heading, justify="right")
+def _texts_table(pairs: Sequence[Pair]) -> Table:
+    table = _table("text", title="decoded plainly and speculatively, with the same seeds")
     for pair in pairs:
         _row(table, pair.category, totals([pair]), f"{pair.temperature:g}")
     table.add_section()
     for temperature in dict.fromkeys(pair.temperature for pair in pairs):
         _row(table, "all", totals(pairs, temperature=temperature), f"{temperature:g}")
+    return table
+
+
+def _streams_table(streams: Mapping[int, Sequence[Pair]]) -> Table:
+    table = _table("stream of", title="streams of a short and of a usual length, both ways")
+    for length, pairs in streams.items():
+        for temperature in dict.fromkeys(pair.temperature for pair in pairs):
+            found = totals(pairs, temperature=temperature)
+            _row(table, f"{length} tokens", found, f"{temperature:g}")
+    return table
+
+
+def _table(first: str, *, title: str) -> Table:
+    """An empty table that fits a terminal of 80 columns."""
+    caption = "pass: tokens a target pass; /s: tokens a second"
+    table = Table(title=title, caption=caption, show_edge=False, pad_edge=False)
+    table.add_column(first, no_wrap=True)
+    for heading in ("temp.", "tokens", "same", "pass", "plain/s", "spec./s", "speed-up"):
+        table.add_column(heading, justify="right", no_wrap=True)
     return table
 
 

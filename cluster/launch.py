@@ -9,11 +9,13 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from outrider.cluster.actor_status import ActorStatus
 from outrider.cluster.config import Config
+from outrider.cluster.preflight import Unfit, check_address
 from outrider.cluster.ray_errors import first_line
 from outrider.cluster.ray_patience import StartCancelled
 from outrider.cluster.ray_runtime import RayRuntime, RayUnavailable
@@ -111,6 +113,11 @@ class RunningService:
             return str(failure)
         self._silences = 0
         return None
+
+    def note_ready_file(self, file: Path) -> None:
+        """Notes the ready file of this service before it is written: should this process be killed, a later start of a
+        service on this machine removes it."""
+        self._runtime.note_ready_file(file)
 
     def stop(self, grace_s: float | None = None) -> None:
         """Drains and ends everything. Idempotent.
@@ -212,11 +219,12 @@ def start_service(
         StartCancelled: `is_cancelled` said so. Nothing is left behind.
     """
     runtime = RayRuntime(config, show_logs=show_logs)
-    if runtime.is_embedded:
-        _check_models(config)
     try:
+        if runtime.is_embedded:
+            check_address(config.service.listen)
+            _check_models(config)
         runtime.start(is_cancelled=is_cancelled)
-    except RayUnavailable as error:
+    except (Unfit, RayUnavailable) as error:
         raise ServiceFailed(str(error)) from error
     service = RunningService(config, runtime)
     try:

@@ -9,25 +9,21 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import secrets
-import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from outrider.cluster.config import Config
+from outrider.cluster.preflight import Unfit, check_room
+from outrider.cluster.private_folder import PrivateFolder, remove_leftovers, temporary_parent
 from outrider.cluster.ray_patience import VARIABLES, StartCancelled, patient
 from outrider.cluster.ray_ports import told_beforehand
 from outrider.cluster.signals import handlers_kept, uninterrupted
 
 OBJECT_STORE_BYTES = 100 * 2**20
 """Ray's object store. No token passes through it; Ray refuses less than 75 MiB."""
-
-MAX_SOCKET_FOLDER = 40
-"""Characters of the folder for Ray's files: Linux allows 107 in the name of a socket, and Ray appends up to 65."""
 
 END_PATIENCE_S = 5.0
 """How long Ray's processes may take to end by themselves; they take less than 2 s on an idle machine."""
@@ -63,7 +59,7 @@ class RayRuntime:
         """
         self._config = config
         self._show_logs = show_logs
-        self._folder: Path | None = None
+        self._folder: PrivateFolder | None = None
         self._saved: dict[str, str | None] = {}
 
     @property
@@ -89,6 +85,8 @@ class RayRuntime:
         try:
             self._prepare()
             self._connect(is_cancelled)
+        except Unfit as error:
+            raise RayUnavailable(str(error)) from error
         except BaseException as error:
             with uninterrupted():
                 # Half-started processes do not know that they should end.
@@ -96,6 +94,11 @@ class RayRuntime:
             if not isinstance(error, Exception) or isinstance(error, StartCancelled):
                 raise
             raise RayUnavailable(self._explain(error)) from error
+
+    def note_ready_file(self, file: Path) -> None:
+        """Notes the ready file that goes with the service, which may be killed; does nothing in a cluster that was joined."""
+        if self._folder is not None:
+            self._folder.note_ready_file(file)
 
     def stop(self, *, patience_s: float = END_PATIENCE_S) -> None:
         """Leaves Ray; ends it and removes its files if it is our own. Idempotent.
@@ -112,7 +115,7 @@ class RayRuntime:
             from outrider.cluster import processes as process_table
 
             process_table.end(processes, patience_s=patience_s)
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder.remove()
             self._folder = None
         self._restore()
 
@@ -138,7 +141,7 @@ class RayRuntime:
         if self.is_embedded:
             self._folder = _private_folder()
             variables["RAY_AUTH_TOKEN"] = None
-            variables["RAY_AUTH_TOKEN_PATH"] = str(_write_token(self._folder))
+            variables["RAY_AUTH_TOKEN_PATH"] = str(self._folder.write_token())
             variables |= {**VARIABLES, "RAY_worker_niceness": WORKER_NICENESS}
         self._saved = {name: os.environ.get(name) for name in _VARIABLES}
         _set_environment(variables)
@@ -162,7 +165,7 @@ class RayRuntime:
                 "include_dashboard": cluster.local_dashboard,
                 "object_store_memory": OBJECT_STORE_BYTES,
                 # A folder inside ours, because Ray opens its own to everyone.
-                "_temp_dir": str(self._folder / "ray"),
+                "_temp_dir": str(self._folder.path / "ray"),
                 "_node_ip_address": "127.0.0.1",
             }
         with contextlib.ExitStack() as around:
@@ -184,7 +187,7 @@ class RayRuntime:
             return frozenset()
         from outrider.cluster import processes
 
-        return processes.owned_by(str(self._folder))
+        return processes.owned_by(str(self._folder.path))
 
     def _restore(self) -> None:
         if self._saved:
@@ -207,19 +210,21 @@ def _cpus(config: Config) -> int:
     return max(os.cpu_count() or 1, -int(-wanted // 1))
 
 
-def _private_folder() -> Path:
-    """A new folder that only we can read, with a name short enough for sockets."""
-    parent = tempfile.gettempdir()
-    if len(parent) > MAX_SOCKET_FOLDER - len("/outrider-12345678/ray"):
-        parent = "/tmp"
-    return Path(tempfile.mkdtemp(prefix="outrider-", dir=parent))
+def _private_folder() -> PrivateFolder:
+    """A new private folder, where there is room for Ray's files, and none left of services that were killed.
 
-
-def _write_token(folder: Path) -> Path:
-    path = folder / "token"
-    with open(path, "x", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-        file.write(secrets.token_hex(32))
-    return path
+    Raises:
+        Unfit: There is no room.
+    """
+    try:
+        parent = temporary_parent()
+        remove_leftovers(parent)
+        check_room(parent, object_store_bytes=OBJECT_STORE_BYTES)
+        return PrivateFolder.make(parent)
+    except OSError as error:
+        raise Unfit(
+            f"no folder for Ray's files can be made ({error}); name one that can be written to in TMPDIR"
+        ) from error
 
 
 def _set_environment(variables: Mapping[str, str | None]) -> None:

@@ -1,18 +1,24 @@
-"""The file that tells scripts where a service is, once it serves."""
+"""The file that tells scripts where a service is, once it serves. `outrider.client.ready_file` reads it."""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from outrider.client.ready_file import BadReadyFile, ReadyFile, read_ready_file
 from outrider.cluster.actor_status import ActorStatus
 
 
-def write_ready_file(path: Path, *, address: str, actors: Sequence[ActorStatus]) -> None:
-    """Writes the file whole or not at all: who sees it can read it.
+@contextmanager
+def written(path: Path, *, address: str, actors: Sequence[ActorStatus]) -> Iterator[None]:
+    """Inside, the file is there, and locked while this process lives.
+
+    It is written whole or not at all: who sees it can read it.
 
     Args:
         path: Where. Its folder exists.
@@ -40,6 +46,36 @@ def write_ready_file(path: Path, *, address: str, actors: Sequence[ActorStatus])
     with tempfile.NamedTemporaryFile(
         "w", dir=path.parent, prefix=f".{path.name}.", delete=False, encoding="utf-8"
     ) as file:
-        json.dump(content, file, indent=2)
-        file.write("\n")
-    os.replace(file.name, path)
+        try:
+            # Locked before it bears its name, so that nobody takes the service for dead.
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            json.dump(content, file, indent=2)
+            file.write("\n")
+            file.flush()
+            os.replace(file.name, path)
+        except BaseException:
+            os.unlink(file.name)
+            raise
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def remove_if_left(file: Path, *, pid: int | None = None) -> ReadyFile | None:
+    """Removes a ready file whose service is gone.
+
+    Args:
+        file: Need not exist; anything but a ready file is left alone.
+        pid: Only that of this process.
+
+    Returns:
+        The ready file that was left alone because its service lives.
+    """
+    with suppress(OSError, BadReadyFile):
+        found = read_ready_file(file)
+        if found.is_alive:
+            return found
+        if pid in (None, found.pid):
+            file.unlink()
+    return None

@@ -4,30 +4,69 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.text import Text
 
 from outrider.client.blocking import Client
 from outrider.client.cli import flags
 from outrider.client.cli.exits import expected_errors
 from outrider.client.cli.output import print_json, print_line, print_table, table_of
+from outrider.client.errors import InvalidRequest, Unavailable
+from outrider.client.ready_file import BadReadyFile, read_ready_file
 from outrider.client.results import Health, ModelInfo, Status
 from outrider.client.timeouts import CALL_TIMEOUT_S
 
 
 def status(
     address: flags.Address = flags.ADDRESS_DEFAULT,
+    ready_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--ready-file",
+            metavar="FILE",
+            help="Ask the service that wrote this file, in place of --address; tells if it was killed.",
+        ),
+    ] = None,
     timeout_s: flags.TimeoutS = CALL_TIMEOUT_S,
     as_json: flags.AsJson = False,
 ) -> None:
     """Show who serves, and how busy they are."""
-    with expected_errors(as_json=as_json), Client(address) as client:
-        state = client.status(timeout_s=timeout_s)
-        health = client.health(timeout_s=timeout_s)
+    with expected_errors(as_json=as_json):
+        if ready_file is not None:
+            address = address_of(ready_file)
+        with Client(address) as client:
+            state = client.status(timeout_s=timeout_s)
+            health = client.health(timeout_s=timeout_s)
         if as_json:
             print_json({"health": health, **asdict(state)})
         else:
             print_status(state, health)
+
+
+def address_of(ready_file: Path) -> str:
+    """Where the service of a ready file listens.
+
+    Raises:
+        Unavailable: There is no such file, or its service is gone.
+        InvalidRequest: It cannot be read, or is something else.
+    """
+    try:
+        found = read_ready_file(ready_file)
+    except FileNotFoundError:
+        raise Unavailable(
+            f"--ready-file {ready_file} is not there: no service has written it yet, or it has ended"
+        ) from None
+    except (OSError, BadReadyFile) as error:
+        raise InvalidRequest(str(error), field="--ready-file") from error
+    if not found.is_alive:
+        raise Unavailable(
+            f"--ready-file {ready_file} is left over: the service that wrote it (process {found.pid}, at {found.address}) "
+            "is gone; start it again"
+        )
+    return found.address
 
 
 def models(

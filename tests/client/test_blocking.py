@@ -197,13 +197,13 @@ def test_resume_moves_to_the_next_address(make_fake: MakeFake, failure: type[Fai
 
 
 def test_resume_gives_up(fake: FakeService, failure: type[Failure]) -> None:
-    """Without any progress the tries are bounded; the error holds what had arrived."""
+    """Without any progress the outage is bounded; the error holds what had arrived."""
     cut = grpc.StatusCode.UNAVAILABLE
-    fake.failures = [failure(code=cut, after_tokens=9)] + [failure(code=cut)] * 50
-    policy = RetryPolicy(resume_attempts=4, initial_backoff_s=0.01, max_backoff_s=0.02)
+    fake.failures = [failure(code=cut, after_tokens=9)] + [failure(code=cut)] * 5000
+    policy = RetryPolicy(patience_s=0.2, initial_backoff_s=0.01, max_backoff_s=0.02)
     with Client(fake.address, retry=policy) as client, pytest.raises(Unavailable) as caught:
         client.generate("hello", sampling=SamplingOptions(seed=5))
-    assert len(fake.requests) == 5
+    assert len(fake.requests) > 1
     assert fake.output(5)[:9] == bytes(caught.value.received_tokens)
 
 
@@ -252,12 +252,12 @@ def test_running_request_id_is_an_error(fake: FakeService, failure: type[Failure
     assert fake.aborted == []
 
 
-def test_overload_is_reported_with_its_advice(fake: FakeService, failure: type[Failure]) -> None:
-    """A full queue is the caller's to decide upon; the advice is in the error."""
-    fake.failures = [failure(code=grpc.StatusCode.RESOURCE_EXHAUSTED, retry_after_s=1.5)]
+def test_overload_without_advice_is_reported(fake: FakeService, failure: type[Failure]) -> None:
+    """Waiting is for those who are told that it helps."""
+    fake.failures = [failure(code=grpc.StatusCode.RESOURCE_EXHAUSTED)]
     with Client(fake.address) as client, pytest.raises(Overloaded) as caught:
         client.generate("hello")
-    assert caught.value.retry_after_s == 1.5
+    assert caught.value.retry_after_s is None
     assert len(fake.requests) == 1
 
 

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.client.errors import Cancelled, ServiceError, Unavailable
-from outrider.client.progress import StreamProgress, new_request_id
+from outrider.client.errors import (
+    Cancelled,
+    OutriderError,
+    Overloaded,
+    ServiceError,
+    Unavailable,
+)
+from outrider.client.progress import Retry, StreamProgress, new_request_id
 from outrider.client.retry import RetryPolicy
 from outrider.v1 import generation_pb2, sampling_pb2
 
@@ -62,37 +68,70 @@ def test_end_without_completion_is_an_error() -> None:
         started(n=2).end()
 
 
-def test_progress_renews_the_bounds() -> None:
-    """Failures count in a row; each new token starts the count afresh."""
-    progress = started(policy=RetryPolicy(resume_attempts=1))
+def retried(
+    progress: StreamProgress, error: OutriderError, *, now_s: float = 0.0, left_s: float = 1e6
+) -> Retry:
+    """What it decides, without jitter."""
+    return progress.retry(error, now_s=now_s, left_s=left_s, jitter=0.0)
+
+
+def test_progress_renews_the_patience() -> None:
+    """The outage begins with the first failure in a row; each new token ends it."""
+    progress = started(policy=RetryPolicy(patience_s=5.0))
     for step in range(10):
         progress.accept(chunk(step))
-        progress.retry(Unavailable("cut"), now_s=100.0 * step, jitter=0.0)
+        retried(progress, Unavailable("cut"), now_s=100.0 * step)
     with pytest.raises(Unavailable):
-        progress.retry(Unavailable("cut"), now_s=1000.0, jitter=0.0)
+        retried(progress, Unavailable("cut"), now_s=1000.0)
     assert progress.resumes == 10
     assert progress.token_ids == tuple(range(10))
 
 
 def test_outage_is_bounded_in_time() -> None:
-    """However many tries are left, a long outage ends the stream."""
-    progress = started(policy=RetryPolicy(outage_s=5.0))
-    progress.retry(Unavailable("cut"), now_s=50.0, jitter=0.0)
-    progress.retry(Unavailable("cut"), now_s=55.0, jitter=0.0)
+    """However often it was tried, only the patience ends an outage."""
+    progress = started(policy=RetryPolicy(patience_s=500.0))
+    for step in range(500):
+        retried(progress, Unavailable("cut"), now_s=50.0 + step)
+    with pytest.raises(Unavailable) as caught:
+        retried(progress, Unavailable("cut"), now_s=550.0)
+    assert caught.value.__notes__ == ["gave up after 501 failures in 500.0 s"]
+
+
+def test_a_try_beyond_the_deadline_is_not_waited_for() -> None:
+    """The caller learns at once what went wrong, not after a wait that cannot help."""
     with pytest.raises(Unavailable):
-        progress.retry(Unavailable("cut"), now_s=55.1, jitter=0.0)
+        retried(started(), Unavailable("draining", retry_after_s=3.0), left_s=3.0)
+    assert retried(started(), Unavailable("draining", retry_after_s=3.0), left_s=3.1).delay_s == 3.0
+
+
+def test_full_service_is_waited_for_until_the_patience_ends() -> None:
+    """A refusal with advice is a matter of time, one without it is final; both before the admission."""
+    request = generation_pb2.GenerateRequest(request_id="r", text="hi")
+    policy = RetryPolicy(patience_s=60.0)
+    progress = StreamProgress(request, policy=policy, num_addresses=1, owns_id=True)
+    for second in range(60):
+        full = Overloaded("full", retry_after_s=1.0)
+        assert retried(progress, full, now_s=float(second)).delay_s >= 1.0
+    # Who has been answered knows that there is a service, and so waits for it, too.
+    retried(progress, Unavailable("gone"), now_s=59.9)
+    with pytest.raises(Overloaded):
+        retried(progress, Overloaded("full", retry_after_s=1.0), now_s=60.0)
+    fresh = StreamProgress(request, policy=policy, num_addresses=1, owns_id=True)
+    with pytest.raises(Overloaded):
+        retried(fresh, Overloaded("full"))
+    assert progress.resumes == 0
 
 
 def test_a_call_cancelled_by_the_other_side_is_a_break() -> None:
     """A server that is torn down may cancel its calls instead of just vanishing."""
-    retry = started().retry(Cancelled("gone"), now_s=0.0, jitter=0.0)
+    retry = retried(started(), Cancelled("gone"))
     assert not retry.abort_first
 
 
 def test_faults_of_the_service_are_not_retried() -> None:
     """Only breaks are; an internal error would come again."""
     with pytest.raises(ServiceError) as caught:
-        started().retry(ServiceError("bug"), now_s=0.0, jitter=0.0)
+        retried(started(), ServiceError("bug"))
     assert caught.value.request_id == "r"
 
 

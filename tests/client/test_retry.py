@@ -21,12 +21,23 @@ def test_jitter_spreads_over_the_upper_half() -> None:
     assert policy.delay_s(10**6, num_addresses=1, jitter=0.999) <= policy.max_backoff_s
 
 
+def test_advice_is_the_least_wait() -> None:
+    """Who was told to wait waits as long, and up to half as long again; own pauses grow beyond the advice."""
+    policy = RetryPolicy(initial_backoff_s=0.1, max_backoff_s=5.0)
+    assert policy.wait_s(1, jitter=0.0, advised_s=1.0) == pytest.approx(1.0)
+    assert policy.wait_s(1, jitter=0.999, advised_s=1.0) == pytest.approx(1.5, abs=0.01)
+    assert policy.wait_s(6, jitter=0.0, advised_s=1.0) == pytest.approx(3.2)
+    assert policy.wait_s(10**6, jitter=0.0, advised_s=60.0) == pytest.approx(60.0)
+    assert policy.delay_s(1, num_addresses=1, jitter=0.5, advised_s=2.0) == pytest.approx(2.0)
+    assert policy.delay_s(1, num_addresses=2, jitter=0.5, advised_s=2.0) == 0.0
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
         {"open_attempts": 0},
-        {"resume_attempts": -1},
-        {"outage_s": float("inf")},
+        {"patience_s": float("inf")},
+        {"patience_s": -1.0},
         {"initial_backoff_s": -1.0},
         {"max_backoff_s": float("nan")},
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from outrider.cluster.commands import (
     serve,
     service_config,
 )
+from outrider.cluster.ready_file import written
 
 
 def test_wrong_configuration_is_a_usage_error_with_every_problem(tmp_path: Path) -> None:
@@ -53,7 +55,7 @@ def test_flags_lie_over_the_file(tmp_path: Path) -> None:
 def test_missing_model_is_told_before_ray_starts() -> None:
     """Within a second, by the key that holds it; exit code 1."""
     with pytest.raises(CommandFailed, match=r"targets\[0\].model: .*/no/such/folder") as caught:
-        serve(targets=["/no/such/folder"])
+        serve(targets=["/no/such/folder"], listen="127.0.0.1:0")
     assert caught.value.exit_code == FAILED
 
 
@@ -71,6 +73,28 @@ def test_wrong_flags_are_usage_errors(flags: dict[str, object], message: str) ->
     with pytest.raises(CommandFailed, match=message) as caught:
         serve(**flags)  # type: ignore[arg-type]
     assert caught.value.exit_code == USAGE
+
+
+def test_ready_file_of_a_living_service_is_not_taken(tmp_path: Path) -> None:
+    """Two services that write one file would each remove the other's."""
+    file = tmp_path / "ready"
+    with (
+        written(file, address="127.0.0.1:5", actors=[]),
+        pytest.raises(
+            CommandFailed, match=f"127.0.0.1:5, which runs .process {os.getpid()}"
+        ) as caught,
+    ):
+        serve(ready_file=file)
+    assert caught.value.exit_code == USAGE
+
+
+def test_ready_file_that_was_left_goes_at_once(tmp_path: Path) -> None:
+    """Who waits for the file must not find an old one, also where the start then fails."""
+    file = tmp_path / "ready"
+    file.write_text('{"address": "127.0.0.1:5", "pid": 1}')
+    with pytest.raises(CommandFailed, match="no such folder"):
+        serve(targets=["/no/such/folder"], listen="127.0.0.1:0", ready_file=file)
+    assert not file.exists()
 
 
 def test_help_tells_the_bound_of_training() -> None:

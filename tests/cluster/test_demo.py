@@ -16,6 +16,7 @@ import pytest
 from outrider.client.blocking import Client
 from outrider.client.errors import Unavailable
 from outrider.client.options import SamplingOptions, SpeculationOptions
+from outrider.client.prompts import BUILT_IN
 from outrider.client.results import (
     Admission,
     Completion,
@@ -31,7 +32,7 @@ from outrider.client.timeline.file import load
 from outrider.client.timeline.model import DRAFTING, REQUESTS, WORK, Slice, Source, Timeline
 from outrider.cluster import demo, demo_decode, demo_timeline
 from outrider.cluster.commands import CommandFailed
-from outrider.cluster.demo_report import report_as_dict
+from outrider.cluster.demo_report import Pair, report_as_dict
 from outrider.cluster.demo_screen import Screen, timeline_strip
 from outrider.cluster.signals import Ending
 
@@ -43,6 +44,7 @@ class ScriptedClient:
 
     def __init__(self, *, differs: bool = False) -> None:
         self.asked: list[tuple[SamplingOptions, SpeculationOptions]] = []
+        self.prompts: list[str | None] = []
         self._differs = differs
 
     @contextmanager
@@ -55,6 +57,7 @@ class ScriptedClient:
         **_: object,
     ) -> Iterator[Iterator[Event]]:
         self.asked.append((sampling, speculation))
+        self.prompts.append(prompt)
         yield self._events(is_fast=bool(speculation.enabled))
 
     def detokenize(self, ids: Sequence[int], **_: object) -> str:
@@ -91,6 +94,14 @@ def quick_pairs(client: ScriptedClient, screen: Screen | None = None) -> list[An
         return list(demo_decode.decode_pairs(cast(Client, client), plan, screen, ending))
 
 
+def quick_streams(client: ScriptedClient | None = None) -> dict[int, list[Pair]]:
+    """The streams of a quick demonstration."""
+    plan = demo_decode.demo_plan(max_tokens=4, quick=True)
+    with closing(Ending()) as ending:
+        scripted = cast(Client, client or ScriptedClient())
+        return demo_decode.decode_streams(scripted, plan, plan.streams, ending)
+
+
 def test_plan_takes_each_category_once() -> None:
     """About six varied prompts, three with `--quick`."""
     whole, quick = (
@@ -110,13 +121,78 @@ def test_same_options_both_ways() -> None:
     """Plain and speculative decoding of a text differ in nothing but speculation."""
     client = ScriptedClient()
     pairs = quick_pairs(client)
-    timed = client.asked[2:]
+    timed = client.asked
     assert len(timed) == 2 * len(pairs) == 12
     for plain, fast in zip(timed[::2], timed[1::2], strict=True):
         assert plain[0] == fast[0]
         assert (plain[1].enabled, fast[1].enabled) == (False, True)
     assert all(pair.first_difference is None for pair in pairs)
     assert [pair.speculative.passes for pair in pairs] == [(2, 2)] * 6
+
+
+def test_nothing_is_measured_cold() -> None:
+    """Both ways are warm at each temperature before the first figure, by a prompt that is not measured afterwards."""
+    client = ScriptedClient()
+    plan = demo_decode.demo_plan(max_tokens=4, quick=False)
+    with closing(Ending()) as ending:
+        demo_decode.warm_up(cast(Client, client), plan, ending)
+    assert [(sampling.temperature, how.enabled) for sampling, how in client.asked] == [
+        (0.0, False),
+        (0.0, True),
+        (0.8, False),
+        (0.8, True),
+    ]
+    assert all(sampling.max_tokens == demo_decode.WARM_UP_TOKENS for sampling, _ in client.asked)
+    measured = {prompt.text for prompt in (*plan.prompts, *plan.streams)}
+    assert not set(client.prompts) & measured
+
+
+def test_streams_of_both_lengths() -> None:
+    """Each length both ways with the same options, one after the other, to its full length."""
+    client = ScriptedClient()
+    streams = quick_streams(client)
+    assert {length: len(pairs) for length, pairs in streams.items()} == {32: 2, 256: 2}
+    for plain, fast in zip(client.asked[::2], client.asked[1::2], strict=True):
+        assert plain[0] == fast[0]
+        assert plain[0].ignore_eos
+        assert (plain[1].enabled, fast[1].enabled) == (False, True)
+    assert all(pair.first_difference is None for pairs in streams.values() for pair in pairs)
+
+
+def test_slow_targets_have_time_for_fewer_streams() -> None:
+    """Judged by the texts: 4 tokens took 0.2 s plainly and 0.1 s speculatively."""
+    pairs = quick_pairs(ScriptedClient())
+    plan = demo_decode.demo_plan(max_tokens=4, quick=False)
+    each_s = 2 * 2 * (32 + 256) * 0.3 / 8
+    for streams_s, number in ((0.5 * each_s, 0), (2.5 * each_s, 2), (99 * each_s, 3)):
+        allowed = replace(plan, streams_s=streams_s)
+        assert len(demo_decode.affordable_streams(allowed, pairs)) == number
+
+
+def test_tables_fit_80_columns(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No heading or cell is cut or wrapped, at the widest of each."""
+    monkeypatch.setenv("COLUMNS", "80")
+    screen = Screen(is_silent=False, use_color=False)
+    pairs = quick_pairs(ScriptedClient())
+    wide = [
+        replace(pair, category=category)
+        for pair in pairs
+        for category in dict.fromkeys(prompt.category for prompt in BUILT_IN)
+    ]
+    screen.summary(wide, quick_streams(), Timeline())
+    lines = capsys.readouterr().out.splitlines()
+    tables = [line for line in lines if set(line) & set("│┃━─┼╇")]
+    assert len(tables) > 36
+    assert max(map(len, tables)) <= 80
+    assert not any("…" in line for line in lines)
+    assert sum("; /s: tokens a second" in line for line in lines) == 2
+    headings = [line.replace("┃", "").split() for line in tables if "temp." in line]
+    others = ["temp.", "tokens", "same", "pass", "plain/s", "spec./s", "speed-up"]
+    assert headings == [["text", *others], ["stream", "of", *others]]
+    for category in {pair.category for pair in wide}:
+        assert any(line.startswith(category) for line in tables)
 
 
 def test_interruption_ends_the_decoding() -> None:
@@ -133,14 +209,14 @@ def test_screen_shows_texts_and_tables(capsys: pytest.CaptureFixture[str]) -> No
     """Without a terminal the output is plain text: each text whole, and the tables."""
     screen = Screen(is_silent=False, use_color=True)
     pairs = quick_pairs(ScriptedClient(), screen)
-    screen.summary(pairs, Timeline())
+    screen.summary(pairs, quick_streams(), Timeline())
     shown = capsys.readouterr().out
     assert shown.count("one two three four") == len(pairs)
     assert shown.count("same text as plain decoding") == len(pairs)
     assert "target 50%" in shown
     assert "small 50%" in shown
     assert "2.00" in shown
-    assert "6 of 6 texts equal plain decoding" in shown
+    assert "10 of 10 texts and streams equal plain decoding" in shown
     assert "\x1b" not in shown
 
 
@@ -153,12 +229,16 @@ def test_difference_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_report_for_programs(tmp_path: Path) -> None:
     """Everything is JSON, and nothing is lost."""
-    report = report_as_dict(quick_pairs(ScriptedClient()), tmp_path / "t.json")
+    report = report_as_dict(quick_pairs(ScriptedClient()), quick_streams(), tmp_path / "t.json")
     read = json.loads(json.dumps(report))
     assert len(read["texts"]) == 6
     assert read["texts"][0]["equal"]
     assert read["totals"]["speed_up"] == pytest.approx(2.0)
     assert [entry["temperature"] for entry in read["by_temperature"]] == [0.0, 0.8]
+    assert [(entry["max_tokens"], entry["texts"]) for entry in read["by_length"]] == [
+        (32, 2),
+        (256, 2),
+    ]
 
 
 def test_timeline_holds_the_texts(tmp_path: Path) -> None:
@@ -243,6 +323,7 @@ def test_failed_request_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
         raise Unavailable("nobody is there")
 
     monkeypatch.setattr(launch, "start_service", started)
+    monkeypatch.setattr(demo, "warm_up", lambda *_: None)
     monkeypatch.setattr(demo, "decode_pairs", refuse)
     with pytest.raises(CommandFailed, match="nobody is there"):
         demo.run_demo(trace=tmp_path / "trace.json", as_json=True)
@@ -261,6 +342,8 @@ def start_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         yield Service()
 
     monkeypatch.setattr(launch, "start_service", started)
+    monkeypatch.setattr(demo, "warm_up", lambda *_: None)
+    monkeypatch.setattr(demo, "decode_streams", lambda *_: {})
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -94,13 +94,13 @@ class ServiceProcess:
         return self.process.wait(END_TIMEOUT_S)
 
 
-def start(folder: Path, arguments: Sequence[str]) -> ServiceProcess:
-    """Starts `outrider serve` with its files in `folder`; does not wait."""
+def start(folder: Path, arguments: Sequence[str], **variables: str) -> ServiceProcess:
+    """Starts `outrider serve` with its files in `folder` and these in its environment; does not wait."""
     log = (folder / "log").open("wb")
     with log:
         process = subprocess.Popen(
             [*COMMAND, "serve", "--ready-file", str(folder / "ready"), *arguments],
-            env=environment(),
+            env=environment(**variables),
             stdout=log,
             stderr=log,
         )

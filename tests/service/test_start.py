@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 from pathlib import Path
 
 import psutil
@@ -39,6 +40,19 @@ def test_wrong_configuration_is_told_at_once(tmp_path: Path) -> None:
     assert result.returncode == 2
     assert "unknown key 'drafers'; did you mean 'drafters'?" in result.stderr
     assert "cluster.lease_s: must be greater than or equal to 1, but is 0" in result.stderr
+
+
+def test_port_in_use_is_told_at_once() -> None:
+    """Exit code 1 and one sentence, before Ray is started or a model is looked at."""
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        address = f"127.0.0.1:{busy.getsockname()[1]}"
+        result = run("serve", "--listen", address, "--target", "/no/such/folder")
+
+    assert result.returncode == 1
+    assert result.stderr.startswith(
+        f"error: service.listen (--listen): cannot listen at {address}: the port is in use"
+    )
+    assert len(result.stderr.splitlines()) == 1
 
 
 def test_actor_that_refuses_ends_the_start_with_its_own_words(tmp_path: Path) -> None:

@@ -167,9 +167,14 @@ def test_refused_field_is_named(run: Run, fake: FakeService, failure: type[Failu
 def test_overload_says_when_to_come_again(
     run: Run, fake: FakeService, failure: type[Failure]
 ) -> None:
-    """Retry advice reaches the user."""
+    """Where the advised wait is longer than the timeout, the advice reaches the user at once; else the request waits."""
     fake.failures = [failure(code=grpc.StatusCode.RESOURCE_EXHAUSTED, retry_after_s=1.5)]
-    assert "try again in 1.5 s" in run("generate", "hi", "-a", fake.address).stderr
+    result = run("generate", "hi", "-a", fake.address, "--timeout", "1.5")
+    assert result.exit_code == 3
+    assert "try again in 1.5 s" in result.stderr
+    assert len(fake.requests) == 1
+    fake.failures = [failure(code=grpc.StatusCode.RESOURCE_EXHAUSTED, retry_after_s=0.01)]
+    assert run("generate", "hi", "-a", fake.address).exit_code == 0
 
 
 def test_timeout_ends_the_command(run: Run, fake: FakeService) -> None:

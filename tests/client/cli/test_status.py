@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from outrider.client.cli.status import print_models, print_status
 from outrider.client.results import ActorInfo, DrafterInfo, Health, ModelInfo, Status
+from outrider.cluster import ready_file
 
 if TYPE_CHECKING:
     from tests.client.cli.conftest import Run
@@ -31,6 +33,31 @@ def test_status_as_json(run: Run, fake: FakeService) -> None:
     assert value["health"] == "serving"
     assert (value["running"], value["waiting"], value["finished"]) == (1, 2, 3)
     assert value["actors"][0]["incarnation"] == 7
+
+
+def test_status_by_ready_file(run: Run, fake: FakeService, tmp_path: Path) -> None:
+    """The file that a living service holds says where to ask."""
+    file = tmp_path / "ready"
+    with ready_file.written(file, address=fake.address, actors=[]):
+        result = run("status", "--ready-file", str(file), "-a", "127.0.0.1:1")
+    assert result.exit_code == 0, result.output
+    assert fake.address in result.stdout
+
+
+def test_ready_file_that_was_left_is_told(run: Run, tmp_path: Path) -> None:
+    """Nobody is asked where only a file remains of a service that was killed; exit code 3, as of one that is not there."""
+    file = tmp_path / "ready"
+    file.write_text(json.dumps({"address": "127.0.0.1:1", "pid": 7}))
+    result = run("status", "--ready-file", str(file))
+    assert result.exit_code == 3
+    assert f"--ready-file {file} is left over: the service that wrote it (process 7" in (
+        result.stderr
+    )
+    assert run("status", "--ready-file", str(tmp_path / "none")).exit_code == 3
+    file.write_text("something else")
+    result = run("status", "--ready-file", str(file), "--json")
+    assert result.exit_code == 2
+    assert json.loads(result.stdout)["error"]["field"] == "--ready-file"
 
 
 def test_models(run: Run, fake: FakeService) -> None:
