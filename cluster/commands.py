@@ -11,6 +11,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from outrider.actors.credentials import Credentials
+from outrider.cluster.admin_file import Admin
+from outrider.cluster.admin_file import written as written_admin_file
 from outrider.cluster.config import Config, load_config, parse_config, schema, with_flags
 from outrider.cluster.config_errors import ConfigError, Problem
 from outrider.cluster.config_file import read_mapping
@@ -52,6 +55,7 @@ def serve(
     drafts: Sequence[str] = (),
     listen: str | None = None,
     ready_file: Path | None = None,
+    admin_file: Path | None = None,
     log_level: str = "warning",
     report: Report = lambda line: print(line, file=sys.stderr, flush=True),
 ) -> None:
@@ -64,6 +68,7 @@ def serve(
         listen: Public address, in place of the file's.
         ready_file: Is written once the service serves, and removed when it begins to end. One that a service has left
             that was killed is removed at once.
+        admin_file: Is written while the service runs, for `outrider apply`.
         log_level: Least level of the events that actors log; one of `LOG_LEVELS`.
         report: Takes lines on how it goes.
 
@@ -74,11 +79,11 @@ def serve(
         raise CommandFailed(
             f"--log-level is {log_level!r}; allowed: {', '.join(LOG_LEVELS)}", USAGE
         )
-    if ready_file is not None and not ready_file.absolute().parent.is_dir():
-        raise CommandFailed(
-            f"--ready-file {ready_file}: the folder {ready_file.absolute().parent} does not exist",
-            USAGE,
-        )
+    for flag, file in (("--ready-file", ready_file), ("--admin-file", admin_file)):
+        if file is not None and not file.absolute().parent.is_dir():
+            raise CommandFailed(
+                f"{flag} {file}: the folder {file.absolute().parent} does not exist", USAGE
+            )
     settings = service_config(config, targets=targets, drafts=drafts, listen=listen)
     if ready_file is not None and (other := remove_if_left(ready_file)) is not None:
         raise CommandFailed(
@@ -109,6 +114,10 @@ def serve(
                     running.enter_context(
                         written(ready_file, address=address, actors=service.actors())
                     )
+                if admin_file is not None:
+                    supervisor, secret = service.admin()
+                    admin = Admin(address=supervisor, credentials=Credentials(secret))
+                    running.enter_context(written_admin_file(admin_file, admin))
                 report(f"serving at {address}; Ctrl-C or SIGTERM ends it")
                 while not ending.wait(HEALTH_CHECK_S):
                     failure = service.failure()

@@ -205,9 +205,10 @@ class RayRuntime:
 
 
 def _cpus(config: Config) -> int:
-    """Logical CPUs of our own Ray: as many as the machine has, or as the actors ask for, whichever is more."""
+    """Logical CPUs of our own Ray: as many as the machine has, or twice what the actors ask for, so that all of them can be
+    replaced while they serve. They are a count, and bind no one to a core."""
     wanted = sum(actor.num_cpus * actor.replicas for actor in (*config.targets, *config.drafters))
-    return max(os.cpu_count() or 1, -int(-wanted // 1))
+    return max(os.cpu_count() or 1, -int(-2 * wanted // 1))
 
 
 def _private_folder() -> PrivateFolder:

@@ -8,6 +8,7 @@ import typer
 
 import outrider
 from outrider.client.cli import serving
+from outrider.client.cli.apply import apply
 from outrider.client.cli.batch import batch
 from outrider.client.cli.bench import bench
 from outrider.client.cli.chat import chat
@@ -48,6 +49,7 @@ def options(
 
 app.command(rich_help_panel=_RUN)(serving.demo)
 app.command(rich_help_panel=_RUN)(serving.serve)
+app.command(rich_help_panel=_RUN)(apply)
 app.add_typer(serving.config_app, name="config", rich_help_panel=_RUN)
 app.add_typer(serving.train_app, name="train", rich_help_panel=_RUN)
 app.command(rich_help_panel=_TALK)(generate)

@@ -55,6 +55,15 @@ def serve(
         Path | None,
         typer.Option("--ready-file", metavar="FILE", help="Is written once the service serves."),
     ] = None,
+    admin_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--admin-file",
+            metavar="FILE",
+            envvar="OUTRIDER_ADMIN_FILE",
+            help="Is written while the service runs, for `outrider apply`; readable by you only.",
+        ),
+    ] = None,
     log_level: Annotated[
         str, typer.Option("--log-level", help="debug, info, warning or error.")
     ] = "warning",
@@ -71,6 +80,7 @@ def serve(
             drafts=tuple(draft or ()),
             listen=listen,
             ready_file=ready_file,
+            admin_file=admin_file,
             log_level=log_level,
         )
 

@@ -1,0 +1,108 @@
+"""Changing a real service while requests run: nothing is lost, and every text is what it was."""
+
+from __future__ import annotations
+
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+import yaml
+from tests.service.processes import COMMAND, environment, run, serving, start, until
+
+from outrider.client import Client, SamplingOptions
+
+pytestmark = pytest.mark.timeout(400)
+
+NUM_CLIENTS = 4
+APPLY_S = 150.0
+
+
+def written(folder: Path, name: str, **sections: Any) -> Path:
+    """A configuration file."""
+    file = folder / name
+    file.write_text(yaml.safe_dump(sections))
+    return file
+
+
+def apply(file: Path, admin: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Runs `outrider apply`."""
+    return run("apply", str(file), "--admin-file", str(admin), *options, timeout_s=APPLY_S)
+
+
+def test_everything_is_exchanged_under_load(tmp_path: Path) -> None:
+    """Drafters, the number of targets, and limits: the plan is shown, requests go on, the file is watched."""
+    small = {"model": "demo:target", "name": "demo", "num_slots": 8}
+    before = written(tmp_path, "before", targets=[small], drafters=[{"model": "demo:draft-small"}])
+    after = {
+        "service": {"max_waiting": 33},
+        "targets": [{**small, "replicas": 2, "num_cpus": 0.5}],
+        "drafters": [{"method": "prompt_lookup", "num_cpus": 0}],
+    }
+    admin = tmp_path / "admin"
+    service = start(
+        tmp_path, ["-c", str(before), "--listen", "127.0.0.1:0", "--admin-file", str(admin)]
+    )
+    with serving(service):
+        assert admin.stat().st_mode & 0o077 == 0
+        wanted = written(tmp_path, "after", **after)
+        # The port was chosen at the start, and a running service keeps it.
+        refused = apply(wanted, admin)
+        assert refused.returncode == 1
+        assert "service.listen" in refused.stderr
+        after["service"]["listen"] = "127.0.0.1:0"
+        wanted = written(tmp_path, "after", **after)
+        shown = apply(wanted, admin, "--dry-run")
+        assert shown.returncode == 0, shown.stderr
+        for line in ("add      target demo-0", "remove   drafter demo-draft-small", "max_waiting"):
+            assert line in shown.stderr
+
+        is_over = Event()
+        texts: dict[int, set[tuple[int, ...]]] = {}
+
+        def generate(seed: int) -> int:
+            rounds = 0
+            with Client(service.address, timeout_s=200.0) as client:
+                while not is_over.is_set() or rounds < 2:
+                    options = SamplingOptions(seed=seed, max_tokens=120, ignore_eos=True)
+                    (output,) = client.generate("Once there was", sampling=options).outputs
+                    texts.setdefault(seed, set()).add(tuple(token.id for token in output.tokens))
+                    rounds += 1
+            return rounds
+
+        with ThreadPoolExecutor(NUM_CLIENTS) as pool:
+            running = [pool.submit(generate, seed) for seed in range(NUM_CLIENTS)]
+            try:
+                applied = apply(wanted, admin)
+            finally:
+                is_over.set()
+            rounds = [one.result(200.0) for one in running]
+        assert applied.returncode == 0, applied.stderr
+        assert min(rounds) >= 2
+        assert all(len(found) == 1 for found in texts.values()), "a text has changed"
+        names = {"demo-0", "demo-1", "prompt_lookup", "coordinator.2"}
+        with Client(service.address) as client:
+            assert {actor.name for actor in client.status().actors if actor.ready} == names
+
+        watching = subprocess.Popen(
+            [*COMMAND, "apply", str(wanted), "--admin-file", str(admin), "--watch"],
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        try:
+            written(tmp_path, "after", **{**after, "drafters": []})
+
+            def has_left() -> bool:
+                with Client(service.address) as client:
+                    return "prompt_lookup" not in {a.name for a in client.status().actors}
+
+            until(has_left, timeout_s=60.0, what="the drafter's end")
+        finally:
+            watching.terminate()
+            said, _ = watching.communicate(timeout=30.0)
+        assert "remove   drafter prompt_lookup" in said
+    assert not admin.exists()
