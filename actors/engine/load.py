@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, cast
 import torch
 from safetensors import SafetensorError
 
-from outrider.actors.engine.packed_linear import should_pack
 from outrider.actors.engine.priority import lower_priority
 from outrider.actors.engine.protocol import Engine
 from outrider.actors.engine.settings import EngineSettings
 from outrider.actors.engine.source import ModelSource, resolve_model
+from outrider.actors.engine.weights import own_weights
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -64,13 +64,7 @@ def _load(
 
     model, folder = _load_model(settings, source, dtype, device)
     fingerprint = model_fingerprint(model, folder)
-    return TransformersEngine(
-        model,
-        settings,
-        name=settings.model,
-        fingerprint=fingerprint,
-        packs=should_pack(model, settings.packed_weights),
-    )
+    return TransformersEngine(model, settings, name=settings.model, fingerprint=fingerprint)
 
 
 def _load_model(
@@ -113,18 +107,9 @@ def _load_model(
         )
     config_file = cached_file(location, "config.json")
     folder = Path(config_file).parent if config_file else None
-    _own_weights(model)
+    own_weights(model, device)
     # transformers decorates `to`, which leaves it untyped.
     return model.to(device), folder  # type: ignore[arg-type]
-
-
-def _own_weights(model: PreTrainedModel) -> None:
-    """Copies weights into the process's own memory.
-
-    They may be a mapping of the file: written over, it would change a running model, or end the process if cut short.
-    """
-    for tensor in [*model.parameters(), *model.buffers()]:
-        tensor.data = tensor.data.clone()
 
 
 @contextmanager

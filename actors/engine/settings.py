@@ -42,10 +42,6 @@ class EngineSettings:
     """How sessions of one batch attend: `each` by itself on views of its rows, `stretches` of neighbouring slots in one kernel
     call on views, or all `together` in one on gathered rows. `auto`: `stretches` on a CPU, `together` elsewhere."""
 
-    packed_weights: bool | None = None
-    """On a CPU in float32, keep a second copy of the weights that makes passes over several rows faster. None: unless the
-    model is larger than 2 GiB."""
-
     direct_forward: bool = True
     """Run Llama-shaped models as functions of their weights (`direct.py`). False: run the modules of transformers always."""
 

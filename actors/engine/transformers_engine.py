@@ -30,7 +30,6 @@ from outrider.actors.engine.model_facts import (
     eos_token_ids,
     text_config,
 )
-from outrider.actors.engine.packed_linear import pack_linears
 from outrider.actors.engine.pass_cache import PassCache, Writer
 from outrider.actors.engine.plan import Plan, plan_pass
 from outrider.actors.engine.probe import (
@@ -67,7 +66,6 @@ class TransformersEngine:
         *,
         name: str,
         fingerprint: str,
-        packs: bool = False,
     ):
         """Takes a loaded model over; it is of no other use from then on.
 
@@ -76,7 +74,6 @@ class TransformersEngine:
             settings: The room it gets. `model`, `dtype` and `device` are not read.
             name: What errors call it.
             fingerprint: Digest of weights and configuration.
-            packs: Keep second copies of weights that make passes over several rows faster (`packed_linear.py`).
 
         Raises:
             UnsupportedModel: Tree attention over slots does not fit the model.
@@ -123,7 +120,7 @@ class TransformersEngine:
                 dtype=model.dtype,
                 device=model.device,
             )
-            self._direct = self._direct_model(settings, demands, packs=packs)
+            self._direct = self._direct_model(settings, demands)
         attention = settings.attention
         if attention == "auto":
             attention = "stretches" if model.device.type == "cpu" else "together"
@@ -139,17 +136,15 @@ class TransformersEngine:
             self._direct = None
 
     def _direct_model(
-        self, settings: EngineSettings, demands: Sequence[LayerDemand], *, packs: bool
+        self, settings: EngineSettings, demands: Sequence[LayerDemand]
     ) -> DirectModel | None:
         """The model as functions of its weights, if it is of the shape; else its modules are run."""
         weights = None
         if settings.direct_forward:
             windows = [each.window for each in demands]
-            weights = direct_weights(self._model, windows, packs=packs)
+            weights = direct_weights(self._model, windows)
         if weights is not None:
             return DirectModel(weights, max_context=self._spec.max_context)
-        if packs:
-            pack_linears(self._model)
         return None
 
     def _check(self, prefix: list[int], tree: list[int], reference: list[torch.Tensor]) -> None:
