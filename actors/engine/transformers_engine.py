@@ -25,8 +25,6 @@ from outrider.actors.engine.direct_weights import direct_weights
 from outrider.actors.engine.graphs import recorder_for
 from outrider.actors.engine.model_facts import (
     check_config,
-    check_rope,
-    context_limit,
     eos_token_ids,
     text_config,
 )
@@ -40,11 +38,12 @@ from outrider.actors.engine.probe import (
     reference_logits,
 )
 from outrider.actors.engine.protocol import Logits, ModelSpec, Rows
+from outrider.actors.engine.room import room_for
 from outrider.actors.engine.settings import EngineSettings
 from outrider.actors.engine.slots import SlotTable
 from outrider.actors.engine.staging import to_device
 from outrider.actors.engine.static_pass import Policy, StaticPasses
-from outrider.actors.engine.storage import Storage, check_room
+from outrider.actors.engine.storage import Storage
 
 ATTENTIONS: Mapping[str, type[AttendEach | AttendStretches | AttendTogether]] = {
     "each": AttendEach,
@@ -71,7 +70,7 @@ class TransformersEngine:
 
         Args:
             model: On its device, with its weights in their final type.
-            settings: The room it gets. `model`, `dtype` and `device` are not read.
+            settings: The room it gets, chosen where left open (`sizing.py`). `model`, `dtype` and `device` are not read.
             name: What errors call it.
             fingerprint: Digest of weights and configuration.
 
@@ -82,8 +81,16 @@ class TransformersEngine:
         model.train(False)
         self._model = model
         check_config(model.config, name=name)
-        max_context = context_limit(model, settings, name=name)
-        check_rope(model.config, name=name, max_context=max_context)
+        room = room_for(model.config, settings, model=model, device=model.device, name=name)
+        num_slots, max_context = room.num_slots, room.max_context
+        _log.info(
+            "room chosen",
+            model=name,
+            num_slots=num_slots,
+            max_context=max_context,
+            needed_gib=round(room.needed / 2**30, 2),
+            reason=room.reason,
+        )
         with torch.inference_mode():
             vocab_size = text_config(model.config).vocab_size
             prefix, tree, paths = probe_paths(vocab_size, max_context)
@@ -100,22 +107,15 @@ class TransformersEngine:
             )
             shapes = [(each.keys, each.values) for each in demands]
             capacity = max_context + settings.max_scratch
-            check_room(
-                shapes,
-                num_slots=settings.num_slots,
-                capacity=capacity,
-                dtype=model.dtype,
-                device=model.device,
-            )
             self._table = SlotTable(
-                num_slots=settings.num_slots,
+                num_slots=num_slots,
                 max_context=max_context,
                 max_scratch=settings.max_scratch,
                 vocab_size=vocab_size,
             )
             self._storage = Storage(
                 shapes,
-                num_slots=settings.num_slots,
+                num_slots=num_slots,
                 capacity=capacity,
                 dtype=model.dtype,
                 device=model.device,
@@ -125,7 +125,7 @@ class TransformersEngine:
         if attention == "auto":
             attention = "stretches" if model.device.type == "cpu" else "together"
         self._attend_type = ATTENTIONS[attention]
-        self._reached = [0] * settings.num_slots
+        self._reached = [0] * num_slots
         """Rows of each slot that were ever written since it was cleared."""
         self._static = self._static_passes(settings)
         self._can_select = "logits_to_keep" in inspect.signature(model.forward).parameters
