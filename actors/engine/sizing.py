@@ -111,7 +111,11 @@ def choose_room(
 
     Raises:
         DoesNotFit: With the numbers, and with values that fit, if any do.
+        ValueError: A number is less than one.
     """
+    for name, value in (("num_slots", num_slots), ("max_scratch", max_scratch)):
+        if value is not None and value < 1:
+            raise ValueError(f"{name} is {value}; it must be at least 1")
     costs = _Costs(facts, max_scratch)
     total = memory.total
     if total is None:
