@@ -69,7 +69,16 @@ def _load(settings: EngineSettings, source: ModelSource, device: torch.device) -
 
     model, folder = _load_model(settings, source, device)
     fingerprint = model_fingerprint(model, folder)
-    return TransformersEngine(model, settings, name=settings.model, fingerprint=fingerprint)
+    engine = TransformersEngine(model, settings, name=settings.model, fingerprint=fingerprint)
+    _log.info(
+        "room chosen",
+        model=settings.model,
+        num_slots=engine.room.num_slots,
+        max_context=engine.room.max_context,
+        needed_gib=round(engine.room.needed / 2**30, 2),
+        reason=engine.room.reason,
+    )
+    return engine
 
 
 def _load_model(

@@ -81,16 +81,11 @@ class TransformersEngine:
         model.train(False)
         self._model = model
         check_config(model.config, name=name)
-        room = room_for(model.config, settings, model=model, device=model.device, name=name)
-        num_slots, max_context = room.num_slots, room.max_context
-        _log.info(
-            "room chosen",
-            model=name,
-            num_slots=num_slots,
-            max_context=max_context,
-            needed_gib=round(room.needed / 2**30, 2),
-            reason=room.reason,
+        self.room = room = room_for(
+            model.config, settings, model=model, device=model.device, name=name
         )
+        """Slots and context, what they take, and why so many."""
+        num_slots, max_context = room.num_slots, room.max_context
         with torch.inference_mode():
             vocab_size = text_config(model.config).vocab_size
             prefix, tree, paths = probe_paths(vocab_size, max_context)
