@@ -55,7 +55,10 @@ def run(*, target: str | None = None, runs: int = RUNS, is_quick: bool = False) 
                     order = {"way": way, "model": target, "threads": 1}
                     answers[way].append(child.ask(order, timeout_s=MOST_S))
         size = sum(file.stat().st_size for file in Path(target).glob("*.safetensors"))
-    row = {"file_mib": size // 2**20, **{way: median(answers[way][1:]) for way in WAYS}}
+    row: dict[str, Any] = {
+        "file_mib": size // 2**20,
+        **{way: median(answers[way][1:]) for way in WAYS},
+    }
     row["ratio"] = round(row["outrider"]["total_s"] / row["transformers"]["total_s"], 2)
     print(table(row), file=sys.stderr)
     yield row

@@ -24,14 +24,13 @@ from outrider.actors.logs import configure_logs
 from outrider.actors.target.settings import TargetSettings
 from outrider.actors.target.worker import TargetWorker
 
-KEPT: list[object] = []
-"""What was loaded, so that it is in memory when memory is read."""
+KEPT: list[object] = [PreTrainedModel]
+"""What was loaded, so that it is in memory when memory is read; and what loading imports, so that it is there before."""
 
 
 def main() -> None:
     """Answers until the input ends."""
     configure_logs("warning")  # On the error stream, which is not the answer.
-    assert PreTrainedModel, "imported here, not while the clock runs"
     for line in sys.stdin:
         order = json.loads(line)
         torch.set_num_threads(order["threads"])

@@ -190,10 +190,10 @@ def choose_dtype(
         return _dtype(name), "as set"
     if device.type == "cpu":
         return torch.float32, "auto: on a CPU float32, in which texts equal those of plain decoding"
-    saved = getattr(config, "dtype", None) or getattr(
+    saved: torch.dtype | None = getattr(config, "dtype", None) or getattr(
         config.get_text_config(decoder=True), "dtype", None
     )
-    if saved in DTYPES.values():
+    if saved is not None and saved in DTYPES.values():
         return saved, "auto: the checkpoint's own"
     return torch.float32, "auto: the checkpoint does not say"
 
