@@ -25,6 +25,7 @@ SUITES = (
     "messages",
     "reliability",
     "verifiers",
+    "startup",
 )
 """Each is a module with `run`, which yields rows; `KEYS`, if its rows are replaced one by one; and takes the options that its
 parameters name."""

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from outrider.cluster.config_section import NAME, Amount, Section
+from outrider.cluster.config_section import NAME, Amount, Section, auto_or
 from outrider.cluster.node_labels import KEY, SELECTOR
 
 LabelKey = Annotated[str, Field(pattern=KEY)]
@@ -20,17 +20,17 @@ class _Actor(Section):
     name: str = Field(default="", pattern=NAME)
     """Its name, unique in the service. By default made from the model."""
 
-    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
-    """Type of weights and cache."""
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    """Type of weights and cache. `auto`: on a GPU that of the checkpoint, on a CPU float32."""
 
     device: str = Field(default="cpu", pattern=r"^(cpu|cuda(:\d+)?)$")
     """`cpu`, `cuda` or `cuda:N`, counted among the devices that Ray gives the actor."""
 
-    num_slots: int = Field(default=16, ge=1, le=4_096)
-    """Sessions it can hold at a time."""
+    num_slots: Annotated[int | Literal["auto"], auto_or(1, 4_096)] = "auto"
+    """Sessions it can hold at a time. `auto`: 16, or as many as the memory has room for."""
 
-    max_context: int | None = Field(default=None, ge=2, le=10_000_000)
-    """Longest sequence, prompt and output. None: as the model's configuration says."""
+    max_context: Annotated[int | Literal["auto"], auto_or(4, 10_000_000)] = "auto"
+    """Longest sequence, prompt and output. `auto`: the model's own, or less where the memory has no room for four of it."""
 
     max_scratch: int = Field(default=320, ge=2, le=65_536)
     """Tree nodes that a slot can hold behind the committed rows; bounds prefill chunks and trees."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from outrider.actors.credentials import OPEN, Credentials
-from outrider.actors.draft.settings import DraftSettings
+from outrider.actors.draft.settings import LOOKUP_SLOTS, DraftSettings
 from outrider.actors.engine.settings import EngineSettings
 from outrider.actors.speculation.options import Speculation
 from outrider.actors.target.settings import TargetSettings
@@ -114,7 +114,7 @@ def _drafter(config: Config, drafter: Drafter, name: str) -> ActorSpec:
         incarnation=0,
         method=drafter.method,
         engine=_engine(drafter, drafter.model) if drafter.model is not None else None,
-        num_slots=drafter.num_slots,
+        num_slots=LOOKUP_SLOTS if drafter.num_slots == "auto" else drafter.num_slots,
         width=drafter.width,
         expand=drafter.expand,
         max_ahead=drafter.max_ahead,
@@ -174,8 +174,9 @@ def _engine(actor: Target | Drafter, model: str) -> EngineSettings:
         model=model,
         dtype=actor.dtype,
         device=actor.device,
-        num_slots=actor.num_slots,
-        max_context=actor.max_context,
+        num_slots=None if actor.num_slots == "auto" else actor.num_slots,
+        max_context=None if actor.max_context == "auto" else actor.max_context,
+        gpu_share=min(1.0, actor.gpus) or 1.0,
         max_scratch=actor.max_scratch,
         num_threads=actor.threads,
         niceness=actor.niceness,

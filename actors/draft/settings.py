@@ -11,6 +11,9 @@ BYTES_PER_TOKEN = 180.0
 """Bytes on the wire for each committed token, as drafters with a model aim at. It is no bound: what is worth most is always sent. Most of what is sent ahead comes to nothing; beyond this, twice
 as many bytes brought hardly any speed."""
 
+LOOKUP_SLOTS = 64
+"""Sessions served at a time by a method without a model, which takes hardly any memory for one."""
+
 METHODS = ("autoregressive", "prompt_lookup")
 """Names of the drafting methods."""
 
@@ -40,7 +43,7 @@ class DraftSettings:
     advertise_host: str | None = None
     """Host that others reach this actor at. None: the bound host."""
 
-    num_slots: int = 64
+    num_slots: int = LOOKUP_SLOTS
     """Sessions served at a time by a method without a model."""
 
     width: int = 4

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from outrider.actors.engine.direct_shape import is_llama_shaped, products_of
-from outrider.actors.engine.packed_linear import PackedLinear, pack_linears
 
 Product = Callable[[Tensor], Tensor]
 """Rows times weights."""
@@ -56,27 +55,17 @@ class DirectWeights:
     scaling: float
 
 
-def direct_weights(
-    model: PreTrainedModel, windows: Sequence[int | None], *, packs: bool
-) -> DirectWeights | None:
+def direct_weights(model: PreTrainedModel, windows: Sequence[int | None]) -> DirectWeights | None:
     """Takes a model's weights, and joins some; None, and nothing changed, if it is not of this shape.
 
     Args:
         model: On its device, with its weights in their final type.
         windows: Sliding window of each layer, None for none.
-        packs: Keep second copies of weights that make passes over several rows faster (`packed_linear.py`).
     """
     config: Any = model.config
     if not is_llama_shaped(model):
         return None
     body: Any = model.model
-    products = nn.ModuleList([_joined(layer) for layer in body.layers])
-    products.append(nn.ModuleDict({"head": model.lm_head}))
-    if packs:
-        pack_linears(products)
-    *of_layers, last = [
-        {name: _product(linear) for name, linear in each.named_children()} for each in products
-    ]
     attention = body.layers[0].self_attn
     return DirectWeights(
         embedding=body.embed_tokens.weight.detach(),
@@ -86,12 +75,12 @@ def direct_weights(
                 head_norms_TD=_head_norms(layer.self_attn),
                 mlp_norm=layer.post_attention_layernorm.weight.detach(),
                 window=window,
-                **of_layer,
+                **_products(layer),
             )
-            for layer, window, of_layer in zip(body.layers, windows, of_layers, strict=True)
+            for layer, window in zip(body.layers, windows, strict=True)
         ],
         last_norm=body.norm.weight.detach(),
-        head=last["head"],
+        head=_product(model.lm_head),
         rotary=body.rotary_emb,
         num_heads=config.num_attention_heads,
         num_key_heads=config.num_key_value_heads,
@@ -101,25 +90,21 @@ def direct_weights(
     )
 
 
-def _joined(layer: Any) -> nn.ModuleDict:
+def _products(layer: Any) -> dict[str, Product]:
     query, key, value, out, gate, up, down = products_of(layer)
-    return nn.ModuleDict(
-        {
-            "qkv": _join(query, key, value),
-            "out": _join(out),
-            "gate_up": _join(gate, up),
-            "down": _join(down),
-        }
-    )
+    return {
+        "qkv": _product(_join(query, key, value)),
+        "out": _product(out),
+        "gate_up": _product(_join(gate, up)),
+        "down": _product(down),
+    }
 
 
-def _product(linear: nn.Module) -> Product:
+def _product(linear: nn.Linear) -> Product:
     """A product as a function: a module finds out each time what it has."""
-    if isinstance(linear, PackedLinear):
-        return linear.forward
-    weight: Any = linear.weight
-    bias: Any = linear.bias
-    weight_IO = weight.detach().t()
+    weight_IO = linear.weight.detach().t()
+    # The annotation of torch leaves out that there may be none.
+    bias: Tensor | None = linear.bias
     if bias is None:
         return partial(torch.mm, mat2=weight_IO)
     return partial(torch.addmm, bias.detach(), mat2=weight_IO)
@@ -139,18 +124,16 @@ def _head_norms(attention: Any) -> Tensor | None:
 
 
 def _join(*parts: nn.Linear) -> nn.Linear:
-    """One product for several, or one as it is; the parts' weights become views of its own.
-
-    On a CPU the weights are laid out input by input, which takes up to half of their time from products of few rows
-    (`docs/journal.md`).
-    """
+    """One product for several; the parts' weights become views of its own. On a CPU they are laid out as `weights.by_input` does."""
     has_bias = parts[0].bias is not None
     joined = nn.Linear(parts[0].in_features, 1, bias=has_bias, device="meta")
     joined.out_features = sum(part.out_features for part in parts)
     for name in ("weight", "bias") if has_bias else ("weight",):
-        whole = torch.cat([getattr(part, name).detach() for part in parts])
-        if name == "weight" and whole.device.type == "cpu":
-            whole = whole.t().contiguous().t()
+        tensors = [getattr(part, name).detach() for part in parts]
+        if name == "weight" and tensors[0].device.type == "cpu":
+            whole = torch.cat([tensor.t() for tensor in tensors], dim=1).t()
+        else:
+            whole = torch.cat(tensors)
         setattr(joined, name, nn.Parameter(whole, requires_grad=False))
         start = 0
         for part in parts:

@@ -7,17 +7,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+import structlog
 import torch
 from safetensors import SafetensorError
 
-from outrider.actors.engine.packed_linear import should_pack
 from outrider.actors.engine.priority import lower_priority
 from outrider.actors.engine.protocol import Engine
 from outrider.actors.engine.settings import EngineSettings
+from outrider.actors.engine.sizing import LEAST_CONTEXT
 from outrider.actors.engine.source import ModelSource, resolve_model
+from outrider.actors.engine.weights import own_weights
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from transformers import PreTrainedConfig, PreTrainedModel
+
+_log = structlog.get_logger(__name__)
+
+LEAST = {"num_slots": 1, "max_scratch": 1, "max_context": LEAST_CONTEXT, "num_threads": 1}
+"""Least values of settings."""
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -34,13 +41,13 @@ def load_engine(settings: EngineSettings) -> Engine:
     """
     _check(settings)
     source = resolve_model(settings.model)
-    dtype, device = _dtype(settings.dtype), _device(settings.device)
+    device = _device(settings.device)
     if settings.num_threads is not None:
         torch.set_num_threads(settings.num_threads)
     if not source.is_tabular:
         _import_transformers()
     lower_priority(settings.niceness)
-    return _load(settings, source, dtype, device)
+    return _load(settings, source, device)
 
 
 def _import_transformers() -> None:
@@ -51,9 +58,7 @@ def _import_transformers() -> None:
     del AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 
-def _load(
-    settings: EngineSettings, source: ModelSource, dtype: torch.dtype, device: torch.device
-) -> Engine:
+def _load(settings: EngineSettings, source: ModelSource, device: torch.device) -> Engine:
     if source.is_tabular:
         from outrider.actors.engine.tabular import TabularEngine, load_table
 
@@ -62,25 +67,29 @@ def _load(
     from outrider.actors.engine.fingerprint import model_fingerprint
     from outrider.actors.engine.transformers_engine import TransformersEngine
 
-    model, folder = _load_model(settings, source, dtype, device)
+    model, folder = _load_model(settings, source, device)
     fingerprint = model_fingerprint(model, folder)
-    return TransformersEngine(
-        model,
-        settings,
-        name=settings.model,
-        fingerprint=fingerprint,
-        packs=should_pack(model, settings.packed_weights),
+    engine = TransformersEngine(model, settings, name=settings.model, fingerprint=fingerprint)
+    _log.info(
+        "room chosen",
+        model=settings.model,
+        num_slots=engine.room.num_slots,
+        max_context=engine.room.max_context,
+        needed_gib=round(engine.room.needed / 2**30, 2),
+        reason=engine.room.reason,
     )
+    return engine
 
 
 def _load_model(
-    settings: EngineSettings, source: ModelSource, dtype: torch.dtype, device: torch.device
+    settings: EngineSettings, source: ModelSource, device: torch.device
 ) -> tuple[PreTrainedModel, Path | None]:
     """The model on its device, and the folder that its files lie in."""
     from transformers import AutoConfig, AutoModelForCausalLM
     from transformers.utils.hub import cached_file
 
     from outrider.actors.engine.model_facts import check_config
+    from outrider.actors.engine.room import room_for
 
     location, remote = source.location, settings.allow_remote_code
     try:
@@ -88,6 +97,11 @@ def _load_model(
     except (OSError, ValueError) as error:
         raise ValueError(_unreadable(settings, source, error)) from error
     check_config(config, name=settings.model)
+    dtype, reason = choose_dtype(settings.dtype, config, device)
+    folder = Path(location) if source.is_local else None
+    # Before the weights are read, for that may take minutes.
+    room_for(config, settings, device=device, name=settings.model, dtype=dtype, folder=folder)
+    _log.info("type chosen", model=settings.model, dtype=str(dtype), reason=reason)
     try:
         with _without_progress_bars():
             # With `output_loading_info` the result is a pair, which transformers does not say.
@@ -113,18 +127,9 @@ def _load_model(
         )
     config_file = cached_file(location, "config.json")
     folder = Path(config_file).parent if config_file else None
-    _own_weights(model)
+    own_weights(model, device)
     # transformers decorates `to`, which leaves it untyped.
     return model.to(device), folder  # type: ignore[arg-type]
-
-
-def _own_weights(model: PreTrainedModel) -> None:
-    """Copies weights into the process's own memory.
-
-    They may be a mapping of the file: written over, it would change a running model, or end the process if cut short.
-    """
-    for tensor in [*model.parameters(), *model.buffers()]:
-        tensor.data = tensor.data.clone()
 
 
 @contextmanager
@@ -152,23 +157,50 @@ def _unreadable(settings: EngineSettings, source: ModelSource, error: Exception)
 
 
 def _check(settings: EngineSettings) -> None:
-    for name in ("num_slots", "max_scratch", "max_context", "num_threads"):
+    for name, least in LEAST.items():
         value = getattr(settings, name)
-        if value is not None and value < 1:
-            raise ValueError(f"{name} is {value}; it must be at least 1")
+        if value is not None and value < least:
+            raise ValueError(f"{name} is {value}; it must be at least {least}")
+    if not 0.0 < settings.gpu_share <= 1.0:
+        raise ValueError(f"gpu_share is {settings.gpu_share}; it must be more than 0 and at most 1")
     if not 0 <= settings.niceness <= 19:
         raise ValueError(f"niceness is {settings.niceness}; it must be 0 to 19")
     if settings.attention not in {"auto", "each", "stretches", "together"}:
         raise ValueError(
             f"attention is {settings.attention!r}; it must be auto, each, stretches or together"
         )
+    if settings.dtype != "auto":
+        _dtype(settings.dtype)
     if settings.cuda_graphs not in {"auto", "on", "off"}:
         raise ValueError(f"cuda_graphs is {settings.cuda_graphs!r}; it must be auto, on or off")
 
 
+def choose_dtype(
+    name: str, config: PreTrainedConfig, device: torch.device
+) -> tuple[torch.dtype, str]:
+    """The type of weights and cache, and why.
+
+    `auto` is the checkpoint's own type on a GPU, float32 if it does not say. On a CPU it is float32: there speculation gives
+    the text of plain decoding token for token, and half precision does not.
+
+    Raises:
+        ValueError: There is no such type.
+    """
+    if name != "auto":
+        return _dtype(name), "as set"
+    if device.type == "cpu":
+        return torch.float32, "auto: on a CPU float32, in which texts equal those of plain decoding"
+    saved: torch.dtype | None = getattr(config, "dtype", None) or getattr(
+        config.get_text_config(decoder=True), "dtype", None
+    )
+    if saved is not None and saved in DTYPES.values():
+        return saved, "auto: the checkpoint's own"
+    return torch.float32, "auto: the checkpoint does not say"
+
+
 def _dtype(name: str) -> torch.dtype:
     if name not in DTYPES:
-        raise ValueError(f"dtype is {name!r}; it must be one of {', '.join(DTYPES)}")
+        raise ValueError(f"dtype is {name!r}; it must be one of auto, {', '.join(DTYPES)}")
     return DTYPES[name]
 
 

@@ -1,4 +1,4 @@
-"""What a model's configuration says: whether it can be served, how long its context is, how its texts end."""
+"""What a model's configuration says: whether it can be served, how long its context is, what it takes, how its texts end."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 from outrider.actors.engine.attention import UnsupportedModel
 from outrider.actors.engine.settings import EngineSettings
+from outrider.actors.engine.sizing import LEAST_CONTEXT, ModelFacts
 
 FULL_LAYER_TYPES = frozenset({"full_attention", "sliding_attention"})
 """Layer types of transformers whose rows depend on earlier rows through keys and values only."""
@@ -38,48 +39,92 @@ def check_config(config: PreTrainedConfig, *, name: str) -> None:
         )
 
 
-def check_rope(config: PreTrainedConfig, *, name: str, max_context: int) -> None:
-    """Refuses rotary embeddings whose angles depend on the length of the text so far.
+def _unscaled_context(config: PreTrainedConfig) -> tuple[int, str] | None:
+    """The context beyond which rotary embeddings change with the length of the text so far, and their kind; None if none do.
 
-    Raises:
-        UnsupportedModel: Rows would have to be computed again when the text outgrows the model's original context.
+    Beyond it, rows would have to be computed again when the text outgrows the model's original context.
     """
     text = text_config(config)
     parameters: dict[str, Any] = getattr(text, "rope_parameters", None) or {}
     nested = [each for each in parameters.values() if isinstance(each, dict)] or [parameters]
-    for rope in nested:
-        kind = rope.get("rope_type", "default")
-        if kind not in {"dynamic", "longrope"}:
-            continue
-        original: int = (
+    found = [
+        (
             rope.get("original_max_position_embeddings")
             or getattr(text, "original_max_position_embeddings", None)
-            or text.max_position_embeddings
+            or text.max_position_embeddings,
+            rope["rope_type"],
         )
-        if max_context > original:
-            raise UnsupportedModel(
-                f"{name} rescales positions beyond {original} tokens (rope type {kind!r}), which changes "
-                f"rows that are cached already; set max_context to at most {original}"
-            )
+        for rope in nested
+        if rope.get("rope_type") in {"dynamic", "longrope"}
+    ]
+    return min(found, default=None)
 
 
-def context_limit(model: PreTrainedModel, settings: EngineSettings, *, name: str) -> int:
-    """The greatest context that settings and model allow.
+def context_limit(config: PreTrainedConfig, settings: EngineSettings, *, name: str) -> int:
+    """The greatest context that settings and model allow: the one that is set, or the longest that the model can be served with.
 
     Raises:
-        ValueError: The settings ask for more than the model has, or neither says.
+        UnsupportedModel: The settings ask for a context in which the model rescales the positions of rows that are there already.
+        ValueError: The settings ask for more than the model has, or for less than an engine needs, or neither says.
     """
-    limit: int | None = getattr(text_config(model.config), "max_position_embeddings", None)
-    if settings.max_context is None:
+    limit: int | None = getattr(text_config(config), "max_position_embeddings", None)
+    unscaled = _unscaled_context(config)
+    asked = settings.max_context
+    if asked is None:
         if limit is None:
             raise ValueError(f"{name} does not say how long its context is; set max_context")
-        return limit
-    if limit is not None and settings.max_context > limit:
+        return limit if unscaled is None else min(limit, unscaled[0])
+    if asked < LEAST_CONTEXT:
+        raise ValueError(f"max_context is {asked}; it must be at least {LEAST_CONTEXT}")
+    if limit is not None and asked > limit:
         raise ValueError(
-            f"max_context is {settings.max_context}, but {name} has a context of {limit}; "
+            f"max_context is {asked}, but {name} has a context of {limit}; "
             "lower max_context, or leave it out"
         )
-    return settings.max_context
+    if unscaled is not None and asked > unscaled[0]:
+        raise UnsupportedModel(
+            f"{name} rescales positions beyond {unscaled[0]} tokens (rope type {unscaled[1]!r}), which changes "
+            f"rows that are cached already; set max_context to at most {unscaled[0]}"
+        )
+    return asked
+
+
+def memory_facts(
+    config: PreTrainedConfig, *, max_context: int, itemsize: int, weight_bytes: int
+) -> ModelFacts:
+    """What a model asks of memory, as its configuration tells.
+
+    Args:
+        config: Of the model.
+        max_context: Longest text.
+        itemsize: Bytes of a number in weights, keys and values.
+        weight_bytes: Weights that take memory beside what is free.
+    """
+    text = text_config(config)
+    # Models without attention have none of these; that they cannot be served is found elsewhere.
+    layers, heads, width, vocab_size = (
+        max(_numbers(text, name), default=1)
+        for name in ("num_hidden_layers", "num_attention_heads", "hidden_size", "vocab_size")
+    )
+    key_heads = max(
+        _numbers(text, "num_key_value_heads", "num_global_key_value_heads"), default=heads
+    )
+    head_dim = max(_numbers(text, "head_dim", "global_head_dim"), default=width // heads)
+    return ModelFacts(
+        num_layers=layers,
+        row_bytes=2 * layers * key_heads * head_dim * itemsize,
+        weight_bytes=weight_bytes,
+        max_context=max_context,
+        vocab_size=vocab_size,
+        group=max(1, heads // key_heads),
+        itemsize=itemsize,
+    )
+
+
+def _numbers(config: PreTrainedConfig, *names: str) -> list[int]:
+    """Values of those keys that the configuration has."""
+    found = [getattr(config, name, None) for name in names]
+    return [number for number in found if isinstance(number, int)]
 
 
 def eos_token_ids(model: PreTrainedModel) -> tuple[int, ...]:

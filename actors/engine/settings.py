@@ -14,17 +14,20 @@ class EngineSettings:
     """Folder or hub id of a transformers causal language model, `tabular:FILE` for a table of distributions, or
     `demo:NAME` for a shipped one."""
 
-    dtype: str = "float32"
-    """`float32`, `bfloat16` or `float16`: type of weights and cache."""
+    dtype: str = "auto"
+    """Type of weights and cache: `float32`, `bfloat16`, `float16`, or `auto`: on a GPU that of the checkpoint, on a CPU float32."""
 
     device: str = "cpu"
     """`cpu`, `cuda` or `cuda:N`."""
 
-    num_slots: int = 16
-    """Sessions that can be held at a time."""
+    num_slots: int | None = None
+    """Sessions that can be held at a time. None: chosen by the memory (`sizing.choose_room`)."""
 
     max_context: int | None = None
-    """Greatest number of tokens of one sequence. None: as the model's configuration says."""
+    """Greatest number of tokens of one sequence, at least 4. None: the model's own, or less where the memory is small."""
+
+    gpu_share: float = 1.0
+    """Part of the GPU's memory that a choice may take and that values are checked against, 0 to 1."""
 
     max_scratch: int = 320
     """Tree nodes that a slot can hold behind the committed rows; bounds prefill chunks and trees."""
@@ -41,10 +44,6 @@ class EngineSettings:
     attention: Literal["auto", "each", "stretches", "together"] = "auto"
     """How sessions of one batch attend: `each` by itself on views of its rows, `stretches` of neighbouring slots in one kernel
     call on views, or all `together` in one on gathered rows. `auto`: `stretches` on a CPU, `together` elsewhere."""
-
-    packed_weights: bool | None = None
-    """On a CPU in float32, keep a second copy of the weights that makes passes over several rows faster. None: unless the
-    model is larger than 2 GiB."""
 
     direct_forward: bool = True
     """Run Llama-shaped models as functions of their weights (`direct.py`). False: run the modules of transformers always."""

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import math
 import mmap
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -143,62 +141,3 @@ def _zeros(shape: Sequence[int], *, dtype: torch.dtype, device: torch.device) ->
     if hasattr(mmap, "MADV_NOHUGEPAGE"):  # Linux; elsewhere nobody makes huge ones unasked
         octets.madvise(mmap.MADV_NOHUGEPAGE)
     return torch.frombuffer(octets, dtype=dtype).view(tuple(shape))
-
-
-def storage_bytes(
-    shapes: Sequence[tuple[PlaneShape, PlaneShape]],
-    *,
-    num_slots: int,
-    capacity: int,
-    dtype: torch.dtype,
-) -> int:
-    """Bytes that a `Storage` takes."""
-    numbers = sum(plane.num_heads * plane.head_dim for pair in shapes for plane in pair)
-    return numbers * num_slots * capacity * dtype.itemsize
-
-
-CGROUP = Path("/sys/fs/cgroup")
-"""Where Linux tells the limits of the container that the process runs in."""
-
-
-def free_bytes(device: torch.device) -> int | None:
-    """Memory that is free on a device, within the container's limit; None where that cannot be told."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
-    available = re.search(r"MemAvailable:\s*(\d+) kB", _read(Path("/proc/meminfo")))
-    amounts = [int(available[1]) * 1024] if available else []
-    limit, used = _read(CGROUP / "memory.max").strip(), _read(CGROUP / "memory.current").strip()
-    if limit.isdigit() and used.isdigit():
-        amounts.append(max(0, int(limit) - int(used)))
-    return min(amounts, default=None)
-
-
-def _read(file: Path) -> str:
-    """Text of a file; empty if there is none."""
-    try:
-        return file.read_text()
-    except OSError:
-        return ""
-
-
-def check_room(
-    shapes: Sequence[tuple[PlaneShape, PlaneShape]],
-    *,
-    num_slots: int,
-    capacity: int,
-    dtype: torch.dtype,
-    device: torch.device,
-) -> None:
-    """Refuses a storage that does not fit the memory.
-
-    Raises:
-        ValueError: It takes more than is free.
-    """
-    needed = storage_bytes(shapes, num_slots=num_slots, capacity=capacity, dtype=dtype)
-    free = free_bytes(device)
-    if free is not None and needed > free:
-        raise ValueError(
-            f"{num_slots} slots of {capacity} rows (max_context + max_scratch) take "
-            f"{needed / 2**30:.1f} GiB in {dtype}, and {device} has {free / 2**30:.1f} GiB free; "
-            "lower num_slots or max_context"
-        )

@@ -18,6 +18,7 @@ import torch
 
 from outrider.actors.engine.protocol import Logits, ModelSpec, Rows
 from outrider.actors.engine.settings import EngineSettings
+from outrider.actors.engine.sizing import USUAL_SLOTS
 from outrider.actors.engine.slot import Growth
 from outrider.actors.engine.slots import SlotTable
 
@@ -178,15 +179,16 @@ class TabularEngine:
         self._rows = torch.from_numpy(
             table.log_probs.reshape(-1, table.vocab_size).astype(np.float32)
         )
+        num_slots = USUAL_SLOTS if settings.num_slots is None else settings.num_slots
         self._books = SlotTable(
-            num_slots=settings.num_slots,
+            num_slots=num_slots,
             max_context=max_context,
             max_scratch=settings.max_scratch,
             vocab_size=table.vocab_size,
             keeps_masks=False,
         )
-        self._cached: list[list[int]] = [[] for _ in range(settings.num_slots)]
-        self._scratch: list[list[int]] = [[] for _ in range(settings.num_slots)]
+        self._cached: list[list[int]] = [[] for _ in range(num_slots)]
+        self._scratch: list[list[int]] = [[] for _ in range(num_slots)]
 
     @property
     def spec(self) -> ModelSpec:

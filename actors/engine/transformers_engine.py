@@ -25,12 +25,9 @@ from outrider.actors.engine.direct_weights import direct_weights
 from outrider.actors.engine.graphs import recorder_for
 from outrider.actors.engine.model_facts import (
     check_config,
-    check_rope,
-    context_limit,
     eos_token_ids,
     text_config,
 )
-from outrider.actors.engine.packed_linear import pack_linears
 from outrider.actors.engine.pass_cache import PassCache, Writer
 from outrider.actors.engine.plan import Plan, plan_pass
 from outrider.actors.engine.probe import (
@@ -41,11 +38,12 @@ from outrider.actors.engine.probe import (
     reference_logits,
 )
 from outrider.actors.engine.protocol import Logits, ModelSpec, Rows
+from outrider.actors.engine.room import room_for
 from outrider.actors.engine.settings import EngineSettings
 from outrider.actors.engine.slots import SlotTable
 from outrider.actors.engine.staging import to_device
 from outrider.actors.engine.static_pass import Policy, StaticPasses
-from outrider.actors.engine.storage import Storage, check_room
+from outrider.actors.engine.storage import Storage
 
 ATTENTIONS: Mapping[str, type[AttendEach | AttendStretches | AttendTogether]] = {
     "each": AttendEach,
@@ -67,16 +65,14 @@ class TransformersEngine:
         *,
         name: str,
         fingerprint: str,
-        packs: bool = False,
     ):
         """Takes a loaded model over; it is of no other use from then on.
 
         Args:
             model: On its device, with its weights in their final type.
-            settings: The room it gets. `model`, `dtype` and `device` are not read.
+            settings: The room it gets, chosen where left open (`sizing.py`). `model`, `dtype` and `device` are not read.
             name: What errors call it.
             fingerprint: Digest of weights and configuration.
-            packs: Keep second copies of weights that make passes over several rows faster (`packed_linear.py`).
 
         Raises:
             UnsupportedModel: Tree attention over slots does not fit the model.
@@ -85,8 +81,11 @@ class TransformersEngine:
         model.train(False)
         self._model = model
         check_config(model.config, name=name)
-        max_context = context_limit(model, settings, name=name)
-        check_rope(model.config, name=name, max_context=max_context)
+        self.room = room = room_for(
+            model.config, settings, model=model, device=model.device, name=name
+        )
+        """Slots and context, what they take, and why so many."""
+        num_slots, max_context = room.num_slots, room.max_context
         with torch.inference_mode():
             vocab_size = text_config(model.config).vocab_size
             prefix, tree, paths = probe_paths(vocab_size, max_context)
@@ -103,32 +102,25 @@ class TransformersEngine:
             )
             shapes = [(each.keys, each.values) for each in demands]
             capacity = max_context + settings.max_scratch
-            check_room(
-                shapes,
-                num_slots=settings.num_slots,
-                capacity=capacity,
-                dtype=model.dtype,
-                device=model.device,
-            )
             self._table = SlotTable(
-                num_slots=settings.num_slots,
+                num_slots=num_slots,
                 max_context=max_context,
                 max_scratch=settings.max_scratch,
                 vocab_size=vocab_size,
             )
             self._storage = Storage(
                 shapes,
-                num_slots=settings.num_slots,
+                num_slots=num_slots,
                 capacity=capacity,
                 dtype=model.dtype,
                 device=model.device,
             )
-            self._direct = self._direct_model(settings, demands, packs=packs)
+            self._direct = self._direct_model(settings, demands)
         attention = settings.attention
         if attention == "auto":
             attention = "stretches" if model.device.type == "cpu" else "together"
         self._attend_type = ATTENTIONS[attention]
-        self._reached = [0] * settings.num_slots
+        self._reached = [0] * num_slots
         """Rows of each slot that were ever written since it was cleared."""
         self._static = self._static_passes(settings)
         self._can_select = "logits_to_keep" in inspect.signature(model.forward).parameters
@@ -139,17 +131,15 @@ class TransformersEngine:
             self._direct = None
 
     def _direct_model(
-        self, settings: EngineSettings, demands: Sequence[LayerDemand], *, packs: bool
+        self, settings: EngineSettings, demands: Sequence[LayerDemand]
     ) -> DirectModel | None:
         """The model as functions of its weights, if it is of the shape; else its modules are run."""
         weights = None
         if settings.direct_forward:
             windows = [each.window for each in demands]
-            weights = direct_weights(self._model, windows, packs=packs)
+            weights = direct_weights(self._model, windows)
         if weights is not None:
             return DirectModel(weights, max_context=self._spec.max_context)
-        if packs:
-            pack_linears(self._model)
         return None
 
     def _check(self, prefix: list[int], tree: list[int], reference: list[torch.Tensor]) -> None:

@@ -50,8 +50,16 @@ class TargetServer(WorkerServer[TargetWorker, list[Output]]):
         """
         address = await super().start()
         settings = self._settings
+        assert self._engine is not None, "loaded by now"
+        spec = self._engine.spec
         _log.info(
-            "target serves", target=settings.name, model=settings.engine.model, address=address
+            "target serves",
+            target=settings.name,
+            model=settings.engine.model,
+            address=address,
+            dtype=str(spec.dtype),
+            num_slots=self._engine.num_slots,
+            max_context=spec.max_context,
         )
         return address
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from outrider.actors.engine.protocol import Engine, Rows
@@ -18,19 +19,22 @@ PROMPT_TURNS = 3
 """How often a chunk of a prompt is timed."""
 
 WARM_UP_S = 1.0
-"""No further turn after this time: a large model is not kept from starting."""
+"""No further turn after this time, and in the first no further size: a large model is not kept from starting."""
+
+LEAST_SIZES = 4
+"""So many sizes are timed whatever they take; what the others take is as if the curve went on straight."""
 
 
 def time_passes(
     engine: Engine, clock: Callable[[], float], *, context: int = 0, most_s: float = WARM_UP_S
 ) -> dict[int, float]:
-    """Seconds of a pass by number of rows.
+    """Seconds of a pass by number of rows; of the small sizes only, where the others would take too long.
 
     Args:
         engine: The target model; a slot must be free.
         clock: Seconds; monotone.
         context: Tokens before the rows, which attend to them: the dearer, the more rows there are.
-        most_s: No further turn after so many seconds.
+        most_s: No further turn after so many seconds, and no further size of the first.
     """
     slot = engine.acquire()
     for start in range(0, context, engine.max_scratch):
@@ -38,7 +42,7 @@ def time_passes(
         engine.forward([Rows(slot=slot, tokens=[0] * count, parents=range(-1, count - 1))])
         engine.rebase(slot, range(count))
     sizes = [rows for rows in WARM_UP_ROWS if rows <= engine.max_scratch]
-    curve = dict.fromkeys(sizes, float("inf"))
+    curve: dict[int, float] = {}
     if engine.spec.device.type == "cuda":
         # What is replayed later is recorded first, so that the curve is that of replays.
         for _ in range(RECORD_AFTER):
@@ -49,11 +53,13 @@ def time_passes(
     for _ in range(WARM_UP_TURNS):
         # By turns, so that a slow moment of the machine does not bend the curve; the fastest of a size counts.
         for rows in sizes:
+            if len(curve) >= LEAST_SIZES and rows not in curve and clock() - began > most_s:
+                break
             batch = [Rows(slot=slot, tokens=[0] * rows, parents=_bush(rows))]
             started = clock()
             engine.forward(batch)
             wait_for(engine.spec.device)
-            curve[rows] = min(curve[rows], clock() - started)
+            curve[rows] = min(curve.get(rows, math.inf), clock() - started)
             engine.truncate(slot, context)
         if clock() - began > most_s:
             break

@@ -97,6 +97,19 @@ def test_unknown_key_is_refused_with_a_suggestion() -> None:
     }
 
 
+@pytest.mark.parametrize(("key", "least"), [("num_slots", 1), ("max_context", 4)])
+@pytest.mark.parametrize("value", [-1, 0, 1.5, "all", True, None])
+def test_room_is_a_number_or_left_open(key: str, least: int, value: object) -> None:
+    """One sentence says what is allowed; the least number is taken, and so is `auto`."""
+    found = problems({"targets": [{"model": "m", key: value}]})
+
+    assert list(found) == [f"targets[0].{key}"]
+    assert f"must be auto or a whole number from {least} to" in found[f"targets[0].{key}"]
+    for taken in (least, "auto"):
+        config = parse_config({"targets": [{"model": "m", key: taken}]}, source="test")
+        assert getattr(config.targets[0], key) == taken
+
+
 def test_key_unlike_any_other_lists_what_is_allowed() -> None:
     """A suggestion that is none would mislead."""
     found = problems({"cluster": {"restarts": {"zzz": 1}}})

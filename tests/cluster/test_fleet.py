@@ -61,6 +61,21 @@ def test_threads_follow_the_reserved_cpus() -> None:
     assert (target.settings.engine.num_threads, drafter.settings.engine.num_threads) == (4, 1)
 
 
+def test_room_left_open_is_the_engines_to_choose() -> None:
+    """And who shares a GPU chooses by its part of it."""
+    target = {"model": "t", "device": "cuda", "num_gpus": 0.5}
+    config = {"targets": [target], "drafters": [{"model": "d", "num_slots": 3, "max_context": 99}]}
+    first, second, _ = fleet(parse_config(config, source="test"))
+
+    assert isinstance(first.settings, TargetSettings)
+    assert isinstance(second.settings, DraftSettings)
+    engine, other = first.settings.engine, second.settings.engine
+    assert other is not None
+    assert (engine.num_slots, engine.max_context, engine.gpu_share) == (None, None, 0.5)
+    assert (other.num_slots, other.max_context, other.gpu_share) == (3, 99, 1.0)
+    assert engine.dtype == other.dtype == "auto"
+
+
 def test_prompt_lookup_has_no_engine() -> None:
     """It needs no weights."""
     config = {"targets": [{"model": "t"}], "drafters": [{"method": "prompt_lookup"}]}

@@ -115,14 +115,13 @@ def make_engine() -> Callable[..., TransformersEngine]:
         *,
         device: str = "cpu",
         dtype: torch.dtype = torch.float32,
-        packs: bool = False,
         prepare: Callable[[PreTrainedModel], None] = lambda _: None,
         **settings: object,
     ) -> TransformersEngine:
         model = copy.deepcopy(_pristine(family)).to(device=torch.device(device), dtype=dtype)  # type: ignore[call-arg]
         prepare(model)
         given = EngineSettings(model=family, **{"num_slots": 4, "max_scratch": 24, **settings})  # type: ignore[arg-type]
-        return TransformersEngine(model, given, name=family, fingerprint="none", packs=packs)
+        return TransformersEngine(model, given, name=family, fingerprint="none")
 
     return make
 

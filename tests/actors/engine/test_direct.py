@@ -51,17 +51,6 @@ def test_same_logits_as_the_modules(family: str, attention: str, make_engine: Ma
         torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("family", SHAPED)
-def test_packed_weights_change_nothing(
-    family: str, make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Products of packed weights where they are used for joined ones."""
-    monkeypatch.setattr("outrider.actors.engine.packed_linear.fewest_rows", lambda shape, **_: 1)
-    packed = passes(make_engine(family, packs=True), 5)
-    for ours, theirs in zip(packed, passes(make_engine(family), 5), strict=True):
-        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
-
-
 def test_half_precision_is_as_near_as_the_modules(make_engine: MakeEngine) -> None:
     """In bfloat16 both are off by the rounding of that type."""
     exact = passes(make_engine("llama"), 7)
@@ -123,4 +112,4 @@ def test_foreign_code_is_not_taken_for_ours(
     """A class from a model's own repository may do anything, whatever it calls itself."""
     model = plain_model("llama")
     monkeypatch.setattr(type(model), "__module__", "transformers_modules.llama.modeling_llama")
-    assert direct_weights(model, [None, None], packs=False) is None
+    assert direct_weights(model, [None, None]) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,12 +11,14 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load, save_file
-from transformers import PreTrainedModel
+from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedModel
 
+from outrider.actors.engine import room
 from outrider.actors.engine.attention import UnsupportedModel
-from outrider.actors.engine.load import load_engine
+from outrider.actors.engine.load import choose_dtype, load_engine
 from outrider.actors.engine.protocol import Rows
 from outrider.actors.engine.settings import EngineSettings
+from outrider.actors.engine.sizing import DoesNotFit, Memory
 from outrider.actors.engine.tabular import TabularEngine, random_table
 
 
@@ -45,10 +48,46 @@ def test_a_folder_is_loaded(
 def test_dtype_is_that_of_the_settings(folder: Path) -> None:
     """Weights and cache get the type that was asked for, whatever was saved."""
     settings = EngineSettings(model=str(folder), num_slots=1)
-    exact = load_engine(settings)
+    exact = load_engine(settings)  # as on any CPU
     half = load_engine(replace(settings, dtype="bfloat16"))
     assert (exact.spec.dtype, half.spec.dtype) == (torch.float32, torch.bfloat16)
     assert exact.spec.fingerprint == half.spec.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("name", "saved", "device", "chosen"),
+    [
+        ("auto", "bfloat16", "cpu", torch.float32),
+        ("auto", "bfloat16", "cuda", torch.bfloat16),
+        ("auto", "float16", "cuda", torch.float16),
+        ("auto", None, "cuda", torch.float32),
+        ("bfloat16", "float32", "cpu", torch.bfloat16),
+        ("float32", "bfloat16", "cuda", torch.float32),
+    ],
+)
+def test_the_type_left_open(name: str, saved: str | None, device: str, chosen: torch.dtype) -> None:
+    """A CPU computes in float32, a GPU in the type that was saved; what is set is taken."""
+    config = LlamaConfig(dtype=saved)
+    assert choose_dtype(name, config, torch.device(device))[0] is chosen
+
+
+def test_what_does_not_fit_is_refused_before_weights_are_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message says what would fit."""
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", None)
+    memory = Memory(total=3 * 2**20, name="a small machine", is_lazy=True)
+    monkeypatch.setattr(room, "device_memory", lambda device, share: memory)
+    settings = EngineSettings(model=str(folder), num_slots=64, max_context=96)
+    with pytest.raises(DoesNotFit, match=r"num_slots up to \d+ with this context") as caught:
+        load_engine(settings)
+    found = re.search(r"num_slots up to (\d+)", str(caught.value))
+    assert found is not None
+    monkeypatch.undo()
+    monkeypatch.setattr(room, "device_memory", lambda device, share: memory)
+    assert load_engine(replace(settings, num_slots=int(found[1]))).num_slots == int(found[1])
+    with pytest.raises(DoesNotFit, match="a small machine has"):
+        load_engine(replace(settings, num_slots=int(found[1]) + 1))
 
 
 def test_a_table_is_loaded(tmp_path: Path) -> None:
@@ -69,14 +108,17 @@ def test_a_table_is_loaded(tmp_path: Path) -> None:
         ({"model": "./nowhere"}, "there is no such folder"),
         ({"model": "tabular:nowhere.npz"}, "there is no file nowhere.npz"),
         ({"model": "demo:nowhere"}, "demonstration model 'nowhere'"),
-        ({"dtype": "int8"}, "dtype is 'int8'; it must be one of float32, bfloat16, float16"),
+        ({"dtype": "int8"}, "dtype is 'int8'; it must be one of auto, float32, bfloat16, float16"),
         ({"device": "abacus"}, "device is 'abacus'; it must be cpu, cuda or cuda:N"),
         ({"device": "meta"}, "device is 'meta'; it must be cpu, cuda or cuda:N"),
         ({"device": "cuda:99"}, "device is 'cuda:99', but torch .* finds [0-9]+ CUDA devices"),
         ({"num_slots": 0}, "num_slots is 0"),
-        ({"num_slots": 10**9}, "lower num_slots or max_context"),
+        ({"num_slots": 10**9}, r"what fits: num_slots up to \d+ with this context"),
         ({"max_scratch": 0}, "max_scratch is 0"),
-        ({"max_context": 0}, "max_context is 0"),
+        ({"max_context": 0}, "max_context is 0; it must be at least 4"),
+        ({"max_context": 2}, "max_context is 2; it must be at least 4"),
+        ({"max_context": 3}, "max_context is 3; it must be at least 4"),
+        ({"gpu_share": 0.0}, "gpu_share is 0.0; it must be more than 0 and at most 1"),
         ({"max_context": 97}, "max_context is 97, but .* has a context of 96"),
         ({"num_threads": 0}, "num_threads is 0"),
         ({"niceness": 20}, "niceness is 20; it must be 0 to 19"),

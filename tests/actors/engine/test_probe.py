@@ -97,8 +97,9 @@ def test_positions_that_are_rescaled_later(kind: str) -> None:
     config = {**SMALL, "rope_parameters": rope}
     if kind == "longrope":
         with pytest.raises(UnsupportedModel, match="set max_context to at most 32"):
-            serve(build("llama", **config))
+            serve(build("llama", **config), max_context=33)
         assert serve(build("llama", **config), max_context=32).spec.max_context == 32
+        assert serve(build("llama", **config)).spec.max_context == 32
     else:
         assert serve(build("llama", **config)).spec.max_context == 64
 

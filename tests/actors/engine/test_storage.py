@@ -10,14 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outrider.actors.engine import storage
-from outrider.actors.engine.storage import (
-    PlaneShape,
-    Storage,
-    check_room,
-    free_bytes,
-    storage_bytes,
-)
+from outrider.actors.engine.storage import PlaneShape, Storage
 
 NARROW = PlaneShape(num_heads=2, head_dim=3)
 WIDE = PlaneShape(num_heads=1, head_dim=5)
@@ -74,30 +67,6 @@ def test_views_are_of_the_same_memory() -> None:
     held.flat_values[1][8 + 2] = -1.0
     assert held.values[1][1, 2, 0, 4].item() == -1.0
     assert held.rows(1, 1, 3)[1][1][0, 0, 1, 4].item() == -1.0
-
-
-def test_room_is_checked_before_it_is_taken() -> None:
-    """The size is computed exactly, and more than the free memory is refused with the numbers."""
-    shapes = [(NARROW, NARROW), (NARROW, WIDE)]
-    size = storage_bytes(shapes, num_slots=2, capacity=8, dtype=torch.bfloat16)
-    assert size == (6 + 6 + 6 + 5) * 2 * 8 * 2
-    free = free_bytes(CPU)
-    assert free is None or free > 0
-    check_room(shapes, num_slots=2, capacity=8, dtype=torch.bfloat16, device=CPU)
-    if free is not None:
-        with pytest.raises(ValueError, match=r"lower num_slots or max_context"):
-            check_room(shapes, num_slots=free, capacity=8, dtype=torch.bfloat16, device=CPU)
-
-
-def test_a_containers_limit_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a container, its limit less its use is what is free, if that is less."""
-    monkeypatch.setattr(storage, "CGROUP", tmp_path)
-    (tmp_path / "memory.max").write_text("3000\n")
-    (tmp_path / "memory.current").write_text("1000\n")
-    assert free_bytes(CPU) == 2000
-    (tmp_path / "memory.max").write_text("max\n")
-    unlimited = free_bytes(CPU)
-    assert unlimited is None or unlimited > 2000
 
 
 def test_memory_is_taken_when_it_is_written() -> None:

@@ -34,7 +34,7 @@ class Noting(TabularEngine):
 @pytest.mark.parametrize("context", [0, 5, 16, 40])
 def test_rows_are_timed_behind_the_context(context: int) -> None:
     engine = Noting(max_scratch=16)
-    curve = time_passes(engine, lambda: engine.now, context=context)
+    curve = time_passes(engine, lambda: engine.now, context=context, most_s=16.0)
     assert curve == {1: 1.0, 2: 2.0, 4: 4.0, 8: 8.0, 16: 16.0}
     timed = engine.passes[-len(curve) :]
     assert timed == [(context, rows) for rows in curve]
@@ -51,3 +51,10 @@ def test_turns_end_with_the_time_for_them() -> None:
     engine.passes.clear()
     time_passes(engine, lambda: engine.now, most_s=1e6)
     assert len(engine.passes) == WARM_UP_TURNS * 5
+
+
+def test_large_sizes_are_left_out_where_they_take_too_long() -> None:
+    """The first four take 15 s here, the fifth 16 more."""
+    engine = Noting(max_scratch=16)
+    assert list(time_passes(engine, lambda: engine.now, most_s=10.0)) == [1, 2, 4, 8]
+    assert engine.num_free == 1

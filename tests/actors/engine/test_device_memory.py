@@ -1,0 +1,34 @@
+"""How much memory there is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from outrider.actors.engine import device_memory as module
+from outrider.actors.engine.device_memory import device_memory
+
+CPU = torch.device("cpu")
+
+
+def test_a_containers_limit_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a container its limit is what there is, whatever is used already."""
+    monkeypatch.setattr(module, "CGROUP", tmp_path)
+    (tmp_path / "memory.max").write_text("3000\n")
+    (tmp_path / "memory.current").write_text("2999\n")
+    assert device_memory(CPU).total == 3000
+    (tmp_path / "memory.max").write_text("max\n")
+    unlimited = device_memory(CPU).total
+    assert unlimited is None or unlimited > 3000
+
+
+def test_a_share_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is free, but no more than the share, of which the actor's own weights are a part."""
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (700, 1000))
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 100)
+    cuda = torch.device("cuda:0")
+    assert device_memory(cuda).total == 700
+    assert device_memory(cuda, share=0.5).total == 400
