@@ -70,6 +70,8 @@ def context_limit(model: PreTrainedModel, settings: EngineSettings, *, name: str
         ValueError: The settings ask for more than the model has, or neither says.
     """
     limit: int | None = getattr(text_config(model.config), "max_position_embeddings", None)
+    if limit is not None and limit < 1:  # -1: no limit
+        limit = None
     if settings.max_context is None:
         if limit is None:
             raise ValueError(f"{name} does not say how long its context is; set max_context")

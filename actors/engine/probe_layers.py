@@ -72,7 +72,7 @@ class _Recorder:
     is_compileable = False
 
     def __init__(self, *, length: int, shown: int) -> None:
-        """A cache that says it is `length` long, and shows so many rows of zeros before what is written."""
+        """A cache that says it is `length` long, and shows so many rows more than are written, all alike."""
         self._length, self._shown = length, shown
         self._written: tuple[torch.Tensor, torch.Tensor] | None = None
         self._layer = -1
@@ -91,7 +91,7 @@ class _Recorder:
         if not self._shown:
             return rows
         batch, heads, num_rows, dim = rows.shape
-        return rows.new_zeros(()).expand(batch, heads, self._shown + num_rows, dim)
+        return rows.new_full((), 0.5).expand(batch, heads, self._shown + num_rows, dim)
 
     def get_seq_length(self, layer_idx: int | None = 0) -> int:
         return self._length
@@ -198,7 +198,18 @@ def record_demands(model: PreTrainedModel, *, name: str, max_context: int) -> li
         )
     ]
     layers = _check_calls(model, ours, title=title)
-    _check_equal(ours, plain, logits, past=past, title=title)
+    place = _difference(ours, plain, logits)
+    if place:
+        told = _Recorder(length=past, shown=0)
+        again = _record(model, tokens, told, positions, attention=PLAIN_NAME, title=title)
+        raise UnsupportedModel(
+            f"{title} does not go by the positions that it is given: behind {past} tokens {place} differs from what "
+            + (
+                "transformers computes with positions of its own, which do not count from 0"
+                if _difference(told, plain, [again, logits[1]])
+                else "it is when the cache tells its length; rows of several sessions have no one length"
+            )
+        )
     demands, windows = [], _Windows(past=past, num_rows=num_rows, title=title)
     for layer in layers:
         _, keys, values = ours.calls[layer].handed
@@ -236,16 +247,14 @@ def _record(
         raise UnsupportedModel(f"{title} does not fit tree attention: {error}") from error
     except torch.OutOfMemoryError:
         raise
-    except (
-        AttributeError,
-        IndexError,
-        NotImplementedError,
-        RuntimeError,
-        TypeError,
-        ValueError,
-    ) as error:
+    except AttributeError as error:
+        wanted = f"it asks for {error.name}" if error.obj is cache else str(error)
         raise UnsupportedModel(
-            f"{title} wants more of its cache than keys and values: {error}"
+            f"{title} wants more of its cache than keys and values: {wanted}"
+        ) from error
+    except (IndexError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
+        raise UnsupportedModel(
+            f"{title} cannot run with a cache of keys and values alone: {error}"
         ) from error
     finally:
         _RECORDING.cache = None
@@ -281,25 +290,21 @@ def _check_calls(model: PreTrainedModel, recorder: _Recorder, *, title: str) -> 
     return layers
 
 
-def _check_equal(
-    ours: _Recorder, plain: _Recorder, logits: list[torch.Tensor], *, past: int, title: str
-) -> None:
-    """Refuses what depends on the length that the cache tells, or ignores positions."""
+def _difference(one: _Recorder, other: _Recorder, logits: list[torch.Tensor]) -> str:
+    """Where two passes differ first; empty if nowhere."""
     pairs = [
-        (f"layer {layer}", one, other)
-        for layer, call in ours.calls.items()
-        for one, other in zip(call.handed, plain.calls[layer].handed, strict=True)
+        (f"the attention of layer {layer}", ours, theirs)
+        for layer, call in one.calls.items()
+        for ours, theirs in zip(call.handed, other.calls[layer].handed, strict=True)
     ]
-    pairs.append(("the last layer", logits[0], logits[1]))
-    for place, one, other in pairs:
-        if torch.equal(one, other):
+    for place, ours, theirs in [*pairs, ("what follows the last layer", *logits)]:
+        if torch.equal(ours, theirs):
             continue
-        difference = (one.float() - other.float()).square().mean().sqrt()
-        if not difference <= MAX_DIFFERENCE * other.float().square().mean().sqrt().clamp(min=1e-6):
-            raise UnsupportedModel(
-                f"{title} computes {place} from the length of its cache or from the layout of the batch, not from the "
-                f"positions that it is given (behind {past} tokens); rows of several sessions have no such length"
-            )
+        difference = (ours.float() - theirs.float()).square().mean().sqrt()
+        scale = theirs.float().square().mean().sqrt()
+        if not difference <= MAX_DIFFERENCE * scale.clamp(min=1e-6):
+            return place
+    return ""
 
 
 class _Windows:

@@ -84,9 +84,7 @@ class TransformersEngine:
         check_rope(model.config, name=name, max_context=max_context)
         with torch.inference_mode():
             vocab_size = text_config(model.config).vocab_size
-            tree = probe_tree(
-                vocab_size, max_context=max_context, max_scratch=settings.max_scratch
-            )
+            tree = probe_tree(vocab_size, max_context=max_context, max_scratch=settings.max_scratch)
             reference = reference_of(model, tree, name=name)
             demands = record_demands(model, name=name, max_context=max_context)
             self._windows = [each.window for each in demands]
