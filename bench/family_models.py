@@ -207,4 +207,5 @@ def model_of(name: str) -> PreTrainedModel:
     model: PreTrainedModel = AutoModelForCausalLM.from_config(  # type: ignore[no-untyped-call]
         config, attn_implementation="eager"
     )
-    return model.train(False)
+    model.train(False)
+    return model

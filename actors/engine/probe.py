@@ -130,7 +130,7 @@ def _rounding(model: PreTrainedModel, tree: ProbeTree, logits_NV: torch.Tensor) 
     except ValueError:  # it has step by step only
         model.set_attn_implementation("eager")
     branches, places = tree.branches()
-    longest = max(map(len, branches))
+    first, longest = len(tree.prefix), max(map(len, branches))
     # What follows a text does not matter under a causal mask.
     padded = [[*branch, *[branch[-1]] * (longest - len(branch))] for branch in branches]
     generator = torch.Generator().manual_seed(0)
@@ -141,18 +141,14 @@ def _rounding(model: PreTrainedModel, tree: ProbeTree, logits_NV: torch.Tensor) 
 
     handle = model.get_input_embeddings().register_forward_hook(nudge)
     try:
-        together = _run(model, padded * NUM_ROUNDED, len(tree.prefix))
+        together = _run(model, padded * NUM_ROUNDED, first)
     finally:
         handle.remove()
-    return max(
-        _errors(
-            torch.stack([copy[branch, row - len(tree.prefix)] for branch, row in places]),
-            logits_NV,
-        )
-        .max()
-        .item()
-        for copy in together.split(len(branches))
-    )
+    errors = []
+    for start in range(0, len(together), len(branches)):
+        other_NV = torch.stack([together[start + branch, row - first] for branch, row in places])
+        errors.append(_errors(other_NV, logits_NV).max().item())
+    return max(errors)
 
 
 def _run(model: PreTrainedModel, texts: Sequence[Sequence[int]], first: int) -> torch.Tensor:
