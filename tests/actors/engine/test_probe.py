@@ -13,7 +13,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from outrider.actors.engine import probe, probe_layers, transformers_engine
 from outrider.actors.engine.attention import UnsupportedModel
-from outrider.actors.engine.protocol import Engine
+from outrider.actors.engine.protocol import Engine, Rows
 from outrider.actors.engine.settings import EngineSettings
 from outrider.actors.engine.transformers_engine import TransformersEngine
 
@@ -187,3 +187,26 @@ def test_weights_that_are_no_numbers() -> None:
         ValueError, match=r"weight model\.layers\.1\.mlp\.up_proj\.weight holds NaN"
     ):
         serve(model)
+
+
+def test_rounding_that_chooses_another_expert_is_looked_at_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In half precision one unlucky tree refuses nobody, and the engine computes as before; in float32 nothing is luck."""
+    model = build("llama", **SMALL, initializer_range=0.2)
+    check, lucky = probe.check_tree, []
+
+    def check_unlucky(engine: Engine, tree: probe.ProbeTree, reference: probe.Reference) -> None:
+        lucky.append(bool(lucky))
+        worse = reference if lucky[-1] else replace(reference, logits_NV=-reference.logits_NV)
+        check(engine, tree, worse)
+
+    monkeypatch.setattr(transformers_engine, "check_tree", check_unlucky)
+    half = copy.deepcopy(model).to(torch.bfloat16)  # type: ignore[call-arg]
+    engine = serve(half, direct_forward=False)
+    assert lucky == [False, True]
+    logits = engine.forward([Rows(slot=engine.acquire(), tokens=[1, 2], parents=[-1, 0])])
+    assert logits.values_RV.isfinite().all()
+    lucky.clear()
+    with pytest.raises(UnsupportedModel, match="gives other logits"):
+        serve(model, direct_forward=False)
