@@ -35,7 +35,7 @@ ROUNDING_SHARE = 2.0
 """Times transformers' own rounding up to which a difference counts as rounding, too. Trees differ by half of it to all of it."""
 
 NUM_ROUNDED = 2
-"""Times that the reference is computed again in half precision, with inputs that are rounded otherwise."""
+"""Times that the longest branch is computed again in half precision, with inputs that are rounded otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,9 +132,9 @@ def _rounding(model: PreTrainedModel, tree: ProbeTree, logits_NV: torch.Tensor) 
     except ValueError:  # it has step by step only
         model.set_attn_implementation("eager")
     branches, places = tree.branches()
-    first, longest = len(tree.prefix), max(map(len, branches))
-    # What follows a text does not matter under a causal mask.
-    padded = [[*branch, *[branch[-1]] * (longest - len(branch))] for branch in branches]
+    first, longest = len(tree.prefix), max(range(len(branches)), key=lambda i: len(branches[i]))
+    rows = [row - first for branch, row in places if branch == longest]
+    expected_NV = logits_NV[[branch == longest for branch, _ in places]]
     generator = torch.Generator().manual_seed(0)
 
     def nudge(_: torch.nn.Module, __: object, embedded: torch.Tensor) -> torch.Tensor:
@@ -143,14 +143,10 @@ def _rounding(model: PreTrainedModel, tree: ProbeTree, logits_NV: torch.Tensor) 
 
     handle = model.get_input_embeddings().register_forward_hook(nudge)
     try:
-        together = _run(model, padded * NUM_ROUNDED, first)
+        copies = _run(model, [branches[longest]] * NUM_ROUNDED, first)
     finally:
         handle.remove()
-    errors = []
-    for start in range(0, len(together), len(branches)):
-        other_NV = torch.stack([together[start + branch, row - first] for branch, row in places])
-        errors.append(_errors(other_NV, logits_NV).max().item())
-    return max(errors)
+    return max(_errors(copy[rows], expected_NV).max().item() for copy in copies)
 
 
 def _run(model: PreTrainedModel, texts: Sequence[Sequence[int]], first: int) -> torch.Tensor:
