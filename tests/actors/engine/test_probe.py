@@ -202,7 +202,7 @@ def test_rounding_that_chooses_another_expert_is_looked_at_again(
         check(engine, tree, worse)
 
     monkeypatch.setattr(transformers_engine, "check_tree", check_unlucky)
-    half = copy.deepcopy(model).to(torch.bfloat16)  # type: ignore[call-arg]
+    half = copy.deepcopy(model).to(dtype=torch.bfloat16)  # type: ignore[call-arg]
     engine = serve(half, direct_forward=False)
     assert lucky == [False, True]
     logits = engine.forward([Rows(slot=engine.acquire(), tokens=[1, 2], parents=[-1, 0])])
