@@ -194,7 +194,8 @@ def test_rounding_that_chooses_another_expert_is_looked_at_again(
 ) -> None:
     """In half precision one unlucky tree refuses nobody, and the engine computes as before; in float32 nothing is luck."""
     model = build("llama", **SMALL, initializer_range=0.2)
-    check, lucky = probe.check_tree, []
+    check = probe.check_tree
+    lucky: list[bool] = []
 
     def check_unlucky(engine: Engine, tree: probe.ProbeTree, reference: probe.Reference) -> None:
         lucky.append(bool(lucky))
