@@ -1,6 +1,7 @@
 """`python -m bench [SUITE ...] [--quick]`: runs suites, everything by default; `report` writes the tables and plots.
 
-`python -m bench gpu [--help]` times passes on a GPU.
+`python -m bench gpu [--help]` times passes on a GPU. `python -m bench families [NAME ...]` tries small models of all
+architectures of transformers and writes docs/models.md.
 """
 
 from __future__ import annotations
@@ -36,6 +37,10 @@ def main() -> None:
     if sys.argv[1:2] == ["gpu"]:
         # Needs a GPU, so no part of everything, and has options of its own.
         import_module("bench.gpu").main(sys.argv[2:])
+        return
+    if sys.argv[1:2] == ["families"]:
+        # Judges, and times nothing, so no part of everything either.
+        import_module("bench.families").main(sys.argv[2:])
         return
     # Ended from outside we leave as after an error: services stopped, namespaces removed.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))

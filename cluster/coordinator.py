@@ -98,7 +98,11 @@ class Coordinator:
         """
         settings = self._settings
         if self._codec is None and settings.tokenizer:
-            self._codec = await asyncio.to_thread(tokenizer.load, settings.tokenizer)
+            self._codec = await asyncio.to_thread(
+                tokenizer.load,
+                settings.tokenizer,
+                allow_remote_code=settings.allow_remote_code,
+            )
         self._links = Links(
             settings,
             self._codec,

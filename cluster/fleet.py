@@ -143,6 +143,7 @@ def _coordinator(config: Config, name: str) -> ActorSpec:
         deployment=_deployment(target),
         advertise_host=config.service.advertise,
         tokenizer="" if target.model.startswith("tabular:") else target.model,
+        allow_remote_code=target.allow_remote_code,
         model_name=target.name,
         default_max_tokens=config.service.default_max_tokens,
         max_waiting=config.service.max_waiting,

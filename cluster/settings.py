@@ -39,6 +39,9 @@ class CoordinatorSettings:
     tokenizer: str = ""
     """Folder or id of the tokenizer. Empty: none, and prompts are token ids."""
 
+    allow_remote_code: bool = False
+    """Runs code that comes with the tokenizer."""
+
     model_name: str = ""
     """The model served, as clients know it. Empty: that of the first target that answers."""
 

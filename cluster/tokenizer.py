@@ -115,8 +115,12 @@ class PretrainedCodec:
         return longest * NORMALISED
 
 
-def load(path_or_id: str) -> PretrainedCodec:
-    """Loads a tokenizer from a folder or by its id. Never runs code that comes with it.
+def load(path_or_id: str, *, allow_remote_code: bool = False) -> PretrainedCodec:
+    """Loads a tokenizer.
+
+    Args:
+        path_or_id: Folder or hub id.
+        allow_remote_code: Runs code that comes with it, as the actors of its model do.
 
     Raises:
         ValueError: There is no tokenizer that can be loaded.
@@ -124,10 +128,12 @@ def load(path_or_id: str) -> PretrainedCodec:
     from transformers import AutoTokenizer
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(path_or_id, trust_remote_code=False)
-    except (OSError, ValueError) as error:
+        tokenizer = AutoTokenizer.from_pretrained(path_or_id, trust_remote_code=allow_remote_code)
+    except (AttributeError, ImportError, KeyError, OSError, TypeError, ValueError) as error:
+        advice = "give a folder with tokenizer.json, an id, or nothing to serve token ids only"
+        if "trust_remote_code" in str(error):
+            advice = "set allow_remote_code of the target if you trust that code"
         raise ValueError(
-            f"cannot load a tokenizer from {path_or_id!r}: {str(error).partition(chr(10))[0]}; give a folder with tokenizer.json, "
-            "an id, or nothing to serve token ids only"
+            f"cannot load a tokenizer from {path_or_id!r}: {str(error).partition(chr(10))[0]}; {advice}"
         ) from error
     return PretrainedCodec(cast(_PretrainedTokenizer, tokenizer))

@@ -9,6 +9,7 @@ threads, do not meet.
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 
 import torch
 
@@ -24,6 +25,8 @@ class _Running(threading.local):
 
     cache: Writer | None = None
     attend: Attend | None = None
+    windows: Sequence[int | None] = ()
+    """Sliding window of each layer. What a layer says itself is not asked: some say nothing, and leave it to the mask."""
 
 
 RUNNING = _Running()
@@ -38,17 +41,17 @@ def tree_attention(
     attention_mask: torch.Tensor | None,
     scaling: float | None = None,
     dropout: float = 0.0,
-    sliding_window: int | None = None,
     softcap: float | None = None,
     s_aux: torch.Tensor | None = None,
     **_: object,
 ) -> tuple[torch.Tensor, None]:
     """The function that transformers calls in each layer. Shapes: as `attention.Attend`."""
-    cache, attend_pass = RUNNING.cache, RUNNING.attend
+    cache, attend_pass, windows = RUNNING.cache, RUNNING.attend, RUNNING.windows
     if cache is None or attend_pass is None:
         raise RuntimeError(
             f"the model's attention is {ATTENTION_NAME!r}, which runs through an engine only; "
             "call the engine's forward instead of the model"
         )
-    manner = Manner(scaling=scaling, window=sliding_window, softcap=softcap, sinks=s_aux)
+    window = windows[cache.layer]
+    manner = Manner(scaling=scaling, window=window, softcap=softcap, sinks=s_aux)
     return attend_pass(cache.layer, query, manner), None

@@ -38,7 +38,7 @@ class StaticCache:
         return key_states, value_states
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
-        """Zero: positions are given explicitly."""
+        """See `PassCache.get_seq_length`."""
         return 0
 
 

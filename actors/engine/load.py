@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, cast
 
 import structlog
 import torch
-from safetensors import SafetensorError
 
 from outrider.actors.engine.priority import lower_priority
 from outrider.actors.engine.protocol import Engine
@@ -85,46 +84,37 @@ def _load_model(
     settings: EngineSettings, source: ModelSource, device: torch.device
 ) -> tuple[PreTrainedModel, Path | None]:
     """The model on its device, and the folder that its files lie in."""
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM
     from transformers.utils.hub import cached_file
 
-    from outrider.actors.engine.model_facts import check_config
+    from outrider.actors.engine.checkpoint import check_weights, read_config, readable
     from outrider.actors.engine.room import room_for
 
-    location, remote = source.location, settings.allow_remote_code
-    try:
-        config = AutoConfig.from_pretrained(location, trust_remote_code=remote)
-    except (OSError, ValueError) as error:
-        raise ValueError(_unreadable(settings, source, error)) from error
-    check_config(config, name=settings.model)
+    location = source.location
+    config = read_config(settings, source)
     dtype, reason = choose_dtype(settings.dtype, config, device)
-    folder = Path(location) if source.is_local else None
+    local = Path(location) if source.is_local else None
     # Before the weights are read, for that may take minutes.
-    room_for(config, settings, device=device, name=settings.model, dtype=dtype, folder=folder)
+    room_for(config, settings, device=device, name=settings.model, dtype=dtype, folder=local)
     _log.info("type chosen", model=settings.model, dtype=str(dtype), reason=reason)
-    try:
-        with _without_progress_bars():
-            # With `output_loading_info` the result is a pair, which transformers does not say.
-            loaded = cast(
-                "tuple[PreTrainedModel, dict[str, set[str]]]",
-                AutoModelForCausalLM.from_pretrained(
-                    location,
-                    config=config,
-                    dtype=dtype,
-                    trust_remote_code=remote,
-                    output_loading_info=True,
-                ),
-            )
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        raise ValueError(_unreadable(settings, source, error)) from error
-    model, report = loaded
-    if report["missing_keys"]:
-        # transformers would fill these with random numbers, and warn.
-        missing = sorted(report["missing_keys"])
-        raise ValueError(
-            f"model {settings.model!r} lacks {len(missing)} weights of a {config.model_type} causal language "
-            f"model, among them {', '.join(missing[:3])}; is it a base model without a head, or incomplete?"
+    with readable(settings, source), _without_progress_bars():
+        # With `output_loading_info` the result is a pair, which transformers does not say.
+        loaded = cast(
+            "tuple[PreTrainedModel, dict[str, set[str]]]",
+            AutoModelForCausalLM.from_pretrained(
+                location,
+                config=config,
+                dtype=dtype,
+                # Whatever the checkpoint names: it is replaced, and need not be installed.
+                attn_implementation="eager",
+                trust_remote_code=settings.allow_remote_code,
+                output_loading_info=True,
+            ),
         )
+    model, report = loaded
+    check_weights(
+        model, set(report["missing_keys"]), set(report["unexpected_keys"]), settings=settings
+    )
     config_file = cached_file(location, "config.json")
     folder = Path(config_file).parent if config_file else None
     own_weights(model, device)
@@ -144,16 +134,6 @@ def _without_progress_bars() -> Iterator[None]:
     finally:
         if was_enabled:
             logging.enable_progress_bar()  # type: ignore[no-untyped-call]  # as above
-
-
-def _unreadable(settings: EngineSettings, source: ModelSource, error: Exception) -> str:
-    reason = str(error)
-    advice = "is the folder complete?"
-    if "trust_remote_code" in reason:
-        advice = "set allow_remote_code if you trust the code in the model's repository"
-    elif not source.is_local:
-        advice = "is the hub id right, and can the hub be reached?"
-    return f"model {settings.model!r} cannot be loaded: {reason} ({advice})"
 
 
 def _check(settings: EngineSettings) -> None:

@@ -68,6 +68,8 @@ def context_limit(config: PreTrainedConfig, settings: EngineSettings, *, name: s
         ValueError: The settings ask for more than the model has, or for less than an engine needs, or neither says.
     """
     limit: int | None = getattr(text_config(config), "max_position_embeddings", None)
+    if limit is not None and limit < 1:  # -1: no limit
+        limit = None
     unscaled = _unscaled_context(config)
     asked = settings.max_context
     if asked is None:

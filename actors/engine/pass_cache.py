@@ -66,5 +66,6 @@ class PassCache:
         return key_states, value_states
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
-        """Zero: positions are given explicitly."""
+        """Zero: rows of several sessions have no one length, and positions are given. What computes from it is refused at load
+        (`probe_layers.py`)."""
         return 0

@@ -39,7 +39,7 @@ def load_tokenizer(
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             source.location, trust_remote_code=allow_remote_code
         )
-    except (OSError, ValueError, KeyError) as error:
+    except (AttributeError, ImportError, KeyError, OSError, TypeError, ValueError) as error:
         raise ValueError(
             f"model {model!r}: its tokenizer cannot be loaded: {error}; "
             "save the tokenizer beside the model"

@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 
 from outrider.actors.engine.attention import Attend, UnsupportedModel
 from outrider.actors.engine.attention_each import AttendEach
-from outrider.actors.engine.attention_hook import RUNNING
+from outrider.actors.engine.attention_hook import ATTENTION_NAME, RUNNING
 from outrider.actors.engine.attention_stretches import AttendStretches
 from outrider.actors.engine.attention_together import AttendTogether
 from outrider.actors.engine.direct import MAX_ERROR, DirectModel
@@ -30,13 +30,8 @@ from outrider.actors.engine.model_facts import (
 )
 from outrider.actors.engine.pass_cache import PassCache, Writer
 from outrider.actors.engine.plan import Plan, plan_pass
-from outrider.actors.engine.probe import (
-    LayerDemand,
-    check_tree,
-    probe_paths,
-    record_demands,
-    reference_logits,
-)
+from outrider.actors.engine.probe import ProbeTree, Reference, check_tree, probe_tree, reference_of
+from outrider.actors.engine.probe_layers import record_demands
 from outrider.actors.engine.protocol import Logits, ModelSpec, Rows
 from outrider.actors.engine.room import room_for
 from outrider.actors.engine.settings import EngineSettings
@@ -88,12 +83,13 @@ class TransformersEngine:
         num_slots, max_context = room.num_slots, room.max_context
         with torch.inference_mode():
             vocab_size = text_config(model.config).vocab_size
-            prefix, tree, paths = probe_paths(vocab_size, max_context)
-            reference = reference_logits(model, paths)
-            demands = record_demands(model, name=name)
+            tree = probe_tree(vocab_size, max_context=max_context, max_scratch=settings.max_scratch)
+            reference = reference_of(model, tree, name=name)
+            demands = record_demands(model, name=name, max_context=max_context)
+            self._windows = [each.window for each in demands]
             self._spec = ModelSpec(
                 name=name,
-                vocab_size=reference[0].shape[-1],
+                vocab_size=reference.logits_NV.shape[-1],
                 max_context=max_context,
                 eos_token_ids=eos_token_ids(model),
                 fingerprint=fingerprint,
@@ -115,7 +111,7 @@ class TransformersEngine:
                 dtype=model.dtype,
                 device=model.device,
             )
-            self._direct = self._direct_model(settings, demands)
+            self._direct = self._direct_model(settings)
         attention = settings.attention
         if attention == "auto":
             attention = "stretches" if model.device.type == "cpu" else "together"
@@ -124,35 +120,47 @@ class TransformersEngine:
         """Rows of each slot that were ever written since it was cleared."""
         self._static = self._static_passes(settings)
         self._can_select = "logits_to_keep" in inspect.signature(model.forward).parameters
-        if len(tree) <= settings.max_scratch and len(prefix) <= settings.max_scratch:
-            self._check(prefix, tree, reference)
-        else:
-            # There is no room for the comparison that the written-out forward is trusted by.
-            self._direct = None
+        self._check(tree, reference)
 
-    def _direct_model(
-        self, settings: EngineSettings, demands: Sequence[LayerDemand]
-    ) -> DirectModel | None:
+    def _direct_model(self, settings: EngineSettings) -> DirectModel | None:
         """The model as functions of its weights, if it is of the shape; else its modules are run."""
         weights = None
         if settings.direct_forward:
-            windows = [each.window for each in demands]
-            weights = direct_weights(self._model, windows)
+            weights = direct_weights(self._model, self._windows)
         if weights is not None:
             return DirectModel(weights, max_context=self._spec.max_context)
         return None
 
-    def _check(self, prefix: list[int], tree: list[int], reference: list[torch.Tensor]) -> None:
+    def _check(self, tree: ProbeTree, reference: Reference) -> None:
         """Compares with the reference; where the modules do something that the written-out forward does not, they are run."""
         if self._direct is not None:
             try:
-                check_tree(self, prefix, tree, reference, limit=MAX_ERROR.get(self._spec.dtype))
+                check_tree(self, tree, reference, limit=MAX_ERROR.get(self._spec.dtype))
             except UnsupportedModel as error:
                 _log.warning("the modules of the model are run, not its weights", reason=str(error))
                 self._direct = None
             else:
                 return
-        check_tree(self, prefix, tree, reference)
+        try:
+            check_tree(self, tree, reference)
+        except UnsupportedModel:
+            if self._spec.dtype == torch.float32:
+                raise
+            # Rounding may have chosen another expert for a token that all nodes see; hardly so for other tokens again.
+            self._look_again()
+
+    @torch.inference_mode()
+    def _look_again(self) -> None:
+        """Compares another tree."""
+        tree = probe_tree(
+            text_config(self._model.config).vocab_size,
+            max_context=self._spec.max_context,
+            max_scratch=self.max_scratch,
+            first_token=2,
+        )
+        reference = reference_of(self._model, tree, name=self._spec.name)
+        self._model.set_attn_implementation(ATTENTION_NAME)
+        check_tree(self, tree, reference)
 
     def _static_passes(self, settings: EngineSettings) -> StaticPasses | None:
         """Recorded small passes, where the settings and the device have them."""
@@ -251,7 +259,7 @@ class TransformersEngine:
         selection: dict[str, torch.Tensor] = {}
         if wanted is not None and self._can_select:
             selection["logits_to_keep"] = wanted
-        RUNNING.cache, RUNNING.attend = cache, attend
+        RUNNING.cache, RUNNING.attend, RUNNING.windows = cache, attend, self._windows
         try:
             output = self._model(
                 input_ids=tokens_1M,

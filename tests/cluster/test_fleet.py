@@ -85,6 +85,17 @@ def test_prompt_lookup_has_no_engine() -> None:
     assert drafter.settings.engine is None
 
 
+def test_code_of_a_model_is_allowed_to_its_actors_and_to_the_gateway() -> None:
+    """The gateway loads the target's tokenizer, so what the target may do it may."""
+    for allowed in (False, True):
+        config = {"targets": [{"model": "t", "allow_remote_code": allowed}]}
+        target, *_, coordinator = fleet(parse_config(config, source="test"))
+        assert isinstance(target.settings, TargetSettings)
+        assert isinstance(coordinator.settings, CoordinatorSettings)
+        assert target.settings.engine.allow_remote_code is allowed
+        assert coordinator.settings.allow_remote_code is allowed
+
+
 def test_tabular_target_has_no_tokenizer() -> None:
     """Its prompts are token ids."""
     specs = fleet(parse_config({"targets": [{"model": "tabular:/x.npz"}]}, source="test"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -92,4 +94,25 @@ def test_a_normaliser_leaves_room(codec: PretrainedCodec) -> None:
 def test_a_missing_tokenizer_is_named(tmp_path: Path) -> None:
     """With what to give instead."""
     with pytest.raises(ValueError, match=r"cannot load a tokenizer from .*tokenizer\.json"):
+        tokenizer.load(str(tmp_path))
+
+
+def test_code_that_comes_with_a_tokenizer_runs_where_it_may(
+    codec: PretrainedCodec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for the actors: not unasked."""
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "m"))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    inner: Any = codec
+    inner._tokenizer.save_pretrained(tmp_path)
+    (tmp_path / "own.py").write_text(
+        "from transformers import PreTrainedTokenizerFast\nclass OwnFast(PreTrainedTokenizerFast):\n    pass\n"
+    )
+    file = tmp_path / "tokenizer_config.json"
+    config = json.loads(file.read_text())
+    config |= {"tokenizer_class": "OwnFast", "auto_map": {"AutoTokenizer": [None, "own.OwnFast"]}}
+    file.write_text(json.dumps(config))
+    allowed: Any = tokenizer.load(str(tmp_path), allow_remote_code=True)
+    assert type(allowed._tokenizer).__name__ == "OwnFast"
+    with pytest.raises(ValueError, match="set allow_remote_code of the target"):
         tokenizer.load(str(tmp_path))

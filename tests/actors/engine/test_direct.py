@@ -101,9 +101,12 @@ def test_modules_that_do_something_else_are_run(
         torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
 
 
-def test_what_cannot_be_compared_is_not_trusted(make_engine: MakeEngine) -> None:
-    """With fewer scratch rows than the probe's tree has, the modules are run."""
-    assert make_engine("llama", max_scratch=3)._direct is None
+@pytest.mark.parametrize("max_scratch", [1, 3])
+def test_little_room_is_no_reason_not_to_compare(make_engine: MakeEngine, max_scratch: int) -> None:
+    """With fewer scratch rows than the probe's tree has, as much of it as fits tells right from wrong."""
+    assert make_engine("llama", max_scratch=max_scratch)._direct is not None
+    changed = make_engine("llama", max_scratch=max_scratch, prepare=_doubled_norm)
+    assert changed._direct is None
 
 
 def test_foreign_code_is_not_taken_for_ours(

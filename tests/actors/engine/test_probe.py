@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.metadata
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
-from outrider.actors.engine import probe
+from outrider.actors.engine import probe, probe_layers, transformers_engine
 from outrider.actors.engine.attention import UnsupportedModel
+from outrider.actors.engine.protocol import Engine, Rows
 from outrider.actors.engine.settings import EngineSettings
 from outrider.actors.engine.transformers_engine import TransformersEngine
 
@@ -106,37 +109,106 @@ def test_positions_that_are_rescaled_later(kind: str) -> None:
 
 def test_options_that_are_not_supported(monkeypatch: pytest.MonkeyPatch) -> None:
     """An attention option that would be ignored is a refusal, by layer and name."""
-    monkeypatch.setattr(probe, "REFUSED_OPTIONS", frozenset({"scaling"}))
+    monkeypatch.setattr(probe_layers, "REFUSED_OPTIONS", frozenset({"scaling"}))
     with pytest.raises(UnsupportedModel, match=r"layer 0 of it .* asks attention for scaling"):
         serve(build("llama", **SMALL))
 
 
-def test_window_that_attention_is_not_told_of() -> None:
-    """A sliding layer that leaves its window to the mask would see too much, so it is refused."""
-    model = build("llama", **SMALL, layer_types=["sliding_attention", "full_attention"])
-    with pytest.raises(UnsupportedModel, match=r"layer 0 of it .* is of type sliding_attention"):
-        serve(model)
-
-
-def test_a_model_whose_tree_differs_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What no option shows, the logits show: here, a model that looks at how its input lies in the batch."""
-    model = build("llama", **SMALL, initializer_range=0.2)
+def neighbouring(model: PreTrainedModel, monkeypatch: pytest.MonkeyPatch) -> PreTrainedModel:
+    """The model, now looking at how its input lies in the batch."""
     embed = model.get_input_embeddings()
     assert isinstance(embed, torch.nn.Module)
     plain: Callable[[torch.Tensor], torch.Tensor] = embed.forward
 
-    def neighbouring(ids: torch.Tensor) -> torch.Tensor:
+    def with_neighbours(ids: torch.Tensor) -> torch.Tensor:
         embedded = plain(ids)
         return embedded + 0.5 * torch.roll(embedded, 1, dims=1)
 
-    monkeypatch.setattr(embed, "forward", neighbouring)
+    monkeypatch.setattr(embed, "forward", with_neighbours)
+    return model
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("max_scratch", [2, 24])
+def test_a_model_whose_tree_differs_is_refused(
+    dtype: torch.dtype, max_scratch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What no option shows, the logits show, in every type and however few rows there is room for."""
+    model = neighbouring(build("llama", **SMALL, initializer_range=0.2), monkeypatch)
     with pytest.raises(UnsupportedModel, match="gives other logits for a tree"):
+        serve(model.to(dtype), max_scratch=max_scratch)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_rounding_is_judged_by_the_models_own(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where transformers' own rounding is small, a difference of a tenth of the spread
+    is too much."""
+    model = build("gemma2", **SMALL, initializer_range=0.2, head_dim=8)
+    serve(copy.deepcopy(model).to(dtype))  # type: ignore[arg-type]
+    check = probe.check_tree
+
+    def check_changed(engine: Engine, tree: probe.ProbeTree, reference: probe.Reference) -> None:
+        changed = reference.logits_NV + reference.logits_NV.std() * 0.1 * torch.randn(
+            reference.logits_NV.shape, generator=torch.Generator().manual_seed(0)
+        )
+        check(engine, tree, replace(reference, logits_NV=changed))
+
+    monkeypatch.setattr(transformers_engine, "check_tree", check_changed)
+    with pytest.raises(UnsupportedModel, match="gives other logits for a tree"):
+        serve(model.to(dtype))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("max_context", [1, 2, 3, 5, 64])
+@pytest.mark.parametrize("max_scratch", [1, 2, 24])
+def test_probe_fits_small_rooms(max_context: int, max_scratch: int) -> None:
+    """A context or scratch hardly longer than the probed tree, or shorter, is no obstacle."""
+    model = build("llama", **SMALL)
+    spec = serve(model, max_context=max_context, max_scratch=max_scratch).spec
+    assert spec.max_context == max_context
+
+
+def test_probed_tree() -> None:
+    """Its branches are those of its leaves, and each node is a row of one."""
+    tree = probe.probe_tree(61, max_context=64, max_scratch=24)
+    branches, places = tree.branches()
+    assert [len(branch) for branch in branches] == [10, 11]
+    assert places == [(1, 8), (0, 8), (1, 9), (0, 9), (1, 10)]
+    for (branch, row), token in zip(places, tree.tokens, strict=True):
+        assert branches[branch][row] == token
+
+
+def test_weights_that_are_no_numbers() -> None:
+    """A damaged weight is named, and not taken for a property of the architecture."""
+    model = build("llama", **SMALL)
+    with torch.no_grad():
+        model.get_parameter("model.layers.1.mlp.up_proj.weight")[3, 5] = float("nan")
+    with pytest.raises(
+        ValueError, match=r"weight model\.layers\.1\.mlp\.up_proj\.weight holds NaN"
+    ):
         serve(model)
 
 
-def test_probe_fits_small_contexts() -> None:
-    """A context hardly longer than the probed tree is no obstacle."""
-    model = build("llama", **SMALL)
-    assert serve(model, max_context=5, max_scratch=2).spec.max_context == 5
-    prefix, tree, paths = probe.probe_paths(61, 6)
-    assert (len(prefix), len(tree), len(paths[-1])) == (1, 5, 4)
+def test_rounding_that_chooses_another_expert_is_looked_at_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In half precision one unlucky tree refuses nobody, and the engine computes as before; in float32 nothing is luck."""
+    model = build("llama", **SMALL, initializer_range=0.2)
+    check = probe.check_tree
+    lucky: list[bool] = []
+
+    def check_unlucky(engine: Engine, tree: probe.ProbeTree, reference: probe.Reference) -> None:
+        lucky.append(bool(lucky))
+        worse = reference if lucky[-1] else replace(reference, logits_NV=-reference.logits_NV)
+        check(engine, tree, worse)
+
+    monkeypatch.setattr(transformers_engine, "check_tree", check_unlucky)
+    half = copy.deepcopy(model).to(dtype=torch.bfloat16)  # type: ignore[call-arg]
+    engine = serve(half, direct_forward=False)
+    assert lucky == [False, True]
+    logits = engine.forward([Rows(slot=engine.acquire(), tokens=[1, 2], parents=[-1, 0])])
+    assert logits.values_RV.isfinite().all()
+    lucky.clear()
+    with pytest.raises(UnsupportedModel, match="gives other logits"):
+        serve(model, direct_forward=False)
