@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -286,7 +287,7 @@ def job_commands() -> Iterator[ModuleType]:
         with failed_commands(commands):
             yield jobs
     except KeyboardInterrupt:
-        print_line("interrupted")
+        print("interrupted", file=sys.stderr)
         raise typer.Exit(ExitCode.INTERRUPTED) from None
 
 

@@ -23,7 +23,7 @@ from outrider.cluster.jobs.request import Submission, build, checked_id
 from outrider.cluster.signals import ending_by_signal
 
 if TYPE_CHECKING:
-    from outrider.cluster.jobs.server import JobServer
+    from outrider.cluster.jobs.job_server import JobServer
 
 DEADLINE = 4
 """Exit code: a bound on a wait has passed."""
@@ -74,7 +74,7 @@ def plan(
     """
     # Ray takes seconds to import, which a mistyped argument should not cost; the client of a cluster is not needed here.
     made = build(verb, arguments, options, mode=cluster.credentials().mode, parse=parse)
-    from outrider.cluster.jobs.server import named_address
+    from outrider.cluster.jobs.job_server import named_address
 
     return {
         "address": named_address(cluster.address, os.environ),
@@ -158,7 +158,7 @@ def job_logs(
             report=report,
             write=write,
         )
-    from outrider.cluster.jobs.server import asking
+    from outrider.cluster.jobs.job_server import asking
 
     with asking(server.get_address(), credentials):
         write(server.get_job_logs(job))
@@ -178,7 +178,7 @@ def jobs(
     Raises:
         CommandFailed: There is no such job, or the cluster does not answer.
     """
-    from outrider.cluster.jobs.server import asking
+    from outrider.cluster.jobs.job_server import asking
 
     credentials = cluster.credentials()
     server = _connect(cluster, credentials)
@@ -196,7 +196,7 @@ def stop(cluster: Cluster, job: str, *, wait: bool = True, report: Report = _say
     Raises:
         CommandFailed: There is no such job, it goes on for more than `STOP_S`, or the cluster does not answer.
     """
-    from outrider.cluster.jobs.server import asking
+    from outrider.cluster.jobs.job_server import asking
 
     credentials = cluster.credentials()
     server = _connect(cluster, credentials)
@@ -220,14 +220,14 @@ def stop(cluster: Cluster, job: str, *, wait: bool = True, report: Report = _say
 
 
 def _connect(cluster: Cluster, credentials: Credentials) -> JobServer:
-    from outrider.cluster.jobs.server import connect, named_address
+    from outrider.cluster.jobs.job_server import connect, named_address
 
     return connect(named_address(cluster.address, os.environ), credentials)
 
 
 def _send(server: JobServer, credentials: Credentials, made: Submission) -> None:
     """Sends the archive, then the request."""
-    from outrider.cluster.jobs.server import asking
+    from outrider.cluster.jobs.job_server import asking
 
     request = made.request.as_dict()
     with tempfile.TemporaryDirectory(prefix="outrider-job-") as folder:
@@ -251,7 +251,7 @@ def _send(server: JobServer, credentials: Credentials, made: Submission) -> None
 
 def _details(server: JobServer, credentials: Credentials, job: str) -> Any:
     """What Ray knows of a job."""
-    from outrider.cluster.jobs.server import asking
+    from outrider.cluster.jobs.job_server import asking
 
     checked_id(job)
     try:
@@ -274,7 +274,7 @@ def _follow(
     write: Callable[[str], None],
 ) -> int:
     from outrider.cluster.jobs.follow import Follower, exit_code
-    from outrider.cluster.jobs.server import asking
+    from outrider.cluster.jobs.job_server import asking
 
     with ending_by_signal() as ending, asking(server.get_address(), credentials):
         follower = Follower(

@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 
 from outrider.cluster.commands import CommandFailed, Report
-from outrider.cluster.jobs.server import UNAVAILABLE, JobServer
+from outrider.cluster.jobs.job_server import UNAVAILABLE, JobServer
 from outrider.cluster.signals import Ending
 
 POLL_S = 0.2

@@ -1,6 +1,6 @@
 """A cluster's job server, asked over HTTP with bounds on every wait.
 
-Ray's own client waits for ever, and takes an address from the environment before the one that it is given.
+Ray's own client waits for ever, and prefers an address in the environment to the one that it is given.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import ray
 from ray.dashboard.modules.dashboard_sdk import SubmissionClient
 from ray.dashboard.utils import ray_address_to_api_server_url
-from ray.exceptions import AuthenticationError
+from ray.exceptions import AuthenticationError, RayError
 from ray.job_submission import JobSubmissionClient
 
 from outrider.cluster.commands import FAILED, USAGE, CommandFailed
@@ -29,7 +29,7 @@ UNAVAILABLE = 3
 CONNECT_S = 10.0
 """For a connection, and for each piece of an upload."""
 
-ANSWER_S = 120.0
+ANSWER_S = 60.0
 """For an answer. The server answers from memory, but shares its machine with the cluster's head."""
 
 VARIABLES = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
@@ -115,7 +115,7 @@ def _url(address: str) -> str:
         return address if sign else f"http://{address}"
     try:
         return str(ray_address_to_api_server_url(address))
-    except (OSError, RuntimeError, ValueError) as error:
+    except (OSError, RayError, RuntimeError, ValueError) as error:
         raise CommandFailed(
             f"Ray knows of no job server for {address!r}: {first_line(error)}", UNAVAILABLE
         ) from error
