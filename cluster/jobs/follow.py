@@ -160,7 +160,7 @@ class Follower:
         self._heard_at = time.monotonic()
         if details.status.is_terminal():
             return details
-        if details.status == "PENDING" and details.message != self._told:
-            self._told = details.message
-            self._report(f"{self._job} waits: {details.message}")
+        if details.status == "PENDING" and (details.message or "") != self._told:
+            self._told = details.message or ""
+            self._report(f"{self._job} waits: {self._told}")
         return None
