@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from tests.service.head import Head, ray_head
 from tests.service.processes import ServiceProcess, serving, start
 
 from outrider.actors.engine.tabular import Table, random_table
@@ -50,4 +51,11 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess
     folder = tmp_path_factory.mktemp("service")
     made = start(folder, ["--config", str(write_config(folder)), "--log-level", "info"])
     with serving(made):
+        yield made
+
+
+@pytest.fixture(scope="module")
+def head() -> Iterator[Head]:
+    """A Ray cluster of one node with a job server; ended with the module."""
+    with ray_head() as made:
         yield made

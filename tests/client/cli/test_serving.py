@@ -33,7 +33,15 @@ main()
 
 
 @pytest.mark.parametrize(
-    "arguments", [("serve",), ("config", "schema"), ("config", "validate", "file"), ("demo",)]
+    "arguments",
+    [
+        ("serve",),
+        ("config", "schema"),
+        ("config", "validate", "file"),
+        ("demo",),
+        ("submit", "serve"),
+        ("submit", "list"),
+    ],
 )
 def test_without_the_serving_packages(arguments: tuple[str, ...]) -> None:
     """A client-only install says what to install, and ends with 1."""

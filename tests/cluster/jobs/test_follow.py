@@ -1,0 +1,151 @@
+"""A job watched to its end, with connections that break and signals that come."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from ray.job_submission import JobStatus
+
+from outrider.cluster.commands import CommandFailed
+from outrider.cluster.jobs import follow
+from outrider.cluster.jobs.follow import STOPPED, Follower, exit_code
+from outrider.cluster.jobs.job_server import UNAVAILABLE, JobServer
+from outrider.cluster.signals import Ending
+
+LOG = "one\ntwo\nthree\n"
+
+
+class ScriptedServer:
+    """A job that has ended once its log was read to `breaks` times broken off and once whole."""
+
+    def __init__(self, *, breaks: tuple[int, ...] = (), endless: bool = False) -> None:
+        self.breaks = list(breaks)
+        self.endless = endless
+        self.status = JobStatus.RUNNING
+        self.stopped: list[str] = []
+        self.silent = False
+        self.over = asyncio.Event()
+
+    async def tail_job_logs(self, job: str) -> AsyncIterator[str]:
+        self.loop = asyncio.get_running_loop()
+        until = self.breaks.pop(0) if self.breaks else None
+        for start in range(0, len(LOG[:until]), 2):
+            yield LOG[:until][start : start + 2]
+        if until is not None:
+            raise RuntimeError("broken off")
+        if self.endless:
+            await self.over.wait()
+        if not self.endless:
+            self.status = JobStatus.SUCCEEDED
+
+    def get_job_info(self, job: str) -> Any:
+        if self.silent:
+            raise ConnectionError("nobody")
+        return SimpleNamespace(status=self.status, message="said", driver_exit_code=0)
+
+    def get_job_logs(self, job: str) -> str:
+        return LOG
+
+    def stop_job(self, job: str) -> bool:
+        self.stopped.append(job)
+        self.status = JobStatus.STOPPED
+        self.loop.call_soon_threadsafe(self.over.set)
+        return True
+
+
+@pytest.fixture(autouse=True)
+def brisk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waits of hundredths of seconds."""
+    for name in ("POLL_S", "CHECK_S", "RETRY_S", "LAST_WORDS_S"):
+        monkeypatch.setattr(follow, name, 0.02)
+
+
+async def watched(
+    server: ScriptedServer, *, signal: int | None = None, stop: bool = False
+) -> tuple[Any, str]:
+    """Follows the job; what it wrote, too."""
+    written: list[str] = []
+    ending = Ending()
+    follower = Follower(
+        cast(JobServer, server),
+        "job",
+        write=written.append,
+        report=lambda line: None,
+        ending=ending,
+        stop_on_signal=stop,
+    )
+    if signal is not None:
+        ending.note(signal)
+    try:
+        return await follower.follow(), "".join(written)
+    finally:
+        ending.close()
+
+
+async def test_log_is_written_to_its_end() -> None:
+    """Then the job is asked how it ended."""
+    details, written = await watched(ScriptedServer())
+
+    assert (details.status, written) == (JobStatus.SUCCEEDED, LOG)
+
+
+async def test_broken_connection_goes_on_where_it_was() -> None:
+    """Twice, the second time before the place of the first; nothing is written twice or left out."""
+    _, written = await watched(ScriptedServer(breaks=(7, 3)))
+
+    assert written == LOG
+
+
+async def test_job_that_ends_behind_a_broken_connection() -> None:
+    """The rest of its log is fetched in one piece."""
+    server = ScriptedServer(breaks=(5,))
+    server.status = JobStatus.FAILED
+    details, written = await watched(server)
+
+    assert (details.status, written) == (JobStatus.FAILED, LOG)
+
+
+async def test_signal_leaves_the_job() -> None:
+    """What was written before it is shown."""
+    server = ScriptedServer(endless=True)
+    details, _ = await watched(server, signal=2)
+
+    assert details is None
+    assert server.stopped == []
+
+
+async def test_signal_stops_the_job_if_wanted() -> None:
+    """Once, and the end is waited for."""
+    server = ScriptedServer(endless=True)
+    details, written = await watched(server, signal=2, stop=True)
+
+    assert (details.status, server.stopped, written) == (JobStatus.STOPPED, ["job"], LOG)
+
+
+async def test_silent_server_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job may go on, and that is said."""
+    monkeypatch.setattr(follow, "LOST_S", 0.1)
+    server = ScriptedServer(endless=True)
+    server.silent = True
+    with pytest.raises(CommandFailed, match="lost sight of job, which may go on") as caught:
+        await watched(server)
+    assert caught.value.exit_code == UNAVAILABLE
+
+
+@pytest.mark.parametrize(
+    ("status", "driver", "code"),
+    [
+        ("SUCCEEDED", 0, 0),
+        ("STOPPED", None, STOPPED),
+        ("FAILED", 3, 3),
+        ("FAILED", -9, 137),
+        ("FAILED", None, 1),
+    ],
+)
+def test_exit_codes(status: str, driver: int | None, code: int) -> None:
+    """The command's own where it is known; a signal as shells tell it."""
+    assert exit_code(status, driver) == code
