@@ -87,7 +87,9 @@ def _default(defaults: Any, path: list[str]) -> str:
 def _draft_7(value: Any) -> Any:
     """A schema of draft 2020-12 as far as pydantic uses it, for Helm's validator."""
     if isinstance(value, dict):
-        renamed = {"definitions" if key == "$defs" else key: _draft_7(v) for key, v in value.items()}
+        renamed = {
+            "definitions" if key == "$defs" else key: _draft_7(v) for key, v in value.items()
+        }
         if isinstance(renamed.get("$ref"), str):
             # Draft 7 ignores whatever stands beside a reference.
             return {"$ref": renamed["$ref"].replace("#/$defs/", "#/definitions/")}
@@ -103,9 +105,7 @@ def outdated(*, write: bool) -> list[Path]:
         SCHEMA: json.dumps(values_schema(), indent=1, sort_keys=True) + "\n",
         README: readme(README.read_text()),
     }
-    stale = [
-        path for path, text in wanted.items() if not path.exists() or path.read_text() != text
-    ]
+    stale = [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]
     if write:
         for path in stale:
             path.write_text(wanted[path])

@@ -22,6 +22,10 @@ metadata:
 spec:
   serviceAccountName: {{ include "outrider.serviceAccountName" $root }}
   automountServiceAccountToken: {{ and $isHead $values.ray.autoscaling.enabled }}
+  {{- if $serves }}
+  # A driver finds its Ray node among the processes that it sees.
+  shareProcessNamespace: true
+  {{- end }}
   terminationGracePeriodSeconds: {{ $isService | ternary (add $drain 30) 30 }}
   securityContext:
     {{- include "outrider.podSecurityContext" $root | nindent 4 }}
