@@ -75,9 +75,9 @@ def run_helm(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def template(*arguments: str) -> subprocess.CompletedProcess[str]:
+def template(*arguments: str, release: str = RELEASE) -> subprocess.CompletedProcess[str]:
     """`helm template` with further arguments."""
-    return run_helm("template", RELEASE, str(CHART), "--namespace", NAMESPACE, *arguments)
+    return run_helm("template", release, str(CHART), "--namespace", NAMESPACE, *arguments)
 
 
 def scenario_file(name: str) -> Path:
@@ -91,13 +91,13 @@ def scenario(name: str) -> tuple[Object, ...]:
     return render("--values", str(scenario_file(name)))
 
 
-def render(*arguments: str) -> tuple[Object, ...]:
+def render(*arguments: str, release: str = RELEASE) -> tuple[Object, ...]:
     """The objects that Helm makes.
 
     Raises:
         AssertionError: It refuses; with what it said.
     """
-    made = template(*arguments)
+    made = template(*arguments, release=release)
     assert made.returncode == 0, made.stderr
     return tuple(each for each in yaml.safe_load_all(made.stdout) if each)
 
