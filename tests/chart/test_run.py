@@ -5,6 +5,7 @@ Ray's containers have the command that KubeRay gives them (`kuberay.py`); all el
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import time
@@ -17,7 +18,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.chart import kuberay
 from tests.chart.machine import Machine, Running, check_machine
-from tests.chart.rendered import NAME, NAMESPACE, Pod, of_kind, pods, scenario
+from tests.chart.rendered import CHART, NAME, NAMESPACE, Pod, of_kind, pods, scenario
 
 from bench.network import Host, Unavailable, network
 from outrider.client import Client, SamplingOptions, SpeculationOptions
@@ -167,6 +168,14 @@ def test_rendered_containers_serve_a_client_start_again_and_drain(release: Relea
     with Client(release.address, timeout_s=60) as client:
         assert _text(client, enabled=True) == texts[0]
 
+    named = {name for name in _dashboard_metrics() if "gpu" not in name}
+    address = release.hosts["models"].address
+    release.machine.until(
+        lambda: named <= _metrics(f"http://{address}:8080/metrics"),
+        timeout_s=NODE_S,
+        what="the dashboards' metrics",
+    )
+
     ray = release.machine.containers["coordinator", "ray-worker"]
     hook = ray.exec(
         release.pods["coordinator"].container("ray-worker")["lifecycle"]["preStop"]["exec"][
@@ -180,6 +189,18 @@ def test_rendered_containers_serve_a_client_start_again_and_drain(release: Relea
     assert serve.process.wait(DRAIN_S) == 0
     assert serve.said.rstrip().endswith("ended")
     assert not _serves(release.address, "")
+
+
+def _dashboard_metrics() -> set[str]:
+    """Names in the dashboards' queries."""
+    text = "".join(file.read_text() for file in CHART.glob("dashboards/*.json"))
+    return set(re.findall(r'"expr": "(\w+)', text))
+
+
+def _metrics(url: str) -> set[str]:
+    """Names of what a page of metrics holds."""
+    with urllib.request.urlopen(url, timeout=5) as answer:
+        return set(re.findall(r"^(\w+)", answer.read().decode(), re.MULTILINE))
 
 
 def _text(client: Client, *, enabled: bool) -> str:

@@ -37,14 +37,18 @@ set -u
 ready=/run/outrider/ready.json
 outrider serve --config /etc/outrider/service.json --ready-file "$ready" --log-level {{ .Values.logLevel }} &
 serve=$!
-end() { kill "$serve" 2>/dev/null; wait "$serve"; }
+batch=
+end() { kill "$serve" $batch 2>/dev/null; wait "$serve"; }
 trap end EXIT
 trap 'exit 143' TERM
 until [ -e "$ready" ]; do
   kill -0 "$serve" 2>/dev/null || { echo "the service ended before it was ready" >&2; exit 1; }
   sleep 1
 done
-outrider batch {{ include "outrider.shellWords" (concat (list .Values.batch.input .Values.batch.output "--address" (printf "127.0.0.1:%d" (int .Values.service.port))) .Values.batch.args) }}
+# In the background, because a shell hears signals only while it waits.
+outrider batch {{ include "outrider.shellWords" (concat (list .Values.batch.input .Values.batch.output "--address" (printf "127.0.0.1:%d" (int .Values.service.port))) .Values.batch.args) }} &
+batch=$!
+wait "$batch"
 {{- else -}}
 #!/usr/bin/env bash
 exec outrider train {{ include "outrider.shellWords" .Values.train.args }}
