@@ -1,6 +1,6 @@
 PYTHON ?= python3
 
-.PHONY: check test laws protos protos-check bench
+.PHONY: check test laws protos protos-check chart bench
 
 check:
 	ruff check .
@@ -18,6 +18,13 @@ protos:
 
 protos-check:
 	tmp=$$(mktemp -d) && protos/generate $$tmp && diff -r -x __init__.py -x __pycache__ $$tmp/outrider/v1 src/outrider/v1; rc=$$?; rm -rf $$tmp; exit $$rc
+
+chart:
+	PYTHONPATH=src $(PYTHON) -m helm.generate --check
+	for values in helm/outrider/ci/*-values.yaml; do \
+	  helm lint --strict --quiet helm/outrider --values $$values && \
+	  helm template demo helm/outrider --values $$values >/dev/null || exit 1; \
+	done
 
 bench:
 	$(PYTHON) -m bench

@@ -10,10 +10,10 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from helm import generate
 from tests.chart.rendered import CHART, ROOT, SCENARIOS, scenario_file
 
 import outrider
+from helm import generate
 from outrider.cluster.config import Config
 
 
