@@ -86,17 +86,23 @@ def _default(defaults: Any, path: list[str]) -> str:
 
 def _draft_7(value: Any) -> Any:
     """A schema of draft 2020-12 as far as pydantic uses it, for Helm's validator."""
-    if isinstance(value, dict):
-        renamed = {
-            "definitions" if key == "$defs" else key: _draft_7(v) for key, v in value.items()
-        }
-        if isinstance(renamed.get("$ref"), str):
-            # Draft 7 ignores whatever stands beside a reference.
-            return {"$ref": renamed["$ref"].replace("#/$defs/", "#/definitions/")}
-        renamed.pop("default", None)
-        renamed.pop("title", None) if isinstance(renamed.get("title"), str) else None
-        return renamed
-    return [_draft_7(each) for each in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_draft_7(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if "$ref" in value:
+        # Draft 7 ignores whatever stands beside a reference.
+        return {"$ref": value["$ref"].replace("#/$defs/", "#/definitions/")}
+    said: dict[str, Any] = {}
+    for key, inner in value.items():
+        if key in ("properties", "patternProperties", "$defs"):
+            named = {name: _draft_7(each) for name, each in inner.items()}
+            said["definitions" if key == "$defs" else key] = named
+        elif key not in ("default", "title"):
+            said[key] = _draft_7(inner)
+    if "patternProperties" in said:
+        said.setdefault("additionalProperties", False)
+    return said
 
 
 def outdated(*, write: bool) -> list[Path]:

@@ -12,6 +12,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import grpc
 import pytest
@@ -94,10 +95,9 @@ def _answers(url: str) -> bool:
 def _serves(address: str, service: str) -> bool:
     """What the kubelet's gRPC probe asks."""
     with grpc.insecure_channel(address) as channel:
+        stub: Any = health_pb2_grpc.HealthStub(channel)
         try:
-            answer = health_pb2_grpc.HealthStub(channel).Check(
-                health_pb2.HealthCheckRequest(service=service), timeout=5
-            )
+            answer = stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=5)
         except grpc.RpcError:
             return False
     return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
