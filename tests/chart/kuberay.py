@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
 
 from tests.chart.rendered import Pod
 
@@ -88,8 +87,3 @@ def ray_variables(pod: Pod, head: str) -> dict[str, str]:
         "RAY_USAGE_STATS_KUBERAY_IN_USE": "1",
         "RAY_DASHBOARD_ENABLE_K8S_DISK_USAGE": "1",
     }
-
-
-def auth_variables(container: dict[str, Any]) -> dict[str, Any]:
-    """What the container's own variables say of Ray's authentication."""
-    return {each["name"]: each for each in container["env"] if each["name"].startswith("RAY_AUTH")}

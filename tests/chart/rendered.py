@@ -64,7 +64,10 @@ def helm() -> str:
     beside = Path(sys.executable).parent / "helm"
     found = str(beside) if beside.exists() else shutil.which("helm")
     if found is None:
-        pytest.skip("there is no helm: `helm-binary` has one for Linux on x86-64 only")
+        pytest.skip(
+            "there is no helm: `helm-binary` has one for Linux on x86-64 only",
+            allow_module_level=True,  # Scenarios are rendered while tests are collected.
+        )
     return found
 
 
