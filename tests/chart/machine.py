@@ -40,6 +40,10 @@ main()
 _HERE = (str(ROOT), sys.prefix, sys.base_prefix)
 
 
+class Ended(AssertionError):
+    """A container has ended that should run; says which, and what all have said."""
+
+
 @dataclass
 class Running:
     """A container that runs."""
@@ -195,21 +199,21 @@ class Machine:
         """Waits until something is so.
 
         Raises:
-            AssertionError: It is not in time, or a container has ended; with what all have said.
+            Ended: A container has ended.
+            AssertionError: It is not so in time; with what all containers have said.
         """
         deadline = time.monotonic() + timeout_s
         while not condition():
-            ended = [
-                key
-                for key, running in self.containers.items()
-                if running.process.poll() is not None
-            ]
-            if ended or time.monotonic() > deadline:
-                said = "\n".join(
-                    f"== {key}\n{each.said[-3000:]}" for key, each in self.containers.items()
-                )
-                raise AssertionError(f"{what}: not within {timeout_s:g} s, ended: {ended}\n{said}")
+            if ended := [
+                key for key, each in self.containers.items() if each.process.poll() is not None
+            ]:
+                raise Ended(f"{what}: {ended} ended\n{self._said()}")
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{what}: not within {timeout_s:g} s\n{self._said()}")
             time.sleep(0.2)
+
+    def _said(self) -> str:
+        return "\n".join(f"== {key}\n{each.said[-3000:]}" for key, each in self.containers.items())
 
     def _volume(self, pod: Pod, name: str) -> Path:
         """The folder of a pod's volume; containers of one pod share it."""
