@@ -1,6 +1,6 @@
 PYTHON ?= python3
 
-.PHONY: check test laws protos protos-check cluster bench
+.PHONY: check test laws protos protos-check cluster chart bench
 
 check:
 	ruff check .
@@ -21,6 +21,13 @@ protos-check:
 
 cluster:
 	$(PYTHON) -m bench.cluster
+
+chart:
+	PYTHONPATH=src $(PYTHON) -m helm.generate --check
+	for values in helm/outrider/ci/*-values.yaml; do \
+	  helm lint --strict --quiet helm/outrider --values $$values && \
+	  helm template demo helm/outrider --values $$values >/dev/null || exit 1; \
+	done
 
 bench:
 	$(PYTHON) -m bench

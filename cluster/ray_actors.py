@@ -26,7 +26,7 @@ from outrider.cluster.placement import (
     shortage,
 )
 from outrider.cluster.ray_errors import first_line
-from outrider.cluster.ray_nodes import Surveyor, living_nodes
+from outrider.cluster.ray_nodes import Surveyor, ask_for, living_nodes
 from outrider.cluster.roster import Role
 
 CALLS_PER_ACTOR = 16
@@ -72,7 +72,24 @@ class RayActorHost:
         self, specs: tuple[ActorSpec, ...], *, timeout_s: float, tell: Callable[[str], None]
     ) -> None:
         """Waits until there are nodes that could hold all actors."""
-        deadline, told = time.monotonic() + timeout_s, ""
+        deadline = time.monotonic() + timeout_s
+        try:
+            await self._wait_for_nodes(specs, deadline, timeout_s, tell)
+        finally:
+            await ask_for([])
+        nodes = living_nodes()
+        if len(nodes) > 1 and any(spec.role is Role.DRAFTER for spec in specs):
+            # Before models are loaded: on busy machines distances look longer than they are.
+            await self._surveyor.survey(nodes, {node.node_id for node in nodes})
+
+    async def _wait_for_nodes(
+        self,
+        specs: tuple[ActorSpec, ...],
+        deadline: float,
+        timeout_s: float,
+        tell: Callable[[str], None],
+    ) -> None:
+        told = ""
         while lacking := shortage(specs, living_nodes(), self._policy):
             if not self._may_grow:
                 raise PlacementError(f"there is no room in the Ray cluster: {lacking}")
@@ -80,16 +97,15 @@ class RayActorHost:
                 raise PlacementError(
                     f"found no room in the Ray cluster within {timeout_s:g} s (cluster.placement_timeout_s): {lacking}"
                 )
+            if not told:
+                # A cluster that grows by itself adds nodes for what is asked for.
+                await ask_for(specs)
             if lacking != told:
                 tell(lacking)
                 told = lacking
             await asyncio.sleep(LOOK_S)
         if told:
             tell("")
-        nodes = living_nodes()
-        if len(nodes) > 1 and any(spec.role is Role.DRAFTER for spec in specs):
-            # Before models are loaded: on busy machines distances look longer than they are.
-            await self._surveyor.survey(nodes, {node.node_id for node in nodes})
 
     async def spawn(self, spec: ActorSpec, settings: ActorSettings, identity: Identity) -> RayActor:
         """Starts the process of an actor."""

@@ -9,9 +9,11 @@ from typing import Any
 
 import ray
 import structlog
+from ray.autoscaler.sdk import request_resources
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from outrider.cluster.distance import round_trips
+from outrider.cluster.fleet import ActorSpec
 from outrider.cluster.placement import NodeRoom
 
 SURVEY_S = 15.0
@@ -32,6 +34,15 @@ def living_nodes() -> list[NodeRoom]:
         for node in ray.nodes()
         if node["Alive"]
     ]
+
+
+async def ask_for(specs: Sequence[ActorSpec]) -> None:
+    """Tells Ray's autoscaler, if there is one, what these actors need; nothing any more if there are none."""
+    bundles = [dict(spec.resources) for spec in specs if spec.resources]
+    labels = [dict(spec.node_labels) for spec in specs if spec.resources]
+    await asyncio.to_thread(
+        request_resources, bundles=bundles, bundle_label_selectors=labels if any(labels) else None
+    )
 
 
 class Surveyor:

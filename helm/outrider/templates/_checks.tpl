@@ -1,0 +1,116 @@
+{{/* What the schema cannot say: values that contradict each other. Every template object calls it once, through rayClusterSpec. */}}
+{{- define "outrider.check" -}}
+{{- $name := include "outrider.fullname" . -}}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$" $name) -}}
+{{- fail (printf "the name %q is not one of at most 40 lower-case letters, digits and hyphens that begins with a letter: set fullnameOverride" $name) -}}
+{{- end -}}
+{{- $workers := include "outrider.workers" . | fromYaml -}}
+{{- range $group, $settings := $workers -}}
+{{- include "outrider.checkGroup" (dict "root" $ "group" $group "settings" $settings) -}}
+{{- end -}}
+{{- if ne .Values.mode "train" -}}
+{{- include "outrider.checkActors" . -}}
+{{- end -}}
+{{- if eq .Values.mode "batch" -}}
+{{- range $key := list "input" "output" -}}
+{{- if not (get $.Values.batch $key) -}}
+{{- fail (printf "batch.%s is missing: mode is batch" $key) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if eq .Values.mode "train" -}}
+{{- if not .Values.train.args -}}
+{{- fail "train.args is missing: mode is train" -}}
+{{- end -}}
+{{- if not (hasKey $workers .Values.train.group) -}}
+{{- fail (printf "train.group is %q, and no group of workers is called so; there are: %s" .Values.train.group (keys $workers | sortAlpha | join ", ")) -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.grpcRoute.enabled (not .Values.grpcRoute.parentRefs) -}}
+{{- fail "grpcRoute.parentRefs is empty: name the Gateway that the route attaches to" -}}
+{{- end -}}
+{{- if and .Values.grpcRoute.enabled (ne .Values.mode "service") -}}
+{{- fail (printf "grpcRoute.enabled is true, and mode %s has no Service for clients" .Values.mode) -}}
+{{- end -}}
+{{- if and .Values.networkPolicy.enabled .Values.networkPolicy.egress.enabled .Values.ray.autoscaling.enabled (not .Values.networkPolicy.egress.rules) -}}
+{{- fail "networkPolicy.egress.rules is empty: the autoscaler must reach the Kubernetes API" -}}
+{{- end -}}
+{{- if and .Values.models.offline .Values.models.hubTokenSecret -}}
+{{- fail "models.hubTokenSecret is set, and models.offline forbids downloads" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "outrider.checkGroup" -}}
+{{- $least := dig "minReplicas" .settings.replicas .settings | int -}}
+{{- $most := dig "maxReplicas" .settings.replicas .settings | int -}}
+{{- if .root.Values.ray.autoscaling.enabled -}}
+{{- if or (gt $least (int .settings.replicas)) (lt $most (int .settings.replicas)) -}}
+{{- fail (printf "workers.%s.replicas is %d, and not between minReplicas %d and maxReplicas %d" .group (int .settings.replicas) $least $most) -}}
+{{- end -}}
+{{- else if or (hasKey .settings "minReplicas") (hasKey .settings "maxReplicas") -}}
+{{- fail (printf "workers.%s has minReplicas or maxReplicas, and ray.autoscaling.enabled is false" .group) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Every actor that names groups must fit into them: Ray would wait for room until the placement timeout. */}}
+{{- define "outrider.checkActors" -}}
+{{- $workers := include "outrider.workers" . | fromYaml -}}
+{{- $wanted := dict -}}
+{{- range $kind := list "targets" "drafters" -}}
+{{- range $index, $actor := dig $kind list $.Values.config -}}
+{{- $place := printf "config.%s[%d]" $kind $index -}}
+{{- range $group, $amount := $actor.resources -}}
+{{- if not (hasKey $workers $group) -}}
+{{- fail (printf "%s.resources names %q, and no group of workers is called so; there are: %s" $place $group (keys $workers | sortAlpha | join ", ")) -}}
+{{- end -}}
+{{- $settings := get $workers $group -}}
+{{- $gpus := include "outrider.gpus" $settings | float64 -}}
+{{- $onGpu := hasPrefix "cuda" (dig "device" "cpu" $actor) -}}
+{{- $wantedGpus := dig "num_gpus" nil $actor -}}
+{{- $needsGpus := kindIs "invalid" $wantedGpus | ternary ($onGpu | ternary 1.0 0.0) (float64 $wantedGpus) -}}
+{{- if gt $needsGpus $gpus -}}
+{{- fail (printf "%s needs %v GPUs, and a pod of workers.%s has %v: add them to its resources.limits" $place $needsGpus $group $gpus) -}}
+{{- end -}}
+{{- $cpus := include "outrider.cpus" $settings | float64 -}}
+{{- $needsCpus := dig "num_cpus" 1 $actor | float64 -}}
+{{- if gt $needsCpus $cpus -}}
+{{- fail (printf "%s needs %v CPUs, and a pod of workers.%s has %v" $place $needsCpus $group $cpus) -}}
+{{- end -}}
+{{- if gt (float64 $amount) (float64 $settings.actors) -}}
+{{- fail (printf "%s.resources asks for %v of %q, and a pod of workers.%s offers %v (actors)" $place $amount $group $group $settings.actors) -}}
+{{- end -}}
+{{- $all := mulf $amount (dig "replicas" 1 $actor) -}}
+{{- $_ := set $wanted $group (addf $all (get $wanted $group | default 0.0)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- range $group, $amount := $wanted -}}
+{{- $settings := get $workers $group -}}
+{{- $pods := dig "maxReplicas" $settings.replicas $settings -}}
+{{- $room := mulf $pods $settings.actors -}}
+{{- if gt $amount $room -}}
+{{- fail (printf "the actors of the configuration ask for %v of %q together, and workers.%s has room for %v (pods times actors)" $amount $group $group $room) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* GPUs of a pod, as KubeRay counts them. */}}
+{{- define "outrider.gpus" -}}
+{{- $found := 0 -}}
+{{- range $kind, $amount := .resources.limits -}}
+{{- if hasSuffix "gpu" $kind -}}
+{{- $found = $amount -}}
+{{- end -}}
+{{- end -}}
+{{- $found -}}
+{{- end -}}
+
+{{/* CPUs of a pod, as KubeRay counts them: the limit, rounded up. */}}
+{{- define "outrider.cpus" -}}
+{{- $limit := toString .resources.limits.cpu -}}
+{{- if hasSuffix "m" $limit -}}
+{{- divf (trimSuffix "m" $limit | float64) 1000 | ceil -}}
+{{- else -}}
+{{- $limit | float64 | ceil -}}
+{{- end -}}
+{{- end -}}

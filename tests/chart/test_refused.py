@@ -1,0 +1,161 @@
+"""Wrong values are refused before anything is rendered, with words that say what and where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.chart.rendered import run_helm, scenario_file, template
+
+CPU = str(scenario_file("cpu"))
+AUTOSCALING = str(scenario_file("autoscaling"))
+GPU = str(scenario_file("two-drafters"))
+
+REFUSED = [
+    ("worker={}", "Additional property worker is not allowed"),
+    ("image.tga=1", "image: Additional property tga is not allowed"),
+    ("image.tag=latest", "image.tag"),
+    ("mode=serve", "mode must be one of the following"),
+    ("logLevel=verbose", "logLevel must be one of the following"),
+    ("service.port=0", "service.port: Must be greater than or equal to 1"),
+    ("service.port=70000", "service.port: Must be less than or equal to 65535"),
+    ("service.type=ExternalName", "service.type must be one of the following"),
+    ("podSecurity.runAsUser=0", "podSecurity.runAsUser: Must be greater than or equal to 1"),
+    (
+        "config.service.listen=0.0.0.0:1",
+        "config.service: Additional property listen is not allowed",
+    ),
+    ("config.cluster.auth=disabled", "config.cluster: Additional property auth is not allowed"),
+    ("config.cluster.adress=auto", "config.cluster: Additional property adress is not allowed"),
+    ("config.cluster.lease_s=0", "config.cluster.lease_s: Must be greater than or equal to 1"),
+    ("config.cluster.placement=NEAR", "config.cluster.placement must be one of the following"),
+    ("config.targets[0].dtype=int8", "config.targets.0.dtype must be one of the following"),
+    ("config.targets[0].num_slots=0", "config.targets.0.num_slots: Must be greater than"),
+    (
+        "config.speculation.max_nodes=many",
+        "config.speculation.max_nodes: Invalid type. Expected: integer",
+    ),
+    ("workers.Models.replicas=1", 'Property name of "Models" does not match'),
+    ("workers.head.replicas=1", 'Property name of "head" does not match'),
+    ("workers.models.replicas=-1", "workers.models.replicas: Must be greater than or equal to 0"),
+    ("workers.models.replica=1", "workers.models: Additional property replica is not allowed"),
+    ("workers.models.resources.limits=null", "workers.models.resources.limits: Invalid type"),
+    ("head.resources.limits.memory=4GB", "head.resources.limits.memory"),
+    ("coordinator.replicas=2", "coordinator: Additional property replicas is not allowed"),
+    ("ray.version=2.60", "ray.version: Does not match pattern"),
+    ("ray.auth.mode=disabled", "ray.auth: Additional property mode is not allowed"),
+    ("models.mountPath=models", "models.mountPath: Does not match pattern"),
+    ("secretMounts[0].name=ca", "secretMounts.0: mountPath is required"),
+    ("head.env[0].name=RAY_AUTH_MODE", "head.env.0.name: Must not validate the schema"),
+    ("networkPolicy.clients[0].namespace=x", "Additional property namespace is not allowed"),
+    ("fullnameOverride=-x", 'the name "-x" is not one of at most 40 lower-case letters'),
+    (
+        "config.targets[0].resources.modles=1",
+        'config.targets[0].resources names "modles", and no group of workers is called so; there are: models',
+    ),
+    (
+        "config.drafters[0].replicas=2",
+        'the actors of the configuration ask for 3 of "models" together, and workers.models has room for 2',
+    ),
+    (
+        "config.targets[0].num_cpus=4",
+        "config.targets[0] needs 4 CPUs, and a pod of workers.models has 2",
+    ),
+    (
+        "config.targets[0].device=cuda",
+        "config.targets[0] needs 1 GPUs, and a pod of workers.models has 0",
+    ),
+    (
+        "config.drafters[0].num_gpus=1",
+        "config.drafters[0] needs 1 GPUs, and a pod of workers.models has 0",
+    ),
+    (
+        "config.targets[0].resources.models=3",
+        'config.targets[0].resources asks for 3 of "models", and a pod of workers.models offers 2',
+    ),
+    (
+        "workers.models.maxReplicas=3",
+        "workers.models has minReplicas or maxReplicas, and ray.autoscaling.enabled is false",
+    ),
+    ("grpcRoute.enabled=true", "grpcRoute.parentRefs is empty"),
+    ("mode=batch", "batch.input is missing: mode is batch"),
+    ("mode=train", "train.args is missing: mode is train"),
+    (
+        "mode=train,train.args={demo},train.group=gpu",
+        'train.group is "gpu", and no group of workers is called so',
+    ),
+    (
+        "mode=train,train.args={demo},grpcRoute.enabled=true,grpcRoute.parentRefs[0].name=x",
+        "mode train has no Service for clients",
+    ),
+    (
+        "models.offline=true,models.hubTokenSecret=x",
+        "models.hubTokenSecret is set, and models.offline forbids downloads",
+    ),
+]
+
+
+@pytest.mark.parametrize(("value", "said"), REFUSED, ids=[value for value, _ in REFUSED])
+def test_wrong_value_is_refused(value: str, said: str) -> None:
+    """Over the scenario `cpu`, which is right."""
+    made = template("--values", CPU, "--set", value)
+
+    assert made.returncode != 0, f"{value} was rendered"
+    assert said in made.stderr, made.stderr
+    assert made.stdout == ""
+
+
+def test_the_other_values_are_right() -> None:
+    """Else the refusals above would show nothing."""
+    assert template("--values", CPU).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (
+            "workers.drafter.replicas=5",
+            "workers.drafter.replicas is 5, and not between minReplicas 1 and maxReplicas 4",
+        ),
+        (
+            "workers.target.minReplicas=2",
+            "workers.target.replicas is 0, and not between minReplicas 2 and maxReplicas 4",
+        ),
+        (
+            "workers.target.maxReplicas=1",
+            'the actors of the configuration ask for 2 of "target" together',
+        ),
+        (
+            "ray.autoscaling.idleTimeoutSeconds=0",
+            "ray.autoscaling.idleTimeoutSeconds: Must be greater than",
+        ),
+        (
+            "networkPolicy.egress.enabled=true",
+            "networkPolicy.egress.rules is empty: the autoscaler must reach the Kubernetes API",
+        ),
+    ],
+)
+def test_wrong_bounds_of_autoscaling_are_refused(value: str, said: str) -> None:
+    """Over the scenario `autoscaling`."""
+    made = template("--values", AUTOSCALING, "--set", value)
+
+    assert made.returncode != 0
+    assert said in made.stderr, made.stderr
+
+
+def test_gpus_that_a_pod_lacks_are_missed() -> None:
+    """A group that lost its GPU is named."""
+    made = template("--values", GPU, "--set", r"workers.target.resources.limits.nvidia\.com/gpu=0")
+
+    assert made.returncode != 0
+    assert "config.targets[0] needs 1 GPUs, and a pod of workers.target has 0" in made.stderr
+
+
+def test_lint_refuses_too(tmp_path: Path) -> None:
+    """`helm lint` is what a pipeline runs first."""
+    (tmp_path / "values.yaml").write_text("ray: {vresion: 2.60.0}\n")
+    chart = scenario_file("cpu").parents[1]
+    done = run_helm("lint", "--strict", str(chart), "--values", str(tmp_path / "values.yaml"))
+
+    assert done.returncode != 0
+    assert "Additional property vresion is not allowed" in done.stdout + done.stderr
