@@ -1,0 +1,146 @@
+"""Candidates of one node against each other: the winner of the first two meets the third, and so on, its law known throughout.
+
+A step chooses between two candidates by a rule over tokens (`pair_selection.py`). At a real vocabulary tokens whose ratio
+target / draft agrees in its first digits are one class: the law of the winner is then the drafts' rows times a number for each
+class, so a node costs a few passes over the vocabulary, a step one, and no sort sees more than the classes.
+
+A class hides how its tokens differ, by a sixty-fourth of an octave. So the overlap with the target is also computed token by
+token, and where it would fall the first candidate wins: more candidates are never accepted less often than fewer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.actors.speculation.decisions import Float64s
+from outrider.actors.speculation.verifiers.pair_selection import (
+    DEFAULT_BLOCK,
+    PairSelection,
+    select_pair,
+)
+
+MAX_SINGLE = 512
+"""Tokens up to which each is a class of its own."""
+
+_LIKELY = 1.0 / 64.0
+"""Tokens of at least this probability in the target are classes of their own: at most 64. The program chooses among these."""
+
+_DIGITS = 6
+"""Digits of the ratio, below its power of two, that tell classes apart."""
+
+_MANTISSA_BITS = 23
+_RANGE = np.float32(2.0**16)
+"""Ratios beyond this, up or down, count as equal to it."""
+
+
+class Tournament:
+    """The candidates of one node, entered one after the other."""
+
+    def __init__(
+        self, target_V: Float64s, rows: Mapping[int, Float64s], block: int = DEFAULT_BLOCK
+    ) -> None:
+        """Take the rows.
+
+        Args:
+            target_V: The target's row.
+            rows: By source, the row that candidates are drawn from, float64 (V,); the first candidate's first.
+            block: Greatest number of tokens in a step's program, at least 1.
+        """
+        self._target_V = target_V
+        self._rows = dict(rows)
+        self._block = block
+        drawn = list(self._rows.values())
+        proposed_V = drawn[0] if len(drawn) == 1 else np.sum(drawn, axis=0)
+        self._classes_V, self._singles = _classes(target_V, proposed_V)
+        count = int(self._classes_V.max()) + 1
+        self._target_G = np.bincount(self._classes_V, target_V, count)
+        self._rows_G = {
+            source: np.bincount(self._classes_V, row_V, count)
+            for source, row_V in self._rows.items()
+        }
+        self._is_single_G = np.zeros(count, dtype=np.bool_)
+        self._is_single_G[self._classes_V[self._singles]] = True
+        first = next(iter(self._rows))
+        # law of a token = sum over rows of the row times a number for its class.
+        self._factors_G = {source: np.zeros(count) for source in self._rows}
+        self._factors_G[first][:] = 1.0
+        self._law_G = self._rows_G[first]
+        self.law_V = self._rows[first]
+        """Law of the winner so far."""
+        self.overlap = float(np.minimum(target_V, self.law_V).sum())
+        """Sum of min(target, law): the probability that the winner is accepted."""
+        self._settled: set[int] = set()
+        """Sources whose candidates always lose against the winner as it is."""
+
+    def enter(self, source: int) -> PairSelection:
+        """Let a candidate drawn from a source's row meet the winner so far.
+
+        Returns:
+            How to choose; classes instead of tokens, see `first_wins`.
+        """
+        second_G = self._rows_G[source]
+        if source in self._settled:
+            return self._first_wins()
+        found = select_pair(
+            self._target_G,
+            self._law_G,
+            second_G,
+            self._block,
+            self._classes_V[self._singles],
+        )
+        factors_G = {other: found.kept_G * f_G for other, f_G in self._factors_G.items()}
+        factors_G[source] = factors_G[source] + found.gained_G
+        law_V = self._dense(factors_G, found.law_G)
+        overlap = float(np.minimum(self._target_V, law_V).sum())
+        if not found.rules or overlap <= self.overlap:
+            self._settled.add(source)
+            return self._first_wins()
+        self._settled.clear()
+        self._factors_G, self._law_G = factors_G, found.law_G
+        self.law_V, self.overlap = law_V, overlap
+        return found
+
+    def first_wins(self, selection: PairSelection, first: int, second: int) -> float:
+        """Probability that token `first` wins against another token `second`."""
+        return selection.first_wins(int(self._classes_V[first]), int(self._classes_V[second]))
+
+    def _first_wins(self) -> PairSelection:
+        size = len(self._law_G)
+        return PairSelection(
+            law_G=self._law_G, kept_G=np.ones(size), gained_G=np.zeros(size), rules=()
+        )
+
+    def _dense(self, factors_G: Mapping[int, Float64s], law_G: Float64s) -> Float64s:
+        law_V: Float64s | None = None
+        for source, row_V in self._rows.items():
+            part_V = factors_G[source].take(self._classes_V)
+            part_V *= row_V
+            law_V = part_V if law_V is None else law_V + part_V
+        assert law_V is not None
+        # What the program gave to single tokens is no multiple of their rows.
+        law_V[self._singles] = law_G[self._classes_V[self._singles]]
+        return law_V
+
+
+def _classes(target_V: Float64s, proposed_V: Float64s) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The class of each token, and the tokens that are classes of their own. Tokens that are not proposed are class 0."""
+    support = np.flatnonzero(proposed_V)
+    if len(support) <= MAX_SINGLE:
+        classes_V = np.zeros(len(target_V), dtype=np.intp)
+        classes_V[support] = np.arange(1, len(support) + 1)
+        return classes_V, support
+    ratios_V = np.zeros(len(target_V), dtype=np.float32)
+    is_proposed_V = proposed_V > 0.0
+    with np.errstate(over="ignore", under="ignore"):
+        np.divide(target_V, proposed_V, out=ratios_V, where=is_proposed_V, casting="same_kind")
+    np.clip(ratios_V, 1.0 / _RANGE, _RANGE, out=ratios_V)
+    digits_V = ratios_V.view(np.int32) >> (_MANTISSA_BITS - _DIGITS)
+    classes_V = (digits_V - (digits_V.min() - 1)).astype(np.intp)
+    if len(support) < len(target_V):
+        classes_V[~is_proposed_V] = 0
+    singles = np.flatnonzero((target_V >= _LIKELY) & is_proposed_V)
+    classes_V[singles] = int(classes_V.max()) + 1 + np.arange(len(singles))
+    return classes_V, singles
