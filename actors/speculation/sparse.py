@@ -118,15 +118,11 @@ class SparseRow:
         return row_V
 
 
-ROWS_KEPT = 4
-"""Dense rows: as many drafters as siblings are likely to have."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class DenseRows:
     """Sparse rows read as dense ones, each made when it is asked for; the `Rows` of a verifier.
 
-    The last few are kept, because siblings ask for the same ones; all of them would be megabytes of fresh memory a round.
+    The last one is kept, because siblings ask for it again; all of them would be megabytes of fresh memory a round.
     """
 
     rows: Sequence[SparseRow]
@@ -135,16 +131,15 @@ class DenseRows:
     vocab_size: int
     """Length of a dense row."""
 
-    _made: dict[int, Float64s] = field(default_factory=dict, init=False, repr=False)
+    _last: dict[int, Float64s] = field(default_factory=dict, init=False, repr=False)
 
     def __getitem__(self, row: int, /) -> Float64s:
         """The dense row, float64 (V,)."""
-        made_V = self._made.get(row)
-        if made_V is None:
-            if len(self._made) >= ROWS_KEPT:
-                del self._made[next(iter(self._made))]
-            made_V = self._made[row] = self.rows[row].dense(self.vocab_size)
-        return made_V
+        row_V = self._last.get(row)
+        if row_V is None:
+            self._last.clear()
+            row_V = self._last[row] = self.rows[row].dense(self.vocab_size)
+        return row_V
 
 
 def freeze(

@@ -4,7 +4,7 @@ A step chooses between two candidates by a rule over tokens (`pair_selection.py`
 target / draft agrees in its first digits are one class: the law of the winner is then the drafts' rows times a number for each
 class, so a node costs a few passes over the vocabulary, a step one, and no sort sees more than the classes.
 
-A class hides how its tokens differ, by a sixty-fourth of an octave. So the overlap with the target is also computed token by
+A class hides how its tokens differ, by a thirty-second of an octave. So the overlap with the target is also computed token by
 token, and where it would fall the first candidate wins: more candidates are never accepted less often than fewer.
 """
 
@@ -28,7 +28,7 @@ MAX_SINGLE = 512
 _LIKELY = 1.0 / 64.0
 """Tokens of at least this probability in the target are classes of their own: at most 64. The program chooses among these."""
 
-_DIGITS = 6
+_DIGITS = 5
 """Digits of the ratio, below its power of two, that tell classes apart."""
 
 _MANTISSA_BITS = 23
@@ -70,7 +70,10 @@ class Tournament:
         self._law_G = self._rows_G[first]
         self.law_V = self._rows[first]
         """Law of the winner so far."""
-        self.overlap = float(np.minimum(target_V, self.law_V).sum())
+        # Written to again and again: fresh memory costs more than what is computed in it.
+        self._spares = [np.empty(len(target_V)) for _ in range(2)]
+        self._part_V = np.empty(len(target_V))
+        self.overlap = self._overlap(self.law_V)
         """Sum of min(target, law): the probability that the winner is accepted."""
         self._settled: set[int] = set()
         """Sources whose candidates always lose against the winner as it is."""
@@ -94,12 +97,13 @@ class Tournament:
         factors_G = {other: found.kept_G * f_G for other, f_G in self._factors_G.items()}
         factors_G[source] = factors_G[source] + found.gained_G
         law_V = self._dense(factors_G, found.law_G)
-        overlap = float(np.minimum(self._target_V, law_V).sum())
+        overlap = self._overlap(law_V)
         if not found.rules or overlap <= self.overlap:
             self._settled.add(source)
             return self._first_wins()
         self._settled.clear()
         self._factors_G, self._law_G = factors_G, found.law_G
+        self._spares.reverse()
         self.law_V, self.overlap = law_V, overlap
         return found
 
@@ -113,13 +117,19 @@ class Tournament:
             law_G=self._law_G, kept_G=np.ones(size), gained_G=np.zeros(size), rules=()
         )
 
+    def _overlap(self, law_V: Float64s) -> float:
+        return float(np.minimum(self._target_V, law_V, out=self._part_V).sum())
+
     def _dense(self, factors_G: Mapping[int, Float64s], law_G: Float64s) -> Float64s:
-        law_V: Float64s | None = None
-        for source, row_V in self._rows.items():
-            part_V = factors_G[source].take(self._classes_V)
+        """The law token by token, in the spare memory that does not hold the law so far."""
+        law_V = self._spares[0]
+        for number, (source, row_V) in enumerate(self._rows.items()):
+            part_V = self._part_V if number else law_V
+            # Clipped, for numpy writes to `out` without a copy then only; all classes are in range.
+            factors_G[source].take(self._classes_V, out=part_V, mode="clip")
             part_V *= row_V
-            law_V = part_V if law_V is None else law_V + part_V
-        assert law_V is not None
+            if number:
+                law_V += part_V
         # What the program gave to single tokens is no multiple of their rows.
         law_V[self._singles] = law_G[self._classes_V[self._singles]]
         return law_V
@@ -127,20 +137,26 @@ class Tournament:
 
 def _classes(target_V: Float64s, proposed_V: Float64s) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """The class of each token, and the tokens that are classes of their own. Tokens that are not proposed are class 0."""
-    support = np.flatnonzero(proposed_V)
-    if len(support) <= MAX_SINGLE:
+    is_proposed_V = proposed_V > 0.0
+    count = int(np.count_nonzero(is_proposed_V))
+    if count <= MAX_SINGLE:
+        support = np.flatnonzero(is_proposed_V)
         classes_V = np.zeros(len(target_V), dtype=np.intp)
-        classes_V[support] = np.arange(1, len(support) + 1)
+        classes_V[support] = np.arange(1, count + 1)
         return classes_V, support
     ratios_V = np.zeros(len(target_V), dtype=np.float32)
-    is_proposed_V = proposed_V > 0.0
+    # Without a mask numpy divides several times as fast.
+    where: NDArray[np.bool_] | bool = True if count == len(target_V) else is_proposed_V
     with np.errstate(over="ignore", under="ignore"):
-        np.divide(target_V, proposed_V, out=ratios_V, where=is_proposed_V, casting="same_kind")
+        np.divide(target_V, proposed_V, out=ratios_V, where=where, casting="same_kind")
     np.clip(ratios_V, 1.0 / _RANGE, _RANGE, out=ratios_V)
-    digits_V = ratios_V.view(np.int32) >> (_MANTISSA_BITS - _DIGITS)
-    classes_V = (digits_V - (digits_V.min() - 1)).astype(np.intp)
-    if len(support) < len(target_V):
+    digits_V = ratios_V.view(np.int32)
+    digits_V >>= _MANTISSA_BITS - _DIGITS
+    digits_V -= digits_V.min() - 1
+    classes_V = digits_V.astype(np.intp)
+    if count < len(target_V):
         classes_V[~is_proposed_V] = 0
-    singles = np.flatnonzero((target_V >= _LIKELY) & is_proposed_V)
+    singles = np.flatnonzero(target_V >= _LIKELY)
+    singles = singles[is_proposed_V[singles]]
     classes_V[singles] = int(classes_V.max()) + 1 + np.arange(len(singles))
     return classes_V, singles

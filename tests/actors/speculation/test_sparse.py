@@ -150,8 +150,8 @@ def test_dense_rows_hold_the_probabilities_of_the_sparse_ones() -> None:
 
 
 def test_dense_rows_are_made_once_for_siblings() -> None:
-    """And again only after several others."""
-    rows = tuple(freeze(np.random.default_rng(n).dirichlet(np.ones(50))) for n in range(6))
+    """And again after another."""
+    rows = tuple(freeze(np.random.default_rng(n).dirichlet(np.ones(50))) for n in range(3))
     dense = DenseRows(rows, 50)
     first = dense[0]
     assert dense[0] is first
