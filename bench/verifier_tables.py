@@ -1,4 +1,4 @@
-"""The suite's rows as Markdown, one function for each block of `docs/verifiers.md`."""
+"""The suite's rows as Markdown, one function for each block of `docs/verifiers.md` and its appendix."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ def _rounds_of(
     }
     first = by_key[temperatures[0]]
     best = {t: max(c["tokens_per_pass"] for c in by_key[t].values()) for t in temperatures}
-    lines = []
+    # On a chain several verifiers are one algorithm: what gave the same is one line.
+    names: dict[str, list[str]] = {}
     for key in sorted(keys, key=lambda k: -first[k]["tokens_per_pass"]):
         cells = []
         for t in temperatures:
@@ -70,7 +71,8 @@ def _rounds_of(
                 f"{cell['acceptance']:.3f} ± {cell['acceptance_error']:.3f} "
                 f"| {cell['tokens_per_pass'] - 1.0:.2f} | {tokens}"
             )
-        lines.append(f"| {_label(*key)} | " + " | ".join(cells) + " |")
+        names.setdefault(" | ".join(cells), []).append(_label(*key))
+    lines = [f"| {', '.join(labels)} | {text} |" for text, labels in names.items()]
     for siblings in ("independent", "distinct"):
         values = [
             next(
