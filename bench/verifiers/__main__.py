@@ -16,8 +16,8 @@ def main() -> None:
     parser.add_argument("--draft", default=verifier_tables.PAIR[1], help="as it was measured")
     parser.add_argument("--quick", action="store_true", help="rows of quick runs")
     args = parser.parse_args()
-    rows = results.read("verifiers", is_quick=args.quick)
-    rows = verifier_tables.of_pair(rows, args.target, args.draft)
+    measured = results.read("verifiers", is_quick=args.quick)
+    rows = verifier_tables.of_pair(measured, args.target, args.draft)
     texts = [text for tell in TABLES if (text := tell(rows))]
     if not texts:
         parser.error(f"nothing was measured of {args.target} with {args.draft}")

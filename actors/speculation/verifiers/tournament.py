@@ -56,10 +56,9 @@ class Tournament:
         proposed_V = drawn[0] if len(drawn) == 1 else np.sum(drawn, axis=0)
         self._classes_V, self._singles = _classes(target_V, proposed_V)
         count = int(self._classes_V.max()) + 1
-        self._target_G = np.bincount(self._classes_V, target_V, count)
+        self._target_G = _sums(self._classes_V, target_V, count)
         self._rows_G = {
-            source: np.bincount(self._classes_V, row_V, count)
-            for source, row_V in self._rows.items()
+            source: _sums(self._classes_V, row_V, count) for source, row_V in self._rows.items()
         }
         self._is_single_G = np.zeros(count, dtype=np.bool_)
         self._is_single_G[self._classes_V[self._singles]] = True
@@ -133,6 +132,11 @@ class Tournament:
         # What the program gave to single tokens is no multiple of their rows.
         law_V[self._singles] = law_G[self._classes_V[self._singles]]
         return law_V
+
+
+def _sums(classes_V: NDArray[np.intp], row_V: Float64s, count: int) -> Float64s:
+    """The mass of each class."""
+    return np.asarray(np.bincount(classes_V, row_V, count), dtype=np.float64)
 
 
 def _classes(target_V: Float64s, proposed_V: Float64s) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

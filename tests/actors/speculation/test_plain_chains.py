@@ -364,7 +364,9 @@ class ShallowDrawer(Drawer):
         """One draw."""
         transform = self._session.transform
         transform.apply = (  # type: ignore[method-assign]
-            lambda logits_NV, paths_N, _: self._apply(logits_NV, paths_N, [self._num_output])
+            lambda logits_NV, paths_N, num_output_N: self._apply(
+                logits_NV, paths_N, [self._num_output]
+            )
         )
         try:
             return super().__call__(node)
@@ -442,5 +444,5 @@ def test_paths_that_go_on_beyond_a_stop_are_caught(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Candidates below a stop token are not accepted, and say nothing of who proposed what."""
-    monkeypatch.setattr(settle.coupled, "walk", whole_path)
+    monkeypatch.setattr(coupled, "walk", whole_path)
     assert faults(name, "auto") > SEEDS // 5

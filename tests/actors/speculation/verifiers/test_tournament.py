@@ -44,7 +44,7 @@ def rising(target_V: Float64s, rows: dict[int, Float64s], entries: list[int]) ->
 
 def rows_of(rng: np.random.Generator, size: int, count: int) -> list[Float64s]:
     """Rows from flat to peaked, some with zeros, the others drawn towards the first."""
-    rows = []
+    rows: list[Float64s] = []
     for number in range(count):
         row_V = rng.gamma(float(rng.choice([0.05, 0.3, 1.0, 5.0])), size=size) + 1e-300
         if rng.random() < 0.3:
