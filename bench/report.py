@@ -1,5 +1,5 @@
-"""Writes tables and plots from the result files: into the README, `docs/benchmarks.md`,
-`docs/exactness.md` and `docs/verifiers.md`, between markers, and as SVG files.
+"""Writes tables and plots from the result files: into the README, `docs/benchmarks.md`, `docs/exactness.md` and
+`docs/verifiers.md` with its appendix, between markers, and as SVG files.
 
 `<!-- bench:NAME:begin -->` and `<!-- bench:NAME:end -->` enclose the block NAME of `BLOCKS`; `<!-- bench:begin -->` in the README
 encloses what `SUMMARY` names. A block whose suite has not been run says so.
@@ -17,7 +17,7 @@ from bench.captions import Rows
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 PAGE = ROOT / "docs" / "benchmarks.md"
-VERIFIERS = ROOT / "docs" / "verifiers.md"
+VERIFIERS = (ROOT / "docs" / "verifiers.md", ROOT / "docs" / "verifiers-appendix.md")
 EXACTNESS = ROOT / "docs" / "exactness.md"
 PLOTS = ROOT / "docs" / "plots"
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
@@ -67,7 +67,7 @@ def write() -> None:
     _, after = rest.split(END)
     README.write_text(f"{before}{BEGIN}\n{summary()}\n{END}{after}", encoding="utf-8")
     blocks = {name: block(name) for name in BLOCKS}
-    for page in (PAGE, VERIFIERS, EXACTNESS):
+    for page in (PAGE, EXACTNESS, *VERIFIERS):
         if page.exists():
             page.write_text(filled(page.read_text(encoding="utf-8"), blocks), encoding="utf-8")
 

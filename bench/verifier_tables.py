@@ -1,8 +1,8 @@
-"""The suite's rows as Markdown, one function for each block of `docs/verifiers.md`."""
+"""The suite's rows as Markdown, one function for each block of `docs/verifiers.md` and its appendix."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from bench.captions import said_of
@@ -13,8 +13,16 @@ ESTIMATE_A_TOKEN = 6
 ESTIMATE_TOKENS = 64
 """The estimate of a message: for each row 64 tokens of 6 bytes, a 4-byte id and a 2-byte probability each."""
 
+PAIR = ("demo:target", "demo:draft")
+"""Whose rows the page tells; those of other pairs stand beside them in the file."""
+
 SHAPE_NAMES = {"1,1,1,1": "chain of 4", "8,1,1": "`8,1,1`, 8 paths"}
 COUPLED = "coupled"
+
+
+def of_pair(rows: Rows, target: str, draft: str) -> Rows:
+    """The rows of a pair of models, and those of no pair."""
+    return [row for row in rows if (row["target"], row["draft"]) in ((target, draft), (None, None))]
 
 
 def rounds(rows: Rows) -> str:
@@ -50,7 +58,8 @@ def _rounds_of(
     }
     first = by_key[temperatures[0]]
     best = {t: max(c["tokens_per_pass"] for c in by_key[t].values()) for t in temperatures}
-    lines = []
+    # On a chain several verifiers are one algorithm: what gave the same is one line.
+    names: dict[str, list[str]] = {}
     for key in sorted(keys, key=lambda k: -first[k]["tokens_per_pass"]):
         cells = []
         for t in temperatures:
@@ -62,7 +71,8 @@ def _rounds_of(
                 f"{cell['acceptance']:.3f} ± {cell['acceptance_error']:.3f} "
                 f"| {cell['tokens_per_pass'] - 1.0:.2f} | {tokens}"
             )
-        lines.append(f"| {_label(*key)} | " + " | ".join(cells) + " |")
+        names.setdefault(" | ".join(cells), []).append(_label(*key))
+    lines = [f"| {', '.join(labels)} | {text} |" for text, labels in names.items()]
     for siblings in ("independent", "distinct"):
         values = [
             next(
@@ -251,6 +261,29 @@ def _served(row: dict[str, Any]) -> str:
     return "\n".join([head, *lines])
 
 
+def cost(rows: Rows) -> str:
+    """Milliseconds of a verdict by verifier, tree and vocabulary."""
+    (row,) = _of(rows, "cost") or (None,)
+    if row is None:
+        return ""
+    cells = {(c["shape"], c["verifier"], c["vocabulary"]): c for c in row["cells"]}
+    vocabularies = sorted({vocabulary for _, _, vocabulary in cells})
+    head = (
+        "| tree | candidates | verifier | "
+        + " | ".join(f"{vocabulary:,} tokens" for vocabulary in vocabularies)
+        + " |\n|---|---|---|"
+        + "---|" * len(vocabularies)
+    )
+    lines = []
+    for shape, verifier in dict.fromkeys((shape, verifier) for shape, verifier, _ in cells):
+        found = [cells[shape, verifier, vocabulary] for vocabulary in vocabularies]
+        nodes_ = found[0]["nodes"]
+        name = f"chain of {nodes_}" if _rows(shape) == nodes_ else f"`{shape}`"
+        times = [f"{cell['ms']:.1f} (at most {cell['ms_most']:.1f})" for cell in found]
+        lines.append(f"| {name} | {nodes_} | `{verifier}` | " + " | ".join(times) + " |")
+    return "\n".join([head, *lines, "", f"{said_of([row], _machine)}."])
+
+
 def toys(rows: Rows) -> str:
     """Published toy figures beside ours."""
     cells = [cell for row in _of(rows, "toys") for cell in row["cells"]]
@@ -265,15 +298,20 @@ def toys(rows: Rows) -> str:
     return "\n".join([head, *lines])
 
 
+def _of_record(tell: Callable[[Rows], str]) -> Callable[[Rows], str]:
+    return lambda rows: tell(of_pair(rows, *PAIR))
+
+
 BLOCKS = {
-    "verifiers-rounds": rounds,
-    "verifiers-nodes": nodes,
-    "verifiers-cuts": cuts,
-    "verifiers-sizes": sizes,
-    "verifiers-service": served,
-    "verifiers-toys": toys,
+    "verifiers-rounds": _of_record(rounds),
+    "verifiers-nodes": _of_record(nodes),
+    "verifiers-cost": _of_record(cost),
+    "verifiers-cuts": _of_record(cuts),
+    "verifiers-sizes": _of_record(sizes),
+    "verifiers-service": _of_record(served),
+    "verifiers-toys": _of_record(toys),
 }
-"""Blocks by the name in the page's markers."""
+"""Blocks by the name in the pages' markers."""
 
 
 def _of(rows: Rows, layer: str) -> Rows:

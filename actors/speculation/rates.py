@@ -10,8 +10,9 @@ import numpy as np
 
 from outrider.actors.speculation.decisions import Float64s
 from outrider.actors.speculation.verifiers.kseq import best_scale
-from outrider.actors.speculation.verifiers.pair_selection import DEFAULT_BLOCK, select_pair
+from outrider.actors.speculation.verifiers.pair_selection import DEFAULT_BLOCK
 from outrider.actors.speculation.verifiers.residual import residual
+from outrider.actors.speculation.verifiers.tournament import Tournament
 
 
 def exact_match_rate(target_V: Float64s, draft_V: Float64s, k: int) -> float:
@@ -37,10 +38,12 @@ def canonical_rate(
     target_V: Float64s, draft_V: Float64s, k: int, block: int = DEFAULT_BLOCK
 ) -> float:
     """`canonical` with `k` independent candidates, not counting residual draws that a sibling holds."""
-    law_V = draft_V
+    if k == 1:
+        return recursive_rate(target_V, draft_V, 1)
+    tournament = Tournament(target_V, {0: draft_V}, block)
     for _ in range(k - 1):
-        law_V = select_pair(target_V, law_V, draft_V, block).law_V
-    return float(np.minimum(target_V, law_V).sum())
+        tournament.enter(0)
+    return tournament.overlap
 
 
 def coupled_rate(target_V: Float64s, draft_V: Float64s) -> float:

@@ -120,7 +120,10 @@ class SparseRow:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DenseRows:
-    """Sparse rows read as dense ones, each made when it is asked for; the `Rows` of a verifier."""
+    """Sparse rows read as dense ones, each made when it is asked for; the `Rows` of a verifier.
+
+    The last one is kept, because siblings ask for it again; all of them would be megabytes of fresh memory a round.
+    """
 
     rows: Sequence[SparseRow]
     """The frozen laws."""
@@ -128,9 +131,15 @@ class DenseRows:
     vocab_size: int
     """Length of a dense row."""
 
+    _last: dict[int, Float64s] = field(default_factory=dict, init=False, repr=False)
+
     def __getitem__(self, row: int, /) -> Float64s:
         """The dense row, float64 (V,)."""
-        return self.rows[row].dense(self.vocab_size)
+        row_V = self._last.get(row)
+        if row_V is None:
+            self._last.clear()
+            row_V = self._last[row] = self.rows[row].dense(self.vocab_size)
+        return row_V
 
 
 def freeze(

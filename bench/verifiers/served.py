@@ -39,6 +39,8 @@ def run(
                 yield {
                     "layer": "service, in lock-step" if is_lockstep else "service",
                     "temperature": temperature,
+                    "target": target,
+                    "draft": draft,
                     "prompts": num_prompts,
                     "max_tokens": max_tokens,
                     "cells": [

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from bench.verifiers import bounds, cuts, nodes, served
+from bench.verifiers import bounds, cost, cuts, nodes, served
 from bench.verifiers.rounds import COMPARED, SHAPES, measure
 from bench.verifiers.tally import Tally
 from bench.verifiers.toys import toys
 from bench.verifiers.trees import Kind
 
-KEYS = ("layer", "temperature")
-"""A row is one layer at one temperature."""
+KEYS = ("layer", "temperature", "target", "draft")
+"""A row is one layer at one temperature of one pair of models; toys and costs are of no pair."""
 
 
 def run(
@@ -20,7 +20,7 @@ def run(
     target: str = "demo:target",
     draft: str = "demo:draft",
     temperatures: Sequence[float] = (0.8, 1.0, 0.0),
-    parts: Sequence[str] = ("toys", "rounds", "service"),
+    parts: Sequence[str] = ("toys", "cost", "rounds", "service"),
     is_quick: bool = False,
 ) -> Iterator[dict[str, Any]]:
     """Rows, each with a list of cells.
@@ -29,11 +29,16 @@ def run(
         target: Folder, hub id or demo:NAME.
         draft: The same.
         temperatures: Of the rounds.
-        parts: `toys`, `rounds`, `service`.
+        parts: `toys`, `cost`, `rounds`, `service`.
         is_quick: A handful of contexts and requests.
     """
+    pair = {"target": target, "draft": draft}
+    no_pair = {"temperature": None, "target": None, "draft": None}
     if "toys" in parts:
-        yield {"layer": "toys", "temperature": None, "cells": [toy.row() for toy in toys()]}
+        yield {"layer": "toys", **no_pair, "cells": [toy.row() for toy in toys()]}
+    if "cost" in parts:
+        found = cost.cells((1_000,), num_rounds=3) if is_quick else cost.cells()
+        yield {"layer": "cost", **no_pair, "cells": list(found)}
     for temperature in temperatures if "rounds" in parts else ():
         num_prompts, num_contexts = (4, 2) if is_quick else (110, 8)
         tally = measure(
@@ -47,6 +52,7 @@ def run(
             yield {
                 "layer": layer,
                 "temperature": temperature,
+                **pair,
                 "prompts": num_prompts,
                 "contexts": num_prompts * num_contexts,
                 "cells": cells,

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
+from pathlib import Path
 from typing import cast
 
 import numpy as np
 import pytest
 
-from bench import report, verifier_tables
+from bench import report, results, verifier_tables
+from bench.__main__ import run_suite
 from bench.prompts import Prompt
-from bench.verifiers import bounds, nodes
+from bench.verifiers import bounds, cost, nodes, suite
 from bench.verifiers.contexts import Models, contexts, probs_of
 from bench.verifiers.rounds import SHAPES, Job, rounds_of
 from bench.verifiers.suite import told
@@ -181,10 +183,8 @@ def test_equal_models_accept_everything() -> None:
     for shape in SHAPES:
         assert tally.ratio(("round", str(shape), "coupled", "shape"))[0] == shape.depth
     kept = {key: tally.ratio(key)[0] for key in tally.sums if str(key).startswith("('whole'")}
-    # `canonical` looks at the target's first tokens only, see its block.
-    certain = {key: value for key, value in kept.items() if "canonical" not in str(key)}
-    assert len(certain) > 10
-    for key, value in certain.items():
+    assert len(kept) > 10
+    for key, value in kept.items():
         assert value == parse(str(key).split("'")[3]).depth, key
     for cell in told(tally)["bounds"]:
         assert cell["tokens_per_pass"] <= parse(cell["shape"]).depth + 1
@@ -220,7 +220,16 @@ def test_tables_hold_what_was_measured() -> None:
     table, other = random_table(VOCAB, 2, seed=4), random_table(VOCAB, 2, seed=5)
     about = {"machine": {"torch": "2", "commit": "abc"}, "date": "today"}
     rows = [
-        {"layer": layer, "temperature": t, "prompts": 1, "contexts": 2, "cells": cells, **about}
+        {
+            "layer": layer,
+            "temperature": t,
+            "target": "demo:target",
+            "draft": "demo:draft",
+            "prompts": 1,
+            "contexts": 2,
+            "cells": cells,
+            **about,
+        }
         for t in (0.0, 1.0)
         for layer, cells in told(rounds_of(models(table, other), job(t))).items()
     ]
@@ -234,7 +243,47 @@ def test_tables_hold_what_was_measured() -> None:
     assert "| `4,2,1` | distinct | 13 | 4992 |" in verifier_tables.sizes(rows)
     for tell in verifier_tables.BLOCKS.values():
         assert tell([]) == ""
-    page = report.VERIFIERS.read_text(encoding="utf-8")
-    assert report.filled(page, dict.fromkeys(report.BLOCKS, "x")).count("\nx\n") == len(
+    pages = "\n".join(page.read_text(encoding="utf-8") for page in report.VERIFIERS)
+    assert report.filled(pages, dict.fromkeys(report.BLOCKS, "x")).count("\nx\n") == len(
         verifier_tables.BLOCKS
     )
+    assert "any verifier of distinct siblings" in verifier_tables.BLOCKS["verifiers-rounds"](rows)
+    others = [{**row, "target": "mine"} for row in rows]
+    assert all(tell(others) == "" for tell in verifier_tables.BLOCKS.values())
+    assert verifier_tables.rounds(verifier_tables.of_pair(others, "mine", "demo:draft")) == text
+
+
+def test_rows_of_one_pair_leave_those_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pair's own are replaced; rows that are of no pair are replaced by whoever measures them."""
+    monkeypatch.setattr(results, "FOLDER", tmp_path)
+    monkeypatch.setattr(suite, "measure", lambda **_: Tally())
+    monkeypatch.setattr(
+        suite, "told", lambda tally: {"rounds": [{"run": len(results.read("verifiers"))}]}
+    )
+    monkeypatch.setattr(suite, "toys", list)
+    for target in ("demo:target", "mine", "mine"):
+        options = {"target": target, "temperatures": [0.8], "parts": ["toys", "rounds"]}
+        run_suite("verifiers", options)
+    found = {
+        (row["layer"], row["target"], row["draft"]): row["cells"]
+        for row in results.read("verifiers")
+    }
+    assert found == {
+        ("rounds", "demo:target", "demo:draft"): [{"run": 1}],
+        ("toys", None, None): [],
+        ("rounds", "mine", "demo:draft"): [{"run": 3}],
+    }
+
+
+def test_costs_are_told_by_vocabulary() -> None:
+    """One line for each verifier and tree that it takes."""
+    about = {"machine": {"torch": "2", "commit": "abc"}, "date": "today"}
+    found = list(cost.cells((50, 700), num_rounds=1))
+    rows = [{"layer": "cost", "temperature": None, "cells": found, **about}]
+    lines = verifier_tables.cost(rows).splitlines()
+    assert lines[0].endswith("| 50 tokens | 700 tokens |")
+    assert sum("| chain of 32 | 32 |" in line for line in lines) == 2
+    assert sum("| `16,1` | 32 |" in line for line in lines) == 8
+    assert {cell["nodes"] for cell in found} == {28, 32}

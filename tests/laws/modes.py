@@ -46,7 +46,8 @@ class Mode:
         return None if self.shape is None else parse(self.shape).depth
 
 
-CHAIN, TREE, PATHS = "1,1,1", "2,2", "3,1"
+CHAIN, TREE, LATE, PATHS = "1,1,1", "2,2,2", "1,2,2", "3,1,1"
+"""All three deep, as the default trees: an error at a node below the second level shows nowhere else."""
 BOTH = tuple(DRAFTS)
 
 MODES = (
@@ -55,11 +56,11 @@ MODES = (
     Mode(verifier=Verifier.EXACT_MATCH),
     Mode(verifier=Verifier.SPECULATIVE_SAMPLING, shape=CHAIN),
     Mode(verifier=Verifier.BLOCK, shape=CHAIN),
-    Mode(verifier=Verifier.MCSD_WITH_REPLACEMENT, shape=TREE),
+    Mode(verifier=Verifier.MCSD_WITH_REPLACEMENT, shape=LATE),
     Mode(verifier=Verifier.MCSD_WITHOUT_REPLACEMENT, shape=TREE),
     Mode(verifier=Verifier.SPECINFER, shape=PATHS),
     Mode(verifier=Verifier.SPECINFER, shape="1,1", drafters=BOTH),
-    Mode(verifier=Verifier.KSEQ, shape=TREE),
+    Mode(verifier=Verifier.KSEQ, shape=LATE),
     Mode(verifier=Verifier.CANONICAL, shape=PATHS),
     Mode(verifier=Verifier.CANONICAL, shape="1,1", drafters=BOTH),
     Mode(verifier=Verifier.TRAVERSAL, shape=TREE),

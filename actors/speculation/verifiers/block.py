@@ -54,7 +54,7 @@ def block(
         draft_prob = float(rows_RV[tree.sources_N[node]][token])
         weights.append(path_weight(weights[-1], target_prob, draft_prob))
     longest = tree.num_nodes
-    if decisions.accept(weights[longest]):
+    if longest == 0 or decisions.accept(weights[longest]):
         return accepted(tree, range(longest), decisions.draw(target_probs_NV[longest]))
     for kept in range(longest - 1, -1, -1):
         target_V = target_probs_NV[kept]

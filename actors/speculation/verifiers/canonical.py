@@ -1,12 +1,12 @@
 """The canonical decomposition of multi-draft sampling: choose one sibling by importance, then test only that one.
 
 Source: Khisti, Ebrahimi, Dbouk, Behboodi, Memisevic, Louizos 2024, arXiv 2410.18234: importance-weighted sampling with
-the truncated linear program (`pair_selection.py`), then speculative sampling of the winner against the winner's law.
-More than two siblings play a tournament: the winner of the first two, whose law is known, meets the third, and so on.
+the truncated linear program (`pair_selection.py`; outside the program's block the rule is our own), then speculative
+sampling of the winner against the winner's law. More than two siblings play a tournament (`tournament.py`).
 
 Guarantee: the output has the law of the target if siblings are independent draws, each from the row it names, and their
 number does not depend on their tokens. Siblings may come from different drafters. With two siblings and a block that
-holds the whole vocabulary the acceptance is the best possible.
+holds the whole vocabulary the acceptance is the best possible; with more siblings it is never less than with fewer.
 
 Edge cases: one sibling is speculative sampling; a residual draw that some sibling holds goes on below it, because the
 subtrees had no part in it; a residual without mass can be reached by rounding only and falls back to the target's row.
@@ -20,8 +20,9 @@ from outrider.actors.speculation.decisions import Decisions, Float64s, Rows
 from outrider.actors.speculation.draft_tree import DraftTree
 from outrider.actors.speculation.verifiers.acceptance import Acceptance, required
 from outrider.actors.speculation.verifiers.descend import Choice, descend, first_holding
-from outrider.actors.speculation.verifiers.pair_selection import DEFAULT_BLOCK, select_pair
+from outrider.actors.speculation.verifiers.pair_selection import DEFAULT_BLOCK
 from outrider.actors.speculation.verifiers.residual import ratio, residual
+from outrider.actors.speculation.verifiers.tournament import Tournament
 
 
 def canonical(
@@ -46,12 +47,18 @@ def canonical(
     def choose(target_V: Float64s, siblings: Sequence[int]) -> Choice:
         winner = siblings[0]
         law_V = rows_RV[tree.sources_N[winner]]
-        for node in siblings[1:]:
-            selection = select_pair(target_V, law_V, rows_RV[tree.sources_N[node]], block)
-            first, second = tree.tokens_N[winner], tree.tokens_N[node]
-            if first != second and not decisions.accept(selection.first_wins(first, second)):
-                winner = node
-            law_V = selection.law_V
+        if len(siblings) > 1:
+            sources = dict.fromkeys(tree.sources_N[node] for node in siblings)
+            rows = {source: rows_RV[source] for source in sources}
+            tournament = Tournament(target_V, rows, block)
+            for node in siblings[1:]:
+                selection = tournament.enter(tree.sources_N[node])
+                first, second = tree.tokens_N[winner], tree.tokens_N[node]
+                if first != second and not decisions.accept(
+                    tournament.first_wins(selection, first, second)
+                ):
+                    winner = node
+            law_V = tournament.law_V
         token = tree.tokens_N[winner]
         if decisions.accept(ratio(target_V[token], law_V[token])):
             return Choice(winner, token)

@@ -29,6 +29,9 @@ from outrider.actors.speculation.verifiers.residual import excess, ratio
 _BISECTIONS = 60
 """Halvings of an interval within [1, k]: enough to reach neighbouring doubles for any k."""
 
+_FEW = 64
+"""Ratios that are sorted; more are put aside unsorted, about half of them at a time."""
+
 
 @dataclass(frozen=True, slots=True)
 class Scale:
@@ -48,43 +51,54 @@ def best_scale(target_V: Float64s, draft_V: Float64s, k: int) -> Scale:
     """Find the least valid scale for `k` siblings.
 
     Where the scale lies between two neighbouring ratios target / draft, common = target sum / scale + draft sum over
-    fixed sets of tokens, so one binary search among the ratios leaves a search over plain numbers.
+    fixed sets of tokens. Only ratios between 1 and k matter, and of these, after each trial, those on one side of it.
     """
-    support = np.flatnonzero(draft_V)
-    with np.errstate(over="ignore"):  # an infinite ratio sorts last, which is where it belongs
-        ratios_S = target_V[support] / draft_V[support]
-    order_S = np.argsort(ratios_S, kind="stable")
-    ratios_S, draft_S = ratios_S[order_S], draft_V[support][order_S]
-    below = np.append(0.0, np.cumsum(target_V[support][order_S]))
-    above = np.append(np.cumsum(draft_S[::-1])[::-1], 0.0)
 
-    def at(scale: float, place: int) -> Scale:
-        common = min(float(below[place] / scale + above[place]), 1.0)
+    def scaled(scale: float, common: float) -> Scale:
+        common = min(common, 1.0)
         return Scale(scale, common, 1.0 - (1.0 - common) ** k)
 
     def is_valid(candidate: Scale) -> bool:
         return candidate.acceptance <= candidate.scale * candidate.common
 
-    def place_of(scale: float) -> int:
-        return int(np.searchsorted(ratios_S, scale, side="right"))
-
+    unscaled = scaled(1.0, float(np.minimum(target_V, draft_V).sum()))
+    if k == 1 or is_valid(unscaled):
+        return unscaled
     low, high = 1.0, float(k)
-    if is_valid(at(low, place_of(low))):
-        return at(low, place_of(low))
-    first, last = place_of(low), place_of(high)
-    while first < last:
-        middle = (first + last) // 2
-        if is_valid(at(float(ratios_S[middle]), middle + 1)):
-            last, high = middle, float(ratios_S[middle])
+    is_below_V, is_above_V = target_V <= draft_V, target_V >= k * draft_V
+    below, above = float(target_V[is_below_V].sum()), float(draft_V[is_above_V].sum())
+    between = np.flatnonzero(~(is_below_V | is_above_V))
+    target_S, draft_S = target_V[between], draft_V[between]
+    ratios_S = target_S / draft_S
+    for _ in range(_BISECTIONS):
+        if len(ratios_S) <= _FEW:
+            break
+        middle = (low + high) / 2.0
+        is_first_S = ratios_S <= middle
+        first = below + float(target_S[is_first_S].sum())
+        rest = above + float(draft_S[~is_first_S].sum())
+        if is_valid(scaled(middle, first / middle + rest)):
+            high, above = middle, rest
         else:
-            first, low = middle + 1, float(ratios_S[middle])
+            low, below, is_first_S = middle, first, ~is_first_S
+        target_S, draft_S, ratios_S = (
+            target_S[is_first_S],
+            draft_S[is_first_S],
+            ratios_S[is_first_S],
+        )
+    order_S = np.argsort(ratios_S, kind="stable")
+    ratios_S = ratios_S[order_S]
+    below_P = below + np.append(0.0, np.cumsum(target_S[order_S]))
+    above_P = above + np.append(np.cumsum(draft_S[order_S][::-1])[::-1], 0.0)
     for _ in range(_BISECTIONS):
         scale = (low + high) / 2.0
-        if is_valid(at(scale, first)):
+        place = int(np.searchsorted(ratios_S, scale, side="right"))
+        if is_valid(scaled(scale, float(below_P[place] / scale + above_P[place]))):
             high = scale
         else:
             low = scale
-    return at(high, first)
+    place = int(np.searchsorted(ratios_S, high, side="right"))
+    return scaled(high, float(below_P[place] / high + above_P[place]))
 
 
 def kseq(

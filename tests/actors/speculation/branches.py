@@ -8,7 +8,8 @@ tokens as a finite sum: it must equal the target's joint law to rounding.
 Many wrong verifiers differ from the target by less than any affordable sample would show, and several of them accept
 *more*; only this tells. Where the total variation must vanish, 1e-12 is rounding.
 
-The models are random rows that depend on the whole context: vocabulary 3, trees of depth 2, outputs of 3 tokens.
+The models are random rows that depend on the whole context: vocabulary 3, trees of depth 2, outputs of 3 tokens; or
+vocabulary 2, trees of depth 3, outputs of 4.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ Law = Mapping[Prefix, float]
 
 VOCAB = 3
 OUTPUT = 3
-"""Tokens of the joint law: a round over a tree of depth 2 commits at most 3."""
+"""Tokens of the joint law, unless models say otherwise: a round over a tree of depth 2 commits at most 3."""
 
 
 class Branches:
@@ -97,14 +98,24 @@ class Models:
         return np.stack([self.target[prefix] for prefix in prefixes(tokens, parents)])
 
     @cached_property
+    def vocab(self) -> int:
+        """Number of tokens."""
+        return len(self.target[()])
+
+    @cached_property
+    def output(self) -> int:
+        """Tokens of the joint law: one more than the longest context."""
+        return 1 + max(map(len, self.target))
+
+    @cached_property
     def truth(self) -> Law:
         """The target's joint law of the output."""
         return self.extend((), 1.0)
 
     def extend(self, tokens: Prefix, probability: float) -> dict[Prefix, float]:
         """Continue with the target's own law to the full output."""
-        law: dict[Prefix, float] = {tokens[:OUTPUT]: probability}
-        for _ in range(OUTPUT - len(tokens)):
+        law: dict[Prefix, float] = {tokens[: self.output]: probability}
+        for _ in range(self.output - len(tokens)):
             law = {
                 (*prefix, token): chance * float(self.target[prefix][token])
                 for prefix, chance in law.items()
@@ -134,6 +145,11 @@ def random_models(seed: int, vocab: int = VOCAB, depth: int = OUTPUT) -> Models:
     return Models(target, draft)
 
 
+def deep_models(seed: int) -> Models:
+    """Two tokens and outputs of four: for trees of depth three."""
+    return random_models(seed, vocab=2, depth=4)
+
+
 def constant_models(target: Sequence[float], draft: Sequence[float], depth: int = OUTPUT) -> Models:
     """The same rows at every prefix; the draft's as given, where float16 would round them."""
     vocab = len(target)
@@ -152,8 +168,7 @@ class Draft:
 
     def rows(self, models: Models) -> list[Float64s]:
         """The dense rows of the sources."""
-        vocab = len(models.target[()])
-        return [models.draft[context].dense(vocab) for context in self.contexts]
+        return [models.draft[context].dense(models.vocab) for context in self.contexts]
 
 
 class Growing:
@@ -173,7 +188,7 @@ class Growing:
 
     def row(self, node: int) -> Float64s:
         """The draft's probabilities after a node."""
-        return self.models.draft[self.context(node)].dense(VOCAB)
+        return self.models.draft[self.context(node)].dense(self.models.vocab)
 
     def children(self, node: int) -> list[int]:
         """Children drawn so far."""

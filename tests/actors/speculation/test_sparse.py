@@ -149,6 +149,18 @@ def test_dense_rows_hold_the_probabilities_of_the_sparse_ones() -> None:
         row.dense(49)
 
 
+def test_dense_rows_are_made_once_for_siblings() -> None:
+    """And again after another."""
+    rows = tuple(freeze(np.random.default_rng(n).dirichlet(np.ones(50))) for n in range(3))
+    dense = DenseRows(rows, 50)
+    first = dense[0]
+    assert dense[0] is first
+    for number, row in enumerate(rows):
+        assert dense[number].tolist() == row.dense(50).tolist()
+    assert dense[0] is not first
+    assert dense[0].tolist() == first.tolist()
+
+
 def test_unlisted_tokens_share_what_they_have() -> None:
     """Or a part of it; nothing if it is too little to tell, or if a filter left out most of them."""
     probs = np.array([0.5, 0.1, 0.25, 0.15])

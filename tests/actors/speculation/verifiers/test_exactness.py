@@ -11,6 +11,7 @@ from tests.actors.speculation.branches import (
     Grow,
     Growing,
     committed,
+    deep_models,
     distance,
     draft_of,
     drafts,
@@ -120,6 +121,12 @@ PREFIX: dict[str, Grow] = {
     "below the first for the second": below_the_first_for_the_second,
 }
 ADAPTIVE: dict[str, Grow] = {"best first": best_first, "until likely": until_likely}
+DEEP: dict[str, Grow] = {
+    "1,1,1": static(1, 1, 1),
+    "2,1,1": static(2, 1, 1),
+    "1,2,2": static(1, 2, 2),
+}
+"""Three deep, as the default trees: nodes with children below the second level, and three tokens in a row."""
 CHAINS: dict[str, Grow] = {
     "no tree": static(),
     "chain": static(1, 1),
@@ -148,6 +155,27 @@ def test_output_has_the_law_of_the_target(
 ) -> None:
     """The joint law of three tokens, over every tree and every branch."""
     assert error(verifier, grow, replacement, random_models(sum(map(ord, name)))) < EXACT
+
+
+def deep() -> list[tuple[Verifier, Replacement, str]]:
+    """Every verifier with every mode, for the shapes of depth three that it takes."""
+    return [
+        (verifier, replacement, name)
+        for verifier, method in METHODS.items()
+        if not method.shares_noise
+        for replacement in sorted(method.replacements)
+        for name in DEEP
+        if name == "1,1,1" or not method.is_chain_only
+    ]
+
+
+@pytest.mark.parametrize(("verifier", "replacement", "name"), deep())
+def test_trees_of_depth_three_keep_the_law(
+    verifier: Verifier, replacement: Replacement, name: str
+) -> None:
+    """The joint law of four tokens of two."""
+    for seed in range(3):
+        assert error(verifier, DEEP[name], replacement, deep_models(seed)) < EXACT
 
 
 @pytest.mark.parametrize("verifier", [Verifier.SPECINFER, Verifier.KSEQ, Verifier.CANONICAL])

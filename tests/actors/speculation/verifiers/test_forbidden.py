@@ -22,6 +22,7 @@ from tests.actors.speculation.branches import (
     Models,
     RowsSent,
     committed,
+    deep_models,
     distance,
     draft_of,
     drafts,
@@ -57,11 +58,12 @@ def worst(
     replacement: Replacement,
     alter: Alter = Growing.finish,
     rows_sent: RowsSent = own_rows,
+    models_of: Callable[[int], Models] = random_models,
 ) -> float:
     """Greatest total variation over some models."""
     found = 0.0
     for seed in SEEDS:
-        models = random_models(seed)
+        models = models_of(seed)
         outcomes = committed(models, drafts(models, grow, replacement, alter), check, rows_sent)
         found = max(found, distance(joint_law(models, outcomes), models.truth))
     return found
@@ -441,6 +443,108 @@ def test_wrong_traversal_updates_are_caught(
     monkeypatch.setattr(traversal, "after_failure", wrong)
     verifier = TRAVERSAL if replacement is WITHOUT else TRAVERSAL_WITH
     assert worst(check_of(verifier), static(1, 2), replacement) > VISIBLE
+
+
+# Mistakes that trees of depth two cannot show.
+
+
+class FromThirdToken:
+    """A rule of block verification that is wrong from the third token of a chain of three on."""
+
+    def __init__(self, name: str, wrong: Callable[..., object]) -> None:
+        """Take the place of a function of the module."""
+        self._right, self._wrong = getattr(block, name), wrong
+        self._is_downward = name == "path_weight"
+        self.calls = 0
+
+    def __call__(self, *arguments: object) -> object:
+        """Weights are computed from the first token down, the other rules are asked from the last one up."""
+        place = self.calls if self._is_downward else 2 - self.calls
+        self.calls += 1
+        rule = self._wrong if place >= 2 else self._right
+        return rule(*arguments)
+
+
+def last_ratio(before: float, target_prob: float, draft_prob: float) -> float:
+    """The ratio of the token alone, not that of its path."""
+    return ratio(target_prob, draft_prob)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("path_weight", last_ratio),
+        ("keep_probability", weight_alone),
+        ("correction", plain_correction),
+    ],
+)
+def test_block_rules_that_are_wrong_from_the_third_token_on_are_caught(
+    monkeypatch: pytest.MonkeyPatch, name: str, wrong: Callable[..., object]
+) -> None:
+    """On chains of three; chains of two do not come that far."""
+    rule = FromThirdToken(name, wrong)
+    monkeypatch.setattr(block, name, rule)
+
+    def check(
+        tree: DraftTree, target: Float64s, draft: Sequence[Float64s], decisions: Decisions
+    ) -> Acceptance:
+        rule.calls = 0
+        return check_of(BLOCK)(tree, target, draft, decisions)
+
+    # Of two tokens a residual has one: three are needed to see a wrong one.
+    def models_of(seed: int) -> Models:
+        return random_models(seed, depth=4)
+
+    assert worst(check, static(1, 1, 1), WITH, models_of=models_of) > VISIBLE
+
+
+def forgetful(from_depth: int) -> Check:
+    """Traversal whose internal nodes at a depth, and below, forget what the failure of their children means for them."""
+
+    def check(
+        tree: DraftTree, target: Float64s, draft: Sequence[Float64s], decisions: Decisions
+    ) -> Acceptance:
+        children = tree.children()
+
+        def visit(node: int, weight: float, depth: int) -> tuple[list[int], int] | None:
+            target_V, siblings = target[node + 1], children.get(node, [])
+            if siblings:
+                row_V = draft[tree.sources_N[siblings[0]]]
+                standing = traversal.Standing(weight, target_V, row_V)
+                for child in siblings:
+                    token = tree.tokens_N[child]
+                    path_weight = block.path_weight(
+                        standing.weight,
+                        float(standing.target_V[token]),
+                        float(standing.draft_V[token]),
+                    )
+                    found = visit(child, path_weight, depth + 1)
+                    if found is not None:
+                        found[0].append(node)
+                        return found
+                    standing = traversal.after_failure(standing, token, tree.replacement)
+                if depth < from_depth:
+                    weight, target_V = standing.weight, standing.target_V
+            if node == -1 or decisions.accept(weight):
+                return [node], decisions.draw(target_V)
+            return None
+
+        found = visit(-1, 1.0, 0)
+        assert found is not None
+        path = tuple(found[0][-2::-1])
+        return Acceptance(path=path, tokens=(*(tree.tokens_N[node] for node in path), found[1]))
+
+    return check
+
+
+@pytest.mark.parametrize("replacement", [WITH, WITHOUT])
+@pytest.mark.parametrize("grow", [static(1, 1, 1), static(2, 1, 1), static(1, 2, 2)])
+def test_updates_forgotten_at_the_second_level_are_caught(
+    grow: Grow, replacement: Replacement
+) -> None:
+    """Total variations of hundredths; without a forgotten update the same code is exact."""
+    assert worst(forgetful(2), grow, replacement, models_of=deep_models) > 10 * VISIBLE
+    assert worst(forgetful(3), grow, replacement, models_of=deep_models) < 1e-12
 
 
 class ReusedUniform(Branches):

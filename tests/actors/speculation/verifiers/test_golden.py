@@ -187,7 +187,7 @@ def test_canonical_reaches_the_optimum(k: int, best: float) -> None:
 def test_law_of_the_winner() -> None:
     """Its overlap with the target is the acceptance, as with the published winner's law."""
     target, draft = np.array(TARGET), np.array(DRAFT)
-    law = select_pair(target, draft, draft).law_V
+    law = select_pair(target, draft, draft).law_G
     assert law.sum() == pytest.approx(1.0)
     assert np.minimum(target, [0.19, 0.32, 0.33, 0.16]).sum() == pytest.approx(0.79)
     assert np.minimum(target, law).sum() == pytest.approx(0.79)

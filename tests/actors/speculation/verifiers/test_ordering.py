@@ -250,6 +250,18 @@ def test_no_tree_is_one_draw(verifier: Verifier) -> None:
 
 
 @pytest.mark.parametrize("verifier", TESTED)
+def test_no_tree_takes_one_uniform(verifier: Verifier) -> None:
+    """As many as are made for it: the one that draws the token."""
+    outcome = METHODS[verifier].verify(
+        tree=DraftTree(tokens_N=(), parents_N=()),
+        target_probs_NV=np.array([[0.2, 0.3, 0.5]]),
+        draft_probs_RV=np.zeros((0, 3)),
+        decisions=UniformDecisions([0.4] * uniforms_needed(0)),
+    )
+    assert (outcome.path, outcome.tokens) == ((), (1,))
+
+
+@pytest.mark.parametrize("verifier", TESTED)
 def test_nothing_is_written_to_and_equal_uniforms_give_equal_verdicts(verifier: Verifier) -> None:
     """Pure: read-only arrays do, and a verdict can be made again."""
     rng = np.random.default_rng(3)

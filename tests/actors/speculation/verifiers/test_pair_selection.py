@@ -11,7 +11,7 @@ from outrider.actors.speculation.optimum import (
     candidate_law,
 )
 from outrider.actors.speculation.rates import canonical_rate
-from outrider.actors.speculation.verifiers.pair_selection import divide, select_pair
+from outrider.actors.speculation.verifiers.pair_selection import best_share, divide, select_pair
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -19,7 +19,7 @@ def test_different_drafts_reach_the_optimum(seed: int) -> None:
     """Two drafters, a block of all tokens: the winner's overlap with the target is the program's value."""
     rng = np.random.default_rng(seed)
     target, first, second = rng.dirichlet(np.full(5, 0.7), 3)
-    law = select_pair(target, first, second, block=5).law_V
+    law = select_pair(target, first, second, block=5).law_G
     best = best_acceptance(target, candidate_law([first, second]))
     assert best == pytest.approx(float(np.minimum(target, law).sum()), abs=1e-9)
 
@@ -38,12 +38,12 @@ def test_law_of_the_winner_is_what_the_choice_gives(block: int) -> None:
             wins = 1.0 if i == j else selection.first_wins(i, j)
             law[i] += first[i] * second[j] * wins
             law[j] += first[i] * second[j] * (1.0 - wins)
-    assert law == pytest.approx(selection.law_V, abs=1e-15)
+    assert law == pytest.approx(selection.law_G, abs=1e-15)
     assert law.sum() == pytest.approx(1.0)
 
 
 def test_larger_blocks_lose_less_to_the_optimum() -> None:
-    """Random rows of six tokens: mean loss near the known .011, .008, .004, .001 for blocks of 2 to 5."""
+    """Random rows of six tokens: the program makes up for what the orders lose, .002 at most in the mean."""
     rng = np.random.default_rng(0)
     rows = [rng.dirichlet(np.full(6, 0.5), 2) for _ in range(200)]
     losses = [
@@ -53,7 +53,8 @@ def test_larger_blocks_lose_less_to_the_optimum() -> None:
         for block in (2, 3, 4, 5, 6)
     ]
     assert losses == sorted(losses, reverse=True)
-    assert losses == pytest.approx([0.011, 0.008, 0.004, 0.001, 0.0], abs=0.003)
+    assert losses[0] < 0.002
+    assert losses[-1] < 1e-12
 
 
 def test_divide_gives_everything_where_nothing_is_wanted() -> None:
@@ -68,3 +69,17 @@ def test_divide_moves_mass_through_others() -> None:
     mass = np.array([[0.0, 0.5, 0.0], [0.5, 0.0, 0.5], [0.0, 0.5, 0.0]])
     won = divide(mass, np.array([0.0, 0.5, 0.5]))
     assert won.sum(axis=1) == pytest.approx([0.0, 0.5, 0.5])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_best_share_is_the_best(seed: int) -> None:
+    """Against a fine grid of mixtures."""
+    rng = np.random.default_rng(seed)
+    target, law, other = rng.dirichlet(np.full(8, 0.5), 3)
+    best = best_share(target, law, other)
+    overlaps = [
+        float(np.minimum(target, law + share * (other - law)).sum())
+        for share in (best, *np.linspace(0.0, 1.0, 501))
+    ]
+    assert overlaps[0] >= max(overlaps) - 1e-12
+    assert best_share(target, target, other) == 0.0
