@@ -41,7 +41,7 @@ BLOCKS: dict[str, Block] = {
 }
 """By the name in the markers."""
 
-SUMMARY = ("single", "equality", "delay")
+SUMMARY = ("single",)
 """Blocks of the README."""
 
 DRAWN: dict[str, tuple[str, Callable[[Rows], str | None]]] = {
