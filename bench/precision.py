@@ -26,7 +26,7 @@ def run(
     *,
     target: str = "demo:target",
     draft: str = "demo:draft",
-    num_prompts: int = 75,
+    num_prompts: int = 24,
     max_tokens: int = 100,
     temperatures: Sequence[float] = (0.0, 0.8),
     parts: Sequence[str] = ("float32", "float16", "bfloat16"),
