@@ -36,7 +36,7 @@ def test_everything_is_exchanged_under_load(tmp_path: Path) -> None:
     """Drafters, the number of targets, and limits: the plan is shown, requests go on, the file is watched."""
     small = {"model": "demo:target", "name": "demo", "num_slots": 8}
     before = written(tmp_path, "before", targets=[small], drafters=[{"model": "demo:draft-small"}])
-    after = {
+    after: dict[str, Any] = {
         "service": {"max_waiting": 33},
         "targets": [{**small, "replicas": 2, "num_cpus": 0.5}],
         "drafters": [{"method": "prompt_lookup", "num_cpus": 0}],
