@@ -24,31 +24,31 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19outrider/v1/cluster.proto\x12\x0boutrider.v1\"\x8a\x01\n\x06Member\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x1f\n\x04role\x18\x02 \x01(\x0e\x32\x11.outrider.v1.Role\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12\x13\n\x0bincarnation\x18\x04 \x01(\x04\x12\r\n\x05model\x18\x05 \x01(\t\x12\x0b\n\x03pid\x18\x06 \x01(\r\x12\x0f\n\x07node_id\x18\x07 \x01(\t\"6\n\x0fRegisterRequest\x12#\n\x06member\x18\x01 \x01(\x0b\x32\x13.outrider.v1.Member\"#\n\x10RegisterResponse\x12\x0f\n\x07lease_s\x18\x01 \x01(\x01\"1\n\x0cRenewRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\"#\n\rRenewResponse\x12\x12\n\nregistered\x18\x01 \x01(\x08\"\"\n\x12WatchRosterRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x8b\x01\n\x06Roster\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12$\n\x07members\x18\x02 \x03(\x0b\x32\x13.outrider.v1.Member\x12#\n\x06\x61\x62sent\x18\x03 \x03(\x0b\x32\x13.outrider.v1.Absent\x12\x0f\n\x07refused\x18\x04 \x01(\x04\x12\x14\n\x0clast_refusal\x18\x05 \x01(\t\"w\n\x06\x41\x62sent\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x1f\n\x04role\x18\x02 \x01(\x0e\x32\x11.outrider.v1.Role\x12\r\n\x05model\x18\x03 \x01(\t\x12\r\n\x05state\x18\x04 \x01(\t\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x10\n\x08restarts\x18\x06 \x01(\r*U\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\x14\n\x10ROLE_COORDINATOR\x10\x01\x12\x0f\n\x0bROLE_TARGET\x10\x02\x12\x10\n\x0cROLE_DRAFTER\x10\x03\x32\xe0\x01\n\x0e\x43lusterService\x12G\n\x08Register\x12\x1c.outrider.v1.RegisterRequest\x1a\x1d.outrider.v1.RegisterResponse\x12>\n\x05Renew\x12\x19.outrider.v1.RenewRequest\x1a\x1a.outrider.v1.RenewResponse\x12\x45\n\x0bWatchRoster\x12\x1f.outrider.v1.WatchRosterRequest\x1a\x13.outrider.v1.Roster0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19outrider/v1/cluster.proto\x12\x0boutrider.v1\"\xa3\x01\n\x06Member\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x1f\n\x04role\x18\x02 \x01(\x0e\x32\x11.outrider.v1.Role\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12\x13\n\x0bincarnation\x18\x04 \x01(\x04\x12\r\n\x05model\x18\x05 \x01(\t\x12\x0b\n\x03pid\x18\x06 \x01(\r\x12\x0f\n\x07node_id\x18\x07 \x01(\t\x12\x17\n\x0fmetrics_address\x18\x08 \x01(\t\"6\n\x0fRegisterRequest\x12#\n\x06member\x18\x01 \x01(\x0b\x32\x13.outrider.v1.Member\"#\n\x10RegisterResponse\x12\x0f\n\x07lease_s\x18\x01 \x01(\x01\"1\n\x0cRenewRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\"#\n\rRenewResponse\x12\x12\n\nregistered\x18\x01 \x01(\x08\"\"\n\x12WatchRosterRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x8b\x01\n\x06Roster\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12$\n\x07members\x18\x02 \x03(\x0b\x32\x13.outrider.v1.Member\x12#\n\x06\x61\x62sent\x18\x03 \x03(\x0b\x32\x13.outrider.v1.Absent\x12\x0f\n\x07refused\x18\x04 \x01(\x04\x12\x14\n\x0clast_refusal\x18\x05 \x01(\t\"w\n\x06\x41\x62sent\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x1f\n\x04role\x18\x02 \x01(\x0e\x32\x11.outrider.v1.Role\x12\r\n\x05model\x18\x03 \x01(\t\x12\r\n\x05state\x18\x04 \x01(\t\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x10\n\x08restarts\x18\x06 \x01(\r*U\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\x14\n\x10ROLE_COORDINATOR\x10\x01\x12\x0f\n\x0bROLE_TARGET\x10\x02\x12\x10\n\x0cROLE_DRAFTER\x10\x03\x32\xe0\x01\n\x0e\x43lusterService\x12G\n\x08Register\x12\x1c.outrider.v1.RegisterRequest\x1a\x1d.outrider.v1.RegisterResponse\x12>\n\x05Renew\x12\x19.outrider.v1.RenewRequest\x1a\x1a.outrider.v1.RenewResponse\x12\x45\n\x0bWatchRoster\x12\x1f.outrider.v1.WatchRosterRequest\x1a\x13.outrider.v1.Roster0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'outrider.v1.cluster_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ROLE']._serialized_start=663
-  _globals['_ROLE']._serialized_end=748
+  _globals['_ROLE']._serialized_start=688
+  _globals['_ROLE']._serialized_end=773
   _globals['_MEMBER']._serialized_start=43
-  _globals['_MEMBER']._serialized_end=181
-  _globals['_REGISTERREQUEST']._serialized_start=183
-  _globals['_REGISTERREQUEST']._serialized_end=237
-  _globals['_REGISTERRESPONSE']._serialized_start=239
-  _globals['_REGISTERRESPONSE']._serialized_end=274
-  _globals['_RENEWREQUEST']._serialized_start=276
-  _globals['_RENEWREQUEST']._serialized_end=325
-  _globals['_RENEWRESPONSE']._serialized_start=327
-  _globals['_RENEWRESPONSE']._serialized_end=362
-  _globals['_WATCHROSTERREQUEST']._serialized_start=364
-  _globals['_WATCHROSTERREQUEST']._serialized_end=398
-  _globals['_ROSTER']._serialized_start=401
-  _globals['_ROSTER']._serialized_end=540
-  _globals['_ABSENT']._serialized_start=542
-  _globals['_ABSENT']._serialized_end=661
-  _globals['_CLUSTERSERVICE']._serialized_start=751
-  _globals['_CLUSTERSERVICE']._serialized_end=975
+  _globals['_MEMBER']._serialized_end=206
+  _globals['_REGISTERREQUEST']._serialized_start=208
+  _globals['_REGISTERREQUEST']._serialized_end=262
+  _globals['_REGISTERRESPONSE']._serialized_start=264
+  _globals['_REGISTERRESPONSE']._serialized_end=299
+  _globals['_RENEWREQUEST']._serialized_start=301
+  _globals['_RENEWREQUEST']._serialized_end=350
+  _globals['_RENEWRESPONSE']._serialized_start=352
+  _globals['_RENEWRESPONSE']._serialized_end=387
+  _globals['_WATCHROSTERREQUEST']._serialized_start=389
+  _globals['_WATCHROSTERREQUEST']._serialized_end=423
+  _globals['_ROSTER']._serialized_start=426
+  _globals['_ROSTER']._serialized_end=565
+  _globals['_ABSENT']._serialized_start=567
+  _globals['_ABSENT']._serialized_end=686
+  _globals['_CLUSTERSERVICE']._serialized_start=776
+  _globals['_CLUSTERSERVICE']._serialized_end=1000
 # @@protoc_insertion_point(module_scope)

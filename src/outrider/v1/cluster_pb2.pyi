@@ -60,6 +60,7 @@ class Member(google.protobuf.message.Message):
     MODEL_FIELD_NUMBER: builtins.int
     PID_FIELD_NUMBER: builtins.int
     NODE_ID_FIELD_NUMBER: builtins.int
+    METRICS_ADDRESS_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Its name, unique in the cluster."""
     role: Global___Role.ValueType
@@ -74,6 +75,8 @@ class Member(google.protobuf.message.Message):
     """Operating system process id."""
     node_id: builtins.str
     """The Ray node it runs on."""
+    metrics_address: builtins.str
+    """gRPC address of its `MetricsService`. Empty: `address`."""
     def __init__(
         self,
         *,
@@ -84,8 +87,9 @@ class Member(google.protobuf.message.Message):
         model: builtins.str = ...,
         pid: builtins.int = ...,
         node_id: builtins.str = ...,
+        metrics_address: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["address", b"address", "incarnation", b"incarnation", "model", b"model", "name", b"name", "node_id", b"node_id", "pid", b"pid", "role", b"role"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["address", b"address", "incarnation", b"incarnation", "metrics_address", b"metrics_address", "model", b"model", "name", b"name", "node_id", b"node_id", "pid", b"pid", "role", b"role"]) -> None: ...
 
 Global___Member: typing_extensions.TypeAlias = Member
 
