@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from outrider.actors.credentials import OPEN, Credentials
+from outrider.actors.logs import LogSettings
 from outrider.actors.membership import Membership
 from outrider.actors.memory import settle
+from outrider.actors.metrics.server import MetricsServer
 from outrider.v1 import cluster_pb2
 
 
@@ -55,8 +57,8 @@ class Identity:
     credentials: Credentials = OPEN
     """What its calls to the supervisor carry."""
 
-    log_level: str = "warning"
-    """Least level of the events it logs."""
+    logs: LogSettings = field(default_factory=LogSettings)
+    """How it writes logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,16 +78,31 @@ class Started:
 class Residence:
     """One server on the roster."""
 
-    def __init__(self, identity: Identity, server: Server, *, node_id: str) -> None:
+    def __init__(
+        self,
+        identity: Identity,
+        server: Server,
+        *,
+        node_id: str,
+        metrics: MetricsServer | None = None,
+    ) -> None:
+        """Args:
+        identity: Who the actor is.
+        server: What it runs.
+        node_id: The Ray node it runs on.
+        metrics: Serves its metrics. None: its own server does.
+        """
         self._identity = identity
         self._server = server
         self._node_id = node_id
+        self._metrics = metrics
         self._stopped = asyncio.Event()
         self._membership: Membership | None = None
 
     async def start(self) -> Started:
         """Loads, serves and registers; fails loudly."""
         address = await self._server.start()
+        metrics_address = await self._metrics.start() if self._metrics is not None else ""
         identity = self._identity
         member = cluster_pb2.Member(
             name=identity.name,
@@ -95,6 +112,7 @@ class Residence:
             model=identity.model,
             pid=os.getpid(),
             node_id=self._node_id,
+            metrics_address=metrics_address,
         )
         self._membership = Membership(identity.supervisor, member, identity.credentials)
         await self._membership.join()
@@ -124,6 +142,8 @@ class Residence:
     async def stop(self, grace_s: float) -> None:
         """Stops serving within the grace and leaves. Idempotent."""
         await self._server.stop(grace_s)
+        if self._metrics is not None:
+            await self._metrics.stop()
         if self._membership is not None:
             await self._membership.leave()
         self._stopped.set()

@@ -14,6 +14,7 @@ from outrider.cluster.roster import (
     Absent,
     Member,
     Registry,
+    Roster,
     StaleIncarnation,
     Stranger,
     member_from_proto,
@@ -35,6 +36,11 @@ class ClusterServicer(cluster_pb2_grpc.ClusterServiceServicer):
         self._registry = registry
         self._clock_s = clock_s
         self._changed = asyncio.Event()
+
+    @property
+    def roster(self) -> Roster:
+        """Who is there."""
+        return self._registry.roster
 
     def fence(self, name: str, *, incarnation: int) -> None:
         """Refuses earlier starts of `name` from now on."""

@@ -92,9 +92,13 @@ def serve(
                 progress=lambda actor: report(progress_line(actor)),
                 is_cancelled=ending.is_set,
             ) as service:
-                address = service.address
+                address, metrics = service.address, service.metrics_address
                 if ready_file is not None:
-                    write_ready_file(ready_file, address=address, actors=service.actors())
+                    write_ready_file(
+                        ready_file, address=address, metrics=metrics, actors=service.actors()
+                    )
+                if metrics:
+                    report(f"metrics at http://{metrics}/metrics")
                 report(f"serving at {address}; Ctrl-C or SIGTERM ends it")
                 while not ending.wait(HEALTH_CHECK_S):
                     failure = service.failure()

@@ -13,6 +13,7 @@ import structlog
 from outrider.actors.engine.source import DEMO_PREFIX, resolve_model
 from outrider.actors.grpc_server import internal_channel
 from outrider.actors.logs import configure_logs
+from outrider.actors.metrics.server import MetricsServer, MetricsSettings
 from outrider.actors.node_address import at_node
 from outrider.actors.residence import Identity, Residence, Started
 from outrider.cluster.roster import Roster, roster_from_proto
@@ -45,14 +46,16 @@ class CoordinatorActor:
         # Imported here: an import that fails is then an error of this call, with its own text.
         from outrider.cluster.coordinator import Coordinator
 
-        configure_logs(self._identity.log_level)
+        configure_logs(self._identity.logs, actor=self._identity.name)
         settings = at_node(self._settings, ray.util.get_node_ip_address())
         if settings.tokenizer.startswith(DEMO_PREFIX):
             folder = resolve_model(settings.tokenizer).location
             settings = replace(settings, tokenizer=folder)
         coordinator = Coordinator(settings)
         node_id = ray.get_runtime_context().get_node_id()
-        self._residence = Residence(self._identity, coordinator, node_id=node_id)
+        listen = MetricsSettings(listen=settings.metrics_listen, credentials=settings.credentials)
+        metrics = MetricsServer(at_node(listen, ray.util.get_node_ip_address()), coordinator)
+        self._residence = Residence(self._identity, coordinator, node_id=node_id, metrics=metrics)
         started = await self._residence.start()
         is_informed = asyncio.Event()
         self._watch = asyncio.create_task(self._follow(coordinator, is_informed), name="roster")

@@ -60,8 +60,8 @@ def for_start(
 ) -> ActorSettings:
     """The settings of one start. Workers listen on a free port of `host`; a coordinator where its settings say."""
     settings = replace(spec.settings, incarnation=incarnation, credentials=credentials)
-    if spec.role is Role.COORDINATOR:
-        return settings
+    if isinstance(settings, CoordinatorSettings):
+        return replace(settings, metrics_listen=join_host_port(host, 0))
     return replace(settings, listen=join_host_port(host, 0))
 
 
@@ -132,6 +132,7 @@ def _coordinator(config: Config) -> ActorSpec:
         default_max_tokens=config.service.default_max_tokens,
         max_waiting=config.service.max_waiting,
         reflection=config.service.reflection,
+        otlp_endpoint=config.service.otlp_endpoint,
         speculation=Speculation(
             enabled=config.speculation.enabled,
             verifier=config.speculation.verifier,

@@ -11,12 +11,15 @@ from pathlib import Path
 from outrider.cluster.actor_status import ActorStatus
 
 
-def write_ready_file(path: Path, *, address: str, actors: Sequence[ActorStatus]) -> None:
+def write_ready_file(
+    path: Path, *, address: str, metrics: str = "", actors: Sequence[ActorStatus]
+) -> None:
     """Writes the file whole or not at all: who sees it can read it.
 
     Args:
         path: Where. Its folder exists.
         address: The public address.
+        metrics: HOST:PORT of the metrics; empty if they are not served.
         actors: Who serves.
 
     Raises:
@@ -24,6 +27,7 @@ def write_ready_file(path: Path, *, address: str, actors: Sequence[ActorStatus])
     """
     content = {
         "address": address,
+        "metrics": metrics,
         "pid": os.getpid(),
         "actors": [
             {

@@ -51,6 +51,9 @@ class Member:
     node_id: str
     """The Ray node it runs on."""
 
+    metrics_address: str = ""
+    """gRPC address of its metrics; empty: `address`."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Absent:
@@ -230,6 +233,7 @@ def member_to_proto(member: Member) -> cluster_pb2.Member:
         model=member.model,
         pid=member.pid,
         node_id=member.node_id,
+        metrics_address=member.metrics_address,
     )
 
 
@@ -251,6 +255,7 @@ def member_from_proto(message: cluster_pb2.Member) -> Member:
         model=message.model,
         pid=message.pid,
         node_id=message.node_id,
+        metrics_address=message.metrics_address,
     )
 
 
