@@ -88,7 +88,8 @@ def configure_logs(settings: LogSettings, *, actor: str) -> None:
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
         )
     )
-    logging.basicConfig(level=number, handlers=[handler], force=True)
+    # What other libraries tell at debug level, each look of gRPC at its loop among it, drowns our own.
+    logging.basicConfig(level=max(number, logging.INFO), handlers=[handler], force=True)
 
 
 def _format_of_environment() -> LogFormat:

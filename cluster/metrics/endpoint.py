@@ -10,11 +10,13 @@ import contextlib
 from collections.abc import Awaitable, Callable
 
 import structlog
-from prometheus_client import CONTENT_TYPE_LATEST
 
 from outrider.cluster.host_port import join_host_port, split_host_port
 
 PATH = "/metrics"
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+"""The text exposition format that every Prometheus reads."""
 
 READ_S = 5.0
 """Seconds that a client has to send its request, and again to read the answer."""
@@ -110,7 +112,7 @@ class MetricsEndpoint:
         except Exception as error:
             log.exception("the page of metrics failed")
             return _response("500 Internal Server Error", f"{error!r}\n")
-        return _response("200 OK", page, kind=CONTENT_TYPE_LATEST, is_head=method == "HEAD")
+        return _response("200 OK", page, kind=CONTENT_TYPE, is_head=method == "HEAD")
 
 
 def _response(

@@ -9,10 +9,12 @@ page nothing else; pages that are asked for at the same time are one.
 from __future__ import annotations
 
 import asyncio
+import platform
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import grpc
+from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 import outrider
@@ -29,6 +31,9 @@ COLLECT_S = 3.0
 
 LABELS = ("actor", "role", "model")
 """Of every sample, besides `node`; of the supervisor's own samples about an actor."""
+
+OWN_LABELS = {"actor": "supervisor", "role": "supervisor", "model": "", "node": platform.node()}
+"""Of the samples about the supervisor's own process."""
 
 Families = Iterable[metrics_pb2.MetricFamily]
 
@@ -52,6 +57,8 @@ class Federation:
         self._credentials = credentials
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._page: asyncio.Task[str] | None = None
+        self._process = CollectorRegistry()
+        ProcessCollector(registry=self._process)
 
     async def page(self) -> str:
         """Every metric, in the text exposition format."""
@@ -85,7 +92,13 @@ class Federation:
             for status, answer in zip(statuses, answers, strict=True)
         }
         own = _Own(statuses, told, roster, took_s)
-        return united([render(own, {}), *(answer for answer in answers if answer is not None)])
+        return united(
+            [
+                render(own, {}),
+                render(self._process, OWN_LABELS),
+                *(answer for answer in answers if answer is not None),
+            ]
+        )
 
     async def _ask(self, status: ActorStatus, address: str) -> Families | None:
         """What one actor tells; None if it does not answer."""
