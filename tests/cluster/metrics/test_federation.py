@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
 
 import grpc
 import pytest
@@ -10,6 +14,7 @@ from tests.cluster.metrics.page import Scraped
 from tests.cluster.test_together import request
 
 from outrider.actors.credentials import Credentials
+from outrider.actors.engine.protocol import Logits
 from outrider.cluster.actor_status import State
 from outrider.cluster.metrics import federation
 from outrider.cluster.roster import Role
@@ -81,8 +86,13 @@ async def test_tokens_of_one_message_count_one_by_one(scraped: Scraped) -> None:
     )
 
 
-async def test_running_sessions_count_as_well(scraped: Scraped) -> None:
+async def test_running_sessions_count_as_well(
+    scraped: Scraped, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """While a request runs its tokens are there already, and so is it."""
+    engine = scraped.together.target._engine
+    assert engine is not None
+    monkeypatch.setattr(engine, "forward", slowed(engine.forward))
     async with asyncio.timeout(30.0):
         stream = scraped.together.front.stub.Generate(request(1, max_tokens=400))
         async for message in stream:
@@ -97,6 +107,16 @@ async def test_running_sessions_count_as_well(scraped: Scraped) -> None:
         while page.total("outrider:slots_used", role="target"):
             page = await scraped.page()
     assert page.total("outrider:requests_total", outcome="cancelled") == 1
+
+
+def slowed(forward: Callable[[Any], Logits]) -> Callable[[Any], Logits]:
+    """Passes that leave time to look."""
+
+    def run(batch: Any) -> Logits:
+        time.sleep(0.02)
+        return forward(batch)
+
+    return run
 
 
 async def test_refused_requests_are_told_by_status(scraped: Scraped) -> None:
@@ -116,13 +136,11 @@ async def test_whoever_does_not_answer_is_down_and_costs_the_page_nothing_else(
 ) -> None:
     """Nobody listens; somebody listens and says nothing; the process is being started again."""
     monkeypatch.setattr(federation, "COLLECT_S", 0.3)
-    silent = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
-    port = silent.sockets[0].getsockname()[1]
-    scraped.add("gone", Role.DRAFTER, "127.0.0.1:9")
-    scraped.add("silent", Role.DRAFTER, f"127.0.0.1:{port}")
-    scraped.add("starting", Role.TARGET, "127.0.0.1:9", state=State.RESTARTING, restarts=4)
-    page = await scraped.page()
-    silent.close()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        scraped.add("gone", Role.DRAFTER, "127.0.0.1:9")
+        scraped.add("silent", Role.DRAFTER, f"127.0.0.1:{silent.getsockname()[1]}")
+        scraped.add("starting", Role.TARGET, "127.0.0.1:9", state=State.RESTARTING, restarts=4)
+        page = await scraped.page()
 
     up = {s.labels["actor"]: s.value for s in page.families["outrider_up"].samples}
     assert {name for name, value in up.items() if value == 0.0} == {"gone", "silent", "starting"}
