@@ -42,18 +42,19 @@ async def test_every_actor_is_on_the_page_with_its_labels(scraped: Scraped) -> N
 async def test_counts_are_those_that_clients_are_told(scraped: Scraped) -> None:
     """Tokens, rounds and candidates of all requests, at coordinator, target and drafter."""
     told: list[generation_pb2.SpeculationStats] = []
-    for seed in range(3):
-        _, _, completion = await scraped.together.generate(request(seed, max_tokens=TOKENS))
+    # A busy machine may let the target finish before the drafter has come: then a later request shows it.
+    while len(told) < 2 or (len(told) < 20 and not told[-1].accepted):
+        _, _, completion = await scraped.together.generate(request(len(told), max_tokens=TOKENS))
         told.append(completion.speculation)
-    page = await scraped.page()
+    page, num = await scraped.page(), len(told)
 
-    assert page.total("outrider:generation_tokens_total") == 3 * TOKENS
-    assert page.total("outrider:committed_tokens_total") == 3 * TOKENS
-    assert page.total("outrider:prompt_tokens_total") == 3 * 3
-    assert page.total("outrider:request_success_total", finished_reason="length") == 3
-    assert page.total("outrider:requests_total", outcome="completed") == 3
-    assert page.total("outrider:time_to_first_token_seconds_count") == 3
-    assert page.total("outrider:e2e_request_latency_seconds_count") == 3
+    assert page.total("outrider:generation_tokens_total") == num * TOKENS
+    assert page.total("outrider:committed_tokens_total") == num * TOKENS
+    assert page.total("outrider:prompt_tokens_total") == num * 3
+    assert page.total("outrider:request_success_total", finished_reason="length") == num
+    assert page.total("outrider:requests_total", outcome="completed") == num
+    assert page.total("outrider:time_to_first_token_seconds_count") == num
+    assert page.total("outrider:e2e_request_latency_seconds_count") == num
     first = page.total("outrider:time_to_first_token_seconds_sum")
     assert 0.0 < first < page.total("outrider:e2e_request_latency_seconds_sum")
 
