@@ -135,11 +135,13 @@ class Tally:
             nodes: The candidates of the round.
             path: Those that were drawn, as indices, in order.
         """
-        for node in nodes:
-            self.of(drafters[node.drafter] if node.drafter >= 0 else OWN).verified += 1
+        origins = [node.drafter for node in nodes]
+        for origin in set(origins):
+            name = drafters[origin] if origin >= 0 else OWN
+            self.of(name).verified += origins.count(origin)
         for position, index in enumerate(path):
-            drafter = nodes[index].drafter
-            counts = self.of(drafters[drafter] if drafter >= 0 else OWN).accepted_by_position
+            origin = origins[index]
+            counts = self.of(drafters[origin] if origin >= 0 else OWN).accepted_by_position
             if position == len(counts):
                 counts.append(0)
             elif position > len(counts):
