@@ -8,8 +8,10 @@ Names and attributes follow the conventions for generative models (`gen_ai.*`) w
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import structlog
@@ -26,8 +28,8 @@ if TYPE_CHECKING:
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 """Variables that name an endpoint."""
 
-FLUSH_MS = 2_000
-"""How long the end of a coordinator waits for spans to be sent."""
+FLUSH_S = 2.0
+"""How long the end of a coordinator waits for spans to be sent. The library itself tries for half a minute where nobody listens."""
 
 HEADERS = ("traceparent", "tracestate")
 """Metadata of a call that say which trace it is part of (W3C Trace Context)."""
@@ -59,23 +61,43 @@ class Spans:
             }
         )
         # Of its own, not the global one: several coordinators may share a process.
-        self._provider: TracerProvider = TracerProvider(resource=resource)
+        self._provider: TracerProvider = TracerProvider(resource=resource, shutdown_on_exit=False)
         self._provider.add_span_processor(BatchSpanProcessor(exporter))
         self._tracer = self._provider.get_tracer("outrider", outrider.__version__)
+        # A request of forty rounds takes two milliseconds, which the event loop has not.
+        self._maker = ThreadPoolExecutor(1, thread_name_prefix="spans")
 
     def send(self, milestones: Milestones, outcome: str, now_ns: int) -> None:
-        """Makes the spans of a request that has ended.
+        """Has the spans of a request that has ended made and sent. Returns at once.
 
         Args:
             milestones: Of the request.
             outcome: How it ended.
             now_ns: The present, on the clock of the milestones.
         """
+        self._maker.submit(self._make, milestones, outcome, now_ns, time.time_ns() - now_ns)
+
+    def close(self) -> None:
+        """Sends what waits, for a bounded time. Blocks; not on the event loop."""
+        ending = threading.Thread(target=self._end, name="spans-end", daemon=True)
+        ending.start()
+        ending.join(FLUSH_S)
+
+    def _end(self) -> None:
+        self._maker.shutdown(wait=True)
+        self._provider.shutdown()
+
+    def _make(self, milestones: Milestones, outcome: str, now_ns: int, to_unix_ns: int) -> None:
+        try:
+            self._request(milestones, outcome, now_ns, to_unix_ns)
+        except Exception:
+            log.exception("spans are lost", request_id=milestones.request_id)
+
+    def _request(self, milestones: Milestones, outcome: str, now_ns: int, to_unix_ns: int) -> None:
         from opentelemetry import trace
         from opentelemetry.trace import SpanKind, Status, StatusCode
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-        to_unix_ns = time.time_ns() - now_ns
         root = self._tracer.start_span(
             "generate",
             context=TraceContextTextMapPropagator().extract(milestones.parent),
@@ -104,11 +126,6 @@ class Spans:
             if outcome not in ("completed", "aborted", "cancelled"):
                 root.set_status(Status(StatusCode.ERROR, outcome))
         root.end(now_ns + to_unix_ns)
-
-    def close(self) -> None:
-        """Sends what waits, for a bounded time. Blocks; not on the event loop."""
-        self._provider.force_flush(FLUSH_MS)
-        self._provider.shutdown()
 
     def _rounds(self, parent: Span, times: SequenceTimes, to_unix_ns: int) -> None:
         from opentelemetry import trace

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from concurrent import futures
 
 import grpc
 import pytest
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from tests.cluster.front import Front
 from tests.cluster.metrics.page import Scraped
 from tests.cluster.test_together import request
 
 from outrider.cluster.metrics import spans as module
+from outrider.cluster.metrics.books import RequestBooks
+from outrider.cluster.metrics.milestones import Milestones
 from outrider.cluster.metrics.spans import ENDPOINTS, Spans, open_spans
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -159,6 +163,27 @@ async def test_a_collector_gets_them_over_otlp(
     assert attributes["service.instance.id"] == "coordinator"
     names = {span.name for scope in resource.scope_spans for span in scope.spans}
     assert {"generate", "queue", "prefill", "decode"} <= names
+
+
+def test_the_end_does_not_wait_for_a_collector_that_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever the library's exporter does: here it hangs until the test is over."""
+    monkeypatch.setattr(module, "FLUSH_S", 0.05)
+    over, hung = threading.Event(), threading.Event()
+
+    class Hung(InMemorySpanExporter):
+        def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+            hung.set()
+            over.wait(30.0)
+            return super().export(spans)
+
+    spans = Spans(Hung(), coordinator="c")
+    spans.send(Milestones(RequestBooks(), "r", 0), "completed", 1)
+    spans.close()
+    assert not over.is_set()
+    assert hung.wait(10.0)
+    over.set()
 
 
 def test_nobody_asks_nothing_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
