@@ -176,6 +176,9 @@ class Gateway:
         except Refusal as refusal:
             outcome = refusal.code.name
             raise
+        except Exception:
+            outcome = grpc.StatusCode.INTERNAL.name
+            raise
         finally:
             recording.ended(outcome)
             log.info("request ended", request_id=request_id, outcome=outcome)

@@ -28,6 +28,10 @@ REQUEST_BOUNDS_S = (
 TOKENS_BOUNDS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 50_000, 200_000)
 """Of prompts and outputs."""
 
+OUTCOMES = ("completed", "aborted", "cancelled", "RESOURCE_EXHAUSTED", "UNAVAILABLE", "INTERNAL")
+REASONS = ("stop_token", "stop_string", "length", "aborted")
+"""Told as 0 before the first one: Prometheus sees no rise in a series that begins with 1."""
+
 
 class RequestBooks:
     """The books of one coordinator."""
@@ -37,9 +41,9 @@ class RequestBooks:
         self.generation_tokens = 0
         self.reopened = 0
         """Times that a session was opened again, at the same target or another."""
-        self.requests: Counter[str] = Counter()
+        self.requests = Counter(dict.fromkeys(OUTCOMES, 0))
         """Ended requests by outcome: completed, aborted, cancelled, or the status that refused them."""
-        self.finished: Counter[str] = Counter()
+        self.finished = Counter(dict.fromkeys(REASONS, 0))
         """Completed sequences by reason."""
         self.first_token_s = Histogram(FIRST_TOKEN_BOUNDS_S)
         self.token_s = Histogram(TOKEN_BOUNDS_S)

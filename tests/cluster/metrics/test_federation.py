@@ -127,7 +127,9 @@ async def test_refused_requests_are_told_by_status(scraped: Scraped) -> None:
     with pytest.raises(grpc.aio.AioRpcError):
         await scraped.together.generate(wrong)
     page = await scraped.page()
-    refused = [s.labels["outcome"] for s in page.families["outrider:requests"].samples]
+    samples = page.families["outrider:requests"].samples
+    refused = [sample.labels["outcome"] for sample in samples if sample.value]
+    assert page.total("outrider:requests_total", outcome="INTERNAL") == 0
     assert refused in (["INVALID_ARGUMENT"], ["OUT_OF_RANGE"])
     assert page.total("outrider:time_to_first_token_seconds_count") == 0
 
