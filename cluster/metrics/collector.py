@@ -14,8 +14,10 @@ from outrider.actors.metrics.families import (
     gauges,
     histogram,
 )
+from outrider.cluster.draft_link import DraftLink
 from outrider.cluster.links import Links
 from outrider.cluster.metrics.books import RequestBooks
+from outrider.cluster.target_link import TargetLink
 
 
 class Front(Protocol):
@@ -102,7 +104,7 @@ class CoordinatorCollector:
     def _peers(self) -> Iterable[Metric]:
         targets = {link.name: link for link in self._links.targets.values()}
         drafters = dict(self._links.drafters)
-        links = {**targets, **drafters}
+        links: dict[str, TargetLink | DraftLink] = {**targets, **drafters}
         yield gauges(
             "link_up",
             "1 while the coordinator's stream to an actor is up.",

@@ -188,7 +188,10 @@ def _parts(
     first_ns = times.rounds[0].end_ns if times.rounds else None
     if times.admitted_ns is not None:
         cached = times.completion.usage.cached_tokens if times.completion is not None else 0
-        attributes = {"outrider.target": times.target, "outrider.cached_tokens": cached}
+        attributes: dict[str, str | int | float] = {
+            "outrider.target": times.target,
+            "outrider.cached_tokens": cached,
+        }
         yield "prefill", times.admitted_ns, first_ns or now_ns, attributes
     if first_ns is not None:
         yield "decode", first_ns, times.last_ns or now_ns, _decoded(times)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from structlog.testing import capture_logs
 from tests.cluster.metrics.page import Scraped
@@ -30,6 +32,6 @@ async def test_one_name_finds_a_request_everywhere(scraped: Scraped) -> None:
     }
 
 
-def events(lines: list[dict[str, object]], request_id: str) -> set[object]:
+def events(lines: Sequence[Mapping[str, Any]], request_id: str) -> set[str]:
     """The events that name a request."""
     return {line["event"] for line in lines if line.get("request_id") == request_id}

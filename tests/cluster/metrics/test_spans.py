@@ -6,6 +6,7 @@ import queue
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent import futures
+from typing import Any
 
 import grpc
 import pytest
@@ -131,7 +132,8 @@ def collector() -> Iterator[tuple[str, Collector]]:
     """Its URL, and what it gets."""
     made = Collector()
     server = grpc.server(futures.ThreadPoolExecutor(2))
-    trace_service_pb2_grpc.add_TraceServiceServicer_to_server(made, server)
+    add: Any = trace_service_pb2_grpc.add_TraceServiceServicer_to_server
+    add(made, server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     yield f"http://127.0.0.1:{port}", made
