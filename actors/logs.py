@@ -1,33 +1,102 @@
-"""How the processes of the service write logs: one line an event, on stderr."""
+"""How the processes of the service write logs: one line an event, on stderr, for people or as JSON.
+
+Every line carries the name of its actor; lines about one request carry `request_id` at coordinator, target and drafter alike.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
 import sys
+from collections.abc import MutableMapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
 
 import structlog
 
 LEVELS = ("debug", "info", "warning", "error")
 """Log levels, as the command line names them."""
 
+FORMAT_VARIABLE = "OUTRIDER_LOG_FORMAT"
+"""Says how logs are written where the configuration does not."""
 
-def configure_logs(level: str) -> None:
-    """Writes events of at least `level` to stderr.
+
+class LogFormat(StrEnum):
+    """How lines look."""
+
+    CONSOLE = "console"
+    """For people."""
+
+    JSON = "json"
+    """One JSON object a line, times in UTC."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSettings:
+    """What a process is told about its logs."""
+
+    level: str = "warning"
+    """Least level of the events; one of `LEVELS`."""
+
+    format: LogFormat | None = None
+    """None: as the environment says, else for people."""
+
+
+def configure_logs(settings: LogSettings, *, actor: str) -> None:
+    """Writes events to stderr, those of other libraries included.
+
+    Args:
+        settings: How.
+        actor: Name on every line.
 
     Raises:
-        ValueError: The level is not one of `LEVELS`.
+        ValueError: The level, or the format that the environment names, does not exist.
     """
+    level = settings.level
     if level not in LEVELS:
         raise ValueError(f"log level is {level!r}; allowed: {', '.join(LEVELS)}")
     number = logging.getLevelNamesMapping()[level.upper()]
-    logging.basicConfig(level=number, stream=sys.stderr, force=True)
+    is_json = (settings.format or _format_of_environment()) is LogFormat.JSON
+
+    def named(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        event.setdefault("actor", actor)
+        return event
+
+    shared: list[structlog.types.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        named,
+        structlog.processors.TimeStamper(fmt="iso", utc=True)
+        if is_json
+        else structlog.processors.TimeStamper(fmt="%H:%M:%S.%f", utc=False),
+    ]
+    last: list[structlog.types.Processor] = (
+        [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer(default=repr)]
+        if is_json
+        else [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+    )
     structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="%H:%M:%S.%f", utc=False),
-            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()),
-        ],
+        processors=[*shared, *last],
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
+        )
+    )
+    # What other libraries tell at debug level, each look of gRPC at its loop among it, drowns our own.
+    logging.basicConfig(level=max(number, logging.INFO), handlers=[handler], force=True)
+
+
+def _format_of_environment() -> LogFormat:
+    value = os.environ.get(FORMAT_VARIABLE, LogFormat.CONSOLE.value)
+    try:
+        return LogFormat(value)
+    except ValueError:
+        raise ValueError(
+            f"{FORMAT_VARIABLE} is {value!r}; allowed: {', '.join(LogFormat)}"
+        ) from None

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from outrider.actors.credentials import OPEN, Credentials
+from outrider.actors.logs import LogSettings
 from outrider.actors.membership import Membership
 from outrider.actors.memory import settle
 from outrider.v1 import cluster_pb2
@@ -63,8 +64,8 @@ class Identity:
     credentials: Credentials = OPEN
     """What its calls to the supervisor carry."""
 
-    log_level: str = "warning"
-    """Least level of the events it logs."""
+    logs: LogSettings = field(default_factory=LogSettings)
+    """How it writes logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from typing import Any
 from outrider.actors.draft.server import DraftServer
 from outrider.actors.draft.settings import DraftSettings
 from outrider.actors.engine.source import DEMO_PREFIX, resolve_model
-from outrider.actors.logs import configure_logs
+from outrider.actors.logs import LogSettings, configure_logs
 from outrider.actors.memory import settle
 from outrider.actors.residence import Server
 from outrider.actors.target.server import TargetServer
@@ -37,7 +37,7 @@ def main() -> None:
     """Serves until the input ends."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # Whatever prints must not be taken for an answer.
-    configure_logs("warning")
+    configure_logs(LogSettings(), actor="bench")
     asyncio.run(_serve(json.loads(sys.stdin.readline()), answers))
 
 

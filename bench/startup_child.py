@@ -20,7 +20,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from outrider.actors.engine.load import load_engine
 from outrider.actors.engine.settings import EngineSettings
 from outrider.actors.engine.tokenizer import load_tokenizer, tokenizer_fingerprint
-from outrider.actors.logs import configure_logs
+from outrider.actors.logs import LogSettings, configure_logs
 from outrider.actors.target.settings import TargetSettings
 from outrider.actors.target.worker import TargetWorker
 
@@ -30,7 +30,7 @@ KEPT: list[object] = [PreTrainedModel]
 
 def main() -> None:
     """Answers until the input ends."""
-    configure_logs("warning")  # On the error stream, which is not the answer.
+    configure_logs(LogSettings(), actor="bench")  # On the error stream, which is not the answer.
     for line in sys.stdin:
         order = json.loads(line)
         torch.set_num_threads(order["threads"])

@@ -13,7 +13,7 @@ from pathlib import Path
 from outrider.actors.engine.load import load_engine
 from outrider.actors.engine.settings import EngineSettings
 from outrider.actors.engine.source import resolve_model
-from outrider.actors.logs import configure_logs
+from outrider.actors.logs import LogSettings, configure_logs
 from outrider.actors.target.warm_up import time_passes
 
 MOST_S = 30.0
@@ -22,7 +22,7 @@ MOST_S = 30.0
 
 def main() -> None:
     """Answers until the input ends."""
-    configure_logs("warning")  # On the error stream, which is not the answer.
+    configure_logs(LogSettings(), actor="bench")  # On the error stream, which is not the answer.
     for line in sys.stdin:
         order = json.loads(line)
         engine = load_engine(

@@ -127,6 +127,9 @@ def status_from_proto(status: generation_pb2.GetStatusResponse) -> Status:
                 busy=actor.busy,
                 pid=actor.pid,
                 problem=actor.problem,
+                tokens=actor.tokens,
+                verified=actor.verified,
+                accepted=actor.accepted,
             )
             for actor in status.actors
         ),

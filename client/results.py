@@ -274,6 +274,12 @@ class ActorInfo:
     pid: int = 0
     problem: str = ""
     """Why it is not ready, where that is known."""
+    tokens: int = 0
+    """Target: tokens committed since its start."""
+    verified: int = 0
+    """Target, drafter: candidates that were part of a pass, since the targets started."""
+    accepted: int = 0
+    """Target, drafter: candidates that were drawn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from outrider.cluster.roster import (
     Absent,
     Member,
     Registry,
+    Roster,
     StaleIncarnation,
     Stranger,
     member_from_proto,
@@ -43,6 +44,11 @@ class ClusterServicer(cluster_pb2_grpc.ClusterServiceServicer):
         self._changed = asyncio.Event()
         self.apply: Apply | None = None
         """Carries changes out; None: this service cannot be changed."""
+
+    @property
+    def roster(self) -> Roster:
+        """Who is there."""
+        return self._registry.roster
 
     def fence(self, name: str, *, incarnation: int) -> None:
         """Refuses earlier starts of `name` from now on."""

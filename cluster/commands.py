@@ -108,16 +108,23 @@ def serve(
                         is_cancelled=ending.is_set,
                     )
                 )
-                address = service.address
+                address, metrics = service.address, service.metrics_address
                 if ready_file is not None:
                     service.note_ready_file(ready_file)
                     running.enter_context(
-                        written(ready_file, address=address, actors=service.actors())
+                        written(
+                            ready_file,
+                            address=address,
+                            metrics=metrics,
+                            actors=service.actors(),
+                        )
                     )
                 if admin_file is not None:
                     supervisor, secret = service.admin()
                     admin = Admin(address=supervisor, credentials=Credentials(secret))
                     running.enter_context(written_admin_file(admin_file, admin))
+                if metrics:
+                    report(f"metrics at http://{metrics}/metrics")
                 report(f"serving at {address}; Ctrl-C or SIGTERM ends it")
                 while not ending.wait(HEALTH_CHECK_S):
                     failure = service.failure()

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
+from outrider.actors.logs import LogFormat
 from outrider.actors.speculation.options import Verifier
 from outrider.actors.speculation.policies import (
     MAX_AGGRESSIVENESS,
@@ -34,6 +35,18 @@ class Service(Section):
     reflection: bool = True
     """Offers gRPC server reflection on every port."""
 
+    metrics: str | None = None
+    """Address of `GET /metrics` for Prometheus, HOST:PORT, at the supervisor; port 0 takes a free one. None: not served. It asks
+    nobody who they are: give it an address that only the monitoring reaches."""
+
+    otlp_endpoint: str | None = Field(default=None, pattern=r"^https?://")
+    """URL of an OpenTelemetry collector's gRPC port, for instance http://127.0.0.1:4317, that spans of requests go to. None: as
+    `OTEL_EXPORTER_OTLP_ENDPOINT` says where coordinators run. Needs the extra `otel`."""
+
+    log_format: LogFormat | None = None
+    """How actors write logs: `console`, lines for people, or `json`, one object a line. None: as the variable
+    OUTRIDER_LOG_FORMAT says, else `console`."""
+
     default_max_tokens: int = Field(default=256, ge=1, le=1_000_000)
     """Output tokens of a request that does not say how many."""
 
@@ -45,10 +58,11 @@ class Service(Section):
     first token then tells whether somebody asked the same before: set it to false where clients must not learn that of
     each other."""
 
-    @field_validator("listen")
+    @field_validator("listen", "metrics")
     @classmethod
-    def _check_listen(cls, value: str) -> str:
-        split_host_port(value)
+    def _check_listen(cls, value: str | None) -> str | None:
+        if value is not None:
+            split_host_port(value)
         return value
 
 

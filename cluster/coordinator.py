@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass
 
 import grpc
 import structlog
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
+from prometheus_client.core import Metric
 
 from outrider.actors.grpc_server import advertised, bind, check_free, internal_server
+from outrider.actors.metrics.service import serve_metrics
 from outrider.cluster import tokenizer
 from outrider.cluster.gateway import Gateway
 from outrider.cluster.links import Links
+from outrider.cluster.metrics.collector import CoordinatorCollector
 from outrider.cluster.roster import EMPTY, Roster
 from outrider.cluster.rpc import handlers
 from outrider.cluster.settings import CoordinatorSettings
@@ -142,12 +145,13 @@ class Coordinator:
         return gateway.address
 
     async def _serve_peers(self, gateway: Gateway) -> None:
-        """The same service for other coordinators of ours, at an address that they do not share."""
+        """The same service for other coordinators of ours, and metrics, at an address that they do not share."""
         settings = self._settings
         self._peer_server = internal_server(settings.credentials)
         self._peer_server.add_generic_rpc_handlers(
             (handlers(gateway, max_request_bytes=settings.max_message_bytes),)
         )
+        serve_metrics(self._peer_server, self)
         port = bind(self._peer_server, settings.internal_listen)
         self.internal_address = advertised(settings.internal_listen, None, port)
         await self._peer_server.start()
@@ -171,6 +175,7 @@ class Coordinator:
             self._peer_server = None
         if self._gateway is not None:
             await self._gateway.wait_idle(CANCEL_S)
+            await self._gateway.close()
         if self._links is not None:
             await self._links.stop()
             self._links = None
@@ -184,6 +189,12 @@ class Coordinator:
             await self._health.set(member.name, health_pb2.HealthCheckResponse.SERVING)
         for absent in roster.absent:
             await self._health.set(absent.name, health_pb2.HealthCheckResponse.NOT_SERVING)
+
+    def collect(self) -> Iterable[Metric]:
+        """Its metrics for Prometheus; none before it serves. On the event loop."""
+        if self._gateway is None or self._links is None:
+            return ()
+        return CoordinatorCollector(self._gateway, self._links).collect()
 
     async def metrics(self) -> CoordinatorMetrics:
         """What was done so far. On the event loop, whose thread's time it tells."""

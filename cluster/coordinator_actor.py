@@ -45,7 +45,7 @@ class CoordinatorActor:
         # Imported here: an import that fails is then an error of this call, with its own text.
         from outrider.cluster.coordinator import Coordinator
 
-        configure_logs(self._identity.log_level)
+        configure_logs(self._identity.logs, actor=self._identity.name)
         node_host = ray.util.get_node_ip_address()
         settings = at_node(self._settings, node_host)
         settings = replace(

@@ -148,6 +148,7 @@ def _coordinator(config: Config, name: str) -> ActorSpec:
         default_max_tokens=config.service.default_max_tokens,
         max_waiting=config.service.max_waiting,
         reflection=config.service.reflection,
+        otlp_endpoint=config.service.otlp_endpoint,
         speculation=Speculation(
             enabled=config.speculation.enabled,
             verifier=config.speculation.verifier,

@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 import grpc
+import structlog
 
 import outrider
 from outrider.actors.speculation.seeds import derive_seed, fresh_seed
@@ -23,6 +24,8 @@ from outrider.actors.trace import Recorder
 from outrider.cluster import peers, reports
 from outrider.cluster.detokenise import Detokeniser
 from outrider.cluster.links import Links
+from outrider.cluster.metrics.books import RequestBooks
+from outrider.cluster.metrics.spans import open_spans
 from outrider.cluster.recording import RequestRecording
 from outrider.cluster.running_request import RunningRequest
 from outrider.cluster.sequence import Sequence
@@ -37,6 +40,8 @@ from outrider.cluster.validation.limits import Limits
 from outrider.cluster.validation.names import check_model, check_request_id
 from outrider.cluster.validation.settle import Settled, settle
 from outrider.v1 import generation_pb2, trace_pb2
+
+log = structlog.get_logger(__name__)
 
 RETRY_AFTER_S = 1.0
 """Advice to a client that found the queue full: about the time of a short answer."""
@@ -63,6 +68,8 @@ class Gateway:
         self._numbers = itertools.count(1)
         self._started_s = time.monotonic()
         self._recorder = Recorder()
+        self.books = RequestBooks()
+        self._spans = open_spans(settings.otlp_endpoint, coordinator=settings.name)
         self._tracing = Tracing(
             self._recorder,
             trace_pb2.TraceSource(
@@ -76,6 +83,19 @@ class Gateway:
     def num_running(self) -> int:
         """Requests that are being checked, wait, or are decoded."""
         return len(self._requests)
+
+    def load(self) -> tuple[int, int]:
+        """Requests that are being decoded, and that wait for a slot."""
+        running = sum(
+            any(one.session.state in (State.RUNNING, State.CLOSING) for one in request.sequences)
+            for request in self._requests.values()
+        )
+        return running, len(self._requests) - running
+
+    async def close(self) -> None:
+        """Sends the spans that wait, for a bounded time."""
+        if self._spans is not None:
+            await asyncio.to_thread(self._spans.close)
 
     def on_drafter_up(self, name: str) -> None:
         """Offers a drafter that has connected to whoever wants it."""
@@ -106,6 +126,7 @@ class Gateway:
         check_request_id(request.request_id)
         limits = self._limits(request.model)
         with self._registered(request.request_id or uuid.uuid4().hex) as running:
+            running.recording.came_from(context.invocation_metadata() or ())
             prompt = await self._texts.prompt(request, limits)
             running.recording.tokenised(len(prompt))
             settled = settle(
@@ -148,7 +169,9 @@ class Gateway:
                 f"request_id {request_id!r} is running; wait for its end, abort it, or use another",
                 field="request_id",
             )
-        recording = RequestRecording(self._recorder, next(self._numbers), request_id)
+        recording = RequestRecording(
+            self._recorder, next(self._numbers), request_id, self.books, self._spans
+        )
         running = RunningRequest(request_id, recording)
         self._requests[request_id] = running
         self._idle.clear()
@@ -159,8 +182,12 @@ class Gateway:
         except Refusal as refusal:
             outcome = refusal.code.name
             raise
+        except Exception:
+            outcome = grpc.StatusCode.INTERNAL.name
+            raise
         finally:
             recording.ended(outcome)
+            log.info("request ended", request_id=request_id, outcome=outcome)
             del self._requests[request_id]
             self._links.slots.forget(recording.number)
             self.num_finished += 1
@@ -207,6 +234,7 @@ class Gateway:
         running.admission.seed = sampling.seed
         running.admission.prompt_tokens = len(prompt)
         running.admission.drafters.extend(settled.drafters)
+        log.info("request accepted", request_id=running.request_id, prompt_tokens=len(prompt))
         if running.is_aborted:
             running.abort()
         elif not self._links.slots.enqueue(number, settled.num_sequences, prompt):
@@ -241,19 +269,13 @@ class Gateway:
         self, request: generation_pb2.GetStatusRequest, context: Context
     ) -> generation_pb2.GetStatusResponse:
         """Reports who serves and how busy they are."""
-        states = [
-            [sequence.session.state for sequence in request.sequences]
-            for request in self._requests.values()
-        ]
-        running = sum(
-            any(state in (State.RUNNING, State.CLOSING) for state in request) for request in states
-        )
+        running, waiting = self.load()
         roster = self._links.roster
         status = generation_pb2.GetStatusResponse(
             version=outrider.__version__,
             uptime_s=time.monotonic() - self._started_s,
             running=running,
-            waiting=len(states) - running,
+            waiting=waiting,
             finished=self.num_finished,
             actors=[self._own_status()],
             accepting=self.is_accepting and self._links.is_ready,

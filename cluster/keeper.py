@@ -15,6 +15,7 @@ from typing import Any
 import structlog
 
 from outrider.actors.credentials import Credentials
+from outrider.actors.logs import LogSettings
 from outrider.actors.residence import Identity, Started
 from outrider.cluster.actor_host import ActorCrashed, ActorHost, ActorRefused, RunningActor
 from outrider.cluster.actor_status import ActorStatus, State
@@ -57,8 +58,8 @@ class KeeperSettings:
     credentials: Credentials
     """What the actor's calls carry, and calls to it must."""
 
-    log_level: str
-    """Least level of the events it logs."""
+    logs: LogSettings
+    """How it writes logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +199,7 @@ class Keeper:
             deployment=self._spec.deployment,
             supervisor=self._settings.supervisor,
             credentials=self._settings.credentials,
-            log_level=self._settings.log_level,
+            logs=self._settings.logs,
         )
         return await self._host.spawn(self._spec, settings, identity)
 

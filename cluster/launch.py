@@ -67,6 +67,11 @@ class RunningService:
         coordinators = [actor for actor in self.actors() if actor.role is Role.COORDINATOR]
         return next((actor.address for actor in coordinators if actor.address), "")
 
+    @property
+    def metrics_address(self) -> str:
+        """HOST:PORT of the metrics over HTTP; empty if they are not served."""
+        return str(self._ask("metrics_address"))
+
     def actors(self) -> tuple[ActorStatus, ...]:
         """Every actor at this moment.
 
@@ -256,6 +261,7 @@ def _start_supervisor(config: Config, runtime: RayRuntime, *, log_level: str) ->
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+    from outrider.actors.logs import LogSettings
     from outrider.cluster.placement import PlacementPolicy
     from outrider.cluster.supervisor import SupervisorSettings
     from outrider.cluster.supervisor_actor import NAME, SupervisorActor
@@ -270,7 +276,8 @@ def _start_supervisor(config: Config, runtime: RayRuntime, *, log_level: str) ->
         start_timeout_s=cluster.start_timeout_s,
         lease_s=cluster.lease_s,
         restarts=RestartPolicy(**cluster.restarts.model_dump()),
-        log_level=log_level,
+        logs=LogSettings(level=log_level, format=config.service.log_format),
+        metrics=config.service.metrics,
     )
     # Beside this process, which in a cluster is where the user looks for the service's address.
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)

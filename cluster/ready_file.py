@@ -15,7 +15,9 @@ from outrider.cluster.actor_status import ActorStatus
 
 
 @contextmanager
-def written(path: Path, *, address: str, actors: Sequence[ActorStatus]) -> Iterator[None]:
+def written(
+    path: Path, *, address: str, metrics: str = "", actors: Sequence[ActorStatus]
+) -> Iterator[None]:
     """Inside, the file is there, and locked while this process lives.
 
     It is written whole or not at all: who sees it can read it.
@@ -23,6 +25,7 @@ def written(path: Path, *, address: str, actors: Sequence[ActorStatus]) -> Itera
     Args:
         path: Where. Its folder exists.
         address: The public address.
+        metrics: HOST:PORT of the metrics; empty if they are not served.
         actors: Who serves.
 
     Raises:
@@ -30,6 +33,7 @@ def written(path: Path, *, address: str, actors: Sequence[ActorStatus]) -> Itera
     """
     content = {
         "address": address,
+        "metrics": metrics,
         "pid": os.getpid(),
         "actors": [
             {

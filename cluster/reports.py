@@ -91,10 +91,14 @@ async def actors(links: Links) -> list[generation_pb2.ActorStatus]:
         *(link.refresh(STATUS_S) for link in targets),
         *(link.refresh(STATUS_S) for link in drafters),
     )
-    statuses = []
+    statuses, drafted = [], _drafted(targets)
     for target, is_ready in zip(targets, answers, strict=False):
         status = _status("target", target.address, is_ready, target.info, target.num_sessions)
         status.problem = _problem(links, target)
+        if target.info is not None:
+            status.tokens = target.info.tokens
+            status.verified = sum(one.verified for one in target.info.drafters)
+            status.accepted = sum(one.accepted for one in target.info.drafters)
         statuses.append(status)
     for drafter, is_ready in zip(drafters, answers[len(targets) :], strict=True):
         misfit = links.misfit(drafter)
@@ -106,6 +110,7 @@ async def actors(links: Links) -> list[generation_pb2.ActorStatus]:
             drafter.num_sessions,
         )
         status.name = drafter.name
+        status.verified, status.accepted = drafted.get(drafter.name, (0, 0))
         status.problem = _problem(links, drafter, misfit)
         statuses.append(status)
     for absent in _missing(links):
@@ -118,6 +123,16 @@ async def actors(links: Links) -> list[generation_pb2.ActorStatus]:
             )
         )
     return statuses
+
+
+def _drafted(targets: list[TargetLink]) -> dict[str, tuple[int, int]]:
+    """By drafter: candidates that were verified and that were drawn, at all targets together."""
+    sums: dict[str, tuple[int, int]] = {}
+    for target in targets:
+        for one in target.info.drafters if target.info is not None else ():
+            verified, accepted = sums.get(one.name, (0, 0))
+            sums[one.name] = (verified + one.verified, accepted + one.accepted)
+    return sums
 
 
 def _missing(links: Links) -> list[Absent]:

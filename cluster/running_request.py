@@ -77,4 +77,5 @@ class RunningRequest:
                 await write(item)
                 self.recording.written(item.index, began_ns, len(item.chunk.tokens))
                 if item.HasField("completion"):
+                    self.recording.completed(item.index, item.completion)
                     remaining -= 1

@@ -85,6 +85,7 @@ def attach_session(
         sampling=sampling_to_proto(plan.sampling),
         speculation=speculation_to_proto(plan.speculation),
         group=plan.group,
+        request_id=plan.request_id,
     )
 
 

@@ -69,6 +69,9 @@ class CoordinatorSettings:
     target_wait_s: float = 60.0
     """Seconds that a request goes without any target before it fails; its own deadline may be sooner."""
 
+    otlp_endpoint: str | None = None
+    """URL of an OTLP collector's gRPC port that spans of requests go to. None: as the standard variables say."""
+
     reflection: bool = True
     """Whether the server describes itself to tools such as grpcurl."""
 

@@ -17,6 +17,7 @@ import structlog
 
 from outrider.actors.credentials import Credentials
 from outrider.actors.grpc_server import bind, internal_server, serve_health
+from outrider.actors.logs import LogSettings
 from outrider.cluster import cluster_service
 from outrider.cluster.actor_host import ActorHost
 from outrider.cluster.actor_status import ActorStatus
@@ -27,6 +28,7 @@ from outrider.cluster.host_port import join_host_port
 from outrider.cluster.incarnations import Incarnations
 from outrider.cluster.keeper import Keeper, KeeperSettings
 from outrider.cluster.leaving import see_off
+from outrider.cluster.metrics.service_metrics import ServiceMetrics
 from outrider.cluster.restart_policy import RestartPolicy
 from outrider.cluster.roster import Registry, Role
 from outrider.v1 import cluster_pb2_grpc
@@ -56,8 +58,11 @@ class SupervisorSettings:
     restarts: RestartPolicy = field(default_factory=RestartPolicy)
     """When a dead actor is started again."""
 
-    log_level: str = "warning"
-    """Least level of the events that the actors log."""
+    logs: LogSettings = field(default_factory=LogSettings)
+    """How the actors write logs."""
+
+    metrics: str | None = None
+    """HOST:PORT of the metrics over HTTP; None: not served."""
 
 
 class Supervisor:
@@ -88,6 +93,14 @@ class Supervisor:
         self._address = ""
         self._tasks: list[asyncio.Task[None]] = []
         self._server: grpc.aio.Server | None = None
+        self._metrics = ServiceMetrics(
+            settings.metrics, self.status, self._servicer, self._credentials
+        )
+
+    @property
+    def metrics_address(self) -> str:
+        """HOST:PORT of the metrics over HTTP; empty if they are not served."""
+        return self._metrics.address
 
     def status(self) -> tuple[ActorStatus, ...]:
         """Every actor, in the order of the configuration, the coordinators last; then those that are leaving."""
@@ -121,6 +134,7 @@ class Supervisor:
         address = self._address = await self._serve()
         for spec in self._specs:
             self._keepers[spec.name] = self._keeper(spec)
+        await self._metrics.start()
         await self._host.wait_for_room(
             self._specs, timeout_s=self._settings.placement_timeout_s, tell=self._wait_for
         )
@@ -196,6 +210,7 @@ class Supervisor:
                 if (keeper.status.role is Role.COORDINATOR) is is_coordinator
             )
             await asyncio.gather(*ending)
+        await self._metrics.stop()
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
@@ -224,7 +239,7 @@ class Supervisor:
             start_timeout_s=self._settings.start_timeout_s,
             restarts=self._settings.restarts,
             credentials=self._credentials,
-            log_level=self._settings.log_level,
+            logs=self._settings.logs,
         )
         return Keeper(
             spec,

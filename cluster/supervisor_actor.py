@@ -37,7 +37,7 @@ class SupervisorActor:
 
     async def launch(self) -> str:
         """Starts every actor. Returns why that failed; empty if all serve."""
-        configure_logs(self._settings.log_level)
+        configure_logs(self._settings.logs, actor=NAME)
         host = RayActorHost(
             policy=self._policy, use_loopback=self._use_loopback, may_grow=self._may_grow
         )
@@ -59,6 +59,10 @@ class SupervisorActor:
             return "", ""
         address, credentials = self._supervisor.admin
         return address, credentials.secret
+
+    async def metrics_address(self) -> str:
+        """HOST:PORT of the metrics over HTTP; empty if they are not served."""
+        return self._supervisor.metrics_address if self._supervisor is not None else ""
 
     async def stop(self, grace_s: float) -> None:
         """Ends every actor; running requests may go on within the grace."""

@@ -85,8 +85,10 @@ class Board:
     def fail(self, sessions: Iterable[DraftSession], error: Exception) -> None:
         """Ends the sessions that the drafting method failed on."""
         self.count(failures=1)
-        _log.error("drafting failed", error=repr(error), exc_info=error)
-        for session in list(sessions):
+        ended = list(sessions)
+        requests = [session.request_id for session in ended]
+        _log.error("drafting failed", request_ids=requests, error=repr(error), exc_info=error)
+        for session in ended:
             self.end(session, f"drafting failed: {error!r}; attach another drafter")
 
     def end(self, session: DraftSession, message: str) -> None:
@@ -98,6 +100,7 @@ class Board:
     def drop(self, session: DraftSession) -> None:
         """Forgets a session."""
         del self.sessions[session.key]
+        _log.debug("session left", request_id=session.request_id)
         self.dirty.pop(session, None)
         self.recording.forget(session)
         self.drafter.detach(session)

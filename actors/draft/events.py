@@ -37,6 +37,8 @@ class Attach:
     """Seconds to the target and back, when the stream to it was opened."""
     vocab_size: int = UNBOUNDED
     """Number of the target's token ids; none beyond is proposed."""
+    request_id: str = ""
+    """For logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

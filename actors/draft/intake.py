@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import grpc
+import structlog
 
 from outrider.actors.draft.board import Board
 from outrider.actors.draft.drafter import CannotDraft, NoRoom
@@ -30,6 +31,8 @@ from outrider.actors.draft.session import (
     Stale,
     Step,
 )
+
+_log = structlog.get_logger(__name__)
 
 HOLD_SHARE = 0.6
 """Part of a target pass, from its beginning, during which news gather. Less sends more messages, each of which costs drafter
@@ -102,6 +105,7 @@ def _attach(board: Board, event: Attach) -> None:
         code, message = grpc.StatusCode.FAILED_PRECONDITION, str(error)
     else:
         board.sessions[event.key] = session
+        _log.debug("session attached", request_id=event.request_id)
         board.emit(Attached(key=event.key))
         # Verdicts that were sent before the attachment are gone: the answer tells what they said, and the credits.
         board.emit(ResyncWanted(key=event.key, length=session.length))

@@ -10,6 +10,7 @@ import structlog
 
 from outrider.actors.draft.autoregressive import AutoregressiveDrafter
 from outrider.actors.draft.by_verifier import DrafterByVerifier
+from outrider.actors.draft.collector import DraftCollector
 from outrider.actors.draft.decision_file import find_decision
 from outrider.actors.draft.drafter import Drafter
 from outrider.actors.draft.events import Report
@@ -26,6 +27,7 @@ from outrider.actors.engine.prefix_slots import PrefixSlots
 from outrider.actors.engine.source import resolve_model
 from outrider.actors.engine.timed import TimedEngine
 from outrider.actors.engine.tokenizer import load_tokenizer, tokenizer_fingerprint
+from outrider.actors.metrics.service import serve_metrics
 from outrider.actors.speculation.options import Verifier
 from outrider.actors.speculation.policies import DraftLength
 from outrider.actors.trace import Recorder
@@ -113,6 +115,7 @@ class DraftServer(WorkerServer[DraftWorker, Report]):
             credentials=self._settings.credentials,
         )
         draft_pb2_grpc.add_DraftServiceServicer_to_server(self._servicer, server)
+        serve_metrics(server, DraftCollector(worker, method.engine))
 
     def _deliver(self, message: Report) -> None:
         if self._servicer is not None:

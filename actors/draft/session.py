@@ -79,6 +79,7 @@ class DraftSession:
 
     def __init__(self, attach: Attach) -> None:
         self.key = attach.key
+        self.request_id = attach.request_id
         self.sampling = attach.sampling
         self.speculation = attach.speculation
         self.prompt_length = attach.prompt_length

@@ -75,6 +75,8 @@ class DraftWorker:
         self._busy_s = 0.0
         self._window_began = time.monotonic()
         self._busy = 0.0
+        self.total_busy_s = 0.0
+        """Seconds of work since the start."""
 
     def post(self, event: Event) -> None:
         """Hands an event to the worker. From any thread; never blocks for work."""
@@ -156,6 +158,7 @@ class DraftWorker:
 
     def _count_time(self, began: float, ended: float) -> None:
         self._busy_s += ended - began
+        self.total_busy_s += ended - began
         elapsed = ended - self._window_began
         if elapsed >= BUSY_WINDOW_S:
             self._busy = min(1.0, self._busy_s / elapsed)

@@ -37,8 +37,12 @@ class Accounts:
                 stats.prefill_s += pass_s
             else:
                 stats.verify_s += pass_s
+        predicted_s = None if has_prompt else self._board.cost.predict(outcome.num_rows)
         if not has_prompt:
             self._board.cost.observe(outcome.num_rows, outcome.model_s, pass_s)
+        self._board.tally.passed(
+            outcome.num_rows, pass_s, predicted_s=predicted_s, has_prompt=has_prompt
+        )
         self._board.recording.end_pass(
             entries, num_rows=outcome.num_rows, model_s=outcome.model_s, has_prompt=has_prompt
         )

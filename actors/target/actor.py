@@ -26,7 +26,7 @@ class TargetActor:
         # Imported here: an import that fails is then an error of this call, with its own text.
         from outrider.actors.target.server import TargetServer
 
-        configure_logs(self._identity.log_level)
+        configure_logs(self._identity.logs, actor=self._identity.name)
         node_id = ray.get_runtime_context().get_node_id()
         settings = at_node(self._settings, ray.util.get_node_ip_address())
         self._residence = Residence(self._identity, TargetServer(settings), node_id=node_id)

@@ -73,6 +73,7 @@ def open_session(
         noise=NoiseCache(noise, sampling.seed) if transform.uses_noise else None,
         stop_tokens=frozenset((*eos, *sampling.stop_token_ids)),
         near_tie=near_tie(spec.dtype, sampling.temperature),
+        request_id=event.request_id,
     )
 
 

@@ -9,6 +9,8 @@ import math
 import secrets
 from collections.abc import Callable
 
+import structlog
+
 from outrider.actors.engine.prefix_slots import PrefixSlots
 from outrider.actors.engine.protocol import Engine
 from outrider.actors.target.acceptance import Calibration
@@ -28,7 +30,10 @@ from outrider.actors.target.recording import TargetRecording
 from outrider.actors.target.roots import RootTable
 from outrider.actors.target.session import POOL_CAPACITY, Session
 from outrider.actors.target.settings import TargetSettings
+from outrider.actors.target.tally import Tally
 from outrider.actors.trace import Recorder
+
+_log = structlog.get_logger(__name__)
 
 AHEAD = 16.0
 """Nodes that a drafter may have below the base for each that a pass takes on average. A single stream takes eight or nine and loses
@@ -78,6 +83,7 @@ class Board:
         self.draws = draws_of(engine, settings)
         self.recording = TargetRecording(recorder)
         """For a timeline."""
+        self.tally = Tally()
         self._emit = emit
         self._new_handle = new_handle
         self._outputs: list[Output] = []
@@ -124,9 +130,17 @@ class Board:
 
     def drop(self, session: Session, *, keeps: bool = True) -> None:
         """Frees the slot, whose rows others may use if it `keeps` them, and tells the drafters."""
-        del self.sessions[session.handle]
+        with self.tally.lock:
+            self.tally.end(session)
+            del self.sessions[session.handle]
         del self.handles[session.owner]
         self.slots.release(session.slot, session.tokens if keeps else ())
+        _log.debug(
+            "session ended",
+            request_id=session.request_id,
+            tokens=session.stats.tokens,
+            accepted=session.stats.accepted,
+        )
         for drafter in session.joined:
             self.say(SessionClosed(drafter=drafter, handle=session.handle))
 

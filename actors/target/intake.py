@@ -25,6 +25,7 @@ def graft(board: Board, event: Candidates, arrived: float) -> None:
         event: The candidates.
         arrived: When they came, in seconds of the worker's clock.
     """
+    board.tally.received(event.drafter, len(event.tokens), event.num_bytes)
     session = board.sessions.get(event.handle)
     waited_s = board.clock() - arrived
     if session is None:
@@ -66,11 +67,12 @@ def graft(board: Board, event: Candidates, arrived: float) -> None:
 
 def hold(board: Board, event: FrozenCandidates, arrived: float) -> None:
     """Keeps a frozen tree for the text that it hangs below. Arguments: as `graft`."""
+    num_nodes = event.frozen.tree.num_nodes
+    board.tally.received(event.drafter, num_nodes, event.num_bytes)
     session = board.sessions.get(event.handle)
     if session is None:
         board.say(SessionClosed(drafter=event.drafter, handle=event.handle))
         return
-    num_nodes = event.frozen.tree.num_nodes
     waited_s = board.clock() - arrived
     session.stats.candidate_messages += 1
     session.stats.wire_bytes += event.num_bytes

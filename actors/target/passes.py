@@ -62,7 +62,9 @@ def run_pass(
     try:
         computed = _compute(board, entries, running_model)
     except Exception as error:  # noqa: BLE001 - whatever a model raises must not end the others
-        _log.error("target pass failed", target=board.settings.name, exc_info=error)
+        board.tally.failed_passes += 1
+        requests = [entry.session.request_id for entry in entries]
+        _log.error("target pass failed", request_ids=requests, exc_info=error)
         return _run_apart(board, entries, now, running_model)
     return _conclude(board, entries, computed, now)
 
@@ -122,7 +124,7 @@ def _run_apart(
         try:
             computed = _compute(board, [plain], running_model)
         except Exception as error:  # noqa: BLE001 - as above
-            _log.error("a session failed", target=board.settings.name, exc_info=error)
+            _log.error("a session failed", request_id=entry.session.request_id, exc_info=error)
             board.fail(entry.session, f"the target pass failed: {type(error).__name__}: {error}")
             continue
         outcomes.append(_conclude(board, [plain], computed, now))

@@ -8,6 +8,8 @@ import structlog
 from outrider.actors.engine.load import load_engine
 from outrider.actors.engine.timed import TimedEngine
 from outrider.actors.engine.tokenizer import load_tokenizer, tokenizer_fingerprint
+from outrider.actors.metrics.service import serve_metrics
+from outrider.actors.target.collector import TargetCollector
 from outrider.actors.target.events import Output
 from outrider.actors.target.servicer import TargetServicer
 from outrider.actors.target.settings import TargetSettings
@@ -79,6 +81,7 @@ class TargetServer(WorkerServer[TargetWorker, list[Output]]):
             self._settings, self._engine, self._tokenizer_fingerprint, worker, self._recorder
         )
         target_pb2_grpc.add_TargetServiceServicer_to_server(self._servicer, server)
+        serve_metrics(server, TargetCollector(worker.board, self._engine))
 
     def _deliver(self, message: list[Output]) -> None:
         if self._servicer is not None:

@@ -169,7 +169,7 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
         self, request: target_pb2.GetTargetInfoRequest, context: Context
     ) -> target_pb2.TargetInfo:
         """Describes the target."""
-        spec = self._engine.spec
+        spec, board = self._engine.spec, self._worker.board
         return target_pb2.TargetInfo(
             protocol_version=PROTOCOL_VERSION,
             name=self._settings.name,
@@ -187,6 +187,11 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
             pid=os.getpid(),
             passes=self._engine.num_passes,
             model_cpu_s=self._engine.model_cpu_s,
+            tokens=board.tally.totals(board.sessions).tokens,
+            drafters=[
+                target_pb2.DrafterCounts(name=name, verified=one.verified, accepted=one.accepted)
+                for name, one in board.tally.drafters.copy().items()
+            ],
         )
 
     async def Sessions(  # type: ignore[override]  # grpc.aio also takes handlers that write to the context

@@ -55,8 +55,11 @@ class Session:
         noise: NoiseCache | None,
         stop_tokens: frozenset[int],
         near_tie: float = 0.0,
+        request_id: str = "",
     ) -> None:
         self.owner = owner
+        self.request_id = request_id
+        """For logs."""
         self.handle = handle
         self.group = group
         self.slot = slot

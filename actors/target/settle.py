@@ -68,7 +68,7 @@ def settle(
         board.roots.follow(session, last=last, nodes=path, tokens=tokens, logits_RV=logits_RV)
     session.stats.near_ties += drawer.near_ties
     session.stats.tokens += len(tokens)
-    _count(session, entry, len(path))
+    _count(board, session, entry, path)
     is_stopped = tokens[-1] in session.stop_tokens
     is_over = is_stopped or session.remaining <= 0
     if not is_over:
@@ -106,16 +106,17 @@ def _learn(board: Board, session: Session, entry: Entry, path: Sequence[int]) ->
             board.calibrations[drafter].observe(node.estimate, index in accepted)
 
 
-def _count(session: Session, entry: Entry, accepted: int) -> None:
+def _count(board: Board, session: Session, entry: Entry, path: Sequence[int]) -> None:
     stats, nodes = session.stats, entry.selection.nodes
     if not nodes:
         stats.plain_passes += 1
         return
+    board.tally.decided(session.drafters, nodes, path)
     stats.rounds += 1
     stats.verified += len(nodes)
-    stats.accepted += accepted
+    stats.accepted += len(path)
     root = session.length - session.last_round
-    stats.count_round(max(node.depth for node in nodes) - root, accepted)
+    stats.count_round(max(node.depth for node in nodes) - root, len(path))
 
 
 def _send_verdicts(board: Board, session: Session, tokens: tuple[int, ...], pass_s: float) -> None:
@@ -130,9 +131,11 @@ def _send_verdicts(board: Board, session: Session, tokens: tuple[int, ...], pass
     credits_ = board.credits_of(session)
     for drafter in session.joined & board.live_drafters:
         seen = session.seen.get(drafter, 0)
-        session.stats.wire_bytes += verdict_bytes(
+        num_bytes = verdict_bytes(
             session.handle, session.epoch, session.length, tokens, credits_, roots, seen, wait_s
         )
+        session.stats.wire_bytes += num_bytes
+        board.tally.of(drafter).sent += num_bytes
         board.say(
             Verdict(
                 drafter=drafter,

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+import structlog
+
 from outrider.actors.engine.protocol import Engine
 from outrider.actors.speculation.noise import GumbelNoise
 from outrider.actors.target import admission, intake
@@ -50,6 +52,9 @@ from outrider.actors.trace import Recorder
 MAX_FAILED_PASSES = 3
 """Passes in a row of which nothing came. One request may be at fault and ends with its pass; an engine that fails this often,
 whatever it is asked, is broken, and only a restart of the actor mends it."""
+
+
+_log = structlog.get_logger(__name__)
 
 
 class EngineBroken(RuntimeError):
@@ -127,6 +132,11 @@ class TargetWorker:
     def cost(self) -> CostModel:
         """What passes cost."""
         return self._board.cost
+
+    @property
+    def board(self) -> Board:
+        """What the worker knows. Other threads may read single values and copy collections whole."""
+        return self._board
 
     def take_busy(self) -> float:
         """Fraction of the time since the last call in which passes ran, 0 to 1."""
@@ -250,9 +260,11 @@ class TargetWorker:
             )
         except admission.Refused as refusal:
             board.say(Failed(owner=event.owner, code=refusal.code, message=str(refusal)))
+            _log.info("session refused", request_id=event.request_id, reason=str(refusal))
             return
         board.add(session)
         board.say(Opened(owner=event.owner, handle=session.handle))
+        _log.debug("session opened", request_id=session.request_id, prompt_tokens=session.length)
 
     def _start(self, session: Session) -> bool:
         """Takes over what others have computed before a session's first rows; False while one of them is at it."""

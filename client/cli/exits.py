@@ -44,7 +44,7 @@ class ExitCode(IntEnum):
 
 EXIT_CODES_HELP = (
     "Exit codes: 0 done; 1 failure; 2 wrong usage or input; 3 service unavailable or full; 4 timeout passed; "
-    "130 interrupted (Ctrl-C), 143 terminated (SIGTERM); `serve`, which a signal ends as it should, 0."
+    "130 interrupted (Ctrl-C), 143 terminated (SIGTERM); `serve` and `status --watch`, which Ctrl-C ends as it should, 0."
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -12,8 +13,9 @@ from rich.text import Text
 
 from outrider.client.blocking import Client
 from outrider.client.cli import flags
-from outrider.client.cli.exits import expected_errors
+from outrider.client.cli.exits import expected_errors, usage_error
 from outrider.client.cli.output import print_json, print_line, print_table, table_of
+from outrider.client.cli.status_watch import watch
 from outrider.client.errors import InvalidRequest, Unavailable
 from outrider.client.ready_file import BadReadyFile, read_ready_file
 from outrider.client.results import Health, ModelInfo, Status
@@ -32,12 +34,30 @@ def status(
     ] = None,
     timeout_s: flags.TimeoutS = CALL_TIMEOUT_S,
     as_json: flags.AsJson = False,
+    watched: Annotated[
+        bool, typer.Option("--watch", "-w", help="Show it again and again, until Ctrl-C.")
+    ] = False,
+    interval_s: Annotated[
+        float,
+        typer.Option("--interval", metavar="S", min=0.1, max=3_600, help="Seconds between looks."),
+    ] = 1.0,
 ) -> None:
-    """Show who serves, and how busy they are."""
+    """Show who serves, and how busy they are.
+
+    With --watch also the tokens committed a second and the share of candidates accepted, since the look before. Without a
+    terminal that is a line each time.
+    """
+    if watched and as_json:
+        raise usage_error("--json shows one look; leave out --watch")
     with expected_errors(as_json=as_json):
         if ready_file is not None:
             address = address_of(ready_file)
         with Client(address) as client:
+            if watched:
+                # Ctrl-C is how it ends.
+                with suppress(KeyboardInterrupt):
+                    watch(lambda: client.status(timeout_s=timeout_s), address, interval_s)
+                return
             state = client.status(timeout_s=timeout_s)
             health = client.health(timeout_s=timeout_s)
         if as_json:

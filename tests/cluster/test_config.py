@@ -121,7 +121,13 @@ def test_every_problem_is_reported_at_once() -> None:
     """Mending one at a time wastes a start each."""
     found = problems(
         {
-            "service": {"listen": "nowhere", "max_waiting": "3"},
+            "service": {
+                "listen": "nowhere",
+                "max_waiting": "3",
+                "metrics": "9464",
+                "otlp_endpoint": "localhost:4317",
+                "log_format": "xml",
+            },
             "cluster": {"lease_s": 0.1, "placement": "TIGHT"},
             "targets": [{"model": "m", "num_threads": 0, "device": "tpu"}],
             "speculation": {"verifier": "best"},
@@ -132,7 +138,10 @@ def test_every_problem_is_reported_at_once() -> None:
         "cluster.lease_s",
         "cluster.placement",
         "service.listen",
+        "service.log_format",
         "service.max_waiting",
+        "service.metrics",
+        "service.otlp_endpoint",
         "speculation.verifier",
         "targets[0].device",
         "targets[0].num_threads",

@@ -121,7 +121,10 @@ def test_each_start_has_its_incarnation_and_workers_take_a_free_port() -> None:
 
     assert for_start(target, incarnation=7, host="10.0.0.2").listen == "10.0.0.2:0"
     assert for_start(target, incarnation=7, host="::1").listen == "[::1]:0"
-    assert for_start(coordinator, incarnation=7, host="10.0.0.2").listen == "0.0.0.0:5000"
+    started = for_start(coordinator, incarnation=7, host="10.0.0.2")
+    assert isinstance(started, CoordinatorSettings)
+    assert started.listen == "0.0.0.0:5000"
+    assert started.internal_listen == "10.0.0.2:0", "metrics are internal"
     assert for_start(target, incarnation=7, host="10.0.0.2").incarnation == 7
 
 

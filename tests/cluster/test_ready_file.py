@@ -19,11 +19,12 @@ ACTOR = ActorStatus(name="t", role=Role.TARGET, model="m", address="127.0.0.1:1"
 def test_content_is_what_a_script_needs(tmp_path: Path) -> None:
     """The address, and who runs where; gone at the end."""
     file = tmp_path / "ready"
-    with written(file, address="127.0.0.1:5", actors=[ACTOR]):
+    with written(file, address="127.0.0.1:5", metrics="127.0.0.1:6", actors=[ACTOR]):
         content = json.loads(file.read_text())
     assert not file.exists()
 
     assert content["address"] == "127.0.0.1:5"
+    assert content["metrics"] == "127.0.0.1:6"
     assert content["pid"] == os.getpid()
     assert content["actors"] == [
         {

@@ -28,6 +28,7 @@ MEMBER = Member(
     model="draft",
     pid=42,
     node_id="ab",
+    internal_address="127.0.0.1:7001",
 )
 
 

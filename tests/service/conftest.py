@@ -32,7 +32,7 @@ def write_config(folder: Path) -> Path:
     """The configuration of the service."""
     target, draft = save_tables(folder)
     config = {
-        "service": {"listen": "127.0.0.1:0"},
+        "service": {"listen": "127.0.0.1:0", "metrics": "127.0.0.1:0"},
         "cluster": {"lease_s": 5.0, "drain_s": 2.0, "restarts": {"backoff_s": 0.1}},
         "targets": [{"name": "table", "model": f"tabular:{target}", "num_slots": 4}],
         "drafters": [

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import os
 import signal
+import urllib.request
 from collections.abc import Iterator
 
 import grpc
 import psutil
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from tests.service.processes import ServiceProcess, ray_folder, still_running, until
 
 from outrider.v1 import generation_pb2, generation_pb2_grpc, sampling_pb2
@@ -129,6 +131,24 @@ def test_speculation_gives_the_plain_output(
     assert fast.tokens == plain.tokens
     assert fast.completion is not None
     assert fast.completion.speculation.accepted == fast.drafted
+
+
+def test_one_page_tells_of_every_actor(
+    service: ServiceProcess, stub: generation_pb2_grpc.GenerationServiceStub
+) -> None:
+    """Where the ready file says: who is up, and what the requests so far have come to."""
+    generate(stub, request(enabled=True))
+    url = f"http://{service.ready['metrics']}/metrics"
+    with urllib.request.urlopen(url, timeout=30.0) as answer:
+        families = list(text_string_to_metric_families(answer.read().decode()))
+    samples = [sample for family in families for sample in family.samples]
+
+    up = {one.labels["actor"]: one.value for one in samples if one.name == "outrider_up"}
+    assert up == {"coordinator": 1.0, "table": 1.0, "near": 1.0, "prompt_lookup": 1.0}
+    sent = [one.value for one in samples if one.name == "outrider:generation_tokens_total"]
+    committed = [one.value for one in samples if one.name == "outrider:committed_tokens_total"]
+    assert sent == committed
+    assert sent[0] >= 200
 
 
 def test_every_process_listens_on_loopback_only(service: ServiceProcess) -> None:

@@ -912,6 +912,9 @@ class ActorStatus(google.protobuf.message.Message):
     BUSY_FIELD_NUMBER: builtins.int
     PID_FIELD_NUMBER: builtins.int
     PROBLEM_FIELD_NUMBER: builtins.int
+    TOKENS_FIELD_NUMBER: builtins.int
+    VERIFIED_FIELD_NUMBER: builtins.int
+    ACCEPTED_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Its name, for instance `target-0` or `draft-small-0`."""
     role: builtins.str
@@ -934,6 +937,12 @@ class ActorStatus(google.protobuf.message.Message):
     """Operating system process id."""
     problem: builtins.str
     """Why it is not ready, for instance that its tokenizer is not the model's. Empty if it is, or if that is not known."""
+    tokens: builtins.int
+    """Target: tokens committed since its start."""
+    verified: builtins.int
+    """Target, drafter: candidate nodes that were part of a target pass, since the targets started."""
+    accepted: builtins.int
+    """Target, drafter: candidate nodes that the target drew, since the targets started."""
     def __init__(
         self,
         *,
@@ -948,7 +957,10 @@ class ActorStatus(google.protobuf.message.Message):
         busy: builtins.float = ...,
         pid: builtins.int = ...,
         problem: builtins.str = ...,
+        tokens: builtins.int = ...,
+        verified: builtins.int = ...,
+        accepted: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["address", b"address", "busy", b"busy", "capacity", b"capacity", "incarnation", b"incarnation", "model", b"model", "name", b"name", "pid", b"pid", "problem", b"problem", "ready", b"ready", "role", b"role", "sessions", b"sessions"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["accepted", b"accepted", "address", b"address", "busy", b"busy", "capacity", b"capacity", "incarnation", b"incarnation", "model", b"model", "name", b"name", "pid", b"pid", "problem", b"problem", "ready", b"ready", "role", b"role", "sessions", b"sessions", "tokens", b"tokens", "verified", b"verified"]) -> None: ...
 
 Global___ActorStatus: typing_extensions.TypeAlias = ActorStatus

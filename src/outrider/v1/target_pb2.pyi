@@ -55,6 +55,8 @@ class TargetInfo(google.protobuf.message.Message):
     PID_FIELD_NUMBER: builtins.int
     PASSES_FIELD_NUMBER: builtins.int
     MODEL_CPU_S_FIELD_NUMBER: builtins.int
+    TOKENS_FIELD_NUMBER: builtins.int
+    DRAFTERS_FIELD_NUMBER: builtins.int
     protocol_version: builtins.int
     """Version of this protocol. Peers with another major version are refused."""
     name: builtins.str
@@ -83,6 +85,8 @@ class TargetInfo(google.protobuf.message.Message):
     """Target passes since the start."""
     model_cpu_s: builtins.float
     """Processor seconds that they took. What the process took beyond it is the cost of everything else."""
+    tokens: builtins.int
+    """Tokens committed since the start."""
     @property
     def eos_token_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """The end-of-text token ids."""
@@ -90,6 +94,10 @@ class TargetInfo(google.protobuf.message.Message):
     @property
     def verifiers(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[outrider.v1.sampling_pb2.Verifier.ValueType]:
         """Verifiers on offer."""
+
+    @property
+    def drafters(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___DrafterCounts]:
+        """What became of each drafter's candidates since the start."""
 
     def __init__(
         self,
@@ -110,10 +118,38 @@ class TargetInfo(google.protobuf.message.Message):
         pid: builtins.int = ...,
         passes: builtins.int = ...,
         model_cpu_s: builtins.float = ...,
+        tokens: builtins.int = ...,
+        drafters: collections.abc.Iterable[Global___DrafterCounts] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["busy", b"busy", "eos_token_ids", b"eos_token_ids", "incarnation", b"incarnation", "max_context", b"max_context", "model", b"model", "model_cpu_s", b"model_cpu_s", "model_fingerprint", b"model_fingerprint", "name", b"name", "num_free_slots", b"num_free_slots", "num_slots", b"num_slots", "passes", b"passes", "pid", b"pid", "protocol_version", b"protocol_version", "tokenizer_fingerprint", b"tokenizer_fingerprint", "verifiers", b"verifiers", "vocab_size", b"vocab_size"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["busy", b"busy", "drafters", b"drafters", "eos_token_ids", b"eos_token_ids", "incarnation", b"incarnation", "max_context", b"max_context", "model", b"model", "model_cpu_s", b"model_cpu_s", "model_fingerprint", b"model_fingerprint", "name", b"name", "num_free_slots", b"num_free_slots", "num_slots", b"num_slots", "passes", b"passes", "pid", b"pid", "protocol_version", b"protocol_version", "tokenizer_fingerprint", b"tokenizer_fingerprint", "tokens", b"tokens", "verifiers", b"verifiers", "vocab_size", b"vocab_size"]) -> None: ...
 
 Global___TargetInfo: typing_extensions.TypeAlias = TargetInfo
+
+@typing.final
+class DrafterCounts(google.protobuf.message.Message):
+    """What became of the candidates of one drafter at one target."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    VERIFIED_FIELD_NUMBER: builtins.int
+    ACCEPTED_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """The drafter's name."""
+    verified: builtins.int
+    """Candidate nodes that were part of a target pass."""
+    accepted: builtins.int
+    """Candidate nodes that the target drew."""
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        verified: builtins.int = ...,
+        accepted: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["accepted", b"accepted", "name", b"name", "verified", b"verified"]) -> None: ...
+
+Global___DrafterCounts: typing_extensions.TypeAlias = DrafterCounts
 
 @typing.final
 class Hello(google.protobuf.message.Message):
@@ -228,7 +264,7 @@ class OpenSession(google.protobuf.message.Message):
     group: builtins.int
     """Sessions of one request share this, so that prefixes can be shared. 0: none."""
     request_id: builtins.str
-    """The request's name, for traces."""
+    """The request's name, for traces and logs."""
     @property
     def prompt(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """The prompt."""

@@ -1,0 +1,1 @@
+"""What the service tells operators: metrics of requests, one page for every actor, spans of requests."""

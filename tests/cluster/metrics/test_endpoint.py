@@ -1,0 +1,115 @@
+"""`GET /metrics` as Prometheus, people and strangers ask for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from outrider.cluster.metrics import endpoint
+from outrider.cluster.metrics.endpoint import MAX_REQUEST_BYTES, MetricsEndpoint
+
+PAGE = "outrider_up 1.0\n"
+
+
+class Serving:
+    """An endpoint with a page."""
+
+    def __init__(self) -> None:
+        self.is_broken = False
+        self.endpoint = MetricsEndpoint("127.0.0.1:0", self._page)
+        self.address = ""
+
+    async def _page(self) -> str:
+        if self.is_broken:
+            raise RuntimeError("no page today")
+        return PAGE
+
+    async def ask(self, text: bytes) -> tuple[str, str]:
+        """Status line and body of the answer."""
+        host, _, port = self.address.rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(text)
+        async with asyncio.timeout(10.0):
+            answer = (await reader.read()).decode()
+        writer.close()
+        head, _, body = answer.partition("\r\n\r\n")
+        return head, body
+
+
+@pytest.fixture
+async def serving() -> AsyncIterator[Serving]:
+    """Serves on a free port."""
+    made = Serving()
+    made.address = await made.endpoint.start()
+    yield made
+    await made.endpoint.stop()
+
+
+async def test_get_and_head(serving: Serving) -> None:
+    """The page with its type and length; HEAD is the same without it."""
+    head, body = await serving.ask(b"GET /metrics?x=1 HTTP/1.1\r\nHost: h\r\n\r\n")
+    assert head.startswith("HTTP/1.1 200 OK\r\n")
+    assert "Content-Type: text/plain; version=0.0.4; charset=utf-8" in head
+    assert f"Content-Length: {len(PAGE)}" in head
+    assert body == PAGE
+    same, nothing = await serving.ask(b"HEAD /metrics HTTP/1.0\r\n\r\n")
+    assert (same, nothing) == (head, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", "404"),
+        (b"POST /metrics HTTP/1.1\r\n\r\n", "405"),
+        (b"hello\r\n\r\n", "400"),
+        (b"GET /metrics SPDY/3\r\n\r\n", "400"),
+        (b"GET /metrics HTTP/1.1\r\nX: " + b"x" * MAX_REQUEST_BYTES + b"\r\n\r\n", "431"),
+    ],
+)
+async def test_what_is_no_such_request_is_told_so(
+    serving: Serving, text: bytes, status: str
+) -> None:
+    """In one line, and the next one is served."""
+    head, body = await serving.ask(text)
+    assert head.split(" ")[1] == status
+    assert body.endswith("\n")
+    _, page = await serving.ask(b"GET /metrics HTTP/1.1\r\n\r\n")
+    assert page == PAGE
+
+
+async def test_half_a_request_is_not_waited_for(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever sends nothing more is sent away."""
+    monkeypatch.setattr(endpoint, "READ_S", 0.05)
+    head, _ = await serving.ask(b"GET /metrics HT")
+    assert head.split(" ")[1] == "408"
+
+
+async def test_too_many_at_a_time_are_turned_away(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bound holds for connections that say nothing, too."""
+    monkeypatch.setattr(endpoint, "MAX_CONNECTIONS", 1)
+    host, _, port = serving.address.rpartition(":")
+    _, idle = await asyncio.open_connection(host, int(port))
+    await asyncio.sleep(0.05)
+    head, _ = await serving.ask(b"GET /metrics HTTP/1.1\r\n\r\n")
+    assert head.split(" ")[1] == "503"
+    idle.close()
+
+
+async def test_a_page_that_fails_is_a_500(serving: Serving) -> None:
+    """With the reason, and the endpoint goes on."""
+    serving.is_broken = True
+    head, body = await serving.ask(b"GET /metrics HTTP/1.1\r\n\r\n")
+    assert head.split(" ")[1] == "500"
+    assert "no page today" in body
+
+
+async def test_a_port_that_is_taken_is_told_with_its_key(serving: Serving) -> None:
+    """Before anything else is started."""
+    with pytest.raises(OSError, match=r"service\.metrics"):
+        await MetricsEndpoint(serving.address, serving._page).start()
