@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from outrider.cluster.config_section import NAME, Amount, Section, auto_or
+from outrider.cluster.config_section import NAME, Amount, AutoOr, Section
 from outrider.cluster.node_labels import KEY, SELECTOR
 
 LabelKey = Annotated[str, Field(pattern=KEY)]
@@ -26,10 +26,10 @@ class _Actor(Section):
     device: str = Field(default="cpu", pattern=r"^(cpu|cuda(:\d+)?)$")
     """`cpu`, `cuda` or `cuda:N`, counted among the devices that Ray gives the actor."""
 
-    num_slots: Annotated[int | Literal["auto"], auto_or(1, 4_096)] = "auto"
+    num_slots: Annotated[int | Literal["auto"], AutoOr(1, 4_096)] = "auto"
     """Sessions it can hold at a time. `auto`: 16, or as many as the memory has room for."""
 
-    max_context: Annotated[int | Literal["auto"], auto_or(4, 10_000_000)] = "auto"
+    max_context: Annotated[int | Literal["auto"], AutoOr(4, 10_000_000)] = "auto"
     """Longest sequence, prompt and output. `auto`: the model's own, or less where the memory has no room for four of it."""
 
     max_scratch: int = Field(default=320, ge=2, le=65_536)

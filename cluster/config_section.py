@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core import core_schema
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 """Pattern of the names of actors and namespaces."""
@@ -21,15 +23,32 @@ class Section(BaseModel):
     )
 
 
-def auto_or(least: int, most: int) -> BeforeValidator:
+@dataclass(frozen=True, slots=True)
+class AutoOr:
     """Takes `auto` and whole numbers in a range, and says so in one sentence where a union would say it once for each of its types."""
 
-    def check(value: Any) -> Any:
+    least: int
+    most: int
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        return core_schema.no_info_before_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {
+            "anyOf": [
+                {"type": "integer", "minimum": self.least, "maximum": self.most},
+                {"const": "auto", "type": "string"},
+            ]
+        }
+
+    def _check(self, value: Any) -> Any:
         is_number = isinstance(value, int) and not isinstance(value, bool)
-        if value != "auto" and not (is_number and least <= value <= most):
+        if value != "auto" and not (is_number and self.least <= value <= self.most):
             raise ValueError(
-                f"must be auto or a whole number from {least} to {most}, but is {value!r}"
+                f"must be auto or a whole number from {self.least} to {self.most}, but is {value!r}"
             )
         return value
-
-    return BeforeValidator(check)

@@ -84,7 +84,7 @@ def test_serve_hands_over_its_flags(
     monkeypatch.setattr(commands, "serve", lambda **kw: given.append(kw), raising=False)
     assert run("serve").exit_code == 0
     arguments = ("--config", "c.yaml", "--target", "t", "--draft", "a", "--draft", "b")
-    more = ("--listen", "h:1", "--ready-file", "r", "--log-level", "info")
+    more = ("--listen", "h:1", "--ready-file", "r", "--admin-file", "a", "--log-level", "info")
     assert run("serve", *arguments, *more).exit_code == 0
     assert given == [
         {
@@ -93,6 +93,7 @@ def test_serve_hands_over_its_flags(
             "drafts": (),
             "listen": None,
             "ready_file": None,
+            "admin_file": None,
             "log_level": "warning",
         },
         {
@@ -101,6 +102,7 @@ def test_serve_hands_over_its_flags(
             "drafts": ("a", "b"),
             "listen": "h:1",
             "ready_file": Path("r"),
+            "admin_file": Path("a"),
             "log_level": "info",
         },
     ]
