@@ -26,6 +26,11 @@ class Server(Protocol):
         """Where other actors reach it, once it has started."""
         ...
 
+    @property
+    def description(self) -> str:
+        """What was chosen for it, for people; empty if there was nothing to choose. Once it has started."""
+        ...
+
     async def start(self) -> str:
         """Loads and serves. Returns the address."""
         ...
@@ -81,6 +86,9 @@ class Started:
     node_id: str
     """The Ray node it runs on."""
 
+    description: str = ""
+    """What was chosen for it, for people."""
+
 
 class Residence:
     """One server on the roster."""
@@ -110,7 +118,12 @@ class Residence:
         self._membership = Membership(identity.supervisor, member, identity.credentials)
         await self._membership.join()
         settle()
-        return Started(address=address, pid=os.getpid(), node_id=self._node_id)
+        return Started(
+            address=address,
+            pid=os.getpid(),
+            node_id=self._node_id,
+            description=self._server.description,
+        )
 
     async def run(self) -> str:
         """Waits for the end.

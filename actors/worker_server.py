@@ -82,6 +82,8 @@ class WorkerServer(ABC, Generic[WorkerT, MessageT]):
         self._has_failed = asyncio.Event()
         self._may_work = threading.Event()
         self._is_ending = False
+        self.description = ""
+        """What was chosen for the worker, for people."""
         self.internal_address = ""
         """Where other actors reach it, once it has started."""
 

@@ -64,5 +64,8 @@ class ActorStatus:
     restarts: int = 0
     """How often it was started again, over the life of the service."""
 
+    description: str = ""
+    """What was chosen for it: type of the weights, slots, context."""
+
     reason: str = ""
     """Why it is not serving, if it should be."""

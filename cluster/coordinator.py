@@ -80,6 +80,7 @@ class Coordinator:
         self._codec = codec
         self._server: grpc.aio.Server | None = None
         self._peer_server: grpc.aio.Server | None = None
+        self.description = ""
         self.internal_address = ""
         """Where other actors reach it, once it has started."""
         self._gateway: Gateway | None = None

@@ -240,6 +240,7 @@ class Keeper:
             address=started.address,
             pid=started.pid,
             node_id=started.node_id,
+            description=started.description,
             reason="",
         )
         log.info("serving", actor=self._spec.name, address=started.address, pid=started.pid)

@@ -10,7 +10,8 @@ def progress_line(actor: ActorStatus) -> str:
     called = actor.role.value if actor.role.value == actor.name else f"{actor.role} {actor.name}"
     match actor.state:
         case State.SERVING:
-            return f"{called}: serving at {actor.address} (process {actor.pid})"
+            chosen = f"; {actor.description}" if actor.description else ""
+            return f"{called}: serving at {actor.address} (process {actor.pid}){chosen}"
         case State.RESTARTING | State.FAILED | State.WAITING if actor.reason:
             return f"{called}: {actor.state}: {actor.reason}"
         case _:

@@ -82,6 +82,8 @@ class DraftServer(WorkerServer[DraftWorker, Report]):
         """
         address = await super().start()
         model = self._method.model if self._method is not None else ""
+        if self._method is not None and self._method.engine is not None:
+            self.description = self._method.engine.description
         _log.info("drafter serves", drafter=self._settings.name, model=model, address=address)
         return address
 

@@ -28,6 +28,12 @@ class TimedEngine:
         return self._engine.spec
 
     @property
+    def description(self) -> str:
+        """The type and the room that were chosen, for people."""
+        dtype = str(self.spec.dtype).removeprefix("torch.")
+        return f"{dtype}, {self.num_slots} slots of {self.spec.max_context:,} tokens"
+
+    @property
     def num_slots(self) -> int:
         """As the engine's."""
         return self._engine.num_slots

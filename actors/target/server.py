@@ -53,7 +53,7 @@ class TargetServer(WorkerServer[TargetWorker, list[Output]]):
         address = await super().start()
         settings = self._settings
         assert self._engine is not None, "loaded by now"
-        spec = self._engine.spec
+        spec, self.description = self._engine.spec, self._engine.description
         _log.info(
             "target serves",
             target=settings.name,

@@ -25,3 +25,17 @@ def test_failure_says_why() -> None:
     )
 
     assert progress_line(actor) == "target t: failed: no such folder"
+
+
+def test_serving_says_what_was_chosen() -> None:
+    """Whoever left type, slots or context out reads what they are."""
+    chosen = "float32, 16 slots of 2,048 tokens"
+    actor = ActorStatus(
+        name="t",
+        role=Role.TARGET,
+        model="m",
+        state=State.SERVING,
+        address="h:1",
+        description=chosen,
+    )
+    assert progress_line(actor).endswith(chosen)

@@ -23,6 +23,7 @@ class Server:
         self.fails = asyncio.Event()
         self.is_stopped = False
         self.internal_address = "127.0.0.1:9"
+        self.description = "float32"
 
     async def start(self) -> str:
         """Has an address."""
