@@ -24,7 +24,7 @@ from tests.laws.servers import Addresses, running
 
 from outrider.actors.speculation.options import Verifier
 
-ROUNDS = int(os.environ.get("OUTRIDER_LAW_ROUNDS", "5000"))
+ROUNDS = int(os.environ.get("OUTRIDER_LAW_ROUNDS", "3000"))
 """That verified a tree, in each mode: 100,000 by `make laws`, fewer in every test run, which may take minutes only. The bounds
 hold for any number."""
 
@@ -41,7 +41,7 @@ MIN_P = FAMILY_ERROR / (3 * len(MODES))
 """Three statistics a mode."""
 
 TIMEOUT_S = 1800
-"""Bound on one mode; five to twenty seconds for 5,000 rounds, minutes for 100,000."""
+"""Bound on one mode; five to twenty seconds for 3,000 rounds, minutes for 100,000."""
 
 
 @pytest.fixture(scope="module")
