@@ -71,6 +71,10 @@ class Admission:
         self._slots[target] = num_slots
         self._held.setdefault(target, set())
 
+    def num_slots(self, target: str) -> int:
+        """Slots of a target that may be held; -1 if it is not known."""
+        return self._slots.get(target, -1)
+
     def refused(self, grant: Grant) -> None:
         """The target had no slot for this grant after all: other coordinators hold them. Until `set_target` tells otherwise
         no more are given out than are held."""

@@ -8,10 +8,13 @@ import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-from outrider.client.ready_file import BadReadyFile, ReadyFile, read_ready_file
 from outrider.cluster.actor_status import ActorStatus
+
+MAX_BYTES = 1 << 20
+"""As much as is read: a ready file has a few kB, and a wrong path may be a model's weights."""
 
 
 @contextmanager
@@ -66,7 +69,15 @@ def written(
             path.unlink(missing_ok=True)
 
 
-def remove_if_left(file: Path, *, pid: int | None = None) -> ReadyFile | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """The service that wrote a ready file, and lives."""
+
+    address: str
+    pid: int
+
+
+def remove_if_left(file: Path, *, pid: int | None = None) -> Owner | None:
     """Removes a ready file whose service is gone.
 
     Args:
@@ -74,12 +85,15 @@ def remove_if_left(file: Path, *, pid: int | None = None) -> ReadyFile | None:
         pid: Only that of this process.
 
     Returns:
-        The ready file that was left alone because its service lives.
+        The service whose ready file was left alone because it lives.
     """
-    with suppress(OSError, BadReadyFile):
-        found = read_ready_file(file)
-        if found.is_alive:
-            return found
-        if pid in (None, found.pid):
+    with suppress(OSError, ValueError, KeyError, TypeError), file.open("rb") as opened:
+        content = json.loads(opened.read(MAX_BYTES))
+        owner = Owner(address=str(content["address"]), pid=int(content["pid"]))
+        try:
+            fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return owner
+        if pid in (None, owner.pid):
             file.unlink()
     return None

@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from outrider.cluster.admission import Admission, Grant, Ticket
 from outrider.cluster.status_codes import Refusal
 
+ASK_AGAIN_S = 0.5
+"""After a refusal for want of a slot. The target tells of room sooner, as long as it is what we take it for."""
+
 
 class Slots:
     """Hands out slots to whoever waits for them. Lives on one event loop."""
@@ -30,8 +33,14 @@ class Slots:
         self.admission.set_max_waiting(max_waiting)
 
     def refused(self, grant: Grant) -> None:
-        """The target had no slot for this grant after all."""
+        """The target had no slot for this grant after all. It says when that changes; it is asked again in any case."""
+        before = self.admission.num_slots(grant.target)
         self.admission.refused(grant)
+        asyncio.get_running_loop().call_later(ASK_AGAIN_S, self._ask_again, grant.target, before)
+
+    def _ask_again(self, target: str, num_slots: int) -> None:
+        if 0 <= self.admission.num_slots(target) < num_slots:
+            self.set_target(target, num_slots)
 
     def forget(self, request: int) -> None:
         """A request has ended."""

@@ -260,11 +260,11 @@ async def test_an_opening_that_fails_is_tried_again(start: Start, target: Script
 
 async def test_a_target_that_always_fails_is_given_up(start: Start, target: ScriptedTarget) -> None:
     """After some tries the client is told why."""
-    target.script.fail_opens = [(grpc.StatusCode.RESOURCE_EXHAUSTED, "always full")] * 20
+    target.script.fail_opens = [(grpc.StatusCode.UNAVAILABLE, "always broken")] * 20
     front = await start()
     error = await refusal(front, ask())
-    assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-    assert "always full" in (error.details() or "")
+    assert error.code() is grpc.StatusCode.UNAVAILABLE
+    assert "always broken" in (error.details() or "")
 
 
 async def test_what_the_target_refuses_for_good_reaches_the_client(
