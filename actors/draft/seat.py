@@ -80,6 +80,7 @@ def within(sampling: Sampling, vocab_size: int) -> Sampling:
     )
 
 
+@torch.inference_mode()
 def confine(logits_RV: torch.Tensor, vocab_sizes_R: Sequence[int]) -> None:
     """Excludes ids that the target does not have, in place.
 
