@@ -6,6 +6,7 @@ with Client("127.0.0.1:50051") as client:
     print(client.generate("Once upon a time").text)
 """
 
+from outrider.client.access import Tls
 from outrider.client.async_client import AsyncClient
 from outrider.client.async_stream import AsyncGenerationStream
 from outrider.client.blocking import Client
@@ -88,6 +89,7 @@ __all__ = [
     "Status",
     "TextChunk",
     "Timing",
+    "Tls",
     "Token",
     "TokenLogprob",
     "TreeMask",

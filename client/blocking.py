@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from outrider.client.access import Access, Tls
 from outrider.client.blocking_stream import Connections, GenerationStream
 from outrider.client.blocking_trace import RunningTrace
 from outrider.client.channel import DEFAULT_ADDRESS, parse_addresses
@@ -59,21 +61,27 @@ class Client:
         timeout_s: float = REQUEST_TIMEOUT_S,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         retry: RetryPolicy | None = None,
+        tls: Tls | None = None,
+        token: str | Path | None = None,
     ) -> None:
         """Args:
             address: `HOST:PORT`, or several of one service, as a list or separated by commas.
             timeout_s: Seconds for a whole generation, unless the call says otherwise.
             connect_timeout_s: Seconds for one attempt to connect.
             retry: Bounds of trying again.
+            tls: Certificates; None: plain connections. `Tls()` trusts the public authorities.
+            token: What proves to the service who calls: itself, or a path of a file whose first line it is, read with each call.
 
         Raises:
-            InvalidRequest: An address cannot be read, or a timeout is not a positive number.
+            InvalidRequest: An address cannot be read, a timeout is not a positive number, or a file cannot be used.
         """
         check_timeout("connect_timeout_s", connect_timeout_s)
         self._timeout_s = check_timeout("timeout_s", timeout_s)
         self._retry = retry or RetryPolicy()
         self._connections = Connections(
-            parse_addresses(address), connect_timeout_s=connect_timeout_s
+            parse_addresses(address),
+            connect_timeout_s=connect_timeout_s,
+            access=Access(tls, token),
         )
 
     def __enter__(self) -> Self:
@@ -316,9 +324,8 @@ class Client:
                 failures, num_addresses=num_addresses, jitter=random.random()
             )
             is_over = failures >= self._retry.open_attempts * num_addresses
+            is_over |= time.monotonic() + delay_s >= deadline_s
             if not isinstance(error, Unavailable) or is_over:
-                raise error
-            if time.monotonic() + delay_s >= deadline_s:
-                raise error
+                raise self._connections.explained(error, address)
             self._connections.rotate(address)
             time.sleep(delay_s)

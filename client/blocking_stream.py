@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 import grpc
 
+from outrider.client.access import Access
 from outrider.client.channel import channel_options
 from outrider.client.errors import (
     Cancelled,
@@ -19,6 +20,7 @@ from outrider.client.errors import (
     Unavailable,
     from_rpc_error,
 )
+from outrider.client.misfits import explained
 from outrider.client.progress import StreamProgress
 from outrider.client.results import Admission, Event
 from outrider.v1.generation_pb2 import AbortRequest, GenerateResponse
@@ -32,13 +34,16 @@ _ABORT_TIMEOUT_S = 2.0
 
 
 class Connections:
-    """One channel an address, opened when first used; calls go to the current one. Safe to share among threads."""
+    """One channel an address and certificate, opened when first used; calls go to the current one. Safe to share among threads."""
 
-    def __init__(self, addresses: tuple[str, ...], *, connect_timeout_s: float) -> None:
+    def __init__(
+        self, addresses: tuple[str, ...], *, connect_timeout_s: float, access: Access | None = None
+    ) -> None:
         self.addresses = addresses
+        self._access = access or Access()
         self._options = channel_options(connect_timeout_s)
         self._lock = threading.Lock()
-        self._channels: dict[str, grpc.Channel] = {}
+        self._channels: dict[tuple[str, tuple[int, ...]], grpc.Channel] = {}
         self._current = 0
 
     @property
@@ -54,14 +59,19 @@ class Connections:
 
     def channel(self, address: str) -> grpc.Channel:
         """The channel of an address."""
+        key = (address, self._access.versions())
         with self._lock:
-            if address not in self._channels:
-                self._channels[address] = grpc.insecure_channel(address, options=self._options)
-            return self._channels[address]
+            if key not in self._channels:
+                self._channels[key] = self._access.channel(address, self._options)
+            return self._channels[key]
 
     def stub(self, address: str) -> GenerationServiceStub:
         """The generation service at an address."""
         return GenerationServiceStub(self.channel(address))
+
+    def explained(self, error: OutriderError, address: str) -> OutriderError:
+        """The error, or the cause of it, if certificates are."""
+        return explained(error, address, self._access.tls)
 
     def close(self) -> None:
         """Closes every channel; running calls are cancelled."""
@@ -191,9 +201,12 @@ class GenerationStream:
             self._call.cancel()
             self._call = None
         left_s = self._left_s()
-        retry = self._progress.retry(
-            error, now_s=monotonic(), left_s=left_s, jitter=random.random()
-        )
+        try:
+            retry = self._progress.retry(
+                error, now_s=monotonic(), left_s=left_s, jitter=random.random()
+            )
+        except OutriderError as last:
+            raise self._connections.explained(last, self._address) from error
         if isinstance(error, Unavailable):
             self._connections.rotate(self._address)
         if retry.abort_first:

@@ -8,7 +8,7 @@
     ├── Unavailable         nobody answers, or the stream broke: try again
     ├── DeadlineExceeded    the timeout passed
     ├── Cancelled           the request was cancelled
-    ├── Unauthorized        credentials are missing or refused
+    ├── Unauthorized        a token or certificate is missing or refused, or only one side speaks TLS
     └── ServiceError        the service failed
 
 `ERROR_BY_CODE` says which gRPC status becomes which error.
@@ -101,7 +101,7 @@ class Cancelled(OutriderError):
 
 
 class Unauthorized(OutriderError):
-    """Credentials are missing, or refused."""
+    """A token or a certificate is missing or refused, or only one side speaks TLS."""
 
 
 class ServiceError(OutriderError):

@@ -17,6 +17,7 @@ from outrider.cluster.config_actors import PROMPT_LOOKUP, Drafter, Target
 from outrider.cluster.config_errors import ConfigError, Problem, problems_of
 from outrider.cluster.config_file import read_mapping
 from outrider.cluster.config_section import Section
+from outrider.cluster.config_security import Security
 from outrider.cluster.config_service import Cluster, Service, Speculation
 
 DEMO_TARGET = "demo:target"
@@ -34,6 +35,9 @@ class Config(Section):
 
     service: Service = Service()
     """What clients see."""
+
+    security: Security = Security()
+    """Certificates and tokens."""
 
     cluster: Cluster = Cluster()
     """Ray, and how actors are placed and watched."""

@@ -134,7 +134,7 @@ def _drafter(config: Config, drafter: Drafter, name: str) -> ActorSpec:
 
 
 def _coordinator(config: Config, name: str) -> ActorSpec:
-    target = config.targets[0]
+    target, public = config.targets[0], config.security.public
     settings = CoordinatorSettings(
         name=name,
         incarnation=0,
@@ -142,6 +142,8 @@ def _coordinator(config: Config, name: str) -> ActorSpec:
         shares_port=config.service.coordinators > 1,
         deployment=_deployment(target),
         advertise_host=config.service.advertise,
+        tls=public.tls if public is not None else None,
+        tokens=(public.tokens or "") if public is not None else "",
         tokenizer="" if target.model.startswith("tabular:") else target.model,
         allow_remote_code=target.allow_remote_code,
         model_name=target.name,

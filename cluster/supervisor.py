@@ -18,6 +18,7 @@ import structlog
 from outrider.actors.credentials import Credentials
 from outrider.actors.grpc_server import bind, internal_server, serve_health
 from outrider.actors.logs import LogSettings
+from outrider.actors.tls import TlsFiles
 from outrider.cluster import cluster_service
 from outrider.cluster.actor_host import ActorHost
 from outrider.cluster.actor_status import ActorStatus
@@ -64,6 +65,9 @@ class SupervisorSettings:
     metrics: str | None = None
     """HOST:PORT of the metrics over HTTP; None: not served."""
 
+    tls: TlsFiles | None = None
+    """Mutual TLS between the actors and with the supervisor; None: plain connections."""
+
 
 class Supervisor:
     """Keeps one service alive."""
@@ -80,7 +84,7 @@ class Supervisor:
         self._host = host
         self._settings = settings
         self._clock_s = clock_s
-        self._credentials = Credentials.fresh()
+        self._credentials = Credentials.fresh(settings.tls)
         self._servicer = ClusterServicer(Registry(lease_s=settings.lease_s), clock_s)
         self._configured: dict[str, ActorSpec] = {spec.name: spec for spec in specs}
         """What runs, as configured, by the configuration's names."""
@@ -226,7 +230,7 @@ class Supervisor:
         server = internal_server(self._credentials)
         cluster_pb2_grpc.add_ClusterServiceServicer_to_server(self._servicer, server)
         await serve_health(server, cluster_service.NAME)
-        port = bind(server, join_host_port(self._settings.host, 0))
+        port = bind(server, join_host_port(self._settings.host, 0), self._credentials.tls)
         await server.start()
         self._server = server
         self._tasks.append(asyncio.create_task(self._expire_forever(), name="expiry"))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from outrider.actors.credentials import OPEN, Credentials
 from outrider.actors.logs import configure_logs
+from outrider.actors.tls import UnfitTls
 from outrider.cluster.actor_status import ActorStatus
 from outrider.cluster.applying import Applier
 from outrider.cluster.config import Config
@@ -45,7 +47,7 @@ class SupervisorActor:
         self._supervisor.servicer.apply = Applier(self._config, self._supervisor).apply
         try:
             await self._supervisor.launch()
-        except (PlacementError, LaunchFailed, OSError) as error:
+        except (PlacementError, LaunchFailed, OSError, UnfitTls) as error:
             return str(error) or repr(error)
         return ""
 
@@ -53,12 +55,9 @@ class SupervisorActor:
         """Every actor; none before `launch`."""
         return self._supervisor.status() if self._supervisor is not None else ()
 
-    async def admin(self) -> tuple[str, str]:
-        """Address of the `ClusterService`, and the secret that calls to it carry."""
-        if self._supervisor is None:
-            return "", ""
-        address, credentials = self._supervisor.admin
-        return address, credentials.secret
+    async def admin(self) -> tuple[str, Credentials]:
+        """Address of the `ClusterService`, and what calls to it carry."""
+        return self._supervisor.admin if self._supervisor is not None else ("", OPEN)
 
     async def metrics_address(self) -> str:
         """HOST:PORT of the metrics over HTTP; empty if they are not served."""

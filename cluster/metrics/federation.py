@@ -112,6 +112,10 @@ class Federation:
         try:
             answer = await stub.Collect(request, timeout=COLLECT_S)
         except grpc.aio.AioRpcError:
+            # The next page connects anew, with the certificate of then.
+            if self._channels.get(address) is channel:
+                del self._channels[address]
+            await channel.close()
             return None
         families: Families = answer.families
         return families
