@@ -1,6 +1,6 @@
 """Why a connection came to nothing, where gRPC does not say: TLS on one side only, or a certificate that one side does not take.
 
-Asks the port once more, by the standard library's own TLS, which tells the alert that the other side sends.
+Asks the port once more, by the standard library's own TLS, which tells how far the two sides come.
 """
 
 from __future__ import annotations
@@ -46,27 +46,27 @@ def _cause(told: str, address: str, tls: Tls | None) -> str:
             f"the service's certificate is not trusted ({reason or 'gRPC does not say why'}); tls.ca (--tls-ca) names the "
             "authorities that are"
         )
-    if tls is not None and "Peer name" in told:
+    if tls is not None and "Hostname Verification" in told:
         return "the service's certificate is for another name; tls.server_name (--tls-name) says for which"
     if tls is not None and _NOT_TLS in told:
         return "the port does not speak TLS, and this client does; leave out tls (--tls, --tls-ca)"
     if address.startswith("unix:") or not any(sign in told for sign in _CUT):
         return ""
-    speaks, alert = _asked(address, tls)
+    speaks, is_cut = _asked(address, tls)
     if tls is None and speaks:
         return "the port speaks TLS, and this client does not; give tls=Tls(...) (--tls, --tls-ca)"
-    if tls is not None and alert and tls.cert is None:
+    if tls is not None and is_cut and tls.cert is None:
+        return "the service asks for a client's certificate; give tls.cert and tls.key (--tls-cert, --tls-key)"
+    if tls is not None and is_cut:
         return (
-            "the service asks for a client's certificate; give tls.cert and tls.key (--tls-cert, --tls-key) "
-            f"({alert})"
+            "the service does not take this client's certificate: it has expired, or an authority vouches for it that is not "
+            "the service's; the service's log says which"
         )
-    if tls is not None and alert:
-        return f"the service does not take this client's certificate ({alert})"
     return ""
 
 
-def _asked(address: str, tls: Tls | None) -> tuple[bool, str]:
-    """Whether the port speaks TLS, and what it says against the client's certificate."""
+def _asked(address: str, tls: Tls | None) -> tuple[bool, bool]:
+    """Whether the port speaks TLS, and whether it hangs up once it has seen the client's certificate, or none."""
     host, _, port = address.rpartition(":")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -81,14 +81,11 @@ def _asked(address: str, tls: Tls | None) -> tuple[bool, str]:
             context.wrap_socket(plain, server_hostname=tls.server_name if tls else None) as wrapped,
         ):
             speaks = True
-            # With TLS 1.3 the other side looks at the client's certificate only after our part of the handshake.
-            wrapped.recv(1)
+            # With TLS 1.3 the other side looks at the client's certificate after our part of the handshake. A service that takes
+            # it speaks first; gRPC's servers hang up without a word, others send an alert.
+            return True, not wrapped.recv(1)
     except ssl.SSLError as error:
-        # An alert means TLS, too; what is no TLS is told by the lack of anything that looks like it.
-        is_alert = "alert" in (error.reason or "").lower()
-        return speaks or is_alert, (error.reason or "").lower().replace(
-            "_", " "
-        ) if is_alert else ""
+        is_alert = "ALERT" in (error.reason or "")
+        return speaks or is_alert, is_alert
     except OSError:
-        pass
-    return speaks, ""
+        return speaks, False

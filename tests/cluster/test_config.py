@@ -289,3 +289,23 @@ def test_schema_describes_every_key() -> None:
     ]
 
     assert undescribed == []
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ({"public": {"cert": "/c"}}, "cert and key go together"),
+        ({"public": {"client_ca": "/c"}}, "client_ca needs cert and key"),
+        ({"public": {"tokens": "tokens"}}, "must be an absolute path"),
+        ({"internal": {"cert": "/c", "key": "/k"}}, "the key .ca. is missing"),
+        (
+            {"internal": {"cert": "/c", "key": "/k", "ca": "/a", "name": ""}},
+            "security.internal.name",
+        ),
+        ({"public": {"certs": "/c"}}, "cert"),
+    ],
+)
+def test_security_is_whole(section: dict[str, Any], message: str) -> None:
+    """Half a certificate protects nothing."""
+    with pytest.raises(ConfigError, match=message):
+        parse_config({"security": section}, source="test")
