@@ -41,7 +41,8 @@ class Access:
     """None: plain connections."""
 
     token: str | Path | None = field(default=None, repr=False)
-    """What each call carries: itself, or the first line of a file, which is read with each call. None: nothing."""
+    """What each call carries: itself, or the first line of a file that is neither blank nor a comment (#), read with each call.
+    None: nothing."""
 
     def __post_init__(self) -> None:
         """Raises: InvalidRequest: A file cannot be used, or there is no token in it."""
@@ -86,8 +87,8 @@ class Access:
             return ()
         token = self.token
         if isinstance(token, Path):
-            lines = _read(token, "token").decode(errors="replace").split()
-            token = lines[0] if lines else ""
+            lines = map(str.strip, _read(token, "token").decode(errors="replace").splitlines())
+            token = next((line for line in lines if line and not line.startswith("#")), "")
         if not token or not (token.isascii() and token.isprintable()) or " " in token:
             raise InvalidRequest(
                 "the token is empty, or has characters that no token has", field="token"

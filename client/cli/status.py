@@ -12,7 +12,7 @@ import typer
 from rich.text import Text
 
 from outrider.client.cli import flags
-from outrider.client.cli.exits import expected_errors, usage_error
+from outrider.client.cli.exits import ExitCode, expected_errors, usage_error
 from outrider.client.cli.output import print_json, print_line, print_table, table_of
 from outrider.client.cli.service import Service, connecting
 from outrider.client.cli.status_watch import watch
@@ -65,6 +65,16 @@ def status(
             print_json({"health": health, **asdict(state)})
         else:
             print_status(state, health)
+
+
+@connecting
+def health(service: Service, timeout_s: flags.TimeoutS = 5.0) -> None:
+    """Ask whether the service serves: ends with 0 if so, else with 1. Needs no token. For probes."""
+    with expected_errors(), service.client() as client:
+        found = client.health(timeout_s=timeout_s)
+    print_line(found.replace("_", " "))
+    if found is not Health.SERVING:
+        raise typer.Exit(ExitCode.FAILURE)
 
 
 def address_of(ready_file: Path) -> str:

@@ -78,6 +78,10 @@ REFUSED = [
         "workers.models has minReplicas or maxReplicas, and ray.autoscaling.enabled is false",
     ),
     ("grpcRoute.enabled=true", "grpcRoute.parentRefs is empty"),
+    ("security.public.clientCertificates=true", "security.public.tlsSecret names no secret"),
+    ("security.internal.tlsSecret=x,mode=train,train.args={demo}", "mode train serves nobody"),
+    ("security.public.tlsSecrets=x", "tlsSecrets"),
+    ("config.security.public.tokens=/x", "security"),
     ("mode=batch", "batch.input is missing: mode is batch"),
     ("mode=train", "train.args is missing: mode is train"),
     (

@@ -35,6 +35,12 @@
 {{- if and .Values.networkPolicy.enabled .Values.networkPolicy.egress.enabled .Values.ray.autoscaling.enabled (not .Values.networkPolicy.egress.rules) -}}
 {{- fail "networkPolicy.egress.rules is empty: the autoscaler must reach the Kubernetes API" -}}
 {{- end -}}
+{{- if and .Values.security.public.clientCertificates (not .Values.security.public.tlsSecret) -}}
+{{- fail "security.public.clientCertificates is true, and security.public.tlsSecret names no secret: only TLS asks clients for certificates" -}}
+{{- end -}}
+{{- if and (eq .Values.mode "train") (or .Values.security.public.tlsSecret .Values.security.public.tokenSecret .Values.security.internal.tlsSecret) -}}
+{{- fail "security is set, and mode train serves nobody" -}}
+{{- end -}}
 {{- if and .Values.models.offline .Values.models.hubTokenSecret -}}
 {{- fail "models.hubTokenSecret is set, and models.offline forbids downloads" -}}
 {{- end -}}
