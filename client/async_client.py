@@ -277,7 +277,7 @@ class AsyncClient:
         request = trace_request(
             request_id=request_id, seconds=seconds, nodes=nodes, max_records=max_records
         )
-        return AsyncRunningTrace(self._connections.stub(self._connections.current), request)
+        return AsyncRunningTrace(self._connections, request)
 
     async def trace(
         self,

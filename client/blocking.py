@@ -266,7 +266,7 @@ class Client:
         request = trace_request(
             request_id=request_id, seconds=seconds, nodes=nodes, max_records=max_records
         )
-        return RunningTrace(self._connections.stub(self._connections.current), request)
+        return RunningTrace(self._connections, request)
 
     def trace(
         self,

@@ -64,7 +64,11 @@ async def refused(address: str, **access: Any) -> str:
             await asyncio.to_thread(ask)
         told.append(caught.value)
         async with AsyncClient(address, **access) as client:
-            for call in (client.status(), client.generate("ab", sampling=SAMPLING)):
+            for call in (
+                client.status(),
+                client.generate("ab", sampling=SAMPLING),
+                client.trace(seconds=1.0),
+            ):
                 with pytest.raises(OutriderError) as caught:
                     await call
                 told.append(caught.value)
