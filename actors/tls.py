@@ -11,6 +11,7 @@ import functools
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import grpc
 import structlog
@@ -91,15 +92,19 @@ def server_credentials(files: TlsFiles) -> grpc.ServerCredentials:
     """
     watched = _Watched(files)
 
-    def configuration() -> grpc.ServerCertificateConfiguration:
-        content, _ = watched.current()
-        return grpc.ssl_server_certificate_configuration(
-            [(content.key, content.cert)], root_certificates=content.ca
-        )
+    def news() -> Any:
+        """gRPC asks with each new connection, on a thread of its own; None: use what you have."""
+        content, has_changed = watched.current()
+        return _configuration(content) if has_changed else None
 
-    # gRPC compares what it is given with what it has, and asks with each new connection, on a thread of its own.
     return grpc.dynamic_ssl_server_credentials(
-        configuration(), configuration, require_client_authentication=bool(files.ca)
+        _configuration(watched.current()[0]), news, require_client_authentication=bool(files.ca)
+    )
+
+
+def _configuration(content: _Content) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration(
+        [(content.key, content.cert)], root_certificates=content.ca
     )
 
 

@@ -33,7 +33,7 @@ async def serving(credentials: Credentials) -> AsyncIterator[str]:
             yield request + b" " + context.auth_context().get("x509_common_name", [b""])[0]
 
     server = internal_server(credentials)
-    method = grpc.stream_stream_rpc_method_handler(repeat, request_deserializer=bytes)
+    method: Any = grpc.stream_stream_rpc_method_handler(repeat, request_deserializer=bytes)
     server.add_generic_rpc_handlers(
         (grpc.method_handlers_generic_handler("t", {"Repeat": method}),)
     )
@@ -50,15 +50,13 @@ class Stream:
 
     def __init__(self, address: str, credentials: Credentials) -> None:
         self._channel = internal_channel(address, credentials)
-        self._call = self._channel.stream_stream("/t/Repeat")(timeout=BOUND_S)
+        self._call: Any = self._channel.stream_stream("/t/Repeat")(timeout=BOUND_S)
 
     async def say(self, text: bytes) -> bytes:
         """Sends a message and gives the answer."""
         await self._call.write(text)
-        answer = await self._call.read()
-        if answer is grpc.aio.EOF:
-            await self._call.code()
-        return bytes(answer)
+        answer: bytes = await self._call.read()
+        return answer
 
     async def close(self) -> None:
         """Ends it."""

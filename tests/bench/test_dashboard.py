@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 from tests.docs.examples import ROOT
 
-from bench.dashboard import DASHBOARD, Panel, picture
+from bench.dashboard import DASHBOARD, Lines, Panel, picture
 
 PANELS: list[Panel] = json.loads(DASHBOARD.read_text())["panels"]
 
@@ -22,7 +22,8 @@ def texts(svg: str) -> set[str]:
 def test_every_panel_is_drawn_with_its_lines() -> None:
     """Also one that has no value yet."""
     filled = next(panel["id"] for panel in PANELS if panel["type"] != "row")
-    lines = {panel["id"]: {} for panel in PANELS} | {filled: {"a line": [(0.0, 1.0), (1.0, 2.0)]}}
+    lines: dict[int, Lines] = {panel["id"]: {} for panel in PANELS}
+    lines |= {filled: {"a line": [(0.0, 1.0), (1.0, 2.0)]}}
     shown = texts(picture(PANELS, lines))
     assert {panel["title"] for panel in PANELS} <= shown
     assert {"a line", "nothing yet"} <= shown

@@ -32,7 +32,7 @@ YAML = examples("yaml")
 SUBMITTED = ("serve", "batch", "train", "bench")
 
 
-REFUSALS = (
+REFUSALS: tuple[type[Exception], ...] = (
     click.ClickException,
     next(each for each in typer.BadParameter.__mro__ if each.__name__ == "ClickException"),
 )

@@ -141,9 +141,9 @@ def _run(folder: Path, hosts: Network) -> None:
         assert [each.name() for each in left] == []
         assert len(gone) == len(family)
     finally:
-        for each in {*family, *_children(job.pid)}:
-            if each.is_running():
-                each.kill()
+        for process in {*family, *_children(job.pid)}:
+            if process.is_running():
+                process.kill()
         job.kill()
         job.wait(END_S)
 
