@@ -29,6 +29,9 @@ from outrider.cluster.launch import start_service
 
 DASHBOARD = ROOT / "cluster" / "metrics" / "dashboards" / "outrider.json"
 SCRAPE_S = 2
+STEP_S = 3 * SCRAPE_S
+"""Between points."""
+
 RATE = f"{8 * SCRAPE_S}s"
 """Grafana's `$__rate_interval` is four scrapes or more."""
 
@@ -97,7 +100,7 @@ def evaluated(url: str, panel: Panel, began_s: float, ended_s: float) -> Lines:
     for target in panel.get("targets", ()):
         query = target["expr"].replace("$service", ".*").replace("$__rate_interval", RATE)
         asked = urllib.parse.urlencode(
-            {"query": query, "start": began_s, "end": ended_s, "step": SCRAPE_S}
+            {"query": query, "start": began_s, "end": ended_s, "step": STEP_S}
         )
         with urllib.request.urlopen(
             f"{url}/api/v1/query_range?{asked}", timeout=ANSWER_S
