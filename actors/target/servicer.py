@@ -36,7 +36,7 @@ from outrider.actors.target.events import (
     Steer,
     Verdict,
 )
-from outrider.actors.target.handshake import drafter_misfit
+from outrider.actors.target.handshake import drafter_misfit, text_fingerprint
 from outrider.actors.target.messages import (
     candidates_from_proto,
     drafter_message,
@@ -175,7 +175,9 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
             name=self._settings.name,
             incarnation=self._settings.incarnation,
             model=self._settings.model_name,
-            model_fingerprint=spec.fingerprint,
+            model_fingerprint=text_fingerprint(
+                spec.fingerprint, spec.dtype, self._tokenizer_fingerprint
+            ),
             tokenizer_fingerprint=self._tokenizer_fingerprint,
             vocab_size=spec.vocab_size,
             max_context=spec.max_context,
