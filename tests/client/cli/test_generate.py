@@ -177,9 +177,7 @@ def test_overload_says_when_to_come_again(
     assert run("generate", "hi", "-a", fake.address).exit_code == 0
 
 
-def test_an_exchanged_model_is_told(
-    run: Run, make_fake: MakeFake, failure: type[Failure]
-) -> None:
+def test_an_exchanged_model_is_told(run: Run, make_fake: MakeFake, failure: type[Failure]) -> None:
     """What had come is on stdout; the message says why no more does, and how much it was."""
     one, two = make_fake("one"), make_fake("two")
     cut = failure(code=grpc.StatusCode.UNAVAILABLE, after_tokens=9)
