@@ -1,7 +1,7 @@
 """Changing what runs under load: is anything lost, does a text change, and how much is decoded meanwhile, next to plain decoding?
 
-Endless clients decode the same prompts over and over. Between changes they decode plainly for a while; a change is compared with the
-plain windows on both sides of it, because machines change their pace. The two models are the shipped target with layers that add
+Endless clients decode the same prompts over and over, plainly and by speculation by turns of three seconds, all the time: both ways meet the
+same changes and the same pace of the machine. The two models are the shipped target with layers that add
 nothing, one more in the second: other weights, another fingerprint, the same texts.
 """
 
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.clients import Clients
+from bench.clients import SLICE_S, Clients, Compared
 from bench.prompts import spread
 from outrider.actors.engine.source import resolve_model
 from outrider.actors.train.deepen import deepen_folder
@@ -28,9 +28,8 @@ LAYERS = (60, 61)
 
 NUM_CLIENTS = 4
 NUM_PROMPTS = 24
-MAX_TOKENS = 48
-WINDOW_S = 12.0
-"""Of decoding without a change."""
+MAX_TOKENS = 24
+"""Of a request: one way has to end before the other has its turn."""
 
 COMMAND_S = 300.0
 """Bound on one `outrider` command."""
@@ -50,8 +49,6 @@ class Step:
 
     drafters: tuple[Mapping[str, Any], ...]
     replicas: int = 1
-    speculates: bool = True
-    """Whether the clients ask for it meanwhile."""
 
 
 SECOND = {"model": "demo:draft-small", "name": "second", "num_threads": 1}
@@ -63,7 +60,7 @@ STEPS = (
     Step("target scaled to 2", 0, ONE, replicas=2),
     Step("target scaled to 1", 0, ONE),
     Step("model exchanged", 1, ONE),
-    Step("model exchanged, clients decode plainly", 0, ONE, speculates=False),
+    Step("model exchanged back", 0, ONE),
 )
 
 
@@ -71,7 +68,7 @@ def run(*, is_quick: bool = False) -> Iterator[dict[str, Any]]:
     """One row.
 
     Args:
-        is_quick: Short windows, and only a drafter and the model change.
+        is_quick: Only a drafter and the model change.
     """
     with tempfile.TemporaryDirectory(prefix="outrider-apply-") as name:
         folder = Path(name)
@@ -80,7 +77,7 @@ def run(*, is_quick: bool = False) -> Iterator[dict[str, Any]]:
         for model, layers in zip(models, LAYERS, strict=True):
             deepen_folder(source, model, num_layers=layers)
         steps = (STEPS[0], STEPS[4]) if is_quick else STEPS
-        yield asyncio.run(_changed(folder, models, steps, window_s=2.0 if is_quick else WINDOW_S))
+        yield asyncio.run(_changed(folder, models, steps))
 
 
 def configuration(step: Step, models: Sequence[Path]) -> dict[str, Any]:
@@ -95,10 +92,8 @@ def configuration(step: Step, models: Sequence[Path]) -> dict[str, Any]:
     }
 
 
-async def _changed(
-    folder: Path, models: Sequence[Path], steps: Sequence[Step], *, window_s: float
-) -> dict[str, Any]:
-    """The whole run: windows of plain decoding, changes between them."""
+async def _changed(folder: Path, models: Sequence[Path], steps: Sequence[Step]) -> dict[str, Any]:
+    """The whole run: changes, and stretches without any between them."""
     file, admin = folder / "service.json", folder / "admin"
     file.write_text(json.dumps(configuration(Step("start", 0, ONE), models)))
     windows: list[dict[str, Any]] = []
@@ -106,44 +101,38 @@ async def _changed(
         clients = Clients(client, spread(NUM_PROMPTS), max_tokens=MAX_TOKENS)
         await clients.learn()
         async with clients.running(NUM_CLIENTS):
-            plain = await clients.window(window_s, speculates=False)
-            still = await clients.window(window_s, speculates=True)
-            after = await clients.window(window_s, speculates=False)
-            windows.append(_row("nothing changes", still, still, plain, after, took_s=0.0))
+            windows.append(_row("before", await clients.compare(_nothing())))
             for step in steps:
-                plain = after
                 file.write_text(json.dumps(configuration(step, models)))
                 applying = _command("apply", str(file), "--admin-file", str(admin))
-                during, took_s = await clients.while_(applying, speculates=step.speculates)
-                still = await clients.window(window_s, speculates=step.speculates)
-                after = await clients.window(window_s, speculates=False)
-                windows.append(_row(step.name, during, still, plain, after, took_s=took_s))
-        return {
-            "layers": list(LAYERS),
-            "clients": NUM_CLIENTS,
-            "max_tokens": MAX_TOKENS,
-            "window_s": window_s,
-            "requests": clients.num_done,
-            "failed": clients.failures,
-            "different": clients.num_different,
-            "models": sorted(clients.fingerprints),
-            "windows": windows,
-        }
+                windows.append(_row(step.name, await clients.compare(applying)))
+                windows.append(_row(f"after: {step.name}", await clients.compare(_nothing())))
+    return {
+        "layers": list(LAYERS),
+        "clients": NUM_CLIENTS,
+        "max_tokens": MAX_TOKENS,
+        "slice_s": SLICE_S,
+        "requests": clients.num_done,
+        "failed": clients.failures,
+        "different": clients.num_different,
+        "models": sorted(clients.fingerprints),
+        "windows": windows,
+    }
 
 
-def _row(
-    name: str, during: float, still: float, before: float, after: float, *, took_s: float
-) -> dict[str, Any]:
-    """Tokens a second of a step, and of plain decoding on both sides."""
-    plain = (before + after) / 2
+async def _nothing() -> None:
+    """No change."""
+
+
+def _row(name: str, compared: Compared) -> dict[str, Any]:
+    """A stretch of the run."""
     return {
         "name": name,
-        "took_s": round(took_s, 1),
-        "plain": [round(before, 1), round(after, 1)],
-        "during": round(during, 1),
-        "afterwards": round(still, 1),
-        "during_over_plain": during / plain,
-        "afterwards_over_plain": still / plain,
+        "took_s": round(compared.took_s, 1),
+        "slices": len(compared.plain) + len(compared.speculative),
+        "plain": [round(rate, 1) for rate in compared.plain],
+        "speculative": [round(rate, 1) for rate in compared.speculative],
+        "ratio": compared.ratio,
     }
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import statistics
 import time
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from bench.prompts import Prompt
 from outrider.client import (
@@ -23,6 +25,30 @@ SEED = 1
 
 TIMEOUT_S = 300.0
 """Of one request."""
+
+SLICE_S = 3.0
+"""Of decoding one way before the other has its turn."""
+
+LEAST_SLICES = 4
+"""Of each way in a comparison."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """Two ways of decoding by turns, while something else was done."""
+
+    took_s: float
+    """Until the other thing was done, by the end of a slice."""
+
+    plain: tuple[float, ...]
+    """Tokens a second of each slice."""
+
+    speculative: tuple[float, ...]
+
+    @property
+    def ratio(self) -> float:
+        """Speculative over plain: of the means, since every token counts."""
+        return statistics.mean(self.speculative) / statistics.mean(self.plain)
 
 
 class Clients:
@@ -69,22 +95,33 @@ class Clients:
             self._is_over = True
             await asyncio.gather(*tasks)
 
-    async def window(self, seconds: float, *, speculates: bool) -> float:
-        """Tokens a second over so many seconds, once every request of the other mode has ended."""
-        rate, _ = await self.while_(asyncio.sleep(seconds), speculates=speculates)
-        return rate
+    async def compare(self, work: Coroutine[None, None, None]) -> Compared:
+        """Decodes plainly and by speculation by turns while something else is done, and for `LEAST_SLICES` of each in any case."""
+        began = time.perf_counter()
+        task = asyncio.create_task(work)
+        rates: dict[bool, list[float]] = {False: [], True: []}
+        took_s = None
+        for speculates in itertools.cycle((True, False, False, True)):
+            rates[speculates].append(await self._slice(speculates))
+            if task.done() and took_s is None:
+                took_s = time.perf_counter() - began
+            if took_s is not None and min(map(len, rates.values())) >= LEAST_SLICES:
+                break
+        await task
+        return Compared(
+            took_s=took_s or 0.0,
+            plain=tuple(rates[False]),
+            speculative=tuple(rates[True]),
+        )
 
-    async def while_(
-        self, work: Coroutine[None, None, None], *, speculates: bool
-    ) -> tuple[float, float]:
-        """Tokens a second while something else is done, and the seconds that it took."""
+    async def _slice(self, speculates: bool) -> float:
+        """Tokens a second over `SLICE_S`, once every request of the other mode has ended."""
         self._speculates = speculates
         while self._in_mode[not speculates]:  # noqa: ASYNC110 - a count of our own, for a request or two
             await asyncio.sleep(0.01)
         tokens, began = self._num_tokens, time.perf_counter()
-        await work
-        took_s = time.perf_counter() - began
-        return (self._num_tokens - tokens) / took_s, took_s
+        await asyncio.sleep(SLICE_S)
+        return (self._num_tokens - tokens) / (time.perf_counter() - began)
 
     async def _work(self, numbers: itertools.cycle[int]) -> None:
         while not self._is_over:
