@@ -36,7 +36,7 @@ from outrider.actors.target.events import (
     Steer,
     Verdict,
 )
-from outrider.actors.target.handshake import drafter_misfit, text_fingerprint
+from outrider.actors.target.handshake import drafter_misfit
 from outrider.actors.target.messages import (
     candidates_from_proto,
     drafter_message,
@@ -79,12 +79,14 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
         self,
         settings: TargetSettings,
         engine: TimedEngine,
+        fingerprint: str,
         tokenizer_fingerprint: str,
         worker: TargetWorker,
         recorder: Recorder,
     ) -> None:
         self._settings = settings
         self._engine = engine
+        self._fingerprint = fingerprint
         self._tokenizer_fingerprint = tokenizer_fingerprint
         self._worker = worker
         self._recorder = recorder
@@ -175,9 +177,7 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
             name=self._settings.name,
             incarnation=self._settings.incarnation,
             model=self._settings.model_name,
-            model_fingerprint=text_fingerprint(
-                spec.fingerprint, spec.dtype, self._tokenizer_fingerprint
-            ),
+            model_fingerprint=self._fingerprint,
             tokenizer_fingerprint=self._tokenizer_fingerprint,
             vocab_size=spec.vocab_size,
             max_context=spec.max_context,

@@ -642,7 +642,9 @@ class TargetModel(google.protobuf.message.Message):
     has_chat_template: builtins.bool
     """True if the tokenizer has a chat template."""
     model_fingerprint: builtins.str
-    """Fingerprint of what a text follows from, besides the request: weights, configuration, number type, tokenizer."""
+    """Fingerprint of what a text follows from, besides the request: weights, configuration, number type, tokenizer, chat
+    template.
+    """
     tokenizer_fingerprint: builtins.str
     """Fingerprint of the tokenizer."""
     @property
