@@ -27,6 +27,8 @@ SUITES = (
     "reliability",
     "verifiers",
     "startup",
+    "batch",
+    "apply",
 )
 """Each is a module with `run`, which yields rows; `KEYS`, if its rows are replaced one by one; and takes the options that its
 parameters name."""

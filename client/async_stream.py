@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Collection
 from contextlib import suppress
 from time import monotonic
 from types import TracebackType
@@ -55,6 +56,12 @@ class AsyncConnections:
         """Goes on to the next address, unless another call has done so since `failed` was the current one."""
         if failed == self.current:
             self._current = (self._current + 1) % len(self.addresses)
+
+    def pick(self, refused: Collection[str]) -> str:
+        """The current address, after going past those that have refused a call for good. One that has not is left."""
+        while (address := self.current) in refused:
+            self.rotate(address)
+        return address
 
     def channel(self, address: str) -> grpc.aio.Channel:
         """The channel of an address."""
@@ -181,7 +188,7 @@ class AsyncGenerationStream:
                     request_id=self.request_id,
                     received_tokens=self._progress.token_ids,
                 )
-            self._address = self._connections.current
+            self._address = self._connections.pick(self._progress.refused)
             stub = self._connections.stub(self._address)
             self._call = stub.Generate(self._progress.next_request(), timeout=left_s)
         try:
@@ -201,7 +208,11 @@ class AsyncGenerationStream:
         left_s = self._left_s()
         try:
             retry = self._progress.retry(
-                error, now_s=monotonic(), left_s=left_s, jitter=random.random()
+                error,
+                address=self._address,
+                now_s=monotonic(),
+                left_s=left_s,
+                jitter=random.random(),
             )
         except OutriderError as last:
             raise await self._connections.explained(last, self._address) from error

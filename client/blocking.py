@@ -109,6 +109,7 @@ class Client:
         sampling: SamplingOptions | None = None,
         speculation: SpeculationOptions | None = None,
         resume: Sequence[int] = (),
+        model_fingerprint: str = "",
         request_id: str | None = None,
         timeout_s: float | None = None,
     ) -> GenerationStream:
@@ -121,7 +122,8 @@ class Client:
             model: The target model; empty takes the service's first.
             sampling: What decides each token.
             speculation: How to be fast.
-            resume: Output tokens of this same request received earlier; needs `sampling.seed`.
+            resume: Output tokens of this same request received earlier; needs `sampling.seed` and `model_fingerprint`.
+            model_fingerprint: Only this model may answer, as an `Admission` or a `ModelInfo` told it; empty takes any.
             request_id: Names the request; default a fresh one.
             timeout_s: Seconds for the whole, waits for room and resumes included; default the client's.
 
@@ -138,11 +140,12 @@ class Client:
             sampling=sampling,
             speculation=speculation,
             resume=resume,
+            model_fingerprint=model_fingerprint,
         )
         progress = StreamProgress(
             request,
             policy=self._retry,
-            num_addresses=len(self._connections.addresses),
+            addresses=self._connections.addresses,
             owns_id=request_id is None,
         )
         whole_s = self._timeout_s if timeout_s is None else check_timeout("timeout_s", timeout_s)
@@ -158,6 +161,7 @@ class Client:
         sampling: SamplingOptions | None = None,
         speculation: SpeculationOptions | None = None,
         resume: Sequence[int] = (),
+        model_fingerprint: str = "",
         request_id: str | None = None,
         timeout_s: float | None = None,
     ) -> Generation:
@@ -175,6 +179,7 @@ class Client:
             sampling=sampling,
             speculation=speculation,
             resume=resume,
+            model_fingerprint=model_fingerprint,
             request_id=request_id,
             timeout_s=timeout_s,
         ) as stream:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Collection
 from contextlib import suppress
 from time import monotonic
 from types import TracebackType
@@ -56,6 +57,12 @@ class Connections:
         with self._lock:
             if failed == self.current:
                 self._current = (self._current + 1) % len(self.addresses)
+
+    def pick(self, refused: Collection[str]) -> str:
+        """The current address, after going past those that have refused a call for good. One that has not is left."""
+        while (address := self.current) in refused:
+            self.rotate(address)
+        return address
 
     def channel(self, address: str) -> grpc.Channel:
         """The channel of an address."""
@@ -188,7 +195,7 @@ class GenerationStream:
                     request_id=self.request_id,
                     received_tokens=self._progress.token_ids,
                 )
-            self._address = self._connections.current
+            self._address = self._connections.pick(self._progress.refused)
             stub = self._connections.stub(self._address)
             self._call = stub.Generate(self._progress.next_request(), timeout=left_s)
             if self._closed.is_set():  # cancelled by another thread while the call was being opened
@@ -203,7 +210,11 @@ class GenerationStream:
         left_s = self._left_s()
         try:
             retry = self._progress.retry(
-                error, now_s=monotonic(), left_s=left_s, jitter=random.random()
+                error,
+                address=self._address,
+                now_s=monotonic(),
+                left_s=left_s,
+                jitter=random.random(),
             )
         except OutriderError as last:
             raise self._connections.explained(last, self._address) from error

@@ -149,6 +149,7 @@ def _admission(admission: generation_pb2.Admission) -> Admission:
         seed=admission.seed,
         prompt_tokens=admission.prompt_tokens,
         drafters=tuple(admission.drafters),
+        model_fingerprint=admission.model_fingerprint,
     )
 
 

@@ -85,6 +85,8 @@ class Admission:
 
     prompt_tokens: int
     drafters: tuple[str, ...] = ()
+    model_fingerprint: str = ""
+    """Of what the text follows from, besides the request: weights, configuration, number type, tokenizer, chat template."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,6 +91,7 @@ class ScriptedTarget(target_pb2_grpc.TargetServiceServicer):
         self.script = script
         self.name = name
         self.model = model
+        self.fingerprint = ""
         self.address = ""
         self.incarnation = 1
         self.running: dict[int, asyncio.Task[None]] = {}
@@ -131,6 +132,7 @@ class ScriptedTarget(target_pb2_grpc.TargetServiceServicer):
             name=self.name,
             incarnation=self.incarnation,
             model=self.model,
+            model_fingerprint=self.fingerprint,
             tokenizer_fingerprint="bytes",
             vocab_size=VOCAB,
             max_context=self.script.max_context,

@@ -152,6 +152,7 @@ class GenerateRequest(google.protobuf.message.Message):
     SAMPLING_FIELD_NUMBER: builtins.int
     SPECULATION_FIELD_NUMBER: builtins.int
     RESUME_FIELD_NUMBER: builtins.int
+    MODEL_FINGERPRINT_FIELD_NUMBER: builtins.int
     request_id: builtins.str
     """Names the request, for `Abort`, logs and traces. At most 128 characters of `[A-Za-z0-9._:-]`.
     Empty: the service makes one.
@@ -160,6 +161,10 @@ class GenerateRequest(google.protobuf.message.Message):
     """The target model, as `ListModels` gives it. Empty: the only or first one."""
     text: builtins.str
     """Text, tokenised with the model's usual special tokens."""
+    model_fingerprint: builtins.str
+    """Only the model of this fingerprint may answer, as `Admission` or `ListModels` told it; another refuses with
+    FAILED_PRECONDITION, so that no text is begun by one model and ended by another. Empty: whichever is served.
+    """
     @property
     def tokens(self) -> Global___TokenIds:
         """Token ids, taken as they are."""
@@ -179,7 +184,8 @@ class GenerateRequest(google.protobuf.message.Message):
     @property
     def resume(self) -> Global___TokenIds:
         """Output tokens of this same request that the caller has already received, to go on after a broken stream.
-        They count as output: towards `max_tokens`, penalties and stop strings. Needs `sampling.seed` and n = 1.
+        They count as output: towards `max_tokens`, penalties and stop strings. Needs `sampling.seed`, n = 1 and
+        `model_fingerprint`.
         """
 
     def __init__(
@@ -193,9 +199,10 @@ class GenerateRequest(google.protobuf.message.Message):
         sampling: outrider.v1.sampling_pb2.SamplingOptions | None = ...,
         speculation: outrider.v1.sampling_pb2.SpeculationOptions | None = ...,
         resume: Global___TokenIds | None = ...,
+        model_fingerprint: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["chat", b"chat", "prompt", b"prompt", "resume", b"resume", "sampling", b"sampling", "speculation", b"speculation", "text", b"text", "tokens", b"tokens"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["chat", b"chat", "model", b"model", "prompt", b"prompt", "request_id", b"request_id", "resume", b"resume", "sampling", b"sampling", "speculation", b"speculation", "text", b"text", "tokens", b"tokens"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["chat", b"chat", "model", b"model", "model_fingerprint", b"model_fingerprint", "prompt", b"prompt", "request_id", b"request_id", "resume", b"resume", "sampling", b"sampling", "speculation", b"speculation", "text", b"text", "tokens", b"tokens"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["prompt", b"prompt"]) -> typing.Literal["text", "tokens", "chat"] | None: ...
 
 Global___GenerateRequest: typing_extensions.TypeAlias = GenerateRequest
@@ -249,6 +256,7 @@ class Admission(google.protobuf.message.Message):
     SEED_FIELD_NUMBER: builtins.int
     PROMPT_TOKENS_FIELD_NUMBER: builtins.int
     DRAFTERS_FIELD_NUMBER: builtins.int
+    MODEL_FINGERPRINT_FIELD_NUMBER: builtins.int
     request_id: builtins.str
     """The request's name."""
     model: builtins.str
@@ -257,6 +265,8 @@ class Admission(google.protobuf.message.Message):
     """The seed in force, for a later resume or repetition."""
     prompt_tokens: builtins.int
     """Number of prompt tokens."""
+    model_fingerprint: builtins.str
+    """Fingerprint of the model in force, for a later resume: see `TargetModel.model_fingerprint`."""
     @property
     def drafters(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Names of the drafters, in the order that `Token.drafter` counts them."""
@@ -269,8 +279,9 @@ class Admission(google.protobuf.message.Message):
         seed: builtins.int = ...,
         prompt_tokens: builtins.int = ...,
         drafters: collections.abc.Iterable[builtins.str] | None = ...,
+        model_fingerprint: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["drafters", b"drafters", "model", b"model", "prompt_tokens", b"prompt_tokens", "request_id", b"request_id", "seed", b"seed"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["drafters", b"drafters", "model", b"model", "model_fingerprint", b"model_fingerprint", "prompt_tokens", b"prompt_tokens", "request_id", b"request_id", "seed", b"seed"]) -> None: ...
 
 Global___Admission: typing_extensions.TypeAlias = Admission
 
@@ -631,7 +642,9 @@ class TargetModel(google.protobuf.message.Message):
     has_chat_template: builtins.bool
     """True if the tokenizer has a chat template."""
     model_fingerprint: builtins.str
-    """Fingerprint of weights and configuration."""
+    """Fingerprint of what a text follows from, besides the request: weights, configuration, number type, tokenizer, chat
+    template.
+    """
     tokenizer_fingerprint: builtins.str
     """Fingerprint of the tokenizer."""
     @property
