@@ -90,7 +90,8 @@ class RayActorHost:
         tell: Callable[[str], None],
     ) -> None:
         told = ""
-        while lacking := shortage(specs, living_nodes(), self._policy):
+        tenants = tuple(self._tenants.values())
+        while lacking := shortage(specs, living_nodes(), self._policy, tenants):
             if not self._may_grow:
                 raise PlacementError(f"there is no room in the Ray cluster: {lacking}")
             if time.monotonic() > deadline:
@@ -98,8 +99,8 @@ class RayActorHost:
                     f"found no room in the Ray cluster within {timeout_s:g} s (cluster.placement_timeout_s): {lacking}"
                 )
             if not told:
-                # A cluster that grows by itself adds nodes for what is asked for.
-                await ask_for(specs)
+                # A cluster that grows by itself adds nodes until it could hold all that is asked for.
+                await ask_for([*tenants, *specs])
             if lacking != told:
                 tell(lacking)
                 told = lacking
@@ -147,13 +148,18 @@ class RayActorHost:
 
     def lacking(self, spec: ActorSpec) -> str:
         """Why an actor has no process yet."""
-        return shortage((spec,), living_nodes(), self._policy) or (
+        others = tuple(one for name, one in self._tenants.items() if name != spec.name)
+        return shortage((spec,), living_nodes(), self._policy, others) or (
             "other work holds the resources of the nodes that it may run on"
         )
 
     def _settle(self, spec: ActorSpec, node_id: str) -> None:
         self._tenants[spec.name] = Tenant(
-            role=spec.role, model=spec.model, node_id=node_id, resources=spec.resources
+            role=spec.role,
+            model=spec.model,
+            node_id=node_id,
+            resources=spec.resources,
+            node_labels=spec.node_labels,
         )
 
 
