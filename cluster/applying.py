@@ -76,7 +76,7 @@ class Applier:
         """
         wanted = {**self._replicas, **{entry: one.count for entry, one in decisions.items()}}
         for entry, one in decisions.items():
-            self.tell(entry, one.count, one.reason)
+            self.tell(entry, one.wanted, one.reason)
             log.info("scaling", entry=entry, replicas=one.count, reason=one.reason)
         changes = plan(self._supervisor.configured, fleet(self._config, wanted))
         self._is_busy, self._scaling = True, asyncio.current_task()

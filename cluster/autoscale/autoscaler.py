@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
 import structlog
 
@@ -103,7 +104,7 @@ class Autoscaler:
                 now_s=now_s,
                 is_short=bool(self._failures.keys() - {entry}),
             )
-            if decision.change:
+            if decision.wanted != current:
                 found[entry] = decision
             if not decision.grows and self._failures.pop(entry, None) is not None:
                 self._not_before_s.pop(entry, None)
@@ -118,8 +119,7 @@ class Autoscaler:
         due = {}
         for entry, decision in decisions.items():
             if self._not_before_s.get(entry, 0.0) <= now_s:
-                is_careful = entry in self._failures
-                due[entry] = decision.by_one() if is_careful else decision
+                due[entry] = replace(decision, is_careful=entry in self._failures)
         return due
 
     async def _change(self, changes: dict[str, Decision], settings: Autoscaling) -> None:
@@ -145,8 +145,8 @@ class Autoscaler:
         self._failures[entry] = count
         self._not_before_s[entry] = self._clock_s() + pause_s
         reason = f"{decision.reason}, but {error}; tried again in {pause_s:g} s"
-        self._applier.tell(entry, decision.count, reason)
-        log.warning("not scaled", entry=entry, wanted=decision.count, reason=reason)
+        self._applier.tell(entry, decision.wanted, reason)
+        log.warning("not scaled", entry=entry, wanted=decision.wanted, reason=reason)
 
     def _forget(self, now_s: float, settings: Autoscaling) -> None:
         """Samples that no window reaches any more, but for one, which shows how far back they go."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from outrider.cluster.autoscale.load import Sample
 from outrider.cluster.config_service import Autoscaling
@@ -37,21 +37,27 @@ JUDGED_TOKENS = 1_000
 class Decision:
     """How many there should be."""
 
-    count: int
-    change: int = 0
-    """How many more than there are."""
+    current: int
+    """As many there are."""
+
+    wanted: int
+    """As many as the load asks for, within bounds."""
 
     reason: str = ""
     """Why, in words; empty if that is what there is."""
 
+    is_careful: bool = False
+    """Those that are missing come one by one."""
+
     @property
     def grows(self) -> bool:
-        """Whether it is more than there are."""
-        return self.change > 0
+        """Whether more are wanted than there are."""
+        return self.wanted > self.current
 
-    def by_one(self) -> Decision:
-        """One more of those that are needed."""
-        return replace(self, count=self.count - self.change + 1, change=1)
+    @property
+    def count(self) -> int:
+        """As many there should be after the next change."""
+        return self.current + 1 if self.grows and self.is_careful else self.wanted
 
 
 def decide(
@@ -77,15 +83,15 @@ def decide(
     gain = _gain(_window(history, now_s, unpaid_s)) if scale.role is Role.DRAFTER else None
     if gain is not None and gain < LEAST_GAIN and current > scale.least:
         return Decision(
-            count=scale.least,
-            change=scale.least - current,
+            current=current,
+            wanted=scale.least,
             reason=f"of each token {gain:.2f} was theirs in the last {unpaid_s:g} s: they do not pay",
         )
     recent = _window(history, now_s, settings.upscale_delay_s)
     needed = min((_needed(one, settings.target_occupancy) for one in recent), default=0)
     count = min(needed, scale.most)
     if count > current and (gain is None or gain >= WORTH_ADDING):
-        return Decision(count=count, change=count - current, reason=_load(recent[-1], current))
+        return Decision(current=current, wanted=count, reason=_load(recent[-1], current))
     past = _window(history, now_s, settings.downscale_delay_s)
     occupancy = settings.target_occupancy * (1.0 - TOLERANCE)
     needed = max((_needed(one, occupancy) for one in past), default=current)
@@ -94,11 +100,11 @@ def decide(
         most = max(one.sessions + one.waiting for one in past)
         delay_s = settings.downscale_delay_s
         return Decision(
-            count=count,
-            change=count - current,
+            current=current,
+            wanted=count,
             reason=f"at most {most} texts at a time in the last {delay_s:g} s",
         )
-    return Decision(count=current)
+    return Decision(current=current, wanted=current)
 
 
 def _window(history: Sequence[Sample], now_s: float, length_s: float) -> list[Sample]:
