@@ -60,6 +60,8 @@ class RayActorHost:
         self._use_loopback = use_loopback
         self._may_grow = may_grow
         self._tenants: dict[str, Tenant] = {}
+        self._asked: set[str] = set()
+        """Actors that nodes were asked for. Until they have processes, which keep their nodes, the request does."""
         self._own_node = ray.get_runtime_context().get_node_id()
         self._surveyor = Surveyor()
 
@@ -75,8 +77,10 @@ class RayActorHost:
         deadline = time.monotonic() + timeout_s
         try:
             await self._wait_for_nodes(specs, deadline, timeout_s, tell)
-        finally:
+        except BaseException:
+            self._asked.clear()
             await ask_for([])
+            raise
         nodes = living_nodes()
         if len(nodes) > 1 and any(spec.role is Role.DRAFTER for spec in specs):
             # Before models are loaded: on busy machines distances look longer than they are.
@@ -100,6 +104,7 @@ class RayActorHost:
                 )
             if not told:
                 # A cluster that grows by itself adds nodes until it could hold all that is asked for.
+                self._asked = {spec.name for spec in specs if spec.resources}
                 await ask_for([*tenants, *specs])
             if lacking != told:
                 tell(lacking)
@@ -139,6 +144,10 @@ class RayActorHost:
         }
         remote: Any = ray.remote(_CLASSES[spec.role])
         handle = remote.options(**options).remote(settings, identity)
+        if spec.name in self._asked:
+            self._asked.discard(spec.name)
+            if not self._asked:
+                await ask_for([])
         return RayActor(
             handle,
             own_node=self._own_node,

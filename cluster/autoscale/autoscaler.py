@@ -20,6 +20,7 @@ from outrider.cluster.config_service import Autoscaling
 from outrider.cluster.keeper import LaunchFailed
 from outrider.cluster.placement import PlacementError
 from outrider.cluster.restart_policy import RestartCount, RestartPolicy
+from outrider.cluster.roster import Scale
 
 MAX_PAUSE_S = 600.0
 """Longest pause before room is looked for again: nodes that a person adds are found within it."""
@@ -48,8 +49,8 @@ class Autoscaler:
         self._readings: tuple[Reading, ...] = ()
         self._history: dict[str, list[Sample]] = {}
         self._work: asyncio.Task[None] | None = None
-        self._growing: frozenset[str] = frozenset()
-        """Entries of which `_work` starts more."""
+        self._growing: dict[str, int] = {}
+        """Entries of which `_work` starts more, and how many there will be."""
         self._failures: dict[str, RestartCount] = {}
         """Of entries that found no room, until they have what they need."""
         self._not_before_s: dict[str, float] = {}
@@ -80,36 +81,44 @@ class Autoscaler:
             self._history.setdefault(entry, []).append(sample)
         self._readings = readings
         self._forget(now_s, settings)
-        decisions = self._decide(now_s, settings)
         if self._work is not None and not self._work.done():
-            if not self._growing & {entry for entry, one in decisions.items() if one.grows}:
-                self._work.cancel()  # What is waited for is not needed any more.
+            if self._growing and not any(
+                self._is_needed(entry, count) for entry, count in self._growing.items()
+            ):
+                self._work.cancel()
             return
-        changes = self._due(decisions, now_s)
+        changes = self._due(self._decide(), now_s)
         if changes and not self._applier.is_busy:
-            self._growing = frozenset(entry for entry, one in changes.items() if one.grows)
+            self._growing = {entry: one.count for entry, one in changes.items() if one.grows}
             self._work = asyncio.create_task(self._change(changes, settings), name="scaling")
 
-    def _decide(self, now_s: float, settings: Autoscaling) -> dict[str, Decision]:
+    def _decide(self) -> dict[str, Decision]:
         """What should be otherwise, by entry."""
         found: dict[str, Decision] = {}
         for scale in self._applier.scales:
-            entry = scale.entry
-            current = self._applier.replicas[entry]
-            decision = decide(
-                scale,
-                current,
-                self._history.get(entry, ()),
-                settings,
-                now_s=now_s,
-                is_short=bool(self._failures.keys() - {entry}),
-            )
+            entry, current = scale.entry, self._applier.replicas[scale.entry]
+            if entry in self._failures and not self._is_needed(entry, scale.wanted):
+                del self._failures[entry], self._not_before_s[entry]
+                self._applier.tell(entry, current, "")
+            decision = self._decision(scale, current)
             if decision.wanted != current:
                 found[entry] = decision
-            if not decision.grows and self._failures.pop(entry, None) is not None:
-                self._not_before_s.pop(entry, None)
-                self._applier.tell(entry, current, "")
         return found
+
+    def _is_needed(self, entry: str, count: int) -> bool:
+        """Whether so many, if there were as many, would stay. A need that only pauses goes on."""
+        (scale,) = (one for one in self._applier.scales if one.entry == entry)
+        return self._decision(scale, count).wanted >= count
+
+    def _decision(self, scale: Scale, current: int) -> Decision:
+        return decide(
+            scale,
+            current,
+            self._history.get(scale.entry, ()),
+            self._applier.config.autoscaling,
+            now_s=self._clock_s(),
+            is_short=bool(self._failures.keys() - {scale.entry}),
+        )
 
     def _due(self, decisions: dict[str, Decision], now_s: float) -> dict[str, Decision]:
         """What is done now: first what goes, which makes room; then what comes, unless it found none a moment ago."""
@@ -133,7 +142,7 @@ class Autoscaler:
                 if decision.grows and entry in self._failures:
                     self._failures[entry] = RestartCount()
             if not self._growing:
-                self._not_before_s.clear()  # What went has left room.
+                self._not_before_s = dict.fromkeys(self._failures, 0.0)  # What went has left room.
 
     def _failed(self, entry: str, decision: Decision, error: str, settings: Autoscaling) -> None:
         policy = RestartPolicy(

@@ -164,7 +164,9 @@ async def test_a_need_that_is_gone_is_not_told_any_more(running: Running) -> Non
     await running.look(12)
     assert (running.applier.is_busy, running.scale.wanted) == (True, 3)
     running.texts = 0
-    await running.look(2)
+    await running.look(80)
+    assert running.applier.is_busy, "a pause is no end"
+    await running.look(30)
     await until(lambda: not running.applier.is_busy)
     assert (running.scale.wanted, running.scale.reason) == (1, "")
     running.host.room.set()
