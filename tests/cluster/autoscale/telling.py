@@ -31,7 +31,9 @@ def told(name: str, role: Role, entry: str, *metrics: Metric, incarnation: int =
 
 def target(name: str, used: int, tokens: float, **accepted: float) -> Told:
     """A target of eight slots."""
-    by_drafter = {(drafter,): count for drafter, count in accepted.items()}
+    by_drafter: dict[tuple[str, ...], float] = {
+        (drafter,): count for drafter, count in accepted.items()
+    }
     return told(
         name,
         Role.TARGET,
