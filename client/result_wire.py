@@ -19,6 +19,7 @@ from outrider.client.results import (
     Health,
     ModelInfo,
     Origin,
+    Replicas,
     SpeculationStats,
     Status,
     TextChunk,
@@ -132,6 +133,18 @@ def status_from_proto(status: generation_pb2.GetStatusResponse) -> Status:
                 accepted=actor.accepted,
             )
             for actor in status.actors
+        ),
+        replicas=tuple(
+            Replicas(
+                name=one.name,
+                role=one.role,
+                wanted=one.wanted,
+                running=one.running,
+                least=one.min,
+                most=one.max,
+                reason=one.reason,
+            )
+            for one in status.replicas
         ),
     )
 

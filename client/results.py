@@ -285,6 +285,30 @@ class ActorInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Replicas:
+    """How many actors a target or drafter of the configuration has."""
+
+    name: str
+    """Its name in the configuration."""
+
+    role: str
+    """`target` or `drafter`."""
+
+    wanted: int
+    """As many as the load asks for."""
+
+    running: int
+    """As many are there and take sessions."""
+
+    least: int
+    most: int
+    """Their number is fixed if both are the same."""
+
+    reason: str = ""
+    """Why their number was last changed, or why it cannot be; empty if nothing has changed since the start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
     """The state of the service."""
 
@@ -299,3 +323,5 @@ class Status:
     """Internal registrations that were refused: of actors that the service did not start."""
     last_refusal: str = ""
     """Why the last of them was; empty if there was none."""
+    replicas: tuple[Replicas, ...] = ()
+    """How many actors each target and drafter of the configuration has."""

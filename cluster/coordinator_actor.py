@@ -15,7 +15,8 @@ from outrider.actors.grpc_server import internal_channel
 from outrider.actors.logs import configure_logs
 from outrider.actors.node_address import at_node, internal_listen
 from outrider.actors.residence import Identity, Residence, Started
-from outrider.cluster.roster import Roster, roster_from_proto
+from outrider.cluster.roster import Roster
+from outrider.cluster.roster_wire import roster_from_proto
 from outrider.cluster.settings import CoordinatorSettings
 from outrider.v1 import cluster_pb2, cluster_pb2_grpc
 

@@ -285,6 +285,7 @@ class Gateway:
             accepting=self.is_accepting and self._links.is_ready,
             refused_registrations=roster.refused,
             last_refusal=roster.last_refusal,
+            replicas=reports.replicas(roster),
         )
         if not request.is_local:
             told = await peers.statuses(roster, self._settings.name, self._settings.credentials)

@@ -29,6 +29,7 @@ from outrider.cluster.host_port import join_host_port
 from outrider.cluster.incarnations import Incarnations
 from outrider.cluster.keeper import Keeper, KeeperSettings
 from outrider.cluster.leaving import see_off
+from outrider.cluster.metrics.federation import Federation
 from outrider.cluster.metrics.service_metrics import ServiceMetrics
 from outrider.cluster.restart_policy import RestartPolicy
 from outrider.cluster.roster import Registry, Role
@@ -116,6 +117,11 @@ class Supervisor:
         return dict(self._configured)
 
     @property
+    def federation(self) -> Federation:
+        """Asks every actor for its metrics."""
+        return self._metrics.federation
+
+    @property
     def admin(self) -> tuple[str, Credentials]:
         """Address of the `ClusterService`, and what calls to it carry."""
         return self._address, self._credentials
@@ -197,7 +203,7 @@ class Supervisor:
     def _fresh(self, spec: ActorSpec) -> ActorSpec:
         """A spec under a name that nobody has had, listening where its predecessors do."""
         named = spec
-        if spec.name in self._keepers:
+        if spec.name in self._keepers or spec.name in self._leaving:
             name = f"{spec.name}.{self._generation}"
             named = replace(spec, name=name, settings=replace(spec.settings, name=name))
         for other in self._keepers.values() if spec.role is Role.COORDINATOR else ():

@@ -15,7 +15,7 @@ from outrider.client.cli import flags
 from outrider.client.cli.exits import ExitCode, expected_errors, usage_error
 from outrider.client.cli.output import print_json, print_line, print_table, table_of
 from outrider.client.cli.service import Service, connecting
-from outrider.client.cli.status_watch import watch
+from outrider.client.cli.status_watch import scalable, watch
 from outrider.client.errors import InvalidRequest, Unavailable
 from outrider.client.ready_file import BadReadyFile, read_ready_file
 from outrider.client.results import Health, ModelInfo, Status
@@ -146,6 +146,8 @@ def print_status(state: Status, health: Health) -> None:
         )
     print_table(table)
     print_problems((actor.name, actor.problem) for actor in state.actors)
+    for line in scalable(state):
+        print_line(line)
     if state.refused_registrations:
         print_line(
             f"{state.refused_registrations} internal registrations were refused; the last one: {state.last_refusal}"

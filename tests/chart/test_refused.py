@@ -127,7 +127,11 @@ def test_the_other_values_are_right() -> None:
         ),
         (
             "workers.target.maxReplicas=1",
-            'the actors of the configuration ask for 2 of "target" together',
+            'the actors of the configuration ask for 4 of "target" together',
+        ),
+        (
+            "config.drafters[0].max_replicas=9",
+            'the actors of the configuration ask for 9 of "drafter" together, and workers.drafter has room for 8',
         ),
         (
             "ray.autoscaling.idleTimeoutSeconds=0",

@@ -85,7 +85,8 @@
 {{- if gt (float64 $amount) (float64 $settings.actors) -}}
 {{- fail (printf "%s.resources asks for %v of %q, and a pod of workers.%s offers %v (actors)" $place $amount $group $group $settings.actors) -}}
 {{- end -}}
-{{- $all := mulf $amount (dig "replicas" 1 $actor) -}}
+{{- $count := dig "max_replicas" (dig "replicas" (dig "min_replicas" 1 $actor) $actor) $actor -}}
+{{- $all := mulf $amount $count -}}
 {{- $_ := set $wanted $group (addf $all (get $wanted $group | default 0.0)) -}}
 {{- end -}}
 {{- end -}}

@@ -871,6 +871,7 @@ class GetStatusResponse(google.protobuf.message.Message):
     ACCEPTING_FIELD_NUMBER: builtins.int
     REFUSED_REGISTRATIONS_FIELD_NUMBER: builtins.int
     LAST_REFUSAL_FIELD_NUMBER: builtins.int
+    REPLICAS_FIELD_NUMBER: builtins.int
     version: builtins.str
     """The service's version."""
     uptime_s: builtins.float
@@ -891,6 +892,10 @@ class GetStatusResponse(google.protobuf.message.Message):
     def actors(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___ActorStatus]:
         """Every actor that is known."""
 
+    @property
+    def replicas(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___ReplicaStatus]:
+        """How many actors there should be, of each target and drafter of the configuration."""
+
     def __init__(
         self,
         *,
@@ -903,10 +908,53 @@ class GetStatusResponse(google.protobuf.message.Message):
         accepting: builtins.bool = ...,
         refused_registrations: builtins.int = ...,
         last_refusal: builtins.str = ...,
+        replicas: collections.abc.Iterable[Global___ReplicaStatus] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["accepting", b"accepting", "actors", b"actors", "finished", b"finished", "last_refusal", b"last_refusal", "refused_registrations", b"refused_registrations", "running", b"running", "uptime_s", b"uptime_s", "version", b"version", "waiting", b"waiting"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["accepting", b"accepting", "actors", b"actors", "finished", b"finished", "last_refusal", b"last_refusal", "refused_registrations", b"refused_registrations", "replicas", b"replicas", "running", b"running", "uptime_s", b"uptime_s", "version", b"version", "waiting", b"waiting"]) -> None: ...
 
 Global___GetStatusResponse: typing_extensions.TypeAlias = GetStatusResponse
+
+@typing.final
+class ReplicaStatus(google.protobuf.message.Message):
+    """How many actors one target or drafter of the configuration has."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    ROLE_FIELD_NUMBER: builtins.int
+    WANTED_FIELD_NUMBER: builtins.int
+    RUNNING_FIELD_NUMBER: builtins.int
+    MIN_FIELD_NUMBER: builtins.int
+    MAX_FIELD_NUMBER: builtins.int
+    REASON_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """Its name in the configuration."""
+    role: builtins.str
+    """Its role: `target` or `drafter`."""
+    wanted: builtins.int
+    """As many as the load asks for, within these bounds. More than run while they start, or if there is no room for them."""
+    running: builtins.int
+    """As many are there and take sessions."""
+    min: builtins.int
+    """As many run at the least."""
+    max: builtins.int
+    """As many run at the most. The same as `min`: their number is fixed."""
+    reason: builtins.str
+    """Why the number was last changed, or why it cannot be. Empty if nothing has changed since the start."""
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        role: builtins.str = ...,
+        wanted: builtins.int = ...,
+        running: builtins.int = ...,
+        min: builtins.int = ...,
+        max: builtins.int = ...,
+        reason: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["max", b"max", "min", b"min", "name", b"name", "reason", b"reason", "role", b"role", "running", b"running", "wanted", b"wanted"]) -> None: ...
+
+Global___ReplicaStatus: typing_extensions.TypeAlias = ReplicaStatus
 
 @typing.final
 class ActorStatus(google.protobuf.message.Message):
