@@ -14,9 +14,9 @@ from typing import Any, Self
 from pydantic import ValidationError, model_validator
 
 from outrider.cluster.config_actors import PROMPT_LOOKUP, Drafter, Target
+from outrider.cluster.config_emulation import emulated
 from outrider.cluster.config_errors import ConfigError, Problem, problems_of
 from outrider.cluster.config_file import read_mapping
-from outrider.cluster.config_emulation import emulated
 from outrider.cluster.config_section import Section
 from outrider.cluster.config_service import Cluster, Service, Speculation
 

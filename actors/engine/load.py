@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, cast
 import structlog
 import torch
 
-from outrider.actors.engine.profiles import DEVICE_PREFIX, Profile, find_profile
 from outrider.actors.engine.priority import lower_priority
+from outrider.actors.engine.profiles import DEVICE_PREFIX, Profile, find_profile
 from outrider.actors.engine.protocol import Engine
 from outrider.actors.engine.settings import EngineSettings
 from outrider.actors.engine.sizing import LEAST_CONTEXT
