@@ -87,6 +87,8 @@ class Admission:
     drafters: tuple[str, ...] = ()
     model_fingerprint: str = ""
     """Of what the text follows from, besides the request: weights, configuration, number type, tokenizer, chat template."""
+    emulated: str = ""
+    """Profiles of emulated devices that the service runs on; empty if all are real. Every figure is then emulated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,6 +258,8 @@ class ModelInfo:
     draft_lengths: tuple[DraftLength, ...] = ()
     roots: tuple[Roots, ...] = ()
     tree_masks: tuple[TreeMask, ...] = ()
+    emulated: str = ""
+    """As `Admission.emulated`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -325,3 +329,5 @@ class Status:
     """Why the last of them was; empty if there was none."""
     replicas: tuple[Replicas, ...] = ()
     """How many actors each target and drafter of the configuration has."""
+    emulated: str = ""
+    """As `Admission.emulated`."""

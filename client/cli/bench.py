@@ -155,6 +155,7 @@ async def run(plan: Plan, *, service: Service, timeout_s: float, warm_up: int) -
     total = len(plan.prompts) * len(plan.seeds) * plan.runs * (2 if plan.compare_plain else 1)
     progress = ProgressLine(total)
     async with service.async_client(timeout_s=timeout_s) as client:
+        known = await client.models()
         for _ in range(warm_up):
             await _measure_phase(client, plan, plan.prompts[:1], plan.seeds[0], is_plain=False)
         for run_number in range(plan.runs):
@@ -185,6 +186,7 @@ async def run(plan: Plan, *, service: Service, timeout_s: float, warm_up: int) -
         if plan.compare_plain
         else None,
         speed_up_by_run=tuple(speed_ups),
+        emulated=next((m.emulated for m in known if plan.model in ("", m.name)), ""),
     )
 
 
