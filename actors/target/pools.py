@@ -131,7 +131,7 @@ class Pools:
         places_N[chosen_M] = np.arange(len(chosen_M))
         upwards_M = places_N[parents_N[chosen_M]]
         parent_columns_M = np.where(upwards_M < 0, _ROOT, columns_M[upwards_M])
-        estimates_M = candidates.estimates_N[chosen_M] * (trust / 255.0)
+        estimates_M = candidates.estimates_N[chosen_M].astype(np.float64) * (trust / 255.0)
         np.maximum(estimates_M, LEAST_ESTIMATE, out=estimates_M)
         values_M = self._values(rows_M, columns_M, firsts_M, estimates_M, upwards_M)
         write_W = np.flatnonzero((firsts_M == np.arange(len(chosen_M))) & ~is_refused_M)
@@ -264,7 +264,7 @@ class Pools:
         self.parents_SP[rows, places] = parents
         self.values_SP[rows, places] = values
         sizes_E = np.bincount(entries, minlength=len(rows_E))
-        dropped_E = self.sizes_S[rows_E] - on_path_EP.sum(axis=1) - sizes_E
+        dropped_E: Int64s = self.sizes_S[rows_E] - on_path_EP.sum(axis=1) - sizes_E
         self.sizes_S[rows_E] = sizes_E
         return dropped_E
 
