@@ -286,8 +286,8 @@ class HostDraws:
 def draws_of(
     engine: Engine, settings: TargetSettings, table: SessionTable, sessions: dict[int, Session]
 ) -> DeviceDraws | HostDraws:
-    """Where a target draws: on the device, if that is a GPU or the settings say so."""
-    mode = settings.device_draws
-    if mode == "off" or (mode == "auto" and engine.spec.device.type != "cuda"):
-        return HostDraws(engine.spec.device)
+    """Where a target draws: on the device, if that is a GPU or an emulated one, or the settings say so."""
+    mode, spec = settings.device_draws, engine.spec
+    if mode == "off" or (mode == "auto" and spec.device.type != "cuda" and not spec.emulated):
+        return HostDraws(spec.device)
     return DeviceDraws(engine, table, sessions)
