@@ -28,6 +28,11 @@ def uint(bits: int) -> st.SearchStrategy[int]:
     return st.integers(0, 2**bits - 1)
 
 
+def several(one: st.SearchStrategy[int], count: int) -> st.SearchStrategy[list[int]]:
+    """So many of something."""
+    return st.lists(one, min_size=count, max_size=count)
+
+
 @st.composite
 def some_candidates(draw: st.DrawFn, largest: int = VOCAB - 1) -> Candidates:
     """Trees of some sessions, some without a node."""
@@ -35,12 +40,11 @@ def some_candidates(draw: st.DrawFn, largest: int = VOCAB - 1) -> Candidates:
     count = len(sizes)
     num_nodes = sum(sizes)
     parents = [draw(st.integers(-1, node - 1)) for size in sizes for node in range(size)]
-    one_each = {"min_size": count, "max_size": count}
     return Candidates(
-        handles_E=array(draw(st.lists(uint(64), **one_each)), np.uint64),
-        lengths_E=array(draw(st.lists(uint(32), **one_each))),
-        hashes_E=array(draw(st.lists(uint(64), **one_each)), np.uint64),
-        numbers_E=array(draw(st.lists(uint(32), **one_each))),
+        handles_E=array(draw(several(uint(64), count)), np.uint64),
+        lengths_E=array(draw(several(uint(32), count))),
+        hashes_E=array(draw(several(uint(64), count)), np.uint64),
+        numbers_E=array(draw(several(uint(32), count))),
         starts_E=starts_of(array(sizes)),
         tokens_N=array([draw(st.integers(0, largest)) for _ in range(num_nodes)]),
         parents_N=array(parents),
@@ -55,7 +59,6 @@ def some_verdicts(draw: st.DrawFn) -> Verdicts:
     roots = [draw(st.integers(0, 4)) for _ in sizes]
     count = len(sizes)
     largest = draw(st.sampled_from([9, 2**16, verdicts.MAX_TOKEN - 1]))
-    one_each = {"min_size": count, "max_size": count}
     return Verdicts(
         target=Target(
             pass_s=1e-6 * draw(uint(20)),
@@ -63,13 +66,13 @@ def some_verdicts(draw: st.DrawFn) -> Verdicts:
             wait_s=1e-6 * draw(uint(20)),
             floor=draw(uint(16)) / verdicts.VALUE_STEPS,
         ),
-        handles_E=array(draw(st.lists(uint(64), **one_each)), np.uint64),
-        epochs_E=array(draw(st.lists(uint(32), **one_each))),
+        handles_E=array(draw(several(uint(64), count)), np.uint64),
+        epochs_E=array(draw(several(uint(32), count))),
         lengths_E=array([size + draw(uint(31)) for size in sizes]),
-        hashes_E=array(draw(st.lists(uint(64), **one_each)), np.uint64),
-        credits_E=array(draw(st.lists(uint(16), **one_each))),
-        seen_E=array(draw(st.lists(uint(32), **one_each))),
-        starving_E=array(draw(st.lists(uint(1), **one_each)), np.bool_),
+        hashes_E=array(draw(several(uint(64), count)), np.uint64),
+        credits_E=array(draw(several(uint(16), count))),
+        seen_E=array(draw(several(uint(32), count))),
+        starving_E=array(draw(several(uint(1), count)), np.bool_),
         starts_E=starts_of(array(sizes)),
         tokens_T=array([draw(st.integers(0, largest)) for _ in range(sum(sizes))]),
         root_starts_E=starts_of(array(roots)),
@@ -81,14 +84,13 @@ def some_verdicts(draw: st.DrawFn) -> Verdicts:
 def some_commits(draw: st.DrawFn) -> Commits:
     """What some sessions committed."""
     sizes = draw(st.lists(st.integers(0, 5), max_size=4))
-    one_each = {"min_size": len(sizes), "max_size": len(sizes)}
-    tokens = {"min_size": sum(sizes), "max_size": sum(sizes)}
+    count = len(sizes)
     return Commits(
-        sessions_E=array(draw(st.lists(uint(64), **one_each)), np.uint64),
-        epochs_E=array(draw(st.lists(uint(32), **one_each))),
+        sessions_E=array(draw(several(uint(64), count)), np.uint64),
+        epochs_E=array(draw(several(uint(32), count))),
         starts_E=starts_of(array(sizes)),
-        tokens_T=array(draw(st.lists(uint(32), **tokens))),
-        origins_T=array(draw(st.lists(st.integers(-1, 2**15 - 1), **tokens))),
+        tokens_T=array(draw(several(uint(32), sum(sizes)))),
+        origins_T=array(draw(several(st.integers(-1, 2**15 - 1), sum(sizes)))),
     )
 
 
