@@ -96,6 +96,7 @@ def test_what_is_not_traced_costs_and_says_nothing() -> None:
     tree = ([1], [0], b"\x80")
     harness.worker.post(candidates([1, 2, 3], tree, handle=harness.handle(1)))
     for _ in range(50):
-        harness.now += harness.worker.step() or 0.0
+        wait_s = harness.worker.step()
+        harness.now += wait_s or 0.0
     assert harness.end(1) is not None
     assert tap.take(100) == []

@@ -71,7 +71,8 @@ def test_a_target_finds_out_how_far_it_can_believe() -> None:
             token = right if rng.random() < 0.3 else (right + 1) % VOCAB
             tree = ([token], [0], bytes([round(0.9 * 255)]))
             harness.worker.post(candidates([1, 2, 3, *said], tree, handle=harness.handle(1)))
-        harness.now += harness.worker.step() or 0.0
+        wait_s = harness.worker.step()
+        harness.now += wait_s or 0.0
     assert harness.committed(1) == text
     end = harness.end(1)
     assert isinstance(end, Finished)
