@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import os
 
+import numpy as np
+from numpy.typing import NDArray
+
 NUM_SEEDS = 2**64
 """A seed is in [0, NUM_SEEDS)."""
 
@@ -47,6 +50,17 @@ def mix_pair(first: int, second: int) -> int:
     neighbours) makes the values of one a shifted copy of those of another.
     """
     return mix64(mix64(first + _GOLDEN_64) + second * _GOLDEN_64)
+
+
+def mix_pairs(firsts: NDArray[np.uint64], seconds: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """`mix_pair` of each two numbers."""
+    return _mix64s(_mix64s(firsts + np.uint64(_GOLDEN_64)) + seconds * np.uint64(_GOLDEN_64))
+
+
+def _mix64s(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
 
 
 def derive_seed(seed: int, index: int) -> int:
