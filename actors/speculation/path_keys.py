@@ -7,6 +7,8 @@ key with a probability of 2^-64 a pair; that would cost a candidate, never chang
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,7 +26,8 @@ def terms(tokens_N: Int64s, depths_N: Int64s) -> Uint64s:
     mixed = tokens_N.astype(np.uint64) + (depths_N.astype(np.uint64) << np.uint64(32))
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    return mixed ^ (mixed >> np.uint64(31))
+    keys: Uint64s = mixed ^ (mixed >> np.uint64(31))
+    return keys
 
 
 def jumps_of(parents_N: Int64s) -> list[Int64s]:
@@ -45,7 +48,7 @@ def jumps_of(parents_N: Int64s) -> list[Int64s]:
 
 def add_up(own_N: Uint64s | Int64s, jumps: list[Int64s]) -> Uint64s | Int64s:
     """Sum over each path from its first node down to the node itself."""
-    sums = np.append(own_N, own_N.dtype.type(0))
+    sums: NDArray[Any] = np.append(own_N, own_N.dtype.type(0))
     for ancestors in jumps:
         sums = sums + sums[ancestors]
     return sums[:-1]

@@ -6,8 +6,6 @@ change speed and nothing else.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from outrider.actors.engine.protocol import Logits
@@ -23,41 +21,13 @@ from outrider.actors.target.events import (
     VerdictFrame,
 )
 from outrider.actors.target.passes import Pass
-from outrider.actors.target.state import OWN, TargetState
+from outrider.actors.target.round import OWN, Round
+from outrider.actors.target.state import TargetState
 from outrider.actors.target.table import MOST_DEPTH, Bools
 from outrider.actors.target.walks import Walks
 
 YIELD_MEMORY = 0.8
 """Weight of the past in what a session's passes over candidates yield: five rounds, for texts change."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Round:
-    """The entries of a pass that committed something. One row each."""
-
-    entries_E: Int64s
-    """Their places in the pass."""
-
-    rows_E: Int64s
-    """Rows of the table."""
-
-    tokens_ET: Int64s
-    counts_E: Int64s
-    """What was committed."""
-
-    origins_ET: Int64s
-    """Number of the drafter that proposed each, `OWN` for the target."""
-
-    over_E: Bools
-    """The text is over."""
-
-    stopped_E: Bools
-    """It ended with a stop token."""
-
-    @property
-    def num_tokens(self) -> int:
-        """Tokens of all sessions."""
-        return int(self.counts_E.sum())
 
 
 def commit(state: TargetState, pass_: Pass, walks: Walks, logits: Logits, *, now: float) -> Round:
@@ -96,8 +66,8 @@ def commit(state: TargetState, pass_: Pass, walks: Walks, logits: Logits, *, now
     _learn(state, pass_, done, drawn_N)
     _count(state, pass_, done, drawn_N, walks)
     if state.recording.is_on:
-        state.recording.decided(state, pass_, done, drawn_N)
-    lasts_E = table.tokens_SL[rows_E, table.lengths_S[rows_E] - 1]
+        state.recording.decided(pass_, done, drawn_N)
+    lasts_E = table.tokens_SL[rows_E, table.lengths_S[rows_E] - 1].astype(np.int64)
     table.append(rows_E, tokens_ET, counts_E)
     for index in np.flatnonzero(~table.plain_S[rows_E]).tolist():
         tokens = tokens_ET[index, : counts_E[index]].tolist()
@@ -112,7 +82,7 @@ def commit(state: TargetState, pass_: Pass, walks: Walks, logits: Logits, *, now
         if trees is not None:
             table.counts["stale"][row] += trees.advance(int(table.lengths_S[row]))
     if table.rooted_S[rows_E].any():
-        state.roots.follow(state, pass_, done, lasts_E, nodes_ET, logits)
+        state.roots.follow(pass_, done, lasts_E, nodes_ET, logits)
     _tell(state, done, walks)
     return done
 

@@ -17,7 +17,7 @@ from outrider.actors.engine.protocol import Engine, Logits
 from outrider.actors.speculation.noise import GumbelNoise
 from outrider.actors.speculation.path_keys import Uint64s
 from outrider.actors.target import admission, intake
-from outrider.actors.target.commit import Round, commit, end_sessions, tell_drafters
+from outrider.actors.target.commit import commit, end_sessions, tell_drafters
 from outrider.actors.target.device_drawing import draws_of
 from outrider.actors.target.events import (
     CandidateFrame,
@@ -36,6 +36,7 @@ from outrider.actors.target.events import (
 )
 from outrider.actors.target.passes import Pass, plain
 from outrider.actors.target.planning import Planner
+from outrider.actors.target.round import Round
 from outrider.actors.target.settings import TargetSettings
 from outrider.actors.target.state import TargetState, random_handle
 from outrider.actors.target.walks import Walks, walk_on_host

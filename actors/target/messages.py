@@ -208,7 +208,7 @@ def _tokens(output: Committed) -> list[generation_pb2.Token]:
             generation_pb2.Token(
                 id=token,
                 origin=generation_pb2.ORIGIN_TARGET if is_own else generation_pb2.ORIGIN_DRAFTER,
-                drafter=0 if is_own else origin,
+                drafter=None if is_own else origin,
                 logprob=logprob.chosen,
                 top_logprobs=[
                     generation_pb2.TokenLogprob(id=top_id, logprob=value)

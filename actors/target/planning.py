@@ -8,9 +8,10 @@ import numpy as np
 
 from outrider.actors.exchange.verdicts import Target
 from outrider.actors.speculation.path_keys import Int64s
-from outrider.actors.target.commit import Round, has_candidates
+from outrider.actors.target.commit import has_candidates
 from outrider.actors.target.held import Ready
 from outrider.actors.target.passes import Pass, build
+from outrider.actors.target.round import Round
 from outrider.actors.target.schedule.mode import Mode
 from outrider.actors.target.schedule.selection import Selection, select
 from outrider.actors.target.schedule.waiting import Waiting

@@ -75,9 +75,9 @@ class Pools:
         """Tokens from the start of the text to the node, itself included."""
         self.keys_SP = np.zeros(shape, np.uint64)
         self.estimates_SP = np.zeros(shape)
-        """Probability of each node, given its parent."""
+        """Probability of each node, given its parent, as it was stated."""
         self.values_SP = np.zeros(shape)
-        """Probability of the path from the text down to each node."""
+        """Probability of the path from the text down to each node, as far as drafters are believed."""
         self.drafters_SP = np.zeros(shape, np.int64)
         """Who proposed it first."""
 
@@ -131,9 +131,9 @@ class Pools:
         places_N[chosen_M] = np.arange(len(chosen_M))
         upwards_M = places_N[parents_N[chosen_M]]
         parent_columns_M = np.where(upwards_M < 0, _ROOT, columns_M[upwards_M])
-        estimates_M = candidates.estimates_N[chosen_M] * (trust / 255.0)
-        np.maximum(estimates_M, LEAST_ESTIMATE, out=estimates_M)
-        values_M = self._values(rows_M, columns_M, firsts_M, estimates_M, upwards_M)
+        estimates_M = candidates.estimates_N[chosen_M] / 255.0
+        believed_M = np.maximum(trust * estimates_M, LEAST_ESTIMATE)
+        values_M = self._values(rows_M, columns_M, firsts_M, believed_M, upwards_M)
         write_W = np.flatnonzero((firsts_M == np.arange(len(chosen_M))) & ~is_refused_M)
         rows_W, columns_W = rows_M[write_W], columns_M[write_W]
         self.tokens_SP[rows_W, columns_W] = candidates.tokens_N[chosen_M[write_W]]
@@ -264,7 +264,7 @@ class Pools:
         self.parents_SP[rows, places] = parents
         self.values_SP[rows, places] = values
         sizes_E = np.bincount(entries, minlength=len(rows_E))
-        dropped_E = self.sizes_S[rows_E] - on_path_EP.sum(axis=1) - sizes_E
+        dropped_E: Int64s = self.sizes_S[rows_E] - on_path_EP.sum(axis=1) - sizes_E
         self.sizes_S[rows_E] = sizes_E
         return dropped_E
 

@@ -5,20 +5,19 @@ Hooks of the worker and of the parts of a pass. Each costs a look at `is_on` whi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from outrider.actors.speculation.path_keys import Int64s
 from outrider.actors.target.events import CandidateFrame, FrozenCandidates
 from outrider.actors.target.passes import Pass
-from outrider.actors.target.table import Bools
+from outrider.actors.target.pools import Pools
+from outrider.actors.target.round import Round
+from outrider.actors.target.session import Session
+from outrider.actors.target.table import Bools, SessionTable
 from outrider.actors.trace import Recorder
 from outrider.v1 import trace_pb2
-
-if TYPE_CHECKING:
-    from outrider.actors.target.commit import Round
-    from outrider.actors.target.state import TargetState
 
 _FATES = {
     trace_pb2.NODE_FATE_ACCEPTED: "accepted",
@@ -31,7 +30,27 @@ _FATES = {
 class TargetRecording:
     """Records of one target."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(
+        self,
+        recorder: Recorder,
+        table: SessionTable,
+        pools: Pools,
+        sessions: Mapping[int, Session],
+        drafters: Sequence[str],
+    ) -> None:
+        """Records nothing until the recorder is on.
+
+        Args:
+            recorder: Takes the records.
+            table: The sessions.
+            pools: Their candidates.
+            sessions: By row.
+            drafters: Names, by number.
+        """
+        self._table = table
+        self._pools = pools
+        self._sessions = sessions
+        self._drafters = drafters
         self._recorder = recorder
         self._parts: list[trace_pb2.TracePart] = []
 
@@ -42,12 +61,12 @@ class TargetRecording:
 
     # -- what the worker does ----------------------------------------------------------------------------------------
 
-    def begin_wait(self, state: TargetState) -> None:
+    def begin_wait(self) -> None:
         """The worker goes to sleep."""
-        rows = np.flatnonzero(state.table.used_S)
+        rows = np.flatnonzero(self._table.used_S)
         if not len(rows):
             kind = trace_pb2.TRACE_KIND_NO_SESSION
-        elif (state.pools.sizes_S[rows] > 0).any():
+        elif (self._pools.sizes_S[rows] > 0).any():
             kind = trace_pb2.TRACE_KIND_WAIT_RIPENING
         else:
             kind = trace_pb2.TRACE_KIND_WAIT_CANDIDATES
@@ -148,20 +167,19 @@ class TargetRecording:
             )
         )
 
-    def decided(self, state: TargetState, pass_: Pass, done: Round, drawn_N: Bools) -> None:
+    def decided(self, pass_: Pass, done: Round, drawn_N: Bools) -> None:
         """A round is decided and about to be committed.
 
         Args:
-            state: The sessions, before the commitment.
             pass_: What was run.
             done: What will be committed.
             drawn_N: Which candidates of the pass were drawn.
         """
         for index, entry in enumerate(done.entries_E.tolist()):
             row, count = int(done.rows_E[index]), int(done.counts_E[index])
-            session, length = state.sessions[row], int(state.table.lengths_S[row])
+            session, length = self._sessions[row], int(self._table.lengths_S[row])
             nodes = range(int(pass_.starts_E[entry]), int(pass_.starts_E[entry + 1]))
-            found = _fates(state, pass_, row, nodes, drawn_N, done, index)
+            found = self._fates(pass_, row, nodes, drawn_N, done, index)
             part = trace_pb2.TracePart(
                 handle=session.handle,
                 nodes=len(nodes),
@@ -182,53 +200,52 @@ class TargetRecording:
                 part.decided.extend(found)
             self._parts.append(part)
 
+    def _fates(
+        self,
+        pass_: Pass,
+        row: int,
+        nodes: range,
+        drawn_N: Bools,
+        done: Round,
+        index: int,
+    ) -> list[trace_pb2.TraceNode]:
+        """What becomes of each candidate of one session, those of the pass first; those that stay in the pool are left out."""
+        table, pools, names = self._table, self._pools, self._drafters
+        length, size = int(table.lengths_S[row]), int(pools.sizes_S[row])
+        paths: list[tuple[int, ...]] = []
+        for column in range(size):
+            parent = int(pools.parents_SP[row, column])
+            above = paths[parent] if parent >= 0 else ()
+            paths.append((*above, int(pools.tokens_SP[row, column])))
 
-def _fates(
-    state: TargetState,
-    pass_: Pass,
-    row: int,
-    nodes: range,
-    drawn_N: Bools,
-    done: Round,
-    index: int,
-) -> list[trace_pb2.TraceNode]:
-    """What becomes of each candidate of one session, those of the pass first; those that stay in the pool are left out."""
-    table, pools, names = state.table, state.pools, state.drafters
-    length, size = int(table.lengths_S[row]), int(pools.sizes_S[row])
-    paths: list[tuple[int, ...]] = []
-    for column in range(size):
-        parent = int(pools.parents_SP[row, column])
-        above = paths[parent] if parent >= 0 else ()
-        paths.append((*above, int(pools.tokens_SP[row, column])))
+        def node_of(drafter: int, depth: int, estimate: float, fate: int) -> trace_pb2.TraceNode:
+            return trace_pb2.TraceNode(
+                drafter=names[drafter] if drafter >= 0 else "target",
+                depth=depth,
+                estimate=estimate,
+                fate=trace_pb2.NodeFate.ValueType(fate),
+            )
 
-    def node_of(drafter: int, depth: int, estimate: float, fate: int) -> trace_pb2.TraceNode:
-        return trace_pb2.TraceNode(
-            drafter=names[drafter] if drafter >= 0 else "target",
-            depth=depth,
-            estimate=estimate,
-            fate=trace_pb2.NodeFate.ValueType(fate),
-        )
-
-    found: list[trace_pb2.TraceNode] = []
-    depths: list[int] = []
-    for node in nodes:
-        parent = int(pass_.parents_N[node])
-        depths.append(1 if parent < 0 else depths[parent] + 1)
-        fate = trace_pb2.NODE_FATE_ACCEPTED if drawn_N[node] else trace_pb2.NODE_FATE_REJECTED
-        estimate = float(pass_.estimates_N[node])
-        found.append(node_of(int(pass_.drafters_N[node]), depths[-1], estimate, fate))
-    verified = set(pass_.columns_N[nodes.start : nodes.stop].tolist())
-    committed = tuple(done.tokens_ET[index, : done.counts_E[index]].tolist())
-    for column, path in enumerate(paths):
-        depth = int(pools.depths_SP[row, column]) - length
-        if column in verified:
-            continue
-        if path == committed[:depth]:
-            fate = trace_pb2.NODE_FATE_FORESEEN
-        elif done.over_E[index] or path[: len(committed)] != committed:
-            fate = trace_pb2.NODE_FATE_NEVER_CHOSEN
-        else:
-            continue
-        estimate = float(pools.estimates_SP[row, column])
-        found.append(node_of(int(pools.drafters_SP[row, column]), depth, estimate, fate))
-    return found
+        found: list[trace_pb2.TraceNode] = []
+        depths: list[int] = []
+        for node in nodes:
+            parent = int(pass_.parents_N[node])
+            depths.append(1 if parent < 0 else depths[parent] + 1)
+            fate = trace_pb2.NODE_FATE_ACCEPTED if drawn_N[node] else trace_pb2.NODE_FATE_REJECTED
+            estimate = float(pass_.estimates_N[node])
+            found.append(node_of(int(pass_.drafters_N[node]), depths[-1], estimate, fate))
+        verified = set(pass_.columns_N[nodes.start : nodes.stop].tolist())
+        committed = tuple(done.tokens_ET[index, : done.counts_E[index]].tolist())
+        for column, path in enumerate(paths):
+            depth = int(pools.depths_SP[row, column]) - length
+            if column in verified:
+                continue
+            if path == committed[:depth]:
+                fate = trace_pb2.NODE_FATE_FORESEEN
+            elif done.over_E[index] or path[: len(committed)] != committed:
+                fate = trace_pb2.NODE_FATE_NEVER_CHOSEN
+            else:
+                continue
+            estimate = float(pools.estimates_SP[row, column])
+            found.append(node_of(int(pools.drafters_SP[row, column]), depth, estimate, fate))
+        return found

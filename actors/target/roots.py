@@ -16,8 +16,7 @@ nothing of that can be seen in a text.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -26,11 +25,10 @@ from outrider.actors.engine.protocol import Logits
 from outrider.actors.speculation.options import Verifier
 from outrider.actors.speculation.path_keys import Int64s
 from outrider.actors.target.passes import Pass
+from outrider.actors.target.pools import Pools
+from outrider.actors.target.round import OWN, Round
 from outrider.actors.target.session import Session
-
-if TYPE_CHECKING:
-    from outrider.actors.target.commit import Round
-    from outrider.actors.target.state import TargetState
+from outrider.actors.target.table import SessionTable
 
 NUM_ROOTS = 4
 """Candidates for the next token. With the demonstration pair at temperature 0.8 the first is drawn in half of the cases in
@@ -55,7 +53,17 @@ FORGET = 0.998
 class RootTable:
     """What the target last thought after each token, and what it proposes now."""
 
-    def __init__(self) -> None:
+    def __init__(self, table: SessionTable, pools: Pools, sessions: Mapping[int, Session]) -> None:
+        """Nothing was seen yet.
+
+        Args:
+            table: The sessions.
+            pools: Their candidates.
+            sessions: By row.
+        """
+        self._table = table
+        self._pools = pools
+        self._sessions = sessions
         self._rows: OrderedDict[int, tuple[torch.Tensor, torch.Tensor]] = OrderedDict()
         self._seen = [0.0] * NUM_ROOTS
         self._drawn = [0.0] * NUM_ROOTS
@@ -76,7 +84,6 @@ class RootTable:
 
     def follow(
         self,
-        state: TargetState,
         pass_: Pass,
         done: Round,
         lasts_E: Int64s,
@@ -86,14 +93,13 @@ class RootTable:
         """Learns from a round, and adds roots for the next to the pools. The tokens are committed already.
 
         Args:
-            state: The sessions.
             pass_: What was run.
             done: What was committed.
             lasts_E: The last token of each session before the round.
             nodes_ET: The accepted candidates of each, as places among the entry's.
             logits: Of the pass.
         """
-        table, roots = state.table, pass_.roots_E()
+        table, roots = self._table, pass_.roots_E()
         for index in np.flatnonzero(table.rooted_S[done.rows_E]).tolist():
             row, start = int(done.rows_E[index]), int(roots[done.entries_E[index]])
             tokens = done.tokens_ET[index, : done.counts_E[index]].tolist()
@@ -104,7 +110,7 @@ class RootTable:
             rows = [start, *(start + 1 + node for node in nodes)]
             self.remember([int(lasts_E[index]), *tokens[: len(nodes)]], logits.values_RV[rows])
             if not done.over_E[index]:
-                self._propose(state, row, tokens[-1])
+                self._propose(row, tokens[-1])
 
     def remember(self, tokens: Sequence[int], logits_RV: torch.Tensor) -> None:
         """Keeps the best scores of the rows of some tokens, in order."""
@@ -116,19 +122,19 @@ class RootTable:
         while len(self._rows) > CAPACITY:
             self._rows.popitem(last=False)
 
-    def _propose(self, state: TargetState, row: int, last: int) -> None:
-        tokens = self._best(state.sessions[row], last)
-        if not tokens or state.table.remaining_S[row] <= 1:
+    def _propose(self, row: int, last: int) -> None:
+        tokens = self._best(self._sessions[row], last)
+        if not tokens or self._table.remaining_S[row] <= 1:
             return
         self._proposed[row] = tokens
         count = len(tokens)
-        state.pools.add_children(
+        self._pools.add_children(
             np.full(count, row),
-            np.full(count, state.table.lengths_S[row]),
-            np.full(count, state.table.keys_of(np.array([row]))[0]),
+            np.full(count, self._table.lengths_S[row]),
+            np.full(count, self._table.keys_of(np.array([row]))[0]),
             np.array(tokens),
             np.array([self._value(rank) for rank in range(count)]),
-            drafter=-1,
+            drafter=OWN,
         )
 
     def _best(self, session: Session, last: int) -> list[int]:

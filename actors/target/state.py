@@ -40,9 +40,6 @@ POOL_CAPACITY = 256
 HANDLE_BITS = 48
 """Of a session's handle: nobody guesses one."""
 
-OWN = -1
-"""Stands for the number of a drafter where the target itself proposed a candidate."""
-
 
 def random_handle() -> int:
     """A handle that tells nothing and cannot be guessed."""
@@ -84,12 +81,14 @@ class TargetState:
         self.live: set[int] = set()
         """Drafters whose stream is up."""
         self.trust = Trust()
-        self.roots = RootTable()
+        self.roots = RootTable(self.table, self.pools, self.sessions)
         """What the target last thought after each token, for sessions whose trees begin with that."""
         self.cost = CostModel()
         self.is_resting = False
         """Drafters are told to rest: the target decodes plainly for now."""
-        self.recording = TargetRecording(recorder)
+        self.recording = TargetRecording(
+            recorder, self.table, self.pools, self.sessions, self.drafters
+        )
         self.tally = Tally()
         self._new_handle = new_handle
         self._outputs: list[Output] = []

@@ -110,7 +110,7 @@ class TargetWorker:
         while not self._stopping:
             wait_s = self.step()
             if wait_s is None or wait_s > 0.0:
-                self.state.recording.begin_wait(self.state)
+                self.state.recording.begin_wait()
                 self._bell.wait(wait_s if wait_s is not None else 1.0)
                 self.state.recording.end_wait()
 
@@ -146,7 +146,7 @@ class TargetWorker:
             self._conclude(pass_, self._compute(pass_))
         except _ModelError as raised:
             requests = [self.state.sessions[row].request_id for row in pass_.rows_E.tolist()]
-            _log.error("target pass failed", request_ids=requests, exc_info=raised.__cause__)
+            _log.error("target pass failed", request_ids=requests, exc_info=raised.cause)
         else:
             return True
         succeeded = False
@@ -155,8 +155,7 @@ class TargetWorker:
                 self._conclude(alone, self._compute(alone))
                 succeeded = True
             except _ModelError as raised:
-                assert isinstance(raised.__cause__, Exception)
-                self._core.fail(alone, raised.__cause__)
+                self._core.fail(alone, raised.cause)
                 self._flush()
         return succeeded
 
@@ -167,7 +166,7 @@ class TargetWorker:
         try:
             return self._core.run(pass_)
         except Exception as error:
-            raise _ModelError from error
+            raise _ModelError(error) from error
         finally:
             self._turn.acquire()
 
@@ -193,3 +192,7 @@ class TargetWorker:
 
 class _ModelError(Exception):
     """The model raised."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(cause)
+        self.cause = cause

@@ -9,6 +9,7 @@ powers of two) the answer is its own. Pure: rounds are pushed in, no clock is re
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -45,7 +46,7 @@ class Speed:
         """Standard error of the mean; infinite before there are two rounds."""
         if self.weight < 2.0:
             return float("inf")
-        return float(max(self.square - self.mean**2, 0.0) / (self.weight - 1.0)) ** 0.5
+        return math.sqrt(max(self.square - self.mean**2, 0.0) / (self.weight - 1.0))
 
 
 @dataclass(slots=True)
