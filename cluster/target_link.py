@@ -205,18 +205,14 @@ class TargetLink:
 
     def _take_commits(self, frame: bytes) -> None:
         try:
-            batch = commits.decode(frame)
+            told = commits.decode(frame)
         except commits.BadFrame as error:
             raise LinkBroken(f"the target at {self.address} sent {error}") from error
-        starts, ids, origins = (
-            array.tolist() for array in (batch.starts_E, batch.tokens_T, batch.origins_T)
-        )
         sinks = self._sinks
-        sessions, epochs = batch.sessions_E.tolist(), batch.epochs_E.tolist()
-        for session, epoch, start, end in zip(sessions, epochs, starts, starts[1:], strict=False):
+        for session, epoch, tokens, origins in told:
             sink = sinks.get(session)
             if sink is not None:
-                sink.on_commit(epoch, ids[start:end], origins[start:end])
+                sink.on_commit(epoch, tokens, origins)
 
     def _down(self, reason: str) -> None:
         if not self.is_up:
