@@ -10,7 +10,7 @@ from typing import Any
 
 from bench.host import costs
 from outrider.actors.logs import LogSettings, configure_logs
-from outrider.client import AsyncClient, SamplingOptions, TextChunk
+from outrider.client import AsyncClient, SamplingOptions, TextChunk, event_loop
 
 REQUEST_S = 600.0
 """Bound on a request."""
@@ -91,4 +91,4 @@ async def _serve() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(_serve())
+    event_loop.run(_serve())

@@ -21,6 +21,7 @@ from outrider.actors.exchange import commits
 from outrider.actors.grpc_server import bind, internal_server
 from outrider.actors.outbox import Outbox
 from outrider.actors.wire import PROTOCOL_VERSION
+from outrider.client import event_loop
 from outrider.v1 import generation_pb2, sampling_pb2, target_pb2, target_pb2_grpc
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -198,4 +199,4 @@ async def _serve() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(_serve())
+    event_loop.run(_serve())
