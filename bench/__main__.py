@@ -24,6 +24,7 @@ SUITES = (
     "load",
     "costs",
     "messages",
+    "fanout",
     "reliability",
     "verifiers",
     "startup",
