@@ -10,11 +10,20 @@ computed again, because a node's position is its depth.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, overload
 
+import numpy as np
+import numpy.typing as npt
 import torch
+
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+WANTS = ("none", "last", "all")
+"""Which rows of an entry logits are wanted for; `Batch.wanted_E` has the index."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +74,93 @@ class Rows:
 
     mask: Literal["sliced", "built"] = "sliced"
     """How the attention mask is made, where the engine has the choice; the mask is the same."""
+
+
+class Batch(Sequence[Rows]):
+    """The rows of one pass as parallel arrays: entry e has rows `starts_E[e]` to `starts_E[e + 1]`.
+
+    A sequence of `Rows` as well, for engines that go through it entry by entry.
+    """
+
+    __slots__ = ("built_E", "parents_R", "slots_E", "starts_E", "tokens_R", "wanted_E")
+
+    def __init__(
+        self,
+        *,
+        slots_E: Int64s,
+        starts_E: Int64s,
+        tokens_R: Int64s,
+        parents_R: Int64s,
+        wanted_E: Int64s,
+        built_E: Bools | None = None,
+    ) -> None:
+        """Takes the arrays as they are.
+
+        Args:
+            slots_E: Slot of each entry; none twice.
+            starts_E: Its first row; one number more than there are entries.
+            tokens_R: Token ids.
+            parents_R: As `Rows.parents`.
+            wanted_E: Index into `WANTS`.
+            built_E: Entries whose mask is "built"; None: none.
+        """
+        self.slots_E = slots_E
+        self.starts_E = starts_E
+        self.tokens_R = tokens_R
+        self.parents_R = parents_R
+        self.wanted_E = wanted_E
+        self.built_E = built_E
+
+    @classmethod
+    def of(cls, entries: Iterable[Rows]) -> Batch:
+        """The arrays of some entries."""
+        every = list(entries)
+        sizes = [len(rows.tokens) for rows in every]
+        return cls(
+            slots_E=np.array([rows.slot for rows in every], np.int64),
+            starts_E=np.concatenate(([0], np.cumsum(sizes, dtype=np.int64))),
+            tokens_R=np.array([t for rows in every for t in rows.tokens], np.int64),
+            parents_R=np.array([p for rows in every for p in rows.parents], np.int64),
+            wanted_E=np.array([WANTS.index(rows.logits) for rows in every], np.int64),
+            built_E=np.array([rows.mask == "built" for rows in every], np.bool_),
+        )
+
+    @property
+    def num_rows(self) -> int:
+        """Rows in all."""
+        return len(self.tokens_R)
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """`Logits.offsets` of a pass over this."""
+        sizes_E = np.diff(self.starts_E)
+        counts_E = np.where(self.wanted_E == 2, sizes_E, self.wanted_E)
+        return (0, *np.cumsum(counts_E).tolist())
+
+    def __len__(self) -> int:
+        return len(self.slots_E)
+
+    @overload
+    def __getitem__(self, index: int) -> Rows: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Rows]: ...
+
+    def __getitem__(self, index: int | slice) -> Rows | list[Rows]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
+        entry = index % len(self)
+        rows = slice(int(self.starts_E[entry]), int(self.starts_E[entry + 1]))
+        is_built = self.built_E is not None and bool(self.built_E[entry])
+        return Rows(
+            slot=int(self.slots_E[entry]),
+            tokens=self.tokens_R[rows].tolist(),
+            parents=self.parents_R[rows].tolist(),
+            logits=WANTS[int(self.wanted_E[entry])],  # type: ignore[arg-type]  # one of the three literals
+            mask="built" if is_built else "sliced",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
