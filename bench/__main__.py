@@ -27,6 +27,7 @@ SUITES = (
     "reliability",
     "verifiers",
     "startup",
+    "emulated",
 )
 """Each is a module with `run`, which yields rows; `KEYS`, if its rows are replaced one by one; and takes the options that its
 parameters name."""
@@ -57,6 +58,16 @@ def main() -> None:
     )
     parser.add_argument("--temperatures", metavar="T,...", help="which temperatures")
     parser.add_argument("--part", help="one target cost, for suites with other parts")
+    parser.add_argument("--levels", metavar="N,...", help="requests at once: emulated")
+    parser.add_argument(
+        "--profiles",
+        metavar="PROFILE[:DRAFTER'S],...",
+        help="of emulated devices, for instance h100-8b,10ms+10us:1ms+3us",
+    )
+    parser.add_argument(
+        "--laws", metavar="LAW,...", help="of emulated models, for instance agree70"
+    )
+    parser.add_argument("--drafting", metavar="WAY,...", help="always, adaptive: emulated")
     args = parser.parse_args()
     known = (*SUITES, "report")
     unknown = [suite for suite in args.suites if suite not in known]
@@ -67,7 +78,11 @@ def main() -> None:
         "draft": args.draft,
         "runs": args.runs,
         "part": args.part,
-        "parts": args.only.split(",") if args.only else None,
+        "parts": _listed(args.only),
+        "levels": [int(level) for level in args.levels.split(",")] if args.levels else None,
+        "profiles": _listed(args.profiles),
+        "laws": _listed(args.laws),
+        "drafting": _listed(args.drafting),
         "temperatures": [float(t) for t in args.temperatures.split(",")]
         if args.temperatures
         else None,
@@ -78,6 +93,10 @@ def main() -> None:
             report.show() if args.quick else report.write()
         else:
             run_suite(suite, {name: value for name, value in options.items() if value is not None})
+
+
+def _listed(value: str | None) -> list[str] | None:
+    return value.split(",") if value else None
 
 
 def run_suite(suite: str, options: dict[str, Any]) -> None:

@@ -38,7 +38,7 @@ class Cpu:
         model: dict[str, float] = {}
         passes: dict[str, int] = {}
         for actor in service.actors():
-            total[actor.name] = _seconds(Path(f"/proc/{actor.pid}/stat"))
+            total[actor.name] = process_seconds(Path(f"/proc/{actor.pid}/stat"))
             model[actor.name], passes[actor.name] = model_cpu(actor.role, actor.address)
         return cls(total_s=total, model_s=model, passes=passes)
 
@@ -60,7 +60,8 @@ class Cpu:
         }
 
 
-def _seconds(stat: Path) -> float:
+def process_seconds(stat: Path) -> float:
+    """Processor seconds of a process so far, its threads together."""
     fields = stat.read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) * TICK_S
 

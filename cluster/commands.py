@@ -54,6 +54,7 @@ def serve(
     targets: Sequence[str] = (),
     drafts: Sequence[str] = (),
     listen: str | None = None,
+    emulate: str | None = None,
     ready_file: Path | None = None,
     admin_file: Path | None = None,
     log_level: str = "warning",
@@ -66,6 +67,7 @@ def serve(
         targets: Target models, in place of the file's.
         drafts: Draft models, in place of the file's; `prompt_lookup` needs no model.
         listen: Public address, in place of the file's.
+        emulate: Profiles of emulated devices, in place of the file's devices.
         ready_file: Is written once the service serves, and removed when it begins to end. One that a service has left
             that was killed is removed at once.
         admin_file: Is written while the service runs, for `outrider apply`.
@@ -84,7 +86,9 @@ def serve(
             raise CommandFailed(
                 f"{flag} {file}: the folder {file.absolute().parent} does not exist", USAGE
             )
-    settings = service_config(config, targets=targets, drafts=drafts, listen=listen)
+    settings = service_config(
+        config, targets=targets, drafts=drafts, listen=listen, emulate=emulate
+    )
     if ready_file is not None and (other := remove_if_left(ready_file)) is not None:
         raise CommandFailed(
             f"--ready-file {ready_file} is that of the service at {other.address}, which runs (process {other.pid}); "
@@ -148,6 +152,7 @@ def service_config(
     targets: Sequence[str] = (),
     drafts: Sequence[str] = (),
     listen: str | None = None,
+    emulate: str | None = None,
 ) -> Config:
     """The configuration of a service: the file, if any, with flags laid over it.
 
@@ -156,7 +161,9 @@ def service_config(
     """
     try:
         data = read_mapping(path) if path is not None else {}
-        merged = with_flags(data, targets=tuple(targets), drafts=tuple(drafts), listen=listen)
+        merged = with_flags(
+            data, targets=tuple(targets), drafts=tuple(drafts), listen=listen, emulate=emulate
+        )
         return parse_config(merged, source=str(path) if path is not None else "command line")
     except ConfigError as error:
         raise CommandFailed(str(error), USAGE) from error

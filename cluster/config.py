@@ -14,6 +14,7 @@ from typing import Any, Self
 from pydantic import ValidationError, model_validator
 
 from outrider.cluster.config_actors import PROMPT_LOOKUP, Drafter, Target
+from outrider.cluster.config_emulation import emulated
 from outrider.cluster.config_errors import ConfigError, Problem, problems_of
 from outrider.cluster.config_file import read_mapping
 from outrider.cluster.config_section import Section
@@ -103,10 +104,12 @@ def with_flags(
     targets: tuple[str, ...] = (),
     drafts: tuple[str, ...] = (),
     listen: str | None = None,
+    emulate: str | None = None,
 ) -> dict[str, Any]:
     """A configuration's mapping with command line flags laid over it.
 
     `targets` and `drafts` replace the lists of the file. A target alone, without drafters in the file, decodes plainly.
+    `emulate` is the profile of the targets' device and, behind a comma, that of the drafters'; see `emulation.emulated`.
     """
     merged = dict(data)
     if targets:
@@ -116,6 +119,8 @@ def with_flags(
             {"method": PROMPT_LOOKUP} if draft == PROMPT_LOOKUP else {"model": draft}
             for draft in drafts
         ]
+    if emulate is not None:
+        merged = emulated(merged, emulate)
     if listen is not None:
         service = merged.get("service") or {}
         if not isinstance(service, Mapping):
@@ -155,10 +160,12 @@ def _named(actor: Any) -> Any:
 
 
 def name_of(model: str) -> str:
-    """A model's short name: `demo:target` is demo-target, a hub id or a folder is its last part."""
+    """A model's short name: `demo:target` is demo-target, `law:agree70/draft` agree70-draft, a hub id or a folder its last part."""
     kind, _, rest = model.partition(":")
     if rest and kind == "demo":
         return f"demo-{rest}"
+    if rest and kind == "law":
+        return rest.replace("/", "-")
     path = PurePath(rest if rest and kind == "tabular" else model)
     last = path.stem if kind == "tabular" else path.name
     kept = "".join(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from outrider.actors.engine.profiles import DEVICE_PREFIX, find_profile
+from outrider.actors.engine.source import LAW_PREFIX, TABULAR_PREFIX
 from outrider.cluster.config_section import NAME, Amount, AutoOr, Section
 from outrider.cluster.node_labels import KEY, SELECTOR
 
@@ -16,6 +18,10 @@ PROMPT_LOOKUP = "prompt_lookup"
 """The drafting method that needs no model; as `--draft` it stands for itself."""
 
 
+TABLES = (LAW_PREFIX, TABULAR_PREFIX)
+"""How the names of models begin that are tables of distributions."""
+
+
 class _Actor(Section):
     name: str = Field(default="", pattern=NAME)
     """Its name, unique in the service. By default made from the model."""
@@ -23,8 +29,9 @@ class _Actor(Section):
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """Type of weights and cache. `auto`: on a GPU that of the checkpoint, on a CPU float32."""
 
-    device: str = Field(default="cpu", pattern=r"^(cpu|cuda(:\d+)?)$")
-    """`cpu`, `cuda` or `cuda:N`, counted among the devices that Ray gives the actor."""
+    device: str = Field(default="cpu", pattern=r"^(cpu|cuda(:\d+)?|emulated:.+)$")
+    """`cpu`, `cuda` or `cuda:N`, counted among the devices that Ray gives the actor. `emulated:PROFILE`: passes take what the
+    profile says, asleep; only `law:` and `tabular:` models run there."""
 
     num_slots: Annotated[int | Literal["auto"], AutoOr(1, 4_096)] = "auto"
     """Sessions it can hold at a time. `auto`: 16, or as many as the memory has room for."""
@@ -84,6 +91,21 @@ class _Actor(Section):
         """Threads of the arithmetic of one replica."""
         return self.num_threads or max(1, int(self.num_cpus))
 
+    @field_validator("device")
+    @classmethod
+    def _check_profile(cls, value: str) -> str:
+        if value.startswith(DEVICE_PREFIX):
+            find_profile(value.removeprefix(DEVICE_PREFIX))
+        return value
+
+    def _check_emulated(self, model: str | None) -> None:
+        """Refuses what an emulated device cannot run."""
+        if self.device.startswith(DEVICE_PREFIX) and not (model or "").startswith(TABLES):
+            raise ValueError(
+                f"device is {self.device}, which does no arithmetic, so it cannot run "
+                f"{'prompt_lookup' if model is None else repr(model)}: name a law:NAME or tabular:FILE model, or a real device"
+            )
+
     @model_validator(mode="after")
     def _check_room(self) -> Self:
         if self.device.startswith("cuda") and self.gpus == 0:
@@ -100,7 +122,7 @@ class Target(_Actor):
     """A target model."""
 
     model: str = Field(min_length=1)
-    """Folder or hub id of a transformers model, `demo:NAME`, or `tabular:FILE`."""
+    """Folder or hub id of a transformers model, `demo:NAME`, `law:NAME`, or `tabular:FILE`."""
 
     niceness: int = Field(default=5, ge=0, le=19)
     """Niceness of the arithmetic's threads on a CPU, so that event loops come first."""
@@ -111,6 +133,11 @@ class Target(_Actor):
     max_patience_s: float = Field(default=0.5, ge=0, le=60, allow_inf_nan=False)
     """How long a free target waits for candidates, at most."""
 
+    @model_validator(mode="after")
+    def _check_model(self) -> Self:
+        self._check_emulated(self.model)
+        return self
+
 
 class Drafter(_Actor):
     """A drafter."""
@@ -119,7 +146,7 @@ class Drafter(_Actor):
     """`autoregressive` (a draft model) or `prompt_lookup` (no model)."""
 
     model: str | None = Field(default=None, min_length=1)
-    """Folder or hub id of a transformers model, `demo:NAME`, or `tabular:FILE`; none with `prompt_lookup`."""
+    """Folder or hub id of a transformers model, `demo:NAME`, `law:NAME`, or `tabular:FILE`; none with `prompt_lookup`."""
 
     niceness: int = Field(default=15, ge=0, le=19)
     """Niceness of the arithmetic's threads on a CPU: above that of the target, which must not wait."""
@@ -145,4 +172,5 @@ class Drafter(_Actor):
             raise ValueError(f"model is {self.model!r}, but prompt_lookup drafts without one")
         if self.method != PROMPT_LOOKUP and self.model is None:
             raise ValueError(f"model is missing: {self.method} drafts with one")
+        self._check_emulated(self.model)
         return self

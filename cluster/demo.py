@@ -44,6 +44,7 @@ def run_demo(
     as_json: bool = False,
     targets: Sequence[str] = (),
     drafts: Sequence[str] = (),
+    emulate: str | None = None,
 ) -> int:
     """Runs the demonstration. Returns the exit code: 1 if outputs differ where no near tie explains it; 130 after SIGINT
     and 143 after SIGTERM, which end everything that was started.
@@ -56,6 +57,7 @@ def run_demo(
         as_json: Print one JSON object instead of text.
         targets: A target model in place of the shipped one.
         drafts: Draft models in place of the shipped one.
+        emulate: Profiles of emulated devices; the models are then laws.
 
     Raises:
         CommandFailed: The service cannot start, a request failed, or the timeline cannot be written.
@@ -64,7 +66,7 @@ def run_demo(
         raise CommandFailed(
             f"--trace {trace}: the folder {trace.absolute().parent} does not exist", 2
         )
-    config = service_config(targets=targets, drafts=drafts, listen="127.0.0.1:0")
+    config = service_config(targets=targets, drafts=drafts, listen="127.0.0.1:0", emulate=emulate)
     plan = demo_plan(max_tokens=max_tokens, quick=quick)
     screen = Screen(is_silent=as_json, use_color=use_color)
     with ending_by_signal() as ending:

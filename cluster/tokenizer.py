@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, cast
 
+from outrider.actors.engine.source import LAW_PREFIX
+from outrider.cluster.law_text import LawCodec
+
 NORMALISED = 8
 """Characters of a text that a normaliser makes one of, at most: composition (NFC, NFKC) joins up to four."""
 
@@ -115,16 +118,18 @@ class PretrainedCodec:
         return longest * NORMALISED
 
 
-def load(path_or_id: str, *, allow_remote_code: bool = False) -> PretrainedCodec:
+def load(path_or_id: str, *, allow_remote_code: bool = False) -> TextCodec:
     """Loads a tokenizer.
 
     Args:
-        path_or_id: Folder or hub id.
+        path_or_id: Folder or hub id, or `law:NAME`, whose tokens are characters.
         allow_remote_code: Runs code that comes with it, as the actors of its model do.
 
     Raises:
         ValueError: There is no tokenizer that can be loaded.
     """
+    if path_or_id.startswith(LAW_PREFIX):
+        return LawCodec()
     from transformers import AutoTokenizer
 
     try:

@@ -11,6 +11,7 @@ import structlog
 import torch
 
 from outrider.actors.engine.priority import lower_priority
+from outrider.actors.engine.profiles import DEVICE_PREFIX, Profile, find_profile
 from outrider.actors.engine.protocol import Engine
 from outrider.actors.engine.settings import EngineSettings
 from outrider.actors.engine.sizing import LEAST_CONTEXT
@@ -40,13 +41,44 @@ def load_engine(settings: EngineSettings) -> Engine:
     """
     _check(settings)
     source = resolve_model(settings.model)
-    device = _device(settings.device)
+    profile = emulated_profile(settings.device, source)
+    device = torch.device("cpu") if profile is not None else _device(settings.device)
     if settings.num_threads is not None:
         torch.set_num_threads(settings.num_threads)
     if not source.is_tabular:
         _import_transformers()
     lower_priority(settings.niceness)
+    if source.is_tabular:
+        return _load_table(settings, source, profile)
     return _load(settings, source, device)
+
+
+def emulated_profile(device: str, source: ModelSource) -> Profile | None:
+    """The profile of an emulated device; None for a real one.
+
+    Raises:
+        ValueError: There is no such profile, or the model cannot run there.
+    """
+    if not device.startswith(DEVICE_PREFIX):
+        return None
+    profile = find_profile(device.removeprefix(DEVICE_PREFIX))
+    if not source.is_tabular:
+        raise ValueError(
+            f"device is {device!r}, but an emulated device does no arithmetic, so it cannot run "
+            f"{source.location!r}: take law:NAME or tabular:FILE for the model, or a real device"
+        )
+    return profile
+
+
+def _load_table(settings: EngineSettings, source: ModelSource, profile: Profile | None) -> Engine:
+    from outrider.actors.engine.emulated import EmulatedEngine
+    from outrider.actors.engine.laws import law_table
+    from outrider.actors.engine.tabular import TabularEngine, load_table
+
+    table = law_table(source.location) if source.is_law else load_table(Path(source.location))
+    if profile is None:
+        return TabularEngine(table, settings)
+    return EmulatedEngine(table, profile, settings)
 
 
 def _import_transformers() -> None:
@@ -58,10 +90,6 @@ def _import_transformers() -> None:
 
 
 def _load(settings: EngineSettings, source: ModelSource, device: torch.device) -> Engine:
-    if source.is_tabular:
-        from outrider.actors.engine.tabular import TabularEngine, load_table
-
-        return TabularEngine(load_table(Path(source.location)), settings)
     # Importing transformers takes seconds, which a table need not wait for.
     from outrider.actors.engine.fingerprint import model_fingerprint
     from outrider.actors.engine.transformers_engine import TransformersEngine
@@ -188,9 +216,11 @@ def _device(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        raise ValueError(f"device is {name!r}; it must be cpu, cuda or cuda:N") from error
+        raise ValueError(
+            f"device is {name!r}; it must be cpu, cuda, cuda:N or emulated:PROFILE"
+        ) from error
     if device.type not in {"cpu", "cuda"}:
-        raise ValueError(f"device is {name!r}; it must be cpu, cuda or cuda:N")
+        raise ValueError(f"device is {name!r}; it must be cpu, cuda, cuda:N or emulated:PROFILE")
     if device.type == "cuda":
         count = torch.cuda.device_count()
         if not torch.cuda.is_available() or (device.index or 0) >= count:

@@ -51,6 +51,9 @@ class ModelSpec:
     device: torch.device
     """Where the model runs."""
 
+    emulated: str = ""
+    """Name of the profile that tells how long passes take, if the device is emulated: every figure is then emulated too."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:

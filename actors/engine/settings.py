@@ -11,14 +11,14 @@ class EngineSettings:
     """A model and the room it gets."""
 
     model: str
-    """Folder or hub id of a transformers causal language model, `tabular:FILE` for a table of distributions, or
-    `demo:NAME` for a shipped one."""
+    """Folder or hub id of a transformers causal language model, `tabular:FILE` for a table of distributions,
+    `law:NAME` for a law (`laws.py`), or `demo:NAME` for a shipped model."""
 
     dtype: str = "auto"
     """Type of weights and cache: `float32`, `bfloat16`, `float16`, or `auto`: on a GPU that of the checkpoint, on a CPU float32."""
 
     device: str = "cpu"
-    """`cpu`, `cuda` or `cuda:N`."""
+    """`cpu`, `cuda`, `cuda:N`, or `emulated:PROFILE` for a table or a law."""
 
     num_slots: int | None = None
     """Sessions that can be held at a time. None: chosen by the memory (`sizing.choose_room`)."""

@@ -1,4 +1,4 @@
-"""Where a model's name leads: a table, a shipped pair, a folder, or a hub."""
+"""Where a model's name leads: a table, a law, a shipped pair, a folder, or a hub."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+LAW_PREFIX = "law:"
 TABULAR_PREFIX = "tabular:"
 DEMO_PREFIX = "demo:"
 
@@ -15,10 +16,13 @@ class ModelSource:
     """A resolved name."""
 
     location: str
-    """A file for a table, else a folder or a hub id."""
+    """A file for a table, the name of a law, else a folder or a hub id."""
 
     is_tabular: bool = False
-    """Whether it is a table of distributions."""
+    """Whether it is a table of distributions, a law's among them."""
+
+    is_law: bool = False
+    """Whether it is a law's table, which no file holds."""
 
     is_local: bool = True
     """Whether it lies on this machine."""
@@ -31,7 +35,15 @@ def resolve_model(model: str) -> ModelSource:
         ValueError: The name is empty, or what it names is not there.
     """
     if not model:
-        raise ValueError("model is empty; name a folder, a hub id, tabular:FILE or demo:NAME")
+        raise ValueError(
+            "model is empty; name a folder, a hub id, tabular:FILE, law:NAME or demo:NAME"
+        )
+    if model.startswith(LAW_PREFIX):
+        from outrider.actors.engine.laws import check_law
+
+        law = model.removeprefix(LAW_PREFIX)
+        check_law(law)
+        return ModelSource(location=law, is_tabular=True, is_law=True)
     if model.startswith(TABULAR_PREFIX):
         file = Path(model.removeprefix(TABULAR_PREFIX)).expanduser()
         if not file.is_file():

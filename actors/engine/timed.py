@@ -31,7 +31,10 @@ class TimedEngine:
     def description(self) -> str:
         """The type and the room that were chosen, for people."""
         dtype = str(self.spec.dtype).removeprefix("torch.")
-        return f"{dtype}, {self.num_slots} slots of {self.spec.max_context:,} tokens"
+        room = f"{self.num_slots} slots of {self.spec.max_context:,} tokens"
+        return (
+            f"emulated {self.spec.emulated}, {room}" if self.spec.emulated else f"{dtype}, {room}"
+        )
 
     @property
     def num_slots(self) -> int:

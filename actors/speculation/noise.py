@@ -34,7 +34,7 @@ from outrider.actors.speculation.gumbel_table import (
     gumbel_table,
 )
 from outrider.actors.speculation.noise_host import HASH_MULTIPLIERS, HASH_SHIFTS, HostNoise
-from outrider.actors.speculation.seeds import check_seed, mix_pair
+from outrider.actors.speculation.seeds import Uint64s, check_seed, mix_pair, mix_pairs
 
 
 def _signed(bits: int) -> int:
@@ -130,6 +130,17 @@ class GumbelNoise:
         low_M1, high_M1 = halves.reshape(2, len(seeds), 1)
         filled_MV = np.empty(shape, np.float32)
         self._host.fill(filled_MV, low_M1, high_M1)
+        return torch.from_numpy(filled_MV)
+
+    def of_pairs(self, seeds_M: Uint64s, positions_M: Uint64s) -> Tensor:
+        """Return the noise of each (seed, position), given as arrays, bit-equal to `rows_many`: float32 (M, V)."""
+        keys_M = mix_pairs(seeds_M, positions_M)
+        low_M, high_M = keys_M.astype(np.uint32), (keys_M >> np.uint64(32)).astype(np.uint32)
+        if self._host is None:
+            halves_2M = torch.from_numpy(np.stack((low_M, high_M)).view(np.int32))
+            return self.of_keys(halves_2M.to(self.device, non_blocking=True))
+        filled_MV = np.empty((len(keys_M), self.vocab_size), np.float32)
+        self._host.fill(filled_MV, low_M[:, None], high_M[:, None])
         return torch.from_numpy(filled_MV)
 
     def at(self, seed: int, positions_M: Tensor, ids_MK: Tensor) -> Tensor:

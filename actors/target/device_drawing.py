@@ -247,8 +247,8 @@ class HostDraws:
 
 
 def draws_of(engine: Engine, settings: TargetSettings) -> DeviceDraws | HostDraws:
-    """Where a target draws: on the device, if that is a GPU or the settings say so."""
-    mode = settings.device_draws
-    if mode == "off" or (mode == "auto" and engine.spec.device.type != "cuda"):
+    """Where a target draws: on the device, if that is a GPU or an emulated one, or the settings say so."""
+    mode, spec = settings.device_draws, engine.spec
+    if mode == "off" or (mode == "auto" and spec.device.type != "cuda" and not spec.emulated):
         return HostDraws()
     return DeviceDraws(engine)

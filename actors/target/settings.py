@@ -53,5 +53,5 @@ class TargetSettings:
     """Whether a session may start from keys and values that another request's session left behind."""
 
     device_draws: Literal["auto", "on", "off"] = "auto"
-    """Whether all draws and walks of a pass are made on the model's device, so that the host waits once: `auto`, on a GPU. The
-    tokens are the same."""
+    """Whether all draws and walks of a pass are made on the model's device, so that the host waits once: `auto`, on a
+    GPU, an emulated one too. The tokens are the same."""

@@ -25,6 +25,16 @@ ConfigFile = Annotated[
 ]
 
 
+Emulate = Annotated[
+    str | None,
+    typer.Option(
+        "--emulate",
+        metavar="PROFILE[,PROFILE]",
+        help="Run laws on an emulated device, for instance h100-8b, and drafters on another, for instance h100-8b,h100-1b.",
+    ),
+]
+
+
 def serve(
     config: Annotated[
         Path | None, typer.Option("--config", "-c", metavar="FILE", help="Configuration file.")
@@ -51,6 +61,7 @@ def serve(
             "--listen", metavar="HOST:PORT", help="Public address; port 0 takes a free one."
         ),
     ] = None,
+    emulate: Emulate = None,
     ready_file: Annotated[
         Path | None,
         typer.Option("--ready-file", metavar="FILE", help="Is written once the service serves."),
@@ -79,6 +90,7 @@ def serve(
             targets=tuple(target or ()),
             drafts=tuple(draft or ()),
             listen=listen,
+            emulate=emulate,
             ready_file=ready_file,
             admin_file=admin_file,
             log_level=log_level,
@@ -234,6 +246,7 @@ def demo(
             help="Draft model, in place of the shipped one. Repeatable.",
         ),
     ] = None,
+    emulate: Emulate = None,
     no_color: Annotated[bool, typer.Option("--no-color", help="Plain text.")] = False,
     as_json: flags.AsJson = False,
 ) -> None:
@@ -253,6 +266,7 @@ def demo(
             as_json=as_json,
             targets=tuple(target or ()),
             drafts=tuple(draft or ()),
+            emulate=emulate,
         )
     raise typer.Exit(code)
 
