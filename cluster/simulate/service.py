@@ -148,6 +148,7 @@ class Service:
         def new_core() -> TargetCore:
             core = TargetCore(device, settings, lambda: int(handles.integers(1, 1 << 48)))
             core.warm_up()
+            device.pass_s = 0.0
             return core
 
         process = TargetProcess(
