@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import plots, results, tables, tables_of_load, verifier_tables, where
+from bench import plots, results, tables, tables_emulated, tables_of_load, verifier_tables, where
 from bench.captions import Rows
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -36,6 +36,7 @@ BLOCKS: dict[str, Block] = {
     "costs": ("costs", tables_of_load.costs),
     "messages": ("messages", tables_of_load.messages),
     "reliability": ("reliability", tables_of_load.reliability),
+    "emulated": ("emulated", tables_emulated.emulated),
     **{f"{suite}-time": (suite, where.where) for suite in ("single", "delay", "netns", "load")},
     **{name: ("verifiers", tell) for name, tell in verifier_tables.BLOCKS.items()},
 }

@@ -100,6 +100,7 @@ def model_from_proto(model: generation_pb2.TargetModel) -> ModelInfo:
         draft_lengths=_choices(model.draft_lengths, VALUE_BY_LENGTH),
         roots=_choices(model.roots, VALUE_BY_ROOTS),
         tree_masks=_choices(model.tree_masks, VALUE_BY_MASK),
+        emulated=model.emulated,
     )
 
 
@@ -114,6 +115,7 @@ def status_from_proto(status: generation_pb2.GetStatusResponse) -> Status:
         accepting=status.accepting,
         refused_registrations=status.refused_registrations,
         last_refusal=status.last_refusal,
+        emulated=status.emulated,
         actors=tuple(
             ActorInfo(
                 name=actor.name,
@@ -149,6 +151,7 @@ def _admission(admission: generation_pb2.Admission) -> Admission:
         seed=admission.seed,
         prompt_tokens=admission.prompt_tokens,
         drafters=tuple(admission.drafters),
+        emulated=admission.emulated,
     )
 
 

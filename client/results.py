@@ -85,6 +85,8 @@ class Admission:
 
     prompt_tokens: int
     drafters: tuple[str, ...] = ()
+    emulated: str = ""
+    """Profiles of emulated devices that the service runs on; empty if all are real. Every figure is then emulated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,6 +256,8 @@ class ModelInfo:
     draft_lengths: tuple[DraftLength, ...] = ()
     roots: tuple[Roots, ...] = ()
     tree_masks: tuple[TreeMask, ...] = ()
+    emulated: str = ""
+    """As `Admission.emulated`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,3 +301,5 @@ class Status:
     """Internal registrations that were refused: of actors that the service did not start."""
     last_refusal: str = ""
     """Why the last of them was; empty if there was none."""
+    emulated: str = ""
+    """As `Admission.emulated`."""

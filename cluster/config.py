@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from pydantic import ValidationError, model_validator
 
+from outrider.actors.engine.profiles import DEVICE_PREFIX
 from outrider.cluster.config_actors import PROMPT_LOOKUP, Drafter, Target
 from outrider.cluster.config_emulation import emulated
 from outrider.cluster.config_errors import ConfigError, Problem, problems_of
@@ -54,6 +55,13 @@ class Config(Section):
         if self.service.coordinators == 1:
             return (COORDINATOR,)
         return tuple(f"{COORDINATOR}-{index}" for index in range(self.service.coordinators))
+
+    @property
+    def emulated(self) -> tuple[str, ...]:
+        """Profiles of the emulated devices, each once; empty if all devices are real."""
+        devices = [actor.device for actor in (*self.targets, *self.drafters)]
+        profiles = (d.removeprefix(DEVICE_PREFIX) for d in devices if d.startswith(DEVICE_PREFIX))
+        return tuple(dict.fromkeys(profiles))
 
     @model_validator(mode="after")
     def _check_names(self) -> Self:

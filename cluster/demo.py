@@ -67,6 +67,11 @@ def run_demo(
             f"--trace {trace}: the folder {trace.absolute().parent} does not exist", 2
         )
     config = service_config(targets=targets, drafts=drafts, listen="127.0.0.1:0", emulate=emulate)
+    if config.emulated and not as_json:
+        print(
+            f"emulated devices: {', '.join(config.emulated)}; the texts are drawn from a law",
+            flush=True,
+        )
     plan = demo_plan(max_tokens=max_tokens, quick=quick)
     screen = Screen(is_silent=as_json, use_color=use_color)
     with ending_by_signal() as ending:
@@ -78,9 +83,18 @@ def run_demo(
     timeline = with_texts(seen, pairs)
     write_trace(trace, timeline)
     if as_json:
-        print(json.dumps(report_as_dict(pairs, streams, trace), ensure_ascii=False))
+        print(
+            json.dumps(
+                report_as_dict(pairs, streams, trace, emulated=config.emulated), ensure_ascii=False
+            )
+        )
     else:
         screen.summary(pairs, streams, timeline)
+        if config.emulated:
+            screen.say(
+                f"every time and speed above is emulated: passes took what the profiles "
+                f"{' and '.join(config.emulated)} say, asleep"
+            )
         screen.say(f"timeline: {trace} (open it at ui.perfetto.dev or chrome://tracing)")
     every = chain(pairs, *streams.values())
     return FAILED if any(pair.is_unexplained for pair in every) else 0

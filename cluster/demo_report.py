@@ -156,9 +156,14 @@ def _ratio(one: float, other: float) -> float:
 
 
 def report_as_dict(
-    pairs: Sequence[Pair], streams: Mapping[int, Sequence[Pair]], trace: Path
+    pairs: Sequence[Pair],
+    streams: Mapping[int, Sequence[Pair]],
+    trace: Path,
+    *,
+    emulated: Sequence[str] = (),
 ) -> dict[str, object]:
-    """What `--json` prints: the texts, the figures over them, and those over the streams by their length in tokens."""
+    """What `--json` prints: the texts, the figures over them, and those over the streams by their length in tokens. `emulated`:
+    the profiles of emulated devices."""
     temperatures = dict.fromkeys(pair.temperature for pair in pairs)
     return {
         "texts": [
@@ -184,4 +189,5 @@ def report_as_dict(
             {"max_tokens": length, **asdict(totals(found))} for length, found in streams.items()
         ],
         "trace": str(trace),
+        "emulated": list(emulated),
     }

@@ -149,6 +149,7 @@ def _coordinator(config: Config, name: str) -> ActorSpec:
         max_waiting=config.service.max_waiting,
         reflection=config.service.reflection,
         otlp_endpoint=config.service.otlp_endpoint,
+        emulated=", ".join(config.emulated),
         speculation=Speculation(
             enabled=config.speculation.enabled,
             verifier=config.speculation.verifier,

@@ -234,6 +234,7 @@ class Gateway:
         running.admission.seed = sampling.seed
         running.admission.prompt_tokens = len(prompt)
         running.admission.drafters.extend(settled.drafters)
+        running.admission.emulated = self._settings.emulated
         log.info("request accepted", request_id=running.request_id, prompt_tokens=len(prompt))
         if running.is_aborted:
             running.abort()
@@ -281,6 +282,7 @@ class Gateway:
             accepting=self.is_accepting and self._links.is_ready,
             refused_registrations=roster.refused,
             last_refusal=roster.last_refusal,
+            emulated=self._settings.emulated,
         )
         if not request.is_local:
             told = await peers.statuses(roster, self._settings.name, self._settings.credentials)

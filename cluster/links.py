@@ -154,6 +154,11 @@ class Links:
                 del self.drafters[name]
         self._limits = None
 
+    @property
+    def emulated(self) -> str:
+        """See `CoordinatorSettings.emulated`."""
+        return self._settings.emulated
+
     def limits(self) -> Limits:
         """What requests are checked against.
 

@@ -53,6 +53,7 @@ def models(links: Links) -> generation_pb2.ListModelsResponse:
                 draft_lengths=[draft_length_to_proto(o) for o in DraftLength if o in offered],
                 roots=map(roots_to_proto, Roots),
                 tree_masks=map(tree_mask_to_proto, TreeMask),
+                emulated=links.emulated,
             )
         ]
     )

@@ -66,6 +66,9 @@ class CoordinatorSettings:
     speculation: Speculation = field(default_factory=Speculation)
     """Options of a request that does not say."""
 
+    emulated: str = ""
+    """Profiles of emulated devices that the service runs on, with commas; empty: all are real."""
+
     target_wait_s: float = 60.0
     """Seconds that a request goes without any target before it fails; its own deadline may be sooner."""
 

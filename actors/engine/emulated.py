@@ -11,13 +11,12 @@ import time
 from collections.abc import Sequence
 from typing import Protocol
 
-import numpy as np
-
 from outrider.actors.engine.profiles import Profile
 from outrider.actors.engine.protocol import Logits, Rows
 from outrider.actors.engine.settings import EngineSettings
 from outrider.actors.engine.table import Table
 from outrider.actors.engine.tabular import TabularEngine
+from outrider.actors.engine.token_slots import packed
 
 
 class Clock(Protocol):
@@ -72,18 +71,19 @@ class EmulatedEngine(TabularEngine):
 
     def seconds_of(self, batch: Sequence[Rows]) -> float:
         """What a pass over a batch takes by the profile, in seconds, with what the slots hold now. Runs nothing."""
-        slots_B = np.array([rows.slot for rows in batch], dtype=np.int64)
+        arrays = packed(batch)
         return self.profile.seconds(
-            rows=sum(len(rows.tokens) for rows in batch),
-            sessions=len(slots_B),
-            context=self._slots.context(slots_B),
+            rows=arrays.num_rows,
+            sessions=len(arrays),
+            context=self._slots.context(arrays.slots_E),
         )
 
     def forward(self, batch: Sequence[Rows]) -> Logits:
         """See `Engine`. Returns when the pass is over by the clock."""
         began = self._clock.now()
-        logits = self.compute(batch)
-        left = began + self.seconds_of(batch) - self._clock.now()
+        arrays = packed(batch)
+        logits = self.compute(arrays)
+        left = began + self.seconds_of(arrays) - self._clock.now()
         if left > 0.0:
             self._clock.sleep(left)
         return logits

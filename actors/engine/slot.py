@@ -58,6 +58,19 @@ class Growth:
         return self.cached + self.scratch + len(self.parents)
 
 
+def check_lengths(rows: Rows) -> None:
+    """Refuses an entry without tokens, or with other than one parent for each.
+
+    Raises:
+        ValueError: The entry is such a one.
+    """
+    if not len(rows.tokens) or len(rows.tokens) != len(rows.parents):
+        raise ValueError(
+            f"slot {rows.slot}: {len(rows.tokens)} tokens with {len(rows.parents)} parents; "
+            "give at least one token, and one parent for each"
+        )
+
+
 @dataclass(slots=True, kw_only=True)
 class Slot:
     """Rows of one session."""
@@ -79,12 +92,8 @@ class Slot:
             SlotOverflow: Rows do not fit.
             ValueError: The entry is empty, or a token id or parent is out of range.
         """
+        check_lengths(rows)
         tokens, num_rows, scratch = rows.tokens, len(rows.tokens), len(self.parents)
-        if num_rows == 0 or num_rows != len(rows.parents):
-            raise ValueError(
-                f"slot {self.number}: {num_rows} tokens with {len(rows.parents)} parents; "
-                "give at least one token, and one parent for each"
-            )
         if min(tokens) < 0 or max(tokens) >= room.vocab_size:
             wrong = next(token for token in tokens if not 0 <= token < room.vocab_size)
             raise ValueError(

@@ -16,7 +16,7 @@ from outrider.actors.engine.protocol import Logits, ModelSpec, Rows
 from outrider.actors.engine.settings import EngineSettings
 from outrider.actors.engine.sizing import USUAL_SLOTS
 from outrider.actors.engine.table import MAX_ORDER, Table, load_table, random_table
-from outrider.actors.engine.token_slots import Packed, TokenSlots, packed
+from outrider.actors.engine.token_slots import TokenSlots, packed
 
 __all__ = ["Table", "TabularEngine", "load_table", "random_table"]
 
@@ -97,16 +97,14 @@ class TabularEngine:
 
     def forward(self, batch: Sequence[Rows]) -> Logits:
         """See `Engine`."""
-        return self._run(batch, packed(batch))
-
-    def _run(self, batch: Sequence[Rows], rows: Packed) -> Logits:
-        slots_R, _ = self._slots.add(batch, rows)
-        wanted_B = rows.counts_B - rows.first_wanted_B
-        ends_B = np.cumsum(wanted_B)
-        tokens_N, parents_N, slots_N = rows.tokens_R, rows.parents_R, slots_R
-        if ends_B[-1] < len(tokens_N):
-            # The number of unwanted rows before each wanted one, in the whole batch.
-            wanted_N = np.arange(ends_B[-1]) + np.repeat(np.cumsum(rows.first_wanted_B), wanted_B)
+        arrays = packed(batch)
+        slots_N = self._slots.add(arrays)
+        tokens_N, parents_N, offsets = arrays.tokens_R, arrays.parents_R, arrays.offsets
+        if offsets[-1] < arrays.num_rows:
+            wanted_B = np.diff(offsets)
+            # All but the last rows of an entry are unwanted.
+            skipped_B = arrays.starts_E[1:] - offsets[1:]
+            wanted_N = np.arange(offsets[-1]) + np.repeat(skipped_B, wanted_B)
             tokens_N, parents_N, slots_N = (
                 tokens_N[wanted_N],
                 parents_N[wanted_N],
@@ -120,7 +118,7 @@ class TabularEngine:
             places_N = before_N * self.table.vocab_size + tokens_N
         return Logits(
             values_RV=self._rows.index_select(0, torch.from_numpy(places_N)),
-            offsets=(0, *ends_B.tolist()),
+            offsets=offsets,
         )
 
     def copy_prefix(self, source: int, destination: int, length: int) -> None:

@@ -7,63 +7,30 @@ and refusals go through the books that real engines keep (`slots.SlotTable`), so
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from outrider.actors.engine.protocol import Rows
-from outrider.actors.engine.slot import Slot
+from outrider.actors.engine.protocol import Batch, Int64s, Rows
+from outrider.actors.engine.slot import Slot, check_lengths
 from outrider.actors.engine.slots import SlotTable
 
 START_TOKEN = 0
 """Stands before the first token of a text for whoever looks further back."""
 
-Ints = npt.NDArray[np.int64]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Packed:
-    """A batch as arrays: B entries, R rows in all."""
-
-    slots_B: Ints
-    counts_B: Ints
-    """Rows of each entry."""
-
-    tokens_R: Ints
-    parents_R: Ints
-    first_wanted_B: Ints
-    """Rows of each entry before the first that logits are wanted for; all that follow it are wanted."""
-
-
-def packed(batch: Sequence[Rows]) -> Packed:
-    """Packs a batch; entries may be wrong still.
+def packed(batch: Sequence[Rows]) -> Batch:
+    """A batch as arrays; entries may be wrong still.
 
     Raises:
-        ValueError: The batch is empty.
+        ValueError: The batch is empty, or an entry has other than one parent for each token.
     """
     if not batch:
         raise ValueError("the batch is empty; give at least one entry")
-    slots: list[int] = []
-    counts: list[int] = []
-    wanted: list[int] = []
-    tokens: list[int] = []
-    parents: list[int] = []
+    if isinstance(batch, Batch):
+        return batch
     for rows in batch:
-        count = len(rows.tokens)
-        slots.append(rows.slot)
-        # An entry with other than one parent a token is found by the books.
-        counts.append(count if count == len(rows.parents) else 0)
-        wanted.append(0 if rows.logits == "all" else count - (rows.logits == "last"))
-        tokens += rows.tokens
-        parents += rows.parents
-    return Packed(
-        slots_B=np.array(slots, dtype=np.int64),
-        counts_B=np.array(counts, dtype=np.int64),
-        tokens_R=np.array(tokens, dtype=np.int64),
-        parents_R=np.array(parents, dtype=np.int64),
-        first_wanted_B=np.array(wanted, dtype=np.int64),
-    )
+        check_lengths(rows)
+    return Batch.of(batch)
 
 
 class TokenSlots:
@@ -100,7 +67,7 @@ class TokenSlots:
         self._require(slot)
         return int(self._scratch_S[slot])
 
-    def context(self, slots_B: Ints) -> int:
+    def context(self, slots_B: Int64s) -> int:
         """Cached tokens of some slots together."""
         return int(self._cached_S[slots_B].sum())
 
@@ -133,50 +100,44 @@ class TokenSlots:
         self.books.truncate(slot, length)
         self._cut(slot, length)
 
-    def add(self, batch: Sequence[Rows], rows: Packed) -> tuple[Ints, Ints]:
+    def add(self, batch: Batch) -> Int64s:
         """Adds the rows of a batch behind the scratch rows.
 
-        Args:
-            batch: The batch as it came, for what a refusal says.
-            rows: The same, packed.
-
         Returns:
-            For each row its slot, and its column in `parent_tokens`.
+            The slot of each row.
 
         Raises:
             SlotOverflow, ValueError: As `Engine.forward`; nothing was changed.
         """
-        slots_B, counts_B = rows.slots_B, rows.counts_B
+        slots_B, counts_B = batch.slots_E, np.diff(batch.starts_E)
         if not self._are_taken(slots_B):
             self._refuse(batch)
         firsts_B = self._scratch_S[slots_B]
         ends_B = firsts_B + counts_B
-        num_rows = len(rows.tokens_R)
         if (
             counts_B.min() < 1
-            or len(rows.parents_R) != num_rows
             or ends_B.max() > self.books.max_scratch
             or len(np.unique(slots_B)) < len(slots_B)
-            or rows.tokens_R.min() < 0
-            or rows.tokens_R.max() >= self.books.vocab_size
+            or batch.tokens_R.min() < 0
+            or batch.tokens_R.max() >= self.books.vocab_size
         ):
             self._refuse(batch)
         # Each row's place among its slot's scratch rows.
-        shifts_B = firsts_B - (np.cumsum(counts_B) - counts_B)
-        places_R = np.arange(num_rows) + np.repeat(shifts_B, counts_B)
-        if rows.parents_R.min() < -1 or (rows.parents_R >= places_R).any():
+        shifts_B = firsts_B - batch.starts_E[:-1]
+        places_R = np.arange(batch.num_rows) + np.repeat(shifts_B, counts_B)
+        if batch.parents_R.min() < -1 or (batch.parents_R >= places_R).any():
             self._refuse(batch)
         if (self._cached_S[slots_B] + ends_B).max() > self.books.max_context:
             self._check_depths(batch)
         slots_R = np.repeat(slots_B, counts_B)
-        self._tokens_SC[slots_R, places_R + 1] = rows.tokens_R
-        self._parents_SC[slots_R, places_R] = rows.parents_R
+        self._tokens_SC[slots_R, places_R + 1] = batch.tokens_R
+        self._parents_SC[slots_R, places_R] = batch.parents_R
         self._scratch_S[slots_B] = ends_B
-        return slots_R, places_R
+        return slots_R
 
-    def parent_tokens(self, slots_N: Ints, parents_N: Ints) -> Ints:
+    def parent_tokens(self, slots_N: Int64s, parents_N: Int64s) -> Int64s:
         """The tokens of scratch rows, the last cached one for -1."""
-        tokens_N: Ints = self._tokens_SC[slots_N, parents_N + 1]
+        tokens_N: Int64s = self._tokens_SC[slots_N, parents_N + 1]
         return tokens_N
 
     def rebase(self, slot: int, path: Sequence[int], keep: Sequence[int] = ()) -> None:
@@ -207,7 +168,7 @@ class TokenSlots:
         self._scratch_S[slot] = 0
         self._tokens_SC[slot, 0] = cached[-1] if cached else START_TOKEN
 
-    def _are_taken(self, slots_B: Ints) -> bool:
+    def _are_taken(self, slots_B: Int64s) -> bool:
         in_range = slots_B.min() >= 0 and slots_B.max() < len(self._cached)
         return bool(in_range and self._is_taken_S[slots_B].all())
 

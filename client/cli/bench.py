@@ -153,6 +153,7 @@ async def run(plan: Plan, *, address: str, timeout_s: float, warm_up: int) -> Re
     total = len(plan.prompts) * len(plan.seeds) * plan.runs * (2 if plan.compare_plain else 1)
     progress = ProgressLine(total)
     async with AsyncClient(address, timeout_s=timeout_s) as client:
+        known = await client.models()
         for _ in range(warm_up):
             await _measure_phase(client, plan, plan.prompts[:1], plan.seeds[0], is_plain=False)
         for run_number in range(plan.runs):
@@ -183,6 +184,7 @@ async def run(plan: Plan, *, address: str, timeout_s: float, warm_up: int) -> Re
         if plan.compare_plain
         else None,
         speed_up_by_run=tuple(speed_ups),
+        emulated=next((m.emulated for m in known if plan.model in ("", m.name)), ""),
     )
 
 

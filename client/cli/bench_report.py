@@ -8,6 +8,7 @@ from statistics import median
 from rich.console import Console
 from rich.table import Table
 
+from outrider.client.cli.output import emulation_note
 from outrider.client.figures import Comparison, Figures
 from outrider.client.options import SamplingOptions, SpeculationOptions
 from outrider.client.prompts import Prompt
@@ -35,6 +36,8 @@ class Report:
     plain: Figures | None
     comparison: Comparison | None
     speed_up_by_run: tuple[float, ...]
+    emulated: str = ""
+    """As `ModelInfo.emulated`."""
 
     @property
     def speed_up_median(self) -> float | None:
@@ -62,6 +65,7 @@ def report_as_dict(plan: Plan, report: Report) -> dict[str, object]:
             "max_tokens": plan.sampling.max_tokens,
             "temperature": plan.sampling.temperature,
         },
+        "emulated": report.emulated,
         "figures": asdict(report.figures),
         "plain": asdict(report.plain) if report.plain is not None else None,
         "comparison": comparison,
@@ -74,6 +78,7 @@ def print_report(plan: Plan, report: Report) -> None:
     table = Table(
         title=f"{len(plan.prompts)} prompts, {len(plan.seeds)} seeds, {plan.runs} runs, "
         f"concurrency {plan.concurrency}, temperature {plan.sampling.temperature:g}"
+        + (f"; {emulation_note(report.emulated)}" if report.emulated else "")
     )
     table.add_column("")
     columns = [report.figures] if report.plain is None else [report.plain, report.figures]

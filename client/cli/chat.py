@@ -125,7 +125,11 @@ class Conversation:
                             said.append(event.text)
                             writer.write(event)
                         case Completion() if self._stats:
-                            print(f"\n[{summary_line(event)}]", end="", file=sys.stderr)
+                            print(
+                                f"\n[{summary_line(event, emulated=writer.emulated)}]",
+                                end="",
+                                file=sys.stderr,
+                            )
         except KeyboardInterrupt:
             print(" [stopped]", end="", file=sys.stderr)
         finally:

@@ -198,7 +198,7 @@ def print_stream(stream: GenerationStream, writer: TextWriter, *, stats: bool) -
             case Completion():
                 print(flush=True)
                 if stats:
-                    print(summary_line(event), file=sys.stderr)
+                    print(summary_line(event, emulated=writer.emulated), file=sys.stderr)
 
 
 def print_sequences(result: Generation, *, stats: bool) -> None:
@@ -207,4 +207,6 @@ def print_sequences(result: Generation, *, stats: bool) -> None:
         print(f"--- {output.index + 1} of {len(result.outputs)} ---")
         print(printable(output.text) if sys.stdout.isatty() else output.text, flush=True)
         if stats:
-            print(summary_line(output.completion), file=sys.stderr)
+            print(
+                summary_line(output.completion, emulated=result.admission.emulated), file=sys.stderr
+            )

@@ -95,9 +95,12 @@ class TextWriter:
         self._token_texts: dict[int, str] = {}
         self._attribution = Attribution(self._token_text)
         self._drafters: tuple[str, ...] = ()
+        self.emulated = ""
+        """As `Admission.emulated`, once the request is admitted."""
 
     def admit(self, admission: Admission) -> None:
-        """Notes the drafters' names."""
+        """Notes the drafters' names, and on what the service runs."""
+        self.emulated = admission.emulated
         self._drafters = admission.drafters
         if self._detokenizer is not None:
             self._console.print(legend(self._drafters))
@@ -124,8 +127,18 @@ class TextWriter:
         return self._token_texts[token_id]
 
 
-def summary_line(completion: Completion) -> str:
-    """What speculation did for a sequence, on one line."""
+def emulation_note(emulated: str) -> str:
+    """What is said beside every figure of a service on emulated devices."""
+    return f"emulated: {emulated}"
+
+
+def summary_line(completion: Completion, *, emulated: str = "") -> str:
+    """What speculation did for a sequence, on one line.
+
+    Args:
+        completion: Its end.
+        emulated: As `Admission.emulated`.
+    """
     stats, timing = completion.speculation, completion.timing
     tokens = completion.usage.completion_tokens
     parts = [f"{tokens} tokens", f"{stats.mean_tokens_per_pass:.2f} a target pass"]
@@ -134,4 +147,6 @@ def summary_line(completion: Completion) -> str:
     if timing.total_s > 0:
         parts.append(f"{tokens / timing.total_s:.1f} tokens/s")
     parts.append(f"ended by {completion.finish_reason.replace('_', ' ')}")
+    if emulated:
+        parts.append(emulation_note(emulated))
     return ", ".join(parts)

@@ -14,7 +14,7 @@ from rich.text import Text
 from outrider.client.blocking import Client
 from outrider.client.cli import flags
 from outrider.client.cli.exits import expected_errors, usage_error
-from outrider.client.cli.output import print_json, print_line, print_table, table_of
+from outrider.client.cli.output import emulation_note, print_json, print_line, print_table, table_of
 from outrider.client.cli.status_watch import watch
 from outrider.client.errors import InvalidRequest, Unavailable
 from outrider.client.ready_file import BadReadyFile, read_ready_file
@@ -109,6 +109,7 @@ def print_status(state: Status, health: Health) -> None:
     print_line(
         f"outrider {state.version}: {health.replace('_', ' ')}, {accepting}, up {state.uptime_s:.0f} s; "
         f"{state.running} running, {state.waiting} waiting, {state.finished} finished"
+        + (f"; {emulation_note(state.emulated)}" if state.emulated else "")
     )
     table = table_of(
         "actor",
@@ -149,6 +150,7 @@ def print_models(known: tuple[ModelInfo, ...]) -> None:
             f"verifiers {', '.join(model.verifiers) or 'none'}; "
             f"draft lengths {', '.join(model.draft_lengths) or 'none'}; roots {', '.join(model.roots) or 'none'}; "
             f"tree masks {', '.join(model.tree_masks) or 'none'}"
+            + (f"; {emulation_note(model.emulated)}" if model.emulated else "")
         )
         if not model.drafters:
             continue

@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from outrider.client.cli.output import print_line, table_of
+from outrider.client.cli.output import emulation_note, print_line, table_of
 from outrider.client.errors import OutriderError
 from outrider.client.results import ActorInfo, Status
 
@@ -113,6 +113,7 @@ def line(status: Status, passed: Pace) -> str:
         f"{status.running} running, {status.waiting} waiting, {status.finished} finished; "
         f"{_number(passed.tokens_per_s, '.1f', ' tokens/s')}, {_share(passed.acceptance)} accepted; "
         f"{sum(actor.ready for actor in status.actors)} of {len(status.actors)} actors ready"
+        + (f"; {emulation_note(status.emulated)}" if status.emulated else "")
     )
 
 

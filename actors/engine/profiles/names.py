@@ -6,6 +6,7 @@ import json
 import re
 from functools import cache
 from importlib import resources
+from typing import Any
 
 from outrider.actors.engine.profiles.profile import Device, Linear, Model, Profile, Roofline
 
@@ -46,11 +47,13 @@ def find_profile(name: str) -> Profile:
 
 
 def draft_profile(name: str) -> str:
-    """The profile of a drafter's device beside this target's: the smallest model on one such GPU.
+    """The profile of a drafter's device beside this target's: the smallest model on one such GPU, or what was measured.
 
     Raises:
         ValueError: It does not follow from the name.
     """
+    if (measured := f"{name}-draft") in _measured():
+        return measured
     found = _ROOFLINE.fullmatch(name)
     if found is None or found["device"] not in _devices():
         raise ValueError(f"{name!r} does not say what drafters run on; name both: {name},1ms+3us")
@@ -139,6 +142,6 @@ def _measured() -> dict[str, Linear]:
     return {data["name"]: Linear(**data) for data in _files("measured")}
 
 
-def _files(folder: str) -> list[dict[str, object]]:
+def _files(folder: str) -> list[dict[str, Any]]:
     files = sorted(FOLDER.joinpath(folder).iterdir(), key=lambda file: file.name)
     return [json.loads(file.read_text("utf-8")) for file in files if file.name.endswith(".json")]

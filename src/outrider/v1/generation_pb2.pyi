@@ -249,6 +249,7 @@ class Admission(google.protobuf.message.Message):
     SEED_FIELD_NUMBER: builtins.int
     PROMPT_TOKENS_FIELD_NUMBER: builtins.int
     DRAFTERS_FIELD_NUMBER: builtins.int
+    EMULATED_FIELD_NUMBER: builtins.int
     request_id: builtins.str
     """The request's name."""
     model: builtins.str
@@ -257,6 +258,8 @@ class Admission(google.protobuf.message.Message):
     """The seed in force, for a later resume or repetition."""
     prompt_tokens: builtins.int
     """Number of prompt tokens."""
+    emulated: builtins.str
+    """Names of the profiles of emulated devices, with commas; empty if every device is real. Every figure is then emulated."""
     @property
     def drafters(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Names of the drafters, in the order that `Token.drafter` counts them."""
@@ -269,8 +272,9 @@ class Admission(google.protobuf.message.Message):
         seed: builtins.int = ...,
         prompt_tokens: builtins.int = ...,
         drafters: collections.abc.Iterable[builtins.str] | None = ...,
+        emulated: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["drafters", b"drafters", "model", b"model", "prompt_tokens", b"prompt_tokens", "request_id", b"request_id", "seed", b"seed"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["drafters", b"drafters", "emulated", b"emulated", "model", b"model", "prompt_tokens", b"prompt_tokens", "request_id", b"request_id", "seed", b"seed"]) -> None: ...
 
 Global___Admission: typing_extensions.TypeAlias = Admission
 
@@ -622,6 +626,7 @@ class TargetModel(google.protobuf.message.Message):
     DRAFT_LENGTHS_FIELD_NUMBER: builtins.int
     ROOTS_FIELD_NUMBER: builtins.int
     TREE_MASKS_FIELD_NUMBER: builtins.int
+    EMULATED_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Its name, for `GenerateRequest.model`."""
     vocab_size: builtins.int
@@ -634,6 +639,8 @@ class TargetModel(google.protobuf.message.Message):
     """Fingerprint of weights and configuration."""
     tokenizer_fingerprint: builtins.str
     """Fingerprint of the tokenizer."""
+    emulated: builtins.str
+    """Names of the profiles of emulated devices, with commas; empty if every device is real. Every figure is then emulated."""
     @property
     def eos_token_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """The end-of-text token ids."""
@@ -673,8 +680,9 @@ class TargetModel(google.protobuf.message.Message):
         draft_lengths: collections.abc.Iterable[outrider.v1.sampling_pb2.DraftLength.ValueType] | None = ...,
         roots: collections.abc.Iterable[outrider.v1.sampling_pb2.Roots.ValueType] | None = ...,
         tree_masks: collections.abc.Iterable[outrider.v1.sampling_pb2.TreeMask.ValueType] | None = ...,
+        emulated: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["draft_lengths", b"draft_lengths", "drafters", b"drafters", "eos_token_ids", b"eos_token_ids", "has_chat_template", b"has_chat_template", "max_context", b"max_context", "model_fingerprint", b"model_fingerprint", "name", b"name", "roots", b"roots", "tokenizer_fingerprint", b"tokenizer_fingerprint", "tree_masks", b"tree_masks", "verifiers", b"verifiers", "vocab_size", b"vocab_size"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["draft_lengths", b"draft_lengths", "drafters", b"drafters", "emulated", b"emulated", "eos_token_ids", b"eos_token_ids", "has_chat_template", b"has_chat_template", "max_context", b"max_context", "model_fingerprint", b"model_fingerprint", "name", b"name", "roots", b"roots", "tokenizer_fingerprint", b"tokenizer_fingerprint", "tree_masks", b"tree_masks", "verifiers", b"verifiers", "vocab_size", b"vocab_size"]) -> None: ...
 
 Global___TargetModel: typing_extensions.TypeAlias = TargetModel
 
@@ -858,6 +866,7 @@ class GetStatusResponse(google.protobuf.message.Message):
     ACCEPTING_FIELD_NUMBER: builtins.int
     REFUSED_REGISTRATIONS_FIELD_NUMBER: builtins.int
     LAST_REFUSAL_FIELD_NUMBER: builtins.int
+    EMULATED_FIELD_NUMBER: builtins.int
     version: builtins.str
     """The service's version."""
     uptime_s: builtins.float
@@ -874,6 +883,8 @@ class GetStatusResponse(google.protobuf.message.Message):
     """Internal registrations that were refused, since the supervisor started: of actors that it did not start."""
     last_refusal: builtins.str
     """Why the last of them was. Empty if there was none."""
+    emulated: builtins.str
+    """Names of the profiles of emulated devices, with commas; empty if every device is real. Every figure is then emulated."""
     @property
     def actors(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___ActorStatus]:
         """Every actor that is known."""
@@ -890,8 +901,9 @@ class GetStatusResponse(google.protobuf.message.Message):
         accepting: builtins.bool = ...,
         refused_registrations: builtins.int = ...,
         last_refusal: builtins.str = ...,
+        emulated: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["accepting", b"accepting", "actors", b"actors", "finished", b"finished", "last_refusal", b"last_refusal", "refused_registrations", b"refused_registrations", "running", b"running", "uptime_s", b"uptime_s", "version", b"version", "waiting", b"waiting"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["accepting", b"accepting", "actors", b"actors", "emulated", b"emulated", "finished", b"finished", "last_refusal", b"last_refusal", "refused_registrations", b"refused_registrations", "running", b"running", "uptime_s", b"uptime_s", "version", b"version", "waiting", b"waiting"]) -> None: ...
 
 Global___GetStatusResponse: typing_extensions.TypeAlias = GetStatusResponse
 
