@@ -182,7 +182,7 @@ class DraftCore:
         known = firsts[rows_E[firsts] >= 0]
         counts_E = np.diff(verdicts.starts_E)
         is_long = counts_E[known] > base_hash.LONG
-        for part in (known[~is_long], *np.split(known[is_long], np.count_nonzero(is_long))):
+        for part in (known[~is_long], *np.split(known[is_long], max(1, int(is_long.sum())))):
             if len(part):
                 self._take_entries(verdicts, part, rows_E[part], now)
 

@@ -8,23 +8,26 @@ from typing import Any
 
 import grpc
 
+from outrider.actors.draft.core import DraftCore
+from outrider.actors.draft.drafter import DraftPass
 from outrider.actors.draft.events import (
     Attached,
+    CandidateFrame,
     Detach,
     Ended,
     LinkLost,
     Refused,
     ResyncWanted,
     SessionKey,
+    VerdictFrame,
 )
-from outrider.actors.draft.messages import SERVED, attach_from_proto, events_from_proto, resync_to_proto
+from outrider.actors.draft.messages import SERVED, attach_from_proto, event_from_proto, message_of
 from outrider.actors.draft.sampled import SERVED_SAMPLED
-from outrider.actors.exchange import candidates, verdicts
+from outrider.actors.engine.protocol import Logits
 from outrider.cluster.simulate.device import Device
-from outrider.cluster.simulate.former import DraftCore, LinkCandidates, LinkVerdicts, Pass
 from outrider.cluster.simulate.heap import Heap, Record
 from outrider.cluster.simulate.network import Stream
-from outrider.cluster.simulate.prices import Prices
+from outrider.cluster.simulate.prices import Prices, Step
 from outrider.cluster.simulate.process import Machine, Process
 from outrider.v1 import draft_pb2, target_pb2
 
@@ -61,7 +64,8 @@ class DraftProcess(Process):
         self._keys: dict[int, SessionKey] = {}
         self._prices = prices
         self._on_core = on_core
-        self._pass: Pass | None = None
+        self._pass: DraftPass | None = None
+        self._logits: Logits | None = None
         self._ends = 0.0
 
     # -- what comes in ---------------------------------------------------------------------------------------------
@@ -96,13 +100,11 @@ class DraftProcess(Process):
         """A target's message."""
         if link not in self.links:
             return
-        message = target_pb2.VerdictMessage.FromString(payload)
-        if message.WhichOneof("message") == "verdicts":
-            frame = verdicts.decode(message.verdicts.frame)
-            self.spend(self._prices.drafter.take.seconds(len(frame.handles_E), len(frame.tokens_T)))
-            self.core.take(LinkVerdicts(link=link, verdicts=frame), self.now)
-            return
-        for event in events_from_proto(message, link):
+        event = event_from_proto(target_pb2.VerdictMessage.FromString(payload), link)
+        if isinstance(event, VerdictFrame):
+            told = event.verdicts
+            self.spend(self._prices.drafter.take.seconds(len(told.handles_E), len(told.tokens_T)))
+        if event is not None:
             self.core.take(event, self.now)
 
     def lost_target(self, link: int) -> None:
@@ -128,48 +130,49 @@ class DraftProcess(Process):
     # -- turns -----------------------------------------------------------------------------------------------------
 
     def turn(self) -> float | None:
-        """See `Process`."""
+        """See `Process`. What arrives during a pass waits for its end, as in `DraftWorker`."""
+        if self._pass is not None:
+            if self.now < self._ends:
+                return self._ends
+            done, self._pass = self._pass, None
+            self.spend(self._price_of(done, self._prices.drafter.finish))
+            self.core.finish(done, self._logits)
+            self._send()
+            return self.now
         while self.inbox:
             letter = self.inbox.popleft()
             if letter.payload:
                 self.spend(self._prices.message.seconds())
             letter.take(letter.payload)
-        if self._pass is not None:
-            self._send()
-            if self.now < self._ends:
-                due_s = self.core.due_s(self.now)
-                return self._ends if due_s is None else min(self._ends, self.now + due_s)
-            done, self._pass = self._pass, None
-            rows = sum(len(one.tokens) for one in done.batch)
-            self.spend(self._prices.drafter.finish.seconds(len(done.batch), rows))
-            self.core.finish(done, self.now)
-            self._send()
-            return self.now
         begun = self.core.begin(self.now)
         if begun is None:
             self._send()
-            due_s = self.core.due_s(self.now)
-            return None if due_s is None else self.now + due_s
-        rows = sum(len(one.tokens) for one in begun.batch)
-        self.spend(self._prices.drafter.begin.seconds(len(begun.batch), rows))
+            return None
+        self.spend(self._price_of(begun, self._prices.drafter.begin))
         self._send()
+        began_s = self.device.pass_s
+        self._logits = None if begun.batch is None else self.device.forward(begun.batch)
+        model_s = self.device.pass_s - began_s
         self._pass = begun
         if self._on_core:
-            self._ends = self.machine.run(self.now, begun.seconds)
+            self._ends = self.machine.run(self.now, model_s)
         else:
-            self._ends = self.now + begun.seconds
+            self._ends = self.now + model_s
         return self._ends
 
+    @staticmethod
+    def _price_of(draft: DraftPass, step: Step) -> float:
+        rows = 0 if draft.batch is None else draft.batch.num_rows
+        return step.seconds(len(draft.rows_E), rows)
+
     def _send(self) -> None:
-        for report in self.core.take_reports(self.now):
+        for report in self.core.take_reports():
             match report:
-                case LinkCandidates():
-                    message = target_pb2.DrafterMessage()
-                    message.candidates.frame = candidates.encode(report.candidates)
-                    self.num_nodes_sent += report.candidates.num_nodes
-                    self._tell_target(report.link, message)
+                case CandidateFrame():
+                    self.num_nodes_sent += report.num_nodes
+                    self._tell_target(report.link, message_of(report))
                 case ResyncWanted():
-                    self._tell_target(report.key.link, resync_to_proto(report))
+                    self._tell_target(report.key.link, message_of(report))
                 case Attached():
                     session = self._owners.get(report.key)
                     if session is not None:

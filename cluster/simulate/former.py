@@ -1,4 +1,4 @@
-"""The former workers behind the interface of cores: a bridge that goes when the cores are there."""
+"""The former target worker behind the interface of the core: a bridge that goes when the core is there."""
 
 from __future__ import annotations
 
@@ -8,15 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from outrider.actors.draft import events as draft_events
-from outrider.actors.draft.autoregressive import AutoregressiveDrafter
-from outrider.actors.draft.by_verifier import DrafterByVerifier
-from outrider.actors.draft.sampled import SampledDrafter
-from outrider.actors.draft.settings import DraftSettings
-from outrider.actors.draft.worker import DraftWorker
-from outrider.actors.engine.emulated import EmulatedEngine
-from outrider.actors.engine.prefix_slots import PrefixSlots
-from outrider.actors.engine.protocol import Logits, Rows
+from outrider.actors.engine.protocol import Batch, Logits, Rows
 from outrider.actors.exchange.candidates import Candidates
 from outrider.actors.exchange.commits import Commits
 from outrider.actors.exchange.frames import starts_of
@@ -24,6 +16,7 @@ from outrider.actors.exchange.verdicts import Target, Verdicts
 from outrider.actors.target import events as target_events
 from outrider.actors.target.settings import TargetSettings
 from outrider.actors.target.worker import TargetWorker
+from outrider.cluster.simulate.device import Device
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,22 +38,13 @@ class CommitFrame:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinkVerdicts:
-    link: int
-    verdicts: Verdicts
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkCandidates:
-    link: int
-    candidates: Candidates
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Pass:
-    batch: Sequence[Rows]
-    seconds: float
+    batch: Batch
     late: list[Any]
+    seconds: float
+
+
+Computed = Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +55,7 @@ class Wait:
 class _Stepping:
     """An engine whose passes move its own clock."""
 
-    def __init__(self, engine: EmulatedEngine) -> None:
+    def __init__(self, engine: Device) -> None:
         self._engine = engine
         self.now = 0.0
         self.took_s = 0.0
@@ -85,20 +69,21 @@ class _Stepping:
         return self.now
 
     def forward(self, batch: Sequence[Rows]) -> Logits:
-        seconds = self._engine.seconds_of(batch)
-        logits = self._engine.compute(batch)
+        before = self._engine.pass_s
+        logits = self._engine.forward(batch)
         self.on_pass()
-        self.now += seconds
-        self.took_s += seconds
+        self.now += self._engine.pass_s - before
+        self.took_s += self._engine.pass_s - before
         self.rows.extend(batch)
         return logits
 
 
 class TargetCore:
     def __init__(
-        self, engine: EmulatedEngine, settings: TargetSettings, new_handle: Callable[[], int]
+        self, engine: Device, settings: TargetSettings, *, new_handle: Callable[[], int]
     ) -> None:
         self._outputs: list[Any] = []
+        self._device = engine
         self._engine = _Stepping(engine)
         self._worker = TargetWorker(
             self._engine,  # type: ignore[arg-type]
@@ -108,11 +93,11 @@ class TargetCore:
             new_handle=new_handle,
         )
 
-    def warm_up(self) -> None:
+    def warm_up(self, clock: Callable[[], float]) -> None:
         self._worker.warm_up()
 
-    def take(self, event: Any, now: float) -> None:
-        self._engine.now = now
+    def take(self, event: Any, now: float, arrived: float | None = None) -> None:
+        self._engine.now = now if arrived is None else arrived
         if not isinstance(event, CandidateFrame):
             self._worker.post(event)
             return
@@ -143,10 +128,20 @@ class TargetCore:
             return Wait(seconds=wait_s)
         late = self._outputs[split[0] :]
         del self._outputs[split[0] :]
-        return Pass(batch=engine.rows, seconds=engine.took_s, late=late)
+        self._device.pass_s -= engine.took_s
+        return Pass(batch=Batch.of(engine.rows), late=late, seconds=engine.took_s)
 
-    def finish(self, pass_: Pass, now: float) -> None:
+    def run(self, pass_: Pass) -> None:
+        self._device.pass_s += pass_.seconds
+
+    def finish(self, pass_: Pass, computed: Any, now: float) -> None:
         self._outputs.extend(pass_.late)
+
+    def tidy(self) -> None:
+        pass
+
+    def booked(self, pass_: Pass, *, model_s: float, now: float) -> None:
+        pass
 
     def take_outputs(self) -> list[Any]:
         """Outputs, verdicts and commits as frames."""
@@ -197,109 +192,4 @@ def _commits(entries: list[target_events.Committed]) -> Commits:
         starts_E=starts_of(np.array([len(c.tokens) for c in entries])),
         tokens_T=np.array([t for c in entries for t in c.tokens], np.int64),
         origins_T=np.array([o for c in entries for o in c.origins], np.int64),
-    )
-
-
-class DraftCore:
-    def __init__(
-        self,
-        engine: EmulatedEngine,
-        settings: DraftSettings,
-        new_generator: Callable[[], np.random.Generator],
-    ) -> None:
-        self._reports: list[Any] = []
-        self._engine = stepping = _Stepping(engine)
-        slots = PrefixSlots(stepping)  # type: ignore[arg-type]
-        coupled = AutoregressiveDrafter(
-            stepping,  # type: ignore[arg-type]
-            width=settings.width,
-            expand=settings.expand,
-            max_ahead=settings.max_ahead,
-            prefill_chunk=settings.prefill_chunk,
-            lockstep=settings.lockstep,
-            slots=slots,
-        )
-        sampled = SampledDrafter(
-            stepping,  # type: ignore[arg-type]
-            prefill_chunk=settings.prefill_chunk,
-            lockstep=settings.lockstep,
-            new_generator=new_generator,
-            slots=slots,
-        )
-        self._worker = DraftWorker(
-            DrafterByVerifier(coupled=coupled, sampled=sampled),
-            max_ahead=settings.max_ahead,
-            bytes_per_token=settings.bytes_per_token,
-            emit=self._reports.append,
-            lockstep=settings.lockstep,
-            clock=stepping.clock,
-        )
-        self._has_news = False
-
-    def take(self, event: Any, now: float) -> None:
-        self._has_news = True
-        if not isinstance(event, LinkVerdicts):
-            self._worker.post(event)
-            return
-        v = event.verdicts
-        for e, handle in enumerate(v.handles_E.tolist()):
-            tokens = slice(int(v.starts_E[e]), int(v.starts_E[e + 1]))
-            roots = slice(int(v.root_starts_E[e]), int(v.root_starts_E[e + 1]))
-            self._worker.post(
-                draft_events.Verdict(
-                    key=draft_events.SessionKey(event.link, handle),
-                    epoch=int(v.epochs_E[e]),
-                    length=int(v.lengths_E[e]),
-                    hash=int(v.hashes_E[e]),
-                    tokens=tuple(v.tokens_T[tokens].tolist()),
-                    credits=int(v.credits_E[e]),
-                    starving=bool(v.starving_E[e]),
-                    pass_s=v.target.pass_s,
-                    roots=tuple(v.roots_T[roots].tolist()),
-                    seen=int(v.seen_E[e]),
-                    wait_s=v.target.wait_s,
-                )
-            )
-
-    def begin(self, now: float) -> Pass | None:
-        engine = self._engine
-        for _ in range(2):
-            engine.now, engine.took_s, engine.rows = now, 0.0, []
-            split: list[int] = []
-            engine.on_pass = lambda: split.append(len(self._reports)) if not split else None  # noqa: B023
-            self._worker.run_once(now)
-            if engine.rows:
-                late = self._reports[split[0] :]
-                del self._reports[split[0] :]
-                return Pass(batch=engine.rows, seconds=engine.took_s, late=late)
-        return None
-
-    def finish(self, pass_: Pass, now: float) -> None:
-        self._reports.extend(pass_.late)
-
-    def due_s(self, now: float) -> float | None:
-        return None
-
-    def take_reports(self, now: float) -> list[Any]:
-        reports, self._reports[:] = self._reports[:], []
-        by_link: dict[int, list[draft_events.SessionNews]] = {}
-        rest: list[Any] = []
-        for report in reports:
-            if isinstance(report, draft_events.Drafted):
-                by_link.setdefault(report.link, []).extend(report.entries)
-            else:
-                rest.append(report)
-        return [*rest, *(LinkCandidates(link=k, candidates=_news(e)) for k, e in by_link.items())]
-
-
-def _news(entries: list[draft_events.SessionNews]) -> Candidates:
-    return Candidates(
-        handles_E=np.array([e.handle for e in entries], np.uint64),
-        lengths_E=np.array([e.length for e in entries], np.int64),
-        hashes_E=np.array([e.hash for e in entries], np.uint64),
-        numbers_E=np.array([e.number for e in entries], np.int64),
-        starts_E=starts_of(np.array([len(e.tree.tokens) for e in entries])),
-        tokens_N=np.array([t for e in entries for t in e.tree.tokens], np.int64),
-        parents_N=np.array([p - 1 for e in entries for p in e.tree.parents], np.int64),
-        estimates_N=np.frombuffer(b"".join(e.tree.estimates for e in entries), np.uint8),
     )

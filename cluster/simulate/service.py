@@ -9,13 +9,15 @@ from enum import StrEnum
 import numpy as np
 import torch
 
+from outrider.actors.draft.core import DraftCore
 from outrider.actors.draft.settings import BYTES_PER_TOKEN, DraftSettings
 from outrider.actors.engine.settings import EngineSettings
 from outrider.actors.target.settings import TargetSettings
 from outrider.cluster.simulate.coordinator_process import CoordinatorProcess, Key
 from outrider.cluster.simulate.device import Device
 from outrider.cluster.simulate.draft_process import DraftProcess
-from outrider.cluster.simulate.former import DraftCore, TargetCore
+from outrider.cluster.simulate.draft_core import draft_core
+from outrider.cluster.simulate.former import TargetCore
 from outrider.cluster.simulate.heap import Heap, Record
 from outrider.cluster.simulate.network import Stream, Way
 from outrider.cluster.simulate.prices import FREE, load_prices
@@ -146,8 +148,10 @@ class Service:
         handles = np.random.default_rng([self.scenario.seed, number])
 
         def new_core() -> TargetCore:
-            core = TargetCore(device, settings, lambda: int(handles.integers(1, 1 << 48)))
-            core.warm_up()
+            core = TargetCore(
+                device, settings, new_handle=lambda: int(handles.integers(1, 1 << 48))
+            )
+            core.warm_up(device.clock)
             device.pass_s = 0.0
             return core
 
@@ -184,10 +188,12 @@ class Service:
             lockstep=self.mode is Mode.LOCKSTEP,
             bytes_per_token=actor.bytes_per_token or BYTES_PER_TOKEN,
         )
-        seeds = iter(np.random.SeedSequence([self.scenario.seed, number]).spawn(4096))
+        seeds = np.random.SeedSequence([self.scenario.seed, number])
 
         def new_core() -> DraftCore:
-            return DraftCore(device, settings, lambda: np.random.default_rng(next(seeds)))
+            core = draft_core(device, settings, lambda: np.random.default_rng(seeds.spawn(1)[0]))
+            device.pass_s = 0.0
+            return core
 
         process = DraftProcess(
             actor.name,

@@ -31,6 +31,7 @@ from outrider.cluster.simulate.device import Device
 from outrider.cluster.simulate.former import (
     CandidateFrame,
     CommitFrame,
+    Computed,
     Pass,
     TargetCore,
     VerdictFrame,
@@ -96,7 +97,8 @@ class TargetProcess(Process):
         self._prices = prices
         self._on_core = on_core
         self._pass: Pass | None = None
-        self._ends = 0.0
+        self._computed: Computed = None
+        self._began = self._ends = self._model_s = 0.0
         self._committed = 0
 
     # -- what comes in ---------------------------------------------------------------------------------------------
@@ -157,37 +159,42 @@ class TargetProcess(Process):
         if self._pass is not None:
             if self.now < self._ends:
                 return self._ends
-            self._finish(self._pass)
+            self._finish(self._pass, self._computed)
             return self.now
         decided = self.core.begin(self.now)
         if not isinstance(decided, Pass):
             self._send()
             return None if decided.seconds is None else self.now + max(decided.seconds, 0.0)
         batch = decided.batch
-        rows = sum(len(one.tokens) for one in batch)
-        self.spend(self._prices.target.begin.seconds(len(batch), rows))
+        self.spend(self._prices.target.begin.seconds(len(batch), batch.num_rows))
         self._send()
-        self._pass = decided
+        began_s = self.device.pass_s
+        self._computed = self.core.run(decided)
+        self._model_s = self.device.pass_s - began_s
+        self._pass, self._began = decided, self.now
         if self._on_core:
-            self._ends = self.machine.run(self.now, decided.seconds)
+            self._ends = self.machine.run(self.now, self._model_s)
         else:
-            self._ends = self.now + decided.seconds
+            self._ends = self.now + self._model_s
         return self._ends
 
-    def _finish(self, pass_: Pass) -> None:
-        self._pass = None
-        rows = sum(len(one.tokens) for one in pass_.batch)
-        sessions = len(pass_.batch)
+    def _finish(self, pass_: Pass, computed: Computed) -> None:
+        self._pass = self._computed = None
+        sessions, rows = len(pass_.batch), pass_.batch.num_rows
+        ended = self.now
+        self.core.finish(pass_, computed, ended)
         self.spend(self._prices.target.finish.seconds(sessions, rows))
-        self.core.finish(pass_, self.now)
         self._committed = 0
+        self._send()
+        self.core.tidy()
+        self.core.booked(pass_, model_s=ended - self._began, now=self.now)
         self._send()
         log = self.log
         log.ends_s.append(self.now)
         log.sessions.append(sessions)
         log.rows.append(rows)
         log.tokens.append(self._committed)
-        log.seconds.append(pass_.seconds)
+        log.seconds.append(self._model_s)
 
     def _send(self) -> None:
         for output in self.core.take_outputs():
