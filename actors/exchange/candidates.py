@@ -58,6 +58,24 @@ class Candidates:
         """The entry of each node."""
         return np.repeat(np.arange(len(self.handles_E)), np.diff(self.starts_E))
 
+    def only(self, entries: npt.NDArray[np.int64]) -> Candidates:
+        """Some of the entries."""
+        sizes_E = np.diff(self.starts_E)
+        is_in_N = np.zeros(len(sizes_E), np.bool_)
+        is_in_N[entries] = True
+        nodes = np.repeat(is_in_N, sizes_E)
+        return Candidates(
+            handles_E=self.handles_E[entries],
+            lengths_E=self.lengths_E[entries],
+            hashes_E=self.hashes_E[entries],
+            numbers_E=self.numbers_E[entries],
+            starts_E=starts_of(sizes_E[entries]),
+            tokens_N=self.tokens_N[nodes],
+            parents_N=self.parents_N[nodes],
+            estimates_N=self.estimates_N[nodes],
+            num_bytes=self.num_bytes,
+        )
+
 
 def encode(candidates: Candidates) -> bytes:
     """The frame of some candidates."""

@@ -83,6 +83,10 @@ class Verdicts:
     """Size of the frame that this was read from."""
 
 
+ENTRY_BYTES = 34
+"""Bytes of a session in a frame, beside its tokens."""
+
+
 def encode(verdicts: Verdicts) -> bytes:
     """The frame of some verdicts."""
     target = verdicts.target

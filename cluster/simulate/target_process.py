@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from outrider.actors.exchange import candidates, commits, verdicts
+from outrider.actors.target.core import Computed, TargetCore, Wait
 from outrider.actors.target.events import (
+    CommitFrame,
+    Committed,
     Close,
     CloseStream,
     DrafterJoined,
@@ -20,6 +22,7 @@ from outrider.actors.target.events import (
     ResyncRequest,
     SessionClosed,
     Steer,
+    VerdictFrame,
 )
 from outrider.actors.target.messages import (
     drafter_message,
@@ -28,14 +31,6 @@ from outrider.actors.target.messages import (
     session_event,
 )
 from outrider.cluster.simulate.device import Device
-from outrider.cluster.simulate.former import (
-    CandidateFrame,
-    CommitFrame,
-    Computed,
-    Pass,
-    TargetCore,
-    VerdictFrame,
-)
 from outrider.cluster.simulate.heap import Heap, Record
 from outrider.cluster.simulate.network import Stream
 from outrider.cluster.simulate.prices import Prices
