@@ -12,12 +12,12 @@ import torch
 from outrider.actors.draft.core import DraftCore
 from outrider.actors.draft.settings import BYTES_PER_TOKEN, DraftSettings
 from outrider.actors.engine.settings import EngineSettings
+from outrider.actors.target.core import TargetCore
 from outrider.actors.target.settings import TargetSettings
 from outrider.cluster.simulate.coordinator_process import CoordinatorProcess, Key
 from outrider.cluster.simulate.device import Device
 from outrider.cluster.simulate.draft_process import DraftProcess
 from outrider.cluster.simulate.draft_core import draft_core
-from outrider.cluster.simulate.former import TargetCore
 from outrider.cluster.simulate.heap import Heap, Record
 from outrider.cluster.simulate.network import Stream, Way
 from outrider.cluster.simulate.prices import FREE, load_prices

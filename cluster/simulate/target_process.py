@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from outrider.actors.target.core import Computed, TargetCore, Wait
 from outrider.actors.target.events import (
-    CommitFrame,
-    Committed,
+    CandidateFrame,
     Close,
     CloseStream,
+    CommitFrame,
     DrafterJoined,
     DrafterLeft,
     DraftersWanted,
-    Failed,
-    Finished,
-    Opened,
+    Event,
+    FrozenCandidates,
     Owner,
     Resync,
     ResyncRequest,
@@ -25,11 +25,16 @@ from outrider.actors.target.events import (
     VerdictFrame,
 )
 from outrider.actors.target.messages import (
+    candidates_from_proto,
+    commit_message,
     drafter_message,
     drafters_wanted,
+    frozen_from_proto,
     open_from_proto,
     session_event,
+    verdict_message,
 )
+from outrider.actors.target.passes import Pass
 from outrider.cluster.simulate.device import Device
 from outrider.cluster.simulate.heap import Heap, Record
 from outrider.cluster.simulate.network import Stream
@@ -92,7 +97,9 @@ class TargetProcess(Process):
         self._prices = prices
         self._on_core = on_core
         self._pass: Pass | None = None
-        self._computed: Computed = None
+        self._computed: Computed | None = None
+        self._events: deque[tuple[float, Event]] = deque()
+        self._arrived = 0.0
         self._began = self._ends = self._model_s = 0.0
         self._committed = 0
 
@@ -103,61 +110,73 @@ class TargetProcess(Process):
         command = target_pb2.SessionCommand.FromString(payload)
         match command.WhichOneof("command"):
             case "open":
-                self.core.take(open_from_proto(command.open, STREAM), self.now)
+                self._note(open_from_proto(command.open, STREAM))
             case "close":
-                self.core.take(Close(owner=Owner(stream=STREAM, session=command.close.session)), self.now)
+                self._note(Close(owner=Owner(stream=STREAM, session=command.close.session)))
             case "steer":
                 steer = command.steer
-                self.core.take(
-                    Steer(
-                        owner=Owner(stream=STREAM, session=steer.session),
-                        drafters=tuple(steer.drafters),
-                        max_nodes=steer.max_nodes,
-                    ),
-                    self.now,
-                )
+                owner = Owner(stream=STREAM, session=steer.session)
+                drafters = tuple(steer.drafters)
+                self._note(Steer(owner=owner, drafters=drafters, max_nodes=steer.max_nodes))
 
     def on_drafter(self, drafter: str, payload: bytes) -> None:
         """A drafter's message."""
         message = target_pb2.DrafterMessage.FromString(payload)
         if message.WhichOneof("message") == "resync":
             resync = message.resync
-            event = ResyncRequest(drafter=drafter, handle=resync.handle, length=resync.length)
-            self.core.take(event, self.now)
+            length = resync.length
+            self._note(ResyncRequest(drafter=drafter, handle=resync.handle, length=length))
             return
-        frame = candidates.decode(message.candidates.frame, self.device.spec.vocab_size)
-        self.spend(self._prices.target.take.seconds(len(frame.handles_E), frame.num_nodes))
-        self.core.take(CandidateFrame(drafter=drafter, candidates=frame), self.now)
+        vocab_size = self.device.spec.vocab_size
+        frame = candidates_from_proto(message.candidates, drafter, vocab_size)
+        if frame is not None:
+            of = frame.candidates
+            self.spend(self._prices.target.take.seconds(len(of.handles_E), of.num_nodes))
+            self._note(frame)
+        for tree in message.candidates.frozen:
+            frozen = frozen_from_proto(tree, drafter, vocab_size)
+            self.spend(self._prices.target.take.seconds(1, frozen.frozen.tree.num_nodes))
+            self._note(frozen)
 
     def joined(self, drafter: str) -> None:
         """A drafter's stream is up."""
-        self.post(b"", lambda _: self.core.take(DrafterJoined(drafter=drafter), self.now))
+        self.post(b"", lambda _: self._note(DrafterJoined(drafter=drafter)))
 
     def left(self, drafter: str) -> None:
         """A drafter's stream has ended."""
-        self.post(b"", lambda _: self.core.take(DrafterLeft(drafter=drafter), self.now))
+        self.post(b"", lambda _: self._note(DrafterLeft(drafter=drafter)))
 
     def lost_coordinator(self) -> None:
         """The coordinator's stream has ended."""
-        self.post(b"", lambda _: self.core.take(CloseStream(stream=STREAM), self.now))
+        self.post(b"", lambda _: self._note(CloseStream(stream=STREAM)))
+
+    def _note(self, event: Event) -> None:
+        self._events.append((self._arrived, event))
 
     # -- turns -----------------------------------------------------------------------------------------------------
 
     def turn(self) -> float | None:
-        """See `Process`."""
+        """See `Process`. As `TargetWorker`: while a pass runs candidates are taken in, up to the first event of another kind."""
         while self.inbox:
             letter = self.inbox.popleft()
             if letter.payload:
                 self.spend(self._prices.message.seconds())
+            self._arrived = letter.arrived
             letter.take(letter.payload)
+        while self._events:
+            arrived, event = self._events[0]
+            if self._pass is not None and not isinstance(event, CandidateFrame | FrozenCandidates):
+                break
+            self._events.popleft()
+            self.core.take(event, self.now, arrived)
         self._send()
-        if self._pass is not None:
+        if self._pass is not None and self._computed is not None:
             if self.now < self._ends:
                 return self._ends
             self._finish(self._pass, self._computed)
             return self.now
         decided = self.core.begin(self.now)
-        if not isinstance(decided, Pass):
+        if isinstance(decided, Wait):
             self._send()
             return None if decided.seconds is None else self.now + max(decided.seconds, 0.0)
         batch = decided.batch
@@ -195,20 +214,16 @@ class TargetProcess(Process):
         for output in self.core.take_outputs():
             match output:
                 case VerdictFrame():
-                    message = target_pb2.VerdictMessage()
-                    message.verdicts.frame = verdicts.encode(output.verdicts)
-                    self._tell_drafter(output.drafter, message)
+                    self._tell_drafter(output.drafter, verdict_message(output))
                 case Resync() | SessionClosed():
                     self._tell_drafter(output.drafter, drafter_message(output))
                 case CommitFrame():
                     self._committed += len(output.commits.tokens_T)
-                    event = target_pb2.SessionEvent()
-                    event.commits.frame = commits.encode(output.commits)
-                    self._tell_coordinator(event)
-                case Opened() | Finished() | Failed():
-                    self._tell_coordinator(session_event(output))
+                    self._tell_coordinator(commit_message(output))
                 case DraftersWanted():
                     self._tell_coordinator(drafters_wanted(output.is_wanted))
+                case _:
+                    self._tell_coordinator(session_event(output))
 
     def _tell_drafter(self, drafter: str, message: target_pb2.VerdictMessage) -> None:
         stream = self.drafters.get(drafter)
