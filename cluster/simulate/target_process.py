@@ -42,6 +42,9 @@ from outrider.cluster.simulate.prices import Prices
 from outrider.cluster.simulate.process import Machine, Process
 from outrider.v1 import target_pb2
 
+TICK_S = 1e-6
+"""Shortest wait, in seconds: no timer is finer, and one that rounding swallows would stop the clock."""
+
 STREAM = 1
 """Number of the coordinator's stream."""
 
@@ -178,7 +181,7 @@ class TargetProcess(Process):
         decided = self.core.begin(self.now)
         if isinstance(decided, Wait):
             self._send()
-            return None if decided.seconds is None else self.now + max(decided.seconds, 0.0)
+            return None if decided.seconds is None else self.now + max(decided.seconds, TICK_S)
         batch = decided.batch
         self.spend(self._prices.target.begin.seconds(len(batch), batch.num_rows))
         self._send()
