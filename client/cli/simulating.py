@@ -39,9 +39,11 @@ def simulate(
         else:
             table.add_row(*module.row_of(figures))
 
-    with failed_commands(commands, as_json=as_json):
-        holds = module.simulate(files, seconds=seconds, report=report)
-    if not as_json:
-        print_table(table)
+    try:
+        with failed_commands(commands, as_json=as_json):
+            holds = module.simulate(files, seconds=seconds, report=report)
+    finally:
+        if table.row_count:
+            print_table(table)
     if not holds:
         raise typer.Exit(ExitCode.FAILURE)

@@ -104,7 +104,8 @@ class Fault(Section):
 
 
 class Bounds(Section):
-    """What must hold; what is not named is not looked at. Outputs equal those of plain decoding always."""
+    """What must hold; what is not named is not looked at. Outputs equal those of plain decoding always, but for
+    verifiers that keep only the law."""
 
     speed_up: float | None = None
     """Least tokens a second, over plain decoding."""
