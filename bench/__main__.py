@@ -28,6 +28,7 @@ SUITES = (
     "verifiers",
     "startup",
     "emulated",
+    "grid",
 )
 """Each is a module with `run`, which yields rows; `KEYS`, if its rows are replaced one by one; and takes the options that its
 parameters name."""
