@@ -29,6 +29,7 @@ SUITES = (
     "startup",
     "emulated",
     "grid",
+    "prices",
 )
 """Each is a module with `run`, which yields rows; `KEYS`, if its rows are replaced one by one; and takes the options that its
 parameters name."""

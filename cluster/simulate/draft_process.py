@@ -134,10 +134,7 @@ class DraftProcess(Process):
         if self._pass is not None:
             if self.now < self._ends:
                 return self._ends
-            done, self._pass = self._pass, None
-            self.spend(self._price_of(done, self._prices.drafter.finish))
-            self.core.finish(done, self._logits)
-            self._send()
+            self._conclude(self._pass)
             return self.now
         while self.inbox:
             letter = self.inbox.popleft()
@@ -159,6 +156,12 @@ class DraftProcess(Process):
         else:
             self._ends = self.now + model_s
         return self._ends
+
+    def _conclude(self, done: DraftPass) -> None:
+        self._pass = None
+        self.spend(self._price_of(done, self._prices.drafter.finish))
+        self.core.finish(done, self._logits)
+        self._send()
 
     @staticmethod
     def _price_of(draft: DraftPass, step: Step) -> float:
