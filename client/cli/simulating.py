@@ -1,7 +1,8 @@
-"""`outrider simulate`: the service in virtual time."""
+"""`outrider simulate` and `outrider plan`: the service in virtual time, and what that is good for."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -47,3 +48,36 @@ def simulate(
             print_table(table)
     if not holds:
         raise typer.Exit(ExitCode.FAILURE)
+
+
+def plan(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="Devices and prices, drafters, network and traffic; YAML or JSON."
+        ),
+    ],
+    trials: Annotated[
+        int, typer.Option("--trials", min=1, help="Ways that are tried in virtual time.")
+    ] = 4,
+    as_json: flags.AsJson = False,
+) -> None:
+    """Tell which drafter, which tree and how many of each serve a traffic at the least cost, and where drafting stops paying.
+
+    A closed form ranks all ways; the best are tried in virtual time, with the scheduling that ships.
+    """
+    commands = serving_module("outrider.cluster.commands")
+    module = serving_module("outrider.cluster.plan.command")
+    with failed_commands(commands, as_json=as_json):
+        request, made = module.make_plan(
+            file, trials=trials, tell=lambda line: print(line, file=sys.stderr, flush=True)
+        )
+    if as_json:
+        print_json(module.told(made))
+        return
+    table = table_of(*module.HEADINGS, names=("way",))
+    for row in module.rows_of(request, made):
+        table.add_row(*row)
+    print_table(table)
+    for line in module.lines_of(made):
+        print(line)
