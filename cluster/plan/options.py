@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from outrider.actors.speculation.ideal import mean_run
 from outrider.cluster.plan.request import Drafter, PlanRequest
 from outrider.cluster.simulate.foresight import foresight
+from outrider.cluster.simulate.prices import load_prices
 
 MAX_DEPTH = 8
 """Of trees, as requests have it by default."""
@@ -114,11 +115,26 @@ def _of(request: PlanRequest, targets: int) -> Iterator[Option]:
 
 def plain_rate(request: PlanRequest, sessions: int) -> float:
     """Tokens a second of one target that decodes plainly, prompts included."""
-    traffic, passes = request.traffic, request.target.passes
-    context = sessions * (traffic.prompt + traffic.tokens // 2)
-    step_s = passes.seconds(rows=sessions, sessions=sessions, context=context)
+    traffic = request.traffic
+    step_s = _target_s(request, sessions, sessions)
     prompt_s = _prompt_s(request, sessions)
     return sessions * traffic.tokens / (traffic.tokens * step_s + prompt_s)
+
+
+def _target_s(request: PlanRequest, sessions: int, rows: int) -> float:
+    """Of a round of a target: its pass, and the processor time before and after it."""
+    traffic, steps = request.traffic, load_prices().target
+    context = sessions * (traffic.prompt + traffic.tokens // 2)
+    pass_s = request.target.passes.seconds(rows=rows, sessions=sessions, context=context)
+    return pass_s + steps.begin.seconds(sessions, rows) + steps.finish.seconds(sessions, rows)
+
+
+def _draft_s(request: PlanRequest, drafter: Drafter, sessions: int, rows: int) -> float:
+    """The same of a drafter."""
+    traffic, steps = request.traffic, load_prices().drafter
+    context = sessions * (traffic.prompt + traffic.tokens // 2)
+    pass_s = drafter.passes.seconds(rows=rows, sessions=sessions, context=context)
+    return pass_s + steps.begin.seconds(sessions, rows) + steps.finish.seconds(sessions, rows)
 
 
 def _prompt_s(request: PlanRequest, sessions: int) -> float:
@@ -143,25 +159,22 @@ def expected(
     traffic = request.traffic
     law = f"law:agree{drafter.agrees}"
     known = foresight(law, f"{law}/draft", traffic.temperature, nodes, MAX_DEPTH)
-    context = sessions * (traffic.prompt + traffic.tokens // 2)
-
-    def target_s(rows: float) -> float:
-        return request.target.passes.seconds(rows=round(rows), sessions=sessions, context=context)
-
-    plain_s = target_s(sessions)
+    prices = load_prices()
+    plain_s = _target_s(request, sessions, sessions)
     all_sessions = shared_by * sessions
     run = mean_run(known.runs) + 1.0
     best = 1.0
     for size in range(1, nodes + 1):
-        cost = target_s(sessions * (1 + size)) / plain_s
+        # What arrives from the drafter takes the target's processor while its pass runs, so it costs nothing here.
+        cost = _target_s(request, sessions, sessions * (1 + size)) / plain_s
         # Of each session the drafter runs about as many nodes a level as it sends.
         rows = all_sessions * max(1.0, size / MAX_DEPTH)
-        draft_s = drafter.passes.seconds(
-            rows=round(rows), sessions=all_sessions, context=shared_by * context
-        )
-        step = draft_s / plain_s
+        step = _draft_s(request, drafter, all_sessions, round(rows)) / plain_s
         tokens = min(known.tokens_by_nodes[size], 1.0 + cost / step)
-        away = 2e-3 * drafter.latency_ms / plain_s + FIRST_LEVELS * step
+        # A verdict and the candidates after it: each is sent, received and taken in.
+        told_s = 4.0 * prices.message.seconds()
+        told_s += prices.drafter.take.seconds(all_sessions) + prices.target.take.seconds(sessions)
+        away = (2e-3 * drafter.latency_ms + told_s) / plain_s + FIRST_LEVELS * step
         if sessions > 1:
             # The others' pass does not wait.
             away = math.ceil(away / cost) * cost

@@ -66,7 +66,7 @@ class DraftProcess(Process):
         self._on_core = on_core
         self._pass: DraftPass | None = None
         self._logits: Logits | None = None
-        self._ends = 0.0
+        self._ends = self._arrived = 0.0
 
     # -- what comes in ---------------------------------------------------------------------------------------------
 
@@ -105,7 +105,7 @@ class DraftProcess(Process):
             told = event.verdicts
             self.spend(self._prices.drafter.take.seconds(len(told.handles_E), len(told.tokens_T)))
         if event is not None:
-            self.core.take(event, self.now)
+            self.core.take(event, self.now, self._arrived)
 
     def lost_target(self, link: int) -> None:
         """The stream to a target has ended."""
@@ -140,6 +140,7 @@ class DraftProcess(Process):
             letter = self.inbox.popleft()
             if letter.payload:
                 self.spend(self._prices.message.seconds())
+            self._arrived = letter.arrived
             letter.take(letter.payload)
         begun = self.core.begin(self.now)
         if begun is None:
