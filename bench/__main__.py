@@ -30,6 +30,7 @@ SUITES = (
     "emulated",
     "grid",
     "prices",
+    "plan",
 )
 """Each is a module with `run`, which yields rows; `KEYS`, if its rows are replaced one by one; and takes the options that its
 parameters name."""

@@ -245,6 +245,7 @@ class CoordinatorProcess(Process):
         for command in commands:
             match command:
                 case Deliver():
+                    self.spend(self._prices.message.seconds())
                     running.on_tokens(len(command.tokens), self.now)
                 case Attach():
                     self._fill(running)
