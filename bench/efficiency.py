@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from outrider.actors.speculation.ideal import drafter_bound, ideal, law_of, lockstep_speed_up, mean_run
+from outrider.actors.speculation.ideal import (
+    drafter_bound,
+    ideal,
+    law_of,
+    lockstep_speed_up,
+    mean_run,
+)
 from bench.law import Replay
 from bench.passes import Passes
 from bench.targets import BenchTarget

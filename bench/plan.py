@@ -18,8 +18,8 @@ from outrider.cluster.plan.options import Option, options, plain_rate
 from outrider.cluster.plan.request import PlanRequest
 from outrider.cluster.plan.trial import rate, scenario, tried
 from outrider.cluster.simulate.command import quiet
-from outrider.cluster.simulate.compare import Mode
 from outrider.cluster.simulate.compare import run as run_mode
+from outrider.cluster.simulate.service import Mode
 
 KEYS = ("part", "case")
 """What tells rows apart."""

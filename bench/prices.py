@@ -18,7 +18,7 @@ from typing import Any
 import grpc
 import numpy as np
 import yaml
-from scipy.optimize import nnls
+from scipy.optimize import nnls  # type: ignore[import-untyped]
 
 from bench.machine import describe
 from outrider.actors.draft.drafter import DraftPass
@@ -201,7 +201,7 @@ async def _serve_echo(pipe: Connection) -> None:
             yield request
 
     server = grpc.aio.server()
-    handler = grpc.stream_stream_rpc_method_handler(echo)
+    handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_stream_rpc_method_handler(echo)
     server.add_generic_rpc_handlers(
         (grpc.method_handlers_generic_handler("bench.Echo", {"Echo": handler}),)
     )
@@ -214,7 +214,7 @@ async def _serve_echo(pipe: Connection) -> None:
 async def _ask(address: str, count: int) -> float:
     payload = bytes(MESSAGE_BYTES)
     async with grpc.aio.insecure_channel(address) as channel:
-        call = channel.stream_stream("/bench.Echo/Echo")()
+        call: grpc.aio.StreamStreamCall[bytes, bytes] = channel.stream_stream("/bench.Echo/Echo")()
         for turn in range(count + 100):
             if turn == 100:
                 began = time.process_time()

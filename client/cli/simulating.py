@@ -38,7 +38,9 @@ def simulate(
         if as_json:
             print_json(module.told(figures))
         else:
-            table.add_row(*module.row_of(figures))
+            row = module.row_of(figures)
+            print(f"{row[0]}: {row[-1]}", file=sys.stderr, flush=True)
+            table.add_row(*row)
 
     try:
         with failed_commands(commands, as_json=as_json):

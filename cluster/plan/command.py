@@ -18,9 +18,7 @@ HEADINGS = ("way", "GPUs", "tokens/s", "a request", "x plain", "expected", "$ a 
 """Of the columns of `rows_of`."""
 
 
-def make_plan(
-    file: Path, *, trials: int, tell: Callable[[str], None]
-) -> tuple[PlanRequest, Plan]:
+def make_plan(file: Path, *, trials: int, tell: Callable[[str], None]) -> tuple[PlanRequest, Plan]:
     """Makes a plan.
 
     Args:
@@ -66,9 +64,13 @@ def lines_of(made: Plan) -> list[str]:
     paying = [point.sessions for point in made.loads if point.pays]
     not_paying = [point.sessions for point in made.loads if not point.pays]
     if not paying:
-        lines.append("a drafter on GPUs of its own pays at no load of a target; it may still make requests faster")
+        lines.append(
+            "a drafter on GPUs of its own pays at no load of a target; it may still make requests faster"
+        )
     elif not not_paying:
-        lines.append(f"a drafter pays at every load of a target up to {paying[-1]} requests at once")
+        lines.append(
+            f"a drafter pays at every load of a target up to {paying[-1]} requests at once"
+        )
     else:
         lines.append(
             f"a drafter on GPUs of its own pays at {', '.join(map(str, paying))} requests at once for each target, "

@@ -112,5 +112,3 @@ def _order(option: Option) -> tuple[float, int]:
 
 def _is_enough(request: PlanRequest, option: Option) -> bool:
     return option.tokens_per_s / request.traffic.requests >= request.traffic.tokens_per_s
-
-

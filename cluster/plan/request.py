@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field, ValidationError, model_validator
 
 from outrider.actors.engine.laws import check_law
-from outrider.actors.engine.profiles import Profile, find_profile
+from outrider.actors.engine.profiles import Profile, Roofline, find_profile
 from outrider.cluster.config_errors import ConfigError, problems_of
 from outrider.cluster.config_file import read_mapping
 from outrider.cluster.config_section import NAME, Section
@@ -36,7 +36,9 @@ class Device(Section):
     @property
     def num_gpus(self) -> int:
         """GPUs of one."""
-        return self.gpus or getattr(find_profile(self.profile), "gpus", 1)
+        profile = find_profile(self.profile)
+        named = profile.gpus if isinstance(profile, Roofline) else 1
+        return self.gpus or named
 
     @property
     def usd_per_s(self) -> float:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 from outrider.cluster.plan.options import MAX_DEPTH, Option
 from outrider.cluster.plan.request import PlanRequest
-from outrider.cluster.simulate.compare import Mode, run
+from outrider.cluster.simulate.compare import run
 from outrider.cluster.simulate.scenario import Scenario
-from outrider.cluster.simulate.service import Run
+from outrider.cluster.simulate.service import Mode, Run
 
 PASSES = 300
 """Plain passes that a trial lasts for, at least; and as long as two requests take plainly."""
@@ -53,9 +53,7 @@ def scenario(request: PlanRequest, option: Option) -> Scenario:
     traffic, target = request.traffic, request.target
     clients = option.sessions * option.shared_by
     context = option.sessions * (traffic.prompt + traffic.tokens // 2)
-    pass_s = target.passes.seconds(
-        rows=option.sessions, sessions=option.sessions, context=context
-    )
+    pass_s = target.passes.seconds(rows=option.sessions, sessions=option.sessions, context=context)
     drafter = option.drafter or request.drafters[0]
     return Scenario.model_validate(
         {

@@ -105,5 +105,3 @@ def _files(given: Sequence[Path]) -> list[Path]:
     if not found:
         raise CommandFailed("there is no scenario: name a file, or a folder with *.yaml", USAGE)
     return found
-
-

@@ -221,7 +221,9 @@ class CoordinatorProcess(Process):
             self._later(RETRY_S, lambda: self._fill(running))
 
     def _committed(self, frame: commits.Commits) -> None:
-        self.spend(self._prices.coordinator.take.seconds(len(frame.sessions_E), len(frame.tokens_T)))
+        self.spend(
+            self._prices.coordinator.take.seconds(len(frame.sessions_E), len(frame.tokens_T))
+        )
         for e, number in enumerate(frame.sessions_E.tolist()):
             running = self._sessions.get(number)
             if running is None:

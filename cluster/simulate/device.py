@@ -9,10 +9,11 @@ from pathlib import Path
 import torch
 
 from outrider.actors.engine.emulated import EmulatedEngine
-from outrider.actors.engine.laws import LAW_PREFIX, law_table
+from outrider.actors.engine.laws import law_table
 from outrider.actors.engine.profiles import Profile, find_profile
 from outrider.actors.engine.protocol import Logits, Rows
 from outrider.actors.engine.settings import EngineSettings
+from outrider.actors.engine.source import LAW_PREFIX
 from outrider.actors.engine.table import Table, load_table
 from outrider.actors.engine.token_slots import packed
 
@@ -85,9 +86,7 @@ class Device(EmulatedEngine):
         if is_over:
             self._rows = self._own
         elif model is None:
-            order = torch.randperm(
-                self._own.shape[-1], generator=torch.Generator().manual_seed(1)
-            )
+            order = torch.randperm(self._own.shape[-1], generator=torch.Generator().manual_seed(1))
             self._rows = self._own[:, order].contiguous()
         else:
             table = table_of(model)

@@ -69,7 +69,9 @@ def foresight(
     sums = np.zeros(max_nodes + 1)
     places = 0
     texts = [_Text(law, own, noise, temperature, seed + number) for number in range(NUM_TEXTS)]
-    kappa = max(KAPPAS.tolist(), key=lambda tried: sum(text.log_likelihood(tried) for text in texts))
+    kappa = max(
+        KAPPAS.tolist(), key=lambda tried: sum(text.log_likelihood(tried) for text in texts)
+    )
     hits: list[bool] = []
     for text in texts:
         for at in text.places:
@@ -207,4 +209,3 @@ def ideal_speed_up(
         draft_cost=draft_s(sessions) / unit_s,
         round_trip=round_trip_s / unit_s,
     )
-

@@ -42,7 +42,13 @@ class Stream:
     """A connection between two processes."""
 
     def __init__(
-        self, name: str, heap: Heap, record: Record, way: Way, seed: int, ends: tuple[Process, Process]
+        self,
+        name: str,
+        heap: Heap,
+        record: Record,
+        way: Way,
+        seed: int,
+        ends: tuple[Process, Process],
     ) -> None:
         """
         Args:

@@ -134,7 +134,7 @@ class Scenario(Section):
     """Virtual."""
     targets: Annotated[tuple[Actor, ...], Field(min_length=1, strict=False)]
     drafters: Annotated[tuple[Drafter, ...], Field(strict=False)] = ()
-    machines: dict[Name, Count] = {}
+    machines: dict[Name, Count] = Field(default_factory=dict)
     """Cores of each."""
     coordinator_machine: Name | None = None
     prices: Literal["measured", "free"] = "measured"

@@ -16,8 +16,8 @@ from outrider.actors.target.core import TargetCore
 from outrider.actors.target.settings import TargetSettings
 from outrider.cluster.simulate.coordinator_process import CoordinatorProcess, Key
 from outrider.cluster.simulate.device import Device
-from outrider.cluster.simulate.draft_process import DraftProcess
 from outrider.cluster.simulate.draft_core import draft_core
+from outrider.cluster.simulate.draft_process import DraftProcess
 from outrider.cluster.simulate.heap import Heap, Record
 from outrider.cluster.simulate.network import Stream, Way
 from outrider.cluster.simulate.prices import FREE, load_prices
@@ -112,7 +112,7 @@ class Service:
         self.traffic.start()
         self.heap.run(self.scenario.seconds)
         processes = [self.coordinator, *self.targets.values(), *self.drafters.values()]
-        actors = {**self.targets, **self.drafters}
+        actors: dict[str, TargetProcess | DraftProcess] = {**self.targets, **self.drafters}
         for key, output in sorted(self.coordinator.outputs.items()):
             self.record.note(0.0, str(key), "output", np.array(output, "<u4").tobytes())
         return Run(

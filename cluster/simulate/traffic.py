@@ -12,6 +12,7 @@ from outrider.cluster.simulate.coordinator_process import CoordinatorProcess, Ke
 from outrider.cluster.simulate.heap import Heap
 from outrider.cluster.simulate.scenario import Load, Scenario, Wave
 
+
 @dataclass(slots=True)
 class Asked:
     """What became of a request."""

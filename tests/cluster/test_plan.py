@@ -66,7 +66,9 @@ def test_gpus_and_prices_are_counted() -> None:
 
 def test_drafters_stop_paying_where_rows_are_dear() -> None:
     """Each row costs a tenth of a pass, so with many sessions candidates do not pay."""
-    dear = request(target={**TARGET, "profile": "10ms+1ms"}, drafters=[{**NEAR, "usd_per_gpu_hour": 3.0}])
+    dear = request(
+        target={**TARGET, "profile": "10ms+1ms"}, drafters=[{**NEAR, "usd_per_gpu_hour": 3.0}]
+    )
     points = list(where_it_pays(dear))
     assert points[0].pays
     assert not points[-1].pays
@@ -99,7 +101,9 @@ def test_the_command_names_the_best_way_and_where_it_pays(tmp_path: Path) -> Non
 def test_what_is_wrong_with_a_plan_is_said(tmp_path: Path) -> None:
     """Before anything runs."""
     file = tmp_path / "plan.yaml"
-    file.write_text("target: {profile: h100-8b}\ndrafters: [{name: a, profile: h100-1b, agrees: 99}]\n")
+    file.write_text(
+        "target: {profile: h100-8b}\ndrafters: [{name: a, profile: h100-1b, agrees: 99}]\n"
+    )
     done = CliRunner().invoke(app, ["plan", str(file)])
     assert done.exit_code == 2
     assert "drafters[0].agrees" in done.output

@@ -8,8 +8,9 @@ import sys
 
 import pytest
 
-from outrider.cluster.simulate.compare import Mode, difference, run
+from outrider.cluster.simulate.compare import difference, run
 from outrider.cluster.simulate.scenario import Scenario
+from outrider.cluster.simulate.service import Mode
 
 EVERYTHING = {
     "name": "everything",
