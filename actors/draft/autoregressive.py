@@ -225,7 +225,8 @@ class AutoregressiveDrafter:
 
     def grow(self, plan: DraftPass, logits: Logits | None) -> Int64s:
         """See `Drafter`."""
-        assert isinstance(plan, ModelPass) and logits is not None, "it is this method's own"
+        assert isinstance(plan, ModelPass), "it is this method's own"
+        assert logits is not None, "it has a batch"
         forest, models, engine = self._forest, self._models, self.engine
         reading = plan.rows_E[: plan.num_reading]
         counts = plan.counts_E[: plan.num_reading]
@@ -335,9 +336,12 @@ class AutoregressiveDrafter:
 
     def _runnable(self, rows_E: Int64s) -> tuple[Int64s, Int64s, Float64s]:
         """Nodes that are worth running, and that the length policies go on from."""
-        floors_E = RUN_SHARE * self._sessions.floors_S[rows_E]
         if self._lockstep:
             floors_E = self._lockstep_floors(rows_E)
+        else:
+            # Of so many places one that is not worth its part of a token is better left for what grows later.
+            places_E = np.maximum(self._limits(rows_E), 1)
+            floors_E = np.maximum(RUN_SHARE * self._sessions.floors_S[rows_E], 1.0 / places_E)
         entries_K, nodes_K, values_K = runnable(
             self._forest, rows_E, deepest_E=self._deepest(rows_E), floors_E=floors_E
         )

@@ -185,7 +185,8 @@ class DraftCore:
         known = firsts[rows_E[firsts] >= 0]
         counts_E = np.diff(verdicts.starts_E)
         is_long = counts_E[known] > base_hash.LONG
-        for part in (known[~is_long], *np.split(known[is_long], max(1, int(is_long.sum())))):
+        parts = [known[~is_long], *(known[place : place + 1] for place in np.flatnonzero(is_long))]
+        for part in parts:
             if len(part):
                 self._take_entries(verdicts, part, rows_E[part], now)
 

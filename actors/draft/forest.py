@@ -11,6 +11,7 @@ Everything works on all given sessions at once, in a number of operations that d
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -249,4 +250,4 @@ def _renumber(
     old = scratch_N[run].tolist()
     scratch_N[run] = rank_within(entries_N[run])
     ends = starts_of(counts_E).tolist()
-    return [old[start:end] for start, end in zip(ends, ends[1:], strict=False)], counts_E
+    return [old[start:end] for start, end in pairwise(ends)], counts_E

@@ -187,7 +187,8 @@ class SampledDrafter:
 
     def grow(self, plan: DraftPass, logits: Logits | None) -> Int64s:
         """See `Drafter`: the sessions with a tree that became complete."""
-        assert isinstance(plan, SampledPass) and logits is not None, "it is this method's own"
+        assert isinstance(plan, SampledPass), "it is this method's own"
+        assert logits is not None, "it has a batch"
         return np.array([session.row for session in self._run(plan.entries, logits)], np.int64)
 
     def took(self, plan: DraftPass, seconds: float) -> None:

@@ -151,7 +151,8 @@ class Scorer:
         """The noise at the positions of some rows. A tensor that is not to be written into."""
         seeds_C, depths_C = places.seeds_R[rows_C], places.depths_R[rows_C]
         if not self._is_cached:
-            return self._noise.rows_at(seeds_C, places.lengths_R[rows_C] + depths_C)
+            positions_C = places.lengths_R[rows_C] + depths_C
+            return self._noise.of_pairs(seeds_C, positions_C.astype(np.uint64))
         sessions_C = places.sessions_R[rows_C]
         starts = np.flatnonzero(np.diff(sessions_C, prepend=-1)).tolist()
         parts: list[torch.Tensor] = []

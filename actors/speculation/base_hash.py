@@ -49,8 +49,8 @@ LONG = 64
 
 
 def extend_rows(
-    values_E: NDArray[np.uint64], tokens_ET: NDArray[np.int64], counts_E: NDArray[np.int64]
-) -> NDArray[np.uint64]:
+    values_E: Uint64s, tokens_ET: NDArray[np.int64], counts_E: NDArray[np.int64]
+) -> Uint64s:
     """Hashes of many texts, each longer by its first `counts_E` tokens."""
     hashes_E = values_E.copy()
     if tokens_ET.shape[1] > LONG:
@@ -58,9 +58,7 @@ def extend_rows(
             tokens = tokens_ET[entry, : counts_E[entry]].tolist()
             hashes_E[entry] = extend_all(int(values_E[entry]), tokens)
         return hashes_E
-    added_ET = tokens_ET.astype(np.uint64) + np.uint64(1)
     for step in range(tokens_ET.shape[1]):
-        mixed_E = (hashes_E ^ added_ET[:, step]) * np.uint64(_MULTIPLIER)
-        mixed_E ^= mixed_E >> np.uint64(29)
-        hashes_E = np.where(step < counts_E, mixed_E, hashes_E)
+        longer_E = extend_each(hashes_E, tokens_ET[:, step])
+        hashes_E = np.where(step < counts_E, longer_E, hashes_E)
     return hashes_E

@@ -24,7 +24,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -154,20 +153,6 @@ class GumbelNoise:
         low_M1, high_M1 = halves_2M.view(np.uint32)[:, :, None]
         self._host.fill(filled_MV, low_M1, high_M1)
         return torch.from_numpy(filled_MV)
-
-    def rows_at(
-        self, seeds_M: npt.NDArray[np.uint64], positions_M: npt.NDArray[np.int64]
-    ) -> Tensor:
-        """Return what `rows_many` does, for positions that are not negative, without a loop over them: float32 (M, V)."""
-        keys_M = mix_pairs(seeds_M, positions_M.astype(np.uint64))
-        low_M = keys_M.astype(np.uint32)
-        high_M = (keys_M >> np.uint64(32)).astype(np.uint32)
-        if self._host is None:
-            halves_2M = torch.from_numpy(np.stack((low_M, high_M)).view(np.int32))
-            return self.of_keys(halves_2M.to(self.device))
-        noise_MV = np.empty((len(keys_M), self.vocab_size), np.float32)
-        self._host.fill(noise_MV, low_M[:, None], high_M[:, None])
-        return torch.from_numpy(noise_MV)
 
     def at(self, seed: int, positions_M: Tensor, ids_MK: Tensor) -> Tensor:
         """Return the noise of chosen token ids, bit-equal to `rows`: float32 (M, K).
