@@ -29,6 +29,9 @@ SUITES = (
     "verifiers",
     "startup",
     "emulated",
+    "grid",
+    "prices",
+    "plan",
 )
 """Each is a module with `run`, which yields rows; `KEYS`, if its rows are replaced one by one; and takes the options that its
 parameters name."""
