@@ -20,6 +20,7 @@ from outrider.client.results import (
     Health,
     ModelInfo,
     Origin,
+    Replicas,
     SpeculationStats,
     Status,
     TextChunk,
@@ -139,6 +140,18 @@ def status_from_proto(status: generation_pb2.GetStatusResponse) -> Status:
             )
             for actor in status.actors
         ),
+        replicas=tuple(
+            Replicas(
+                name=one.name,
+                role=one.role,
+                wanted=one.wanted,
+                running=one.running,
+                least=one.min,
+                most=one.max,
+                reason=one.reason,
+            )
+            for one in status.replicas
+        ),
     )
 
 
@@ -155,6 +168,7 @@ def _admission(admission: generation_pb2.Admission) -> Admission:
         seed=admission.seed,
         prompt_tokens=admission.prompt_tokens,
         drafters=tuple(admission.drafters),
+        model_fingerprint=admission.model_fingerprint,
         emulated=admission.emulated,
     )
 

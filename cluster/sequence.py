@@ -40,6 +40,7 @@ from outrider.cluster.session_commands import (
 from outrider.cluster.slots import Slots
 from outrider.cluster.status_codes import Refusal
 from outrider.cluster.target_link import TargetLink
+from outrider.cluster.validation.names import exchanged
 from outrider.v1 import draft_pb2, generation_pb2, target_pb2
 
 CLOSING_S = 1.0
@@ -288,6 +289,8 @@ class Sequence:
         if link is None or not link.is_up:
             self._carry_out(self.session.lost("the target went away before the session was opened"))
             return
+        if link.fingerprint != self.plan.fingerprint:
+            raise exchanged(self.plan.fingerprint, model=link.name, fingerprint=link.fingerprint)
         self._link, self._number = link, self._cluster.next_session()
         self._asked_ns = self._recording.now_ns()
         link.open(

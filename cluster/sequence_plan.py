@@ -41,6 +41,8 @@ class SequencePlan:
 
     request_id: str
     group: int
+    fingerprint: str
+    """Of the model that was admitted; no other goes on with the text."""
     prompt: tuple[int, ...]
     sampling: Sampling
     speculation: Speculation

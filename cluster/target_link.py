@@ -109,6 +109,11 @@ class TargetLink:
         """The start of the target that the stream leads to."""
         return self.info.incarnation if self.info is not None else 0
 
+    @property
+    def fingerprint(self) -> str:
+        """Of what a text follows from, besides the request; empty as long as the target has not told."""
+        return self.info.model_fingerprint if self.info is not None else ""
+
     async def run(self) -> None:
         """Keeps the stream. Ends only by cancellation."""
         try:
@@ -167,13 +172,15 @@ class TargetLink:
             first = await call.read()
         if is_end(first) or not first.HasField("hello"):
             raise LinkBroken(f"the target at {self.address} did not introduce itself")
+        if first.hello.incarnation != info.incarnation:
+            raise LinkBroken(f"the target at {self.address} started again while it was asked")
         self.info, self._stub = info, stub
         self._outgoing = asyncio.Queue()
         self.wants_drafters = True
-        self._on_up(self)
-        self.is_up = True
-        log.info("target connected", target=info.name, address=self.address)
         try:
+            self._on_up(self)
+            self.is_up = True
+            log.info("target connected", target=info.name, address=self.address)
             await pump(call, self._outgoing, self._take)
         finally:
             self._stub = None

@@ -19,7 +19,6 @@ import ray
 import ray.data
 
 from outrider.client import event_loop
-from outrider.client.async_client import AsyncClient
 from outrider.client.batch.job import Job
 from outrider.client.batch.parts import PartsOutput
 from outrider.client.batch.places import remote
@@ -139,7 +138,7 @@ class Shard:
         """Sends the records; their answers are in parts when this returns, also by an error."""
         output = PartsOutput(self._job.destination)
         try:
-            async with AsyncClient(self._job.address, timeout_s=self._job.timeout_s) as client:
+            async with self._job.client() as client:
                 run = BatchRun(
                     client,
                     output,

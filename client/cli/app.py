@@ -15,7 +15,7 @@ from outrider.client.cli.chat import chat
 from outrider.client.cli.exits import EXIT_CODES_HELP
 from outrider.client.cli.generate import generate
 from outrider.client.cli.simulating import plan, simulate
-from outrider.client.cli.status import models, status
+from outrider.client.cli.status import health, models, status
 from outrider.client.cli.submit import submit_app
 from outrider.client.cli.trace import trace
 
@@ -61,6 +61,7 @@ app.command(rich_help_panel=_TALK)(generate)
 app.command(rich_help_panel=_TALK)(chat)
 app.command(rich_help_panel=_TALK)(status)
 app.command(rich_help_panel=_TALK)(models)
+app.command(rich_help_panel=_TALK)(health)
 app.command(rich_help_panel=_TALK)(trace)
 app.command(rich_help_panel=_TALK)(batch)
 app.command(rich_help_panel=_TALK)(bench)

@@ -93,6 +93,7 @@ class ScriptedTarget(target_pb2_grpc.TargetServiceServicer):
         self.script = script
         self.name = name
         self.model = model
+        self.fingerprint = ""
         self.address = ""
         self.incarnation = 1
         self.running: dict[int, asyncio.Task[None]] = {}
@@ -133,6 +134,7 @@ class ScriptedTarget(target_pb2_grpc.TargetServiceServicer):
             name=self.name,
             incarnation=self.incarnation,
             model=self.model,
+            model_fingerprint=self.fingerprint,
             tokenizer_fingerprint="bytes",
             vocab_size=VOCAB,
             max_context=self.script.max_context,

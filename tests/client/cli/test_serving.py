@@ -85,8 +85,7 @@ def test_serve_hands_over_its_flags(
     assert run("serve").exit_code == 0
     arguments = ("--config", "c.yaml", "--target", "t", "--draft", "a", "--draft", "b")
     more = ("--listen", "h:1", "--ready-file", "r", "--admin-file", "a", "--log-level", "info")
-    more += ("--emulate", "p,q")
-    assert run("serve", *arguments, *more).exit_code == 0
+    assert run("serve", *arguments, *more, "--emulate", "p,q").exit_code == 0
     assert given == [
         {
             "config": None,
