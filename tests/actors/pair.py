@@ -74,6 +74,8 @@ class Pair:
     mode: Mode | None = None
     """Decides when the drafter rests; None: never."""
     max_context: int = 4096
+    prefill_chunk: int = 256
+    """Of the target."""
     meddle: Callable[[Wire], Wire] = lambda wire: wire
     """What the network does to the drafter's messages of one step."""
     is_lost: Callable[[], bool] = lambda: False
@@ -93,6 +95,7 @@ class Pair:
             incarnation=1,
             model_name="m",
             engine=EngineSettings(model="tabular:x"),
+            prefill_chunk=self.prefill_chunk,
             lockstep=self.lockstep,
             adaptive=self.mode is not None,
         )
