@@ -1,7 +1,7 @@
 """What proves that an internal call comes from the same service. Every internal server and channel is made with it.
 
 The supervisor makes a secret for each service and hands it to the actors that it starts. It guards against other programs on the
-same hosts and networks; it is no encryption: whoever can read the traffic can read the secret.
+same hosts and networks. Without TLS it is no encryption: whoever can read the traffic can read the secret.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from typing import Any
 
 import grpc
 
+from outrider.actors.tls import TlsFiles
+
 METADATA_KEY = "outrider-secret"
 """Of the secret, in the metadata of every internal call."""
 
@@ -27,15 +29,18 @@ HEALTH = "/grpc.health.v1.Health/"
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """The secret of one service. Not shown in logs."""
+    """The secret of one service, not shown in logs, and the certificates of its actors."""
 
     secret: str = field(default="", repr=False)
     """Empty: none is asked for and none is sent. Only for servers that one process starts and calls itself."""
 
+    tls: TlsFiles | None = None
+    """Mutual TLS between actors; None: plain connections."""
+
     @classmethod
-    def fresh(cls) -> Credentials:
+    def fresh(cls, tls: TlsFiles | None = None) -> Credentials:
         """A secret that nobody else knows."""
-        return cls(secrets.token_hex(SECRET_BYTES))
+        return cls(secrets.token_hex(SECRET_BYTES), tls)
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:

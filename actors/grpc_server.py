@@ -1,4 +1,4 @@
-"""How every internal gRPC server is made: limits, keepalive, health, reflection, addresses."""
+"""How every internal gRPC server and channel is made: limits, keepalive, health, reflection, addresses."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from grpc_reflection.v1alpha import reflection
 
 from outrider.actors.channel import CarryingChannel
 from outrider.actors.credentials import OPEN, Credentials, Guard
+from outrider.actors.tls import TlsFiles, channel_credentials, server_credentials
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 """Largest internal message: a prompt of a million tokens fits, a runaway does not."""
@@ -40,8 +41,24 @@ def internal_server(credentials: Credentials = OPEN) -> grpc.aio.Server:
 
 
 def internal_channel(address: str, credentials: Credentials = OPEN) -> grpc.aio.Channel:
-    """A channel with the internal limits, whose calls carry the credentials."""
-    channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+    """A channel with the internal limits, whose calls carry the credentials. With TLS it keeps the certificate that it began
+    with: who reconnects after a failure does so by a new channel.
+
+    Raises:
+        UnfitTls: The files of the certificate cannot be used, and never could be in this process.
+    """
+    tls = credentials.tls
+    if tls is None:
+        channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+    else:
+        # Addresses of actors are not known when their certificates are made: all have one name. A pool of connections that is
+        # shared among channels would keep those of an older certificate.
+        options = (
+            *CHANNEL_OPTIONS,
+            ("grpc.ssl_target_name_override", tls.name),
+            ("grpc.use_local_subchannel_pool", 1),
+        )
+        channel = grpc.aio.secure_channel(address, channel_credentials(tls), options=options)
     return CarryingChannel(channel, credentials.metadata)
 
 
@@ -57,17 +74,26 @@ async def serve_health(server: grpc.aio.Server, *services: str) -> health.aio.He
     return servicer
 
 
-def bind(server: grpc.aio.Server, listen: str) -> int:
+def bind(server: grpc.aio.Server, listen: str, tls: TlsFiles | None = None) -> int:
     """Binds a server.
+
+    Args:
+        server: The server.
+        listen: HOST:PORT.
+        tls: Its certificate; None: plain connections.
 
     Returns:
         The port.
 
     Raises:
         OSError: The address cannot be bound.
+        UnfitTls: The files of the certificate cannot be used.
     """
     try:
-        port = server.add_insecure_port(listen)
+        if tls is None:
+            port = server.add_insecure_port(listen)
+        else:
+            port = server.add_secure_port(listen, server_credentials(tls))
     except RuntimeError as error:
         raise OSError(f"cannot listen on {listen}: is the port taken? ({error})") from error
     if port == 0:

@@ -33,6 +33,8 @@ class Membership:
     def __init__(
         self, supervisor: str, member: cluster_pb2.Member, credentials: Credentials = OPEN
     ) -> None:
+        self._supervisor = supervisor
+        self._credentials = credentials
         self._channel = internal_channel(supervisor, credentials)
         self._stub = cluster_pb2_grpc.ClusterServiceStub(self._channel)
         self._member = member
@@ -62,6 +64,13 @@ class Membership:
             self._renewals = None
         await self._channel.close()
 
+    async def _reconnect(self) -> None:
+        """Takes a new channel: with TLS, one with the certificate of now."""
+        before = self._channel
+        self._channel = internal_channel(self._supervisor, self._credentials)
+        self._stub = cluster_pb2_grpc.ClusterServiceStub(self._channel)
+        await before.close()
+
     async def _register(self) -> float:
         request = cluster_pb2.RegisterRequest(member=self._member)
         response = await self._stub.Register(request, timeout=CALL_TIMEOUT_S, wait_for_ready=True)
@@ -84,3 +93,4 @@ class Membership:
                     return
                 log.debug("renewal failed", actor=self._member.name, reason=error.details())
                 await asyncio.sleep(RETRY_S)
+                await self._reconnect()

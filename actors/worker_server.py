@@ -127,7 +127,7 @@ class WorkerServer(ABC, Generic[WorkerT, MessageT]):
             self._server = internal_server(self._credentials)
             self._serve(self._worker, self._server)
             self._health = await serve_health(self._server, self._service)
-            port = bind(self._server, self._listen)
+            port = bind(self._server, self._listen, self._credentials.tls)
             await self._server.start()
         except BaseException:
             await self.stop(0.0)

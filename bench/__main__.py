@@ -1,6 +1,6 @@
 """`python -m bench [SUITE ...] [--quick]`: runs suites, everything by default; `report` writes the tables and plots.
 
-`python -m bench gpu [--help]` times passes on a GPU. `python -m bench families [NAME ...]` tries small models of all
+`python -m bench gpu [--help]` times passes on a GPU. `python -m bench scale [--help]` starts fifty actors and scales them down. `python -m bench families [NAME ...]` tries small models of all
 architectures of transformers and writes docs/models.md.
 """
 
@@ -24,10 +24,16 @@ SUITES = (
     "load",
     "costs",
     "messages",
+    "fanout",
     "reliability",
     "verifiers",
     "startup",
+    "batch",
+    "apply",
     "emulated",
+    "grid",
+    "prices",
+    "plan",
 )
 """Each is a module with `run`, which yields rows; `KEYS`, if its rows are replaced one by one; and takes the options that its
 parameters name."""
@@ -38,6 +44,10 @@ def main() -> None:
     if sys.argv[1:2] == ["gpu"]:
         # Needs a GPU, so no part of everything, and has options of its own.
         import_module("bench.gpu").main(sys.argv[2:])
+        return
+    if sys.argv[1:2] == ["scale"]:
+        # Needs memory for fifty actors, so no part of everything.
+        import_module("bench.scale").main(sys.argv[2:])
         return
     if sys.argv[1:2] == ["families"]:
         # Judges, and times nothing, so no part of everything either.

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -100,6 +100,14 @@ class RayNodes:
         for spec in sorted(specs, key=lambda spec: spec.host.name != self._head.name):
             self._start(spec)
             self._await(len(self._nodes))
+
+    def names(self, name: str) -> list[str]:
+        """What the processes of a node call themselves; Ray's workers say what they run."""
+        found = []
+        for member in _family(self._nodes[name].pid):
+            with suppress(psutil.Error):
+                found.append(" ".join(member.cmdline()))
+        return found
 
     def lose(self, name: str) -> None:
         """Kills every process of a node, as a power failure does."""

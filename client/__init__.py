@@ -6,6 +6,7 @@ with Client("127.0.0.1:50051") as client:
     print(client.generate("Once upon a time").text)
 """
 
+from outrider.client.access import Tls
 from outrider.client.async_client import AsyncClient
 from outrider.client.async_stream import AsyncGenerationStream
 from outrider.client.blocking import Client
@@ -15,6 +16,7 @@ from outrider.client.errors import (
     Cancelled,
     DeadlineExceeded,
     InvalidRequest,
+    ModelExchanged,
     NotFound,
     OutriderError,
     Overloaded,
@@ -43,6 +45,7 @@ from outrider.client.results import (
     ModelInfo,
     Origin,
     Output,
+    Replicas,
     SpeculationStats,
     Status,
     TextChunk,
@@ -73,12 +76,14 @@ __all__ = [
     "Health",
     "InvalidRequest",
     "Message",
+    "ModelExchanged",
     "ModelInfo",
     "NotFound",
     "Origin",
     "Output",
     "OutriderError",
     "Overloaded",
+    "Replicas",
     "RetryPolicy",
     "Roots",
     "SamplingOptions",
@@ -88,6 +93,7 @@ __all__ = [
     "Status",
     "TextChunk",
     "Timing",
+    "Tls",
     "Token",
     "TokenLogprob",
     "TreeMask",

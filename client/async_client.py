@@ -6,12 +6,14 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from outrider.client.access import Access, Tls
 from outrider.client.async_stream import AsyncConnections, AsyncGenerationStream
 from outrider.client.async_trace import AsyncRunningTrace
 from outrider.client.channel import DEFAULT_ADDRESS, parse_addresses
@@ -62,21 +64,27 @@ class AsyncClient:
         timeout_s: float = REQUEST_TIMEOUT_S,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         retry: RetryPolicy | None = None,
+        tls: Tls | None = None,
+        token: str | Path | None = None,
     ) -> None:
         """Args:
             address: `HOST:PORT`, or several of one service, as a list or separated by commas.
             timeout_s: Seconds for a whole generation, unless the call says otherwise.
             connect_timeout_s: Seconds for one attempt to connect.
             retry: Bounds of trying again.
+            tls: Certificates; None: plain connections. `Tls()` trusts the public authorities.
+            token: What proves to the service who calls: itself, or a path of a file whose first line it is, read with each call.
 
         Raises:
-            InvalidRequest: An address cannot be read, or a timeout is not a positive number.
+            InvalidRequest: An address cannot be read, a timeout is not a positive number, or a file cannot be used.
         """
         check_timeout("connect_timeout_s", connect_timeout_s)
         self._timeout_s = check_timeout("timeout_s", timeout_s)
         self._retry = retry or RetryPolicy()
         self._connections = AsyncConnections(
-            parse_addresses(address), connect_timeout_s=connect_timeout_s
+            parse_addresses(address),
+            connect_timeout_s=connect_timeout_s,
+            access=Access(tls, token),
         )
 
     async def __aenter__(self) -> Self:
@@ -104,6 +112,7 @@ class AsyncClient:
         sampling: SamplingOptions | None = None,
         speculation: SpeculationOptions | None = None,
         resume: Sequence[int] = (),
+        model_fingerprint: str = "",
         request_id: str | None = None,
         timeout_s: float | None = None,
     ) -> AsyncGenerationStream:
@@ -116,7 +125,8 @@ class AsyncClient:
             model: The target model; empty takes the service's first.
             sampling: What decides each token.
             speculation: How to be fast.
-            resume: Output tokens of this same request received earlier; needs `sampling.seed`.
+            resume: Output tokens of this same request received earlier; needs `sampling.seed` and `model_fingerprint`.
+            model_fingerprint: Only this model may answer, as an `Admission` or a `ModelInfo` told it; empty takes any.
             request_id: Names the request; default a fresh one.
             timeout_s: Seconds for the whole, waits for room and resumes included; default the client's.
 
@@ -133,11 +143,12 @@ class AsyncClient:
             sampling=sampling,
             speculation=speculation,
             resume=resume,
+            model_fingerprint=model_fingerprint,
         )
         progress = StreamProgress(
             request,
             policy=self._retry,
-            num_addresses=len(self._connections.addresses),
+            addresses=self._connections.addresses,
             owns_id=request_id is None,
         )
         whole_s = self._timeout_s if timeout_s is None else check_timeout("timeout_s", timeout_s)
@@ -153,6 +164,7 @@ class AsyncClient:
         sampling: SamplingOptions | None = None,
         speculation: SpeculationOptions | None = None,
         resume: Sequence[int] = (),
+        model_fingerprint: str = "",
         request_id: str | None = None,
         timeout_s: float | None = None,
     ) -> Generation:
@@ -170,6 +182,7 @@ class AsyncClient:
             sampling=sampling,
             speculation=speculation,
             resume=resume,
+            model_fingerprint=model_fingerprint,
             request_id=request_id,
             timeout_s=timeout_s,
         ) as stream:
@@ -269,7 +282,7 @@ class AsyncClient:
         request = trace_request(
             request_id=request_id, seconds=seconds, nodes=nodes, max_records=max_records
         )
-        return AsyncRunningTrace(self._connections.stub(self._connections.current), request)
+        return AsyncRunningTrace(self._connections, request)
 
     async def trace(
         self,
@@ -327,9 +340,8 @@ class AsyncClient:
                 failures, num_addresses=num_addresses, jitter=random.random()
             )
             is_over = failures >= self._retry.open_attempts * num_addresses
+            is_over |= time.monotonic() + delay_s >= deadline_s
             if not isinstance(error, Unavailable) or is_over:
-                raise error
-            if time.monotonic() + delay_s >= deadline_s:
-                raise error
+                raise await self._connections.explained(error, address)
             self._connections.rotate(address)
             await asyncio.sleep(delay_s)

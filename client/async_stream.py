@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Collection
 from contextlib import suppress
 from time import monotonic
 from types import TracebackType
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 import grpc
 import grpc.aio
 
+from outrider.client.access import Access
 from outrider.client.channel import channel_options
 from outrider.client.errors import (
     Cancelled,
@@ -20,6 +22,7 @@ from outrider.client.errors import (
     Unavailable,
     from_rpc_error,
 )
+from outrider.client.misfits import explained
 from outrider.client.progress import StreamProgress
 from outrider.client.results import Admission, Event
 from outrider.v1.generation_pb2 import AbortRequest, GenerateRequest, GenerateResponse
@@ -33,12 +36,15 @@ _ABORT_TIMEOUT_S = 2.0
 
 
 class AsyncConnections:
-    """One channel an address, opened when first used; calls go to the current one."""
+    """One channel an address and certificate, opened when first used; calls go to the current one."""
 
-    def __init__(self, addresses: tuple[str, ...], *, connect_timeout_s: float) -> None:
+    def __init__(
+        self, addresses: tuple[str, ...], *, connect_timeout_s: float, access: Access | None = None
+    ) -> None:
         self.addresses = addresses
+        self._access = access or Access()
         self._options = channel_options(connect_timeout_s)
-        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._channels: dict[tuple[str, tuple[int, ...]], grpc.aio.Channel] = {}
         self._current = 0
 
     @property
@@ -51,15 +57,26 @@ class AsyncConnections:
         if failed == self.current:
             self._current = (self._current + 1) % len(self.addresses)
 
+    def pick(self, refused: Collection[str]) -> str:
+        """The current address, after going past those that have refused a call for good. One that has not is left."""
+        while (address := self.current) in refused:
+            self.rotate(address)
+        return address
+
     def channel(self, address: str) -> grpc.aio.Channel:
         """The channel of an address."""
-        if address not in self._channels:
-            self._channels[address] = grpc.aio.insecure_channel(address, options=self._options)
-        return self._channels[address]
+        key = (address, self._access.versions())
+        if key not in self._channels:
+            self._channels[key] = self._access.async_channel(address, self._options)
+        return self._channels[key]
 
     def stub(self, address: str) -> GenerationServiceAsyncStub:
         """The generation service at an address."""
         return GenerationServiceStub(self.channel(address))
+
+    async def explained(self, error: OutriderError, address: str) -> OutriderError:
+        """The error, or the cause of it, if certificates are."""
+        return await asyncio.to_thread(explained, error, address, self._access.tls)
 
     async def close(self) -> None:
         """Closes every channel; running calls are cancelled."""
@@ -171,7 +188,7 @@ class AsyncGenerationStream:
                     request_id=self.request_id,
                     received_tokens=self._progress.token_ids,
                 )
-            self._address = self._connections.current
+            self._address = self._connections.pick(self._progress.refused)
             stub = self._connections.stub(self._address)
             self._call = stub.Generate(self._progress.next_request(), timeout=left_s)
         try:
@@ -189,9 +206,16 @@ class AsyncGenerationStream:
             self._call.cancel()
             self._call = None
         left_s = self._left_s()
-        retry = self._progress.retry(
-            error, now_s=monotonic(), left_s=left_s, jitter=random.random()
-        )
+        try:
+            retry = self._progress.retry(
+                error,
+                address=self._address,
+                now_s=monotonic(),
+                left_s=left_s,
+                jitter=random.random(),
+            )
+        except OutriderError as last:
+            raise await self._connections.explained(last, self._address) from error
         if isinstance(error, Unavailable):
             self._connections.rotate(self._address)
         if retry.abort_first:

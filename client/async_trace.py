@@ -5,23 +5,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import grpc
 
+from outrider.client.async_stream import AsyncConnections
+from outrider.client.errors import OutriderError
 from outrider.client.timeline.model import Timeline
 from outrider.client.tracing import GRACE_S, SETTLE_S, Reception
 from outrider.v1 import trace_pb2
-
-if TYPE_CHECKING:
-    from outrider.v1.generation_pb2_grpc import GenerationServiceAsyncStub
 
 
 class AsyncRunningTrace:
     """Records a service until it is over, or stopped. A context manager: leaving it stops it."""
 
-    def __init__(self, stub: GenerationServiceAsyncStub, request: trace_pb2.TraceRequest) -> None:
+    def __init__(self, connections: AsyncConnections, request: trace_pb2.TraceRequest) -> None:
         """Use `AsyncClient.start_trace`."""
+        self._connections = connections
+        self._address = connections.current
+        stub = connections.stub(self._address)
         self._reception = Reception(request)
         self._started = asyncio.Event()
         self._call = stub.Trace(request, timeout=request.seconds + GRACE_S)
@@ -53,7 +55,10 @@ class AsyncRunningTrace:
             OutriderError: Nothing was; by cause, see `errors.py`.
         """
         await self._task
-        return self._reception.timeline()
+        try:
+            return self._reception.timeline()
+        except OutriderError as error:
+            raise await self._connections.explained(error, self._address) from error
 
     async def __aenter__(self) -> Self:
         return self

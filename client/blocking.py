@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from outrider.client.access import Access, Tls
 from outrider.client.blocking_stream import Connections, GenerationStream
 from outrider.client.blocking_trace import RunningTrace
 from outrider.client.channel import DEFAULT_ADDRESS, parse_addresses
@@ -59,21 +61,27 @@ class Client:
         timeout_s: float = REQUEST_TIMEOUT_S,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         retry: RetryPolicy | None = None,
+        tls: Tls | None = None,
+        token: str | Path | None = None,
     ) -> None:
         """Args:
             address: `HOST:PORT`, or several of one service, as a list or separated by commas.
             timeout_s: Seconds for a whole generation, unless the call says otherwise.
             connect_timeout_s: Seconds for one attempt to connect.
             retry: Bounds of trying again.
+            tls: Certificates; None: plain connections. `Tls()` trusts the public authorities.
+            token: What proves to the service who calls: itself, or a path of a file whose first line it is, read with each call.
 
         Raises:
-            InvalidRequest: An address cannot be read, or a timeout is not a positive number.
+            InvalidRequest: An address cannot be read, a timeout is not a positive number, or a file cannot be used.
         """
         check_timeout("connect_timeout_s", connect_timeout_s)
         self._timeout_s = check_timeout("timeout_s", timeout_s)
         self._retry = retry or RetryPolicy()
         self._connections = Connections(
-            parse_addresses(address), connect_timeout_s=connect_timeout_s
+            parse_addresses(address),
+            connect_timeout_s=connect_timeout_s,
+            access=Access(tls, token),
         )
 
     def __enter__(self) -> Self:
@@ -101,6 +109,7 @@ class Client:
         sampling: SamplingOptions | None = None,
         speculation: SpeculationOptions | None = None,
         resume: Sequence[int] = (),
+        model_fingerprint: str = "",
         request_id: str | None = None,
         timeout_s: float | None = None,
     ) -> GenerationStream:
@@ -113,7 +122,8 @@ class Client:
             model: The target model; empty takes the service's first.
             sampling: What decides each token.
             speculation: How to be fast.
-            resume: Output tokens of this same request received earlier; needs `sampling.seed`.
+            resume: Output tokens of this same request received earlier; needs `sampling.seed` and `model_fingerprint`.
+            model_fingerprint: Only this model may answer, as an `Admission` or a `ModelInfo` told it; empty takes any.
             request_id: Names the request; default a fresh one.
             timeout_s: Seconds for the whole, waits for room and resumes included; default the client's.
 
@@ -130,11 +140,12 @@ class Client:
             sampling=sampling,
             speculation=speculation,
             resume=resume,
+            model_fingerprint=model_fingerprint,
         )
         progress = StreamProgress(
             request,
             policy=self._retry,
-            num_addresses=len(self._connections.addresses),
+            addresses=self._connections.addresses,
             owns_id=request_id is None,
         )
         whole_s = self._timeout_s if timeout_s is None else check_timeout("timeout_s", timeout_s)
@@ -150,6 +161,7 @@ class Client:
         sampling: SamplingOptions | None = None,
         speculation: SpeculationOptions | None = None,
         resume: Sequence[int] = (),
+        model_fingerprint: str = "",
         request_id: str | None = None,
         timeout_s: float | None = None,
     ) -> Generation:
@@ -167,6 +179,7 @@ class Client:
             sampling=sampling,
             speculation=speculation,
             resume=resume,
+            model_fingerprint=model_fingerprint,
             request_id=request_id,
             timeout_s=timeout_s,
         ) as stream:
@@ -258,7 +271,7 @@ class Client:
         request = trace_request(
             request_id=request_id, seconds=seconds, nodes=nodes, max_records=max_records
         )
-        return RunningTrace(self._connections.stub(self._connections.current), request)
+        return RunningTrace(self._connections, request)
 
     def trace(
         self,
@@ -316,9 +329,8 @@ class Client:
                 failures, num_addresses=num_addresses, jitter=random.random()
             )
             is_over = failures >= self._retry.open_attempts * num_addresses
+            is_over |= time.monotonic() + delay_s >= deadline_s
             if not isinstance(error, Unavailable) or is_over:
-                raise error
-            if time.monotonic() + delay_s >= deadline_s:
-                raise error
+                raise self._connections.explained(error, address)
             self._connections.rotate(address)
             time.sleep(delay_s)

@@ -9,10 +9,11 @@ from typing import Self
 
 import grpc
 
+from outrider.client.blocking_stream import Connections
+from outrider.client.errors import OutriderError
 from outrider.client.timeline.model import Timeline
 from outrider.client.tracing import GRACE_S, SETTLE_S, Reception
 from outrider.v1 import trace_pb2
-from outrider.v1.generation_pb2_grpc import GenerationServiceStub
 
 
 class RunningTrace:
@@ -23,8 +24,11 @@ class RunningTrace:
     timeline = trace.result()
     """
 
-    def __init__(self, stub: GenerationServiceStub, request: trace_pb2.TraceRequest) -> None:
+    def __init__(self, connections: Connections, request: trace_pb2.TraceRequest) -> None:
         """Use `Client.start_trace`."""
+        self._connections = connections
+        self._address = connections.current
+        stub = connections.stub(self._address)
         self._reception = Reception(request)
         self._started = threading.Event()
         self._call = stub.Trace(request, timeout=request.seconds + GRACE_S)
@@ -55,7 +59,10 @@ class RunningTrace:
             OutriderError: Nothing was; by cause, see `errors.py`.
         """
         self._thread.join()
-        return self._reception.timeline()
+        try:
+            return self._reception.timeline()
+        except OutriderError as error:
+            raise self._connections.explained(error, self._address) from error
 
     def __enter__(self) -> Self:
         return self

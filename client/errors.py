@@ -3,15 +3,16 @@
     OutriderError
     ├── InvalidRequest      the request is wrong: change it
     ├── NotFound            no such model, drafter or method
+    ├── ModelExchanged      another model serves now than the one that began the text: ask for it anew
     ├── AlreadyRunning      a request of this id is running: take another id, or abort it
     ├── Overloaded          the service stayed full for as long as the client may wait
     ├── Unavailable         nobody answers, or the stream broke: try again
     ├── DeadlineExceeded    the timeout passed
     ├── Cancelled           the request was cancelled
-    ├── Unauthorized        credentials are missing or refused
+    ├── Unauthorized        a token or certificate is missing or refused, or only one side speaks TLS
     └── ServiceError        the service failed
 
-`ERROR_BY_CODE` says which gRPC status becomes which error.
+`ERROR_BY_CODE` says which gRPC status becomes which error; `ModelExchanged` is FAILED_PRECONDITION that names `model_fingerprint`.
 """
 
 from __future__ import annotations
@@ -84,6 +85,14 @@ class AlreadyRunning(OutriderError):
     """A request with this `request_id` is running."""
 
 
+class ModelExchanged(OutriderError):
+    """Another model serves now than the one that began the text, or than the one asked for; no text of two models is made.
+
+    `received_tokens` holds what the former one said. Without `model_fingerprint` the request can be sent anew, for a whole text of the
+    model that serves now.
+    """
+
+
 class Overloaded(OutriderError):
     """The service had no room within the client's patience and the request's timeout; it advises `retry_after_s` more."""
 
@@ -101,7 +110,7 @@ class Cancelled(OutriderError):
 
 
 class Unauthorized(OutriderError):
-    """Credentials are missing, or refused."""
+    """A token or a certificate is missing or refused, or only one side speaks TLS."""
 
 
 class ServiceError(OutriderError):
@@ -145,6 +154,8 @@ def from_rpc_error(error: grpc.RpcError, *, request_id: str | None = None) -> Ou
         # gRPC itself refuses a message beyond the size limit with the status of an overload, but waiting cannot help.
         kind = InvalidRequest
     field, retry_after_s = _details(error)
+    if code is grpc.StatusCode.FAILED_PRECONDITION and field == "model_fingerprint":
+        kind = ModelExchanged
     return kind(text, code=code, request_id=request_id, retry_after_s=retry_after_s, field=field)
 
 

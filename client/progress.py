@@ -2,10 +2,11 @@
 
 A stream of one sequence that breaks is opened again, at the same or the next address, with the seed of its admission
 and the tokens already received; since the service's output is fixed by prompt, seed and position, it goes on as if
-nothing had happened. A request that is refused for load before its admission is sent again as the service advises.
+nothing had happened. The fingerprint of the model goes along, and a service of another model refuses; that address is not tried again,
+the others are. A request that is refused for load before its admission is sent again as the service advises.
 
 Invariants: each event is handed out once, in order; tokens are never dropped or repeated; the
-admission is handed out once. Several sequences (n > 1) can be reopened only while none of their tokens has arrived.
+admission is handed out once; no text is of two models. Several sequences (n > 1) can be reopened only while none of their tokens has arrived.
 
 The blocking and the asyncio client both drive this; the clock and the jitter are arguments.
 """
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from outrider.client.errors import (
     AlreadyRunning,
     Cancelled,
+    ModelExchanged,
     OutriderError,
     Overloaded,
     ServiceError,
@@ -50,17 +52,22 @@ class StreamProgress:
     """What one stream has brought so far."""
 
     def __init__(
-        self, request: GenerateRequest, *, policy: RetryPolicy, num_addresses: int, owns_id: bool
+        self,
+        request: GenerateRequest,
+        *,
+        policy: RetryPolicy,
+        addresses: tuple[str, ...],
+        owns_id: bool,
     ) -> None:
         """Args:
         request: As first sent.
         policy: Bounds of trying again.
-        num_addresses: How many addresses the tries go round.
+        addresses: What the tries go round.
         owns_id: The request id was made by this client, so that nobody else can be using it.
         """
         self._request = request
         self._policy = policy
-        self._num_addresses = num_addresses
+        self._addresses = addresses
         self._owns_id = owns_id
         self._num_sequences = max(1, request.sampling.n)
         self._drafters: tuple[str, ...] = ()
@@ -70,8 +77,11 @@ class StreamProgress:
         self._breaks = 0
         self._was_answered = False
         self._stalled_since_s: float | None = None
+        self._exchange: ModelExchanged | None = None
         self.admission: Admission | None = None
         self.resumes = 0
+        self.refused: set[str] = set()
+        """Addresses that serve another model, and are not to be tried again; never all of them."""
 
     @property
     def request_id(self) -> str:
@@ -93,12 +103,18 @@ class StreamProgress:
         if self.admission is None:
             return self._request
         tokens = [*self._request.resume.ids, *self._token_ids]
-        return resumed(self._request, seed=self.admission.seed, tokens=tokens)
+        return resumed(
+            self._request,
+            seed=self.admission.seed,
+            model_fingerprint=self.admission.model_fingerprint,
+            tokens=tokens,
+        )
 
     def accept(self, response: GenerateResponse) -> Event | None:
         """Takes in one message and returns the event to hand out, None if there is none.
 
         Raises:
+            ModelExchanged: Another model goes on.
             ServiceError: The message contradicts what came before; the output could not be trusted.
         """
         event = event_from_proto(response, drafters=self._drafters)
@@ -131,19 +147,24 @@ class StreamProgress:
                 )
             )
 
-    def retry(self, error: OutriderError, *, now_s: float, left_s: float, jitter: float) -> Retry:
+    def retry(
+        self, error: OutriderError, *, address: str, now_s: float, left_s: float, jitter: float
+    ) -> Retry:
         """Decides how to go on after an error.
 
         Args:
             error: What ended the connection.
+            address: Where it led.
             now_s: A monotonic clock.
             left_s: Seconds to the deadline of the request.
             jitter: In [0, 1).
 
         Raises:
             OutriderError: `error` itself, when trying again is of no use, its bounds are reached, or the next try would
-                come after the deadline.
+                come after the deadline. `ModelExchanged` once no address is left that may have the model.
         """
+        if isinstance(error, ModelExchanged):
+            return self._try_elsewhere(error, address)
         has_output = bool(self._token_ids or self._completed)
         is_open = self.admission is not None
         breaks = isinstance(error, Unavailable) or (is_open and isinstance(error, Cancelled))
@@ -160,14 +181,15 @@ class StreamProgress:
         if self._stalled_since_s is None:
             self._stalled_since_s = now_s
         stalled_s = now_s - self._stalled_since_s
-        if is_open or self._was_answered:
+        num_addresses = len(self._addresses) - len(self.refused)
+        if self._exchange is None and (is_open or self._was_answered):
             is_over = stalled_s >= self._policy.patience_s
         else:
-            is_over = self._failures >= self._policy.open_attempts * self._num_addresses
+            is_over = self._failures >= self._policy.open_attempts * num_addresses
         if breaks:
             delay_s = self._policy.delay_s(
                 self._failures,
-                num_addresses=self._num_addresses,
+                num_addresses=num_addresses,
                 jitter=jitter,
                 advised_s=error.retry_after_s,
             )
@@ -178,6 +200,8 @@ class StreamProgress:
         if is_over or delay_s >= left_s:
             if self._failures > 1:
                 error.add_note(f"gave up after {self._failures} failures in {stalled_s:.1f} s")
+            if self._exchange is not None:
+                raise self._exchange from error
             raise self._named(error)
 
         if is_open and breaks:
@@ -194,6 +218,12 @@ class StreamProgress:
             self.admission = admission
             return admission
         first = self.admission
+        if admission.model_fingerprint != first.model_fingerprint:
+            raise self._of_exchange(
+                ModelExchanged(
+                    f"the stream was resumed by {admission.model!r} with fingerprint {admission.model_fingerprint!r}"
+                )
+            )
         if (admission.seed, admission.model) != (first.seed, first.model):
             raise self._named(
                 ServiceError(
@@ -202,6 +232,36 @@ class StreamProgress:
                 )
             )
         return None
+
+    def _try_elsewhere(self, error: ModelExchanged, address: str) -> Retry:
+        """Goes on at an address that may have the model still.
+
+        Raises:
+            ModelExchanged: There is none.
+        """
+        self.refused.add(address)
+        self._failures = 0
+        if self._exchange is None:
+            self._exchange = self._of_exchange(error)
+        if len(self.refused) == len(self._addresses):
+            self.refused.discard(address)
+            raise self._exchange
+        return Retry(delay_s=0.0, abort_first=False)
+
+    def _of_exchange(self, error: ModelExchanged) -> ModelExchanged:
+        """The error with what became of the stream."""
+        self._named(error)
+        if self.admission is None:
+            return error
+        exchange = ModelExchanged(
+            f"the model was exchanged while it was decoding: {len(self._token_ids)} tokens were received of "
+            f"{self.admission.model!r}, and no address serves it any more. Ask anew for a whole text of the model that "
+            f"serves now ({error.message})",
+            code=error.code,
+            field=error.field,
+        )
+        self._named(exchange)
+        return exchange
 
     def _named(self, error: OutriderError) -> OutriderError:
         """The error with this request's name and the tokens received."""

@@ -75,6 +75,7 @@ def request_to_proto(
     sampling: SamplingOptions | None,
     speculation: SpeculationOptions | None,
     resume: Sequence[int],
+    model_fingerprint: str = "",
 ) -> generation_pb2.GenerateRequest:
     """A generation request.
 
@@ -106,6 +107,8 @@ def request_to_proto(
     if resume:
         with _naming("resume"):
             request.resume.ids.extend(resume)
+    with _naming("model_fingerprint"):
+        request.model_fingerprint = model_fingerprint
     if request.ByteSize() > MAX_REQUEST_BYTES:
         raise InvalidRequest(
             f"the request is {request.ByteSize()} bytes, more than the {MAX_REQUEST_BYTES} that the service takes; "
@@ -121,12 +124,17 @@ def request_to_proto(
 
 
 def resumed(
-    request: generation_pb2.GenerateRequest, *, seed: int, tokens: Sequence[int]
+    request: generation_pb2.GenerateRequest,
+    *,
+    seed: int,
+    model_fingerprint: str,
+    tokens: Sequence[int],
 ) -> generation_pb2.GenerateRequest:
-    """The request that goes on where `tokens`, the whole output so far, end."""
+    """The request that goes on where `tokens`, the whole output so far, end, at the model that said them and at no other."""
     again = generation_pb2.GenerateRequest()
     again.CopyFrom(request)
     again.sampling.seed = seed
+    again.model_fingerprint = model_fingerprint
     del again.resume.ids[:]
     again.resume.ids.extend(tokens)
     return again

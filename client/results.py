@@ -85,6 +85,8 @@ class Admission:
 
     prompt_tokens: int
     drafters: tuple[str, ...] = ()
+    model_fingerprint: str = ""
+    """Of what the text follows from, besides the request: weights, configuration, number type, tokenizer, chat template."""
     emulated: str = ""
     """Profiles of emulated devices that the service runs on; empty if all are real. Every figure is then emulated."""
 
@@ -287,6 +289,30 @@ class ActorInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Replicas:
+    """How many actors a target or drafter of the configuration has."""
+
+    name: str
+    """Its name in the configuration."""
+
+    role: str
+    """`target` or `drafter`."""
+
+    wanted: int
+    """As many as the load asks for."""
+
+    running: int
+    """As many are there and take sessions."""
+
+    least: int
+    most: int
+    """Their number is fixed if both are the same."""
+
+    reason: str = ""
+    """Why their number was last changed, or why it cannot be; empty if nothing has changed since the start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
     """The state of the service."""
 
@@ -301,5 +327,7 @@ class Status:
     """Internal registrations that were refused: of actors that the service did not start."""
     last_refusal: str = ""
     """Why the last of them was; empty if there was none."""
+    replicas: tuple[Replicas, ...] = ()
+    """How many actors each target and drafter of the configuration has."""
     emulated: str = ""
     """As `Admission.emulated`."""

@@ -1,7 +1,9 @@
-"""The file that lets this user change a running service: where its supervisor is, and the secret that calls to it carry."""
+"""The file that lets this user change a running service: where its supervisor is, the secret that calls to it carry, and the files of
+its certificate."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from collections.abc import Iterator
@@ -10,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from outrider.actors.credentials import Credentials
+from outrider.actors.tls import TlsFiles
 
 
 class BadAdminFile(ValueError):
@@ -32,7 +35,12 @@ def written(path: Path, admin: Admin) -> Iterator[None]:
         OSError: It cannot be written.
     """
     new = path.with_name(f".{path.name}.{os.getpid()}")
-    content = {"address": admin.address, "secret": admin.credentials.secret}
+    tls = admin.credentials.tls
+    content = {
+        "address": admin.address,
+        "secret": admin.credentials.secret,
+        "tls": dataclasses.asdict(tls) if tls is not None else None,
+    }
     try:
         with open(new, "x", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
             json.dump(content, file)
@@ -51,11 +59,12 @@ def read(path: Path) -> Admin:
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        address, secret = content["address"], content["secret"]
+        address, secret, tls = content["address"], content["secret"], content.get("tls")
+        credentials = Credentials(str(secret), TlsFiles(**tls) if tls is not None else None)
     except OSError as error:
         raise BadAdminFile(
             f"cannot read {path}: {error.strerror}; `outrider serve --admin-file` writes it while the service runs"
         ) from error
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise BadAdminFile(f"{path} is not the admin file of a service") from None
-    return Admin(address=str(address), credentials=Credentials(str(secret)))
+    return Admin(address=str(address), credentials=credentials)

@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 
 from outrider.actors.grpc_server import internal_channel
+from outrider.actors.tls import UnfitTls
 from outrider.cluster import admin_file
 from outrider.cluster.admin_file import Admin, BadAdminFile
 from outrider.cluster.commands import FAILED, USAGE, CommandFailed
@@ -110,6 +111,8 @@ async def _apply(
                     report("applied; what was replaced ends when its requests have ended")
                 else:
                     report(event.progress)
+    except UnfitTls as error:
+        raise CommandFailed(str(error), USAGE) from error
     except TimeoutError as error:
         raise CommandFailed(
             f"the supervisor at {admin.address} did not answer within {PLAN_S:g} s", FAILED

@@ -1,22 +1,28 @@
-"""`Apply`: from a configuration to what runs, one change at a time, told as it goes."""
+"""`Apply`: from a configuration to what runs, one change at a time, told as it goes; and from another number of replicas."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import grpc
+import structlog
 
+from outrider.cluster.autoscale.policy import Decision
 from outrider.cluster.changes import Change, NeedsRestart, check_changeable, plan
 from outrider.cluster.config import Config, parse_config
 from outrider.cluster.config_errors import ConfigError
-from outrider.cluster.fleet import fleet
+from outrider.cluster.fleet import fleet, kept, scales, starting
 from outrider.cluster.keeper import LaunchFailed
 from outrider.cluster.placement import PlacementError
+from outrider.cluster.roster import Scale
 from outrider.cluster.supervisor import Supervisor
 from outrider.v1 import cluster_pb2
+
+log = structlog.get_logger(__name__)
 
 
 class Applier:
@@ -27,6 +33,62 @@ class Applier:
         self._config = config
         self._supervisor = supervisor
         self._is_busy = False
+        self._scaling: asyncio.Task[Any] | None = None
+        self._replicas = starting(config)
+        self._scales: dict[str, Scale] = {}
+        self._note(scales(config, self._replicas))
+
+    @property
+    def config(self) -> Config:
+        """What was asked for last."""
+        return self._config
+
+    @property
+    def replicas(self) -> dict[str, int]:
+        """How many there are of each target and drafter, by its name in the configuration."""
+        return dict(self._replicas)
+
+    @property
+    def scales(self) -> tuple[Scale, ...]:
+        """The same with bounds and reasons."""
+        return tuple(self._scales.values())
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a change is being carried out."""
+        return self._is_busy
+
+    def tell(self, entry: str, wanted: int, reason: str) -> None:
+        """Tells everyone how many replicas the load asks for, and why, or why there are not as many."""
+        self._note(
+            {**self._scales, entry: replace(self._scales[entry], wanted=wanted, reason=reason)}
+        )
+
+    async def scale(self, decisions: Mapping[str, Decision], *, drain_s: float) -> None:
+        """Changes the number of replicas. A call of `apply` cancels it.
+
+        Args:
+            decisions: How many there should be, by the names of entries.
+            drain_s: Seconds that requests may go on at actors that end.
+
+        Raises:
+            PlacementError, LaunchFailed: More cannot start. What ran goes on as it was.
+        """
+        wanted = {**self._replicas, **{entry: one.count for entry, one in decisions.items()}}
+        for entry, one in decisions.items():
+            self.tell(entry, one.wanted, one.reason)
+            log.info("scaling", entry=entry, replicas=one.count, reason=one.reason)
+        changes = plan(self._supervisor.configured, fleet(self._config, wanted))
+        self._is_busy, self._scaling = True, asyncio.current_task()
+        try:
+            await self._supervisor.change(changes, drain_s=drain_s, tell=lambda text: None)
+            self._replicas = wanted
+        except asyncio.CancelledError:
+            for entry in decisions:
+                self.tell(entry, self._replicas[entry], "")
+            raise
+        finally:
+            self._is_busy, self._scaling = False, None
 
     async def apply(
         self, request: cluster_pb2.ApplyRequest, context: grpc.aio.ServicerContext[Any, Any]
@@ -43,7 +105,11 @@ class Applier:
             )
             await context.abort(code, str(error))
             raise
-        changes = plan(self._supervisor.configured, fleet(wanted))
+        if self._scaling is not None and not request.is_dry_run:
+            self._scaling.cancel()
+            await asyncio.wait([self._scaling])
+        replicas = kept(self._config, wanted, self._replicas)
+        changes = plan(self._supervisor.configured, fleet(wanted, replicas))
         yield cluster_pb2.ApplyEvent(plan=cluster_pb2.ApplyPlan(changes=map(_to_proto, changes)))
         if request.is_dry_run:
             return
@@ -79,7 +145,8 @@ class Applier:
         except (PlacementError, LaunchFailed) as error:
             return f"{error}; what ran goes on as it was"
         else:
-            self._config = wanted
+            self._config, self._replicas = wanted, kept(self._config, wanted, self._replicas)
+            self._note(scales(wanted, self._replicas))
             news.put_nowait(cluster_pb2.ApplyEvent(applied=cluster_pb2.Applied()))
             self._is_busy = False  # A further change may begin while the old drains.
             await ending
@@ -87,6 +154,10 @@ class Applier:
         finally:
             self._is_busy = False
             news.put_nowait(None)
+
+    def _note(self, found: dict[str, Scale]) -> None:
+        self._scales = found
+        self._supervisor.servicer.note_scales(self.scales)
 
 
 def _to_proto(change: Change) -> cluster_pb2.ApplyChange:

@@ -11,7 +11,7 @@ from outrider.cluster.config import Config
 from outrider.cluster.fleet import ActorSpec
 from outrider.cluster.roster import Role
 
-RESTART_ONLY = ("cluster", "service.listen", "service.advertise")
+RESTART_ONLY = ("cluster", "security", "service.listen", "service.advertise")
 """Keys that hold for as long as a service runs."""
 
 

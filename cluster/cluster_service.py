@@ -15,11 +15,11 @@ from outrider.cluster.roster import (
     Member,
     Registry,
     Roster,
+    Scale,
     StaleIncarnation,
     Stranger,
-    member_from_proto,
-    roster_to_proto,
 )
+from outrider.cluster.roster_wire import member_from_proto, roster_to_proto
 from outrider.v1 import cluster_pb2, cluster_pb2_grpc
 
 NAME = cluster_pb2.DESCRIPTOR.services_by_name["ClusterService"].full_name
@@ -68,6 +68,11 @@ class ClusterServicer(cluster_pb2_grpc.ClusterServiceServicer):
     def forget_absent(self, name: str) -> None:
         """The actor is there, or is not wanted any more."""
         self._registry.forget_absent(name)
+        self._wake()
+
+    def note_scales(self, scales: tuple[Scale, ...]) -> None:
+        """Tells everyone how many actors there should be."""
+        self._registry.note_scales(scales)
         self._wake()
 
     def drain(self, name: str) -> None:

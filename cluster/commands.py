@@ -11,7 +11,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from outrider.actors.credentials import Credentials
 from outrider.cluster.admin_file import Admin
 from outrider.cluster.admin_file import written as written_admin_file
 from outrider.cluster.config import Config, load_config, parse_config, schema, with_flags
@@ -124,8 +123,8 @@ def serve(
                         )
                     )
                 if admin_file is not None:
-                    supervisor, secret = service.admin()
-                    admin = Admin(address=supervisor, credentials=Credentials(secret))
+                    supervisor, credentials = service.admin()
+                    admin = Admin(address=supervisor, credentials=credentials)
                     running.enter_context(written_admin_file(admin_file, admin))
                 if metrics:
                     report(f"metrics at http://{metrics}/metrics")

@@ -19,7 +19,8 @@ from outrider.cluster.config_emulation import emulated
 from outrider.cluster.config_errors import ConfigError, Problem, problems_of
 from outrider.cluster.config_file import read_mapping
 from outrider.cluster.config_section import Section
-from outrider.cluster.config_service import Cluster, Service, Speculation
+from outrider.cluster.config_security import Security
+from outrider.cluster.config_service import Autoscaling, Cluster, Service, Speculation
 
 DEMO_TARGET = "demo:target"
 """The shipped target model."""
@@ -37,6 +38,9 @@ class Config(Section):
     service: Service = Service()
     """What clients see."""
 
+    security: Security = Security()
+    """Certificates and tokens."""
+
     cluster: Cluster = Cluster()
     """Ray, and how actors are placed and watched."""
 
@@ -48,6 +52,9 @@ class Config(Section):
 
     speculation: Speculation = Speculation()
     """What a request gets that does not say otherwise."""
+
+    autoscaling: Autoscaling = Autoscaling()
+    """When the number of replicas changes, where `min_replicas` and `max_replicas` leave a choice."""
 
     @property
     def coordinator_names(self) -> tuple[str, ...]:
@@ -75,7 +82,7 @@ class Config(Section):
         taken = dict.fromkeys((COORDINATOR, *self.coordinator_names), "the coordinator")
         for kind, actors in (("targets", self.targets), ("drafters", self.drafters)):
             for index, actor in enumerate(actors):
-                for name in dict.fromkeys((actor.name, *actor.replica_names)):
+                for name in dict.fromkeys((actor.name, *actor.replica_names(actor.most))):
                     if name in taken:
                         raise ValueError(
                             f"{kind}[{index}].name {name!r} is taken by {taken[name]}; give it another name"

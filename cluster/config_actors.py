@@ -57,8 +57,14 @@ class _Actor(Section):
     cuda_graphs: Literal["auto", "on", "off"] = "auto"
     """On a GPU, whether small passes are recorded and replayed: `auto` as far as the model can be, `on` or not start, `off`."""
 
-    replicas: int = Field(default=1, ge=1, le=1_000)
-    """How many actors to start."""
+    replicas: int | None = Field(default=None, ge=1, le=1_000)
+    """How many actors to start. None: `min_replicas`, or one. Their number is fixed unless `min_replicas` or `max_replicas` differs."""
+
+    min_replicas: int | None = Field(default=None, ge=1, le=1_000)
+    """As many run at the least, however little there is to do. None: `replicas`."""
+
+    max_replicas: int | None = Field(default=None, ge=1, le=1_000)
+    """As many run at the most; between the two the load decides (see `autoscaling`). None: the greater of the two others."""
 
     num_cpus: Amount = 1.0
     """CPUs that Ray reserves for each."""
@@ -80,11 +86,26 @@ class _Actor(Section):
         return 1.0 if self.device.startswith("cuda") else 0.0
 
     @property
-    def replica_names(self) -> tuple[str, ...]:
-        """The name of each replica; a single one has the plain name."""
-        if self.replicas == 1:
+    def start(self) -> int:
+        """Replicas to start."""
+        return self.replicas or self.min_replicas or 1
+
+    @property
+    def least(self) -> int:
+        """Replicas that run at the least."""
+        return self.min_replicas or self.start
+
+    @property
+    def most(self) -> int:
+        """Replicas that run at the most."""
+        return self.max_replicas or self.start
+
+    def replica_names(self, count: int) -> tuple[str, ...]:
+        """The name of each of so many replicas. One whose number is fixed has the plain name; where the number changes, those that
+        stay keep theirs."""
+        if self.most == 1:
             return (self.name,)
-        return tuple(f"{self.name}-{index}" for index in range(self.replicas))
+        return tuple(f"{self.name}-{index}" for index in range(count))
 
     @property
     def threads(self) -> int:
@@ -105,6 +126,16 @@ class _Actor(Section):
                 f"device is {self.device}, which does no arithmetic, so it cannot run "
                 f"{'prompt_lookup' if model is None else repr(model)}: name a law:NAME or tabular:FILE model, or a real device"
             )
+
+    @model_validator(mode="after")
+    def _check_replicas(self) -> Self:
+        if not self.least <= self.start <= self.most:
+            least, most = self.min_replicas, self.max_replicas
+            given = [f"min_replicas is {least}"] if least is not None else []
+            given += [f"replicas is {self.replicas}"] if self.replicas is not None else []
+            given += [f"max_replicas is {most}"] if most is not None else []
+            raise ValueError(f"{' and '.join(given)}: must rise in this order")
+        return self
 
     @model_validator(mode="after")
     def _check_room(self) -> Self:

@@ -124,6 +124,26 @@ class Cluster(Section):
     """What happens when an actor dies."""
 
 
+class Autoscaling(Section):
+    """When the number of replicas changes. Names and defaults are those of Ray Serve, where they mean the same."""
+
+    interval_s: Seconds = 5.0
+    """How often the load is looked at. A look asks every actor for its metrics, which takes it milliseconds."""
+
+    upscale_delay_s: Seconds = 30.0
+    """How long there must be too few without a break before more are started."""
+
+    downscale_delay_s: Seconds = 600.0
+    """How long there must be too many without a break before some are ended. Longer than the pauses of the load, because a model
+    takes long to load."""
+
+    target_occupancy: float = Field(default=0.8, ge=0.1, le=1.0)
+    """Share of the slots that texts may hold, those that wait counted, before there are too few replicas."""
+
+    drain_s: float = Field(default=600.0, ge=0, le=86_400, allow_inf_nan=False)
+    """How long texts may go on at a target that is ended because there is little to do. It ends when they have ended."""
+
+
 class Speculation(Section):
     """What a request gets that does not say otherwise."""
 

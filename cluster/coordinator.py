@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 import grpc
 import structlog
@@ -19,6 +20,7 @@ from prometheus_client.core import Metric
 from outrider.actors.grpc_server import advertised, bind, check_free, internal_server
 from outrider.actors.metrics.service import serve_metrics
 from outrider.cluster import tokenizer
+from outrider.cluster.bearer import TokenGuard, Tokens
 from outrider.cluster.gateway import Gateway
 from outrider.cluster.links import Links
 from outrider.cluster.metrics.collector import CoordinatorCollector
@@ -98,7 +100,8 @@ class Coordinator:
             The address that clients reach it at.
 
         Raises:
-            ValueError, OSError: The tokenizer cannot be loaded, or the address cannot be bound.
+            ValueError, OSError: The tokenizer cannot be loaded, certificate or tokens cannot be used, or the address cannot be
+                bound.
         """
         settings = self._settings
         if self._codec is None and settings.tokenizer:
@@ -116,6 +119,7 @@ class Coordinator:
         )
         gateway = self._gateway = Gateway(settings, self._codec, self._links)
         server = self._server = grpc.aio.server(
+            interceptors=[TokenGuard(Tokens(Path(settings.tokens)))] if settings.tokens else [],
             options=[
                 ("grpc.max_receive_message_length", HEADROOM * settings.max_message_bytes),
                 ("grpc.so_reuseport", 1),
@@ -123,7 +127,7 @@ class Coordinator:
                 ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
                 ("grpc.keepalive_time_ms", 30_000),
                 ("grpc.keepalive_timeout_ms", 20_000),
-            ]
+            ],
         )
         server.add_generic_rpc_handlers(
             (handlers(gateway, max_request_bytes=settings.max_message_bytes),)
@@ -136,7 +140,7 @@ class Coordinator:
         await self._set_health(is_serving=False)
         if not settings.shares_port:
             check_free(settings.listen)
-        port = bind(server, settings.listen)
+        port = bind(server, settings.listen, settings.tls)
         gateway.address = advertised(settings.listen, settings.advertise_host, port)
         await self._serve_peers(gateway)
         await server.start()
@@ -153,7 +157,7 @@ class Coordinator:
             (handlers(gateway, max_request_bytes=settings.max_message_bytes),)
         )
         serve_metrics(self._peer_server, self)
-        port = bind(self._peer_server, settings.internal_listen)
+        port = bind(self._peer_server, settings.internal_listen, settings.credentials.tls)
         self.internal_address = advertised(settings.internal_listen, None, port)
         await self._peer_server.start()
 

@@ -15,7 +15,8 @@ from outrider.actors.grpc_server import internal_channel
 from outrider.actors.logs import configure_logs
 from outrider.actors.node_address import at_node, internal_listen
 from outrider.actors.residence import Identity, Residence, Started
-from outrider.cluster.roster import Roster, roster_from_proto
+from outrider.cluster.roster import Roster
+from outrider.cluster.roster_wire import roster_from_proto
 from outrider.cluster.settings import CoordinatorSettings
 from outrider.v1 import cluster_pb2, cluster_pb2_grpc
 
@@ -81,16 +82,15 @@ class CoordinatorActor:
     async def _follow(self, coordinator: _Informed, is_informed: asyncio.Event) -> None:
         """Tells the coordinator of every roster, for as long as it lives."""
         request = cluster_pb2.WatchRosterRequest(name=self._identity.name)
-        async with internal_channel(
-            self._identity.supervisor, self._identity.credentials
-        ) as channel:
-            stub = cluster_pb2_grpc.ClusterServiceStub(channel)
-            while True:
+        identity = self._identity
+        while True:
+            # A new channel each time: with TLS, it has the certificate of then.
+            async with internal_channel(identity.supervisor, identity.credentials) as channel:
+                stub = cluster_pb2_grpc.ClusterServiceStub(channel)
                 try:
-                    async for message in stub.WatchRoster(request, wait_for_ready=True):
-                        roster = roster_from_proto(message)
-                        await coordinator.update_roster(roster)
+                    async for message in stub.WatchRoster(request):
+                        await coordinator.update_roster(roster_from_proto(message))
                         is_informed.set()
                 except grpc.aio.AioRpcError as error:
                     log.warning("roster stream broke", reason=error.details())
-                await asyncio.sleep(RETRY_S)
+            await asyncio.sleep(RETRY_S)

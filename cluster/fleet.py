@@ -13,7 +13,7 @@ from outrider.actors.target.settings import TargetSettings
 from outrider.cluster.config import Config
 from outrider.cluster.config_actors import Drafter, Target
 from outrider.cluster.host_port import join_host_port, split_host_port
-from outrider.cluster.roster import Role
+from outrider.cluster.roster import Role, Scale
 from outrider.cluster.settings import CoordinatorSettings
 
 ActorSettings = TargetSettings | DraftSettings | CoordinatorSettings
@@ -45,18 +45,58 @@ class ActorSpec:
     """What its node's labels must be; see `node_labels`."""
 
 
-def fleet(config: Config) -> tuple[ActorSpec, ...]:
-    """Every actor of a service: the targets, the drafters, and the coordinators last."""
+def fleet(config: Config, replicas: Mapping[str, int] | None = None) -> tuple[ActorSpec, ...]:
+    """Every actor of a service: the targets, the drafters, and the coordinators last.
+
+    Args:
+        config: The service.
+        replicas: How many of each target and drafter, by its name in the configuration. None, or not named: as many as start.
+    """
+    counts = replicas or {}
     targets = [
-        _target(config, target, name) for target in config.targets for name in target.replica_names
+        _target(config, target, name)
+        for target in config.targets
+        for name in target.replica_names(counts.get(target.name, target.start))
     ]
     drafters = [
         _drafter(config, drafter, name)
         for drafter in config.drafters
-        for name in drafter.replica_names
+        for name in drafter.replica_names(counts.get(drafter.name, drafter.start))
     ]
     coordinators = [_coordinator(config, name) for name in config.coordinator_names]
     return (*targets, *drafters, *coordinators)
+
+
+def starting(config: Config) -> dict[str, int]:
+    """How many replicas of each target and drafter start, by its name in the configuration."""
+    return {actor.name: actor.start for actor in (*config.targets, *config.drafters)}
+
+
+def kept(before: Config, after: Config, replicas: Mapping[str, int]) -> dict[str, int]:
+    """How many replicas there should be when the configuration changes: as many as there are, within the new bounds, unless it
+    says another number than before."""
+    former, found = starting(before), starting(after)
+    for actor in (*after.targets, *after.drafters):
+        if former.get(actor.name) == actor.start:
+            count = replicas.get(actor.name, actor.start)
+            found[actor.name] = min(max(count, actor.least), actor.most)
+    return found
+
+
+def scales(config: Config, replicas: Mapping[str, int]) -> dict[str, Scale]:
+    """How many of each target and drafter there are and may be, by its name in the configuration."""
+    roles = ((Role.TARGET, config.targets), (Role.DRAFTER, config.drafters))
+    return {
+        actor.name: Scale(
+            entry=actor.name,
+            role=role,
+            least=actor.least,
+            most=actor.most,
+            wanted=replicas[actor.name],
+        )
+        for role, actors in roles
+        for actor in actors
+    }
 
 
 def for_start(
@@ -134,7 +174,7 @@ def _drafter(config: Config, drafter: Drafter, name: str) -> ActorSpec:
 
 
 def _coordinator(config: Config, name: str) -> ActorSpec:
-    target = config.targets[0]
+    target, public = config.targets[0], config.security.public
     settings = CoordinatorSettings(
         name=name,
         incarnation=0,
@@ -142,6 +182,8 @@ def _coordinator(config: Config, name: str) -> ActorSpec:
         shares_port=config.service.coordinators > 1,
         deployment=_deployment(target),
         advertise_host=config.service.advertise,
+        tls=public.tls if public is not None else None,
+        tokens=(public.tokens or "") if public is not None else "",
         tokenizer="" if target.model.startswith("tabular:") else target.model,
         allow_remote_code=target.allow_remote_code,
         model_name=target.name,

@@ -37,7 +37,7 @@ from outrider.cluster.texts import Texts
 from outrider.cluster.tokenizer import TextCodec
 from outrider.cluster.tracing import Tracing
 from outrider.cluster.validation.limits import Limits
-from outrider.cluster.validation.names import check_model, check_request_id
+from outrider.cluster.validation.names import check_fingerprint, check_model, check_request_id
 from outrider.cluster.validation.settle import Settled, settle
 from outrider.v1 import generation_pb2, trace_pb2
 
@@ -124,6 +124,8 @@ class Gateway:
                 retry_after_s=RETRY_AFTER_S,
             )
         check_request_id(request.request_id)
+        # Before the name: an exchanged model may have another one.
+        check_fingerprint(request, self._links.limits())
         limits = self._limits(request.model)
         with self._registered(request.request_id or uuid.uuid4().hex) as running:
             running.recording.came_from(context.invocation_metadata() or ())
@@ -212,6 +214,7 @@ class Gateway:
                 index=index,
                 request_id=running.request_id,
                 group=group if settled.num_sequences > 1 else 0,
+                fingerprint=limits.fingerprint,
                 prompt=prompt,
                 sampling=replace(sampling, seed=derive_seed(sampling.seed, index)),
                 speculation=settled.speculation,
@@ -228,13 +231,14 @@ class Gateway:
                 resume=settled.resume,
             )
             running.sequences.append(
-                Sequence(plan, session, self._links.cluster, running.put, running.recording)
+                Sequence(plan, session, self._links.cluster, running.stream, running.recording)
             )
-        running.admission.model = limits.model
-        running.admission.seed = sampling.seed
-        running.admission.prompt_tokens = len(prompt)
-        running.admission.drafters.extend(settled.drafters)
-        running.admission.emulated = self._settings.emulated
+        running.stream.admission.model = limits.model
+        running.stream.admission.model_fingerprint = limits.fingerprint
+        running.stream.admission.seed = sampling.seed
+        running.stream.admission.prompt_tokens = len(prompt)
+        running.stream.admission.drafters.extend(settled.drafters)
+        running.stream.admission.emulated = self._settings.emulated
         log.info("request accepted", request_id=running.request_id, prompt_tokens=len(prompt))
         if running.is_aborted:
             running.abort()
@@ -282,6 +286,7 @@ class Gateway:
             accepting=self.is_accepting and self._links.is_ready,
             refused_registrations=roster.refused,
             last_refusal=roster.last_refusal,
+            replicas=reports.replicas(roster),
             emulated=self._settings.emulated,
         )
         if not request.is_local:

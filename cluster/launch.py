@@ -13,7 +13,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from outrider.actors.credentials import Credentials
+from outrider.actors.tls import UnfitTls, check
 from outrider.cluster.actor_status import ActorStatus
+from outrider.cluster.bearer import NoTokens, Tokens
 from outrider.cluster.config import Config
 from outrider.cluster.preflight import Unfit, check_address
 from outrider.cluster.ray_errors import first_line
@@ -82,14 +85,14 @@ class RunningService:
         statuses: tuple[ActorStatus, ...] = self._ask("status")
         return statuses
 
-    def admin(self) -> tuple[str, str]:
-        """Address of the supervisor's `ClusterService`, and the secret that calls to it carry.
+    def admin(self) -> tuple[str, Credentials]:
+        """Address of the supervisor's `ClusterService`, and what calls to it carry.
 
         Raises:
             SupervisorSilent: The supervisor did not answer in time.
             ServiceFailed: The supervisor is gone.
         """
-        found: tuple[str, str] = self._ask("admin")
+        found: tuple[str, Credentials] = self._ask("admin")
         return found
 
     def _ask(self, method: str) -> Any:
@@ -227,6 +230,7 @@ def start_service(
     try:
         if runtime.is_embedded:
             check_address(config.service.listen)
+            _check_security(config)
             _check_models(config)
         runtime.start(is_cancelled=is_cancelled)
     except (Unfit, RayUnavailable) as error:
@@ -238,6 +242,20 @@ def start_service(
         service.stop(grace_s=0.0)
         raise
     return service
+
+
+def _check_security(config: Config) -> None:
+    """Finds files that cannot be used before Ray is started. In a cluster only the actor's node can tell."""
+    public, internal = config.security.public, config.security.internal
+    try:
+        if internal is not None:
+            check(internal.tls)
+        if public is not None and public.tls is not None:
+            check(public.tls)
+        if public is not None and public.tokens:
+            Tokens(Path(public.tokens))
+    except (UnfitTls, NoTokens) as error:
+        raise ServiceFailed(f"security: {error}") from error
 
 
 def _check_models(config: Config) -> None:
@@ -278,6 +296,7 @@ def _start_supervisor(config: Config, runtime: RayRuntime, *, log_level: str) ->
         restarts=RestartPolicy(**cluster.restarts.model_dump()),
         logs=LogSettings(level=log_level, format=config.service.log_format),
         metrics=config.service.metrics,
+        tls=config.security.internal.tls if config.security.internal is not None else None,
     )
     # Beside this process, which in a cluster is where the user looks for the service's address.
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)

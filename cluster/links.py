@@ -169,6 +169,7 @@ class Links:
         if self._limits is None:
             self._limits = Limits(
                 model=info.model,
+                fingerprint=info.model_fingerprint,
                 vocab_size=info.vocab_size,
                 max_context=info.max_context,
                 eos_token_ids=frozenset(info.eos_token_ids),
@@ -246,6 +247,12 @@ class Links:
         if info.model != served:
             raise LinkBroken(
                 f"the target at {link.address} holds {info.model!r}, this coordinator serves {served!r}"
+            )
+        others = {one.fingerprint for one in self.targets.values() if one.is_up}
+        if others - {link.fingerprint}:
+            raise LinkBroken(
+                f"the target at {link.address} holds {info.model!r} in another form than the targets that are connected: "
+                "other weights, another type or another tokenizer"
             )
         was_ready = self.is_ready
         self._info, self._limits, self._has_given_up = info, None, False

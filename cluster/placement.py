@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from outrider.cluster.fleet import ActorSpec
@@ -52,6 +52,8 @@ class Tenant:
     model: str
     node_id: str
     resources: Mapping[str, float] = field(default_factory=dict)
+    node_labels: Mapping[str, str] = field(default_factory=dict)
+    """As its `ActorSpec` has them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,11 +134,18 @@ def shortage(
     specs: Sequence[ActorSpec],
     nodes: Sequence[NodeRoom],
     policy: PlacementPolicy = PlacementPolicy(),
+    tenants: Collection[Tenant] = (),
 ) -> str | None:
-    """Why these actors cannot all be placed on these nodes, counting everything as free; None if nothing stands against it.
+    """Why these actors cannot all be placed on these nodes beside our others, counting everything else as free; None if nothing
+    stands against it.
 
     Finds what is certainly missing, not every misfit: Ray decides whether the actors fit together.
     """
+    if tenants and shortage(specs, nodes, policy) is None:
+        lacking = shortage(
+            specs, [replace(node, resources=_free(node, tenants)) for node in nodes], policy
+        )
+        return f"{lacking} beside the actors that run" if lacking else None
     for spec in specs:
         lacking = _lacking(spec, nodes)
         if lacking is not None:

@@ -60,6 +60,8 @@ class RayActorHost:
         self._use_loopback = use_loopback
         self._may_grow = may_grow
         self._tenants: dict[str, Tenant] = {}
+        self._asked: set[str] = set()
+        """Actors that nodes were asked for. Until they have processes, which keep their nodes, the request does."""
         self._own_node = ray.get_runtime_context().get_node_id()
         self._surveyor = Surveyor()
 
@@ -75,8 +77,10 @@ class RayActorHost:
         deadline = time.monotonic() + timeout_s
         try:
             await self._wait_for_nodes(specs, deadline, timeout_s, tell)
-        finally:
+        except BaseException:
+            self._asked.clear()
             await ask_for([])
+            raise
         nodes = living_nodes()
         if len(nodes) > 1 and any(spec.role is Role.DRAFTER for spec in specs):
             # Before models are loaded: on busy machines distances look longer than they are.
@@ -90,7 +94,8 @@ class RayActorHost:
         tell: Callable[[str], None],
     ) -> None:
         told = ""
-        while lacking := shortage(specs, living_nodes(), self._policy):
+        tenants = tuple(self._tenants.values())
+        while lacking := shortage(specs, living_nodes(), self._policy, tenants):
             if not self._may_grow:
                 raise PlacementError(f"there is no room in the Ray cluster: {lacking}")
             if time.monotonic() > deadline:
@@ -98,8 +103,9 @@ class RayActorHost:
                     f"found no room in the Ray cluster within {timeout_s:g} s (cluster.placement_timeout_s): {lacking}"
                 )
             if not told:
-                # A cluster that grows by itself adds nodes for what is asked for.
-                await ask_for(specs)
+                # A cluster that grows by itself adds nodes until it could hold all that is asked for.
+                self._asked = {spec.name for spec in specs if spec.resources}
+                await ask_for([*tenants, *specs])
             if lacking != told:
                 tell(lacking)
                 told = lacking
@@ -138,6 +144,10 @@ class RayActorHost:
         }
         remote: Any = ray.remote(_CLASSES[spec.role])
         handle = remote.options(**options).remote(settings, identity)
+        if spec.name in self._asked:
+            self._asked.discard(spec.name)
+            if not self._asked:
+                await ask_for([])
         return RayActor(
             handle,
             own_node=self._own_node,
@@ -147,13 +157,18 @@ class RayActorHost:
 
     def lacking(self, spec: ActorSpec) -> str:
         """Why an actor has no process yet."""
-        return shortage((spec,), living_nodes(), self._policy) or (
+        others = tuple(one for name, one in self._tenants.items() if name != spec.name)
+        return shortage((spec,), living_nodes(), self._policy, others) or (
             "other work holds the resources of the nodes that it may run on"
         )
 
     def _settle(self, spec: ActorSpec, node_id: str) -> None:
         self._tenants[spec.name] = Tenant(
-            role=spec.role, model=spec.model, node_id=node_id, resources=spec.resources
+            role=spec.role,
+            model=spec.model,
+            node_id=node_id,
+            resources=spec.resources,
+            node_labels=spec.node_labels,
         )
 
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+TRACEBACK = "Traceback (most recent call last):"
+
 
 def first_line(error: Exception) -> str:
-    """Ray's messages run over many lines; the first says what happened."""
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+    """Ray's messages run over many lines; the first says what happened, or of a traceback the last."""
+    lines = str(error).strip().splitlines()
+    if not lines:
+        return type(error).__name__
+    before, is_traceback, _ = lines[0].partition(TRACEBACK)
+    return before + lines[-1].strip() if is_traceback else lines[0]

@@ -14,7 +14,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from outrider.cluster.distance import round_trips
 from outrider.cluster.fleet import ActorSpec
-from outrider.cluster.placement import NodeRoom
+from outrider.cluster.placement import NodeRoom, Tenant
 
 SURVEY_S = 15.0
 """Bound on a survey: a process has to start on each node. Nodes that are late count as far."""
@@ -36,8 +36,8 @@ def living_nodes() -> list[NodeRoom]:
     ]
 
 
-async def ask_for(specs: Sequence[ActorSpec]) -> None:
-    """Tells Ray's autoscaler, if there is one, what these actors need; nothing any more if there are none."""
+async def ask_for(specs: Sequence[ActorSpec | Tenant]) -> None:
+    """Tells Ray's autoscaler, if there is one, what the cluster must be able to hold at the same time; nothing if there are none."""
     bundles = [dict(spec.resources) for spec in specs if spec.resources]
     labels = [dict(spec.node_labels) for spec in specs if spec.resources]
     await asyncio.to_thread(

@@ -205,9 +205,9 @@ class RayRuntime:
 
 
 def _cpus(config: Config) -> int:
-    """Logical CPUs of our own Ray: as many as the machine has, or twice what the actors ask for, so that all of them can be
-    replaced while they serve. They are a count, and bind no one to a core."""
-    wanted = sum(actor.num_cpus * actor.replicas for actor in (*config.targets, *config.drafters))
+    """Logical CPUs of our own Ray: as many as the machine has, or twice what the actors ask for at the most, so that all of them
+    can be replaced while they serve. They are a count, and bind no one to a core."""
+    wanted = sum(actor.num_cpus * actor.most for actor in (*config.targets, *config.drafters))
     return max(os.cpu_count() or 1, -int(-2 * wanted // 1))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 from outrider.actors.policy_wire import draft_length_to_proto, roots_to_proto, tree_mask_to_proto
@@ -10,7 +11,7 @@ from outrider.actors.speculation.policies import DraftLength, Roots, TreeMask
 from outrider.actors.wire import verifier_to_proto
 from outrider.cluster.draft_link import DraftLink
 from outrider.cluster.links import Links, draft_lengths_of, verifiers_of
-from outrider.cluster.roster import Absent, Member, Role
+from outrider.cluster.roster import Absent, Member, Role, Roster
 from outrider.cluster.target_link import TargetLink
 from outrider.v1 import generation_pb2
 
@@ -124,6 +125,23 @@ async def actors(links: Links) -> list[generation_pb2.ActorStatus]:
             )
         )
     return statuses
+
+
+def replicas(roster: Roster) -> list[generation_pb2.ReplicaStatus]:
+    """How many of each target and drafter there should be, and are."""
+    there = Counter((one.model, one.role) for one in roster.members if not one.is_draining)
+    return [
+        generation_pb2.ReplicaStatus(
+            name=scale.entry,
+            role=scale.role.value,
+            wanted=scale.wanted,
+            running=there[scale.entry, scale.role],
+            min=scale.least,
+            max=scale.most,
+            reason=scale.reason,
+        )
+        for scale in roster.scales
+    ]
 
 
 def _drafted(targets: list[TargetLink]) -> dict[str, tuple[int, int]]:

@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NoReturn
 
-from outrider.v1 import cluster_pb2
-
 
 class Role(StrEnum):
     """What an actor does."""
@@ -85,6 +83,29 @@ class Absent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """How many actors one entry of the configuration has."""
+
+    entry: str
+    """The entry's name; its actors have it for their model."""
+
+    role: Role
+    """What they do."""
+
+    least: int
+    """As many run at the least."""
+
+    most: int
+    """As many run at the most."""
+
+    wanted: int
+    """As many as the load asks for, within these bounds. More than run while they start, or if there is no room for them."""
+
+    reason: str = ""
+    """Why the number was last changed, or why it cannot be. Empty if nothing has changed since the start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Roster:
     """Everyone who is alive at one moment."""
 
@@ -102,6 +123,9 @@ class Roster:
 
     last_refusal: str = ""
     """Why the last one was."""
+
+    scales: tuple[Scale, ...] = ()
+    """How many actors there should be."""
 
 
 EMPTY = Roster(version=0, members=())
@@ -132,6 +156,7 @@ class Registry:
         self._absent: dict[str, Absent] = {}
         self._refused = 0
         self._last_refusal = ""
+        self._scales: tuple[Scale, ...] = ()
         self._version = 0
 
     @property
@@ -144,7 +169,14 @@ class Registry:
             absent=tuple(self._absent[name] for name in sorted(self._absent)),
             refused=self._refused,
             last_refusal=self._last_refusal,
+            scales=self._scales,
         )
+
+    def note_scales(self, scales: tuple[Scale, ...]) -> None:
+        """Tells how many actors there should be from now on."""
+        if scales != self._scales:
+            self._scales = scales
+            self._version += 1
 
     def note_absent(self, absent: Absent) -> None:
         """Tells of an actor that should be there and is not."""
@@ -234,96 +266,3 @@ class Registry:
     def _drop(self, name: str) -> None:
         del self._leases[name]
         self._version += 1
-
-
-def member_to_proto(member: Member) -> cluster_pb2.Member:
-    """The wire form."""
-    return cluster_pb2.Member(
-        name=member.name,
-        role=cluster_pb2.Role.Value(f"ROLE_{member.role.name}"),
-        address=member.address,
-        incarnation=member.incarnation,
-        model=member.model,
-        pid=member.pid,
-        node_id=member.node_id,
-        internal_address=member.internal_address,
-        deployment=member.deployment,
-        is_draining=member.is_draining,
-    )
-
-
-def member_from_proto(message: cluster_pb2.Member) -> Member:
-    """The member of a message.
-
-    Raises:
-        ValueError: The name, the address or the incarnation is absent, or the role is not known.
-    """
-    role = _role(message.role)
-    for field in ("name", "address", "incarnation"):
-        if not getattr(message, field):
-            raise ValueError(f"member.{field} is absent")
-    return Member(
-        name=message.name,
-        role=role,
-        address=message.address,
-        incarnation=message.incarnation,
-        model=message.model,
-        pid=message.pid,
-        node_id=message.node_id,
-        internal_address=message.internal_address,
-        deployment=message.deployment,
-        is_draining=message.is_draining,
-    )
-
-
-def _role(value: int) -> Role:
-    roles: dict[int, Role] = {cluster_pb2.Role.Value(f"ROLE_{role.name}"): role for role in Role}
-    if value not in roles:
-        raise ValueError(f"member.role is {value}; expected one of {sorted(roles)}")
-    return roles[value]
-
-
-def roster_to_proto(roster: Roster) -> cluster_pb2.Roster:
-    """The wire form."""
-    return cluster_pb2.Roster(
-        version=roster.version,
-        members=[member_to_proto(member) for member in roster.members],
-        absent=[
-            cluster_pb2.Absent(
-                name=absent.name,
-                role=cluster_pb2.Role.Value(f"ROLE_{absent.role.name}"),
-                model=absent.model,
-                state=absent.state,
-                reason=absent.reason,
-                restarts=absent.restarts,
-            )
-            for absent in roster.absent
-        ],
-        refused=roster.refused,
-        last_refusal=roster.last_refusal,
-    )
-
-
-def roster_from_proto(message: cluster_pb2.Roster) -> Roster:
-    """The roster of a message.
-
-    Raises:
-        ValueError: A member is not complete.
-    """
-    return Roster(
-        version=message.version,
-        members=tuple(member_from_proto(member) for member in message.members),
-        absent=tuple(
-            Absent(
-                name=one.name,
-                role=_role(one.role),
-                model=one.model,
-                state=one.state,
-                reason=one.reason,
-                restarts=one.restarts,
-            )
-            for one in message.absent
-        ),
-        refused=message.refused,
-        last_refusal=message.last_refusal,
-    )

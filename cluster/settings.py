@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from outrider.actors.credentials import OPEN, Credentials
 from outrider.actors.speculation.options import Speculation
+from outrider.actors.tls import TlsFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,12 @@ class CoordinatorSettings:
 
     advertise_host: str | None = None
     """Host that clients reach this actor at. None: the bound host."""
+
+    tls: TlsFiles | None = None
+    """The certificate for clients; None: plain connections."""
+
+    tokens: str = ""
+    """File of the tokens, of which a client must send one. Empty: it need not."""
 
     internal_listen: str = "127.0.0.1:0"
     """Address to bind for calls of other actors."""

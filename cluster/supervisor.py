@@ -18,6 +18,7 @@ import structlog
 from outrider.actors.credentials import Credentials
 from outrider.actors.grpc_server import bind, internal_server, serve_health
 from outrider.actors.logs import LogSettings
+from outrider.actors.tls import TlsFiles
 from outrider.cluster import cluster_service
 from outrider.cluster.actor_host import ActorHost
 from outrider.cluster.actor_status import ActorStatus
@@ -28,6 +29,7 @@ from outrider.cluster.host_port import join_host_port
 from outrider.cluster.incarnations import Incarnations
 from outrider.cluster.keeper import Keeper, KeeperSettings
 from outrider.cluster.leaving import see_off
+from outrider.cluster.metrics.federation import Federation
 from outrider.cluster.metrics.service_metrics import ServiceMetrics
 from outrider.cluster.restart_policy import RestartPolicy
 from outrider.cluster.roster import Registry, Role
@@ -64,6 +66,9 @@ class SupervisorSettings:
     metrics: str | None = None
     """HOST:PORT of the metrics over HTTP; None: not served."""
 
+    tls: TlsFiles | None = None
+    """Mutual TLS between the actors and with the supervisor; None: plain connections."""
+
 
 class Supervisor:
     """Keeps one service alive."""
@@ -80,7 +85,7 @@ class Supervisor:
         self._host = host
         self._settings = settings
         self._clock_s = clock_s
-        self._credentials = Credentials.fresh()
+        self._credentials = Credentials.fresh(settings.tls)
         self._servicer = ClusterServicer(Registry(lease_s=settings.lease_s), clock_s)
         self._configured: dict[str, ActorSpec] = {spec.name: spec for spec in specs}
         """What runs, as configured, by the configuration's names."""
@@ -110,6 +115,11 @@ class Supervisor:
     def configured(self) -> dict[str, ActorSpec]:
         """What runs, as configured, by name."""
         return dict(self._configured)
+
+    @property
+    def federation(self) -> Federation:
+        """Asks every actor for its metrics."""
+        return self._metrics.federation
 
     @property
     def admin(self) -> tuple[str, Credentials]:
@@ -193,7 +203,7 @@ class Supervisor:
     def _fresh(self, spec: ActorSpec) -> ActorSpec:
         """A spec under a name that nobody has had, listening where its predecessors do."""
         named = spec
-        if spec.name in self._keepers:
+        if spec.name in self._keepers or spec.name in self._leaving:
             name = f"{spec.name}.{self._generation}"
             named = replace(spec, name=name, settings=replace(spec.settings, name=name))
         for other in self._keepers.values() if spec.role is Role.COORDINATOR else ():
@@ -226,7 +236,7 @@ class Supervisor:
         server = internal_server(self._credentials)
         cluster_pb2_grpc.add_ClusterServiceServicer_to_server(self._servicer, server)
         await serve_health(server, cluster_service.NAME)
-        port = bind(server, join_host_port(self._settings.host, 0))
+        port = bind(server, join_host_port(self._settings.host, 0), self._credentials.tls)
         await server.start()
         self._server = server
         self._tasks.append(asyncio.create_task(self._expire_forever(), name="expiry"))

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
+from outrider.actors.credentials import OPEN, Credentials
 from outrider.actors.logs import configure_logs
+from outrider.actors.tls import UnfitTls
 from outrider.cluster.actor_status import ActorStatus
 from outrider.cluster.applying import Applier
+from outrider.cluster.autoscale.autoscaler import Autoscaler
 from outrider.cluster.config import Config
 from outrider.cluster.fleet import fleet
 from outrider.cluster.keeper import LaunchFailed
@@ -34,6 +39,7 @@ class SupervisorActor:
         self._use_loopback = use_loopback
         self._may_grow = may_grow
         self._supervisor: Supervisor | None = None
+        self._autoscaling: asyncio.Task[None] | None = None
 
     async def launch(self) -> str:
         """Starts every actor. Returns why that failed; empty if all serve."""
@@ -42,23 +48,23 @@ class SupervisorActor:
             policy=self._policy, use_loopback=self._use_loopback, may_grow=self._may_grow
         )
         self._supervisor = Supervisor(fleet(self._config), host, self._settings)
-        self._supervisor.servicer.apply = Applier(self._config, self._supervisor).apply
+        applier = Applier(self._config, self._supervisor)
+        self._supervisor.servicer.apply = applier.apply
         try:
             await self._supervisor.launch()
-        except (PlacementError, LaunchFailed, OSError) as error:
+        except (PlacementError, LaunchFailed, OSError, UnfitTls) as error:
             return str(error) or repr(error)
+        autoscaler = Autoscaler(applier, self._supervisor.federation.told)
+        self._autoscaling = asyncio.create_task(autoscaler.run(), name="autoscaling")
         return ""
 
     async def status(self) -> tuple[ActorStatus, ...]:
         """Every actor; none before `launch`."""
         return self._supervisor.status() if self._supervisor is not None else ()
 
-    async def admin(self) -> tuple[str, str]:
-        """Address of the `ClusterService`, and the secret that calls to it carry."""
-        if self._supervisor is None:
-            return "", ""
-        address, credentials = self._supervisor.admin
-        return address, credentials.secret
+    async def admin(self) -> tuple[str, Credentials]:
+        """Address of the `ClusterService`, and what calls to it carry."""
+        return self._supervisor.admin if self._supervisor is not None else ("", OPEN)
 
     async def metrics_address(self) -> str:
         """HOST:PORT of the metrics over HTTP; empty if they are not served."""
@@ -66,5 +72,8 @@ class SupervisorActor:
 
     async def stop(self, grace_s: float) -> None:
         """Ends every actor; running requests may go on within the grace."""
+        if self._autoscaling is not None:
+            self._autoscaling.cancel()
+            await asyncio.wait([self._autoscaling])
         if self._supervisor is not None:
             await self._supervisor.stop(grace_s)

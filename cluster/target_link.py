@@ -14,6 +14,7 @@ import grpc
 import structlog
 
 from outrider.actors.credentials import OPEN, Credentials
+from outrider.actors.exchange import commits
 from outrider.actors.wire import PROTOCOL_VERSION
 from outrider.cluster.stream_link import CONNECT_S, BidiCall, LinkBroken, is_end, keep, pump
 from outrider.v1 import target_pb2, target_pb2_grpc
@@ -24,8 +25,18 @@ log = structlog.get_logger(__name__)
 class SessionSink(Protocol):
     """Who is told what becomes of a session."""
 
+    def on_commit(self, epoch: int, ids: list[int], origins: list[int]) -> None:
+        """The target has committed tokens, none with log-probabilities. The lists are the sink's.
+
+        Args:
+            epoch: Rounds that the session has seen.
+            ids: Token ids.
+            origins: The drafter that proposed each, -1: the target itself.
+        """
+        ...
+
     def on_event(self, event: target_pb2.SessionEvent) -> None:
-        """The target said something about the session."""
+        """The target said something else about the session."""
         ...
 
     def on_lost(self, reason: str) -> None:
@@ -98,6 +109,11 @@ class TargetLink:
         """The start of the target that the stream leads to."""
         return self.info.incarnation if self.info is not None else 0
 
+    @property
+    def fingerprint(self) -> str:
+        """Of what a text follows from, besides the request; empty as long as the target has not told."""
+        return self.info.model_fingerprint if self.info is not None else ""
+
     async def run(self) -> None:
         """Keeps the stream. Ends only by cancellation."""
         try:
@@ -156,13 +172,15 @@ class TargetLink:
             first = await call.read()
         if is_end(first) or not first.HasField("hello"):
             raise LinkBroken(f"the target at {self.address} did not introduce itself")
+        if first.hello.incarnation != info.incarnation:
+            raise LinkBroken(f"the target at {self.address} started again while it was asked")
         self.info, self._stub = info, stub
         self._outgoing = asyncio.Queue()
         self.wants_drafters = True
-        self._on_up(self)
-        self.is_up = True
-        log.info("target connected", target=info.name, address=self.address)
         try:
+            self._on_up(self)
+            self.is_up = True
+            log.info("target connected", target=info.name, address=self.address)
             await pump(call, self._outgoing, self._take)
         finally:
             self._stub = None
@@ -171,6 +189,9 @@ class TargetLink:
     def _take(self, event: target_pb2.SessionEvent) -> None:
         kind = event.WhichOneof("event")
         if kind is None or kind == "hello":
+            return
+        if kind == "commits":
+            self._take_commits(event.commits.frame)
             return
         if kind == "several":
             for each in event.several.events:
@@ -188,6 +209,17 @@ class TargetLink:
         sink = self._sinks.get(getattr(event, kind).session)
         if sink is not None:
             sink.on_event(event)
+
+    def _take_commits(self, frame: bytes) -> None:
+        try:
+            told = commits.decode(frame)
+        except commits.BadFrame as error:
+            raise LinkBroken(f"the target at {self.address} sent {error}") from error
+        sinks = self._sinks
+        for session, epoch, tokens, origins in told:
+            sink = sinks.get(session)
+            if sink is not None:
+                sink.on_commit(epoch, tokens, origins)
 
     def _down(self, reason: str) -> None:
         if not self.is_up:

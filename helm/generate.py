@@ -25,6 +25,7 @@ BEGIN = "<!-- values:begin -->"
 END = "<!-- values:end -->"
 
 SET_BY_CHART = {
+    "Config": ("security",),
     "Service": ("listen", "advertise"),
     "Cluster": ("address", "auth", "internal_host", "local_resources", "local_dashboard"),
 }
@@ -39,10 +40,13 @@ def values_schema() -> dict[str, Any]:
     config = _draft_7(schema())
     sections = config.pop("definitions")
     config.pop("$schema")
+    sections["Config"] = config
     for section, keys in SET_BY_CHART.items():
         for key in keys:
             del sections[section]["properties"][key]
-    values["definitions"] |= {"Config": config, **sections}
+    for section in ("Security", "Public", "Internal"):
+        del sections[section]
+    values["definitions"] |= sections
     return values
 
 

@@ -108,15 +108,19 @@ class DraftCore:
 
     # -- in --------------------------------------------------------------------------------------------------------
 
-    def take(self, event: Event, now: float) -> None:
+    def take(self, event: Event, now: float, arrived: float | None = None) -> None:
         """Takes in what happened. Not while a pass is run.
 
         Args:
             event: What.
             now: Monotonic time, seconds.
+            arrived: When it came, a draft pass may lie between; None: now. What a verdict says of the target's future counts
+                from here.
         """
         match event:
             case VerdictFrame():
+                arrived = now if arrived is None else arrived
+                self._sender.told(event.link, event.verdicts, arrived)
                 self._take_verdicts(event.link, event.verdicts, now)
             case Attach():
                 self._attach(event)
@@ -175,7 +179,6 @@ class DraftCore:
 
     def _take_verdicts(self, link: int, verdicts: Verdicts, now: float) -> None:
         sessions = self.sessions
-        self._sender.told(link, verdicts, now)
         rows_E = sessions.rows_of(link, verdicts.handles_E)
         # Of two verdicts for one session in a frame, which no target sends, the second counts for nothing.
         _, firsts = np.unique(rows_E, return_index=True)

@@ -44,7 +44,7 @@ class DraftWorker:
         """For the worker's thread and for tests."""
         self._emit = emit
         self._clock = clock
-        self._inbox: deque[Event] = deque()
+        self._inbox: deque[tuple[float, Event]] = deque()
         self._wake = threading.Condition()
         self._is_asleep = False
         self._is_stopped = False
@@ -56,7 +56,7 @@ class DraftWorker:
 
     def post(self, event: Event) -> None:
         """Hands an event to the worker. From any thread; never blocks for work."""
-        self._inbox.append(event)
+        self._inbox.append((self._clock(), event))
         # Not while it works: it looks before it sleeps.
         if self._is_asleep:
             with self._wake:
@@ -107,7 +107,8 @@ class DraftWorker:
         now = self._clock()
         took = bool(self._inbox)
         while self._inbox:
-            self.core.take(self._inbox.popleft(), now)
+            arrived, event = self._inbox.popleft()
+            self.core.take(event, now, arrived)
         plan = self.core.begin(now)
         self._report()
         if plan is None:

@@ -65,6 +65,7 @@ class TabularEngine:
         # Asked for each session and round.
         self.cached = self._slots.cached
         self.scratch = self._slots.scratch
+        self.cached_tokens = self._slots.cached_tokens
         self.rebase = self._slots.rebase
 
     @property

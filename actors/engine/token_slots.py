@@ -62,6 +62,11 @@ class TokenSlots:
         self._require(slot)
         return len(self._cached[slot])
 
+    def cached_tokens(self, slot: int) -> list[int]:
+        """The cached tokens."""
+        self._require(slot)
+        return list(self._cached[slot])
+
     def scratch(self, slot: int) -> int:
         """Number of scratch tokens."""
         self._require(slot)

@@ -6,6 +6,7 @@ are no frame are refused whole.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -52,12 +53,12 @@ class Reader:
         size = _COUNT.itemsize * (num_counts + 1)
         if len(frame) < size:
             raise BadFrame(f"a frame of {len(frame)} bytes; at least {size} are needed")
-        head = np.frombuffer(frame, _COUNT, num_counts + 1).tolist()
+        head = struct.unpack_from(f"<{num_counts + 1}I", frame)
         if head[0] != VERSION:
             raise BadFrame(f"a frame of version {head[0]}; this release reads {VERSION}")
         if max(head[1:], default=0) > largest:
             raise BadFrame(f"a frame of {max(head[1:])} entries; at most {largest} are taken")
-        self.counts: list[int] = head[1:]
+        self.counts: list[int] = list(head[1:])
         self._frame = frame
         self._at = size
 
@@ -74,6 +75,22 @@ class Reader:
         array = np.frombuffer(self._frame, kind, count, self._at)
         self._at += size
         return array
+
+    def take_numbers(self, layout: str) -> list[int]:
+        """The next numbers.
+
+        Args:
+            layout: Of `struct`.
+
+        Raises:
+            BadFrame: The frame ends before they do.
+        """
+        size = struct.calcsize(layout)
+        if self._at + size > len(self._frame):
+            raise BadFrame(f"a frame of {len(self._frame)} bytes ends within its arrays")
+        numbers = list(struct.unpack_from(layout, self._frame, self._at))
+        self._at += size
+        return numbers
 
     def end(self) -> None:
         """Makes sure that nothing is left.

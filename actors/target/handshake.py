@@ -1,13 +1,32 @@
-"""Who may exchange candidates with a target. Pure."""
+"""What a target tells of itself, and who may exchange candidates with it. Pure."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Collection
+
+import torch
 
 from outrider.actors.speculation.options import Verifier
 from outrider.actors.vocabulary import Vocabulary, difference
 from outrider.actors.wire import verifier_from_proto
 from outrider.v1 import target_pb2
+
+
+def text_fingerprint(
+    model: str, dtype: torch.dtype, tokenizer: str, chat_template: object = None
+) -> str:
+    """Digest of all that a text follows from, besides the request.
+
+    Args:
+        model: Fingerprint of weights and configuration.
+        dtype: Of the weights in use: half precision rounds to other texts.
+        tokenizer: Its fingerprint, empty if there is none.
+        chat_template: A text, several by name, or None.
+    """
+    said = json.dumps([model, str(dtype), tokenizer, chat_template], sort_keys=True)
+    return hashlib.sha256(said.encode()).hexdigest()
 
 
 def drafter_misfit(

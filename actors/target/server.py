@@ -11,6 +11,7 @@ from outrider.actors.engine.tokenizer import load_tokenizer, tokenizer_fingerpri
 from outrider.actors.metrics.service import serve_metrics
 from outrider.actors.target.collector import TargetCollector
 from outrider.actors.target.events import Output
+from outrider.actors.target.handshake import text_fingerprint
 from outrider.actors.target.servicer import TargetServicer
 from outrider.actors.target.settings import TargetSettings
 from outrider.actors.target.worker import TargetWorker
@@ -40,6 +41,7 @@ class TargetServer(WorkerServer[TargetWorker, list[Output]]):
         self._servicer: TargetServicer | None = None
         self._engine: TimedEngine | None = None
         self._tokenizer_fingerprint = ""
+        self._fingerprint = ""
 
     async def start(self) -> str:
         """Loads the model, warms it up, and serves.
@@ -71,6 +73,13 @@ class TargetServer(WorkerServer[TargetWorker, list[Output]]):
         tokenizer = load_tokenizer(settings.model, allow_remote_code=settings.allow_remote_code)
         if tokenizer is not None:
             self._tokenizer_fingerprint = tokenizer_fingerprint(tokenizer)
+        spec = self._engine.spec
+        self._fingerprint = text_fingerprint(
+            spec.fingerprint,
+            spec.dtype,
+            self._tokenizer_fingerprint,
+            getattr(tokenizer, "chat_template", None),
+        )
         worker = TargetWorker(self._engine, self._settings, self._emit, recorder=self._recorder)
         worker.warm_up()
         return worker
@@ -78,7 +87,12 @@ class TargetServer(WorkerServer[TargetWorker, list[Output]]):
     def _serve(self, worker: TargetWorker, server: grpc.aio.Server) -> None:
         assert self._engine is not None, "the worker is made from it"
         self._servicer = TargetServicer(
-            self._settings, self._engine, self._tokenizer_fingerprint, worker, self._recorder
+            self._settings,
+            self._engine,
+            self._fingerprint,
+            self._tokenizer_fingerprint,
+            worker,
+            self._recorder,
         )
         target_pb2_grpc.add_TargetServiceServicer_to_server(self._servicer, server)
         serve_metrics(server, TargetCollector(worker.state, self._engine))

@@ -81,12 +81,14 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
         self,
         settings: TargetSettings,
         engine: TimedEngine,
+        fingerprint: str,
         tokenizer_fingerprint: str,
         worker: TargetWorker,
         recorder: Recorder,
     ) -> None:
         self._settings = settings
         self._engine = engine
+        self._fingerprint = fingerprint
         self._tokenizer_fingerprint = tokenizer_fingerprint
         self._worker = worker
         self._recorder = recorder
@@ -179,7 +181,7 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
             name=self._settings.name,
             incarnation=self._settings.incarnation,
             model=self._settings.model_name,
-            model_fingerprint=spec.fingerprint,
+            model_fingerprint=self._fingerprint,
             tokenizer_fingerprint=self._tokenizer_fingerprint,
             vocab_size=spec.vocab_size,
             max_context=spec.max_context,

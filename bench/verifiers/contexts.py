@@ -14,7 +14,7 @@ from outrider.actors.engine.protocol import Engine, Rows
 from outrider.actors.engine.settings import EngineSettings
 from outrider.actors.engine.source import resolve_model
 from outrider.actors.speculation.noise import GumbelNoise, NoiseCache
-from outrider.cluster.tokenizer import PretrainedCodec, load
+from outrider.cluster.tokenizer import TextCodec, load
 
 CHUNK = 256
 """Prompt tokens in one pass."""
@@ -34,7 +34,7 @@ class Models:
     draft: Engine
     drafter: Engine
     """The draft model once more, for a real drafter, which shares its engine with nobody."""
-    codec: PretrainedCodec
+    codec: TextCodec
 
     @classmethod
     def load(cls, target: str, draft: str) -> Models:

@@ -17,6 +17,7 @@ from outrider.client.errors import (
     Cancelled,
     DeadlineExceeded,
     InvalidRequest,
+    ModelExchanged,
     NotFound,
     OutriderError,
     Overloaded,
@@ -35,6 +36,7 @@ STATUS_BY_ERROR: dict[type[OutriderError], tuple[int, str]] = {
     Unauthorized: (401, "unauthorized"),
     NotFound: (404, "not_found"),
     AlreadyRunning: (409, "already_running"),
+    ModelExchanged: (412, "model_exchanged"),
     Overloaded: (429, "overloaded"),
     Cancelled: (499, "cancelled"),
     ServiceError: (500, "service_error"),
@@ -56,7 +58,7 @@ class Answer:
     category: str = ""
     model: str = ""
     fingerprint: str = ""
-    """Of the model's weights and configuration."""
+    """Of the model."""
 
     texts: tuple[str, ...] = ()
     """One for each choice."""
@@ -67,14 +69,13 @@ class Answer:
     """Of all choices together."""
 
 
-def success(record: Record, generation: Generation, *, created: int, fingerprint: str) -> bytes:
+def success(record: Record, generation: Generation, *, created: int) -> bytes:
     """The line of a record that succeeded.
 
     Args:
         record: What was asked.
         generation: What came.
         created: Unix time, seconds.
-        fingerprint: Of the model.
     """
     is_chat = record.url is Url.CHAT
     prompt_tokens = generation.admission.prompt_tokens
@@ -86,7 +87,7 @@ def success(record: Record, generation: Generation, *, created: int, fingerprint
         "object": "chat.completion" if is_chat else "text_completion",
         "created": created,
         "model": generation.admission.model,
-        "system_fingerprint": fingerprint or None,
+        "system_fingerprint": generation.admission.model_fingerprint or None,
         "choices": [_choice(record, output) for output in generation.outputs],
         "usage": {
             "prompt_tokens": prompt_tokens,

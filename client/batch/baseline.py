@@ -98,7 +98,13 @@ async def measure_baseline(
             began_s = time.perf_counter()
             results = await asyncio.gather(
                 *(
-                    _measure(client, start + place, record, is_plain=is_plain)
+                    _measure(
+                        client,
+                        start + place,
+                        record,
+                        model_fingerprint=answers[record.id].fingerprint,
+                        is_plain=is_plain,
+                    )
                     for place, record in enumerate(chunk)
                 )
             )
@@ -132,11 +138,11 @@ async def measure_baseline(
 
 
 async def _measure(
-    client: AsyncClient, place: int, record: Record, *, is_plain: bool
+    client: AsyncClient, place: int, record: Record, *, model_fingerprint: str, is_plain: bool
 ) -> tuple[Sample, tuple[str, ...]]:
     """Decodes one record, and takes its time."""
     began_s = time.perf_counter()
-    generation = await ask(client, record, is_plain=is_plain)
+    generation = await ask(client, record, model_fingerprint=model_fingerprint, is_plain=is_plain)
     total_s = time.perf_counter() - began_s
     measured = Sample(
         prompt=place,

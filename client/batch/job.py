@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from types import ModuleType
 
+from outrider.client import event_loop
+from outrider.client.access import Tls
 from outrider.client.async_client import AsyncClient
 from outrider.client.batch.baseline import Baseline, measure_baseline, sample
 from outrider.client.batch.output import LocalOutput, Output
@@ -42,6 +44,12 @@ class Job:
     address: str = DEFAULT_ADDRESS
     """Of the service."""
 
+    tls: Tls | None = None
+    """Certificates; with shards, of files that are there on every node."""
+
+    token: str | Path | None = field(default=None, repr=False)
+    """What proves to the service who calls."""
+
     timeout_s: float = REQUEST_TIMEOUT_S
     """Seconds for one request."""
 
@@ -65,6 +73,10 @@ class Job:
 
     shards: int = 0
     """Actors of a Ray cluster that send; 0: this process does."""
+
+    def client(self) -> AsyncClient:
+        """A client of the service."""
+        return AsyncClient(self.address, timeout_s=self.timeout_s, tls=self.tls, token=self.token)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +166,7 @@ def run_job(job: Job, found: Survey, *, watcher: Watcher | None = None) -> Repor
         OutriderError: The run cannot begin, or cannot go on; what was written stays, and the same job goes on with it.
     """
     watcher = watcher or Watcher()
-    fingerprints, capacity = asyncio.run(_ask_service(job))
+    fingerprints, capacity = event_loop.run(_ask_service(job))
     settings = RunSettings(
         concurrency=job.concurrency or capacity, attempts=job.attempts, patience_s=job.patience_s
     )
@@ -176,12 +188,12 @@ def run_job(job: Job, found: Survey, *, watcher: Watcher | None = None) -> Repor
             left = (entry for entry in left if isinstance(entry, Rejection))
 
         async def run() -> None:
-            async with _client(job) as client:
+            async with job.client() as client:
                 await BatchRun(
                     client, output, settings=settings, fingerprints=fingerprints, on_written=count
                 ).run(left)
 
-        asyncio.run(run())
+        event_loop.run(run())
         if job.shards:
             output.sync()
             wanted = set(found.id_by_custom.values()) - done
@@ -225,13 +237,9 @@ def _ray_data() -> ModuleType:
         ) from None
 
 
-def _client(job: Job) -> AsyncClient:
-    return AsyncClient(job.address, timeout_s=job.timeout_s)
-
-
 async def _ask_service(job: Job) -> tuple[dict[str, str], int]:
     """The fingerprint of each model, and how many sequences the targets hold at once."""
-    async with _client(job) as client:
+    async with job.client() as client:
         fingerprints = {model.name: model.model_fingerprint for model in await client.models()}
         status = await client.status()
     held = sum(actor.capacity for actor in status.actors if actor.role == "target")
@@ -250,7 +258,7 @@ def _baseline(job: Job, found: Survey, output: Output, *, concurrency: int) -> B
     answers = {answer.id: answer for answer in output.answers() if answer.id in chosen}
 
     async def measure() -> Baseline:
-        async with _client(job) as client:
+        async with job.client() as client:
             return await measure_baseline(client, records, answers, concurrency=concurrency)
 
-    return asyncio.run(measure())
+    return event_loop.run(measure())

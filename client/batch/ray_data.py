@@ -7,7 +7,6 @@ the output. The only file of the client that knows Ray; imported when it is aske
 
 from __future__ import annotations
 
-import asyncio
 import math
 import os
 import pickle
@@ -19,7 +18,7 @@ import numpy as np
 import ray
 import ray.data
 
-from outrider.client.async_client import AsyncClient
+from outrider.client import event_loop
 from outrider.client.batch.job import Job
 from outrider.client.batch.parts import PartsOutput
 from outrider.client.batch.places import remote
@@ -121,7 +120,7 @@ class Shard:
         written: list[Written] = []
         error = b""
         try:
-            asyncio.run(self._answer(records, written))
+            event_loop.run(self._answer(records, written))
         except OutriderError as problem:
             error = pickle.dumps(problem)
         is_ok = [one.is_ok for one in written]
@@ -139,7 +138,7 @@ class Shard:
         """Sends the records; their answers are in parts when this returns, also by an error."""
         output = PartsOutput(self._job.destination)
         try:
-            async with AsyncClient(self._job.address, timeout_s=self._job.timeout_s) as client:
+            async with self._job.client() as client:
                 run = BatchRun(
                     client,
                     output,

@@ -1,7 +1,8 @@
 """Sends the records of a batch through a service and writes each answer once.
 
 Refusals for load and outages are waited out; they end the run, not a record, so that a later run goes on. What fails for a
-record alone becomes its answer.
+record alone becomes its answer. All answers are of the models that were served when the run began: if one is exchanged, the run ends,
+and records that it was in the middle of have no answer.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from outrider.client.errors import (
     AlreadyRunning,
     Cancelled,
     DeadlineExceeded,
+    ModelExchanged,
     OutriderError,
     Overloaded,
     ServiceError,
@@ -73,7 +75,7 @@ class BatchRun:
         client: What to send through.
         output: Where answers go; it has begun.
         settings: Bounds.
-        fingerprints: Of the models, by name.
+        fingerprints: Of the models, by name, the service's first one first. Nothing else answers.
         on_written: Is told of each answer.
         backoff: Waits between two tries of a record.
         """
@@ -129,9 +131,18 @@ class BatchRun:
         num_answers = self._num_answers
         while True:
             try:
-                generation = await ask(self._client, record)
+                generation = await ask(
+                    self._client, record, model_fingerprint=self._fingerprint_of(record)
+                )
             except Unauthorized:
                 raise
+            except ModelExchanged as exchange:
+                raise ModelExchanged(
+                    "the model was exchanged while the batch ran; all answers so far are of the former one. Serve that again and "
+                    f"run the same command, or take another output ({exchange.message})",
+                    code=exchange.code,
+                    request_id=exchange.request_id,
+                ) from exchange
             except (Overloaded, Unavailable) as problem:
                 error: OutriderError = problem
                 if time.monotonic() - self._last_answer_s > self._settings.patience_s:
@@ -156,13 +167,14 @@ class BatchRun:
             delay_s = self._backoff.delay_s(tries, num_addresses=1, jitter=random.random())
             await asyncio.sleep(max(delay_s, error.retry_after_s or 0.0))
 
+    def _fingerprint_of(self, record: Record) -> str:
+        """Of the model that must answer; empty if the service does not know it, and will say so."""
+        if record.model:
+            return self._fingerprints.get(record.model, "")
+        return next(iter(self._fingerprints.values()), "")
+
     def _write_success(self, record: Record, generation: Generation) -> None:
-        line = answers.success(
-            record,
-            generation,
-            created=int(time.time()),
-            fingerprint=self._fingerprints.get(generation.admission.model, ""),
-        )
+        line = answers.success(record, generation, created=int(time.time()))
         tokens = sum(output.completion.usage.completion_tokens for output in generation.outputs)
         self._write(line, is_ok=True, tokens=tokens)
 
@@ -173,12 +185,15 @@ class BatchRun:
         self._on_written(Written(is_ok=is_ok, tokens=tokens))
 
 
-async def ask(client: AsyncClient, record: Record, *, is_plain: bool = False) -> Generation:
+async def ask(
+    client: AsyncClient, record: Record, *, model_fingerprint: str = "", is_plain: bool = False
+) -> Generation:
     """Sends a record once.
 
     Args:
         client: What to send through.
         record: What to ask.
+        model_fingerprint: Of the model that must answer; empty takes any.
         is_plain: Decodes without speculation, whatever the record says.
 
     Raises:
@@ -189,6 +204,7 @@ async def ask(client: AsyncClient, record: Record, *, is_plain: bool = False) ->
         tokens=record.tokens,
         messages=record.messages,
         model=record.model,
+        model_fingerprint=model_fingerprint,
         sampling=record.sampling,
         speculation=SpeculationOptions(enabled=False) if is_plain else record.speculation,
     )

@@ -133,10 +133,11 @@ def done_ids(
                 + ("has changed since (or --model has)" if changed else "the input does not hold")
                 + "; take another output, or remove the line from this one"
             )
-        served = fingerprints.get(answer.model, "")
-        if answer.fingerprint and served and answer.fingerprint != served:
+        is_known = not fingerprints or answer.fingerprint in fingerprints.values()
+        if answer.fingerprint and not is_known:
             raise InvalidRequest(
-                f"the output holds {named} by a model {answer.model!r} of other weights than the one that is served now; "
+                f"the output holds {named} by a model {answer.model!r} that is not the one that is served now (other weights, another type or "
+                "tokenizer); "
                 "take another output"
             )
         done.add(answer.id)

@@ -12,10 +12,13 @@ from outrider.client.batch.job import Job, Report, look_through, run_job
 from outrider.client.cli import flags
 from outrider.client.cli.batch_report import Bar, print_report
 from outrider.client.cli.exits import ExitCode, expected_errors, usage_error
+from outrider.client.cli.service import Service, connecting
 from outrider.client.errors import OutriderError
 
 
+@connecting
 def batch(
+    service: Service,
     source: Annotated[
         str,
         typer.Argument(
@@ -26,7 +29,6 @@ def batch(
     destination: Annotated[
         str, typer.Argument(metavar="OUT.jsonl", help="Answers. If it exists, the run goes on.")
     ],
-    address: flags.Address = flags.ADDRESS_DEFAULT,
     model: Annotated[
         str,
         typer.Option(
@@ -95,7 +97,9 @@ def batch(
     job = Job(
         source=source,
         destination=destination,
-        address=address,
+        address=service.address,
+        tls=service.tls,
+        token=service.token,
         timeout_s=timeout_s,
         model=model,
         strict=strict,

@@ -23,12 +23,15 @@ from outrider.client.batch.run import Written
 from outrider.client.batch.summary import Tally
 from outrider.client.cli.output import print_line, print_table, printable, table_of
 
+_TENTHS = 10
+"""Lines of a whole batch, where there is no terminal."""
+
 _MAX_NAMED = 5
 """Records that a line of the report names."""
 
 
 class Bar(Watcher):
-    """A progress bar on stderr, where somebody watches."""
+    """On stderr: a progress bar on a terminal, elsewhere a line for each tenth of the records, as for the log of a job."""
 
     def __init__(self) -> None:
         self._progress = Progress(
@@ -44,6 +47,8 @@ class Bar(Watcher):
         self._task: TaskID | None = None
         self._failed = 0
         self._tokens = 0
+        self._total = 0
+        self._done = 0
 
     def __enter__(self) -> Self:
         return self
@@ -58,6 +63,7 @@ class Bar(Watcher):
 
     def begin(self, *, total: int, done: int) -> None:
         """Shows the bar."""
+        self._total, self._done = total, done
         self._progress.start()
         self._task = self._progress.add_task("records", total=total, completed=done, said="")
 
@@ -68,6 +74,10 @@ class Bar(Watcher):
         self._tokens += written.tokens
         said = f"{self._tokens} tokens" + (f", {self._failed} failed" if self._failed else "")
         self._progress.update(self._task, advance=1, said=said)
+        former, self._done = self._done, self._done + 1
+        is_told = former * _TENTHS // self._total < self._done * _TENTHS // self._total
+        if self._progress.disable and is_told:
+            print(f"{self._done} of {self._total} records, {said}", file=sys.stderr, flush=True)
 
 
 def print_report(report: Report) -> None:

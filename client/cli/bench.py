@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,11 +11,13 @@ from typing import Annotated
 
 import typer
 
+from outrider.client import event_loop
 from outrider.client.async_client import AsyncClient
 from outrider.client.cli import flags
 from outrider.client.cli.bench_report import Plan, Report, print_report, report_as_dict
 from outrider.client.cli.exits import ExitCode, expected_errors, usage_error
 from outrider.client.cli.output import print_json
+from outrider.client.cli.service import Service, connecting
 from outrider.client.figures import Sample, compare, figures
 from outrider.client.measure import measure
 from outrider.client.options import SamplingOptions, SpeculationOptions
@@ -38,8 +39,9 @@ class Phase:
     wall_s: float = 0.0
 
 
+@connecting
 def bench(
-    address: flags.Address = flags.ADDRESS_DEFAULT,
+    service: Service,
     model: flags.Model = "",
     prompts: Annotated[
         Path | None,
@@ -120,7 +122,7 @@ def bench(
             model=model,
             compare_plain=compare_with is not None,
         )
-        report = asyncio.run(run(plan, address=address, timeout_s=timeout_s, warm_up=warm_up))
+        report = event_loop.run(run(plan, service=service, timeout_s=timeout_s, warm_up=warm_up))
         if as_json:
             print_json(report_as_dict(plan, report))
         else:
@@ -146,13 +148,13 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     return seeds
 
 
-async def run(plan: Plan, *, address: str, timeout_s: float, warm_up: int) -> Report:
+async def run(plan: Plan, *, service: Service, timeout_s: float, warm_up: int) -> Report:
     """Measures by plan. Plain and speculative decoding take turns, and swap who goes first."""
     speculative, plain = Phase(samples=[]), Phase(samples=[])
     speed_ups = []
     total = len(plan.prompts) * len(plan.seeds) * plan.runs * (2 if plan.compare_plain else 1)
     progress = ProgressLine(total)
-    async with AsyncClient(address, timeout_s=timeout_s) as client:
+    async with service.async_client(timeout_s=timeout_s) as client:
         known = await client.models()
         for _ in range(warm_up):
             await _measure_phase(client, plan, plan.prompts[:1], plan.seeds[0], is_plain=False)

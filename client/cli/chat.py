@@ -11,6 +11,7 @@ from outrider.client.blocking import Client
 from outrider.client.cli import flags
 from outrider.client.cli.exits import ExitCode, expected_errors, report
 from outrider.client.cli.output import TextWriter, summary_line
+from outrider.client.cli.service import Service, connecting
 from outrider.client.errors import OutriderError
 from outrider.client.options import Message, SamplingOptions, SpeculationOptions
 from outrider.client.results import Admission, Completion, TextChunk
@@ -18,8 +19,9 @@ from outrider.client.results import Admission, Completion, TextChunk
 _HELP = "/exit ends, /reset forgets the conversation; Ctrl-C stops an answer."
 
 
+@connecting
 def chat(
-    address: flags.Address = flags.ADDRESS_DEFAULT,
+    service: Service,
     model: flags.Model = "",
     system: Annotated[str | None, typer.Option("--system", help="A system message.")] = None,
     temperature: flags.Temperature = None,
@@ -56,7 +58,7 @@ def chat(
             max_tokens=max_tokens,
             stop=stop,
         )
-        with Client(address, timeout_s=timeout_s) as client:
+        with service.client(timeout_s=timeout_s) as client:
             conversation = Conversation(
                 client,
                 model=model,

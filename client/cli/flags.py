@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from outrider.client.channel import DEFAULT_ADDRESS
 from outrider.client.errors import InvalidRequest
 from outrider.client.options import (
     DraftLength,
@@ -21,16 +20,6 @@ from outrider.client.timeouts import REQUEST_TIMEOUT_S
 _SAMPLING = "Sampling"
 _SPECULATION = "Speculation"
 
-Address = Annotated[
-    str,
-    typer.Option(
-        "--address",
-        "-a",
-        envvar="OUTRIDER_ADDRESS",
-        metavar="HOST:PORT",
-        help="Where the service listens; several addresses of one service are separated by commas.",
-    ),
-]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Model = Annotated[str, typer.Option("--model", "-m", help="Target model. Default: the first.")]
 TimeoutS = Annotated[
@@ -183,7 +172,6 @@ DecisionThreshold = Annotated[
     ),
 ]
 
-ADDRESS_DEFAULT = DEFAULT_ADDRESS
 TIMEOUT_DEFAULT = REQUEST_TIMEOUT_S
 
 

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from outrider.client.blocking import Client
 from outrider.client.blocking_stream import GenerationStream
 from outrider.client.cli import flags
 from outrider.client.cli.exits import expected_errors, usage_error
@@ -19,17 +18,19 @@ from outrider.client.cli.output import (
     printable,
     summary_line,
 )
+from outrider.client.cli.service import Service, connecting
 from outrider.client.collect import Collector
 from outrider.client.errors import InvalidRequest
 from outrider.client.options import Message
 from outrider.client.results import Admission, Completion, Generation, TextChunk
 
 
+@connecting
 def generate(
+    service: Service,
     prompt: Annotated[
         str | None, typer.Argument(help="The prompt; read from stdin if left out, or '-'.")
     ] = None,
-    address: flags.Address = flags.ADDRESS_DEFAULT,
     model: flags.Model = "",
     chat: Annotated[
         bool, typer.Option("--chat", help="The prompt is a user's message, not a text to continue.")
@@ -96,7 +97,7 @@ def generate(
         if is_chat and text is not None:
             turns.append(Message("user", text))
         with (
-            Client(address, timeout_s=timeout_s) as client,
+            service.client(timeout_s=timeout_s) as client,
             client.stream(
                 None if is_chat else text,
                 messages=turns if is_chat else None,

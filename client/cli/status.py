@@ -4,26 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
-from outrider.client.blocking import Client
 from outrider.client.cli import flags
-from outrider.client.cli.exits import expected_errors, usage_error
+from outrider.client.cli.exits import ExitCode, expected_errors, usage_error
 from outrider.client.cli.output import emulation_note, print_json, print_line, print_table, table_of
-from outrider.client.cli.status_watch import watch
+from outrider.client.cli.service import Service, connecting
+from outrider.client.cli.status_watch import scalable, watch
 from outrider.client.errors import InvalidRequest, Unavailable
 from outrider.client.ready_file import BadReadyFile, read_ready_file
 from outrider.client.results import Health, ModelInfo, Status
 from outrider.client.timeouts import CALL_TIMEOUT_S
 
 
+@connecting
 def status(
-    address: flags.Address = flags.ADDRESS_DEFAULT,
+    service: Service,
     ready_file: Annotated[
         Path | None,
         typer.Option(
@@ -51,12 +52,12 @@ def status(
         raise usage_error("--json shows one look; leave out --watch")
     with expected_errors(as_json=as_json):
         if ready_file is not None:
-            address = address_of(ready_file)
-        with Client(address) as client:
+            service = replace(service, address=address_of(ready_file))
+        with service.client() as client:
             if watched:
                 # Ctrl-C is how it ends.
                 with suppress(KeyboardInterrupt):
-                    watch(lambda: client.status(timeout_s=timeout_s), address, interval_s)
+                    watch(lambda: client.status(timeout_s=timeout_s), service.address, interval_s)
                 return
             state = client.status(timeout_s=timeout_s)
             health = client.health(timeout_s=timeout_s)
@@ -64,6 +65,16 @@ def status(
             print_json({"health": health, **asdict(state)})
         else:
             print_status(state, health)
+
+
+@connecting
+def health(service: Service, timeout_s: flags.TimeoutS = 5.0) -> None:
+    """Ask whether the service serves: ends with 0 if so, else with 1. Needs no token. For probes."""
+    with expected_errors(), service.client() as client:
+        found = client.health(timeout_s=timeout_s)
+    print_line(found.replace("_", " "))
+    if found is not Health.SERVING:
+        raise typer.Exit(ExitCode.FAILURE)
 
 
 def address_of(ready_file: Path) -> str:
@@ -89,13 +100,14 @@ def address_of(ready_file: Path) -> str:
     return found.address
 
 
+@connecting
 def models(
-    address: flags.Address = flags.ADDRESS_DEFAULT,
+    service: Service,
     timeout_s: flags.TimeoutS = CALL_TIMEOUT_S,
     as_json: flags.AsJson = False,
 ) -> None:
     """Show the target models, and the drafters and verifiers that each offers."""
-    with expected_errors(as_json=as_json), Client(address) as client:
+    with expected_errors(as_json=as_json), service.client() as client:
         known = client.models(timeout_s=timeout_s)
         if as_json:
             print_json({"models": [asdict(model) for model in known]})
@@ -135,6 +147,8 @@ def print_status(state: Status, health: Health) -> None:
         )
     print_table(table)
     print_problems((actor.name, actor.problem) for actor in state.actors)
+    for line in scalable(state):
+        print_line(line)
     if state.refused_registrations:
         print_line(
             f"{state.refused_registrations} internal registrations were refused; the last one: {state.last_refusal}"

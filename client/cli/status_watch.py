@@ -131,7 +131,20 @@ def view(status: Status, passed: Pace) -> RenderableType:
         for actor in status.actors
         if actor.problem
     ]
-    return Group(head, Text(line(status, passed)), Text(), table, *problems)
+    replicas = [Text(one) for one in scalable(status)]
+    return Group(head, Text(line(status, passed)), Text(), table, *replicas, *problems)
+
+
+def scalable(status: Status) -> list[str]:
+    """A line for every target and drafter whose number of actors may change: how many there are, and why."""
+    lines = []
+    for one in status.replicas:
+        if one.least != one.most:
+            wanted = f", {one.wanted} wanted" if one.wanted != one.running else ""
+            why = f"; {one.reason}" if one.reason else ""
+            bounds = f"{one.least} to {one.most} replicas"
+            lines.append(f"{one.role} {one.name}: {one.running} of {bounds}{wanted}{why}")
+    return lines
 
 
 def _add(table: Table, actor: ActorInfo, passed: Pace) -> None:

@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from outrider.client.blocking import Client
 from outrider.client.blocking_trace import RunningTrace
 from outrider.client.cli import flags
 from outrider.client.cli.exits import ExitCode, expected_errors, usage_error
 from outrider.client.cli.output import print_json, printable
+from outrider.client.cli.service import Service, connecting
 from outrider.client.progress import new_request_id
 from outrider.client.timeline.file import load, save
 from outrider.client.timeline.model import Timeline
@@ -29,12 +29,13 @@ REQUEST_S = 60.0
 """Default time for a request to come and to end."""
 
 
+@connecting
 def trace(
+    service: Service,
     file: Annotated[
         Path | None,
         typer.Argument(help="A saved timeline to sum up, instead of taking one."),
     ] = None,
-    address: flags.Address = flags.ADDRESS_DEFAULT,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help=f"Where the timeline goes. Default: {OUT}.")
     ] = None,
@@ -76,7 +77,7 @@ def trace(
         raise usage_error(f"--out {path}: the folder {path.absolute().parent} does not exist")
     is_request = prompt is not None or request_id is not None
     name = request_id or (new_request_id() if prompt is not None else "")
-    with expected_errors(as_json=as_json), Client(address) as client:
+    with expected_errors(as_json=as_json), service.client() as client:
         running = client.start_trace(
             request_id=name,
             seconds=seconds if seconds is not None else REQUEST_S if is_request else WHOLE_S,

@@ -34,6 +34,15 @@ STOP_S = 120.0
 STOP_POLL_S = 0.5
 """How often it looks."""
 
+AGENT_S = 60.0
+"""How long a cluster that has just started may take until its head can start jobs. Ray itself waits a few seconds, then refuses."""
+
+AGENT_POLL_S = 1.0
+"""Between two tries."""
+
+NO_AGENT = "No available agent"
+"""How Ray refuses then."""
+
 __all__ = ["Cluster", "JobOptions", "job_logs", "jobs", "plan", "stop", "submit"]
 
 
@@ -235,9 +244,17 @@ def _send(server: JobServer, credentials: Credentials, made: Submission) -> None
             archive = Path(folder) / "job.zip"
             made.package.write(archive)
             request["runtime_env"] = {**request["runtime_env"], "working_dir": str(archive)}
+        deadline = time.monotonic() + AGENT_S
         try:
-            with asking(server.get_address(), credentials):
-                server.submit_job(**request)
+            while True:
+                with asking(server.get_address(), credentials):
+                    try:
+                        server.submit_job(**request)
+                        return
+                    except RuntimeError as error:
+                        if NO_AGENT not in str(error) or time.monotonic() >= deadline:
+                            raise
+                time.sleep(AGENT_POLL_S)
         except CommandFailed as error:
             if "already exists" in str(error.__cause__):
                 raise CommandFailed(

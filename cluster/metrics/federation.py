@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import platform
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 
 import grpc
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -35,7 +36,7 @@ LABELS = ("actor", "role", "model")
 OWN_LABELS = {"actor": "supervisor", "role": "supervisor", "model": "", "node": platform.node()}
 """Of the samples about the supervisor's own process."""
 
-Families = Iterable[metrics_pb2.MetricFamily]
+Families = Sequence[metrics_pb2.MetricFamily]
 
 
 class Federation:
@@ -75,28 +76,27 @@ class Federation:
         channels, self._channels = self._channels, {}
         await asyncio.gather(*(channel.close() for channel in channels.values()))
 
-    async def _collect(self) -> str:
-        statuses, roster = self._statuses(), self._roster()
+    async def told(self) -> list[tuple[ActorStatus, Families | None]]:
+        """Every actor that should be there, and what it tells; None if it does not answer."""
+        statuses = self._statuses()
         addresses = {
-            member.name: member.internal_address or member.address for member in roster.members
+            member.name: member.internal_address or member.address
+            for member in self._roster().members
         }
-        wanted = {status.name: addresses.get(status.name, "") for status in statuses}
-        await self._hang_up(keep=set(wanted.values()))
+        wanted = [addresses.get(status.name, "") for status in statuses]
+        await self._hang_up(keep=set(wanted))
+        asked = (self._ask(*one) for one in zip(statuses, wanted, strict=True))
+        return list(zip(statuses, await asyncio.gather(*asked), strict=True))
+
+    async def _collect(self) -> str:
         began_s = time.monotonic()
-        answers = await asyncio.gather(
-            *(self._ask(status, wanted[status.name]) for status in statuses)
-        )
-        took_s = time.monotonic() - began_s
-        told = {
-            status.name: answer is not None
-            for status, answer in zip(statuses, answers, strict=True)
-        }
-        own = _Own(statuses, told, roster, took_s)
+        told = await self.told()
+        own = _Own(told, self._roster(), time.monotonic() - began_s)
         return united(
             [
                 render(own, {}),
                 render(self._process, OWN_LABELS),
-                *(answer for answer in answers if answer is not None),
+                *(answer for _, answer in told if answer is not None),
             ]
         )
 
@@ -112,6 +112,10 @@ class Federation:
         try:
             answer = await stub.Collect(request, timeout=COLLECT_S)
         except grpc.aio.AioRpcError:
+            # The next page connects anew, with the certificate of then.
+            if self._channels.get(address) is channel:
+                del self._channels[address]
+            await channel.close()
             return None
         families: Families = answer.families
         return families
@@ -126,13 +130,12 @@ class _Own:
 
     def __init__(
         self,
-        statuses: Sequence[ActorStatus],
-        told: Mapping[str, bool],
+        told: Sequence[tuple[ActorStatus, Families | None]],
         roster: Roster,
         took_s: float,
     ) -> None:
-        self._statuses = statuses
-        self._told = told
+        self._statuses = [status for status, _ in told]
+        self._told = {status.name: answer is not None for status, answer in told}
         self._roster = roster
         self._took_s = took_s
 
@@ -149,6 +152,7 @@ class _Own:
             LABELS,
             {_key(status): status.restarts for status in self._statuses},
         )
+        yield from self._replicas()
         yield counter(
             "refused_registrations",
             "Registrations of actors that the service did not start.",
@@ -163,6 +167,21 @@ class _Own:
         yield gauges(
             "collect_seconds", "Seconds that this page took to collect.", (), {(): self._took_s}
         )
+
+    def _replicas(self) -> Iterable[Metric]:
+        serving = Counter((s.model, s.role) for s in self._statuses if s.state is State.SERVING)
+        for name, help_, value in (
+            ("wanted", "Actors that the load asks for.", lambda scale: scale.wanted),
+            ("running", "Actors that serve.", lambda scale: serving[scale.entry, scale.role]),
+            ("min", "Actors that run at the least.", lambda scale: scale.least),
+            ("max", "Actors that run at the most.", lambda scale: scale.most),
+        ):
+            yield gauges(
+                f"replicas_{name}",
+                help_,
+                ("model", "role"),
+                {(one.entry, one.role.value): value(one) for one in self._roster.scales},
+            )
 
 
 def united(parts: Iterable[Families]) -> str:

@@ -29,9 +29,10 @@ class ServiceMetrics:
         """
         self.address = ""
         """Where it serves; empty if it does not."""
-        self._federation = Federation(statuses, lambda: servicer.roster, credentials)
+        self.federation = Federation(statuses, lambda: servicer.roster, credentials)
+        """Asks the actors, also for others than Prometheus."""
         self._endpoint = (
-            MetricsEndpoint(listen, self._federation.page) if listen is not None else None
+            MetricsEndpoint(listen, self.federation.page) if listen is not None else None
         )
 
     async def start(self) -> None:
@@ -47,4 +48,4 @@ class ServiceMetrics:
         """Ends. Idempotent."""
         if self._endpoint is not None:
             await self._endpoint.stop()
-        await self._federation.close()
+        await self.federation.close()

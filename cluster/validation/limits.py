@@ -30,6 +30,8 @@ class Limits:
     """What a request is checked against."""
 
     model: str
+    fingerprint: str
+    """Of what a text follows from, besides the request."""
     vocab_size: int
     max_context: int
     eos_token_ids: frozenset[int]

@@ -63,7 +63,7 @@ class Running:
         return first
 
     def exec(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
-        """Starts a command in the container, as a hook or `kubectl exec` does."""
+        """Starts a command in the container, as a hook, a probe or `kubectl exec` does."""
         spec = json.loads(self.spec.read_text())
         inside = [
             "nsenter",
@@ -95,6 +95,9 @@ class Machine:
 
     configs: dict[str, Mapping[str, str]] = field(default_factory=dict)
     """Files of each ConfigMap."""
+
+    secrets: dict[str, Mapping[str, bytes]] = field(default_factory=dict)
+    """Files of each secret."""
 
     containers: dict[tuple[str, str], Running] = field(default_factory=dict)
     _folder: Path = field(init=False)
@@ -225,6 +228,13 @@ class Machine:
         if "configMap" in volume:
             for file, text in self.configs[volume["configMap"]["name"]].items():
                 (folder / file).write_text(text)
+            return folder
+        if "secret" in volume:
+            mode = volume["secret"]["defaultMode"]
+            for file, content in self.secrets[volume["secret"]["secretName"]].items():
+                (folder / file).write_bytes(content)
+                shutil.chown(folder / file, 0, pod.spec["securityContext"]["fsGroup"])
+                (folder / file).chmod(mode)
             return folder
         if "emptyDir" not in volume:
             raise AssertionError(f"the volume {volume} cannot be had on this machine")

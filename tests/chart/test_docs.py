@@ -40,8 +40,10 @@ def test_command_renders(command: str) -> None:
 
 
 def test_shown_values_are_accepted(tmp_path: Path) -> None:
-    """Every block of YAML."""
-    shown = [block for language, block in BLOCKS if language == "yaml"]
+    """Every block of YAML but objects of Kubernetes."""
+    shown = [
+        block for language, block in BLOCKS if language == "yaml" and "apiVersion:" not in block
+    ]
     assert shown
     for block in shown:
         (tmp_path / "values.yaml").write_text(block)

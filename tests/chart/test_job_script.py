@@ -91,7 +91,7 @@ def test_batch_runs_on_a_ready_service_and_its_code_is_the_jobs(tmp_path: Path, 
         assert job.process.wait(END_S) == code
         assert job.lines("calls") == [
             f'["serve", "--config", "/etc/outrider/service.json", "--ready-file", "{tmp_path}/ready.json", "--log-level", "warning"]',
-            '["batch", "/data/requests.jsonl", "/data/answers.jsonl", "--address", "127.0.0.1:50051"]',
+            '["batch", "/data/requests.jsonl", "/data/answers.jsonl"]',
         ]
         assert job.lines("ended") == ["serve"]
 

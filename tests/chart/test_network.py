@@ -92,7 +92,7 @@ def test_internal_ports_are_reached_from_the_release_only(name: str) -> None:
 
 def test_clients_and_monitoring_are_whom_the_values_name() -> None:
     """Nobody named means everybody for the public port, and nobody for metrics."""
-    gateway = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "gateways"}}}
+    gateway = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "apps"}}}
     (rule,) = _policy(scenario("mtls"), "demo-outrider-clients")["ingress"]
     assert rule["from"] == [gateway]
     (rule,) = _policy(scenario("cpu"), "demo-outrider-clients")["ingress"]
@@ -136,12 +136,15 @@ def test_budgets_keep_all_but_one_of_each_group() -> None:
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_probes_ask_what_they_are_for(name: str) -> None:
-    """Readiness: does the service serve. Liveness: is the process there, so that a lost target restarts nobody else."""
+    """Readiness: does the service serve, by a command where the kubelet cannot ask. Liveness: is the process there, so that a lost target restarts nobody else."""
     coordinator = next(pod for pod in pods(scenario(name)) if pod.group == "coordinator")
     serve = coordinator.container("serve")
 
-    assert "grpc" in serve["readinessProbe"]
-    assert "grpc" in serve["startupProbe"]
+    asks = {"exec"} if name == "mtls" else {"grpc"}
+    for probe in ("readinessProbe", "startupProbe"):
+        assert set(serve[probe]) & {"exec", "grpc"} == asks
+    if name == "mtls":
+        assert serve["readinessProbe"]["exec"]["command"] == ["outrider", "health"]
     assert "tcpSocket" in serve["livenessProbe"]
     for pod in pods(scenario(name)):
         if pod.is_ray:
@@ -180,7 +183,7 @@ def test_pods_live_until_the_service_has_drained() -> None:
 
 def test_route_leads_to_the_service() -> None:
     """TLS of clients ends at the Gateway that it names."""
-    spec = only(scenario("mtls"), "GRPCRoute")["spec"]
+    spec = only(scenario("two-gpu-types"), "GRPCRoute")["spec"]
 
     assert spec["rules"] == [{"backendRefs": [{"name": "demo-outrider", "port": 50051}]}]
     assert spec["parentRefs"][0]["name"] == "public"

@@ -78,6 +78,10 @@ REFUSED = [
         "workers.models has minReplicas or maxReplicas, and ray.autoscaling.enabled is false",
     ),
     ("grpcRoute.enabled=true", "grpcRoute.parentRefs is empty"),
+    ("security.public.clientCertificates=true", "security.public.tlsSecret names no secret"),
+    ("security.internal.tlsSecret=x,mode=train,train.args={demo}", "mode train serves nobody"),
+    ("security.public.tlsSecrets=x", "tlsSecrets"),
+    ("config.security.public.tokens=/x", "security"),
     ("mode=batch", "batch.input is missing: mode is batch"),
     ("mode=train", "train.args is missing: mode is train"),
     (
@@ -123,7 +127,11 @@ def test_the_other_values_are_right() -> None:
         ),
         (
             "workers.target.maxReplicas=1",
-            'the actors of the configuration ask for 2 of "target" together',
+            'the actors of the configuration ask for 4 of "target" together',
+        ),
+        (
+            "config.drafters[0].max_replicas=9",
+            'the actors of the configuration ask for 9 of "drafter" together, and workers.drafter has room for 8',
         ),
         (
             "ray.autoscaling.idleTimeoutSeconds=0",

@@ -1,10 +1,12 @@
-"""What the chart renders for a laptop, run on this machine as it stands, and used by a client. Skipped where there are no namespaces.
+"""What the chart renders for a laptop with certificates on all ports, run on this machine as it stands, and used by a client.
+Skipped where there are no namespaces.
 
 Ray's containers have the command that KubeRay gives them (`kuberay.py`); all else is the rendered text.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
@@ -12,17 +14,25 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
-import grpc
+import psutil
 import pytest
-from grpc_health.v1 import health_pb2, health_pb2_grpc
+import yaml
+from tests.certificates import Authority, Pair
 from tests.chart import kuberay
 from tests.chart.machine import Ended, Machine, Running, check_machine
-from tests.chart.rendered import CHART, NAME, NAMESPACE, Pod, of_kind, pods, scenario
+from tests.chart.rendered import CHART, NAME, NAMESPACE, Pod, of_kind, pods, render, scenario_file
 
 from bench.network import Host, Unavailable, network
-from outrider.client import Client, SamplingOptions, SpeculationOptions
+from outrider.client import (
+    Client,
+    Health,
+    OutriderError,
+    SamplingOptions,
+    SpeculationOptions,
+    Tls,
+    Unauthorized,
+)
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -30,6 +40,13 @@ HEAD = kuberay.head_service(NAME, NAMESPACE)
 
 NODE_S = 120.0
 """Until Ray's own probe succeeds; seven seconds on an idle machine."""
+
+PROBE_S = 60.0
+"""Until a probe has answered; half a second on an idle machine."""
+
+READY = "/run/outrider/ready.json"
+
+TOKEN = "the-token-of-the-test"
 
 STARTS = 3
 """Of one container."""
@@ -45,12 +62,41 @@ class Release:
     machine: Machine
     pods: dict[str, Pod]
     hosts: dict[str, Host]
+    authority: Authority
 
     @property
     def address(self) -> str:
         """Where the Service leads to."""
         (port,) = self.pods["coordinator"].container("serve")["ports"]
         return f"{self.hosts['coordinator'].address}:{port['containerPort']}"
+
+    def client(self) -> Client:
+        """A client with a certificate and a token."""
+        own = self.authority.issue("client")
+        tls = Tls(
+            ca=self.authority.ca,
+            cert=own.cert,
+            key=own.key,
+            server_name=f"{NAME}.{NAMESPACE}.svc",
+        )
+        return Client(self.address, timeout_s=60, tls=tls, token=TOKEN)
+
+    def serves(self) -> bool:
+        """What a client hears."""
+        try:
+            with self.client() as client:
+                return client.health(timeout_s=5.0) is Health.SERVING
+        except OutriderError:
+            return False
+
+    def probe(self, running: Running, command: list[str]) -> bool:
+        """What the kubelet asks in a container. Not asked before the ready file is there: a kubelet waits between probes, which take
+        half a second of a processor."""
+        try:
+            is_there = running.exec(["test", "-e", READY]).wait(PROBE_S) == 0
+            return is_there and running.exec(command).wait(PROBE_S) == 0
+        except (psutil.Error, ValueError):  # It has no process yet.
+            return False
 
     def start(self, group: str) -> None:
         """Starts Ray's container of a pod and waits until it is ready, as its probe says. One that ends is started again, as the
@@ -89,7 +135,7 @@ class Release:
             variables={},
         )
         self.machine.until(
-            lambda: _serves(self.address, probe["grpc"].get("service", "")),
+            lambda: self.probe(running, probe["exec"]["command"]),
             timeout_s=min(240.0, probe["periodSeconds"] * probe["failureThreshold"]),
             what="the service",
         )
@@ -104,21 +150,19 @@ def _answers(url: str) -> bool:
         return False
 
 
-def _serves(address: str, service: str) -> bool:
-    """What the kubelet's gRPC probe asks."""
-    with grpc.insecure_channel(address) as channel:
-        stub: Any = health_pb2_grpc.HealthStub(channel)
-        try:
-            answer = stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=5)
-        except grpc.RpcError:
-            return False
-    return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
-
-
 @pytest.fixture(scope="module")
-def release() -> Iterator[Release]:
-    """The scenario `cpu`, running."""
-    objects = scenario("cpu")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
+    """The scenario `cpu` with the security of `mtls`, running."""
+    wanted = yaml.safe_load(scenario_file("mtls").read_text())["security"]
+    objects = render(
+        "--values",
+        str(scenario_file("cpu")),
+        "--set-json",
+        f"security={json.dumps(wanted)}",
+    )
+    folder = tmp_path_factory.mktemp("certificates")
+    outside, inside = Authority(folder, "outside"), Authority(folder, "inside")
+    server = outside.issue("server", f"{NAME}.{NAMESPACE}.svc")
     named = {pod.group: pod for pod in pods(objects) if pod.is_ray}
     try:
         check_machine()
@@ -127,13 +171,27 @@ def release() -> Iterator[Release]:
             machine.configs = {
                 each["metadata"]["name"]: each["data"] for each in of_kind(objects, "ConfigMap")
             }
-            made = Release(machine, named, net.hosts)
+            machine.secrets = {
+                wanted["public"]["tlsSecret"]: _secret(server, outside),
+                wanted["internal"]["tlsSecret"]: _secret(inside.issue("actor"), inside),
+                wanted["public"]["tokenSecret"]: {"tokens": f"# of the test\n{TOKEN}\n".encode()},
+            }
+            made = Release(machine, named, net.hosts, outside)
             for group in named:
                 _route(net.hosts[group])
                 made.start(group)
             yield made
     except Unavailable as reason:
         pytest.skip(str(reason))
+
+
+def _secret(pair: Pair, authority: Authority) -> dict[str, bytes]:
+    """As cert-manager fills it."""
+    return {
+        "tls.crt": pair.cert.read_bytes(),
+        "tls.key": pair.key.read_bytes(),
+        "ca.crt": authority.ca.read_bytes(),
+    }
 
 
 def _route(host: Host) -> None:
@@ -160,7 +218,8 @@ def test_rendered_containers_serve_a_client_start_again_and_drain(release: Relea
     `serve` was killed. Then the pod ends as Kubernetes ends it, the hook of Ray's container first.
     """
     serve = release.serve()
-    with Client(release.address, timeout_s=60) as client:
+    assert _refused(release.address)
+    with release.client() as client:
         texts = [_text(client, enabled=on) for on in (False, True)]
         actors = {actor.role: actor for actor in client.status().actors}
     assert texts[0] == texts[1] != ""
@@ -174,10 +233,10 @@ def test_rendered_containers_serve_a_client_start_again_and_drain(release: Relea
     serve.process.wait(DRAIN_S)
     del release.machine.containers["coordinator", "serve"]
     release.machine.until(
-        lambda: not _serves(release.address, ""), timeout_s=DRAIN_S, what="the end of the killed"
+        lambda: not release.serves(), timeout_s=DRAIN_S, what="the end of the killed"
     )
     serve = release.serve()
-    with Client(release.address, timeout_s=60) as client:
+    with release.client() as client:
         assert _text(client, enabled=True) == texts[0]
 
     named = {name for name in _dashboard_metrics() if "gpu" not in name}
@@ -200,7 +259,14 @@ def test_rendered_containers_serve_a_client_start_again_and_drain(release: Relea
     assert hook.wait(DRAIN_S) == 0
     assert serve.process.wait(DRAIN_S) == 0
     assert serve.said.rstrip().endswith("ended")
-    assert not _serves(release.address, "")
+    assert not release.serves()
+
+
+def _refused(address: str) -> bool:
+    """Whether the service takes nobody without a certificate."""
+    with Client(address) as client, pytest.raises(Unauthorized, match="speaks TLS"):
+        client.status()
+    return True
 
 
 def _dashboard_metrics() -> set[str]:

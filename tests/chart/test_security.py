@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import PurePosixPath
+
 import pytest
 from tests.chart.rendered import (
     NAME,
+    NAMESPACE,
     SCENARIOS,
     Object,
     Pod,
     cluster_spec,
+    file_of,
     of_kind,
     pods,
     render,
@@ -155,3 +160,43 @@ def _token_secrets(objects: tuple[Object, ...]) -> set[str]:
         for each in container.get("env", ())
         if each["name"] == "RAY_AUTH_TOKEN"
     }
+
+
+def test_certificates_and_tokens_are_where_the_configuration_says() -> None:
+    """Every file that it names is a key of an existing secret, mounted for those who read it and for nobody else."""
+    objects = scenario("mtls")
+    security = json.loads(file_of(objects, "service.json"))["security"]
+    named = {
+        kind: {path for path in section.values() if path.startswith("/")}
+        for kind, section in security.items()
+    }
+    readers = {
+        "public": {"coordinator/ray-worker", "coordinator/serve", "test/status"},
+        "internal": {"coordinator/ray-worker", "coordinator/serve", "models/ray-worker"},
+    }
+    assert set(security) == set(readers)
+    for kind, paths in named.items():
+        folders = {str(PurePosixPath(path).parent) for path in paths}
+        found = set()
+        for pod in pods(objects):
+            for container in pod.spec["containers"]:
+                mounts = {each["mountPath"] for each in container.get("volumeMounts", ())}
+                if folders & mounts:
+                    assert folders <= mounts
+                    found.add(f"{pod.group}/{container['name']}")
+        assert found == readers[kind]
+    for pod in pods(scenario("cpu")):
+        assert not any("secret" in each for each in pod.spec.get("volumes", ()))
+
+
+def test_commands_in_pods_reach_the_service_with_its_own_certificate() -> None:
+    """Probes, `kubectl exec` and `helm test`: by variables that the command line reads."""
+    objects = scenario("mtls")
+    for group, container in (("coordinator", "serve"), ("test", "status")):
+        pod = next(pod for pod in pods(objects) if pod.group == group)
+        env = {each["name"]: each.get("value") for each in pod.container(container)["env"]}
+        assert env["OUTRIDER_TLS_NAME"] == f"{NAME}.{NAMESPACE}.svc"
+        assert env["OUTRIDER_TLS_CA"] == env["OUTRIDER_TLS_CERT"]
+        assert env["OUTRIDER_TOKEN_FILE"] == "/etc/outrider-tls/tokens/tokens"
+    service = next(each for each in of_kind(objects, "Service"))
+    assert "appProtocol" not in service["spec"]["ports"][0]

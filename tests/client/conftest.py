@@ -75,6 +75,9 @@ class FakeService(generation_pb2_grpc.GenerationServiceServicer):
     plain_differs: bool = False
     """Unlike the real service: decodes something else when speculation is off."""
 
+    model_fingerprint: str = "f00d"
+    """Of the model that is served; requests for another one are refused."""
+
     address: str = ""
     kill: Callable[[], None] = lambda: None
     """Ends the whole server at once, its streams in mid-air."""
@@ -117,6 +120,9 @@ class FakeService(generation_pb2_grpc.GenerationServiceServicer):
         failure = self.failures.pop(0) if self.failures else None
         if failure is not None and failure.after_tokens is None:
             fail(context, failure)
+        if request.model_fingerprint not in ("", self.model_fingerprint):
+            exchanged = grpc.StatusCode.FAILED_PRECONDITION
+            fail(context, Failure(code=exchanged, details="exchanged", field="model_fingerprint"))
         sampling = request.sampling
         seed = sampling.seed if sampling.HasField("seed") else 41
         if request.model not in ("", "demo"):
@@ -131,6 +137,7 @@ class FakeService(generation_pb2_grpc.GenerationServiceServicer):
                 seed=seed,
                 prompt_tokens=len(request.text) or len(request.tokens.ids) or 5,
                 drafters=["draft-small", "draft-tiny"],
+                model_fingerprint=self.model_fingerprint,
             )
         )
         sent = 0
@@ -185,7 +192,7 @@ class FakeService(generation_pb2_grpc.GenerationServiceServicer):
                         )
                     ],
                     has_chat_template=True,
-                    model_fingerprint="f00d",
+                    model_fingerprint=self.model_fingerprint,
                     tokenizer_fingerprint="beef",
                 )
             ]

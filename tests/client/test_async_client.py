@@ -18,6 +18,7 @@ from outrider.client import (
     DeadlineExceeded,
     Health,
     InvalidRequest,
+    ModelExchanged,
     NotFound,
     RetryPolicy,
     SamplingOptions,
@@ -137,6 +138,24 @@ async def test_service_dies_amid_a_stream(make_fake: MakeFake) -> None:
         result = await asyncio.wait_for(task, 20)
     assert one.output(5) == bytes(token.id for token in result.tokens)
     assert len(two.requests) == 1
+
+
+async def test_a_text_is_never_of_two_models(make_fake: MakeFake, failure: type[Failure]) -> None:
+    """As of the blocking client: on past addresses of another model, to the end or to an error that says so."""
+    one, two, three = make_fake("one"), make_fake("two"), make_fake("three")
+    two.model_fingerprint = "beef"
+    cut = failure(code=grpc.StatusCode.UNAVAILABLE, after_tokens=9)
+    one.failures = [cut]
+    addresses = [one.address, two.address, three.address]
+    async with AsyncClient(addresses, retry=QUICK) as client:
+        result = await client.generate("hello", sampling=SamplingOptions(seed=5))
+    assert one.output(5) == bytes(token.id for token in result.tokens)
+    assert len(two.requests) == 1
+    one.failures = [cut, *[failure(code=grpc.StatusCode.UNAVAILABLE)] * 9]
+    async with AsyncClient(addresses[:2], retry=QUICK) as client:
+        with pytest.raises(ModelExchanged, match="9 tokens were received") as caught:
+            await client.generate("hello", sampling=SamplingOptions(seed=5))
+    assert one.output(5)[:9] == bytes(caught.value.received_tokens)
 
 
 async def test_nobody_listens(closed_port: str) -> None:

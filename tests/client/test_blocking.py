@@ -21,6 +21,7 @@ from outrider.client import (
     Health,
     InvalidRequest,
     Message,
+    ModelExchanged,
     NotFound,
     Origin,
     Overloaded,
@@ -194,6 +195,28 @@ def test_resume_moves_to_the_next_address(make_fake: MakeFake, failure: type[Fai
     assert one.output(5) == bytes(token.id for token in result.tokens)
     assert (len(one.requests), len(two.requests)) == (1, 1)
     assert len(two.requests[0].resume.ids) == 9
+
+
+def test_a_text_is_never_of_two_models(make_fake: MakeFake, failure: type[Failure]) -> None:
+    """A stream that breaks goes on where its model is still served, past addresses that serve another; where none does, the error
+    says so and holds what had arrived."""
+    one, two, three = make_fake("one"), make_fake("two"), make_fake("three")
+    two.model_fingerprint = "beef"
+    cut = failure(code=grpc.StatusCode.UNAVAILABLE, after_tokens=9)
+    one.failures = [cut]
+    with Client([one.address, two.address, three.address], retry=QUICK) as client:
+        result = client.generate("hello", sampling=SamplingOptions(seed=5))
+    assert one.output(5) == bytes(token.id for token in result.tokens)
+    assert [len(fake.requests) for fake in (one, two, three)] == [1, 1, 1]
+    assert three.requests[0].model_fingerprint == "f00d"
+
+    one.failures = [cut, *[failure(code=grpc.StatusCode.UNAVAILABLE)] * 9]
+    with Client([one.address, two.address], retry=QUICK) as client:
+        with pytest.raises(ModelExchanged, match="9 tokens were received") as caught:
+            client.generate("hello", sampling=SamplingOptions(seed=5))
+        assert one.output(5)[:9] == bytes(caught.value.received_tokens)
+        with pytest.raises(ModelExchanged):
+            client.generate("hello", model_fingerprint="cafe")
 
 
 def test_resume_gives_up(fake: FakeService, failure: type[Failure]) -> None:

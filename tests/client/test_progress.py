@@ -6,6 +6,7 @@ import pytest
 
 from outrider.client.errors import (
     Cancelled,
+    ModelExchanged,
     OutriderError,
     Overloaded,
     ServiceError,
@@ -22,16 +23,20 @@ def started(*, n: int = 1, seed: int = 7, policy: RetryPolicy | None = None) -> 
         request_id="r", text="hi", sampling=sampling_pb2.SamplingOptions(n=n)
     )
     progress = StreamProgress(
-        request, policy=policy or RetryPolicy(), num_addresses=1, owns_id=True
+        request, policy=policy or RetryPolicy(), addresses=("a",), owns_id=True
     )
     assert progress.accept(admission(seed=seed)) is not None
     return progress
 
 
-def admission(*, seed: int = 7, model: str = "m") -> generation_pb2.GenerateResponse:
+def admission(
+    *, seed: int = 7, model: str = "m", fingerprint: str = ""
+) -> generation_pb2.GenerateResponse:
     """An admission."""
     return generation_pb2.GenerateResponse(
-        admission=generation_pb2.Admission(request_id="r", model=model, seed=seed)
+        admission=generation_pb2.Admission(
+            request_id="r", model=model, seed=seed, model_fingerprint=fingerprint
+        )
     )
 
 
@@ -57,7 +62,7 @@ def test_other_generation_is_refused(other: generation_pb2.GenerateResponse) -> 
 def test_output_before_the_admission_is_refused() -> None:
     """Without a seed nothing could be resumed."""
     request = generation_pb2.GenerateRequest(request_id="r")
-    progress = StreamProgress(request, policy=RetryPolicy(), num_addresses=1, owns_id=True)
+    progress = StreamProgress(request, policy=RetryPolicy(), addresses=("a",), owns_id=True)
     with pytest.raises(ServiceError, match="admission"):
         progress.accept(chunk(1))
 
@@ -69,10 +74,15 @@ def test_end_without_completion_is_an_error() -> None:
 
 
 def retried(
-    progress: StreamProgress, error: OutriderError, *, now_s: float = 0.0, left_s: float = 1e6
+    progress: StreamProgress,
+    error: OutriderError,
+    *,
+    address: str = "a",
+    now_s: float = 0.0,
+    left_s: float = 1e6,
 ) -> Retry:
     """What it decides, without jitter."""
-    return progress.retry(error, now_s=now_s, left_s=left_s, jitter=0.0)
+    return progress.retry(error, address=address, now_s=now_s, left_s=left_s, jitter=0.0)
 
 
 def test_progress_renews_the_patience() -> None:
@@ -108,7 +118,7 @@ def test_full_service_is_waited_for_until_the_patience_ends() -> None:
     """A refusal with advice is a matter of time, one without it is final; both before the admission."""
     request = generation_pb2.GenerateRequest(request_id="r", text="hi")
     policy = RetryPolicy(patience_s=60.0)
-    progress = StreamProgress(request, policy=policy, num_addresses=1, owns_id=True)
+    progress = StreamProgress(request, policy=policy, addresses=("a",), owns_id=True)
     for second in range(60):
         full = Overloaded("full", retry_after_s=1.0)
         assert retried(progress, full, now_s=float(second)).delay_s >= 1.0
@@ -116,7 +126,7 @@ def test_full_service_is_waited_for_until_the_patience_ends() -> None:
     retried(progress, Unavailable("gone"), now_s=59.9)
     with pytest.raises(Overloaded):
         retried(progress, Overloaded("full", retry_after_s=1.0), now_s=60.0)
-    fresh = StreamProgress(request, policy=policy, num_addresses=1, owns_id=True)
+    fresh = StreamProgress(request, policy=policy, addresses=("a",), owns_id=True)
     with pytest.raises(Overloaded):
         retried(fresh, Overloaded("full"))
     assert progress.resumes == 0
@@ -140,10 +150,55 @@ def test_resume_continues_a_given_resume() -> None:
     request = generation_pb2.GenerateRequest(
         request_id="r", resume=generation_pb2.TokenIds(ids=[1, 2])
     )
-    progress = StreamProgress(request, policy=RetryPolicy(), num_addresses=1, owns_id=True)
+    progress = StreamProgress(request, policy=RetryPolicy(), addresses=("a",), owns_id=True)
     progress.accept(admission())
     progress.accept(chunk(3))
     assert list(progress.next_request().resume.ids) == [1, 2, 3]
+
+
+def two_addresses() -> StreamProgress:
+    """A stream with five tokens of a model, and two addresses to go on at."""
+    request = generation_pb2.GenerateRequest(request_id="r", text="hi")
+    policy = RetryPolicy(open_attempts=2)
+    progress = StreamProgress(request, policy=policy, addresses=("a", "b"), owns_id=True)
+    progress.accept(admission(fingerprint="f"))
+    progress.accept(chunk(*range(5)))
+    return progress
+
+
+def test_a_resume_is_pinned_to_the_model() -> None:
+    """It tells whose tokens it brings."""
+    assert two_addresses().next_request().model_fingerprint == "f"
+
+
+def test_an_exchanged_model_is_left_alone_and_others_are_tried() -> None:
+    """Each address once; at the end the error says how far the text had come."""
+    progress = two_addresses()
+    refusal = ModelExchanged("it is another one", field="model_fingerprint")
+    assert retried(progress, Unavailable("cut")) is not None
+    assert retried(progress, refusal).delay_s == 0.0
+    assert progress.refused == {"a"}
+    with pytest.raises(
+        ModelExchanged, match=r"5 tokens were received of 'm'.*another one"
+    ) as caught:
+        retried(progress, refusal, address="b")
+    assert caught.value.received_tokens == tuple(range(5))
+    assert caught.value.request_id == "r"
+
+
+def test_who_does_not_answer_is_not_waited_for_once_the_model_was_exchanged() -> None:
+    """The tries of a first connection, and not the patience of a stream that broke."""
+    progress = two_addresses()
+    retried(progress, ModelExchanged("it is another one"))
+    retried(progress, Unavailable("nobody"), address="b")
+    with pytest.raises(ModelExchanged, match="5 tokens"):
+        retried(progress, Unavailable("nobody"), address="b")
+
+
+def test_another_model_that_takes_the_resume_is_refused() -> None:
+    """A service that does not know of fingerprints would go on with another text."""
+    with pytest.raises(ModelExchanged, match="5 tokens"):
+        two_addresses().accept(admission(fingerprint="g"))
 
 
 def test_request_ids_are_valid() -> None:

@@ -112,7 +112,7 @@ def test_misfits_name_the_field(options: SamplingOptions, field: str) -> None:
 
 
 def test_resumed_keeps_the_request() -> None:
-    """Only the seed and the received tokens change."""
+    """Only the seed, the model that it is pinned to, and the received tokens change."""
     request = request_to_proto(
         request_id="r",
         model="m",
@@ -123,9 +123,10 @@ def test_resumed_keeps_the_request() -> None:
         speculation=None,
         resume=(1,),
     )
-    again = resumed(request, seed=9, tokens=[1, 2])
+    again = resumed(request, seed=9, model_fingerprint="f", tokens=[1, 2])
     assert list(request.resume.ids) == [1]
     assert list(again.resume.ids) == [1, 2]
+    assert (request.model_fingerprint, again.model_fingerprint) == ("", "f")
     assert again.sampling.seed == 9
     assert again.sampling.top_k == 3
     assert again.chat == request.chat

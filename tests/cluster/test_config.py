@@ -97,6 +97,41 @@ def test_unknown_key_is_refused_with_a_suggestion() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("keys", "bounds"),
+    [
+        ({}, (1, 1, 1)),
+        ({"replicas": 3}, (3, 3, 3)),
+        ({"max_replicas": 4}, (1, 1, 4)),
+        ({"min_replicas": 2, "max_replicas": 4}, (2, 2, 4)),
+        ({"min_replicas": 1, "replicas": 3}, (1, 3, 3)),
+        ({"min_replicas": 1, "replicas": 2, "max_replicas": 4}, (1, 2, 4)),
+    ],
+)
+def test_bounds_of_replicas(keys: dict[str, int], bounds: tuple[int, int, int]) -> None:
+    """What is left out follows from what is given; a number that may change gives each replica a name that it keeps."""
+    (target,) = parse_config({"targets": [{"model": "t", **keys}]}, source="test").targets
+    assert (target.least, target.start, target.most) == bounds
+    assert target.replica_names(1) == (("t",) if bounds[2] == 1 else ("t-0",))
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        (
+            {"replicas": 5, "max_replicas": 4},
+            "replicas is 5 and max_replicas is 4: must rise in this order",
+        ),
+        ({"min_replicas": 3, "max_replicas": 2}, "min_replicas is 3 and max_replicas is 2"),
+        ({"min_replicas": 0}, "min_replicas"),
+    ],
+)
+def test_bounds_that_contradict_each_other_are_refused(keys: dict[str, int], said: str) -> None:
+    """With the numbers."""
+    with pytest.raises(ConfigError, match=said):
+        parse_config({"targets": [{"model": "t", **keys}]}, source="test")
+
+
 @pytest.mark.parametrize(("key", "least"), [("num_slots", 1), ("max_context", 4)])
 @pytest.mark.parametrize("value", [-1, 0, 1.5, "all", True, None])
 def test_room_is_a_number_or_left_open(key: str, least: int, value: object) -> None:
@@ -289,3 +324,23 @@ def test_schema_describes_every_key() -> None:
     ]
 
     assert undescribed == []
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ({"public": {"cert": "/c"}}, "cert and key go together"),
+        ({"public": {"client_ca": "/c"}}, "client_ca needs cert and key"),
+        ({"public": {"tokens": "tokens"}}, "must be an absolute path"),
+        ({"internal": {"cert": "/c", "key": "/k"}}, "the key .ca. is missing"),
+        (
+            {"internal": {"cert": "/c", "key": "/k", "ca": "/a", "name": ""}},
+            "security.internal.name",
+        ),
+        ({"public": {"certs": "/c"}}, "cert"),
+    ],
+)
+def test_security_is_whole(section: dict[str, Any], message: str) -> None:
+    """Half a certificate protects nothing."""
+    with pytest.raises(ConfigError, match=message):
+        parse_config({"security": section}, source="test")

@@ -41,6 +41,9 @@ async def front(serve: Serve) -> AsyncIterator[Front]:
             incarnation=1,
             model_name="agree70",
             engine=engine("law:agree70", "emulated:2ms+10us"),
+            # So that candidates come in time however busy the machine is.
+            lockstep=True,
+            adaptive=False,
         )
     )
     drafter = DraftServer(
@@ -49,6 +52,7 @@ async def front(serve: Serve) -> AsyncIterator[Front]:
             incarnation=1,
             engine=engine("law:agree70/draft", "emulated:200us+1us"),
             prefill_chunk=64,
+            lockstep=True,
         )
     )
     addresses = await target.start(), await drafter.start()

@@ -13,3 +13,9 @@ def test_only_the_first_line_is_told() -> None:
 def test_error_without_words_is_named() -> None:
     """An empty message would tell nothing."""
     assert first_line(TimeoutError()) == "TimeoutError"
+
+
+def test_of_a_traceback_the_last_line_is_told() -> None:
+    """What Ray's job server answers when it fails."""
+    text = "status 500: Traceback (most recent call last):\n  File x, line 1\nOSError: no head\n"
+    assert first_line(RuntimeError(text)) == "status 500: OSError: no head"

@@ -13,6 +13,8 @@ from outrider.cluster.roster import (
     Role,
     StaleIncarnation,
     Stranger,
+)
+from outrider.cluster.roster_wire import (
     member_from_proto,
     member_to_proto,
     roster_from_proto,

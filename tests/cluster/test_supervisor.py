@@ -17,7 +17,8 @@ from outrider.cluster.fleet import fleet
 from outrider.cluster.keeper import LaunchFailed
 from outrider.cluster.placement import PlacementError
 from outrider.cluster.restart_policy import RestartPolicy
-from outrider.cluster.roster import Roster, roster_from_proto
+from outrider.cluster.roster import Roster
+from outrider.cluster.roster_wire import roster_from_proto
 from outrider.cluster.supervisor import Supervisor, SupervisorSettings
 from outrider.v1 import cluster_pb2, cluster_pb2_grpc
 

@@ -181,8 +181,10 @@ async def test_several_sequences_have_their_own_seeds_and_share_the_prompt(
 async def test_a_resumed_request_goes_on_token_for_token(together: Together) -> None:
     """From any number of received tokens the rest is the same."""
     whole, _, _ = await together.generate(request(5))
+    (served,) = (await together.front.stub.ListModels(generation_pb2.ListModelsRequest())).models
     for received in (1, 17, 63):
         resumed = request(5)
+        resumed.model_fingerprint = served.model_fingerprint
         resumed.resume.ids.extend(whole[:received])
         rest, _, completion = await together.generate(resumed)
         assert whole[:received] + rest == whole

@@ -52,7 +52,9 @@ def codec(tmp_path_factory: pytest.TempPathFactory) -> PretrainedCodec:
     wrapped.chat_template = TEMPLATE
     folder = tmp_path_factory.mktemp("tokenizer")
     wrapped.save_pretrained(folder)
-    return tokenizer.load(str(folder))
+    loaded = tokenizer.load(str(folder))
+    assert isinstance(loaded, PretrainedCodec)
+    return loaded
 
 
 def test_text_survives_the_way_there_and_back(codec: PretrainedCodec) -> None:

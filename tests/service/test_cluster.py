@@ -1,15 +1,17 @@
 """A service over four Ray nodes, each on a host of its own: every message between them crosses links with delay.
 
-All tests share one cluster, and none changes what runs on it.
+All tests share one cluster, and none but the last, which takes a node away, changes what runs on it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
+from bench.batch import killed_twice
 from bench.cluster import DRAFTERS, HEAD, TARGETS, Cluster, cluster
 from bench.network import HERE, Unavailable
 from outrider.client import Client, SamplingOptions, SpeculationOptions
@@ -82,3 +84,14 @@ def test_status_names_every_actor(made: Cluster) -> None:
         actors = client.status().actors
     assert {actor.name for actor in actors} == {actor["name"] for actor in made.ready["actors"]}
     assert all(actor.ready for actor in actors)
+
+
+def test_a_batch_outlives_its_process_and_a_node(made: Cluster, tmp_path: Path) -> None:
+    """Killed once itself, and once with a node that held a target and sent: each record is answered once, by the one model.
+
+    `python -m bench batch` does the same with 2,000 records, and compares texts. The last test: the node does not return.
+    """
+    found = killed_twice(made, tmp_path, count=50, num_plain=0)
+    assert found["process_killed"]["answers"] < found["node_killed"]["answers"] < 50
+    assert (found["lost"], found["duplicates"], found["failed"]) == (0, 0, 0)
+    assert (found["fingerprints"], found["parts_left"]) == (1, False)

@@ -252,7 +252,8 @@ def check_resumed(
     client: Client, options: SamplingOptions, whole: Generation, text: str, ids: list[int]
 ) -> None:
     """The rest of a broken stream makes it whole."""
-    rest = client.generate(PROMPT, sampling=options, resume=ids)
+    fingerprint = whole.admission.model_fingerprint
+    rest = client.generate(PROMPT, sampling=options, resume=ids, model_fingerprint=fingerprint)
     assert ids + ids_of(rest) == ids_of(whole)
     assert text + rest.text == whole.text
     assert rest.completion.finish_reason is whole.completion.finish_reason
@@ -275,7 +276,12 @@ def test_resumed_stream_goes_on_where_it_broke(client: Client, temperature: floa
         check_resumed(client, options, whole, *broken_off(client, options, cut))
     # At tokens that a client may have kept from the middle of a message, and at all of them.
     for cut in (*chance.sample(range(1, MAX_TOKENS), 2), MAX_TOKENS):
-        rest = client.generate(PROMPT, sampling=options, resume=ids_of(whole)[:cut])
+        rest = client.generate(
+            PROMPT,
+            sampling=options,
+            resume=ids_of(whole)[:cut],
+            model_fingerprint=whole.admission.model_fingerprint,
+        )
         assert ids_of(whole)[:cut] + ids_of(rest) == ids_of(whole)
         assert whole.text.endswith(rest.text)
 

@@ -15,6 +15,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+SMALLEST_S = 5e-5
+"""Seconds. Shorter waits are none: a thread does not wake up so precisely."""
+
 WAITED = 0.8
 """Weight of the past in the mean times of arrivals: five arrivals. There is one a round at most, so passes' memory is too long."""
 
@@ -66,4 +69,5 @@ class Waiting:
         if gain <= pace * delay.left_s(elapsed_s):
             return 0.0
         # Later than it should have come, what is left is believed to be as long as what has passed.
-        return max(max(delay.latest_s(), gain / pace) - elapsed_s, 0.0)
+        left_s = max(delay.latest_s(), gain / pace) - elapsed_s
+        return left_s if left_s > SMALLEST_S else 0.0

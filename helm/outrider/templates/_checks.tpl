@@ -35,6 +35,12 @@
 {{- if and .Values.networkPolicy.enabled .Values.networkPolicy.egress.enabled .Values.ray.autoscaling.enabled (not .Values.networkPolicy.egress.rules) -}}
 {{- fail "networkPolicy.egress.rules is empty: the autoscaler must reach the Kubernetes API" -}}
 {{- end -}}
+{{- if and .Values.security.public.clientCertificates (not .Values.security.public.tlsSecret) -}}
+{{- fail "security.public.clientCertificates is true, and security.public.tlsSecret names no secret: only TLS asks clients for certificates" -}}
+{{- end -}}
+{{- if and (eq .Values.mode "train") (or .Values.security.public.tlsSecret .Values.security.public.tokenSecret .Values.security.internal.tlsSecret) -}}
+{{- fail "security is set, and mode train serves nobody" -}}
+{{- end -}}
 {{- if and .Values.models.offline .Values.models.hubTokenSecret -}}
 {{- fail "models.hubTokenSecret is set, and models.offline forbids downloads" -}}
 {{- end -}}
@@ -79,7 +85,8 @@
 {{- if gt (float64 $amount) (float64 $settings.actors) -}}
 {{- fail (printf "%s.resources asks for %v of %q, and a pod of workers.%s offers %v (actors)" $place $amount $group $group $settings.actors) -}}
 {{- end -}}
-{{- $all := mulf $amount (dig "replicas" 1 $actor) -}}
+{{- $count := dig "max_replicas" (dig "replicas" (dig "min_replicas" 1 $actor) $actor) $actor -}}
+{{- $all := mulf $amount $count -}}
 {{- $_ := set $wanted $group (addf $all (get $wanted $group | default 0.0)) -}}
 {{- end -}}
 {{- end -}}

@@ -9,8 +9,74 @@
 {{- $cluster := dict "address" "auto" "auth" "token" "internal_host" "node" -}}
 {{- $_ := set $config "service" (merge $service ($config.service | default dict)) -}}
 {{- $_ := set $config "cluster" (merge $cluster ($config.cluster | default dict)) -}}
+{{- with include "outrider.security" . | fromYaml -}}
+{{- $_ := set $config "security" . -}}
+{{- end -}}
 {{/* JSON, because YAML would write large numbers as 1e+06. */}}
 {{- toPrettyJson $config -}}
+{{- end -}}
+
+{{/* The section `security` of the configuration: where the pods have the files of the secrets that the values name. */}}
+{{- define "outrider.security" -}}
+{{- $public := .Values.security.public -}}
+{{- $internal := .Values.security.internal -}}
+{{- if or $public.tlsSecret $public.tokenSecret }}
+public:
+  {{- if $public.tlsSecret }}
+  cert: /etc/outrider-tls/public/tls.crt
+  key: /etc/outrider-tls/public/tls.key
+  {{- if $public.clientCertificates }}
+  client_ca: /etc/outrider-tls/public/ca.crt
+  {{- end }}
+  {{- end }}
+  {{- if $public.tokenSecret }}
+  tokens: /etc/outrider-tls/tokens/tokens
+  {{- end }}
+{{- end }}
+{{- if $internal.tlsSecret }}
+internal:
+  cert: /etc/outrider-tls/internal/tls.crt
+  key: /etc/outrider-tls/internal/tls.key
+  ca: /etc/outrider-tls/internal/ca.crt
+  name: {{ $internal.name }}
+{{- end }}
+{{- end -}}
+
+{{/* How `outrider` in a pod that has the public secrets reaches the service. The certificate itself is trusted: who made it is not known. */}}
+{{- define "outrider.clientEnv" -}}
+{{- $public := .root.Values.security.public -}}
+- {name: OUTRIDER_ADDRESS, value: {{ .address | quote }}}
+{{- if $public.tlsSecret }}
+- {name: OUTRIDER_TLS_CA, value: /etc/outrider-tls/public/tls.crt}
+- {name: OUTRIDER_TLS_NAME, value: {{ printf "%s.%s.svc" (include "outrider.fullname" .root) .root.Release.Namespace | quote }}}
+{{- if $public.clientCertificates }}
+- {name: OUTRIDER_TLS_CERT, value: /etc/outrider-tls/public/tls.crt}
+- {name: OUTRIDER_TLS_KEY, value: /etc/outrider-tls/public/tls.key}
+{{- end }}
+{{- end }}
+{{- if $public.tokenSecret }}
+- {name: OUTRIDER_TOKEN_FILE, value: /etc/outrider-tls/tokens/tokens}
+{{- end }}
+{{- end -}}
+
+{{- define "outrider.publicMounts" -}}
+{{- with .Values.security.public.tlsSecret }}
+- {name: public-tls, mountPath: /etc/outrider-tls/public, readOnly: true}
+{{- end }}
+{{- with .Values.security.public.tokenSecret }}
+- {name: tokens, mountPath: /etc/outrider-tls/tokens, readOnly: true}
+{{- end }}
+{{- end -}}
+
+{{- define "outrider.publicVolumes" -}}
+{{- with .Values.security.public.tlsSecret }}
+- name: public-tls
+  secret: {secretName: {{ . }}, defaultMode: 0440}
+{{- end }}
+{{- with .Values.security.public.tokenSecret }}
+- name: tokens
+  secret: {secretName: {{ . }}, defaultMode: 0440}
+{{- end }}
 {{- end -}}
 
 {{/* Seconds that running requests may go on after the service was told to end. */}}
@@ -45,8 +111,13 @@ until [ -e "$ready" ]; do
   kill -0 "$serve" 2>/dev/null || { echo "the service ended before it was ready" >&2; exit 1; }
   sleep 1
 done
+{{- with include "outrider.clientEnv" (dict "root" . "address" (printf "127.0.0.1:%d" (int .Values.service.port))) | fromYamlArray }}
+{{- range . }}
+export {{ .name }}={{ include "outrider.shellWords" (list .value) }}
+{{- end }}
+{{- end }}
 # In the background, because a shell hears signals only while it waits.
-outrider batch {{ include "outrider.shellWords" (concat (list .Values.batch.input .Values.batch.output "--address" (printf "127.0.0.1:%d" (int .Values.service.port))) .Values.batch.args) }} &
+outrider batch {{ include "outrider.shellWords" (concat (list .Values.batch.input .Values.batch.output) .Values.batch.args) }} &
 batch=$!
 wait "$batch"
 {{- else -}}

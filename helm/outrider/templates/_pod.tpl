@@ -90,6 +90,7 @@ spec:
         {{- include "outrider.env" (dict "root" $root "settings" .settings) | nindent 8 }}
         - name: RAY_ADDRESS
           value: {{ printf "%s-head-svc.%s.svc:6379" (include "outrider.fullname" $root) $root.Release.Namespace }}
+        {{- include "outrider.clientEnv" (dict "root" $root "address" (printf "127.0.0.1:%d" (int $values.service.port))) | nindent 8 }}
         {{- if $values.ray.tls.enabled }}
         - {name: RAY_USE_TLS, value: "1"}
         - {name: RAY_TLS_SERVER_CERT, value: /etc/ray/tls/tls.crt}
@@ -100,6 +101,19 @@ spec:
         - {name: grpc, containerPort: {{ int $values.service.port }}, protocol: TCP}
       resources:
         {{- toYaml .settings.serve.resources | nindent 8 }}
+      {{- if $values.security.public.tlsSecret }}
+      # The kubelet's own probe speaks no TLS.
+      startupProbe:
+        exec: {command: [outrider, health]}
+        periodSeconds: 10
+        timeoutSeconds: 10
+        failureThreshold: {{ divf (include "outrider.startSeconds" $root | float64) 10 | ceil | int }}
+      readinessProbe:
+        exec: {command: [outrider, health]}
+        periodSeconds: 10
+        timeoutSeconds: 10
+        failureThreshold: 2
+      {{- else }}
       startupProbe:
         grpc: {port: {{ int $values.service.port }}}
         periodSeconds: 10
@@ -110,6 +124,7 @@ spec:
         periodSeconds: 5
         timeoutSeconds: 5
         failureThreshold: 2
+      {{- end }}
       # Whether the port is open, and no more: a service without its target is restarted by nobody but its supervisor.
       livenessProbe:
         tcpSocket: {port: {{ int $values.service.port }}}
@@ -220,6 +235,14 @@ true
 {{- if and $values.data.existingClaim (include "outrider.runsJob" .) }}
 - {name: data, mountPath: {{ $values.data.mountPath }}}
 {{- end }}
+{{- if eq .group "coordinator" }}
+{{- with include "outrider.publicMounts" .root }}
+{{- . }}
+{{- end }}
+{{- end }}
+{{- if and $values.security.internal.tlsSecret (ne .group "head") }}
+- {name: internal-tls, mountPath: /etc/outrider-tls/internal, readOnly: true}
+{{- end }}
 {{- range $index, $secret := $values.secretMounts }}
 - {name: {{ printf "secret-%d" $index }}, mountPath: {{ $secret.mountPath }}, readOnly: true}
 {{- end }}
@@ -243,6 +266,15 @@ true
 {{- if and $values.data.existingClaim (include "outrider.runsJob" .) }}
 - name: data
   persistentVolumeClaim: {claimName: {{ $values.data.existingClaim }}}
+{{- end }}
+{{- if eq .group "coordinator" }}
+{{- with include "outrider.publicVolumes" .root }}
+{{- . }}
+{{- end }}
+{{- end }}
+{{- if and $values.security.internal.tlsSecret (ne .group "head") }}
+- name: internal-tls
+  secret: {secretName: {{ $values.security.internal.tlsSecret }}, defaultMode: 0440}
 {{- end }}
 {{- range $index, $secret := $values.secretMounts }}
 - name: {{ printf "secret-%d" $index }}

@@ -337,6 +337,7 @@ class Roster(google.protobuf.message.Message):
     ABSENT_FIELD_NUMBER: builtins.int
     REFUSED_FIELD_NUMBER: builtins.int
     LAST_REFUSAL_FIELD_NUMBER: builtins.int
+    SCALES_FIELD_NUMBER: builtins.int
     version: builtins.int
     """Rises with each change."""
     refused: builtins.int
@@ -351,6 +352,10 @@ class Roster(google.protobuf.message.Message):
     def absent(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Absent]:
         """Actors of the service that are not alive, and why."""
 
+    @property
+    def scales(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Scale]:
+        """How many actors there should be, of each target and drafter of the configuration."""
+
     def __init__(
         self,
         *,
@@ -359,10 +364,49 @@ class Roster(google.protobuf.message.Message):
         absent: collections.abc.Iterable[Global___Absent] | None = ...,
         refused: builtins.int = ...,
         last_refusal: builtins.str = ...,
+        scales: collections.abc.Iterable[Global___Scale] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["absent", b"absent", "last_refusal", b"last_refusal", "members", b"members", "refused", b"refused", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["absent", b"absent", "last_refusal", b"last_refusal", "members", b"members", "refused", b"refused", "scales", b"scales", "version", b"version"]) -> None: ...
 
 Global___Roster: typing_extensions.TypeAlias = Roster
+
+@typing.final
+class Scale(google.protobuf.message.Message):
+    """How many actors one entry of the configuration has."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ENTRY_FIELD_NUMBER: builtins.int
+    ROLE_FIELD_NUMBER: builtins.int
+    LEAST_FIELD_NUMBER: builtins.int
+    MOST_FIELD_NUMBER: builtins.int
+    WANTED_FIELD_NUMBER: builtins.int
+    REASON_FIELD_NUMBER: builtins.int
+    entry: builtins.str
+    """The entry's name: the `model` of its members."""
+    role: Global___Role.ValueType
+    """What they do."""
+    least: builtins.int
+    """As many run at the least."""
+    most: builtins.int
+    """As many run at the most. The same as `least`: their number is fixed."""
+    wanted: builtins.int
+    """As many as the load asks for, within these bounds. More than run while they start, or if there is no room for them."""
+    reason: builtins.str
+    """Why the number was last changed, or why it cannot be. Empty if nothing has changed since the start."""
+    def __init__(
+        self,
+        *,
+        entry: builtins.str = ...,
+        role: Global___Role.ValueType = ...,
+        least: builtins.int = ...,
+        most: builtins.int = ...,
+        wanted: builtins.int = ...,
+        reason: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["entry", b"entry", "least", b"least", "most", b"most", "reason", b"reason", "role", b"role", "wanted", b"wanted"]) -> None: ...
+
+Global___Scale: typing_extensions.TypeAlias = Scale
 
 @typing.final
 class Absent(google.protobuf.message.Message):

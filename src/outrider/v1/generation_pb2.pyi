@@ -152,6 +152,7 @@ class GenerateRequest(google.protobuf.message.Message):
     SAMPLING_FIELD_NUMBER: builtins.int
     SPECULATION_FIELD_NUMBER: builtins.int
     RESUME_FIELD_NUMBER: builtins.int
+    MODEL_FINGERPRINT_FIELD_NUMBER: builtins.int
     request_id: builtins.str
     """Names the request, for `Abort`, logs and traces. At most 128 characters of `[A-Za-z0-9._:-]`.
     Empty: the service makes one.
@@ -160,6 +161,10 @@ class GenerateRequest(google.protobuf.message.Message):
     """The target model, as `ListModels` gives it. Empty: the only or first one."""
     text: builtins.str
     """Text, tokenised with the model's usual special tokens."""
+    model_fingerprint: builtins.str
+    """Only the model of this fingerprint may answer, as `Admission` or `ListModels` told it; another refuses with
+    FAILED_PRECONDITION, so that no text is begun by one model and ended by another. Empty: whichever is served.
+    """
     @property
     def tokens(self) -> Global___TokenIds:
         """Token ids, taken as they are."""
@@ -179,7 +184,8 @@ class GenerateRequest(google.protobuf.message.Message):
     @property
     def resume(self) -> Global___TokenIds:
         """Output tokens of this same request that the caller has already received, to go on after a broken stream.
-        They count as output: towards `max_tokens`, penalties and stop strings. Needs `sampling.seed` and n = 1.
+        They count as output: towards `max_tokens`, penalties and stop strings. Needs `sampling.seed`, n = 1 and
+        `model_fingerprint`.
         """
 
     def __init__(
@@ -193,9 +199,10 @@ class GenerateRequest(google.protobuf.message.Message):
         sampling: outrider.v1.sampling_pb2.SamplingOptions | None = ...,
         speculation: outrider.v1.sampling_pb2.SpeculationOptions | None = ...,
         resume: Global___TokenIds | None = ...,
+        model_fingerprint: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["chat", b"chat", "prompt", b"prompt", "resume", b"resume", "sampling", b"sampling", "speculation", b"speculation", "text", b"text", "tokens", b"tokens"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["chat", b"chat", "model", b"model", "prompt", b"prompt", "request_id", b"request_id", "resume", b"resume", "sampling", b"sampling", "speculation", b"speculation", "text", b"text", "tokens", b"tokens"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["chat", b"chat", "model", b"model", "model_fingerprint", b"model_fingerprint", "prompt", b"prompt", "request_id", b"request_id", "resume", b"resume", "sampling", b"sampling", "speculation", b"speculation", "text", b"text", "tokens", b"tokens"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["prompt", b"prompt"]) -> typing.Literal["text", "tokens", "chat"] | None: ...
 
 Global___GenerateRequest: typing_extensions.TypeAlias = GenerateRequest
@@ -249,6 +256,7 @@ class Admission(google.protobuf.message.Message):
     SEED_FIELD_NUMBER: builtins.int
     PROMPT_TOKENS_FIELD_NUMBER: builtins.int
     DRAFTERS_FIELD_NUMBER: builtins.int
+    MODEL_FINGERPRINT_FIELD_NUMBER: builtins.int
     EMULATED_FIELD_NUMBER: builtins.int
     request_id: builtins.str
     """The request's name."""
@@ -258,6 +266,8 @@ class Admission(google.protobuf.message.Message):
     """The seed in force, for a later resume or repetition."""
     prompt_tokens: builtins.int
     """Number of prompt tokens."""
+    model_fingerprint: builtins.str
+    """Fingerprint of the model in force, for a later resume: see `TargetModel.model_fingerprint`."""
     emulated: builtins.str
     """Names of the profiles of emulated devices, with commas; empty if every device is real. Every figure is then emulated."""
     @property
@@ -272,9 +282,10 @@ class Admission(google.protobuf.message.Message):
         seed: builtins.int = ...,
         prompt_tokens: builtins.int = ...,
         drafters: collections.abc.Iterable[builtins.str] | None = ...,
+        model_fingerprint: builtins.str = ...,
         emulated: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["drafters", b"drafters", "emulated", b"emulated", "model", b"model", "prompt_tokens", b"prompt_tokens", "request_id", b"request_id", "seed", b"seed"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["drafters", b"drafters", "emulated", b"emulated", "model", b"model", "model_fingerprint", b"model_fingerprint", "prompt_tokens", b"prompt_tokens", "request_id", b"request_id", "seed", b"seed"]) -> None: ...
 
 Global___Admission: typing_extensions.TypeAlias = Admission
 
@@ -636,7 +647,9 @@ class TargetModel(google.protobuf.message.Message):
     has_chat_template: builtins.bool
     """True if the tokenizer has a chat template."""
     model_fingerprint: builtins.str
-    """Fingerprint of weights and configuration."""
+    """Fingerprint of what a text follows from, besides the request: weights, configuration, number type, tokenizer, chat
+    template.
+    """
     tokenizer_fingerprint: builtins.str
     """Fingerprint of the tokenizer."""
     emulated: builtins.str
@@ -866,6 +879,7 @@ class GetStatusResponse(google.protobuf.message.Message):
     ACCEPTING_FIELD_NUMBER: builtins.int
     REFUSED_REGISTRATIONS_FIELD_NUMBER: builtins.int
     LAST_REFUSAL_FIELD_NUMBER: builtins.int
+    REPLICAS_FIELD_NUMBER: builtins.int
     EMULATED_FIELD_NUMBER: builtins.int
     version: builtins.str
     """The service's version."""
@@ -889,6 +903,10 @@ class GetStatusResponse(google.protobuf.message.Message):
     def actors(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___ActorStatus]:
         """Every actor that is known."""
 
+    @property
+    def replicas(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___ReplicaStatus]:
+        """How many actors there should be, of each target and drafter of the configuration."""
+
     def __init__(
         self,
         *,
@@ -901,11 +919,54 @@ class GetStatusResponse(google.protobuf.message.Message):
         accepting: builtins.bool = ...,
         refused_registrations: builtins.int = ...,
         last_refusal: builtins.str = ...,
+        replicas: collections.abc.Iterable[Global___ReplicaStatus] | None = ...,
         emulated: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["accepting", b"accepting", "actors", b"actors", "emulated", b"emulated", "finished", b"finished", "last_refusal", b"last_refusal", "refused_registrations", b"refused_registrations", "running", b"running", "uptime_s", b"uptime_s", "version", b"version", "waiting", b"waiting"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["accepting", b"accepting", "actors", b"actors", "emulated", b"emulated", "finished", b"finished", "last_refusal", b"last_refusal", "refused_registrations", b"refused_registrations", "replicas", b"replicas", "running", b"running", "uptime_s", b"uptime_s", "version", b"version", "waiting", b"waiting"]) -> None: ...
 
 Global___GetStatusResponse: typing_extensions.TypeAlias = GetStatusResponse
+
+@typing.final
+class ReplicaStatus(google.protobuf.message.Message):
+    """How many actors one target or drafter of the configuration has."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    ROLE_FIELD_NUMBER: builtins.int
+    WANTED_FIELD_NUMBER: builtins.int
+    RUNNING_FIELD_NUMBER: builtins.int
+    MIN_FIELD_NUMBER: builtins.int
+    MAX_FIELD_NUMBER: builtins.int
+    REASON_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """Its name in the configuration."""
+    role: builtins.str
+    """Its role: `target` or `drafter`."""
+    wanted: builtins.int
+    """As many as the load asks for, within these bounds. More than run while they start, or if there is no room for them."""
+    running: builtins.int
+    """As many are there and take sessions."""
+    min: builtins.int
+    """As many run at the least."""
+    max: builtins.int
+    """As many run at the most. The same as `min`: their number is fixed."""
+    reason: builtins.str
+    """Why the number was last changed, or why it cannot be. Empty if nothing has changed since the start."""
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        role: builtins.str = ...,
+        wanted: builtins.int = ...,
+        running: builtins.int = ...,
+        min: builtins.int = ...,
+        max: builtins.int = ...,
+        reason: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["max", b"max", "min", b"min", "name", b"name", "reason", b"reason", "role", b"role", "running", b"running", "wanted", b"wanted"]) -> None: ...
+
+Global___ReplicaStatus: typing_extensions.TypeAlias = ReplicaStatus
 
 @typing.final
 class ActorStatus(google.protobuf.message.Message):

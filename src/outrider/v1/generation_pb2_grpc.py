@@ -82,7 +82,8 @@ class GenerationServiceServicer(object):
         Cancelling the call or passing its deadline ends the work within one target pass.
 
         Errors: INVALID_ARGUMENT or OUT_OF_RANGE naming the field; NOT_FOUND for an unknown model or drafter;
-        RESOURCE_EXHAUSTED with retry advice when the queue is full; ALREADY_EXISTS for a `request_id` that is
+        FAILED_PRECONDITION naming `model_fingerprint` when another model is served than the one it asks for, which no
+        further try at this address can mend; RESOURCE_EXHAUSTED with retry advice when the queue is full; ALREADY_EXISTS for a `request_id` that is
         running; UNAVAILABLE when no target is reachable.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -66,7 +66,9 @@ class TargetInfo(google.protobuf.message.Message):
     model: builtins.str
     """The model's name, as clients know it."""
     model_fingerprint: builtins.str
-    """Fingerprint of weights and configuration."""
+    """Fingerprint of what a text follows from, besides the request: weights, configuration, number type, tokenizer, chat
+    template.
+    """
     tokenizer_fingerprint: builtins.str
     """Fingerprint of the tokenizer."""
     vocab_size: builtins.int

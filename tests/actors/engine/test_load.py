@@ -109,8 +109,11 @@ def test_a_table_is_loaded(tmp_path: Path) -> None:
         ({"model": "tabular:nowhere.npz"}, "there is no file nowhere.npz"),
         ({"model": "demo:nowhere"}, "demonstration model 'nowhere'"),
         ({"dtype": "int8"}, "dtype is 'int8'; it must be one of auto, float32, bfloat16, float16"),
-        ({"device": "abacus"}, "device is 'abacus'; it must be cpu, cuda or cuda:N"),
-        ({"device": "meta"}, "device is 'meta'; it must be cpu, cuda or cuda:N"),
+        (
+            {"device": "abacus"},
+            "device is 'abacus'; it must be cpu, cuda, cuda:N or emulated:PROFILE",
+        ),
+        ({"device": "meta"}, "device is 'meta'; it must be cpu, cuda, cuda:N or emulated:PROFILE"),
         ({"device": "cuda:99"}, "device is 'cuda:99', but torch .* finds [0-9]+ CUDA devices"),
         ({"num_slots": 0}, "num_slots is 0"),
         ({"num_slots": 10**9}, r"what fits: num_slots up to \d+ with this context"),

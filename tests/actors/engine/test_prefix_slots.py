@@ -285,7 +285,7 @@ class Company(RuleBasedStateMachine):
         engine = self.bench.engine
         assert self.bench.slots.num_free == 4 - len(self.runs)
         for run in self.runs:
-            rows = engine._cached[run.slot]
+            rows = engine.cached_tokens(run.slot)
             assert run.tokens[: len(rows)] == rows
 
 

@@ -1,9 +1,11 @@
-"""Who may exchange candidates with a target."""
+"""What a target tells of itself, and who may exchange candidates with it."""
 
 from __future__ import annotations
 
+import torch
+
 from outrider.actors.speculation.options import Verifier
-from outrider.actors.target.handshake import drafter_misfit
+from outrider.actors.target.handshake import drafter_misfit, text_fingerprint
 from outrider.actors.vocabulary import Vocabulary
 from outrider.v1 import sampling_pb2, target_pb2
 
@@ -21,6 +23,19 @@ def misfit(**fields: object) -> str | None:
     }
     hello = target_pb2.Hello(**{**defaults, **fields})  # type: ignore[arg-type]
     return drafter_misfit(hello, vocabulary=VOCABULARY, target_name="t", offered=OFFERED)
+
+
+def test_the_fingerprint_is_of_all_that_decides_a_text() -> None:
+    """Weights, type, tokenizer and chat template each make another one; the same make the same."""
+    one = text_fingerprint("m", torch.float32, "t")
+    others = [
+        text_fingerprint("n", torch.float32, "t"),
+        text_fingerprint("m", torch.bfloat16, "t"),
+        text_fingerprint("m", torch.float32, "u"),
+        text_fingerprint("m", torch.float32, "t", "{{ messages }}"),
+    ]
+    assert text_fingerprint("m", torch.float32, "t") == one
+    assert len({one, *others}) == 5
 
 
 def test_drafter_of_the_same_tokenizer_fits() -> None:

@@ -59,13 +59,15 @@ def generation(reason: FinishReason, stop: str = "", *, count: int = 1) -> Gener
         )
         for index in range(count)
     )
-    admission = Admission(request_id="r-1", model="demo", seed=7, prompt_tokens=5)
+    admission = Admission(
+        request_id="r-1", model="demo", seed=7, prompt_tokens=5, model_fingerprint="f00d"
+    )
     return Generation(admission=admission, outputs=outputs)
 
 
 def line_of(record: Record, made: Generation) -> bytes:
     """The line of a success."""
-    return answer.success(record, made, created=1, fingerprint="f00d")
+    return answer.success(record, made, created=1)
 
 
 def test_what_is_written_is_read() -> None:

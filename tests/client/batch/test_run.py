@@ -18,6 +18,7 @@ from outrider.client import (
     Completion,
     FinishReason,
     Generation,
+    ModelExchanged,
     Output,
     Overloaded,
     RetryPolicy,
@@ -53,11 +54,16 @@ async def run(
     """Runs some records. Returns the lines of the output."""
     source = str(write(folder / "in.jsonl", *(completion(f"r{n}") for n in range(count))))
     found = survey(read_lines(source))
+    fingerprints = settings.pop("fingerprints", {})
     bounds: dict[str, Any] = {"concurrency": 3, **settings}
     with writing(folder / "out.jsonl") as output:
         async with AsyncClient(address, retry=SHORT) as client:
             batch = BatchRun(
-                client, output, settings=RunSettings(**bounds), fingerprints={}, backoff=SHORT
+                client,
+                output,
+                settings=RunSettings(**bounds),
+                fingerprints=fingerprints,
+                backoff=SHORT,
             )
             await batch.run(found.entries(read_lines(source)))
     return read(folder / "out.jsonl")
@@ -132,6 +138,26 @@ async def test_missing_credentials_end_the_run(
     with pytest.raises(Unauthorized):
         await run(tmp_path, fake.address, concurrency=1)
     assert read(tmp_path / "out.jsonl") == []
+
+
+async def test_an_exchange_of_the_model_ends_the_run(
+    fake: FakeService, failure: type[Failure], tmp_path: Path
+) -> None:
+    """Records that were answered stay, those in the middle and after have no answer: no text, and no output, is of two models."""
+    fingerprints = {"demo": "f00d"}
+    cut = failure(code=grpc.StatusCode.UNAVAILABLE, after_tokens=9)
+    fake.failures = [cut]
+    lines = await run(tmp_path, fake.address, count=2, fingerprints=fingerprints)
+    assert len(lines) == 2
+    assert {one["response"]["body"]["system_fingerprint"] for one in lines} == {"f00d"}
+
+    (tmp_path / "later").mkdir()
+    fake.failures, fake.requests = [cut], []
+    fake.model_fingerprint, former = "beef", fake.model_fingerprint
+    with pytest.raises(ModelExchanged, match="exchanged while the batch ran"):
+        await run(tmp_path / "later", fake.address, concurrency=1, fingerprints=fingerprints)
+    assert read(tmp_path / "later" / "out.jsonl") == []
+    assert [request.model_fingerprint for request in fake.requests] == [former]
 
 
 class Counting:

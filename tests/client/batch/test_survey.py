@@ -133,7 +133,7 @@ def test_an_input_that_has_changed_is_refused(tmp_path: Path) -> None:
 def test_another_model_of_the_same_name_is_refused(tmp_path: Path) -> None:
     """Half a file by one model and half by another would be of no use."""
     found, entries = look(tmp_path, completion("a"))
-    with pytest.raises(InvalidRequest, match="other weights"):
+    with pytest.raises(InvalidRequest, match="not the one that is served now"):
         done_ids(found, [answered(entries[0])], fingerprints={"demo": "g"})
 
 

@@ -99,6 +99,15 @@ def test_summary(run: Run, fake: FakeService, source: Path, tmp_path: Path) -> N
     assert value["baseline"] is None
 
 
+def test_progress_without_a_terminal(run: Run, fake: FakeService, tmp_path: Path) -> None:
+    """A line for each tenth, for the log of a job."""
+    source = write(tmp_path / "many.jsonl", *(completion(f"r{number}") for number in range(20)))
+    done = run("batch", str(source), str(tmp_path / "out.jsonl"), "-a", fake.address)
+    told = [line for line in done.stderr.splitlines() if " of 20 records" in line]
+    assert [line.split()[0] for line in told] == [str(number) for number in range(2, 21, 2)]
+    assert told[-1].endswith("240 tokens")
+
+
 def test_a_second_run_has_nothing_to_do(
     run: Run, fake: FakeService, source: Path, tmp_path: Path
 ) -> None:

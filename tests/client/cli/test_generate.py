@@ -12,7 +12,7 @@ from outrider.v1 import sampling_pb2
 
 if TYPE_CHECKING:
     from tests.client.cli.conftest import Run
-    from tests.client.conftest import Failure, FakeService
+    from tests.client.conftest import Failure, FakeService, MakeFake
 
 
 def test_text_is_all_that_stdout_gets(run: Run, fake: FakeService) -> None:
@@ -175,6 +175,19 @@ def test_overload_says_when_to_come_again(
     assert len(fake.requests) == 1
     fake.failures = [failure(code=grpc.StatusCode.RESOURCE_EXHAUSTED, retry_after_s=0.01)]
     assert run("generate", "hi", "-a", fake.address).exit_code == 0
+
+
+def test_an_exchanged_model_is_told(run: Run, make_fake: MakeFake, failure: type[Failure]) -> None:
+    """What had come is on stdout; the message says why no more does, and how much it was."""
+    one, two = make_fake("one"), make_fake("two")
+    cut = failure(code=grpc.StatusCode.UNAVAILABLE, after_tokens=9)
+    one.failures = [cut, *[failure(code=grpc.StatusCode.UNAVAILABLE)] * 9]
+    two.model_fingerprint = "beef"
+    result = run("generate", "hello", "-a", f"{one.address},{two.address}", "--seed", "3")
+    assert result.exit_code == 1
+    assert result.stdout.startswith(one.output(3)[:9].decode(errors="ignore"))
+    assert "the model was exchanged" in result.stderr
+    assert "9 tokens were received of 'demo'" in result.stderr
 
 
 def test_timeout_ends_the_command(run: Run, fake: FakeService) -> None:

@@ -85,13 +85,14 @@ def test_serve_hands_over_its_flags(
     assert run("serve").exit_code == 0
     arguments = ("--config", "c.yaml", "--target", "t", "--draft", "a", "--draft", "b")
     more = ("--listen", "h:1", "--ready-file", "r", "--admin-file", "a", "--log-level", "info")
-    assert run("serve", *arguments, *more).exit_code == 0
+    assert run("serve", *arguments, *more, "--emulate", "p,q").exit_code == 0
     assert given == [
         {
             "config": None,
             "targets": (),
             "drafts": (),
             "listen": None,
+            "emulate": None,
             "ready_file": None,
             "admin_file": None,
             "log_level": "warning",
@@ -101,6 +102,7 @@ def test_serve_hands_over_its_flags(
             "targets": ("t",),
             "drafts": ("a", "b"),
             "listen": "h:1",
+            "emulate": "p,q",
             "ready_file": Path("r"),
             "admin_file": Path("a"),
             "log_level": "info",
@@ -121,7 +123,18 @@ def test_demo_hands_over_its_flags_and_ends_with_its_code(
 
     monkeypatch.setattr(module, "run_demo", run_demo, raising=False)
     monkeypatch.setitem(sys.modules, "outrider.cluster.demo", module)
-    arguments = ("--quick", "-n", "9", "--trace", "t.json", "--no-color", "--target", "t")
+    arguments = (
+        "--quick",
+        "-n",
+        "9",
+        "--trace",
+        "t.json",
+        "--no-color",
+        "--target",
+        "t",
+        "--emulate",
+        "p",
+    )
     assert run("demo", *arguments, "--draft", "a", "--draft", "b", "--json").exit_code == 1
     assert given == [
         {
@@ -132,6 +145,7 @@ def test_demo_hands_over_its_flags_and_ends_with_its_code(
             "as_json": True,
             "targets": ("t",),
             "drafts": ("a", "b"),
+            "emulate": "p",
         }
     ]
     assert run("demo", "--max-tokens", "0").exit_code == 2

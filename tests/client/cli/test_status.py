@@ -27,6 +27,13 @@ def test_status(run: Run, fake: FakeService) -> None:
     assert fake.address in result.stdout
 
 
+def test_health_is_an_exit_code(run: Run, fake: FakeService, closed_port: str) -> None:
+    """For probes: 0 while it serves."""
+    result = run("health", "-a", fake.address)
+    assert (result.exit_code, result.stdout) == (0, "serving\n")
+    assert run("health", "-a", closed_port).exit_code == 3
+
+
 def test_status_as_json(run: Run, fake: FakeService) -> None:
     """Programs get every field."""
     value = json.loads(run("status", "-a", fake.address, "--json").stdout)

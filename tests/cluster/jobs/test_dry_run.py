@@ -12,6 +12,7 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from outrider.client.cli.app import app
+from outrider.cluster.jobs import commands
 
 SECRET = "not-to-be-shown"
 
@@ -172,6 +173,40 @@ def test_nobody_answers() -> None:
 
     assert result.exit_code == 3
     assert "no answer of a job server at http://127.0.0.1:1" in result.stderr
+
+
+class Starting:
+    """A job server whose head cannot start jobs yet."""
+
+    def __init__(self, refusals: int) -> None:
+        self.refusals = refusals
+        self.tries = 0
+
+    def get_address(self) -> str:
+        """Where it would be."""
+        return "http://head:8265"
+
+    def submit_job(self, **request: Any) -> str:
+        """Refuses as Ray does, so many times."""
+        self.tries += 1
+        if self.tries <= self.refusals:
+            raise RuntimeError("Request failed with status code 500: No available agent to submit")
+        return str(request["submission_id"])
+
+
+@pytest.mark.parametrize(("patience_s", "code"), [(60.0, 0), (0.0, 1)])
+def test_a_cluster_that_has_just_started(
+    monkeypatch: pytest.MonkeyPatch, patience_s: float, code: int
+) -> None:
+    """Is asked again until its head can start jobs, for a bounded time."""
+    server = Starting(refusals=3)
+    monkeypatch.setattr(commands, "_connect", lambda cluster, credentials: server)
+    monkeypatch.setattr(commands, "AGENT_POLL_S", 0.0)
+    monkeypatch.setattr(commands, "AGENT_S", patience_s)
+    result = submit("--no-wait", "--submission-id", "mine", "bench")
+
+    assert result.exit_code == code, result.output
+    assert (server.tries, result.stdout) == ((4, "mine\n") if code == 0 else (1, ""))
 
 
 def test_which_cluster() -> None:

@@ -12,7 +12,13 @@ from tests.cluster.test_together import Together
 from outrider.actors.credentials import OPEN
 from outrider.cluster.actor_status import ActorStatus, State
 from outrider.cluster.metrics.federation import Federation
-from outrider.cluster.roster import Member, Role, Roster
+from outrider.cluster.roster import Member, Role, Roster, Scale
+
+SCALES = (
+    Scale(entry="table", role=Role.TARGET, least=1, most=2, wanted=2),
+    Scale(entry="table", role=Role.DRAFTER, least=1, most=1, wanted=1),
+)
+"""What the supervisor of that service would say."""
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -60,7 +66,9 @@ class Scraped:
         self.statuses: list[ActorStatus] = []
         self.members: list[Member] = []
         self.federation = Federation(
-            self._statuses, lambda: Roster(version=1, members=tuple(self.members)), OPEN
+            self._statuses,
+            lambda: Roster(version=1, members=tuple(self.members), scales=SCALES),
+            OPEN,
         )
 
     async def start(self) -> None:

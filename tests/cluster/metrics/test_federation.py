@@ -36,6 +36,8 @@ async def test_every_actor_is_on_the_page_with_its_labels(scraped: Scraped) -> N
         ("draft-0", "drafter", "table"),
     }
     assert all(s.labels["node"] for s in slots)
+    for name, value in (("wanted", 2.0), ("running", 1.0), ("min", 1.0), ("max", 2.0)):
+        assert page.total(f"outrider:replicas_{name}", role="target") == value
     assert page.total("process_cpu_seconds_total", role="supervisor") > 0.0
 
 

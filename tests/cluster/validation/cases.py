@@ -17,6 +17,7 @@ RANGE = grpc.StatusCode.OUT_OF_RANGE
 
 LIMITS = Limits(
     model="m",
+    fingerprint="f",
     vocab_size=100,
     max_context=50,
     eos_token_ids=frozenset({0}),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.ideal import (
+from outrider.actors.speculation.ideal import (
     chain_tokens,
     drafter_bound,
     geometric,
