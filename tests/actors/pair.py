@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from unittest.mock import patch
 
 import numpy as np
-from tests.actors.target.chaos import commits_of
 
 from outrider.actors.draft import messages as draft_messages
 from outrider.actors.draft.autoregressive import AutoregressiveDrafter, num_nodes_of
@@ -74,6 +73,8 @@ class Pair:
     mode: Mode | None = None
     """Decides when the drafter rests; None: never."""
     max_context: int = 4096
+    prefill_chunk: int = 256
+    """Of the target."""
     meddle: Callable[[Wire], Wire] = lambda wire: wire
     """What the network does to the drafter's messages of one step."""
     is_lost: Callable[[], bool] = lambda: False
@@ -93,6 +94,7 @@ class Pair:
             incarnation=1,
             model_name="m",
             engine=EngineSettings(model="tabular:x"),
+            prefill_chunk=self.prefill_chunk,
             lockstep=self.lockstep,
             adaptive=self.mode is not None,
         )
@@ -231,13 +233,14 @@ class Pair:
         match output:
             case Opened():
                 self.handles[output.owner.session] = output.handle
-            case CommitFrame() | Committed():
-                if isinstance(output, CommitFrame):
-                    frame = target_messages.commit_message(output).commits.frame
-                    output = replace(output, commits=commits.decode(frame))
-                for one in commits_of([output]):
-                    self.texts[one.owner.session].extend(one.tokens)
-                    self.commits[one.owner.session].append(one.tokens)
+            case CommitFrame():
+                frame = target_messages.commit_message(output).commits.frame
+                for one in commits.decode(frame):
+                    self.texts[one.session].extend(one.tokens)
+                    self.commits[one.session].append(tuple(one.tokens))
+            case Committed():
+                self.texts[output.owner.session].extend(output.tokens)
+                self.commits[output.owner.session].append(output.tokens)
             case Finished() | Failed():
                 self.ends[output.owner.session] = output
             case VerdictFrame():

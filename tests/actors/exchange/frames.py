@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from outrider.actors.exchange import candidates, commits, verdicts
 from outrider.actors.exchange.candidates import Candidates
-from outrider.actors.exchange.commits import Commits
+from outrider.actors.exchange.commits import Commit, Commits
 from outrider.actors.exchange.frames import Array, starts_of
 from outrider.actors.exchange.verdicts import Target, Verdicts
 
@@ -94,6 +94,17 @@ def some_commits(draw: st.DrawFn) -> Commits:
     )
 
 
+def in_arrays(found: list[Commit]) -> Commits:
+    """What was read session by session."""
+    return Commits(
+        sessions_E=array([one.session for one in found], np.uint64),
+        epochs_E=array([one.epoch for one in found]),
+        starts_E=starts_of(array([len(one.tokens) for one in found])),
+        tokens_T=array([token for one in found for token in one.tokens]),
+        origins_T=array([origin for one in found for origin in one.origins]),
+    )
+
+
 @dataclass(frozen=True)
 class Kind:
     """One kind of frame."""
@@ -112,7 +123,7 @@ KINDS = [
         lambda frame: candidates.decode(frame, VOCAB),
     ),
     Kind("verdicts", some_verdicts, verdicts.encode, verdicts.decode),
-    Kind("commits", some_commits, commits.encode, commits.decode),
+    Kind("commits", some_commits, commits.encode, lambda frame: in_arrays(commits.decode(frame))),
 ]
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from outrider.actors.exchange import commits
 from outrider.actors.exchange.commits import Commit, Commits
+from outrider.actors.exchange.frames import BadFrame
 
 ENTRIES = st.lists(
     st.tuples(
@@ -53,7 +54,7 @@ FRAME = _frame([Commit(1, 1, [5, 6], [0, -1]), Commit(2, 7, [8], [-1])])
 @pytest.mark.parametrize("size", range(len(FRAME)))
 def test_a_frame_that_was_cut_is_refused(size: int) -> None:
     """Wherever it ends."""
-    with pytest.raises(commits.BadFrame):
+    with pytest.raises(BadFrame):
         commits.decode(FRAME[:size])
 
 
@@ -71,5 +72,5 @@ def test_a_frame_that_was_cut_is_refused(size: int) -> None:
 )
 def test_bytes_that_are_no_frame_are_refused(frame: bytes) -> None:
     """Whatever does not fit together."""
-    with pytest.raises(commits.BadFrame):
+    with pytest.raises(BadFrame):
         commits.decode(frame)

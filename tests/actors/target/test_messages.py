@@ -115,7 +115,7 @@ def test_frames_of_a_pass_come_through() -> None:
         origins_T=np.array([1, -1]),
     )
     event = commit_message(CommitFrame(stream=1, commits=told))
-    assert commits.decode(event.commits.frame).origins_T.tolist() == [1, -1]
+    assert commits.decode(event.commits.frame) == [(3, 2, [5, 6], [1, -1])]
     nothing = np.zeros(0, np.int64)
     ours = Verdicts(
         handles_E=nothing.astype(np.uint64),

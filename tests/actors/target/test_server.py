@@ -19,6 +19,7 @@ from outrider.actors.engine.settings import EngineSettings
 from outrider.actors.engine.tabular import random_table
 from outrider.actors.exchange import candidates, commits
 from outrider.actors.exchange.candidates import Candidates
+from outrider.actors.exchange.commits import Commit
 from outrider.actors.grpc_server import internal_channel
 from outrider.actors.speculation import base_hash
 from outrider.actors.target.events import DraftersWanted
@@ -106,15 +107,9 @@ async def next_message(call: Exchange) -> target_pb2.VerdictMessage:
     return message
 
 
-def committed(event: target_pb2.SessionEvent) -> dict[int, tuple[list[int], list[int]]]:
-    """Tokens and epochs by session."""
-    found: dict[int, tuple[list[int], list[int]]] = {}
-    if event.HasField("commits"):
-        told = commits.decode(event.commits.frame)
-        for entry, session in enumerate(told.sessions_E.tolist()):
-            tokens = told.tokens_T[told.starts_E[entry] : told.starts_E[entry + 1]].tolist()
-            found[session] = tokens, [int(told.epochs_E[entry])]
-    return found
+def committed(event: target_pb2.SessionEvent) -> list[Commit]:
+    """What an event says of tokens."""
+    return commits.decode(event.commits.frame) if event.HasField("commits") else []
 
 
 async def finish(call: Call, session: int) -> list[int]:
@@ -123,7 +118,8 @@ async def finish(call: Call, session: int) -> list[int]:
     async with asyncio.timeout(BOUND_S):
         while True:
             event = await next_event(call)
-            tokens.extend(committed(event).get(session, ([], []))[0])
+            for one in committed(event):
+                tokens.extend(one.tokens if one.session == session else [])
             if event.HasField("finished") and event.finished.session == session:
                 return tokens
             assert not event.HasField("failed"), event.failed.message
@@ -198,10 +194,10 @@ async def test_a_round_over_many_sessions_is_one_message(
         assert isinstance(message, target_pb2.SessionEvent), "the stream ended"
         num_messages += 1
         for event in message.several.events if message.HasField("several") else [message]:
-            for session, (told, (epoch,)) in committed(event).items():
-                assert epoch == epochs[session] + 1
-                epochs[session] += 1
-                tokens[session] += len(told)
+            for one in committed(event):
+                assert one.epoch == epochs[one.session] + 1
+                epochs[one.session] += 1
+                tokens[one.session] += len(one.tokens)
             if event.HasField("finished"):
                 finished.add(event.finished.session)
     assert tokens == {1: 300, 2: 300}
@@ -323,8 +319,8 @@ async def finish_both(
     async with asyncio.timeout(BOUND_S):
         while len(ended) < len(wanted):
             event = begun.pop(0) if begun else await next_event(call)
-            for session, (told, _) in committed(event).items():
-                tokens[session].extend(told)
+            for one in committed(event):
+                tokens[one.session].extend(one.tokens)
             if event.HasField("finished"):
                 ended.add(event.finished.session)
             assert not event.HasField("failed"), event.failed.message
