@@ -8,12 +8,22 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from outrider.actors.draft import messages as draft_messages
-from outrider.actors.draft.autoregressive import AutoregressiveDrafter
+from outrider.actors.draft.autoregressive import AutoregressiveDrafter, num_nodes_of
 from outrider.actors.draft.by_verifier import DrafterByVerifier
-from outrider.actors.draft.events import Attach, Drafted, Ended, Refused, Report, ResyncWanted
+from outrider.actors.draft.core import DraftCore
+from outrider.actors.draft.events import (
+    Attach,
+    CandidateFrame,
+    Ended,
+    Refused,
+    Report,
+    ResyncWanted,
+)
 from outrider.actors.draft.events import SessionKey as Key
 from outrider.actors.draft.lengths import Lengths
 from outrider.actors.draft.sampled import SampledDrafter
+from outrider.actors.draft.sessions import Sessions
+from outrider.actors.draft.settings import BYTES_PER_TOKEN
 from outrider.actors.draft.worker import DraftWorker
 from outrider.actors.engine.prefix_slots import PrefixSlots
 from outrider.actors.engine.settings import EngineSettings
@@ -21,6 +31,7 @@ from outrider.actors.engine.tabular import Table, TabularEngine
 from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.target import messages as target_messages
 from outrider.actors.target.events import (
+    CommitFrame,
     Committed,
     DrafterJoined,
     DraftersWanted,
@@ -35,9 +46,9 @@ from outrider.actors.target.events import (
     ResyncRequest,
     SessionClosed,
     Stats,
-    Verdict,
+    VerdictFrame,
 )
-from outrider.actors.target.governor import Governor
+from outrider.actors.target.schedule.mode import Mode
 from outrider.actors.target.settings import TargetSettings
 from outrider.actors.target.worker import TargetWorker
 from outrider.v1 import target_pb2
@@ -56,7 +67,7 @@ class Pair:
     seed: int = 0
     """Of the drafter's draws."""
     lockstep: bool = False
-    governor: Governor | None = None
+    mode: Mode | None = None
     """Decides when the drafter rests; None: never."""
     max_context: int = 4096
     meddle: Callable[[Wire], Wire] = lambda wire: wire
@@ -79,7 +90,7 @@ class Pair:
             model_name="m",
             engine=EngineSettings(model="tabular:x"),
             lockstep=self.lockstep,
-            adaptive=self.governor is not None,
+            adaptive=self.mode is not None,
         )
         room = EngineSettings(
             model="tabular:x", num_slots=16, max_scratch=96, max_context=self.max_context
@@ -89,13 +100,16 @@ class Pair:
             settings,
             self.outputs.extend,
             self._clock,
-            governor=self.governor,
         )
+        if self.mode is not None:
+            self.target._core._planner._mode = self.mode
         self.target.warm_up()
         engine = TabularEngine(self.draft_table, room)
         slots = PrefixSlots(engine)
+        sessions = Sessions(engine.num_slots, num_nodes_of(4, 64, lockstep=self.lockstep))
         generators = iter(np.random.SeedSequence(self.seed).spawn(1000))
         self.sampled = SampledDrafter(
+            sessions,
             engine,
             prefill_chunk=64,
             lockstep=self.lockstep,
@@ -104,21 +118,23 @@ class Pair:
             slots=slots,
         )
         coupled = AutoregressiveDrafter(
+            sessions,
             engine,
             width=4,
-            expand=4,
             max_ahead=64,
             prefill_chunk=64,
             lockstep=self.lockstep,
             lengths=self.lengths,
             slots=slots,
         )
-        self.draft = DraftWorker(
-            DrafterByVerifier(coupled=coupled, sampled=self.sampled),
+        core = DraftCore(
+            sessions,
+            DrafterByVerifier(sessions, coupled=coupled, sampled=self.sampled),
             max_ahead=64,
-            emit=self.reports.append,
+            bytes_per_token=BYTES_PER_TOKEN,
             lockstep=self.lockstep,
         )
+        self.draft = DraftWorker(core, emit=self.reports.append, clock=lambda: self.now)
         self.texts: dict[int, list[int]] = {}
         self.commits: dict[int, list[tuple[int, ...]]] = {}
         """Tokens of each round."""
@@ -168,7 +184,7 @@ class Pair:
         """A few draft passes, then one target pass."""
         for _ in range(drafts):
             self.now += 1e-5
-            if not self.draft.run_once(self.now):
+            if not self.draft.run_once():
                 break
         wire, self.reports[:] = self._draft_wire(self.reports), []
         for message in self.meddle(wire):
@@ -203,10 +219,8 @@ class Pair:
         wire: Wire = []
         for report in reports:
             match report:
-                case Drafted():
-                    wire.append(draft_messages.candidates_to_proto(report.entries))
-                case ResyncWanted():
-                    wire.append(draft_messages.resync_to_proto(report))
+                case CandidateFrame() | ResyncWanted():
+                    wire.append(draft_messages.message_of(report))
                 case Ended() | Refused():
                     self.ended.append(report)
         return wire
@@ -216,21 +230,30 @@ class Pair:
             case Opened():
                 self.handles[output.owner.session] = output.handle
             case Committed():
-                self.texts[output.owner.session].extend(output.tokens)
-                self.commits[output.owner.session].append(output.tokens)
+                self._commit(output.owner.session, output.tokens)
+            case CommitFrame():
+                told = output.commits
+                for entry, session in enumerate(told.sessions_E.tolist()):
+                    start, end = told.starts_E[entry : entry + 2].tolist()
+                    self._commit(session, tuple(told.tokens_T[start:end].tolist()))
             case Finished() | Failed():
                 self.ends[output.owner.session] = output
-            case Verdict():
+            case VerdictFrame():
                 if not self.is_lost():
-                    self._tell(target_messages.verdict_batch([output]))
+                    self._tell(target_messages.verdict_message(output))
             case Resync() | SessionClosed():
                 self._tell(target_messages.drafter_message(output))
             case DraftersWanted():
                 self.wanted.append(output.is_wanted)
 
+    def _commit(self, session: int, tokens: tuple[int, ...]) -> None:
+        self.texts[session].extend(tokens)
+        self.commits[session].append(tokens)
+
     def _tell(self, message: target_pb2.VerdictMessage) -> None:
         arrived = target_pb2.VerdictMessage.FromString(message.SerializeToString())
-        for event in draft_messages.events_from_proto(arrived, LINK):
+        event = draft_messages.event_from_proto(arrived, LINK)
+        if event is not None:
             self.draft.post(event)
 
 
@@ -239,16 +262,11 @@ def _target_events(message: target_pb2.DrafterMessage, vocab_size: int) -> list[
     if arrived.HasField("resync"):
         resync = arrived.resync
         return [ResyncRequest(drafter="d", handle=resync.handle, length=resync.length)]
-    return [
-        *(
-            target_messages.candidates_from_proto(one, "d", vocab_size)
-            for one in arrived.candidates.entries
-        ),
-        *(
-            target_messages.frozen_from_proto(one, "d", vocab_size)
-            for one in arrived.candidates.frozen
-        ),
-    ]
+    batch = arrived.candidates
+    frame = target_messages.candidates_from_proto(batch, "d", vocab_size)
+    events: list[Event] = [] if frame is None else [frame]
+    frozen = [target_messages.frozen_from_proto(one, "d", vocab_size) for one in batch.frozen]
+    return [*events, *frozen]
 
 
 def blurred(table: Table, other: Table, share: float) -> Table:
