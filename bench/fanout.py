@@ -117,4 +117,4 @@ def _once(
 
 def _cpu_s(costs: Mapping[str, Any]) -> float:
     """Seconds of processor time of all threads."""
-    return sum(costs["cpu_s"].values())
+    return float(sum(costs["cpu_s"].values()))

@@ -22,7 +22,7 @@ from outrider.actors.grpc_server import bind, internal_server
 from outrider.actors.outbox import Outbox
 from outrider.actors.wire import PROTOCOL_VERSION
 from outrider.client import event_loop
-from outrider.v1 import generation_pb2, sampling_pb2, target_pb2, target_pb2_grpc
+from outrider.v1 import generation_pb2, sampling_pb2, target_pb2, target_pb2_grpc, trace_pb2
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -94,6 +94,18 @@ class FanoutTarget(target_pb2_grpc.TargetServiceServicer):
                 self.written.set()
         finally:
             reader.cancel()
+
+    async def Exchange(  # type: ignore[override]  # a coroutine that aborts
+        self, request_iterator: AsyncIterator[target_pb2.DrafterMessage], context: Context
+    ) -> None:
+        """Takes no candidates."""
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "there are no drafters")
+
+    async def Trace(  # type: ignore[override]  # a coroutine that aborts
+        self, request_iterator: AsyncIterator[trace_pb2.TraceCommand], context: Context
+    ) -> None:
+        """Records nothing."""
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "nothing is recorded")
 
     def _open(self, command: target_pb2.OpenSession) -> None:
         number = command.session

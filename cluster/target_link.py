@@ -15,6 +15,7 @@ import structlog
 
 from outrider.actors.credentials import OPEN, Credentials
 from outrider.actors.exchange import commits
+from outrider.actors.exchange.frames import BadFrame
 from outrider.actors.wire import PROTOCOL_VERSION
 from outrider.cluster.stream_link import CONNECT_S, BidiCall, LinkBroken, is_end, keep, pump
 from outrider.v1 import target_pb2, target_pb2_grpc
@@ -213,7 +214,7 @@ class TargetLink:
     def _take_commits(self, frame: bytes) -> None:
         try:
             told = commits.decode(frame)
-        except commits.BadFrame as error:
+        except BadFrame as error:
             raise LinkBroken(f"the target at {self.address} sent {error}") from error
         sinks = self._sinks
         for session, epoch, tokens, origins in told:

@@ -23,7 +23,7 @@ from outrider.cluster.simulate.heap import Heap, Record
 from outrider.cluster.simulate.network import Stream
 from outrider.cluster.simulate.prices import Prices
 from outrider.cluster.simulate.process import Machine, Process
-from outrider.v1 import draft_pb2, generation_pb2, target_pb2
+from outrider.v1 import draft_pb2, target_pb2
 
 Key = tuple[str, int, int]
 """Names a request in every mode: kind, client or wave, and number."""
@@ -120,6 +120,7 @@ class CoordinatorProcess(Process):
                 request_id=f"r{number}",
                 group=number,
                 prompt=prompt,
+                fingerprint="",
                 sampling=sampling,
                 speculation=speculation,
                 drafters=tuple(self.drafters),
@@ -220,26 +221,13 @@ class CoordinatorProcess(Process):
             running.attached.discard(drafter)
             self._later(RETRY_S, lambda: self._fill(running))
 
-    def _committed(self, frame: commits.Commits) -> None:
-        self.spend(
-            self._prices.coordinator.take.seconds(len(frame.sessions_E), len(frame.tokens_T))
-        )
-        for e, number in enumerate(frame.sessions_E.tolist()):
+    def _committed(self, told: list[commits.Commit]) -> None:
+        num_tokens = sum(len(one.tokens) for one in told)
+        self.spend(self._prices.coordinator.take.seconds(len(told), num_tokens))
+        for number, epoch, tokens, origins in told:
             running = self._sessions.get(number)
-            if running is None:
-                continue
-            part = slice(int(frame.starts_E[e]), int(frame.starts_E[e + 1]))
-            tokens = [
-                generation_pb2.Token(id=token, origin=generation_pb2.ORIGIN_TARGET)
-                if origin < 0
-                else generation_pb2.Token(
-                    id=token, origin=generation_pb2.ORIGIN_DRAFTER, drafter=origin
-                )
-                for token, origin in zip(
-                    frame.tokens_T[part].tolist(), frame.origins_T[part].tolist(), strict=True
-                )
-            ]
-            self._carry_out(running, running.session.committed(int(frame.epochs_E[e]), tokens))
+            if running is not None:
+                self._carry_out(running, running.session.committed(epoch, tokens, origins))
 
     # -- what sessions command -------------------------------------------------------------------------------------
 
@@ -248,7 +236,7 @@ class CoordinatorProcess(Process):
             match command:
                 case Deliver():
                     self.spend(self._prices.message.seconds())
-                    running.on_tokens(len(command.tokens), self.now)
+                    running.on_tokens(len(command.ids), self.now)
                 case Attach():
                     self._fill(running)
                 case Close():
