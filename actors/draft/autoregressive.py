@@ -30,11 +30,13 @@ from outrider.actors.draft.picking import best_first, runnable
 from outrider.actors.draft.sessions import Session, Sessions
 from outrider.actors.engine.prefix_slots import PrefixSlots
 from outrider.actors.engine.protocol import WANTS, Batch, Engine, Logits
-from outrider.actors.speculation.ragged import starts_of
+from outrider.actors.speculation.ragged import rank_within, starts_of
 
 Bools = NDArray[np.bool_]
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
+
+NOTHING = np.zeros(0, np.int64)
 
 LOOKAHEAD = 2
 """A tree may be so many times as deep as one target pass verifies, so that the next tree grows while a pass runs."""
@@ -200,7 +202,7 @@ class AutoregressiveDrafter:
         """See `Drafter`."""
         complete_E = self._deepest(rows_E) < 1
         grown = np.flatnonzero(self._models.is_expanded_S[rows_E])
-        entries_K, _, _ = self._runnable(rows_E[grown])
+        entries_K, _, _ = self._runnable(rows_E[grown], self._limits(rows_E[grown]))
         complete_E[grown] = True
         complete_E[grown[entries_K]] = False
         return complete_E
@@ -209,6 +211,8 @@ class AutoregressiveDrafter:
         """See `Drafter`: long texts and growing trees take turns, so that a prompt does not stall the others."""
         models = self._models
         is_expanded_E = models.is_expanded_S[rows_E]
+        if is_expanded_E.all():
+            return self._pass(NOTHING, rows_E)
         rows_B = rows_E[~is_expanded_E]
         rows_B = rows_B[self._deepest(rows_B) >= 1]
         lags_B = self._sessions.lengths_S[rows_B] - models.cached_S[rows_B]
@@ -220,30 +224,38 @@ class AutoregressiveDrafter:
                 return plan
         if is_long_B.any():
             self._was_prefill = True
-            return self._pass(rows_B[is_long_B], rows_E[:0])
+            return self._pass(rows_B[is_long_B], NOTHING)
         return None
 
     def grow(self, plan: DraftPass, logits: Logits | None) -> Int64s:
         """See `Drafter`."""
         assert isinstance(plan, ModelPass), "it is this method's own"
         assert logits is not None, "it has a batch"
-        forest, models, engine = self._forest, self._models, self.engine
-        reading = plan.rows_E[: plan.num_reading]
-        counts = plan.counts_E[: plan.num_reading]
-        for slot, count in zip(models.slots_S[reading].tolist(), counts.tolist(), strict=True):
-            engine.rebase(slot, range(count))
-        models.cached_S[reading] += counts
-        done = reading[plan.is_read_E]
-        models.is_expanded_S[done] = True
-        forest.run(plan.rows_K, plan.nodes_K)
-        rows_R = np.concatenate((done, plan.rows_K))
+        rows_R, nodes_R = plan.rows_K, plan.nodes_K
+        done = NOTHING
+        if plan.num_reading:
+            done = self._read(plan)
+            rows_R = np.concatenate((done, rows_R))
+            nodes_R = np.concatenate((np.full(len(done), ROOT), nodes_R))
         if not len(rows_R):
             return rows_R
-        nodes_R = np.concatenate((np.full(len(done), ROOT), plan.nodes_K))
+        self._forest.run(plan.rows_K, plan.nodes_K)
         added = self._grower.grow(rows_R, nodes_R, logits.values_RV)
         ran = len(done) + float(plan.values_K.sum())
         self._yield = MEMORY * self._yield + (1.0 - MEMORY) * min(added / ran, 1.0)
-        return np.unique(rows_R)
+        return np.concatenate((done, plan.rows_E[plan.num_reading :]))
+
+    def _read(self, plan: ModelPass) -> Int64s:
+        """Takes in that committed tokens were run. Returns the sessions whose root is run now."""
+        models = self._models
+        reading = plan.rows_E[: plan.num_reading]
+        counts = plan.counts_E[: plan.num_reading]
+        for slot, count in zip(models.slots_S[reading].tolist(), counts.tolist(), strict=True):
+            self.engine.rebase(slot, range(count))
+        models.cached_S[reading] += counts
+        done = reading[plan.is_read_E]
+        models.is_expanded_S[done] = True
+        return done
 
     def took(self, plan: DraftPass, seconds: float) -> None:
         """See `Drafter`."""
@@ -280,51 +292,45 @@ class AutoregressiveDrafter:
 
     def _pass(self, reading_B: Int64s, growing_G: Int64s) -> ModelPass | None:
         """A pass in which some sessions read their texts, within the chunk, and others grow."""
-        sessions, models, forest = self._sessions, self._models, self._forest
-        lags_B = sessions.lengths_S[reading_B] - models.cached_S[reading_B]
-        before_B = np.cumsum(lags_B) - lags_B
-        counts_B = np.clip(self._chunk - before_B, 0, lags_B)
-        reading_B, lags_B, counts_B = (x[counts_B > 0] for x in (reading_B, lags_B, counts_B))
-        is_read_B = counts_B == lags_B
-        num_read, num_rows = int(np.count_nonzero(is_read_B)), int(counts_B.sum())
-        entries_K, nodes_K, values_K = self._runnable(growing_G)
-        rooms_G = self._limits(growing_G) - forest.num_run_S[growing_G]
+        models, forest = self._models, self._forest
+        reading_B, counts_B, is_read_B, read_R = self._unread(reading_B)
+        num_read, num_rows = int(is_read_B.sum()), len(read_R)
+        limits_G = self._limits(growing_G)
         entries_K, nodes_K, values_K = best_first(
-            entries_K,
-            nodes_K,
-            values_K,
-            rooms_E=rooms_G,
+            *self._runnable(growing_G, limits_G),
+            rooms_E=limits_G - forest.num_run_S[growing_G],
             count=lambda values: self.cost.best_count(values, value=num_read, rows=num_rows),
         )
-        if not len(counts_B) and not len(nodes_K):
+        if not num_rows and not len(nodes_K):
             return None
         rows_K = growing_G[entries_K]
-        used_G, counts_G = np.unique(entries_K, return_counts=True)
-        rows_E = np.concatenate((reading_B, growing_G[used_G]))
-        counts_E = np.concatenate((counts_B, counts_G))
-        starts_E = starts_of(counts_E)
-        parents_K = forest.scratch_SM[rows_K, forest.parents_SM[rows_K, nodes_K]]
-        read_R = unread(
-            sessions,
-            reading_B,
-            cached_E=models.cached_S[reading_B],
-            counts_E=counts_B,
-            vocab_size=self.engine.spec.vocab_size,
-        )
-        chain_R = np.arange(num_rows) - np.repeat(starts_E[: len(counts_B)], counts_B) - 1
+        counts_G = np.bincount(entries_K, minlength=len(growing_G))
+        used_G = counts_G.nonzero()[0]
+        rows_E, counts_E = growing_G[used_G], counts_G[used_G]
+        wanted_E = np.full(len(used_G), WANTS.index("all"))
+        gains_E = np.bincount(entries_K, values_K, minlength=len(growing_G))[used_G]
+        tokens_R = forest.tokens_SM[rows_K, nodes_K]
+        parents_R = forest.scratch_SM[rows_K, forest.parents_SM[rows_K, nodes_K]]
+        if num_rows:
+            rows_E = np.concatenate((reading_B, rows_E))
+            counts_E = np.concatenate((counts_B, counts_E))
+            wanted_E = np.concatenate((is_read_B.astype(np.int64), wanted_E))
+            gains_E = np.concatenate((is_read_B.astype(np.float64), gains_E))
+            tokens_R = np.concatenate((read_R, tokens_R))
+            chain_R = rank_within(np.repeat(reading_B, counts_B)) - 1
+            parents_R = np.concatenate((chain_R, parents_R))
         batch = Batch(
             slots_E=models.slots_S[rows_E],
-            starts_E=starts_E,
-            tokens_R=np.concatenate((read_R, forest.tokens_SM[rows_K, nodes_K])),
-            parents_R=np.concatenate((chain_R, parents_K)),
-            wanted_E=np.concatenate((is_read_B.astype(np.int64), np.full(len(used_G), 2))),
+            starts_E=starts_of(counts_E),
+            tokens_R=tokens_R.astype(np.int64),
+            parents_R=parents_R.astype(np.int64),
+            wanted_E=wanted_E,
             built_E=models.is_built_S[rows_E],
         )
-        gains_G = np.bincount(entries_K, values_K, minlength=len(growing_G))[used_G]
         return ModelPass(
             batch=batch,
             rows_E=rows_E,
-            gains_E=self._yield * np.concatenate((is_read_B.astype(np.float64), gains_G)),
+            gains_E=self._yield * gains_E,
             seconds=self.cost.predict(batch.num_rows),
             counts_E=counts_E,
             num_reading=len(counts_B),
@@ -334,14 +340,35 @@ class AutoregressiveDrafter:
             values_K=values_K,
         )
 
-    def _runnable(self, rows_E: Int64s) -> tuple[Int64s, Int64s, Float64s]:
+    def _unread(self, rows_B: Int64s) -> tuple[Int64s, Int64s, Bools, Int64s]:
+        """Sessions that read, within the chunk: how much, whether that is all, and the tokens."""
+        if not len(rows_B):
+            return NOTHING, NOTHING, NOTHING.astype(np.bool_), NOTHING
+        cached_B = self._models.cached_S[rows_B]
+        lags_B = self._sessions.lengths_S[rows_B] - cached_B
+        before_B = np.cumsum(lags_B) - lags_B
+        counts_B = np.clip(self._chunk - before_B, 0, lags_B)
+        some = counts_B > 0
+        rows_B, counts_B = rows_B[some], counts_B[some]
+        read_R = unread(
+            self._sessions,
+            rows_B,
+            cached_E=cached_B[some],
+            counts_E=counts_B,
+            vocab_size=self.engine.spec.vocab_size,
+        )
+        return rows_B, counts_B, counts_B == lags_B[some], read_R
+
+    def _runnable(self, rows_E: Int64s, limits_E: Int64s) -> tuple[Int64s, Int64s, Float64s]:
         """Nodes that are worth running, and that the length policies go on from."""
+        if not len(rows_E):
+            return NOTHING, NOTHING, NOTHING.astype(np.float64)
         if self._lockstep:
             floors_E = self._lockstep_floors(rows_E)
         else:
             # Of so many places one that is not worth its part of a token is better left for what grows later.
-            places_E = np.maximum(self._limits(rows_E), 1)
-            floors_E = np.maximum(RUN_SHARE * self._sessions.floors_S[rows_E], 1.0 / places_E)
+            floors_E = 1.0 / np.maximum(limits_E, 1)
+            floors_E = np.maximum(RUN_SHARE * self._sessions.floors_S[rows_E], floors_E)
         entries_K, nodes_K, values_K = runnable(
             self._forest, rows_E, deepest_E=self._deepest(rows_E), floors_E=floors_E
         )

@@ -70,7 +70,7 @@ class Sharpness:
         what the children leave.
 
         Args:
-            families_K: A number for each parent, from 0 on, each used.
+            families_K: A number for each parent.
             scorings_K: How the children were scored; siblings alike.
             estimates_K: Their estimates p.
             slopes_K: Their slopes.
@@ -79,23 +79,23 @@ class Sharpness:
         if not len(families_K):
             return
         p_K, d_K = estimates_K.astype(np.float64), slopes_K.astype(np.float64)
-        rest_F = np.maximum(1.0 - np.bincount(families_K, p_K), 1.0 - MOST)
+        sums_F = np.bincount(families_K, p_K)
+        # A number that is no family's has no children, and adds nothing.
+        rest_F = np.maximum(1.0 - sums_F, 1.0 - MOST)
         moved_F = np.bincount(families_K, p_K * d_K)
         is_hit_F = np.bincount(families_K, hits_K) > 0
         slope_F = np.where(is_hit_F, np.bincount(families_K, d_K * hits_K), -moved_F / rest_F)
         information_F = np.bincount(families_K, p_K * d_K * d_K) + moved_F**2 / rest_F
         scorings_F = np.zeros(len(rest_F), np.int64)
         scorings_F[families_K] = scorings_K
-        for scoring in np.unique(scorings_F):
-            of_kind_F = scorings_F == scoring
-            kept = MEMORY ** np.count_nonzero(of_kind_F)
-            self._information[scoring] *= kept
-            self._information[scoring] += information_F[of_kind_F].sum()
-            # Forgotten as a whole, what is known never falls below what the prior knew.
-            known = max(self._information[scoring], PRIOR_WEIGHT)
-            step = slope_F[of_kind_F].sum() / known
-            value = self.values[scoring]
-            self.values[scoring] = min(max(value + step, 0.5 * value), 2.0 * value)
+        num = len(self.values)
+        drawn = np.bincount(scorings_F, sums_F > 0.0, minlength=num)
+        self._information *= MEMORY**drawn
+        self._information += np.bincount(scorings_F, information_F, minlength=num)
+        # Forgotten as a whole, what is known never falls below what the prior knew.
+        known = np.maximum(self._information, PRIOR_WEIGHT)
+        moved = self.values + np.bincount(scorings_F, slope_F, minlength=num) / known
+        self.values = np.clip(moved, 0.5 * self.values, 2.0 * self.values)
 
 
 class Rates:
@@ -148,18 +148,16 @@ def learn_walk(
     """
     rows_K = rows_E[walk.entries_K]
     features_K = forest.features_SM[rows_K, walk.nodes_K]
-    copied = np.flatnonzero(features_K)
-    rates.learn(features_K[copied].astype(np.int64), walk.hits_K[copied])
+    if features_K.any():
+        copied = np.flatnonzero(features_K)
+        rates.learn(features_K[copied].astype(np.int64), walk.hits_K[copied])
     if sharpness is None or scorings_E is None:
         return
     scored = np.flatnonzero(features_K == 0)
-    entries_K, steps_K = walk.entries_K[scored], walk.steps_K[scored]
-    _, families_K = np.unique(
-        entries_K * (steps_K.max(initial=0) + 1) + steps_K, return_inverse=True
-    )
+    entries_K = walk.entries_K[scored]
     rows_K, nodes_K = rows_K[scored], walk.nodes_K[scored]
     sharpness.learn(
-        families_K=families_K,
+        families_K=entries_K * walk.path_ET.shape[1] + walk.steps_K[scored],
         scorings_K=scorings_E[entries_K],
         estimates_K=forest.estimates_SM[rows_K, nodes_K],
         slopes_K=forest.slopes_SM[rows_K, nodes_K],

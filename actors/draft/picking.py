@@ -61,13 +61,17 @@ def best_first(
     Returns:
         The chosen, by entry and column.
     """
+    if not len(values_K):
+        return entries_K, nodes_K, values_K
     order = np.argsort(-values_K, kind="stable")
-    by_entry = order[np.argsort(entries_K[order], kind="stable")]
-    fits_K = np.zeros(len(order), np.bool_)
-    fits_K[by_entry] = rank_within(entries_K[by_entry]) < rooms_E[entries_K[by_entry]]
-    order = order[fits_K[order]]
-    if not len(order):
-        return entries_K[:0], nodes_K[:0], values_K[:0]
+    wanted_E = np.bincount(entries_K, minlength=len(rooms_E))
+    if (wanted_E > rooms_E).any():
+        by_entry = order[np.argsort(entries_K[order], kind="stable")]
+        fits_K = np.zeros(len(order), np.bool_)
+        fits_K[by_entry] = rank_within(entries_K[by_entry]) < rooms_E[entries_K[by_entry]]
+        order = order[fits_K[order]]
+        if not len(order):
+            return entries_K[:0], nodes_K[:0], values_K[:0]
     # What was given is in this order.
     chosen = np.sort(order[: count(values_K[order])])
     return entries_K[chosen], nodes_K[chosen], values_K[chosen]

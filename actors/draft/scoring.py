@@ -175,7 +175,9 @@ def confine(logits_RV: torch.Tensor, vocab_sizes_R: Int64s) -> None:
         logits_RV: The draft model's, float32; or scores.
         vocab_sizes_R: Number of the target's ids, for each row.
     """
-    for vocab_size in np.unique(vocab_sizes_R).tolist():
+    if vocab_sizes_R.min(initial=logits_RV.shape[1]) >= logits_RV.shape[1]:
+        return
+    for vocab_size in set(vocab_sizes_R.tolist()):
         if vocab_size < logits_RV.shape[1]:
             rows = torch.from_numpy(np.flatnonzero(vocab_sizes_R == vocab_size))
             logits_RV[rows.to(logits_RV.device), vocab_size:] = -torch.inf

@@ -73,14 +73,18 @@ class Sender:
             recording: Is told of it.
         """
         sessions = self._sessions
-        dirty = np.flatnonzero(sessions.is_dirty_S & sessions.is_attached_S)
-        dirty = dirty[np.isnan(sessions.asked_at_S[dirty])]
         frames: list[CandidateFrame] = []
-        for link in np.unique(sessions.links_S[dirty]).tolist():
+        dirty = sessions.is_dirty_S.nonzero()[0]
+        if not len(dirty):
+            return frames
+        dirty = dirty[np.isnan(sessions.asked_at_S[dirty])]
+        for link in set(sessions.links_S[dirty].tolist()):
             rows = dirty[sessions.links_S[dirty] == link]
             is_due = self._lockstep or self._is_due(link, plan, now)
             if not is_due:
                 rows = rows[sessions.is_frozen_S[rows]]
+                if not len(rows):
+                    continue
             frame = self._frame(link, rows)
             if frame is None:
                 continue

@@ -164,7 +164,7 @@ class Sessions:
         row = session.row
         self.forest.clear(np.array([row]))
         self.sessions[row] = None
-        self.is_attached_S[row] = False
+        self.is_attached_S[row] = self.is_dirty_S[row] = False
         self.roots.pop(row, None)
         of_link = self._rows[session.key.link]
         del of_link[session.key.handle]

@@ -23,8 +23,9 @@ def ranges(firsts_E: Int64s, counts_E: Int64s) -> Int64s:
 
 def rank_within(groups_N: Int64s) -> Int64s:
     """Place of each item within its group; the items of a group lie one behind the other."""
-    if not len(groups_N):
-        return np.zeros(0, np.int64)
     places = np.arange(len(groups_N))
-    begins = np.flatnonzero(np.diff(groups_N, prepend=groups_N[0] - 1))
-    return places - np.repeat(begins, np.diff(begins, append=len(groups_N)))
+    if not len(places) or groups_N[0] == groups_N[-1]:
+        return places
+    begins = np.zeros_like(places)
+    begins[1:] = places[1:] * (groups_N[1:] != groups_N[:-1])
+    return places - np.maximum.accumulate(begins)

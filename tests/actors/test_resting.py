@@ -26,6 +26,7 @@ class Switched(Mode):
 
     def enter(self, num_sessions: int) -> bool:
         """As told."""
+        super().enter(num_sessions)
         return self.wanted
 
 
