@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from bench.law import Replay
+from bench.passes import Passes
+from bench.targets import BenchTarget
 from outrider.actors.speculation.ideal import (
     drafter_bound,
     ideal,
@@ -16,9 +19,6 @@ from outrider.actors.speculation.ideal import (
     lockstep_speed_up,
     mean_run,
 )
-from bench.law import Replay
-from bench.passes import Passes
-from bench.targets import BenchTarget
 
 LONGEST_TOLD = 24
 """Run lengths told one by one; longer ones are told together, which the table of a report has no room for anyway."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from bench.efficiency import best_tree, told
-from outrider.actors.speculation.ideal import drafter_bound, ideal, law_of
 from bench.law import Text, replay
 from outrider.actors.engine.profiles import Profile, draft_profile, find_profile
+from outrider.actors.speculation.ideal import drafter_bound, ideal, law_of
 
 REPLAYED = 8
 """Texts that the acceptance law is taken from, at most."""

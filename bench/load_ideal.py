@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.efficiency import best_tree, told
-from outrider.actors.speculation.ideal import drafter_bound, ideal, law_of, mean_run
 from bench.law import Replay
 from bench.passes import VERIFY
 from bench.targets import BenchTarget
+from outrider.actors.speculation.ideal import drafter_bound, ideal, law_of, mean_run
 from outrider.client.timeline.model import WORK, Slice, Timeline
 
 PREFILL = "prefill"

@@ -172,22 +172,22 @@ class _Run:
             match event.WhichOneof("event"):
                 case "opened":
                     await self._attach(event.opened.session, event.opened.handle)
-                case "commits":
-                    for session, _, tokens, origins in commits.decode(event.commits.frame):
-                        if self._is_over:
-                            break
-                        text = self._texts[session]
+                case "commits" if not self._is_over:
+                    for one in commits.decode(event.commits.frame):
+                        text = self._texts[one.session]
                         if missing:
-                            missing.difference_update((session, drafter) for drafter in origins)
+                            missing -= {(one.session, drafter) for drafter in one.origins}
                             # As many of those that count may have been plain passes.
                             wanted += 1
                         else:
                             text.starts.append(len(text.tokens))
                             counted += 1
-                        text.tokens.extend(tokens)
-                        if counted >= wanted:
-                            self._is_over = True
-                            await self._close_all()
+                        text.tokens.extend(one.tokens)
+                    if counted >= wanted:
+                        self._is_over = True
+                        await self._close_all()
+                case "commits":
+                    pass
                 case "finished":
                     stats = event.finished.speculation
                     plain += stats.plain_passes

@@ -53,13 +53,14 @@ class Sessions:
         sampling: Sampling,
         committed: Sequence[int] = (),
         speculation: Speculation | None = None,
+        prompt: Sequence[int] = (1, 2, 3),
     ) -> int:
-        """Opens a session with prompt 1 2 3; returns its row."""
+        """Opens a session; returns its row."""
         self._count += 1
         event = Open(
             owner=Owner(stream=1, session=self._count),
             group=0,
-            prompt=(1, 2, 3),
+            prompt=tuple(prompt),
             committed=tuple(committed),
             sampling=sampling,
             speculation=speculation or Speculation(),
