@@ -5,8 +5,15 @@ gRPC keeps the order of a stream, so both ends give a message the same number, a
 
 from __future__ import annotations
 
+import numpy as np
+
+from outrider.actors.exchange import candidates, verdicts
+from outrider.actors.exchange.frames import BadFrame
 from outrider.actors.trace import Recorder
 from outrider.v1 import target_pb2, trace_pb2
+
+ANY_TOKEN = 1 << 32
+"""No token id is as large; what ids there are is not looked at here."""
 
 Message = target_pb2.DrafterMessage | target_pb2.VerdictMessage
 
@@ -62,16 +69,14 @@ class StreamLog:
 
 
 def describe(message: Message) -> tuple[str, list[trace_pb2.TracePart]]:
-    """What a message holds: its kind, and for each session the numbers of nodes and of committed tokens."""
+    """What a message holds: its kind, and for each session the numbers of nodes and of committed tokens. Of bytes that are no
+    frame nothing is said; whoever takes the message in refuses them."""
     kind = message.WhichOneof("message") or ""
     if isinstance(message, target_pb2.DrafterMessage):
         match kind:
             case "candidates":
                 batch = message.candidates
-                parts = [
-                    trace_pb2.TracePart(handle=entry.handle, nodes=len(entry.tree.tokens))
-                    for entry in batch.entries
-                ]
+                parts = _of_candidates(batch.frame)
                 parts += [
                     trace_pb2.TracePart(handle=entry.handle, nodes=len(entry.tree.tokens))
                     for entry in batch.frozen
@@ -82,13 +87,30 @@ def describe(message: Message) -> tuple[str, list[trace_pb2.TracePart]]:
         return kind, []
     match kind:
         case "verdicts":
-            return kind, [
-                trace_pb2.TracePart(handle=entry.handle, committed=len(entry.tokens))
-                for entry in message.verdicts.entries
-            ]
+            return kind, _of_verdicts(message.verdicts.frame)
         case "resync":
             tokens = len(message.resync.tokens)
             return kind, [trace_pb2.TracePart(handle=message.resync.handle, committed=tokens)]
         case "closed":
             return kind, [trace_pb2.TracePart(handle=message.closed.handle)]
     return kind, []
+
+
+def _of_candidates(frame: bytes) -> list[trace_pb2.TracePart]:
+    if not frame:
+        return []
+    try:
+        found = candidates.decode(frame, ANY_TOKEN)
+    except BadFrame:
+        return []
+    pairs = zip(found.handles_E.tolist(), np.diff(found.starts_E).tolist(), strict=True)
+    return [trace_pb2.TracePart(handle=handle, nodes=nodes) for handle, nodes in pairs]
+
+
+def _of_verdicts(frame: bytes) -> list[trace_pb2.TracePart]:
+    try:
+        found = verdicts.decode(frame)
+    except BadFrame:
+        return []
+    pairs = zip(found.handles_E.tolist(), np.diff(found.starts_E).tolist(), strict=True)
+    return [trace_pb2.TracePart(handle=handle, committed=tokens) for handle, tokens in pairs]

@@ -24,12 +24,16 @@ SUITES = (
     "load",
     "costs",
     "messages",
+    "fanout",
     "reliability",
     "verifiers",
     "startup",
     "batch",
     "apply",
     "emulated",
+    "grid",
+    "prices",
+    "plan",
 )
 """Each is a module with `run`, which yields rows; `KEYS`, if its rows are replaced one by one; and takes the options that its
 parameters name."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 from bench.prompts import Prompt
-from outrider.client import AsyncClient, SamplingOptions, SpeculationOptions
+from outrider.client import AsyncClient, SamplingOptions, SpeculationOptions, event_loop
 from outrider.client.figures import Figures, Sample, figures
 from outrider.client.measure import measure
 from outrider.client.prompts import Prompt as Request
@@ -61,7 +60,7 @@ def crowd(
                 concurrency=concurrency,
             )
 
-    samples, wall_s = asyncio.run(go())
+    samples, wall_s = event_loop.run(go())
     return samples, figures(samples, wall_s=wall_s)
 
 

@@ -1,6 +1,6 @@
 """The measured speed-up beside the ideal of the same run: c, rho, kappa, the acceptance law, and eta. Pure.
 
-eta is the speed-up over the ideal of `bench.ideal`. Above 1 (beyond what the runs scatter) it is a bug: tokens counted twice, a
+eta is the speed-up over the ideal of `actors/speculation/ideal.py`. Above 1 (beyond what the runs scatter) it is a bug: tokens counted twice, a
 slow baseline, or a wrong ideal.
 """
 
@@ -9,10 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bench.ideal import drafter_bound, ideal, law_of, lockstep_speed_up, mean_run
 from bench.law import Replay
 from bench.passes import Passes
 from bench.targets import BenchTarget
+from outrider.actors.speculation.ideal import (
+    drafter_bound,
+    ideal,
+    law_of,
+    lockstep_speed_up,
+    mean_run,
+)
 
 LONGEST_TOLD = 24
 """Run lengths told one by one; longer ones are told together, which the table of a report has no room for anyway."""

@@ -4,7 +4,7 @@ Target and drafter are laws on emulated devices (docs/emulation.md): passes take
 the service alone - scheduling, messages, drawing, streams - while target, drafter, coordinator and client share this machine's cores.
 Throughput is told in units of what the device alone would decode plainly: requests / seconds of a pass with a row for each. All
 requests run at once, and only the time counts in which all of them do. Beside it: tokens a round, microseconds of processor time for
-each round of a session, the ideal of `bench.ideal` and eta. Speculative texts are first found equal to plain ones.
+each round of a session, the ideal of `actors/speculation/ideal.py` and eta. Speculative texts are first found equal to plain ones.
 """
 
 from __future__ import annotations

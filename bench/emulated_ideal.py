@@ -1,4 +1,4 @@
-"""The ideal of a pair of laws on emulated devices, and eta beside it: `bench.ideal` with the device's own plain pass as the unit."""
+"""The ideal of a pair of laws on emulated devices, and eta beside it: `actors/speculation/ideal.py` with the device's own plain pass as the unit."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from bench.efficiency import best_tree, told
-from bench.ideal import drafter_bound, ideal, law_of
 from bench.law import Text, replay
 from outrider.actors.engine.profiles import Profile, draft_profile, find_profile
+from outrider.actors.speculation.ideal import drafter_bound, ideal, law_of
 
 REPLAYED = 8
 """Texts that the acceptance law is taken from, at most."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.cpu import process_seconds
-from outrider.client import AsyncClient, SamplingOptions, SpeculationOptions
+from outrider.client import AsyncClient, SamplingOptions, SpeculationOptions, event_loop
 from outrider.client.figures import total_stats
 from outrider.client.results import Completion, SpeculationStats, TextChunk
 from outrider.cluster.launch import RunningService
@@ -77,7 +77,7 @@ def run_window(
     Raises:
         RuntimeError: A request ended before all had begun; there was no time in which all of them ran.
     """
-    return asyncio.run(
+    return event_loop.run(
         _run(service, prompts, enabled=enabled, temperature=temperature, max_tokens=max_tokens)
     )
 

@@ -7,13 +7,16 @@ from collections.abc import Sequence
 
 import torch
 
-from bench.gpu_work import entry_of, session_of
+from bench.gpu_work import SETTINGS, open_in, pass_over
 from outrider.actors.engine.protocol import Logits, Rows
 from outrider.actors.engine.transformers_engine import TransformersEngine
 from outrider.actors.speculation import coupled
+from outrider.actors.speculation.coupled import Walk
 from outrider.actors.speculation.noise import GumbelNoise
 from outrider.actors.target.device_drawing import DeviceDraws
 from outrider.actors.target.drawing import Drawer
+from outrider.actors.target.state import TargetState
+from outrider.actors.trace import Recorder
 
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 0.03}
 """Greatest root mean square difference of logits with and without graphs, relative to their root mean square. In float32 a wrong
@@ -101,19 +104,30 @@ def check_draws(engine: TransformersEngine, *, rounds: int) -> None:
     Raises:
         Differs: A walk differs.
     """
-    rng, draws = random.Random(0), DeviceDraws(engine)
+    rng, state = random.Random(0), TargetState(engine, SETTINGS, Recorder())
+    draws = DeviceDraws(engine, state.table, state.sessions)
     vocab_size, device = engine.spec.vocab_size, engine.spec.device
     for number in range(rounds):
         count = rng.choice([0, 16, 32])
         parents = [rng.randint(-1, node - 1) for node in range(count)]
         values_RV = torch.randn(1 + count, vocab_size, device=device) * 4.0
-        session = session_of(engine, seed=number, temperature=rng.choice([0.0, 0.7, 1.0]))
+        row = open_in(state, [0], seed=number, temperature=rng.choice([0.0, 0.7, 1.0]))
+        session = state.sessions[row]
         # The draws themselves are the tokens of half the nodes, so that walks are long.
         drawn = [Drawer(session, values_RV[:1], [], [])(-1) for _ in range(count)]
         tokens = [rng.choice([token, rng.randrange(vocab_size)]) for token in drawn]
         logits = Logits(values_RV=values_RV, offsets=(0, 1 + count))
-        (found,) = draws.start([entry_of(session, tokens, parents)], logits)()
+        pass_ = pass_over([row], [(tokens, parents)])
+        found = draws.start(pass_, logits)()
         drawer = Drawer(session, values_RV, parents, tokens)
         expected = coupled.walk(tokens, parents, drawer, session.remaining)
-        if found is None or found.walk != expected:
+        length = len(expected.tokens)
+        walk = None
+        if found is not None and found.counts_E.tolist() == [length]:
+            walk = Walk(
+                path=tuple(found.nodes_ET[0, : length - 1].tolist()),
+                tokens=tuple(found.tokens_ET[0, :length].tolist()),
+            )
+        if walk != expected:
             raise Differs(f"the walk on {device} is {found}, on the host {expected}")
+        engine.release(row)

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from outrider.actors.engine.protocol import Logits, Rows
+import numpy as np
+
+from outrider.actors.engine.protocol import Batch, Logits, Rows
+from outrider.actors.engine.settings import EngineSettings
 from outrider.actors.engine.transformers_engine import TransformersEngine
-from outrider.actors.speculation import coupled
-from outrider.actors.speculation.noise import GumbelNoise, NoiseCache
+from outrider.actors.speculation.noise import GumbelNoise
 from outrider.actors.speculation.options import Sampling, Speculation
-from outrider.actors.speculation.pool import Selection
-from outrider.actors.speculation.transforms import SamplingTransform
+from outrider.actors.speculation.ragged import starts_of
+from outrider.actors.target.admission import open_session
 from outrider.actors.target.device_drawing import DeviceDraws
-from outrider.actors.target.drawing import Drawer
-from outrider.actors.target.events import Owner
-from outrider.actors.target.plan import Entry
-from outrider.actors.target.session import Session
+from outrider.actors.target.events import Open, Owner
+from outrider.actors.target.passes import Pass
+from outrider.actors.target.round import OWN
+from outrider.actors.target.settings import TargetSettings
+from outrider.actors.target.state import TargetState
+from outrider.actors.target.walks import walk_on_host
+from outrider.actors.trace import Recorder
 
 CHUNK = 256
 """Prompt tokens in one pass."""
+
+MAX_TOKENS = 64
+"""That a session may still commit: more than any walk is long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,34 +43,50 @@ class Load:
     """Cached rows of each session."""
 
 
-def session_of(engine: TransformersEngine, *, seed: int, temperature: float) -> Session:
-    """A session that has just begun."""
-    sampling = Sampling(seed=seed, temperature=temperature, max_tokens=1000)
-    spec = engine.spec
-    transform = SamplingTransform(
-        sampling, vocab_size=spec.vocab_size, prompt=[1], eos_token_ids=(), device=spec.device
-    )
-    noise = NoiseCache(GumbelNoise(spec.vocab_size, spec.device), seed)
-    return Session(
+SETTINGS = TargetSettings(
+    name="bench", incarnation=1, model_name="bench", engine=EngineSettings(model="bench")
+)
+
+
+def open_in(state: TargetState, prompt: Sequence[int], *, seed: int, temperature: float) -> int:
+    """Opens a session; returns its row."""
+    spec = state.engine.spec
+    event = Open(
         owner=Owner(stream=1, session=seed),
-        handle=seed,
         group=0,
-        slot=0,
-        prompt=[1],
+        prompt=prompt,
         committed=(),
-        sampling=sampling,
+        sampling=Sampling(seed=seed, temperature=temperature, max_tokens=MAX_TOKENS),
         speculation=Speculation(),
         drafters=(),
-        transform=transform,
-        noise=noise if transform.uses_noise else None,
-        stop_tokens=frozenset(),
     )
+    return open_session(event, state, GumbelNoise(spec.vocab_size, spec.device), now=0.0).row
 
 
-def entry_of(session: Session, tokens: list[int], parents: list[int]) -> Entry:
-    """A session's tree in a pass."""
-    selection = Selection(tokens=tokens, parents=parents, nodes=[], values=[])
-    return Entry(session=session, chain=[0], is_prefill=False, selection=selection)
+def pass_over(rows: Sequence[int], trees: Sequence[tuple[list[int], list[int]]]) -> Pass:
+    """A pass over the last token of each session, which is 0, and a tree below it: tokens and parents."""
+    entries = [
+        Rows(slot=row, tokens=[0, *tokens], parents=[-1, *(1 + parent for parent in parents)])
+        for row, (tokens, parents) in zip(rows, trees, strict=True)
+    ]
+    counts = np.array([len(tokens) for tokens, _ in trees], np.int64)
+    num_nodes = int(counts.sum())
+    return Pass(
+        batch=Batch.of(entries),
+        rows_E=np.array(rows, np.int64),
+        chains_E=np.ones(len(rows), np.int64),
+        draws_E=np.ones(len(rows), np.bool_),
+        starts_E=starts_of(counts),
+        tokens_N=np.array([token for tokens, _ in trees for token in tokens], np.int64),
+        parents_N=np.array([parent for _, parents in trees for parent in parents], np.int64),
+        columns_N=np.arange(num_nodes),
+        drafters_N=np.full(num_nodes, OWN),
+        estimates_N=np.ones(num_nodes),
+        frozen={},
+        began_s=0.0,
+        drafting=True,
+        has_prompt=False,
+    )
 
 
 class Stand:
@@ -73,48 +97,39 @@ class Stand:
         self._engine = engine
         self._load = load
         self._rng = random.Random(0)
-        self._slots = [engine.acquire() for _ in range(load.sessions)]
-        for slot in self._slots:
+        self._state = TargetState(engine, SETTINGS, Recorder())
+        self._rows = []
+        for number in range(load.sessions):
+            prompt = [*self._tokens(load.context), 0]
+            row = open_in(self._state, prompt, seed=number + 1, temperature=0.8)
+            self._rows.append(row)
             for start in range(0, load.context, CHUNK):
-                count = min(CHUNK, load.context - start)
-                rows = Rows(
-                    slot=slot,
-                    tokens=self._tokens(count),
-                    parents=range(-1, count - 1),
-                    logits="none",
-                )
+                tokens = prompt[start : min(start + CHUNK, load.context)]
+                count = len(tokens)
+                rows = Rows(slot=row, tokens=tokens, parents=range(-1, count - 1), logits="none")
                 engine.forward([rows])
-                engine.rebase(slot, range(count))
+                engine.rebase(row, range(count))
         # A tree like those that are verified: two children each.
         self._parents = [(node - 1) // 2 if node else -1 for node in range(load.nodes)]
-        self._sessions = [
-            session_of(engine, seed=slot + 1, temperature=0.8) for slot in self._slots
-        ]
-        self._draws = DeviceDraws(engine)
+        self._draws = DeviceDraws(engine, self._state.table, self._state.sessions)
+        self._pass = self._next_pass()
         self.logits = self.run_pass()
 
     def run_pass(self) -> Logits:
         """One pass; its rows are dropped again."""
-        parents = [-1, *(1 + parent for parent in self._parents)]
-        batch = [
-            Rows(slot=slot, tokens=self._tokens(len(parents)), parents=parents)
-            for slot in self._slots
-        ]
-        logits = self._engine.forward(batch)
-        for slot in self._slots:
-            self._engine.truncate(slot, self._load.context)
+        self._pass = self._next_pass()
+        logits = self._engine.forward(self._pass.batch)
+        for row in self._rows:
+            self._engine.truncate(row, self._load.context)
         return logits
 
     def draw_on_device(self) -> None:
         """All draws and walks at once, on the last pass's logits."""
-        self._draws.start(self._entries(), self.logits)()
+        self._draws.start(self._pass, self.logits)()
 
     def draw_on_host(self) -> None:
         """One draw at a time, as each walk reaches it."""
-        for index, entry in enumerate(self._entries()):
-            selection, session = entry.selection, entry.session
-            drawer = Drawer(session, self.logits.of(index), selection.parents, selection.tokens)
-            coupled.walk(selection.tokens, selection.parents, drawer, session.remaining)
+        walk_on_host(self._pass, self._state.sessions, self.logits, None)
 
     def round_of(self, draw: Callable[[], None]) -> Callable[[], None]:
         """A pass and its draws."""
@@ -127,14 +142,12 @@ class Stand:
 
     def release(self) -> None:
         """Frees the slots."""
-        for slot in self._slots:
-            self._engine.release(slot)
+        for row in self._rows:
+            self._engine.release(row)
 
     def _tokens(self, count: int) -> list[int]:
         return [self._rng.randrange(self._engine.spec.vocab_size) for _ in range(count)]
 
-    def _entries(self) -> list[Entry]:
-        return [
-            entry_of(session, self._tokens(self._load.nodes), self._parents)
-            for session in self._sessions
-        ]
+    def _next_pass(self) -> Pass:
+        nodes = self._load.nodes
+        return pass_over(self._rows, [(self._tokens(nodes), self._parents) for _ in self._rows])

@@ -26,6 +26,7 @@ from outrider.actors.memory import settle
 from outrider.actors.residence import Server
 from outrider.actors.target.server import TargetServer
 from outrider.actors.target.settings import TargetSettings
+from outrider.client import event_loop
 from outrider.cluster.config import parse_config
 from outrider.cluster.coordinator import Coordinator
 from outrider.cluster.fleet import ActorSettings, fleet, for_start
@@ -38,7 +39,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # Whatever prints must not be taken for an answer.
     configure_logs(LogSettings(), actor="bench")
-    asyncio.run(_serve(json.loads(sys.stdin.readline()), answers))
+    event_loop.run(_serve(json.loads(sys.stdin.readline()), answers))
 
 
 async def _serve(order: dict[str, Any], answers: Any) -> None:

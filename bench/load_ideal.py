@@ -1,4 +1,4 @@
-"""The ideal of many requests at once, and eta beside it: `bench.ideal` with a plain pass over all of them as the unit. Pure.
+"""The ideal of many requests at once, and eta beside it: `actors/speculation/ideal.py` with a plain pass over all of them as the unit. Pure.
 
 - *c* is a draft pass over all sessions, alone on the machine; *kappa* what a pass over their trees costs, by the curve of passes
   that was timed alone. Both are the least that they can be, so the ideal is rather too high than too low.
@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.efficiency import best_tree, told
-from bench.ideal import drafter_bound, ideal, law_of, mean_run
 from bench.law import Replay
 from bench.passes import VERIFY
 from bench.targets import BenchTarget
+from outrider.actors.speculation.ideal import drafter_bound, ideal, law_of, mean_run
 from outrider.client.timeline.model import WORK, Slice, Timeline
 
 PREFILL = "prefill"

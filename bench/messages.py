@@ -6,7 +6,6 @@ sixteen in a message.
 
 from __future__ import annotations
 
-import random
 import statistics
 import time
 import tracemalloc
@@ -14,11 +13,17 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from outrider.actors.draft import messages as draft_messages
-from outrider.actors.draft.events import SessionNews
-from outrider.actors.draft.tree import TreeNews
+from outrider.actors.draft.events import CandidateFrame
+from outrider.actors.exchange import commits
+from outrider.actors.exchange.candidates import Candidates
+from outrider.actors.exchange.commits import Commits
+from outrider.actors.exchange.verdicts import Target, Verdicts
+from outrider.actors.speculation.path_keys import Uint64s
 from outrider.actors.target import messages as target_messages
-from outrider.actors.target.events import Committed, Owner, Verdict
+from outrider.actors.target.events import CommitFrame, VerdictFrame
 from outrider.v1 import target_pb2
 
 KEYS = ("message", "sessions")
@@ -28,7 +33,10 @@ BATCH = 200
 """Calls that are timed together, long against the clock."""
 
 VOCABULARY = 4096
-"""Token ids as the shipped models have them; larger ones take a byte more each."""
+"""Token ids as the shipped models have them; those above 65,535 take two bytes more each."""
+
+TOKENS = 3
+"""That a round commits."""
 
 
 def run(*, runs: int | None = None, is_quick: bool = False) -> Iterator[dict[str, Any]]:
@@ -39,32 +47,29 @@ def run(*, runs: int | None = None, is_quick: bool = False) -> Iterator[dict[str
         is_quick: Few.
     """
     repeats = runs or (5 if is_quick else 100)
-    source = random.Random(1)
+    source = np.random.default_rng(1)
     for sessions in (1, 16):
         for nodes in (4, 16):
-            news = [_news(source, handle, nodes) for handle in range(1, sessions + 1)]
             yield _row(
                 f"candidates, {nodes} nodes",
                 sessions,
                 repeats,
-                make=partial(_candidates, news),
+                make=partial(_candidates, _some_candidates(source, sessions, nodes)),
                 read=_read_candidates,
             )
-        verdicts = [_verdict(source, handle) for handle in range(1, sessions + 1)]
         yield _row(
-            "verdicts, 3 tokens",
+            f"verdicts, {TOKENS} tokens",
             sessions,
             repeats,
-            make=partial(_verdicts, verdicts),
+            make=partial(_verdicts, _some_verdicts(source, sessions)),
             read=_read_verdicts,
         )
-        committed = [_committed(source, session) for session in range(1, sessions + 1)]
         yield _row(
-            "committed tokens, 3 each",
+            f"committed tokens, {TOKENS} each",
             sessions,
             repeats,
-            make=partial(_events, committed),
-            read=None,
+            make=partial(_commits, _some_commits(source, sessions)),
+            read=_read_commits,
         )
 
 
@@ -74,21 +79,19 @@ def _row(
     repeats: int,
     *,
     make: Callable[[], bytes],
-    read: Callable[[bytes], object] | None,
+    read: Callable[[bytes], object],
 ) -> dict[str, Any]:
     data = make()
-    row: dict[str, Any] = {
+    return {
         "message": message,
         "sessions": sessions,
         "runs": repeats,
         "bytes": len(data),
         "make_us": microseconds(make, repeats),
         "make_peak_bytes": peak_bytes(make),
+        "read_us": microseconds(lambda: read(data), repeats),
+        "read_peak_bytes": peak_bytes(lambda: read(data)),
     }
-    if read is not None:
-        row["read_us"] = microseconds(lambda: read(data), repeats)
-        row["read_peak_bytes"] = peak_bytes(lambda: read(data))
-    return row
 
 
 def microseconds(call: Callable[[], object], repeats: int) -> float:
@@ -115,67 +118,73 @@ def peak_bytes(call: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
-def _candidates(news: list[SessionNews]) -> bytes:
-    return draft_messages.candidates_to_proto(news).SerializeToString()
+def _candidates(news: Candidates) -> bytes:
+    return draft_messages.message_of(CandidateFrame(link=1, candidates=news)).SerializeToString()
 
 
-def _verdicts(verdicts: list[Verdict]) -> bytes:
-    return target_messages.verdict_batch(verdicts).SerializeToString()
+def _verdicts(verdicts: Verdicts) -> bytes:
+    frame = VerdictFrame(drafter="draft", verdicts=verdicts)
+    return target_messages.verdict_message(frame).SerializeToString()
 
 
-def _events(committed: list[Committed]) -> bytes:
-    return b"".join(target_messages.session_event(one).SerializeToString() for one in committed)
-
-
-def _read_verdicts(data: bytes) -> object:
-    return list(draft_messages.events_from_proto(target_pb2.VerdictMessage.FromString(data), 1))
+def _commits(committed: Commits) -> bytes:
+    frame = CommitFrame(stream=1, commits=committed)
+    return target_messages.commit_message(frame).SerializeToString()
 
 
 def _read_candidates(data: bytes) -> object:
     message = target_pb2.DrafterMessage.FromString(data)
-    return [
-        target_messages.candidates_from_proto(entry, "draft", 2**31)
-        for entry in message.candidates.entries
-    ]
+    return target_messages.candidates_from_proto(message.candidates, "draft", VOCABULARY)
 
 
-def _tokens(source: random.Random, count: int) -> list[int]:
-    return [source.randrange(VOCABULARY) for _ in range(count)]
+def _read_verdicts(data: bytes) -> object:
+    return draft_messages.event_from_proto(target_pb2.VerdictMessage.FromString(data), 1)
 
 
-def _news(source: random.Random, handle: int, nodes: int) -> SessionNews:
-    return SessionNews(
-        handle=handle,
-        length=source.randrange(50, 300),
-        hash=source.getrandbits(64),
-        tree=TreeNews(
-            tokens=_tokens(source, nodes),
-            parents=[source.randrange(node + 1) for node in range(nodes)],
-            estimates=source.randbytes(nodes),
-        ),
-        frozen=(),
+def _read_commits(data: bytes) -> object:
+    return commits.decode(target_pb2.SessionEvent.FromString(data).commits.frame)
+
+
+def _handles(sessions: int) -> Uint64s:
+    """Of six bytes, as a target's are."""
+    return np.arange(1 << 47, (1 << 47) + sessions, dtype=np.uint64)
+
+
+def _some_candidates(source: np.random.Generator, sessions: int, nodes: int) -> Candidates:
+    return Candidates(
+        handles_E=_handles(sessions),
+        lengths_E=source.integers(50, 300, sessions),
+        hashes_E=source.integers(0, 1 << 63, sessions).astype(np.uint64),
+        numbers_E=source.integers(1, 100, sessions),
+        starts_E=np.arange(sessions + 1) * nodes,
+        tokens_N=source.integers(0, VOCABULARY, sessions * nodes),
+        parents_N=np.tile(source.integers(-1, np.arange(nodes)), sessions),
+        estimates_N=source.integers(0, 256, sessions * nodes).astype(np.uint8),
     )
 
 
-def _verdict(source: random.Random, handle: int) -> Verdict:
-    return Verdict(
-        drafter="draft",
-        handle=handle,
-        epoch=source.randrange(1, 100),
-        base_length=source.randrange(50, 300),
-        base_hash=source.getrandbits(64),
-        tokens=tuple(_tokens(source, 3)),
-        credits=64,
-        starving=False,
-        pass_s=0.01,
+def _some_verdicts(source: np.random.Generator, sessions: int) -> Verdicts:
+    return Verdicts(
+        target=Target(pass_s=0.01, wait_s=0.001, floor=0.1),
+        handles_E=_handles(sessions),
+        epochs_E=source.integers(1, 100, sessions),
+        lengths_E=source.integers(50, 300, sessions),
+        hashes_E=source.integers(0, 1 << 63, sessions).astype(np.uint64),
+        credits_E=np.full(sessions, 64),
+        seen_E=source.integers(1, 100, sessions),
+        starving_E=np.zeros(sessions, np.bool_),
+        starts_E=np.arange(sessions + 1) * TOKENS,
+        tokens_T=source.integers(0, VOCABULARY, TOKENS * sessions),
+        root_starts_E=np.zeros(sessions + 1, np.int64),
+        roots_T=np.zeros(0, np.int64),
     )
 
 
-def _committed(source: random.Random, session: int) -> Committed:
-    return Committed(
-        owner=Owner(stream=1, session=session),
-        epoch=source.randrange(1, 100),
-        tokens=tuple(_tokens(source, 3)),
-        origins=(0, 0, -1),
-        logprobs=None,
+def _some_commits(source: np.random.Generator, sessions: int) -> Commits:
+    return Commits(
+        sessions_E=np.arange(1, sessions + 1, dtype=np.uint64),
+        epochs_E=source.integers(1, 100, sessions),
+        starts_E=np.arange(sessions + 1) * TOKENS,
+        tokens_T=source.integers(0, VOCABULARY, TOKENS * sessions),
+        origins_T=np.tile([0, 0, -1], sessions),
     )

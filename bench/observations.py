@@ -1,7 +1,7 @@
 """How far the target's expectation of a candidate agrees with what becomes of it, for each drafter.
 
-The target notes of every candidate whose parent the text reached what the drafter stated, what was expected after
-calibration, and whether the target drew it. In bins of equal width this is a reliability diagram (DeGroot and Fienberg 1983);
+The target notes of every candidate whose parent the text reached what the drafter stated, what it expected, trusting that drafter
+as far as it does, and whether it drew it. In bins of equal width this is a reliability diagram (DeGroot and Fienberg 1983);
 the mean distance from the diagonal is the expected calibration error (Naeini et al. 2015).
 """
 
@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from outrider.actors.target.acceptance import Calibration
+from outrider.actors.speculation.path_keys import Int64s
+from outrider.actors.target.table import Bools, Float64s
+from outrider.actors.target.trust import Trust
 
 NUM_BINS = 10
 """Bins of probability in a diagram."""
@@ -22,14 +24,19 @@ _observations: list[Observation] = []
 
 
 def record_observations() -> None:
-    """Makes every calibration of this process note what it is told. Only for a process of the benchmark's own."""
-    learn = Calibration.observe
+    """Makes every target of this process note what it is told. Only for a process of the benchmark's own."""
+    learn = Trust.observe
 
-    def observe(self: Calibration, stated: float, is_drawn: bool) -> None:
-        _observations.append((stated, self(stated), is_drawn))
-        learn(self, stated, is_drawn)
+    def observe(self: Trust, drafters_N: Int64s, stated_N: Float64s, drawn_N: Bools) -> None:
+        told = zip(drafters_N.tolist(), stated_N.tolist(), drawn_N.tolist(), strict=True)
+        _observations.extend(
+            (stated, self.of(drafter) * stated, is_drawn)
+            for drafter, stated, is_drawn in told
+            if drafter >= 0
+        )
+        learn(self, drafters_N, stated_N, drawn_N)
 
-    setattr(Calibration, "observe", observe)  # noqa: B010 - an assignment to a method is no type
+    setattr(Trust, "observe", observe)  # noqa: B010 - an assignment to a method is no type
 
 
 def take_observations() -> list[Observation]:

@@ -3,7 +3,8 @@ fields."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import TypeVar
 
 from grpc_health.v1 import health_pb2
@@ -36,6 +37,9 @@ from outrider.client.wire_values import (
 )
 from outrider.v1 import generation_pb2
 
+KEPT = 1 << 15
+"""Tokens that are kept: making one takes longer than everything else that is done for it."""
+
 Choice = TypeVar("Choice", DraftLength, Roots, TreeMask)
 
 _ORIGIN_BY_VALUE: dict[int, Origin] = {
@@ -53,7 +57,7 @@ _HEALTH_BY_VALUE: dict[int, Health] = {
 
 
 def event_from_proto(
-    response: generation_pb2.GenerateResponse, *, drafters: Sequence[str]
+    response: generation_pb2.GenerateResponse, *, drafters: tuple[str, ...]
 ) -> Event | None:
     """One event of a stream; None for an event that this version does not know.
 
@@ -68,7 +72,7 @@ def event_from_proto(
             return TextChunk(
                 index=response.index,
                 text=response.chunk.text,
-                tokens=tuple(_token(token, drafters) for token in response.chunk.tokens),
+                tokens=tuple([_token(token, drafters) for token in response.chunk.tokens]),
             )
         case "completion":
             return _completion(response.index, response.completion)
@@ -169,21 +173,31 @@ def _admission(admission: generation_pb2.Admission) -> Admission:
     )
 
 
-def _token(token: generation_pb2.Token, drafters: Sequence[str]) -> Token:
+def _token(token: generation_pb2.Token, drafters: tuple[str, ...]) -> Token:
     """One output token, its drafter by name."""
-    drafter: str | None = None
-    if token.HasField("drafter"):
-        known = token.drafter < len(drafters)
-        drafter = drafters[token.drafter] if known else f"drafter {token.drafter}"
+    plain = _plain_token(
+        token.id, token.origin, token.drafter if token.HasField("drafter") else None, drafters
+    )
+    if not token.HasField("logprob"):
+        return plain
     return Token(
-        id=token.id,
-        origin=_ORIGIN_BY_VALUE.get(token.origin, Origin.UNKNOWN),
-        drafter=drafter,
-        logprob=token.logprob if token.HasField("logprob") else None,
+        id=plain.id,
+        origin=plain.origin,
+        drafter=plain.drafter,
+        logprob=token.logprob,
         top_logprobs=tuple(
-            TokenLogprob(id=top.id, logprob=top.logprob) for top in token.top_logprobs
+            [TokenLogprob(id=top.id, logprob=top.logprob) for top in token.top_logprobs]
         ),
     )
+
+
+@lru_cache(KEPT)
+def _plain_token(token: int, origin: int, drafter: int | None, drafters: tuple[str, ...]) -> Token:
+    """A token without log-probabilities: a value, so streams share it."""
+    name: str | None = None
+    if drafter is not None:
+        name = drafters[drafter] if drafter < len(drafters) else f"drafter {drafter}"
+    return Token(id=token, origin=_ORIGIN_BY_VALUE.get(origin, Origin.UNKNOWN), drafter=name)
 
 
 def _completion(index: int, completion: generation_pb2.Completion) -> Completion:

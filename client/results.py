@@ -93,7 +93,7 @@ class Admission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextChunk:
-    """Tokens that were committed together, and the text that became certain with them."""
+    """Tokens that were committed together, or while this client was busy, and the text that became certain with them."""
 
     index: int
     """Which of the `n` sequences, from 0."""

@@ -231,14 +231,14 @@ class Gateway:
                 resume=settled.resume,
             )
             running.sequences.append(
-                Sequence(plan, session, self._links.cluster, running.put, running.recording)
+                Sequence(plan, session, self._links.cluster, running.stream, running.recording)
             )
-        running.admission.model = limits.model
-        running.admission.model_fingerprint = limits.fingerprint
-        running.admission.seed = sampling.seed
-        running.admission.prompt_tokens = len(prompt)
-        running.admission.drafters.extend(settled.drafters)
-        running.admission.emulated = self._settings.emulated
+        running.stream.admission.model = limits.model
+        running.stream.admission.model_fingerprint = limits.fingerprint
+        running.stream.admission.seed = sampling.seed
+        running.stream.admission.prompt_tokens = len(prompt)
+        running.stream.admission.drafters.extend(settled.drafters)
+        running.stream.admission.emulated = self._settings.emulated
         log.info("request accepted", request_id=running.request_id, prompt_tokens=len(prompt))
         if running.is_aborted:
             running.abort()

@@ -7,14 +7,13 @@ more tokens come, or the end.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from outrider.cluster.detokenise import Detokeniser
 from outrider.cluster.stops import Passed, StopStrings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Read:
+class Read(NamedTuple):
     """What some tokens made certain."""
 
     text: str

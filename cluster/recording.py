@@ -80,12 +80,14 @@ class RequestRecording:
 
     def detokenised(self, index: int, began_ns: int, num_tokens: int) -> None:
         """Committed tokens were turned into text."""
-        self._add(trace_pb2.TRACE_KIND_DETOKENISE, began_ns, index=index, tokens=num_tokens)
+        if self._recorder.is_on:
+            self._add(trace_pb2.TRACE_KIND_DETOKENISE, began_ns, index=index, tokens=num_tokens)
 
     def written(self, index: int, began_ns: int, num_tokens: int) -> None:
         """A message was written to the client."""
         self._milestones.delivered(index, num_tokens, began_ns)
-        self._add(trace_pb2.TRACE_KIND_WRITE, began_ns, index=index, tokens=num_tokens)
+        if self._recorder.is_on:
+            self._add(trace_pb2.TRACE_KIND_WRITE, began_ns, index=index, tokens=num_tokens)
 
     def completed(self, index: int, completion: generation_pb2.Completion) -> None:
         """A sequence is whole."""

@@ -9,6 +9,7 @@ import grpc
 import structlog
 from google.protobuf import message_factory
 
+from outrider.cluster.chunk_bytes import serialised
 from outrider.cluster.gateway import Context, Gateway
 from outrider.cluster.malformed import parser
 from outrider.cluster.status_codes import Refusal, trailing_metadata
@@ -36,9 +37,7 @@ def handlers(gateway: Gateway, *, max_request_bytes: int) -> grpc.GenericRpcHand
             request_deserializer=parser(
                 message_factory.GetMessageClass(method.input_type), max_bytes=max_request_bytes
             ),
-            response_serializer=message_factory.GetMessageClass(
-                method.output_type
-            ).SerializeToString,
+            response_serializer=serialised,
         )
     return grpc.method_handlers_generic_handler(service.full_name, methods)
 

@@ -16,6 +16,8 @@ import grpc
 import structlog
 
 from outrider.cluster.admission import Grant
+from outrider.cluster.chunk_bytes import origin_of
+from outrider.cluster.client_stream import ClientStream
 from outrider.cluster.draft_link import DraftLink
 from outrider.cluster.drafting import Drafting
 from outrider.cluster.recording import RequestRecording
@@ -73,16 +75,16 @@ class Sequence:
         plan: SequencePlan,
         session: Session,
         cluster: Cluster,
-        put: Callable[[generation_pb2.GenerateResponse | Refusal], None],
+        client: ClientStream,
         recording: RequestRecording,
     ) -> None:
-        """Takes where messages for the client go, `put`: responses, or the refusal that ends the request."""
+        """Takes what the sequence is to do, and where what it says goes."""
         self.plan = plan
         self._recording = recording
         self._asked_ns = 0
         self.session = session
         self._cluster = cluster
-        self._put = put
+        self._client = client
         self._wake = asyncio.Event()
         self._must_open = False
         self._reopenings = 0
@@ -94,25 +96,21 @@ class Sequence:
         self._admitted_s: float | None = None
         self._first_token_s: float | None = None
 
-    async def run(self, on_admitted: Callable[[], None]) -> None:
-        """Runs to the end.
-
-        Args:
-            on_admitted: Called when the sequence has its first slot, or turns out not to need one.
-        """
+    async def run(self) -> None:
+        """Runs to the end. The client learns of its admission when the sequence has its first slot, or needs none."""
         try:
             self._carry_out(self.session.start())
             while self.session.state is not State.ENDED:
                 if self._must_open:
                     self._must_open = False
                     await self._acquire()
-                    on_admitted()
+                    self._client.admit()
                     if self.session.state is State.OPENING:
                         self._open()
                 await self._until_woken()
-            on_admitted()
+            self._client.admit()
         except Refusal as refusal:
-            self._put(refusal)
+            self._client.refuse(refusal)
         finally:
             self._let_go()
 
@@ -122,21 +120,48 @@ class Sequence:
 
     # -- what the links tell ---------------------------------------------------------------------------------------
 
+    # A defect in one of these two ends this request, not the whole stream.
+
+    def on_commit(self, epoch: int, ids: list[int], origins: list[int]) -> None:
+        """The target has committed tokens."""
+        try:
+            self._take_commit(epoch, ids, origins, None)
+        except Exception:
+            log.exception("a sequence failed", request_id=self.plan.request_id)
+            self._fail()
+
     def on_event(self, event: target_pb2.SessionEvent) -> None:
-        """The target said something about the session. A defect here ends this request, not the whole stream."""
+        """The target said something else about the session."""
         try:
             self._take(event)
         except Exception:
             log.exception("a sequence failed", request_id=self.plan.request_id)
-            self._put(Refusal(grpc.StatusCode.INTERNAL, "the coordinator failed; its log says how"))
+            self._fail()
+
+    def _fail(self) -> None:
+        self._client.refuse(
+            Refusal(grpc.StatusCode.INTERNAL, "the coordinator failed; its log says how")
+        )
+
+    def _take_commit(
+        self,
+        epoch: int,
+        ids: list[int],
+        origins: list[int],
+        told: list[generation_pb2.Token] | None,
+    ) -> None:
+        num_tokens, began_ns = len(ids), self._recording.now_ns()
+        commands = self.session.committed(epoch, ids, origins, told)
+        self._recording.detokenised(self.plan.index, began_ns, num_tokens)
+        self._carry_out(commands)
 
     def _take(self, event: target_pb2.SessionEvent) -> None:
         match event.WhichOneof("event"):
             case "committed":
-                began_ns = self._recording.now_ns()
-                commands = self.session.committed(event.committed.epoch, event.committed.tokens)
-                num_tokens = len(event.committed.tokens)
-                self._recording.detokenised(self.plan.index, began_ns, num_tokens)
+                told = list(event.committed.tokens)
+                ids, origins = [token.id for token in told], [origin_of(token) for token in told]
+                self._take_commit(event.committed.epoch, ids, origins, told)
+                return
             case "opened":
                 self._note_opened(event.opened.handle)
                 self._start_drafting(event.opened.handle)
@@ -181,21 +206,16 @@ class Sequence:
                 case Open():
                     self._plan_open(command)
                 case Complete():
-                    self._put(self._completion(command))
+                    self._client.complete(self._completion(command))
                 case Fail():
-                    self._put(command.refusal)
+                    self._client.refuse(command.refusal)
         if self.session.state is not State.RUNNING:
             self._wake.set()
 
     def _deliver(self, command: Deliver) -> None:
         if self._first_token_s is None:
             self._first_token_s = time.monotonic()
-        self._put(
-            generation_pb2.GenerateResponse(
-                index=self.plan.index,
-                chunk=generation_pb2.Chunk(text=command.text, tokens=command.tokens),
-            )
-        )
+        self._client.deliver(self.plan.index, command)
 
     def _close(self) -> None:
         self._stop_drafting()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.wire import sampling_to_proto, speculation_to_proto
@@ -11,8 +12,21 @@ from outrider.cluster.admission import Ticket
 from outrider.cluster.session import Session
 from outrider.cluster.session_commands import Complete
 from outrider.cluster.statistics import PartCounts, merge_stats, merge_timing
-from outrider.cluster.target_link import TargetLink
 from outrider.v1 import draft_pb2, generation_pb2, target_pb2
+
+
+class Place(Protocol):
+    """One start of a target."""
+
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+        ...
+
+    @property
+    def incarnation(self) -> int:
+        """Which start."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +80,7 @@ def open_session(
 
 
 def attach_session(
-    plan: SequencePlan, target: TargetLink, *, session: int, handle: int, committed: Sequence[int]
+    plan: SequencePlan, target: Place, *, session: int, handle: int, committed: Sequence[int]
 ) -> draft_pb2.AttachSession:
     """What a drafter is asked for.
 

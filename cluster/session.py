@@ -120,8 +120,21 @@ class Session:
         self.parts.append(PartCounts())
         return [Attach()]
 
-    def committed(self, epoch: int, tokens: Sequence[generation_pb2.Token]) -> list[Command]:
-        """The target has committed tokens."""
+    def committed(
+        self,
+        epoch: int,
+        ids: list[int],
+        origins: list[int],
+        told: list[generation_pb2.Token] | None = None,
+    ) -> list[Command]:
+        """The target has committed tokens.
+
+        Args:
+            epoch: Rounds that the session has seen.
+            ids: Token ids. The lists are the session's from now on.
+            origins: The drafter that proposed each, -1: the target itself.
+            told: The tokens with their log-probabilities, if the client wants those.
+        """
         if self.state is not State.RUNNING:
             return []
         if epoch != self._epoch + 1:
@@ -135,13 +148,14 @@ class Session:
         self._fruitless_opens = 0
         part = self.parts[-1]
         assert isinstance(part, PartCounts)
-        part.count(tokens)
-        ids = [token.id for token in tokens]
+        part.count(origins)
         read = self._text.read(ids, len(self.output))
-        self.output += ids[: read.num_read]
-        delivered = Deliver(text=read.text, tokens=tokens[: read.num_read])
         if read.stop is None:
-            return [delivered]
+            self.output += ids
+            return [Deliver(read.text, ids, origins, told or [])]
+        del ids[read.num_read :], origins[read.num_read :]
+        self.output += ids
+        delivered = Deliver(read.text, ids, origins, (told or [])[: read.num_read])
         self.state = State.CLOSING
         self._end = Complete(reason=generation_pb2.FINISH_REASON_STOP_STRING, stop=read.stop)
         return [delivered, Close()]
@@ -250,7 +264,7 @@ class Session:
         if passed.stop is not None:
             self._end = Complete(reason=generation_pb2.FINISH_REASON_STOP_STRING, stop=passed.stop)
         ending = self._complete()
-        return [Deliver(text=passed.text, tokens=()), *ending] if passed.text else ending
+        return [Deliver(passed.text, [], []), *ending] if passed.text else ending
 
     def _complete(self) -> list[Command]:
         self.state = State.ENDED

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from outrider.cluster.status_codes import Refusal
 from outrider.v1 import generation_pb2
@@ -24,12 +23,24 @@ class Attach:
     """Attach the drafters."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True)
 class Deliver:
-    """Send text and tokens to the client."""
+    """Send text and tokens to the client. Not frozen: what waits for the client grows."""
 
     text: str
-    tokens: Sequence[generation_pb2.Token]
+    ids: list[int]
+    """Token ids."""
+    origins: list[int]
+    """The drafter that proposed each, -1: the target itself."""
+    told: list[generation_pb2.Token] = field(default_factory=list)
+    """The tokens with their log-probabilities, if those were asked for; else none."""
+
+    def add(self, later: Deliver) -> None:
+        """Appends what follows."""
+        self.text += later.text
+        self.ids += later.ids
+        self.origins += later.origins
+        self.told += later.told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,13 +34,10 @@ class PartCounts:
         self.rounds = 0
         self.plain_passes = 0
 
-    def count(self, tokens: Sequence[generation_pb2.Token]) -> None:
-        """Takes in one commit."""
-        accepted = 0
-        for token in tokens:
-            if token.origin == generation_pb2.ORIGIN_DRAFTER:
-                accepted += 1
-        self.tokens += len(tokens)
+    def count(self, origins: list[int]) -> None:
+        """Takes in one commit: the drafter that proposed each token, -1 for the target itself."""
+        accepted = len(origins) - origins.count(-1)
+        self.tokens += len(origins)
         self.accepted += accepted
         if accepted:
             self.rounds += 1

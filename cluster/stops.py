@@ -7,11 +7,10 @@ Text is held back only as far as it may still become a stop string.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Passed:
+class Passed(NamedTuple):
     """What a piece of text made certain."""
 
     text: str

@@ -14,6 +14,8 @@ import grpc
 import structlog
 
 from outrider.actors.credentials import OPEN, Credentials
+from outrider.actors.exchange import commits
+from outrider.actors.exchange.frames import BadFrame
 from outrider.actors.wire import PROTOCOL_VERSION
 from outrider.cluster.stream_link import CONNECT_S, BidiCall, LinkBroken, is_end, keep, pump
 from outrider.v1 import target_pb2, target_pb2_grpc
@@ -24,8 +26,18 @@ log = structlog.get_logger(__name__)
 class SessionSink(Protocol):
     """Who is told what becomes of a session."""
 
+    def on_commit(self, epoch: int, ids: list[int], origins: list[int]) -> None:
+        """The target has committed tokens, none with log-probabilities. The lists are the sink's.
+
+        Args:
+            epoch: Rounds that the session has seen.
+            ids: Token ids.
+            origins: The drafter that proposed each, -1: the target itself.
+        """
+        ...
+
     def on_event(self, event: target_pb2.SessionEvent) -> None:
-        """The target said something about the session."""
+        """The target said something else about the session."""
         ...
 
     def on_lost(self, reason: str) -> None:
@@ -179,6 +191,9 @@ class TargetLink:
         kind = event.WhichOneof("event")
         if kind is None or kind == "hello":
             return
+        if kind == "commits":
+            self._take_commits(event.commits.frame)
+            return
         if kind == "several":
             for each in event.several.events:
                 self._take(each)
@@ -195,6 +210,17 @@ class TargetLink:
         sink = self._sinks.get(getattr(event, kind).session)
         if sink is not None:
             sink.on_event(event)
+
+    def _take_commits(self, frame: bytes) -> None:
+        try:
+            told = commits.decode(frame)
+        except BadFrame as error:
+            raise LinkBroken(f"the target at {self.address} sent {error}") from error
+        sinks = self._sinks
+        for session, epoch, tokens, origins in told:
+            sink = sinks.get(session)
+            if sink is not None:
+                sink.on_commit(epoch, tokens, origins)
 
     def _down(self, reason: str) -> None:
         if not self.is_up:

@@ -1,49 +1,74 @@
 """Drafting with a language model: best-first growth below the committed text, without waiting for verdicts.
 
-One pass runs, for each of several sessions in one ragged batch, either the committed tokens that the model has not seen
-yet (their last one gives the root's children) or the most valuable nodes that were not run (`frontier.py`). Invariants
-between calls:
+One pass runs, in one ragged batch over all sessions, the committed tokens that the model has not seen (their last one gives the root's
+children) and the most valuable nodes that were not run. Invariants between calls:
 
 - The engine's cached rows of a slot are a prefix of the committed text; its scratch rows are the run nodes of the tree.
-- The tree is expanded exactly if every committed token is cached; only then does it have nodes.
+- The root is run exactly if every committed token is cached; only then does the tree have nodes.
 - The ratings of a session with a length policy (`halting.py`) are those of its root and of its scratch rows, in their order.
 
-Nodes that are worth too little, or that the length policy stops at, are neither run nor, if worthless, sent. They are
-kept, because the next verdict raises the value of everything below it: a run node without children would be a dead end.
+Nodes that are worth too little, or that the length policy stops at, are neither run nor sent. They are kept, because
+the next verdict raises the value of everything below it: a run node without children would be a dead end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
-from outrider.actors.draft.calibration import Calibration, Scoring, score_prior
-from outrider.actors.draft.candidates import (
-    Candidate,
-    CandidateChooser,
-    is_quick,
-    scoring_of,
-)
-from outrider.actors.draft.children import add_children, add_roots, child_position, learn, noise_of
-from outrider.actors.draft.drafter import Progress
-from outrider.actors.draft.frontier import Frontier
-from outrider.actors.draft.halting import Halting
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.actors.draft.calibration import Rates, Sharpness, learn_walk
+from outrider.actors.draft.cost import MEMORY, PassCost
+from outrider.actors.draft.drafter import DraftPass
+from outrider.actors.draft.fitting import check_fits, take_slot, unread, within
+from outrider.actors.draft.forest import ROOT, Walk
+from outrider.actors.draft.growing import Grower
 from outrider.actors.draft.lengths import Lengths
-from outrider.actors.draft.rating import rate_rows
-from outrider.actors.draft.seat import Entry, Seat, check_fits, confine, take_slot, within
-from outrider.actors.draft.session import LOOKAHEAD, DraftSession
-from outrider.actors.draft.tree import NOT_RUN, ROOT
-from outrider.actors.draft.turns import Turns
+from outrider.actors.draft.model_sessions import ModelSessions
+from outrider.actors.draft.picking import best_first, runnable
+from outrider.actors.draft.sessions import Session, Sessions
 from outrider.actors.engine.prefix_slots import PrefixSlots
-from outrider.actors.engine.protocol import Engine, Rows
-from outrider.actors.speculation.options import Sampling
+from outrider.actors.engine.protocol import WANTS, Batch, Engine, Logits
+from outrider.actors.speculation.ragged import rank_within, starts_of
 
-RUN_SHARE = 0.75
-"""A node must be worth this fraction of an average place of the tree to be run. Less fills the tree with hopeless siblings, more
-leaves it too shallow to cover the target's next pass."""
+Bools = NDArray[np.bool_]
+Int64s = NDArray[np.int64]
+Float64s = NDArray[np.float64]
 
-SENT_SHARE = 2.5
-"""A node must be worth this fraction of an average place to be sent where bytes are dear, and a part of it where they are not
-(`thrift.py`). What is kept back goes out after the verdict that makes it worth more."""
+NOTHING = np.zeros(0, np.int64)
+
+LOOKAHEAD = 2
+"""A tree may be so many times as deep as one target pass verifies, so that the next tree grows while a pass runs."""
+
+RUN_SHARE = 0.25
+"""A node is run if it is worth this part of what it would have to be worth to be sent: a verdict that leads there raises the values
+below it about so much. Less fills trees with hopeless siblings, more leaves nothing to send after a verdict."""
+
+LOCKSTEP_AHEAD = 4
+"""So many times `max_ahead` nodes are run in lockstep, where the best of them are one tree."""
+
+MOST_ROOTS = 255
+"""Roots that a target proposes, at most (`exchange.verdicts`)."""
+
+ROOT_PRIORS = 0.5 / np.maximum(np.arange(1 + MOST_ROOTS), 1)
+"""How often the target's own candidates are drawn, by rank from 1 on, before anything is observed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ModelPass(DraftPass):
+    """A pass: first sessions that read committed tokens, then those with nodes."""
+
+    counts_E: Int64s
+    """Rows of each session."""
+    num_reading: int
+    """Sessions that read."""
+    is_read_E: Bools
+    """Of those that read: whether they come to the end of the text."""
+    rows_K: Int64s
+    """Session of each node."""
+    nodes_K: Int64s
+    values_K: Float64s
 
 
 class AutoregressiveDrafter:
@@ -51,10 +76,10 @@ class AutoregressiveDrafter:
 
     def __init__(
         self,
+        sessions: Sessions,
         engine: Engine,
         *,
         width: int,
-        expand: int,
         max_ahead: int,
         prefill_chunk: int,
         lockstep: bool = False,
@@ -63,183 +88,320 @@ class AutoregressiveDrafter:
     ) -> None:
         """
         Args:
+            sessions: With room for `num_nodes_of` nodes a tree.
             engine: The draft model. Used by the calling thread only.
             width: Children of a node, at most.
-            expand: Nodes of one session in one pass, at most.
-            max_ahead: Nodes of one session, at most.
+            max_ahead: Nodes of one session that are run, at most.
             prefill_chunk: Committed tokens in one pass, at most.
             lockstep: Grow one tree of the size that the target verifies, for comparison.
             lengths: The length policies on offer; None: those that need no trained model.
             slots: The model's slots; None: nobody else uses the model.
         """
-        self.calibration = Calibration(score_prior)
-        self._engine = engine
+        self.engine = engine
+        self._sessions = sessions
+        self._forest = sessions.forest
         self._slots = slots or PrefixSlots(engine)
-        self._chooser = CandidateChooser(engine.spec.vocab_size, engine.spec.device, width)
-        self._frontier = Frontier(engine, expand=expand, lockstep=lockstep)
-        self._turns = Turns(
-            self._frontier,
-            prefill_chunk=min(prefill_chunk, engine.max_scratch),
-            vocab_size=engine.spec.vocab_size,
-        )
+        self._models = ModelSessions(len(sessions.sessions), engine.spec)
         self._lengths = lengths or Lengths()
-        self._expand = expand
-        self._max_ahead = max_ahead
+        self._max_ahead = max_ahead * (LOCKSTEP_AHEAD if lockstep else 1)
         self._lockstep = lockstep
-        self._seats: dict[DraftSession, Seat] = {}
+        self._chunk = min(prefill_chunk, engine.max_scratch)
+        self.sharpness = Sharpness()
+        self.cost = PassCost()
+        self._yield = 0.75
+        """Value of the children of what is run, as a part of its own."""
+        self._was_prefill = False
+        self._rates = Rates(ROOT_PRIORS)
+        self._grower = Grower(
+            sessions, self._models, engine, width=width, sharpness=self.sharpness, rates=self._rates
+        )
 
     @property
     def num_slots(self) -> int:
         """Sessions that can be served at a time."""
-        return self._engine.num_slots
+        return self.engine.num_slots
 
     @property
     def num_free_slots(self) -> int:
         """Sessions that can be attached."""
-        return self._engine.num_free
+        return self.engine.num_free
 
     def warm_up(self) -> None:
         """Runs the shapes of a prefill and of a draft pass once, so that the first session does not pay for them."""
-        slot = self._engine.acquire()
+        slot = self.engine.acquire()
         try:
-            self._engine.forward([Rows(slot=slot, tokens=[0], parents=[ROOT])])
-            self._engine.rebase(slot, [0])
-            count = min(self._expand, self._engine.max_scratch)
-            rows = Rows(slot=slot, tokens=[0] * count, parents=[ROOT] * count)
-            logits = self._engine.forward([rows])
-            sampling = Sampling(seed=0, max_tokens=1)
-            self._chooser.choose(
-                logits.values_RV, [sampling] * count, [Scoring.COUPLED] * count, [1] * count
-            )
+            for count in (1, min(self._max_ahead, self.engine.max_scratch)):
+                batch = Batch(
+                    slots_E=np.array([slot]),
+                    starts_E=np.array([0, count]),
+                    tokens_R=np.zeros(count, np.int64),
+                    parents_R=np.full(count, -1),
+                    wanted_E=np.array([WANTS.index("all")]),
+                )
+                self._grower.warm_up(self.engine.forward(batch).values_RV)
+                self.engine.truncate(slot, 0)
         finally:
-            self._engine.release(slot)
+            self.engine.release(slot)
 
-    def attach(self, session: DraftSession) -> None:
-        """Makes room for a session; its text is run by later calls of `draft`.
+    def attach(self, session: Session) -> None:
+        """Makes room for a session; its text is run by later passes.
 
         Raises:
             NoRoom: Every slot is taken.
             CannotDraft: The text does not fit the draft model's context, or the length policy needs a decision model that is
                 not there.
         """
-        spec, speculation = self._engine.spec, session.speculation
-        check_fits(session, spec)
-        session.sampling = within(session.sampling, spec.vocab_size)
-        depth = speculation.max_depth if self._lockstep else LOOKAHEAD * speculation.max_depth
-        ahead = (
-            4 * max(self._max_ahead, speculation.max_nodes) if self._lockstep else self._max_ahead
-        )
-        node_limit = min(ahead, self._engine.max_scratch)
+        check_fits(session, self.engine.spec)
+        session.sampling = within(session.sampling, self.engine.spec.vocab_size)
+        speculation = session.speculation
+        depth = speculation.max_depth * (1 if self._lockstep else LOOKAHEAD)
         policy = self._lengths.policy(speculation.policies, longest=depth)
         slot = take_slot(self._slots, session)
-        seat = Seat(
-            slot=slot,
-            cached=self._engine.cached(slot),
-            scoring=scoring_of(session.sampling, speculation.verifier),
-            stop_tokens=self._stop_tokens(session),
-            depth_limit=depth,
-            node_limit=node_limit,
-        )
-        if seat.scoring is Scoring.COUPLED:
-            noise = self._chooser.noise_of(session.sampling.seed)
-            seat.noise = noise if is_quick(session.sampling) else None
-            seat.rating_noise = noise
-        if policy is not None:
-            seat.halting = Halting(policy)
-        self._seats[session] = seat
-        session.least_value = RUN_SHARE / node_limit
-        session.least_sent = SENT_SHARE / node_limit
+        self._models.add(session, slot=slot, depth=depth, policy=policy)
+        self._models.cached_S[session.row] = self.engine.cached(slot)
 
-    def _stop_tokens(self, session: DraftSession) -> frozenset[int]:
-        sampling = session.sampling
-        eos = () if sampling.ignore_eos else self._engine.spec.eos_token_ids
-        return frozenset((*eos, *sampling.stop_token_ids))
-
-    def _add_roots(self, session: DraftSession) -> None:
-        vocab_size = self._engine.spec.vocab_size
-        add_roots(session, [t for t in session.roots if t < vocab_size], self.calibration)
-
-    def detach(self, session: DraftSession) -> None:
+    def detach(self, session: Session) -> None:
         """Frees the session's slot; the rows of its text may serve another one."""
-        self._slots.release(self._seats.pop(session).slot, session.tokens)
+        self._slots.release(int(self._models.slots_S[session.row]), session.tokens)
+        self._models.remove(session.row)
+        self._grower.forget(session.row)
 
-    def extend(self, session: DraftSession, tokens: Sequence[int]) -> None:
-        """Takes tokens as committed, learns from them, and keeps the rows and nodes that are still below them."""
-        seat, tree = self._seats[session], session.tree
-        path = tree.walk(tokens)
-        learn(session, path, tokens, self.calibration)
-        run = [node for node in path if tree.scratch[node] != NOT_RUN]
-        rows = [tree.scratch[node] for node in run]
-        if run and len(run) == len(tokens):
-            keep = tree.reroot(run[-1])
-            self._engine.rebase(seat.slot, rows, keep)
-            if seat.halting is not None:
-                seat.halting.reroot(rows[-1], keep)
-            if session.roots:
-                self._add_roots(session)
-        elif run:
-            self._engine.rebase(seat.slot, rows)
-            tree.clear()
-        elif tree.is_expanded:
-            self._engine.truncate(seat.slot, seat.cached)
-            tree.clear()
-        seat.cached += len(rows)
-        session.append(tokens)
-
-    def rewrite(self, session: DraftSession, keep: int, tokens: Sequence[int]) -> None:
-        """Takes other tokens as committed after the first `keep`; the last one is run again for its logits."""
-        seat = self._seats[session]
-        session.replace(keep, tokens)
-        seat.cached = min(seat.cached, keep, session.length - 1)
-        self._engine.truncate(seat.slot, seat.cached)
-        self._slots.rewrite(seat.slot, seat.cached)
-
-    def is_complete(self, session: DraftSession) -> bool:
-        """True if the tree will not grow before the next verdict."""
-        seat = self._seats[session]
-        if not session.tree.is_expanded:
-            return self._frontier.deepest(session, seat) < 1
-        return not self._frontier.expandable(session, seat)
-
-    def draft(self, sessions: Collection[DraftSession]) -> Progress:
-        """Runs one pass: catching up and drafting take turns, so that a long prompt does not stall the others."""
-        entries = self._turns.next_entries(sessions, self._seats)
-        if not entries:
-            return Progress(worked=False)
-        return Progress(worked=True, grown=self._run(entries))
-
-    def _run(self, entries: Sequence[Entry]) -> list[DraftSession]:
-        logits = self._engine.forward([entry.rows for entry in entries])
-        expanded: list[tuple[Entry, int]] = []
-        for entry in entries:
-            if entry.nodes:
-                first = self._engine.scratch(entry.seat.slot) - len(entry.nodes)
-                for row, node in enumerate(entry.nodes, start=first):
-                    entry.session.tree.scratch[node] = row
-                    expanded.append((entry, node))
-                continue
-            count = len(entry.rows.tokens)
-            self._engine.rebase(entry.seat.slot, range(count))
-            entry.seat.cached += count
-            if entry.rows.logits == "last":
-                entry.session.tree.is_expanded = True
-                expanded.append((entry, ROOT))
-        if not expanded:
-            return []
-        rate_rows(expanded, logits.values_RV)
-        confine(logits.values_RV, [entry.session.vocab_size for entry, _ in expanded])
-        chosen = self._chooser.choose(
-            logits.values_RV,
-            [entry.session.sampling for entry, _ in expanded],
-            [entry.seat.scoring for entry, _ in expanded],
-            [child_position(entry.session, node) for entry, node in expanded],
-            noise_of(expanded),
+    def follow(self, rows_E: Int64s, tokens_ET: Int64s, counts_E: Int64s) -> Int64s:
+        """See `Drafter`: keeps the rows and nodes that are still below the tokens."""
+        forest, models = self._forest, self._models
+        walk = forest.walk(rows_E, tokens_ET)
+        learn_walk(
+            forest,
+            rows_E,
+            walk,
+            rates=self._rates,
+            sharpness=self.sharpness,
+            scorings_E=models.scorings_S[rows_E],
         )
-        children: dict[DraftSession, list[tuple[int, list[Candidate]]]] = {}
-        for (entry, node), candidates in zip(expanded, chosen, strict=True):
-            children.setdefault(entry.session, []).append((node, candidates))
-        for session, families in children.items():
-            add_children(session, self._seats[session], families, self.calibration)
-            if session.roots and families[0][0] == ROOT:
-                self._add_roots(session)
-        return list(children)
+        scratch_ET = forest.scratch_SM[rows_E[:, None], walk.path_ET]
+        num_run_E = np.count_nonzero(scratch_ET >= 0, axis=1)
+        stays_E = models.is_expanded_S[rows_E] & (num_run_E == counts_E)
+        self._rebase(rows_E, walk, scratch_ET, num_run_E, stays_E)
+        models.cached_S[rows_E] += num_run_E
+        models.is_expanded_S[rows_E] = stays_E
+        self._grower.add_roots(rows_E[stays_E])
+        return walk.reached_E
+
+    def rewrite(self, session: Session, keep: int) -> None:
+        """See `Drafter`: the last token is run again for its logits."""
+        models, row = self._models, session.row
+        slot = int(models.slots_S[row])
+        cached = min(int(models.cached_S[row]), keep, session.length - 1)
+        models.cached_S[row] = cached
+        models.is_expanded_S[row] = False
+        self._forest.clear(np.array([row]))
+        self.engine.truncate(slot, cached)
+        self._slots.rewrite(slot, cached)
+
+    def is_complete(self, rows_E: Int64s) -> Bools:
+        """See `Drafter`."""
+        complete_E = self._deepest(rows_E) < 1
+        grown = np.flatnonzero(self._models.is_expanded_S[rows_E])
+        entries_K, _, _ = self._runnable(rows_E[grown], self._limits(rows_E[grown]))
+        complete_E[grown] = True
+        complete_E[grown[entries_K]] = False
+        return complete_E
+
+    def plan(self, rows_E: Int64s) -> ModelPass | None:
+        """See `Drafter`: long texts and growing trees take turns, so that a prompt does not stall the others."""
+        models = self._models
+        is_expanded_E = models.is_expanded_S[rows_E]
+        if is_expanded_E.all():
+            return self._pass(NOTHING, rows_E)
+        rows_B = rows_E[~is_expanded_E]
+        rows_B = rows_B[self._deepest(rows_B) >= 1]
+        lags_B = self._sessions.lengths_S[rows_B] - models.cached_S[rows_B]
+        is_long_B = lags_B > self.cost.free_rows
+        if self._was_prefill or not is_long_B.any():
+            plan = self._pass(rows_B[~is_long_B], rows_E[is_expanded_E])
+            if plan is not None:
+                self._was_prefill = False
+                return plan
+        if is_long_B.any():
+            self._was_prefill = True
+            return self._pass(rows_B[is_long_B], NOTHING)
+        return None
+
+    def grow(self, plan: DraftPass, logits: Logits | None) -> Int64s:
+        """See `Drafter`."""
+        assert isinstance(plan, ModelPass), "it is this method's own"
+        assert logits is not None, "it has a batch"
+        rows_R, nodes_R = plan.rows_K, plan.nodes_K
+        done = NOTHING
+        if plan.num_reading:
+            done = self._read(plan)
+            rows_R = np.concatenate((done, rows_R))
+            nodes_R = np.concatenate((np.full(len(done), ROOT), nodes_R))
+        if not len(rows_R):
+            return rows_R
+        self._forest.run(plan.rows_K, plan.nodes_K)
+        added = self._grower.grow(rows_R, nodes_R, logits.values_RV)
+        ran = len(done) + float(plan.values_K.sum())
+        self._yield = MEMORY * self._yield + (1.0 - MEMORY) * min(added / ran, 1.0)
+        return np.concatenate((done, plan.rows_E[plan.num_reading :]))
+
+    def _read(self, plan: ModelPass) -> Int64s:
+        """Takes in that committed tokens were run. Returns the sessions whose root is run now."""
+        models = self._models
+        reading = plan.rows_E[: plan.num_reading]
+        counts = plan.counts_E[: plan.num_reading]
+        for slot, count in zip(models.slots_S[reading].tolist(), counts.tolist(), strict=True):
+            self.engine.rebase(slot, range(count))
+        models.cached_S[reading] += counts
+        done = reading[plan.is_read_E]
+        models.is_expanded_S[done] = True
+        return done
+
+    def took(self, plan: DraftPass, seconds: float) -> None:
+        """See `Drafter`."""
+        if plan.batch is not None:
+            self.cost.observe(plan.batch.num_rows, seconds)
+
+    def _rebase(
+        self, rows_E: Int64s, walk: Walk, scratch_ET: Int64s, num_run_E: Int64s, stays_E: Bools
+    ) -> None:
+        """Commits the rows of the ways, and drops the trees that do not go on below them."""
+        forest, models = self._forest, self._models
+        ends_E = walk.path_ET[np.arange(len(rows_E)), np.maximum(num_run_E - 1, 0)]
+        kept = iter(forest.reroot(rows_E[stays_E], ends_E[stays_E]))
+        was_expanded_E = models.is_expanded_S[rows_E]
+        entries = zip(
+            rows_E.tolist(),
+            models.slots_S[rows_E].tolist(),
+            scratch_ET.tolist(),
+            num_run_E.tolist(),
+            stays_E.tolist(),
+            was_expanded_E.tolist(),
+            strict=True,
+        )
+        for row, slot, scratch_T, num_run, stays, was_expanded in entries:
+            if not was_expanded:
+                continue
+            keep = next(kept) if stays else []
+            path = scratch_T[:num_run]
+            self.engine.rebase(slot, path, keep)
+            halting = models.halting.get(row)
+            if halting is not None and stays:
+                halting.reroot(path[-1], keep)
+        forest.clear(rows_E[was_expanded_E & ~stays_E])
+
+    def _pass(self, reading_B: Int64s, growing_G: Int64s) -> ModelPass | None:
+        """A pass in which some sessions read their texts, within the chunk, and others grow."""
+        models, forest = self._models, self._forest
+        reading_B, counts_B, is_read_B, read_R = self._unread(reading_B)
+        num_read, num_rows = int(is_read_B.sum()), len(read_R)
+        limits_G = self._limits(growing_G)
+        entries_K, nodes_K, values_K = best_first(
+            *self._runnable(growing_G, limits_G),
+            rooms_E=limits_G - forest.num_run_S[growing_G],
+            count=lambda values: self.cost.best_count(values, value=num_read, rows=num_rows),
+        )
+        if not num_rows and not len(nodes_K):
+            return None
+        rows_K = growing_G[entries_K]
+        counts_G = np.bincount(entries_K, minlength=len(growing_G))
+        used_G = counts_G.nonzero()[0]
+        rows_E, counts_E = growing_G[used_G], counts_G[used_G]
+        wanted_E = np.full(len(used_G), WANTS.index("all"))
+        gains_E = np.bincount(entries_K, values_K, minlength=len(growing_G))[used_G]
+        tokens_R = forest.tokens_SM[rows_K, nodes_K]
+        parents_R = forest.scratch_SM[rows_K, forest.parents_SM[rows_K, nodes_K]]
+        if num_rows:
+            rows_E = np.concatenate((reading_B, rows_E))
+            counts_E = np.concatenate((counts_B, counts_E))
+            wanted_E = np.concatenate((is_read_B.astype(np.int64), wanted_E))
+            gains_E = np.concatenate((is_read_B.astype(np.float64), gains_E))
+            tokens_R = np.concatenate((read_R, tokens_R))
+            chain_R = rank_within(np.repeat(reading_B, counts_B)) - 1
+            parents_R = np.concatenate((chain_R, parents_R))
+        batch = Batch(
+            slots_E=models.slots_S[rows_E],
+            starts_E=starts_of(counts_E),
+            tokens_R=tokens_R.astype(np.int64),
+            parents_R=parents_R.astype(np.int64),
+            wanted_E=wanted_E,
+            built_E=models.is_built_S[rows_E],
+        )
+        return ModelPass(
+            batch=batch,
+            rows_E=rows_E,
+            gains_E=self._yield * gains_E,
+            seconds=self.cost.predict(batch.num_rows),
+            counts_E=counts_E,
+            num_reading=len(counts_B),
+            is_read_E=is_read_B,
+            rows_K=rows_K,
+            nodes_K=nodes_K,
+            values_K=values_K,
+        )
+
+    def _unread(self, rows_B: Int64s) -> tuple[Int64s, Int64s, Bools, Int64s]:
+        """Sessions that read, within the chunk: how much, whether that is all, and the tokens."""
+        if not len(rows_B):
+            return NOTHING, NOTHING, NOTHING.astype(np.bool_), NOTHING
+        cached_B = self._models.cached_S[rows_B]
+        lags_B = self._sessions.lengths_S[rows_B] - cached_B
+        before_B = np.cumsum(lags_B) - lags_B
+        counts_B = np.clip(self._chunk - before_B, 0, lags_B)
+        some = counts_B > 0
+        rows_B, counts_B = rows_B[some], counts_B[some]
+        read_R = unread(
+            self._sessions,
+            rows_B,
+            cached_E=cached_B[some],
+            counts_E=counts_B,
+            vocab_size=self.engine.spec.vocab_size,
+        )
+        return rows_B, counts_B, counts_B == lags_B[some], read_R
+
+    def _runnable(self, rows_E: Int64s, limits_E: Int64s) -> tuple[Int64s, Int64s, Float64s]:
+        """Nodes that are worth running, and that the length policies go on from."""
+        if not len(rows_E):
+            return NOTHING, NOTHING, NOTHING.astype(np.float64)
+        if self._lockstep:
+            floors_E = self._lockstep_floors(rows_E)
+        else:
+            # Of so many places one that is not worth its part of a token is better left for what grows later.
+            floors_E = 1.0 / np.maximum(limits_E, 1)
+            floors_E = np.maximum(RUN_SHARE * self._sessions.floors_S[rows_E], floors_E)
+        entries_K, nodes_K, values_K = runnable(
+            self._forest, rows_E, deepest_E=self._deepest(rows_E), floors_E=floors_E
+        )
+        if not self._models.halting:
+            return entries_K, nodes_K, values_K
+        goes_on = np.flatnonzero(self._models.goes_on(self._forest, rows_E[entries_K], nodes_K))
+        return entries_K[goes_on], nodes_K[goes_on], values_K[goes_on]
+
+    def _lockstep_floors(self, rows_E: Int64s) -> Float64s:
+        """Children are worth no more than their parent: below this none would be among those sent."""
+        floors_E = np.zeros(len(rows_E))
+        for entry, row in enumerate(rows_E.tolist()):
+            size = self._sessions.at(row).speculation.max_nodes
+            num_nodes = int(self._forest.num_nodes_S[row])
+            if num_nodes >= size:
+                values_M = self._forest.values_SM[row, 1 : 1 + num_nodes]
+                floors_E[entry] = np.partition(values_M, num_nodes - size)[num_nodes - size]
+        return floors_E
+
+    def _limits(self, rows_E: Int64s) -> Int64s:
+        """Nodes of each session that may be run: further ahead than the target allows, work would be for nobody."""
+        limit = min(self._max_ahead, self.engine.max_scratch)
+        credits_E = self._sessions.credits_S[rows_E]
+        if self._lockstep:
+            return np.full(len(rows_E), limit)
+        return np.where(credits_E >= 0, np.minimum(credits_E, limit), limit)
+
+    def _deepest(self, rows_E: Int64s) -> Int64s:
+        """Greatest depth of a node that the target can still commit and the context holds."""
+        ends_E = np.minimum(self._sessions.final_lengths_S[rows_E], self.engine.spec.max_context)
+        return np.minimum(self._models.depths_S[rows_E], ends_E - self._sessions.lengths_S[rows_E])
+
+
+def num_nodes_of(width: int, max_ahead: int, *, lockstep: bool = False) -> int:
+    """Nodes of a tree at most: the children of the root and of every node that is run, and the target's own roots."""
+    return width * (max_ahead * (LOCKSTEP_AHEAD if lockstep else 1) + 1) + MOST_ROOTS

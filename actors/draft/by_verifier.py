@@ -1,28 +1,53 @@
 """Two ways of drafting with one model, chosen for each session by its verifier.
 
 Verifiers that ask for nothing but tokens get trees of likely draws, grown without end; those that test frozen trees get
-tokens drawn from the model. Both share the model's slots, and take turns if both have sessions.
+tokens drawn from the model. Both share the model's slots, and take turns if both have work.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from outrider.actors.draft.autoregressive import AutoregressiveDrafter
-from outrider.actors.draft.drafter import Progress
+from outrider.actors.draft.drafter import DraftPass
 from outrider.actors.draft.sampled import SampledDrafter
-from outrider.actors.draft.session import DraftSession
+from outrider.actors.draft.sessions import Session, Sessions
+from outrider.actors.engine.protocol import Engine, Logits
 from outrider.actors.speculation.verifiers.registry import METHODS
+
+Bools = NDArray[np.bool_]
+Int64s = NDArray[np.int64]
+
+Method = AutoregressiveDrafter | SampledDrafter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MethodPass(DraftPass):
+    """A pass of one of the methods."""
+
+    method: Method
+    inner: DraftPass
 
 
 class DrafterByVerifier:
     """Hands each session to the method that its verifier needs."""
 
-    def __init__(self, *, coupled: AutoregressiveDrafter, sampled: SampledDrafter) -> None:
-        """Takes the two methods, which use the same engine."""
+    def __init__(
+        self, sessions: Sessions, *, coupled: AutoregressiveDrafter, sampled: SampledDrafter
+    ) -> None:
+        """Takes the two methods, which use the same sessions and engine."""
+        self._sessions = sessions
         self._coupled = coupled
         self._sampled = sampled
         self._sampled_last = False
+
+    @property
+    def engine(self) -> Engine:
+        """Of both methods."""
+        return self._coupled.engine
 
     @property
     def num_slots(self) -> int:
@@ -34,49 +59,76 @@ class DrafterByVerifier:
         """Sessions that can be attached."""
         return self._coupled.num_free_slots
 
-    def attach(self, session: DraftSession) -> None:
+    def attach(self, session: Session) -> None:
         """Makes room for a session.
 
         Raises:
             NoRoom: Every slot is taken.
             CannotDraft: The session is not one that its method can serve.
         """
+        self._sessions.is_frozen_S[session.row] = _is_sampled(session)
         self._of(session).attach(session)
 
-    def detach(self, session: DraftSession) -> None:
+    def detach(self, session: Session) -> None:
         """Frees the session's slot."""
         self._of(session).detach(session)
 
-    def extend(self, session: DraftSession, tokens: Sequence[int]) -> None:
-        """Takes tokens as committed."""
-        self._of(session).extend(session, tokens)
+    def follow(self, rows_E: Int64s, tokens_ET: Int64s, counts_E: Int64s) -> Int64s:
+        """See `Drafter`."""
+        frozen_E = self._sessions.is_frozen_S[rows_E]
+        if not frozen_E.any():
+            return self._coupled.follow(rows_E, tokens_ET, counts_E)
+        foreseen_E = np.zeros(len(rows_E), np.int64)
+        for method, of_E in ((self._coupled, ~frozen_E), (self._sampled, frozen_E)):
+            if of_E.any():
+                foreseen_E[of_E] = method.follow(rows_E[of_E], tokens_ET[of_E], counts_E[of_E])
+        return foreseen_E
 
-    def rewrite(self, session: DraftSession, keep: int, tokens: Sequence[int]) -> None:
-        """Takes other tokens as committed after the first `keep`."""
-        self._of(session).rewrite(session, keep, tokens)
+    def rewrite(self, session: Session, keep: int) -> None:
+        """See `Drafter`."""
+        self._of(session).rewrite(session, keep)
 
-    def is_complete(self, session: DraftSession) -> bool:
-        """True if the tree will not grow before the next verdict."""
-        return self._of(session).is_complete(session)
+    def is_complete(self, rows_E: Int64s) -> Bools:
+        """See `Drafter`."""
+        frozen_E = self._sessions.is_frozen_S[rows_E]
+        complete_E = np.zeros(len(rows_E), np.bool_)
+        complete_E[frozen_E] = self._sampled.is_complete(rows_E[frozen_E])
+        complete_E[~frozen_E] = self._coupled.is_complete(rows_E[~frozen_E])
+        return complete_E
 
-    def draft(self, sessions: Collection[DraftSession]) -> Progress:
-        """Runs one pass of one method: the one that had no turn last, if it has work."""
-        sampled = [session for session in sessions if _is_sampled(session)]
-        if not sampled:
-            return self._coupled.draft(sessions)
-        coupled = [session for session in sessions if not _is_sampled(session)]
-        for _ in range(2):
-            self._sampled_last = not self._sampled_last
-            progress = (
-                self._sampled.draft(sampled) if self._sampled_last else self._coupled.draft(coupled)
-            )
-            if progress.worked:
-                break
-        return progress
+    def plan(self, rows_E: Int64s) -> DraftPass | None:
+        """See `Drafter`: a pass of the method that had no turn last, if it has work."""
+        frozen_E = self._sessions.is_frozen_S[rows_E]
+        turns: list[tuple[Method, Int64s]] = [(self._coupled, rows_E[~frozen_E])]
+        if frozen_E.any():
+            turns.insert(1 if self._sampled_last else 0, (self._sampled, rows_E[frozen_E]))
+        for method, rows in turns:
+            inner = method.plan(rows)
+            if inner is not None:
+                self._sampled_last = method is self._sampled
+                return MethodPass(
+                    batch=inner.batch,
+                    rows_E=inner.rows_E,
+                    gains_E=inner.gains_E,
+                    seconds=inner.seconds,
+                    method=method,
+                    inner=inner,
+                )
+        return None
 
-    def _of(self, session: DraftSession) -> AutoregressiveDrafter | SampledDrafter:
+    def grow(self, plan: DraftPass, logits: Logits | None) -> Int64s:
+        """See `Drafter`."""
+        assert isinstance(plan, MethodPass), "it is this method's own"
+        return plan.method.grow(plan.inner, logits)
+
+    def took(self, plan: DraftPass, seconds: float) -> None:
+        """See `Drafter`."""
+        assert isinstance(plan, MethodPass), "it is this method's own"
+        plan.method.took(plan.inner, seconds)
+
+    def _of(self, session: Session) -> Method:
         return self._sampled if _is_sampled(session) else self._coupled
 
 
-def _is_sampled(session: DraftSession) -> bool:
+def _is_sampled(session: Session) -> bool:
     return METHODS[session.speculation.verifier].needs_draft_probs

@@ -1,38 +1,37 @@
-"""How often candidates of a kind turn out to be the target's draw, learned while serving.
+"""How likely a candidate is to be the target's draw, learned while serving. Pure.
 
-Pure. A *feature* says what a drafter knows about a candidate when it proposes it: its rank among its siblings and how far
-its score is from theirs, or the length of the match that it was copied from. Each time the target commits a token below a
-node whose children were drafted, every child is one observation: it was that token, or not. The table starts from a
-stated prior that a few observations overrule, and forgets slowly, so that it follows the text and a changed model.
+Candidates that a model has scored: `softmax(sharpness x score)` over the vocabulary, where the score is the logit over the temperature,
+with the noise that the target adds too if it does. A draft probability alone is a poor estimate for a candidate picked
+with shared noise; one number, the *sharpness*, makes it a good one, and is fitted for each way of scoring. Candidates without a
+score (the target's own roots, tokens copied from earlier text) have match rates by what is known of them.
+
+Each time the target commits a token below a node that has children, every child is one observation: it was that token, or not.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Sequence
 from enum import IntEnum
-from math import exp
 
-Feature = tuple[int, ...]
-"""What is known about a candidate, as small integers."""
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.actors.draft.forest import Forest, Walk
+
+Int64s = NDArray[np.int64]
+
+MEMORY = 1.0 - 1.0 / 500.0
+"""Weight that what is known keeps with each observed draw: follows a text within some hundred tokens, and
+knows the sharpness to some per cent."""
 
 PRIOR_WEIGHT = 8.0
-"""Observations that the prior counts for. Less: the first mismatches swing the tree. More: a bad prior stays for long."""
+"""Observations that a prior counts for. Less: the first mismatches swing the trees. More: a bad prior stays for long."""
 
-HORIZON = 2000.0
-"""Observations of one feature before the older ones are weighed half. Less follows a changing text faster, with more noise
-(at 2000 a frequency of 0.5 is known to about 0.015)."""
-
-GAP_EDGES = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
-"""Borders of the bins of score differences, in nats. Narrow where the match frequency changes fast."""
-
-_GAP_CENTRES = (0.12, 0.37, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0, 8.0)
-
-_FLOOR, _CEILING = 0.002, 0.995
+LEAST, MOST = 0.002, 0.995
+"""Bounds of estimates: no draw is certain, and none of a candidate's is excluded."""
 
 
 class Scoring(IntEnum):
-    """How candidates were scored; match frequencies of different ways are not mixed."""
+    """How candidates were scored."""
 
     GREEDY = 0
     """Logits alone, at temperature 0."""
@@ -43,91 +42,124 @@ class Scoring(IntEnum):
     BLIND = 2
     """Logits alone, while the target samples."""
 
-    TARGET = 3
-    """Not scored here: a root that the target proposed."""
+
+PRIORS = (1.5, 1.5, 1.0)
+"""Sharpness by scoring before anything is observed. With shared noise 1.5 fits a drafter whose log-probabilities err by about one
+(`softmax(kappa (log q + g))`); without noise the draft's own law is the natural guess."""
 
 
-class Calibration:
-    """Match frequencies by feature."""
+class Sharpness:
+    """The sharpness of each way of scoring, by natural-gradient steps on the logarithm of the drawn tokens' estimates."""
 
-    def __init__(
+    def __init__(self) -> None:
+        self.values = np.array(PRIORS)
+        self._information = np.full(len(PRIORS), PRIOR_WEIGHT)
+
+    def learn(
         self,
-        prior: Callable[[Feature], float],
         *,
-        prior_weight: float = PRIOR_WEIGHT,
-        horizon: float = HORIZON,
+        families_K: Int64s,
+        scorings_K: Int64s,
+        estimates_K: NDArray[np.float32],
+        slopes_K: NDArray[np.float32],
+        hits_K: NDArray[np.bool_],
     ) -> None:
-        self._prior = prior
-        self._prior_weight = prior_weight
-        self._horizon = horizon
-        self._counts: dict[Feature, list[float]] = {}
-        """Matches, candidates, and the matches that the prior counts for."""
-        self._estimates: dict[Feature, float] = {}
+        """Takes in children of nodes that were reached.
 
-    def estimate(self, feature: Feature) -> float:
-        """Probability, given its parent is reached, that a candidate with this feature is the target's draw."""
-        known = self._estimates.get(feature)
-        if known is None:
-            known = self._estimates[feature] = _clip(self._prior(feature))
-        return known
+        With d the slope of a child, dp/dsharpness = p d. The token was one of the children, or something else, whose probability is
+        what the children leave.
 
-    def observe(self, feature: Feature, matched: bool) -> None:
-        """Learns from one candidate whose parent was reached."""
-        counts = self._counts.get(feature)
-        if counts is None:
-            prior = self._prior(feature) * self._prior_weight
-            counts = self._counts[feature] = [0.0, 0.0, prior]
-        if counts[1] >= self._horizon:
-            counts[0] *= 0.5
-            counts[1] *= 0.5
-        counts[0] += matched
-        counts[1] += 1.0
-        mean = (counts[2] + counts[0]) / (self._prior_weight + counts[1])
-        self._estimates[feature] = _clip(mean)
+        Args:
+            families_K: A number for each parent.
+            scorings_K: How the children were scored; siblings alike.
+            estimates_K: Their estimates p.
+            slopes_K: Their slopes.
+            hits_K: Whether each was drawn.
+        """
+        if not len(families_K):
+            return
+        p_K, d_K = estimates_K.astype(np.float64), slopes_K.astype(np.float64)
+        sums_F = np.bincount(families_K, p_K)
+        # A number that is no family's has no children, and adds nothing.
+        rest_F = np.maximum(1.0 - sums_F, 1.0 - MOST)
+        moved_F = np.bincount(families_K, p_K * d_K)
+        is_hit_F = np.bincount(families_K, hits_K) > 0
+        slope_F = np.where(is_hit_F, np.bincount(families_K, d_K * hits_K), -moved_F / rest_F)
+        information_F = np.bincount(families_K, p_K * d_K * d_K) + moved_F**2 / rest_F
+        scorings_F = np.zeros(len(rest_F), np.int64)
+        scorings_F[families_K] = scorings_K
+        num = len(self.values)
+        drawn = np.bincount(scorings_F, sums_F > 0.0, minlength=num)
+        self._information *= MEMORY**drawn
+        self._information += np.bincount(scorings_F, information_F, minlength=num)
+        # Forgotten as a whole, what is known never falls below what the prior knew.
+        known = np.maximum(self._information, PRIOR_WEIGHT)
+        moved = self.values + np.bincount(scorings_F, slope_F, minlength=num) / known
+        self.values = np.clip(moved, 0.5 * self.values, 2.0 * self.values)
 
-    def table(self) -> dict[Feature, tuple[float, float]]:
-        """Observed (matches, candidates) by feature, for reports."""
-        return {feature: (counts[0], counts[1]) for feature, counts in self._counts.items()}
+
+class Rates:
+    """Match rates of candidates by feature, a small integer."""
+
+    def __init__(self, priors: NDArray[np.float64]) -> None:
+        """
+        Args:
+            priors: What is believed of each feature at first.
+        """
+        self._priors = priors
+        self._hits = np.zeros_like(priors)
+        self._tries = np.zeros_like(priors)
+
+    @property
+    def estimates(self) -> NDArray[np.float64]:
+        """Of each feature: the probability that a candidate is drawn, given that its parent is reached."""
+        known = PRIOR_WEIGHT * self._priors + self._hits
+        return np.clip(known / (PRIOR_WEIGHT + self._tries), LEAST, MOST)
+
+    def learn(self, features_K: Int64s, hits_K: NDArray[np.bool_]) -> None:
+        """Takes in candidates whose parents were reached."""
+        if not len(features_K):
+            return
+        num = len(self._priors)
+        tries = np.bincount(features_K, minlength=num)
+        kept = MEMORY**tries
+        self._hits = kept * self._hits + np.bincount(features_K, hits_K, minlength=num)
+        self._tries = kept * self._tries + tries
 
 
-def score_features(scoring: Scoring, scores: Sequence[float]) -> list[Feature]:
-    """Features (scoring, rank, gap bin) of candidates with these scores.
+def learn_walk(
+    forest: Forest,
+    rows_E: Int64s,
+    walk: Walk,
+    *,
+    rates: Rates,
+    sharpness: Sharpness | None = None,
+    scorings_E: Int64s | None = None,
+) -> None:
+    """Learns from what was committed, before the trees follow it.
 
     Args:
-        scoring: How they were scored.
-        scores: Scores, descending. The last one is the runner-up of the others, and gets a feature too.
+        forest: The trees.
+        rows_E: Sessions.
+        walk: The way of the committed tokens.
+        rates: Of candidates with a feature.
+        sharpness: Of those with a score; None: there are none.
+        scorings_E: How those of each session were scored.
     """
-    first = scores[0]
-    lead = first - scores[1] if len(scores) > 1 else GAP_EDGES[-1]
-    kind = int(scoring)
-    features: list[Feature] = [(kind, 1, bisect_right(GAP_EDGES, lead))]
-    for rank, score in enumerate(scores[1:], start=2):
-        features.append((kind, rank, bisect_right(GAP_EDGES, first - score)))
-    return features
-
-
-def score_prior(feature: Feature) -> float:
-    """What is believed about (scoring, rank, gap bin) before anything is observed.
-
-    The shape is that of a small distilled drafter: about .68, .15, .06, .03 for ranks 1 to 4 under coupled sampling at
-    temperature 0.8, more for a clear first, less for a distant follower.
-    """
-    scoring, rank, gap_bin = feature
-    gap = _GAP_CENTRES[gap_bin]
-    scale = 0.55 if scoring == Scoring.BLIND else 1.0
-    if rank == 1:
-        return scale * (1.0 - 0.62 * exp(-gap / 1.3))
-    return scale * 0.5 / rank * exp(-gap / 1.6)
-
-
-def match_prior(feature: Feature) -> float:
-    """What is believed about (match length, alternative, depth) of a token copied from earlier text."""
-    length, alternative, depth = feature
-    first = (0.25, 0.45, 0.6, 0.7)[min(length, 4) - 1]
-    if alternative:
-        first *= 0.35
-    return first if depth == 1 else 0.8
-
-
-def _clip(probability: float) -> float:
-    return min(max(probability, _FLOOR), _CEILING)
+    rows_K = rows_E[walk.entries_K]
+    features_K = forest.features_SM[rows_K, walk.nodes_K]
+    if features_K.any():
+        copied = np.flatnonzero(features_K)
+        rates.learn(features_K[copied].astype(np.int64), walk.hits_K[copied])
+    if sharpness is None or scorings_E is None:
+        return
+    scored = np.flatnonzero(features_K == 0)
+    entries_K = walk.entries_K[scored]
+    rows_K, nodes_K = rows_K[scored], walk.nodes_K[scored]
+    sharpness.learn(
+        families_K=entries_K * walk.path_ET.shape[1] + walk.steps_K[scored],
+        scorings_K=scorings_E[entries_K],
+        estimates_K=forest.estimates_SM[rows_K, nodes_K],
+        slopes_K=forest.slopes_SM[rows_K, nodes_K],
+        hits_K=walk.hits_K[scored],
+    )

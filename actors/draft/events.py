@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import grpc
 
 from outrider.actors.draft.rounds import FrozenNews
-from outrider.actors.draft.tree import TreeNews
+from outrider.actors.exchange.candidates import Candidates
+from outrider.actors.exchange.verdicts import Verdicts
 from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.vocabulary import UNBOUNDED
 
@@ -48,30 +49,12 @@ class Detach:
     key: SessionKey
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """What one round committed."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class VerdictFrame:
+    """What one pass of a target committed."""
 
-    key: SessionKey
-    epoch: int
-    length: int
-    """Number of committed tokens after the round."""
-    hash: int
-    """Rolling hash of those."""
-    tokens: tuple[int, ...]
-    """Tokens of this round."""
-    credits: int
-    """Nodes that may have been sent below the base, at most."""
-    starving: bool = False
-    """The target had no candidate of this drafter below the base."""
-    pass_s: float = 0.0
-    """Seconds that the pass took; the next one has begun and will take about as long."""
-    roots: tuple[int, ...] = ()
-    """The target's own candidates for the next token, the likeliest first."""
-    seen: int = 0
-    """Number of the last message of candidates that the target had taken in; 0: none."""
-    wait_s: float = 0.0
-    """Seconds for which the target waits for our next message before its next pass, at most; 0: not at all."""
+    link: int
+    verdicts: Verdicts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +83,7 @@ class LinkLost:
     link: int
 
 
-Event = Attach | Detach | Verdict | Resync | Closed | LinkLost
+Event = Attach | Detach | VerdictFrame | Resync | Closed | LinkLost
 """What reaches a worker."""
 
 
@@ -136,35 +119,27 @@ class ResyncWanted:
     length: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionNews:
-    """New candidates of one session."""
-
-    handle: int
-    length: int
-    """Length of the base."""
-    hash: int
-    """Hash of the base."""
-    tree: TreeNews
-    """Candidates below that base; none if the session's verifier tests frozen trees."""
-    frozen: tuple[FrozenNews, ...] = ()
-    """Frozen trees, each with its own base."""
-    number: int = 0
-    """Of the message with `tree` among those of the session, from 1."""
-
-    @property
-    def num_nodes(self) -> int:
-        """Number of candidates."""
-        return len(self.tree.tokens) + sum(one.frozen.tree.num_nodes for one in self.frozen)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drafted:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CandidateFrame:
     """New candidates for one target."""
 
     link: int
-    entries: list[SessionNews]
+    candidates: Candidates | None = None
+    """Those that may be merged with others."""
+    frozen: tuple[tuple[int, FrozenNews], ...] = ()
+    """Frozen trees, each with the target's handle of its session."""
+
+    @property
+    def num_entries(self) -> int:
+        """Trees."""
+        return len(self.frozen) + (len(self.candidates.handles_E) if self.candidates else 0)
+
+    @property
+    def num_nodes(self) -> int:
+        """Candidates in all."""
+        of_frozen = sum(news.frozen.tree.num_nodes for _, news in self.frozen)
+        return of_frozen + (self.candidates.num_nodes if self.candidates else 0)
 
 
-Report = Attached | Refused | Ended | ResyncWanted | Drafted
+Report = Attached | Refused | Ended | ResyncWanted | CandidateFrame
 """What leaves a worker."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from outrider.actors.draft.lengths import LengthPolicy
-from outrider.actors.draft.tree import ROOT
+from outrider.actors.draft.rounds import ROOT
 
 
 class Halting:

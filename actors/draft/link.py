@@ -1,7 +1,7 @@
 """The stream from this drafter to one start of one target: handshake, candidates out, verdicts in.
 
-On the event loop. While a write is under way, new candidates gather and leave together in the next message. A target that
-does not read is cut off when too much has gathered. When the stream ends, however it ends, `on_lost` is called once.
+On the event loop. A target that does not read is cut off when too much waits to be written; one whose verdicts are none, at once.
+When the stream ends, however it ends, `on_lost` is called once.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import grpc
 import structlog
 
 from outrider.actors.credentials import OPEN, Credentials
-from outrider.actors.draft.events import Drafted, Event, ResyncWanted, SessionNews
+from outrider.actors.draft.events import CandidateFrame, Event, ResyncWanted
 from outrider.actors.draft.messages import (
-    candidates_to_proto,
-    events_from_proto,
-    resync_to_proto,
+    event_from_proto,
+    message_of,
 )
+from outrider.actors.exchange.frames import BadFrame
 from outrider.actors.grpc_server import internal_channel
 from outrider.actors.trace import Recorder
 from outrider.actors.trace_messages import StreamLog
@@ -31,8 +31,8 @@ from outrider.v1 import target_pb2, target_pb2_grpc
 CONNECT_TIMEOUT_S = 5.0
 """Bound on connecting and shaking hands. Less fails on a machine that is starting up, more keeps sessions waiting."""
 
-MAX_GATHERED = 4096
-"""Session entries that wait for a write, at most; seconds of the fastest drafting."""
+MAX_WAITING = 4096
+"""Trees that wait to be written, at most; seconds of the fastest drafting."""
 
 _log = structlog.get_logger(__name__)
 
@@ -89,8 +89,8 @@ class TargetLink:
         self._log = StreamLog(recorder or Recorder(), self._hello)
         self._post = post
         self._on_lost = on_lost
-        self._gathered: list[SessionNews] = []
-        self._asked: list[ResyncWanted] = []
+        self._waiting: list[CandidateFrame | ResyncWanted] = []
+        self._num_waiting = 0
         self._news = asyncio.Event()
         self._cut: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._channel: grpc.aio.Channel | None = None
@@ -133,17 +133,14 @@ class TargetLink:
                 await self._pump
         await self._hang_up()
 
-    def send(self, report: Drafted | ResyncWanted) -> None:
+    def send(self, report: CandidateFrame | ResyncWanted) -> None:
         """Hands over what the target is to hear. Ignored once the stream has ended."""
         if not self.is_open:
             return
-        match report:
-            case Drafted():
-                self._gathered.extend(report.entries)
-                if len(self._gathered) > MAX_GATHERED and not self._cut.done():
-                    self._cut.set_result(f"the target did not read {MAX_GATHERED} entries")
-            case ResyncWanted():
-                self._asked.append(report)
+        self._waiting.append(report)
+        self._num_waiting += report.num_entries if isinstance(report, CandidateFrame) else 1
+        if self._num_waiting > MAX_WAITING and not self._cut.done():
+            self._cut.set_result(f"the target did not read {MAX_WAITING} trees")
         self._news.set()
 
     async def _shake_hands(self) -> target_pb2.VerdictMessage:
@@ -217,8 +214,11 @@ class TargetLink:
         try:
             while isinstance(message := await self._call.read(), target_pb2.VerdictMessage):
                 self._log.received(message)
-                for event in events_from_proto(message, self.number):
+                event = event_from_proto(message, self.number)
+                if event is not None:
                     self._post(event)
+        except BadFrame as error:
+            return f"the target sent verdicts that are none: {error}"
         except grpc.aio.AioRpcError as error:
             return f"{error.code().name}: {error.details()}"
         return "the target closed it"
@@ -228,13 +228,11 @@ class TargetLink:
         while True:
             await self._news.wait()
             self._news.clear()
-            asked, self._asked = self._asked, []
-            gathered, self._gathered = self._gathered, []
-            messages = [resync_to_proto(report) for report in asked]
-            if gathered:
-                messages.append(candidates_to_proto(gathered))
+            waiting, self._waiting = self._waiting, []
+            self._num_waiting = 0
             try:
-                for message in messages:
+                for report in waiting:
+                    message = message_of(report)
                     self._log.sent(message)
                     await self._call.write(message)
             except asyncio.InvalidStateError:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection
 
 from outrider.actors.draft.events import (
     Attach,
+    CandidateFrame,
     Closed,
     Resync,
     ResyncWanted,
     SessionKey,
-    SessionNews,
-    Verdict,
+    VerdictFrame,
 )
 from outrider.actors.draft.rounds import FrozenNews
+from outrider.actors.exchange import candidates, verdicts
 from outrider.actors.speculation import frame
 from outrider.actors.speculation.options import Verifier
 from outrider.actors.speculation.policies import DraftLength
@@ -77,30 +78,20 @@ def attach_from_proto(
     )
 
 
-def events_from_proto(
+def event_from_proto(
     message: target_pb2.VerdictMessage, link: int
-) -> Iterable[Verdict | Resync | Closed]:
-    """The events of what a target said. A second hello says nothing."""
+) -> VerdictFrame | Resync | Closed | None:
+    """The event of what a target said. A second hello says nothing.
+
+    Raises:
+        BadFrame: The verdicts are none.
+    """
     match message.WhichOneof("message"):
         case "verdicts":
-            pass_s = 1e-6 * message.verdicts.pass_us
-            for entry in message.verdicts.entries:
-                yield Verdict(
-                    key=SessionKey(link, entry.handle),
-                    epoch=entry.epoch,
-                    length=entry.base.length,
-                    hash=entry.base.hash,
-                    tokens=tuple(entry.tokens),
-                    credits=entry.credits,
-                    starving=entry.starving,
-                    pass_s=pass_s,
-                    roots=tuple(entry.roots),
-                    seen=entry.seen,
-                    wait_s=1e-6 * entry.wait_us,
-                )
+            return VerdictFrame(link=link, verdicts=verdicts.decode(message.verdicts.frame))
         case "resync":
             resync = message.resync
-            yield Resync(
+            return Resync(
                 key=SessionKey(link, resync.handle),
                 epoch=resync.epoch,
                 length=resync.base.length,
@@ -109,25 +100,22 @@ def events_from_proto(
                 credits=resync.credits,
             )
         case "closed":
-            yield Closed(key=SessionKey(link, message.closed.handle))
+            return Closed(key=SessionKey(link, message.closed.handle))
+    return None
 
 
-def candidates_to_proto(entries: Sequence[SessionNews]) -> target_pb2.DrafterMessage:
-    """New candidates of several sessions."""
-    message = target_pb2.DrafterMessage()
-    batch = message.candidates
-    # Filled in place: a message that is given another one as a part copies it.
-    batch.SetInParent()
-    for entry in entries:
-        if entry.tree.tokens:
-            added = batch.entries.add(handle=entry.handle, number=entry.number)
-            added.base.length, added.base.hash = entry.length, entry.hash
-            tree = added.tree
-            tree.tokens.extend(entry.tree.tokens)
-            tree.parents.extend(entry.tree.parents)
-            tree.estimates = entry.tree.estimates
-        batch.frozen.extend(_frozen_to_proto(entry.handle, one) for one in entry.frozen)
-    return message
+def message_of(report: CandidateFrame | ResyncWanted) -> target_pb2.DrafterMessage:
+    """What a report says to the target."""
+    if isinstance(report, ResyncWanted):
+        return target_pb2.DrafterMessage(
+            resync=target_pb2.ResyncRequest(handle=report.key.handle, length=report.length)
+        )
+    batch = target_pb2.CandidateBatch(
+        frozen=[_frozen_to_proto(handle, news) for handle, news in report.frozen]
+    )
+    if report.candidates is not None:
+        batch.frame = candidates.encode(report.candidates)
+    return target_pb2.DrafterMessage(candidates=batch)
 
 
 def _frozen_to_proto(handle: int, news: FrozenNews) -> target_pb2.FrozenCandidates:
@@ -141,11 +129,4 @@ def _frozen_to_proto(handle: int, news: FrozenNews) -> target_pb2.FrozenCandidat
             parents=[parent + 1 for parent in tree.parents_N],
             frame=frame.encode(news.frozen),
         ),
-    )
-
-
-def resync_to_proto(report: ResyncWanted) -> target_pb2.DrafterMessage:
-    """A request for missing tokens."""
-    return target_pb2.DrafterMessage(
-        resync=target_pb2.ResyncRequest(handle=report.key.handle, length=report.length)
     )

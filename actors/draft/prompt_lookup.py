@@ -7,12 +7,20 @@ chain; a second occurrence that goes on differently is proposed beside it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
-from outrider.actors.draft.calibration import Calibration, match_prior
-from outrider.actors.draft.drafter import NoRoom, Progress
-from outrider.actors.draft.session import LOOKAHEAD, DraftSession
-from outrider.actors.draft.tree import ROOT
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.actors.draft.autoregressive import LOOKAHEAD
+from outrider.actors.draft.calibration import Rates, learn_walk
+from outrider.actors.draft.drafter import DraftPass
+from outrider.actors.draft.forest import ROOT
+from outrider.actors.draft.sessions import Session, Sessions
+from outrider.actors.engine.protocol import Logits
+
+Bools = NDArray[np.bool_]
+Int64s = NDArray[np.int64]
 
 LONGEST_MATCH = 4
 """Longest suffix looked for. Longer ones would rarely change which occurrence is the best."""
@@ -72,98 +80,126 @@ class OccurrenceIndex:
 class PromptLookupDrafter:
     """Grows trees from the session's own text."""
 
-    def __init__(self, *, num_slots: int, max_ahead: int, lockstep: bool = False) -> None:
+    engine = None
+
+    def __init__(self, sessions: Sessions, *, max_ahead: int, lockstep: bool = False) -> None:
         """
         Args:
-            num_slots: Sessions served at a time.
+            sessions: With room for `max_ahead` nodes a tree.
             max_ahead: Nodes of one session, at most.
             lockstep: Propose no more than one target pass verifies, for comparison.
         """
-        self.calibration = Calibration(match_prior)
-        self._num_slots = num_slots
+        self._sessions = sessions
+        self._forest = sessions.forest
         self._max_ahead = max_ahead
         self._lockstep = lockstep
-        self._indices: dict[DraftSession, OccurrenceIndex] = {}
-        self._fresh: set[DraftSession] = set()
+        self._rates = Rates(np.array([_prior(feature) for feature in range(NUM_FEATURES)]))
+        self._indices: dict[int, OccurrenceIndex] = {}
+        self._is_fresh_S = np.zeros(len(sessions.sessions), np.bool_)
+        """The text grew since it was looked at."""
 
     @property
     def num_slots(self) -> int:
         """Sessions that can be served at a time."""
-        return self._num_slots
+        return len(self._sessions.sessions)
 
     @property
     def num_free_slots(self) -> int:
         """Sessions that can be attached."""
-        return self._num_slots - len(self._indices)
+        return self.num_slots - len(self._indices)
 
-    def attach(self, session: DraftSession) -> None:
-        """Makes room for a session.
+    def attach(self, session: Session) -> None:
+        """Makes room for a session; there is some wherever there is a row for it."""
+        self._indices[session.row] = OccurrenceIndex()
+        self._is_fresh_S[session.row] = True
 
-        Raises:
-            NoRoom: `num_slots` sessions are attached.
-        """
-        if len(self._indices) >= self._num_slots:
-            raise NoRoom(
-                f"all {self._num_slots} slots of the drafter are taken; attach the session to "
-                "another drafter, or raise num_slots"
-            )
-        self._indices[session] = OccurrenceIndex()
-        self._fresh.add(session)
-
-    def detach(self, session: DraftSession) -> None:
+    def detach(self, session: Session) -> None:
         """Forgets a session."""
-        del self._indices[session]
-        self._fresh.discard(session)
+        del self._indices[session.row]
+        self._is_fresh_S[session.row] = False
 
-    def extend(self, session: DraftSession, tokens: Sequence[int]) -> None:
-        """Takes tokens as committed, learns from them, and keeps the nodes below them."""
-        tree = session.tree
-        path = tree.walk(tokens)
-        for node, token in zip((ROOT, *path), tokens, strict=False):
-            for child in tree.children_of(node):
-                self.calibration.observe(tree.features[child], tree.tokens[child] == token)
-        if len(path) == len(tokens):
-            tree.reroot(path[-1])
-        else:
-            tree.clear()
-        session.append(tokens)
-        self._fresh.add(session)
+    def follow(self, rows_E: Int64s, tokens_ET: Int64s, counts_E: Int64s) -> Int64s:
+        """See `Drafter`."""
+        walk = self._forest.walk(rows_E, tokens_ET)
+        learn_walk(self._forest, rows_E, walk, rates=self._rates)
+        stays_E = walk.reached_E == counts_E
+        ends_E = walk.path_ET[np.arange(len(rows_E)), counts_E - 1]
+        self._forest.reroot(rows_E[stays_E], ends_E[stays_E])
+        self._forest.clear(rows_E[~stays_E])
+        self._is_fresh_S[rows_E] = True
+        return walk.reached_E
 
-    def rewrite(self, session: DraftSession, keep: int, tokens: Sequence[int]) -> None:
-        """Takes other tokens as committed after the first `keep`."""
-        session.replace(keep, tokens)
-        self._indices[session] = OccurrenceIndex()
-        self._fresh.add(session)
+    def rewrite(self, session: Session, keep: int) -> None:
+        """See `Drafter`."""
+        self._forest.clear(np.array([session.row]))
+        self._indices[session.row] = OccurrenceIndex()
+        self._is_fresh_S[session.row] = True
 
-    def is_complete(self, session: DraftSession) -> bool:
-        """True if the session's text was looked at since it last grew."""
-        return session not in self._fresh
+    def is_complete(self, rows_E: Int64s) -> Bools:
+        """See `Drafter`."""
+        return ~self._is_fresh_S[rows_E]
 
-    def draft(self, sessions: Collection[DraftSession]) -> Progress:
-        """Proposes for every session whose text grew."""
-        fresh = [session for session in sessions if session in self._fresh]
-        for session in fresh:
-            self._fresh.discard(session)
-            self._propose(session)
-        return Progress(worked=bool(fresh), grown=[session for session in fresh if session.tree])
+    def plan(self, rows_E: Int64s) -> DraftPass | None:
+        """See `Drafter`: sessions whose text grew."""
+        fresh_E = rows_E[self._is_fresh_S[rows_E]]
+        if not len(fresh_E):
+            return None
+        return DraftPass(batch=None, rows_E=fresh_E, gains_E=np.ones(len(fresh_E)), seconds=0.0)
 
-    def _propose(self, session: DraftSession) -> None:
-        index, tokens = self._indices[session], session.tokens
+    def grow(self, plan: DraftPass, logits: Logits | None) -> Int64s:
+        """See `Drafter`."""
+        self._is_fresh_S[plan.rows_E] = False
+        for row in plan.rows_E.tolist():
+            self._propose(self._sessions.at(row))
+        return plan.rows_E[self._forest.num_nodes_S[plan.rows_E] > 0]
+
+    def took(self, plan: DraftPass, seconds: float) -> None:
+        """See `Drafter`; nothing depends on it."""
+
+    def _propose(self, session: Session) -> None:
+        index, tokens = self._indices[session.row], session.tokens
         index.extend(tokens)
         depth = session.speculation.max_depth * (1 if self._lockstep else LOOKAHEAD)
         depth = min(depth, session.final_length - session.length)
         for alternative, (size, follow) in enumerate(index.matches(tokens)):
-            self._graft(session, size, alternative, tokens[follow : follow + depth])
+            chain = tokens[follow : follow + depth]
+            self._graft(session.row, feature_of(size, alternative), chain)
 
-    def _graft(
-        self, session: DraftSession, size: int, alternative: int, chain: Sequence[int]
-    ) -> None:
-        tree, node = session.tree, ROOT
-        for depth, token in enumerate(chain, start=1):
-            child = tree.child(node, token)
-            if child is None:
-                if len(tree) >= self._max_ahead:
-                    return
-                feature = (size, alternative, min(depth, MAX_CALIBRATED_DEPTH))
-                child = tree.add(node, token, self.calibration.estimate(feature), feature)
-            node = child
+    def _graft(self, row: int, feature: int, chain: Sequence[int]) -> None:
+        forest = self._forest
+        rows = np.array([row])
+        walk = forest.walk(rows, np.array([chain], np.int64))
+        known = int(walk.reached_E[0])
+        parent = int(walk.path_ET[0, known - 1]) if known else ROOT
+        room = self._max_ahead - int(forest.num_nodes_S[row])
+        estimates = self._rates.estimates
+        for depth, token in enumerate(chain[known : known + max(room, 0)], start=known + 1):
+            of_depth = feature + min(depth, MAX_CALIBRATED_DEPTH) - 1
+            (parent,) = forest.add(
+                rows_K=rows,
+                parents_K=np.array([parent]),
+                tokens_K=np.array([token]),
+                estimates_K=estimates[of_depth : of_depth + 1].astype(np.float32),
+                features_K=of_depth,
+            ).tolist()
+
+
+NUM_FEATURES = 1 + LONGEST_MATCH * ALTERNATIVES * MAX_CALIBRATED_DEPTH
+
+
+def feature_of(size: int, alternative: int) -> int:
+    """Number, from 1 on, of what is known of the first token of a copied chain; deeper ones have those that follow.
+
+    Args:
+        size: Tokens of the match.
+        alternative: How many matches are preferred to it.
+    """
+    return 1 + ((size - 1) * ALTERNATIVES + alternative) * MAX_CALIBRATED_DEPTH
+
+
+def _prior(feature: int) -> float:
+    """What is believed of a feature before anything is observed: longer matches go on alike more often."""
+    family, depth = divmod(max(feature - 1, 0), MAX_CALIBRATED_DEPTH)
+    size, alternative = divmod(family, ALTERNATIVES)
+    first = (0.25, 0.45, 0.6, 0.7)[size] * (0.35 if alternative else 1.0)
+    return first if depth == 0 else 0.8

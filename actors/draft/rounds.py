@@ -17,13 +17,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from outrider.actors.draft.tree import NOT_RUN, ROOT
 from outrider.actors.speculation import base_hash
 from outrider.actors.speculation.decisions import Float64s
 from outrider.actors.speculation.draft_tree import DraftTree, Replacement, sources_by_parent
 from outrider.actors.speculation.frame import FrozenTree
 from outrider.actors.speculation.shapes import Shape
 from outrider.actors.speculation.sparse import SparseRow
+
+ROOT = -1
+"""Stands for the root where a node or its scratch row is asked for."""
+
+NOT_RUN = -1
+"""Scratch row of a node that the engine has not run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -11,21 +11,23 @@ At temperature 0 the target's law is a single one, and every tree is exact; then
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from outrider.actors.draft.drafter import CannotDraft, Progress
+from outrider.actors.draft.drafter import CannotDraft, DraftPass
+from outrider.actors.draft.fitting import check_fits, take_slot, within
 from outrider.actors.draft.lengths import Lengths
-from outrider.actors.draft.rounds import Rounds
+from outrider.actors.draft.rounds import ROOT, Rounds
 from outrider.actors.draft.sampled_levels import Seat, grow_level
 from outrider.actors.draft.sampled_plan import AHEAD, Entry, SampledPlanner
-from outrider.actors.draft.seat import check_fits, confine, take_slot, within
-from outrider.actors.draft.session import DraftSession
-from outrider.actors.draft.tree import ROOT
+from outrider.actors.draft.scoring import confine
+from outrider.actors.draft.sessions import Session, Sessions
 from outrider.actors.engine.prefix_slots import PrefixSlots
-from outrider.actors.engine.protocol import Engine
+from outrider.actors.engine.protocol import Batch, Engine, Logits
 from outrider.actors.speculation.draft_tree import Replacement
 from outrider.actors.speculation.options import Verifier
 from outrider.actors.speculation.sparse import (
@@ -39,12 +41,23 @@ SERVED_SAMPLED: tuple[Verifier, ...] = tuple(
 )
 """Verifiers that this method drafts for."""
 
+Bools = NDArray[np.bool_]
+Int64s = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SampledPass(DraftPass):
+    """A pass over sessions with frozen trees."""
+
+    entries: Sequence[Entry]
+
 
 class SampledDrafter:
     """Draws frozen trees with a draft model."""
 
     def __init__(
         self,
+        sessions: Sessions,
         engine: Engine,
         *,
         prefill_chunk: int,
@@ -56,6 +69,7 @@ class SampledDrafter:
     ) -> None:
         """
         Args:
+            sessions: The sessions.
             engine: The draft model. Used by the calling thread only.
             prefill_chunk: Committed tokens in one pass, at most.
             lockstep: Draft nothing ahead, for comparison.
@@ -64,6 +78,7 @@ class SampledDrafter:
             lengths: The length policies on offer; None: those that need no trained model.
             slots: The model's slots; None: nobody else uses the model.
         """
+        self._sessions = sessions
         self._engine = engine
         self._slots = slots or PrefixSlots(engine)
         self._planner = SampledPlanner(
@@ -72,7 +87,7 @@ class SampledDrafter:
         self._keep = keep
         self._new_generator = new_generator
         self._lengths = lengths or Lengths()
-        self._seats: dict[DraftSession, Seat] = {}
+        self._seats: dict[Session, Seat] = {}
 
     @property
     def num_slots(self) -> int:
@@ -84,7 +99,7 @@ class SampledDrafter:
         """Sessions that can be attached."""
         return self._engine.num_free
 
-    def attach(self, session: DraftSession) -> None:
+    def attach(self, session: Session) -> None:
         """Makes room for a session; its text is run by later calls of `draft`.
 
         Raises:
@@ -114,47 +129,72 @@ class SampledDrafter:
             policy=policy,
         )
 
-    def detach(self, session: DraftSession) -> None:
+    def detach(self, session: Session) -> None:
         """Frees the session's slot; the rows of its text may serve another one."""
         self._slots.release(self._seats.pop(session).slot, session.tokens)
 
-    def extend(self, session: DraftSession, tokens: Sequence[int]) -> None:
-        """Takes tokens as committed, and keeps the round that was drafted for them, if there is one."""
-        seat = self._seats[session]
-        followed = seat.rounds.follow(tokens)
-        if seat.cached == session.length:
-            self._engine.rebase(seat.slot, followed.path, followed.keep)
-            seat.cached += len(followed.path)
-        session.append(tokens)
-        seat.transform.commit(self._readable(tokens))
+    def follow(self, rows_E: Int64s, tokens_ET: Int64s, counts_E: Int64s) -> Int64s:
+        """See `Drafter`: keeps the round that was drafted for the tokens, if there is one."""
+        foreseen: list[int] = []
+        for row, tokens_T, count in zip(
+            rows_E.tolist(), tokens_ET.tolist(), counts_E.tolist(), strict=True
+        ):
+            session, tokens = self._sessions.at(row), tokens_T[:count]
+            seat = self._seats[session]
+            foreseen.append(seat.rounds.num_foreseen(tokens))
+            followed = seat.rounds.follow(tokens)
+            if seat.cached == session.length:
+                self._engine.rebase(seat.slot, followed.path, followed.keep)
+                seat.cached += len(followed.path)
+            seat.transform.commit(self._readable(tokens))
+        return np.array(foreseen, np.int64)
 
-    def rewrite(self, session: DraftSession, keep: int, tokens: Sequence[int]) -> None:
-        """Takes other tokens as committed after the first `keep`; the last one is run again for its logits."""
+    def rewrite(self, session: Session, keep: int) -> None:
+        """See `Drafter`: the last token is run again for its logits."""
         seat = self._seats[session]
-        session.replace(keep, tokens)
         seat.rounds.clear()
         seat.cached = min(seat.cached, keep, session.length - 1)
         self._engine.truncate(seat.slot, seat.cached)
         self._slots.rewrite(seat.slot, seat.cached)
         seat.transform = self._transform(session)
 
-    def is_complete(self, session: DraftSession) -> bool:
-        """True if the tree below the text is frozen, or there is no room for one."""
-        rounds = self._seats[session].rounds.rounds
-        return (
-            rounds[0].is_frozen
-            if rounds
-            else not self._planner.shape(session, session.length).depth
+    def is_complete(self, rows_E: Int64s) -> Bools:
+        """See `Drafter`: the tree below the text is frozen, or there is no room for one."""
+        return np.array(
+            [self._is_complete(self._sessions.at(row)) for row in rows_E.tolist()], bool
         )
 
-    def draft(self, sessions: Collection[DraftSession]) -> Progress:
-        """Runs one pass: the sessions whose next tree is missing first, then those that draft ahead."""
-        entries = self._planner.entries(list(sessions), self._seats)
-        if not entries:
-            return Progress(worked=False)
-        return Progress(worked=True, grown=self._run(entries))
+    def _is_complete(self, session: Session) -> bool:
+        rounds = self._seats[session].rounds.rounds
+        if rounds:
+            return rounds[0].is_frozen
+        return not self._planner.shape(session, session.length).depth
 
-    def _transform(self, session: DraftSession) -> SamplingTransform:
+    def plan(self, rows_E: Int64s) -> SampledPass | None:
+        """See `Drafter`: the sessions whose next tree is missing first, then those that draft ahead."""
+        sessions = [self._sessions.at(row) for row in rows_E.tolist()]
+        entries = self._planner.entries(sessions, self._seats)
+        if not entries:
+            return None
+        return SampledPass(
+            batch=Batch.of(entry.rows for entry in entries),
+            rows_E=np.array([entry.session.row for entry in entries]),
+            # A frozen tree goes out when it is complete, whatever else there is to gain.
+            gains_E=np.zeros(len(entries)),
+            seconds=0.0,
+            entries=entries,
+        )
+
+    def grow(self, plan: DraftPass, logits: Logits | None) -> Int64s:
+        """See `Drafter`: the sessions with a tree that became complete."""
+        assert isinstance(plan, SampledPass), "it is this method's own"
+        assert logits is not None, "it has a batch"
+        return np.array([session.row for session in self._run(plan.entries, logits)], np.int64)
+
+    def took(self, plan: DraftPass, seconds: float) -> None:
+        """See `Drafter`; nothing depends on it."""
+
+    def _transform(self, session: Session) -> SamplingTransform:
         spec = self._engine.spec
         transform = SamplingTransform(
             session.sampling,
@@ -170,14 +210,8 @@ class SampledDrafter:
         """Those that the draft model has."""
         return [token for token in tokens if token < self._engine.spec.vocab_size]
 
-    def _run(self, entries: Sequence[Entry]) -> list[DraftSession]:
-        """Runs a pass.
-
-        Returns:
-            The sessions with a tree that became complete.
-        """
-        logits = self._engine.forward([entry.rows for entry in entries])
-        growing: list[tuple[DraftSession, Seat]] = []
+    def _run(self, entries: Sequence[Entry], logits: Logits) -> list[Session]:
+        growing: list[tuple[Session, Seat]] = []
         scores: list[torch.Tensor] = []
         for index, entry in enumerate(entries):
             session, seat = entry.session, entry.seat
@@ -204,7 +238,7 @@ class SampledDrafter:
             return []
         # At once, because a softmax of many rows costs little more than one of few.
         probs_RV = torch.softmax(torch.cat(scores).double(), dim=-1).cpu().numpy()
-        grown: list[DraftSession] = []
+        grown: list[Session] = []
         first = 0
         for (session, seat), scores_NV in zip(growing, scores, strict=True):
             probs_NV, first = probs_RV[first : first + len(scores_NV)], first + len(scores_NV)
@@ -214,17 +248,15 @@ class SampledDrafter:
         return grown
 
     def _scores(
-        self, session: DraftSession, seat: Seat, nodes: Sequence[int], logits_NV: torch.Tensor
+        self, session: Session, seat: Seat, nodes: Sequence[int], logits_NV: torch.Tensor
     ) -> torch.Tensor:
         """The request's own scores at these nodes."""
         paths = [seat.rounds.path(node) for node in nodes]
-        confine(logits_NV, [session.vocab_size] * len(logits_NV))
+        confine(logits_NV, np.full(len(logits_NV), session.vocab_size))
         num_output = session.length - session.prompt_length
         return seat.transform.apply(logits_NV, paths, [num_output + len(path) for path in paths])
 
-    def _predict(
-        self, session: DraftSession, seat: Seat, leaf: int, scores_1V: torch.Tensor
-    ) -> None:
+    def _predict(self, session: Session, seat: Seat, leaf: int, scores_1V: torch.Tensor) -> None:
         """Begins the tree below the most probable token after a leaf."""
         last = seat.rounds.rounds[-1]
         shape = self._planner.shape(session, last.length + last.shape.depth + 1)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from outrider.actors.draft.fitting import STAND_IN
+from outrider.actors.draft.rounds import ROOT
 from outrider.actors.draft.sampled_levels import Seat
-from outrider.actors.draft.seat import catch_up_rows
-from outrider.actors.draft.session import DraftSession
-from outrider.actors.draft.tree import ROOT
+from outrider.actors.draft.sessions import Session
 from outrider.actors.engine.protocol import Engine, Rows
 from outrider.actors.speculation.shapes import Shape
 from outrider.actors.speculation.tree_shape import shape_of
@@ -24,7 +24,7 @@ MAX_PASS_NODES = 64
 class Entry:
     """One session's part of a pass: committed tokens (`nodes` empty) or nodes to run."""
 
-    session: DraftSession
+    session: Session
     seat: Seat
     rows: Rows
     nodes: tuple[int, ...] = ()
@@ -45,9 +45,7 @@ class SampledPlanner:
         self._ahead = ahead
         self._turn = 0
 
-    def entries(
-        self, sessions: list[DraftSession], seats: Mapping[DraftSession, Seat]
-    ) -> Sequence[Entry]:
+    def entries(self, sessions: list[Session], seats: Mapping[Session, Seat]) -> Sequence[Entry]:
         """The parts of the next pass: sessions whose next tree is missing first, then those that draft ahead."""
         missing: list[Entry] = []
         ahead: list[Entry] = []
@@ -66,7 +64,7 @@ class SampledPlanner:
                 ahead.append(self._expand(session, seat, [seat.rounds.best_leaf()]))
         return _bounded([*missing, *ahead])
 
-    def shape(self, session: DraftSession, length: int) -> Shape:
+    def shape(self, session: Session, length: int) -> Shape:
         """Shape of a tree below so many tokens, for which target and draft model have room."""
         end = min(session.final_length - 1, self._engine.spec.max_context)
         shape = shape_of(session.speculation, end - length)
@@ -74,13 +72,13 @@ class SampledPlanner:
             shape = shape.prefix(shape.depth - 1)
         return shape
 
-    def _in_turn(self, sessions: list[DraftSession]) -> list[DraftSession]:
+    def _in_turn(self, sessions: list[Session]) -> list[Session]:
         """The sessions, each first now and then, so that a full pass leaves out another one each time."""
         self._turn += 1
         first = self._turn % len(sessions) if sessions else 0
         return sessions[first:] + sessions[:first]
 
-    def _may_predict(self, session: DraftSession, seat: Seat) -> bool:
+    def _may_predict(self, session: Session, seat: Seat) -> bool:
         if len(seat.rounds.rounds) > self._ahead:
             return False
         last = seat.rounds.rounds[-1]
@@ -89,19 +87,22 @@ class SampledPlanner:
         num_rows = seat.rounds.num_run + 1 + shape.num_internal
         return shape.depth > 0 and num_rows <= self._engine.max_scratch
 
-    def _catch_up(self, session: DraftSession, seat: Seat, room: int) -> Entry | None:
+    def _catch_up(self, session: Session, seat: Seat, room: int) -> Entry | None:
         if room < 1 or not self.shape(session, session.length).depth:
             return None
-        rows = catch_up_rows(
-            session,
+        vocab_size = self._engine.spec.vocab_size
+        text = session.tokens[seat.cached : seat.cached + room]
+        tokens = [token if token < vocab_size else STAND_IN for token in text]
+        is_last = seat.cached + len(tokens) == session.length
+        rows = Rows(
             slot=seat.slot,
-            cached=seat.cached,
-            room=room,
-            vocab_size=self._engine.spec.vocab_size,
+            tokens=tokens,
+            parents=range(-1, len(tokens) - 1),
+            logits="last" if is_last else "none",
         )
         return Entry(session=session, seat=seat, rows=rows)
 
-    def _expand(self, session: DraftSession, seat: Seat, nodes: Sequence[int]) -> Entry:
+    def _expand(self, session: Session, seat: Seat, nodes: Sequence[int]) -> Entry:
         rounds = seat.rounds
         rows = Rows(
             slot=seat.slot,
@@ -110,7 +111,7 @@ class SampledPlanner:
                 ROOT if rounds.parents[node] == ROOT else rounds.scratch[rounds.parents[node]]
                 for node in nodes
             ],
-            mask=session.tree_mask,
+            mask="built" if session.is_built else "sliced",
         )
         return Entry(session=session, seat=seat, rows=rows, nodes=tuple(nodes))
 

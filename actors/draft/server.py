@@ -8,9 +8,10 @@ from pathlib import Path
 import grpc
 import structlog
 
-from outrider.actors.draft.autoregressive import AutoregressiveDrafter
+from outrider.actors.draft.autoregressive import AutoregressiveDrafter, num_nodes_of
 from outrider.actors.draft.by_verifier import DrafterByVerifier
 from outrider.actors.draft.collector import DraftCollector
+from outrider.actors.draft.core import DraftCore
 from outrider.actors.draft.decision_file import find_decision
 from outrider.actors.draft.drafter import Drafter
 from outrider.actors.draft.events import Report
@@ -19,6 +20,7 @@ from outrider.actors.draft.messages import SERVED, SERVED_LENGTHS
 from outrider.actors.draft.prompt_lookup import PromptLookupDrafter
 from outrider.actors.draft.sampled import SERVED_SAMPLED, SampledDrafter
 from outrider.actors.draft.service import DraftServicer
+from outrider.actors.draft.sessions import Sessions
 from outrider.actors.draft.settings import DraftSettings
 from outrider.actors.draft.stats import DraftStats
 from outrider.actors.draft.worker import DraftWorker
@@ -44,6 +46,7 @@ _log = structlog.get_logger(__name__)
 class _Loaded:
     """A method that is ready to draft, and what identifies its model."""
 
+    sessions: Sessions
     drafter: Drafter
     verifiers: tuple[Verifier, ...] = SERVED
     lengths: tuple[DraftLength, ...] = SERVED_LENGTHS
@@ -95,14 +98,15 @@ class DraftServer(WorkerServer[DraftWorker, Report]):
     def _load(self) -> DraftWorker:
         settings = self._settings
         self._method = load_method(settings)
-        return DraftWorker(
+        core = DraftCore(
+            self._method.sessions,
             self._method.drafter,
             max_ahead=settings.max_ahead,
             bytes_per_token=settings.bytes_per_token,
-            emit=self._emit,
             lockstep=settings.lockstep,
             recorder=self._recorder,
         )
+        return DraftWorker(core, emit=self._emit)
 
     def _serve(self, worker: DraftWorker, server: grpc.aio.Server) -> None:
         method = self._method
@@ -152,22 +156,23 @@ def load_method(settings: DraftSettings) -> _Loaded:
         ValueError, OSError: The model cannot be loaded; the message says why.
     """
     if settings.method == "prompt_lookup" or settings.engine is None:
+        sessions = Sessions(settings.num_slots, settings.max_ahead)
         lookup = PromptLookupDrafter(
-            num_slots=settings.num_slots,
-            max_ahead=settings.max_ahead,
-            lockstep=settings.lockstep,
+            sessions, max_ahead=settings.max_ahead, lockstep=settings.lockstep
         )
-        return _Loaded(drafter=lookup)
+        return _Loaded(sessions=sessions, drafter=lookup)
     engine = TimedEngine(load_engine(settings.engine))
     tokenizer = load_tokenizer(
         settings.engine.model, allow_remote_code=settings.engine.allow_remote_code
     )
     lengths = Lengths(find_decision(_folder_of(settings.engine.model), engine.spec.fingerprint))
     slots = PrefixSlots(engine, is_shared=settings.prefix_reuse)
+    num_nodes = num_nodes_of(settings.width, settings.max_ahead, lockstep=settings.lockstep)
+    sessions = Sessions(engine.num_slots, num_nodes)
     drafter = AutoregressiveDrafter(
+        sessions,
         engine,
         width=settings.width,
-        expand=settings.expand,
         max_ahead=settings.max_ahead,
         prefill_chunk=settings.prefill_chunk,
         lockstep=settings.lockstep,
@@ -176,6 +181,7 @@ def load_method(settings: DraftSettings) -> _Loaded:
     )
     drafter.warm_up()
     sampled = SampledDrafter(
+        sessions,
         engine,
         prefill_chunk=settings.prefill_chunk,
         lockstep=settings.lockstep,
@@ -183,7 +189,8 @@ def load_method(settings: DraftSettings) -> _Loaded:
         slots=slots,
     )
     return _Loaded(
-        drafter=DrafterByVerifier(coupled=drafter, sampled=sampled),
+        sessions=sessions,
+        drafter=DrafterByVerifier(sessions, coupled=drafter, sampled=sampled),
         verifiers=(*SERVED, *SERVED_SAMPLED),
         lengths=lengths.offered,
         model=engine.spec.name,

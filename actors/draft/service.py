@@ -18,8 +18,8 @@ import structlog
 from outrider.actors.credentials import OPEN, Credentials
 from outrider.actors.draft.events import (
     Attached,
+    CandidateFrame,
     Detach,
-    Drafted,
     Ended,
     Refused,
     Report,
@@ -161,7 +161,7 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
     def deliver(self, report: Report) -> None:
         """Passes on what the worker reports."""
         match report:
-            case Drafted():
+            case CandidateFrame():
                 link = self._links.find(report.link)
                 if link is not None:
                     link.send(report)

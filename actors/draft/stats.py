@@ -27,3 +27,20 @@ class DraftStats:
     """Times that missing tokens were asked for."""
     failures: int = 0
     """Drafting passes that raised."""
+
+
+class Counts:
+    """Counts up `DraftStats`."""
+
+    def __init__(self) -> None:
+        self._counts = dict.fromkeys(DraftStats.__dataclass_fields__, 0)
+
+    @property
+    def stats(self) -> DraftStats:
+        """The statistics of this moment."""
+        return DraftStats(**self._counts)
+
+    def add(self, **changes: int) -> None:
+        """Adds to the statistics of these names."""
+        for name, by in changes.items():
+            self._counts[name] += by

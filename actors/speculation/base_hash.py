@@ -7,6 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
+from numpy.typing import NDArray
+
+Uint64s = NDArray[np.uint64]
+
 EMPTY = 0x6A09E667F3BCC908
 """Hash of no tokens. An arbitrary constant, so that token 0 at the start changes the hash."""
 
@@ -31,3 +36,29 @@ def extend_all(value: int, tokens: Iterable[int]) -> int:
         value = ((value ^ (token + 1)) * _MULTIPLIER) & _MASK
         value ^= value >> 29
     return value
+
+
+def extend_each(values_E: Uint64s, tokens_E: NDArray[np.int64]) -> Uint64s:
+    """`extend` of several texts by a token each."""
+    mixed_E = (values_E ^ (tokens_E.astype(np.uint64) + np.uint64(1))) * np.uint64(_MULTIPLIER)
+    return mixed_E ^ (mixed_E >> np.uint64(29))
+
+
+LONG = 64
+"""Tokens of one text from which on the loop over all texts at once would cost more than one over each."""
+
+
+def extend_rows(
+    values_E: Uint64s, tokens_ET: NDArray[np.int64], counts_E: NDArray[np.int64]
+) -> Uint64s:
+    """Hashes of many texts, each longer by its first `counts_E` tokens."""
+    hashes_E = values_E.copy()
+    if tokens_ET.shape[1] > LONG:
+        for entry in np.flatnonzero(counts_E):
+            tokens = tokens_ET[entry, : counts_E[entry]].tolist()
+            hashes_E[entry] = extend_all(int(values_E[entry]), tokens)
+        return hashes_E
+    for step in range(tokens_ET.shape[1]):
+        longer_E = extend_each(hashes_E, tokens_ET[:, step])
+        hashes_E = np.where(step < counts_E, longer_E, hashes_E)
+    return hashes_E

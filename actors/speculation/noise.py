@@ -25,6 +25,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from outrider.actors.speculation.gumbel_table import (
@@ -34,7 +35,9 @@ from outrider.actors.speculation.gumbel_table import (
     gumbel_table,
 )
 from outrider.actors.speculation.noise_host import HASH_MULTIPLIERS, HASH_SHIFTS, HostNoise
-from outrider.actors.speculation.seeds import check_seed, mix_pair
+from outrider.actors.speculation.seeds import Uint64s, check_seed, mix_pair, mix_pairs
+
+Int32s = NDArray[np.int32]
 
 
 def _signed(bits: int) -> int:
@@ -129,6 +132,25 @@ class GumbelNoise:
         halves = np.array(key_halves(seeds, positions), np.int32).view(np.uint32)
         low_M1, high_M1 = halves.reshape(2, len(seeds), 1)
         filled_MV = np.empty(shape, np.float32)
+        self._host.fill(filled_MV, low_M1, high_M1)
+        return torch.from_numpy(filled_MV)
+
+    def of_pairs(self, seeds_M: Uint64s, positions_M: Uint64s) -> Tensor:
+        """Return the noise of each (seed, position), given as arrays, bit-equal to `rows_many`: float32 (M, V)."""
+        keys_M = mix_pairs(seeds_M, positions_M)
+        halves = [keys_M.astype(np.uint32), (keys_M >> np.uint64(32)).astype(np.uint32)]
+        return self.of_halves(np.stack(halves).view(np.int32))
+
+    def of_halves(self, halves_2M: Int32s) -> Tensor:
+        """Return the noise of keys that are on the host, bit-equal to `rows_many`: float32 (M, V).
+
+        Shapes:
+            halves_2M: int32; low and high half of each key.
+        """
+        if self._host is None:
+            return self.of_keys(torch.from_numpy(halves_2M).to(self.device, non_blocking=True))
+        filled_MV = np.empty((halves_2M.shape[1], self.vocab_size), np.float32)
+        low_M1, high_M1 = halves_2M.view(np.uint32)[:, :, None]
         self._host.fill(filled_MV, low_M1, high_M1)
         return torch.from_numpy(filled_MV)
 

@@ -8,6 +8,11 @@ from __future__ import annotations
 
 import os
 
+import numpy as np
+from numpy.typing import NDArray
+
+Uint64s = NDArray[np.uint64]
+
 NUM_SEEDS = 2**64
 """A seed is in [0, NUM_SEEDS)."""
 
@@ -47,6 +52,18 @@ def mix_pair(first: int, second: int) -> int:
     neighbours) makes the values of one a shifted copy of those of another.
     """
     return mix64(mix64(first + _GOLDEN_64) + second * _GOLDEN_64)
+
+
+def mix_pairs(firsts_M: Uint64s, seconds_M: Uint64s) -> Uint64s:
+    """`mix_pair` of many pairs at once: uint64, of the broadcast shape."""
+    golden = np.uint64(_GOLDEN_64)
+    return _mix64s(_mix64s(firsts_M + golden) + seconds_M * golden)
+
+
+def _mix64s(values_M: Uint64s) -> Uint64s:
+    values_M = (values_M ^ (values_M >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values_M = (values_M ^ (values_M >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values_M ^ (values_M >> np.uint64(31))
 
 
 def derive_seed(seed: int, index: int) -> int:

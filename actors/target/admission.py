@@ -4,18 +4,28 @@ from __future__ import annotations
 
 from typing import Final
 
-from outrider.actors.engine.prefix_slots import PrefixSlots
+import numpy as np
+
 from outrider.actors.engine.protocol import Engine
 from outrider.actors.speculation.noise import GumbelNoise, NoiseCache
 from outrider.actors.speculation.options import Verifier
-from outrider.actors.speculation.transforms import SamplingTransform
+from outrider.actors.speculation.policies import Roots
+from outrider.actors.speculation.transforms import SamplingTransform, is_plain
 from outrider.actors.speculation.verifiers.registry import METHODS
 from outrider.actors.target.events import Open
 from outrider.actors.target.near_ties import near_tie
 from outrider.actors.target.session import Session
+from outrider.actors.target.state import TargetState
 
 OFFERED: Final[frozenset[Verifier]] = frozenset(METHODS)
 """Verifiers that this target carries out. Exact match is coupled verification of candidates drawn without the noise."""
+
+
+PRIOR_YIELD = 2.5
+"""Tokens that a pass over candidates is expected to commit before a session has seen any, and..."""
+
+PRIOR_HIT = 0.7
+"""...the rate at which the first level is expected to hold the draw: a small distilled drafter's."""
 
 
 class Refused(Exception):
@@ -29,23 +39,21 @@ class Refused(Exception):
         return Refused, (self.code, str(self))
 
 
-def open_session(
-    event: Open, engine: Engine, slots: PrefixSlots, noise: GumbelNoise, *, handle: int
-) -> Session:
+def open_session(event: Open, state: TargetState, noise: GumbelNoise, *, now: float) -> Session:
     """Makes a session and takes a slot for it.
 
     Args:
         event: What is asked for.
-        engine: The target model.
-        slots: Its slots.
+        state: Takes the session in.
         noise: Makes the noise of a seed.
-        handle: The session's.
+        now: Seconds of the worker's clock.
 
     Raises:
         Refused: The request does not fit this target; nothing was taken.
     """
+    engine, table = state.engine, state.table
     _check(event, engine)
-    sampling = event.sampling
+    sampling, speculation = event.sampling, event.speculation
     spec = engine.spec
     eos = () if sampling.ignore_eos else spec.eos_token_ids
     try:
@@ -59,22 +67,44 @@ def open_session(
     except ValueError as error:
         raise Refused("INVALID_ARGUMENT", str(error)) from error
     transform.commit(event.committed)
-    return Session(
+    row = state.slots.take([*event.prompt, *event.committed], group=event.group)
+    table.reset(row)
+    table.append_one(row, np.array([*event.prompt, *event.committed], np.int64))
+    table.prompts_S[row] = len(event.prompt)
+    table.ends_S[row] = len(event.prompt) + sampling.max_tokens
+    table.handles_S[row] = state.next_handle()
+    table.streams_S[row], table.numbers_S[row] = event.owner.stream, event.owner.session
+    table.seeds_S[row] = sampling.seed
+    table.noisy_S[row] = transform.uses_noise
+    table.plain_S[row] = is_plain(sampling)
+    divides = table.plain_S[row] and transform.uses_noise
+    table.divisors_S[row] = sampling.temperature if divides else 1.0
+    table.near_ties_S[row] = near_tie(spec.dtype, sampling.temperature)
+    table.reports_S[row] = sampling.logprobs is not None
+    needs_trees = METHODS[speculation.verifier].needs_draft_probs
+    table.frozen_S[row] = needs_trees
+    wants_roots = speculation.policies.roots is Roots.TARGET
+    table.rooted_S[row] = speculation.enabled and wants_roots and not needs_trees
+    table.speculates_S[row] = speculation.enabled
+    table.max_nodes_S[row] = speculation.max_nodes
+    table.max_depth_S[row] = speculation.max_depth
+    table.yields_S[row], table.hits_S[row] = PRIOR_YIELD, PRIOR_HIT
+    table.verdict_s_S[row] = now
+    table.set_stops(row, frozenset((*eos, *sampling.stop_token_ids)))
+    session = Session(
+        table,
+        row,
         owner=event.owner,
-        handle=handle,
-        group=event.group,
-        slot=slots.take([*event.prompt, *event.committed], group=event.group),
-        prompt=event.prompt,
-        committed=event.committed,
         sampling=sampling,
-        speculation=event.speculation,
+        speculation=speculation,
         drafters=event.drafters,
         transform=transform,
         noise=NoiseCache(noise, sampling.seed) if transform.uses_noise else None,
-        stop_tokens=frozenset((*eos, *sampling.stop_token_ids)),
-        near_tie=near_tie(spec.dtype, sampling.temperature),
         request_id=event.request_id,
     )
+    state.allow(session, event.drafters)
+    state.add(session)
+    return session
 
 
 def _check(event: Open, engine: Engine) -> None:

@@ -14,14 +14,14 @@ from outrider.actors.metrics.families import (
     histogram,
     histograms,
 )
-from outrider.actors.target.board import Board
+from outrider.actors.target.state import TargetState
 
 
 class TargetCollector:
     """Reads what the worker has counted. From any thread; the worker is not stopped."""
 
-    def __init__(self, board: Board, engine: TimedEngine) -> None:
-        self._board = board
+    def __init__(self, state: TargetState, engine: TimedEngine) -> None:
+        self._state = state
         self._engine = engine
 
     def collect(self) -> Iterable[Metric]:
@@ -32,30 +32,30 @@ class TargetCollector:
         yield from self._drafters()
 
     def _load(self) -> Iterable[Metric]:
-        board, engine = self._board, self._engine
-        sessions = list(board.sessions.values())
+        state, engine = self._state, self._engine
+        used_S = state.table.used_S
         rows = engine.num_slots * engine.spec.max_context
         yield gauge("slots", "Sessions that it can hold.", engine.num_slots)
         yield gauge("slots_used", "Sessions that it holds.", engine.num_slots - engine.num_free)
         yield gauge(
             "kv_cache_usage_perc",
             "Rows of keys and values that running sessions use, 0 to 1.",
-            sum(session.length for session in sessions) / rows if rows else 0.0,
+            float(state.table.lengths_S[used_S].sum()) / rows if rows else 0.0,
         )
         yield gauge(
             "candidate_pool_tokens",
             "Candidate nodes that wait for a pass, over all sessions.",
-            sum(session.pool.size for session in sessions),
+            int(state.pools.sizes_S[used_S].sum()),
         )
-        yield gauge("drafters_connected", "Drafters whose stream is up.", len(board.live_drafters))
+        yield gauge("drafters_connected", "Drafters whose stream is up.", len(state.live))
         yield gauge(
             "drafters_resting",
             "1 while drafters rest, because plain decoding is faster at this load.",
-            board.is_resting,
+            state.is_resting,
         )
 
     def _time(self) -> Iterable[Metric]:
-        tally, engine = self._board.tally, self._engine
+        tally, engine = self._state.tally, self._engine
         yield counter("busy_seconds", "Seconds of passes.", tally.busy_s)
         yield counter("model_passes", "Forward passes of the model.", engine.num_passes)
         yield counter("model_cpu_seconds", "Processor seconds of them.", engine.model_cpu_s)
@@ -77,7 +77,7 @@ class TargetCollector:
         )
 
     def _speculation(self) -> Iterable[Metric]:
-        sums = self._board.tally.totals(self._board.sessions)
+        sums = self._state.tally.totals(self._state.table)
         yield counter("sessions", "Sessions opened, also again after a break.", sums.sessions)
         yield counter("committed_tokens", "Tokens committed.", sums.tokens)
         yield counter(
@@ -107,7 +107,7 @@ class TargetCollector:
         )
 
     def _drafters(self) -> Iterable[Metric]:
-        drafters = self._board.tally.drafters.copy()
+        drafters = self._state.tally.drafters.copy()
         by_name = ("drafter",)
         yield counters(
             "candidate_tokens",

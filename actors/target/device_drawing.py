@@ -1,4 +1,4 @@
-"""All draws and walks of a pass at once, for a target whose model runs on a GPU: the host waits once a pass.
+"""All draws and walks of a pass at once, where the model runs beside the host: the host waits once a pass.
 
 The noise and the penalties, biases and filters of each request are those of `drawing.Drawer`, and so are the tokens. Plain
 sampling (a temperature of at least 0.1, or greedy), log-probabilities included, needs one wait. Requests with other options go
@@ -9,7 +9,7 @@ trees are verified on the host, as ever.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,6 @@ from torch import Tensor
 
 from outrider.actors.engine.protocol import Engine, Logits
 from outrider.actors.engine.staging import Int64s, to_device, to_host, wait_for
-from outrider.actors.speculation.coupled import Walk
 from outrider.actors.speculation.device_walk import (
     Draws,
     at_visited,
@@ -27,157 +26,205 @@ from outrider.actors.speculation.device_walk import (
     top_logprobs,
     walk_rows,
 )
-from outrider.actors.speculation.noise import GumbelNoise, key_halves
-from outrider.actors.speculation.transforms import is_plain
+from outrider.actors.speculation.noise import GumbelNoise
+from outrider.actors.speculation.path_keys import add_up, jumps_of
+from outrider.actors.speculation.ragged import ranges, starts_of
+from outrider.actors.speculation.seeds import mix_pairs
 from outrider.actors.target.events import Logprob
-from outrider.actors.target.forest import Forest
-from outrider.actors.target.plan import Entry
+from outrider.actors.target.passes import Pass
+from outrider.actors.target.session import Session
 from outrider.actors.target.settings import TargetSettings
+from outrider.actors.target.table import SessionTable
+from outrider.actors.target.walks import Walks
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drawn:
-    """What a pass decided for one session."""
-
-    walk: Walk
-    """The accepted nodes and the tokens to commit."""
-
-    near_ties: int
-    """Draws whose margin was small; see `near_ties`."""
-
-    logprobs: list[Logprob]
-    """Of each token, if they were asked for; else empty."""
+Read = Callable[[], Walks | None]
+"""Waits for the device, and gives what was decided there; None: nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _OnDevice:
-    """The forest's numbers on the device."""
+class _Forest:
+    """The trees that are drawn at once, a row for each root and candidate. B trees, R rows."""
 
-    logits_rows_R: Tensor
-    parents_R: Tensor
-    tokens_R: Tensor
-    noise_R: Tensor
-    temperatures_R1: Tensor
-    roots_B: Tensor
-    halves_2D: Tensor
+    entries_B: Int64s
+    starts_B: Int64s
+    """Row of each root; its candidates' rows follow. One number more than there are trees."""
+    logits_R: Int64s
+    parents_R: Int64s
+    """Row of each parent; the number of rows for a root."""
+    tokens_R: Int64s
+    depths_R: Int64s
+    limits_B: Int64s
+    """Tokens that may be committed."""
 
 
 class DeviceDraws:
     """Draws and walks of passes, on the engine's device."""
 
-    def __init__(self, engine: Engine) -> None:
-        """Makes the noise of the engine's vocabulary."""
+    def __init__(self, engine: Engine, table: SessionTable, sessions: dict[int, Session]) -> None:
+        """Makes the noise of the engine's vocabulary.
+
+        Args:
+            engine: The target model.
+            table: The sessions.
+            sessions: By row.
+        """
         self._device = engine.spec.device
         self._noise = GumbelNoise(engine.spec.vocab_size, self._device)
+        self._table = table
+        self._sessions = sessions
 
     @torch.inference_mode()
-    def start(
-        self, entries: Sequence[Entry], logits: Logits
-    ) -> Callable[[], Sequence[Drawn | None]]:
-        """Gives the device the draws and walks of every session of a pass that samples by coupled draws.
-
-        Returns:
-            Waits for the device, and gives for each entry what was decided; None for prompts and frozen trees.
-        """
-        forest, planted = Forest(), [False] * len(entries)
-        for index, entry in enumerate(entries):
-            if not entry.is_prefill and entry.frozen is None:
-                forest.add(entry, logits.offsets[index + 1])
-                planted[index] = True
-        if not forest.entries:
-            return lambda: _nothing(entries, self._device)
-        # The walks end where the sessions do, whatever happens to these until the device is through.
-        limits = [entry.session.remaining for entry in forest.entries]
-        read = self._start(forest, limits, logits.values_RV)
-
-        def wait() -> list[Drawn | None]:
-            drawn = iter(read())
-            return [next(drawn) if is_planted else None for is_planted in planted]
-
-        return wait
-
-    def _start(
-        self, forest: Forest, limits: list[int], values_RV: Tensor
-    ) -> Callable[[], list[Drawn]]:
-        sent = self._send(forest)
-        if len(forest.logits_rows) < len(values_RV):
-            values_RV = values_RV.index_select(0, sent.logits_rows_R)
-        draws = self._draw_rows(forest, sent, values_RV)
-        steps = 1 + max(forest.depths)
-        visited_BT = walk_rows(draws.tokens_R, sent.parents_R, sent.tokens_R, sent.roots_B, steps)
+    def start(self, pass_: Pass, logits: Logits) -> Read:
+        """Gives the device the draws and walks of every session of a pass that samples by coupled draws."""
+        table = self._table
+        entries_B = np.flatnonzero(pass_.draws_E & ~table.frozen_S[pass_.rows_E])
+        if not len(entries_B):
+            wait_for(self._device)
+            return lambda: None
+        forest = _forest(pass_, entries_B, table.remaining_S[pass_.rows_E[entries_B]])
+        rows_B = pass_.rows_E[entries_B]
+        values_RV = logits.values_RV
+        sent = self._send(forest, rows_B)
+        if len(forest.logits_R) < len(values_RV):
+            values_RV = values_RV.index_select(0, sent["logits"])
+        draws = self._draw_rows(pass_, forest, rows_B, sent, values_RV)
+        # No walk is longer than the deepest tree.
+        steps = 1 + int(forest.depths_R.max())
+        visited_BT = walk_rows(
+            draws.tokens_R, sent["parents"], sent["tokens"], sent["roots"], steps
+        )
         tokens_BT = at_visited(draws.tokens_R, visited_BT)
         margins_BT = at_visited(draws.margins_R, visited_BT)
-        reported = self._report(forest, values_RV, visited_BT, tokens_BT)
+        reported = self._report(pass_, forest, rows_B, values_RV, visited_BT, tokens_BT)
         parts = [visited_BT, tokens_BT, _integers(margins_BT), *reported.values()]
         arriving = to_host(torch.cat([part.reshape(-1) for part in parts]))
-        return lambda: _read(forest, limits, arriving().numpy(), steps, tuple(reported))
+        near_ties_B = table.near_ties_S[rows_B]
 
-    def _send(self, forest: Forest) -> _OnDevice:
+        def read() -> Walks:
+            walks = Walks.empty(len(pass_.rows_E), steps)
+            rest = _read_walks(walks, forest, near_ties_B, arriving().numpy(), steps)
+            _read_logprobs(walks, forest, reported, rest, steps)
+            return walks
+
+        return read
+
+    def _send(self, forest: _Forest, rows_B: Int64s) -> dict[str, Tensor]:
         """All that the device must know, in one transfer."""
-        num_rows, num_trees = len(forest.parents), len(forest.starts)
-        parents = np.array(forest.parents, dtype=np.int64)
-        parents[parents < 0] = num_rows
-        noise = np.array(forest.noise_rows, dtype=np.int64)
-        # The row behind the last is no noise.
-        noise[noise < 0] = len(forest.seeds)
-        temperatures = np.array(forest.temperatures, dtype=np.float32).view(np.int32)
-        parts = [
-            np.array(forest.logits_rows, dtype=np.int64),
-            parents,
-            np.array(forest.tokens, dtype=np.int64),
-            noise,
-            temperatures.astype(np.int64),
-            np.array(forest.starts, dtype=np.int64),
-            np.array(key_halves(forest.seeds, forest.positions), dtype=np.int64),
-        ]
-        sizes = [*[num_rows] * 5, num_trees, 2 * len(forest.seeds)]
-        sent = torch.split(to_device(np.concatenate(parts), self._device), sizes)
-        rows, parents_R, tokens_R, noise_R, temperature_bits, roots_B, halves = sent
-        return _OnDevice(
-            logits_rows_R=rows,
-            parents_R=parents_R,
-            tokens_R=tokens_R,
-            noise_R=noise_R,
-            temperatures_R1=temperature_bits.to(torch.int32).view(torch.float32).unsqueeze(1),
-            roots_B=roots_B,
-            halves_2D=halves.to(torch.int32).view(2, -1),
-        )
+        table = self._table
+        sizes_B = np.diff(forest.starts_B)
+        temperatures_R = np.repeat(table.divisors_S[rows_B].astype(np.float32), sizes_B)
+        parts = {
+            "logits": forest.logits_R,
+            "parents": forest.parents_R,
+            "tokens": forest.tokens_R,
+            "temperatures": temperatures_R.view(np.int32).astype(np.int64),
+            "roots": forest.starts_B[:-1],
+        }
+        if table.noisy_S[rows_B].any():
+            # Rows of one depth share their noise.
+            deepest_B = np.maximum.reduceat(forest.depths_R, forest.starts_B[:-1])
+            firsts_B = starts_of(deepest_B + 1)
+            positions_D = ranges(table.lengths_S[rows_B], deepest_B + 1)
+            seeds_D = np.repeat(table.seeds_S[rows_B], deepest_B + 1)
+            keys_D = mix_pairs(seeds_D, positions_D.astype(np.uint64))
+            parts["halves"] = np.concatenate(
+                [keys_D.astype(np.uint32), (keys_D >> np.uint64(32)).astype(np.uint32)]
+            ).view(np.int32)
+            noise_R = np.repeat(firsts_B[:-1], sizes_B) + forest.depths_R
+            # The row behind the last is no noise.
+            is_noisy_R = np.repeat(table.noisy_S[rows_B], sizes_B)
+            parts["noise"] = np.where(is_noisy_R, noise_R, len(positions_D))
+        sizes = [len(part) for part in parts.values()]
+        buffer = np.concatenate([part.astype(np.int64, copy=False) for part in parts.values()])
+        sent = torch.split(to_device(buffer, self._device), sizes)
+        return dict(zip(parts, sent, strict=True))
 
-    def _draw_rows(self, forest: Forest, sent: _OnDevice, values_RV: Tensor) -> Draws:
-        scores_RV = values_RV
-        if any(temperature != 1.0 for temperature in forest.temperatures):
-            scores_RV = values_RV / sent.temperatures_R1
-        for index, entry in enumerate(forest.entries):
-            session = entry.session
-            if is_plain(session.sampling):
-                continue
-            rows, paths = forest.rows(index), forest.paths(index)
+    def _draw_rows(
+        self,
+        pass_: Pass,
+        forest: _Forest,
+        rows_B: Int64s,
+        sent: dict[str, Tensor],
+        values_RV: Tensor,
+    ) -> Draws:
+        """Scores of each session's own transform, its noise, and the draws."""
+        table, scores_RV = self._table, values_RV
+        if (table.divisors_S[rows_B] != 1.0).any():
+            temperatures_R1 = sent["temperatures"].to(torch.int32).view(torch.float32).unsqueeze(1)
+            scores_RV = values_RV / temperatures_R1
+        for tree in np.flatnonzero(~table.plain_S[rows_B]).tolist():
+            session = self._sessions[int(rows_B[tree])]
+            rows = slice(int(forest.starts_B[tree]), int(forest.starts_B[tree + 1]))
+            paths = _paths(pass_, int(forest.entries_B[tree]))
             num_output = [session.num_output + len(path) for path in paths]
             if scores_RV is values_RV:
                 scores_RV = values_RV.clone()
             scores_RV[rows] = session.transform.apply(values_RV[rows], paths, num_output)
-        noise_DV = None
-        if forest.seeds:
-            noise_DV = self._noise.of_keys(sent.halves_2D)
-            if -1 in forest.noise_rows:
-                noise_DV = torch.nn.functional.pad(noise_DV, (0, 0, 0, 1))
-        return draw_rows(scores_RV, noise_DV, sent.noise_R)
+        if "noise" not in sent:
+            return draw_rows(scores_RV, None, sent["parents"])
+        halves_2D = sent["halves"].to(torch.int32).view(2, -1)
+        if self._device.type == "cpu":
+            noise_DV = self._noise.of_halves(halves_2D.numpy())
+        else:
+            noise_DV = self._noise.of_keys(halves_2D)
+        if not table.noisy_S[rows_B].all():
+            noise_DV = torch.nn.functional.pad(noise_DV, (0, 0, 0, 1))
+        return draw_rows(scores_RV, noise_DV, sent["noise"])
 
     def _report(
-        self, forest: Forest, values_RV: Tensor, visited_BT: Tensor, tokens_BT: Tensor
+        self,
+        pass_: Pass,
+        forest: _Forest,
+        rows_B: Int64s,
+        values_RV: Tensor,
+        visited_BT: Tensor,
+        tokens_BT: Tensor,
     ) -> dict[int, Tensor]:
         """Log-probabilities along the walks of the sessions that want them, as integers, by tree."""
-        reports = {}
-        for index, entry in enumerate(forest.entries):
-            wanted = entry.session.sampling.logprobs
-            if wanted is None:
-                continue
-            rows_TV = at_visited(values_RV, visited_BT[index])
-            report = top_logprobs(rows_TV, tokens_BT[index], wanted)
+        reports: dict[int, Tensor] = {}
+        for tree in np.flatnonzero(self._table.reports_S[rows_B]).tolist():
+            wanted = self._sessions[int(rows_B[tree])].sampling.logprobs or 0
+            rows_TV = at_visited(values_RV, visited_BT[tree])
+            report = top_logprobs(rows_TV, tokens_BT[tree], wanted)
             chosen_T1, top_TK = report.chosen_N.unsqueeze(1), report.top_NK
             columns = [_integers(chosen_T1), report.top_ids_NK, _integers(top_TK)]
-            reports[index] = torch.cat(columns, dim=1)
+            reports[tree] = torch.cat(columns, dim=1)
         return reports
+
+
+def _forest(pass_: Pass, entries_B: Int64s, limits_B: Int64s) -> _Forest:
+    counts_B = np.diff(pass_.starts_E)[entries_B]
+    starts_B = starts_of(counts_B + 1)
+    num_rows = int(starts_B[-1])
+    nodes_N = ranges(pass_.starts_E[:-1][entries_B], counts_B)
+    at = ranges(starts_B[:-1] + 1, counts_B)
+    parents_R = np.full(num_rows, num_rows)
+    parents_R[at] = pass_.parents_N[nodes_N] + 1 + np.repeat(starts_B[:-1], counts_B)
+    tokens_R = np.full(num_rows, -1)
+    tokens_R[at] = pass_.tokens_N[nodes_N]
+    is_node_R = np.zeros(num_rows, np.int64)
+    is_node_R[at] = 1
+    links_R = np.where(parents_R == num_rows, -1, parents_R)
+    return _Forest(
+        entries_B=entries_B,
+        starts_B=starts_B,
+        logits_R=ranges(pass_.roots_E()[entries_B], counts_B + 1),
+        parents_R=parents_R,
+        tokens_R=tokens_R,
+        depths_R=add_up(is_node_R, jumps_of(links_R)).astype(np.int64),
+        limits_B=limits_B,
+    )
+
+
+def _paths(pass_: Pass, entry: int) -> list[list[int]]:
+    """The candidate tokens down to each row of a tree."""
+    nodes = slice(int(pass_.starts_E[entry]), int(pass_.starts_E[entry + 1]))
+    paths: list[list[int]] = [[]]
+    for token, parent in zip(
+        pass_.tokens_N[nodes].tolist(), pass_.parents_N[nodes].tolist(), strict=True
+    ):
+        paths.append([*paths[parent + 1], token])
+    return paths
 
 
 def _integers(floats: Tensor) -> Tensor:
@@ -185,70 +232,62 @@ def _integers(floats: Tensor) -> Tensor:
     return floats.view(torch.int32).to(torch.int64)
 
 
-def _floats(integers: Int64s) -> list[Any]:
-    """The reverse of `_integers`, as (nested) lists."""
-    floats: list[Any] = integers.astype(np.int32).view(np.float32).tolist()
-    return floats
+def _floats(integers: Int64s) -> Any:
+    """The reverse of `_integers`."""
+    return integers.astype(np.int32).view(np.float32)
 
 
-def _read(
-    forest: Forest, limits: list[int], host: Int64s, steps: int, reported: Sequence[int]
-) -> list[Drawn]:
-    """What came back, tree by tree."""
-    num_trees, num_rows = len(forest.starts), len(forest.parents)
+def _read_walks(
+    walks: Walks, forest: _Forest, near_ties_B: Any, host: Int64s, steps: int
+) -> Int64s:
+    """Notes what was decided; returns what else came."""
+    num_trees, num_rows = len(forest.entries_B), len(forest.parents_R)
     size = num_trees * steps
-    visited, tokens, margins = host[: 3 * size].reshape(3, num_trees, steps)
-    logprobs: dict[int, list[Logprob]] = {}
-    offset = 3 * size
-    for index in reported:
-        num_top = forest.entries[index].session.sampling.logprobs or 0
-        num_top = min(num_top, forest.entries[index].session.transform.vocab_size)
-        width = 1 + 2 * num_top
-        rows = host[offset : offset + steps * width].reshape(steps, width)
-        offset += rows.size
-        chosen, top = _floats(rows[:, :1]), _floats(rows[:, 1 + num_top :])
-        logprobs[index] = [
+    visited_BT, tokens_BT, margins_BT = host[: 3 * size].reshape(3, num_trees, steps)
+    # As `coupled.walk`: the last token is always the draw after the last accepted node.
+    counts_B = np.minimum((visited_BT < num_rows).sum(axis=1), forest.limits_B)
+    is_walked_BT = np.arange(steps) < counts_B[:, None]
+    walks.counts_E[forest.entries_B] = counts_B
+    walks.tokens_ET[forest.entries_B] = np.where(is_walked_BT, tokens_BT, 0)
+    nodes_BT = visited_BT[:, 1:] - forest.starts_B[:-1, None] - 1
+    walks.nodes_ET[forest.entries_B, : steps - 1] = np.where(is_walked_BT[:, 1:], nodes_BT, -1)
+    close_BT = (_floats(margins_BT) < near_ties_B[:, None]) & is_walked_BT
+    walks.near_ties_E[forest.entries_B] = close_BT.sum(axis=1)
+    return host[3 * size :]
+
+
+def _read_logprobs(
+    walks: Walks, forest: _Forest, reported: dict[int, Tensor], host: Int64s, steps: int
+) -> None:
+    for tree, shape in reported.items():
+        width = shape.shape[1]
+        num_top = (width - 1) // 2
+        rows, host = host[: steps * width].reshape(steps, width), host[steps * width :]
+        entry = int(forest.entries_B[tree])
+        chosen, top = _floats(rows[:, :1]).tolist(), _floats(rows[:, 1 + num_top :]).tolist()
+        walks.logprobs[entry] = [
             Logprob(chosen=chosen[i][0], top_ids=tuple(ids), top=tuple(top[i]))
             for i, ids in enumerate(rows[:, 1 : 1 + num_top].tolist())
-        ]
-    drawn = []
-    for index in range(num_trees):
-        count = int(np.count_nonzero(visited[index] < num_rows))
-        # As `coupled.walk`: the last token is always the draw after the last accepted node.
-        count = min(count, limits[index])
-        first_node = forest.starts[index] + 1
-        path = tuple((visited[index, 1:count] - first_node).tolist())
-        drawn.append(
-            Drawn(
-                walk=Walk(path=path, tokens=tuple(tokens[index, :count].tolist())),
-                near_ties=sum(
-                    margin < forest.entries[index].session.near_tie
-                    for margin in _floats(margins[index, :count])
-                ),
-                logprobs=logprobs.get(index, [])[:count],
-            )
-        )
-    return drawn
-
-
-def _nothing(entries: Sequence[Entry], device: torch.device) -> list[Drawn | None]:
-    wait_for(device)
-    return [None] * len(entries)
+        ][: int(walks.counts_E[entry])]
 
 
 class HostDraws:
     """Draws nothing ahead: rows are drawn one at a time when the walk reaches them."""
 
-    def start(
-        self, entries: Sequence[Entry], logits: Logits
-    ) -> Callable[[], Sequence[Drawn | None]]:
-        """As `DeviceDraws.start`; nothing was decided for any entry."""
-        return lambda: _nothing(entries, logits.values_RV.device)
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+
+    def start(self, pass_: Pass, logits: Logits) -> Read:
+        """As `DeviceDraws.start`; nothing is decided."""
+        wait_for(self._device)
+        return lambda: None
 
 
-def draws_of(engine: Engine, settings: TargetSettings) -> DeviceDraws | HostDraws:
+def draws_of(
+    engine: Engine, settings: TargetSettings, table: SessionTable, sessions: dict[int, Session]
+) -> DeviceDraws | HostDraws:
     """Where a target draws: on the device, if that is a GPU or an emulated one, or the settings say so."""
     mode, spec = settings.device_draws, engine.spec
     if mode == "off" or (mode == "auto" and spec.device.type != "cuda" and not spec.emulated):
-        return HostDraws()
-    return DeviceDraws(engine)
+        return HostDraws(spec.device)
+    return DeviceDraws(engine, table, sessions)

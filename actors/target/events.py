@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
+from outrider.actors.exchange.candidates import Candidates
+from outrider.actors.exchange.commits import Commits
+from outrider.actors.exchange.verdicts import Verdicts
 from outrider.actors.speculation.frame import FrozenTree
 from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.v1 import trace_pb2
@@ -86,22 +89,12 @@ class DrafterLeft:
     drafter: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidates:
-    """A candidate tree for one session."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CandidateFrame:
+    """Candidates of several sessions."""
 
     drafter: str
-    handle: int
-    base_length: int
-    base_hash: int
-    tokens: Sequence[int]
-    parents: Sequence[int]
-    """Index of the parent plus one, 0 for a child of the base."""
-    estimates: bytes
-    num_bytes: int
-    """Size of the entry on the wire."""
-    number: int = 0
-    """The drafter's number of the entry among those for the session; 0: it does not count them."""
+    candidates: Candidates
     message: trace_pb2.TraceMessage | None = None
     """What it came with, while someone traces."""
 
@@ -140,15 +133,15 @@ Event = (
     | Steer
     | DrafterJoined
     | DrafterLeft
-    | Candidates
+    | CandidateFrame
     | FrozenCandidates
     | ResyncRequest
 )
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Stats:
-    """What speculation did in one session. Mutable while it runs."""
+    """What speculation did in one session."""
 
     rounds: int = 0
     plain_passes: int = 0
@@ -161,22 +154,11 @@ class Stats:
     candidate_messages: int = 0
     wire_bytes: int = 0
     cached_tokens: int = 0
-    reached_by_depth: list[int] = field(default_factory=list)
-    accepted_by_depth: list[int] = field(default_factory=list)
+    reached_by_depth: Sequence[int] = ()
+    accepted_by_depth: Sequence[int] = ()
     prefill_s: float = 0.0
     verify_s: float = 0.0
     draft_wait_s: float = 0.0
-
-    def count_round(self, depth: int, accepted: int) -> None:
-        """Takes in a pass over a tree `depth` deep of which `accepted` levels were drawn."""
-        missing = depth - len(self.reached_by_depth)
-        if missing > 0:
-            self.reached_by_depth.extend([0] * missing)
-            self.accepted_by_depth.extend([0] * missing)
-        for level in range(depth):
-            self.reached_by_depth[level] += 1
-        for level in range(accepted):
-            self.accepted_by_depth[level] += 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,16 +183,24 @@ class Opened:
     handle: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CommitFrame:
+    """Tokens that a pass committed in several sessions of one coordinator stream."""
+
+    stream: int
+    commits: Commits
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    """Tokens were committed."""
+    """Tokens that were committed in a session that wants log-probabilities."""
 
     owner: Owner
     epoch: int
     tokens: tuple[int, ...]
     origins: tuple[int, ...]
     """For each token the drafter that proposed it, as an index into the session's drafters, or -1 for the target."""
-    logprobs: tuple[Logprob, ...] | None
+    logprobs: tuple[Logprob, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,25 +222,12 @@ class Failed:
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """What one round committed, for one drafter."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class VerdictFrame:
+    """What a pass decided, for one drafter."""
 
     drafter: str
-    handle: int
-    epoch: int
-    base_length: int
-    base_hash: int
-    tokens: tuple[int, ...]
-    credits: int
-    starving: bool
-    pass_s: float
-    roots: tuple[int, ...] = ()
-    """The target's own candidates for the next token, the likeliest first."""
-    seen: int = 0
-    """Number of the drafter's last candidates for the session that were taken in."""
-    wait_s: float = 0.0
-    """Seconds for which the target waits for its next ones, at most; 0: not at all."""
+    verdicts: Verdicts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,4 +258,14 @@ class DraftersWanted:
     is_wanted: bool
 
 
-Output = Opened | Committed | Finished | Failed | Verdict | Resync | SessionClosed | DraftersWanted
+Output = (
+    Opened
+    | CommitFrame
+    | Committed
+    | Finished
+    | Failed
+    | VerdictFrame
+    | Resync
+    | SessionClosed
+    | DraftersWanted
+)

@@ -2,145 +2,179 @@
 
 from __future__ import annotations
 
+import numpy as np
 import structlog
 
-from outrider.actors.target.board import Board
+from outrider.actors.speculation.path_keys import Int64s
 from outrider.actors.target.events import (
-    Candidates,
+    CandidateFrame,
     FrozenCandidates,
     ResyncRequest,
     SessionClosed,
     Steer,
 )
-from outrider.actors.target.session import Session
+from outrider.actors.target.pools import Base
+from outrider.actors.target.schedule.waiting import Waiting
+from outrider.actors.target.state import TargetState
 
 _log = structlog.get_logger(__name__)
 
 
-def graft(board: Board, event: Candidates, arrived: float) -> None:
-    """Puts candidates into the pool of their session.
+def graft(
+    state: TargetState, event: CandidateFrame, waiting: Waiting, *, arrived: float, now: float
+) -> None:
+    """Puts candidates into the pools of their sessions.
 
     Args:
-        board: The sessions.
+        state: The sessions.
         event: The candidates.
+        waiting: Learns how long they took.
         arrived: When they came, in seconds of the worker's clock.
+        now: The same clock's now.
     """
-    board.tally.received(event.drafter, len(event.tokens), event.num_bytes)
-    session = board.sessions.get(event.handle)
-    waited_s = board.clock() - arrived
-    if session is None:
-        board.recording.taken(event, waited_s, stale=len(event.tokens))
-        board.say(SessionClosed(drafter=event.drafter, handle=event.handle))
-        return
-    stats = session.stats
-    stats.candidate_messages += 1
-    stats.wire_bytes += event.num_bytes
-    session.seen[event.drafter] = event.number
-    if event.drafter not in session.allowed or session.trees is not None:
-        stats.stale += len(event.tokens)
-        board.recording.taken(event, waited_s, stale=len(event.tokens))
-        return
-    if session.hash_at(event.base_length) != event.base_hash:
-        stats.stale += len(event.tokens)
-        board.recording.taken(event, waited_s, stale=len(event.tokens))
-        board.join(session, event.drafter, 0)
-        return
-    board.join(session, event.drafter, event.base_length)
-    estimates = event.estimates or b"\x80" * len(event.tokens)
-    grafted = session.pool.graft(
-        event.tokens,
-        event.parents,
-        [b / 255.0 for b in estimates],
-        session.drafters.index(event.drafter),
-        session.tokens[event.base_length :],
-        board.calibrations[event.drafter],
+    found, table, number = event.candidates, state.table, state.number_of(event.drafter)
+    sizes_E = np.diff(found.starts_E)
+    state.tally.received(event.drafter, len(sizes_E), found.num_nodes, found.num_bytes)
+    rows_E = np.array([state.rows.get(handle, -1) for handle in found.handles_E.tolist()], np.int64)
+    for entry in np.flatnonzero(rows_E < 0).tolist():
+        state.say(SessionClosed(drafter=event.drafter, handle=int(found.handles_E[entry])))
+    known = np.flatnonzero(rows_E >= 0)
+    # Of several entries of one session the first counts: a drafter unites them.
+    known = known[np.sort(np.unique(rows_E[known], return_index=True)[1])]
+    rows = rows_E[known]
+    table.counts["candidate_messages"][rows] += 1
+    table.counts["wire_bytes"][rows] += 26 + sizes_E[known] * max(
+        (found.num_bytes - 26 * len(sizes_E)) // max(found.num_nodes, 1), 1
     )
-    stats.proposed += grafted.added + grafted.stale
-    stats.stale += grafted.stale
-    board.recording.taken(
-        event, waited_s, fresh=grafted.added, stale=grafted.stale, refused=grafted.refused
+    table.seen_SD[rows, number] = found.numbers_E[known]
+    may = table.allowed_SD[rows, number] & ~table.frozen_S[rows]
+    lengths = np.minimum(found.lengths_E[known], table.hashes_SL.shape[1] - 1)
+    fits = (found.lengths_E[known] <= table.lengths_S[rows]) & (
+        table.hashes_SL[rows, lengths] == found.hashes_E[known]
     )
-    if event.base_length == session.length:
-        session.answered.add(event.drafter)
-    _time_answer(session, event.base_length, arrived)
+    table.counts["stale"][rows[~may | ~fits]] += sizes_E[known[~may | ~fits]]
+    for row in rows[may & ~fits].tolist():
+        # It has lost the thread.
+        state.join(row, number, 0)
+    chosen = known[may & fits]
+    rows = rows_E[chosen]
+    for index in np.flatnonzero(~table.joined_SD[rows, number]).tolist():
+        state.join(int(rows[index]), number, int(found.lengths_E[chosen[index]]))
+    if not len(chosen):
+        state.recording.taken(event, now - arrived, rows_E, stale_E=sizes_E)
+        return
+    part = found if len(chosen) == len(rows_E) else found.only(chosen)
+    base = Base(
+        rows_E=rows,
+        starts_E=part.lengths_E,
+        lengths_E=table.lengths_S[rows],
+        keys_SL=table.keys_SL,
+    )
+    grafted = state.pools.graft(part, base, np.full(len(rows), number), state.trust.of(number))
+    table.counts["proposed"][rows] += grafted.added_E + grafted.stale_E
+    table.counts["stale"][rows] += grafted.stale_E
+    if state.recording.is_on:
+        stale_E = sizes_E.copy()
+        stale_E[chosen] = grafted.stale_E
+        fresh_E, refused_E = np.zeros_like(sizes_E), np.zeros_like(sizes_E)
+        fresh_E[chosen], refused_E[chosen] = grafted.added_E, grafted.refused_E
+        state.recording.taken(
+            event, now - arrived, rows_E, fresh_E=fresh_E, stale_E=stale_E, refused_E=refused_E
+        )
+    is_below = part.lengths_E == table.lengths_S[rows]
+    _time(state, rows[is_below & (grafted.added_E > 0)], waiting, arrived)
 
 
-def hold(board: Board, event: FrozenCandidates, arrived: float) -> None:
-    """Keeps a frozen tree for the text that it hangs below. Arguments: as `graft`."""
+def _time(state: TargetState, rows: Int64s, waiting: Waiting, arrived: float) -> None:
+    """Learns how long drafters take from a verdict to the first candidates below it, and between those."""
+    if not len(rows):
+        return
+    table = state.table
+    first = rows[~table.answered_S[rows]]
+    if len(first):
+        waiting.first.observe(float(arrived - table.verdict_s_S[first].max()))
+        table.answered_S[first] = True
+    elif waiting.last_s > table.verdict_s_S[rows].max():
+        waiting.next.observe(arrived - waiting.last_s)
+    waiting.last_s = arrived
+
+
+def hold(
+    state: TargetState, event: FrozenCandidates, waiting: Waiting, *, arrived: float, now: float
+) -> None:
+    """Keeps a frozen tree for the text that it hangs below.
+
+    Args:
+        state: The sessions.
+        event: The tree.
+        waiting: Learns how long it took.
+        arrived: When it came, in seconds of the worker's clock.
+        now: The same clock's now.
+    """
     num_nodes = event.frozen.tree.num_nodes
-    board.tally.received(event.drafter, num_nodes, event.num_bytes)
-    session = board.sessions.get(event.handle)
-    if session is None:
-        board.say(SessionClosed(drafter=event.drafter, handle=event.handle))
+    state.tally.received(event.drafter, 1, num_nodes, event.num_bytes)
+    number, row = state.number_of(event.drafter), state.rows.get(event.handle)
+    if row is None:
+        state.say(SessionClosed(drafter=event.drafter, handle=event.handle))
         return
-    waited_s = board.clock() - arrived
-    session.stats.candidate_messages += 1
-    session.stats.wire_bytes += event.num_bytes
-    if event.drafter not in session.allowed or session.trees is None:
-        session.stats.stale += num_nodes
-        board.recording.taken(event, waited_s, stale=num_nodes)
-        return
-    is_ahead = event.base_length > session.length
-    if not is_ahead and session.hash_at(event.base_length) != event.base_hash:
-        session.stats.stale += num_nodes
-        board.recording.taken(event, waited_s, stale=num_nodes)
-        board.join(session, event.drafter, 0)
-        return
-    board.join(session, event.drafter, min(event.base_length, session.length))
+    table, session = state.table, state.sessions[row]
+    counts = table.counts
+    counts["candidate_messages"][row] += 1
+    counts["wire_bytes"][row] += event.num_bytes
     is_new = False
-    if event.base_length >= session.length:
-        try:
-            is_new = session.trees.take(
-                event.drafter,
-                length=event.base_length,
-                hash_=event.base_hash,
-                number=event.round,
-                frozen=event.frozen,
-            )
-        except ValueError as error:
-            _log.warning("frozen tree dropped", drafter=event.drafter, reason=str(error))
-    session.stats.proposed += num_nodes
-    board.recording.taken(
-        event, waited_s, fresh=num_nodes if is_new else 0, stale=0 if is_new else num_nodes
-    )
+    if table.allowed_SD[row, number] and session.trees is not None:
+        length = session.length
+        is_ahead = event.base_length > length
+        if not is_ahead and int(table.hashes_SL[row, event.base_length]) != event.base_hash:
+            state.join(row, number, 0)
+        else:
+            state.join(row, number, min(event.base_length, length))
+            if event.base_length >= length:
+                try:
+                    is_new = session.trees.take(
+                        event.drafter,
+                        length=event.base_length,
+                        hash_=event.base_hash,
+                        number=event.round,
+                        frozen=event.frozen,
+                    )
+                except ValueError as error:
+                    _log.warning("frozen tree dropped", drafter=event.drafter, reason=str(error))
+            counts["proposed"][row] += num_nodes
     if not is_new:
-        session.stats.stale += num_nodes
-        return
-    _time_answer(session, event.base_length, arrived)
+        counts["stale"][row] += num_nodes
+    elif event.base_length == session.length:
+        _time(state, np.array([row]), waiting, arrived)
+    state.recording.held(
+        event,
+        now - arrived,
+        fresh=num_nodes if is_new else 0,
+        stale=0 if is_new else num_nodes,
+    )
 
 
-def _time_answer(session: Session, base_length: int, arrived: float) -> None:
-    """Learns how long drafters take from a verdict to the first candidates of its base."""
-    asked = session.take_verdict_time(base_length)
-    if asked is not None:
-        session.patience.observe_arrival(arrived - asked)
-    elif session.ripens and base_length == session.length:
-        session.patience.observe_gap(arrived - session.last_part)
-    session.last_part = arrived
-
-
-def answer_resync(board: Board, event: ResyncRequest) -> None:
+def answer_resync(state: TargetState, event: ResyncRequest) -> None:
     """Tells a drafter what it asked for."""
-    session = board.sessions.get(event.handle)
-    if session is None or event.drafter not in session.allowed:
-        board.say(SessionClosed(drafter=event.drafter, handle=event.handle))
+    number, row = state.number_of(event.drafter), state.rows.get(event.handle)
+    if row is None or not state.table.allowed_SD[row, number]:
+        state.say(SessionClosed(drafter=event.drafter, handle=event.handle))
         return
-    session.joined.add(event.drafter)
-    board.resync(session, event.drafter, min(event.length, session.length))
+    state.table.joined_SD[row, number] = True
+    state.resync(row, number, min(event.length, int(state.table.lengths_S[row])))
 
 
-def steer(board: Board, event: Steer) -> None:
+def steer(state: TargetState, event: Steer) -> None:
     """Changes who drafts for a session, and how much."""
-    session = board.of(event.owner)
+    session = state.of(event.owner)
     if session is None:
         return
-    for drafter in session.joined.difference(event.drafters):
-        board.say(SessionClosed(drafter=drafter, handle=session.handle))
-        session.seen.pop(drafter, None)
-    session.joined.intersection_update(event.drafters)
-    # Names are only ever appended, so that origins already reported keep their meaning.
-    known = session.drafters
-    session.drafters = known + tuple(d for d in event.drafters if d not in known)
-    session.allowed = frozenset(event.drafters)
+    table, row = state.table, session.row
+    joined = np.flatnonzero(table.joined_SD[row]).tolist()
+    state.allow(session, event.drafters)
+    for number in joined:
+        if not table.allowed_SD[row, number]:
+            table.joined_SD[row, number] = False
+            table.seen_SD[row, number] = 0
+            state.say(SessionClosed(drafter=state.drafters[number], handle=session.handle))
     if event.max_nodes:
-        session.limit_nodes(event.max_nodes)
+        table.max_nodes_S[row] = event.max_nodes

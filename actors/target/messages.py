@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 import grpc
 
+from outrider.actors.exchange import candidates, commits, verdicts
 from outrider.actors.speculation import frame
 from outrider.actors.target.events import (
-    Candidates,
+    CandidateFrame,
+    CommitFrame,
     Committed,
     Failed,
     Finish,
@@ -20,7 +22,7 @@ from outrider.actors.target.events import (
     Resync,
     SessionClosed,
     Stats,
-    Verdict,
+    VerdictFrame,
 )
 from outrider.actors.target.shares import Room
 from outrider.actors.wire import sampling_from_proto, speculation_from_proto
@@ -58,48 +60,29 @@ def open_from_proto(message: target_pb2.OpenSession, stream: int) -> Open:
 
 
 def candidates_from_proto(
-    message: target_pb2.Candidates,
+    message: target_pb2.CandidateBatch,
     drafter: str,
     vocab_size: int,
     traced: trace_pb2.TraceMessage | None = None,
-) -> Candidates:
-    """The event of one entry of a candidate batch, checked completely: what is returned can be grafted and verified.
+) -> CandidateFrame | None:
+    """The event of a candidate batch, checked completely: what is returned can be grafted and verified.
 
     Args:
-        message: The entry.
+        message: The batch.
         drafter: Who sent it.
         vocab_size: Of the target; every token id is below it.
         traced: What names the batch, while someone traces.
 
+    Returns:
+        None if there are only frozen trees in it.
+
     Raises:
-        ValueError: The tree is too large, its arrays do not fit together, or a token id is none of the target's.
+        ValueError: The frame is none, or a token id is none of the target's.
     """
-    tree = message.tree
-    _check_tokens(tree.tokens, drafter, vocab_size)
-    tokens, parents, estimates = list(tree.tokens), list(tree.parents), tree.estimates
-    if len(parents) != len(tokens) or (estimates and len(estimates) != len(tokens)):
-        raise ValueError(
-            f"candidate tree of {drafter}: {len(tokens)} tokens, {len(parents)} parents and "
-            f"{len(estimates)} estimates; they must be as many"
-        )
-    for index, parent in enumerate(parents):
-        if parent > index:
-            raise ValueError(
-                f"candidate tree of {drafter}: node {index} has parent {parent}; a parent must "
-                "be an earlier node plus one, or 0"
-            )
-    return Candidates(
-        drafter=drafter,
-        handle=message.handle,
-        base_length=message.base.length,
-        base_hash=message.base.hash,
-        tokens=tokens,
-        parents=parents,
-        estimates=estimates,
-        num_bytes=message.ByteSize(),
-        number=message.number,
-        message=traced,
-    )
+    if not message.frame:
+        return None
+    found = candidates.decode(message.frame, vocab_size)
+    return CandidateFrame(drafter=drafter, candidates=found, message=traced)
 
 
 def frozen_from_proto(
@@ -108,7 +91,14 @@ def frozen_from_proto(
     vocab_size: int,
     traced: trace_pb2.TraceMessage | None = None,
 ) -> FrozenCandidates:
-    """The event of one frozen tree of a candidate batch. Arguments: as `candidates_from_proto`.
+    """The event of one frozen tree of a candidate batch.
+
+    Args:
+        message: The tree.
+        drafter: Who sent it.
+        vocab_size: Of the target; every token id is below it.
+        traced: What names the batch, while someone traces.
+
 
     Raises:
         ValueError: The tree is none, or its frame does not fit it or the vocabulary.
@@ -211,19 +201,21 @@ def several(events: list[target_pb2.SessionEvent]) -> list[target_pb2.SessionEve
 
 
 def _tokens(output: Committed) -> list[generation_pb2.Token]:
-    tokens = [
-        generation_pb2.Token(id=token, origin=generation_pb2.ORIGIN_TARGET)
-        if origin < 0
-        else generation_pb2.Token(id=token, origin=generation_pb2.ORIGIN_DRAFTER, drafter=origin)
-        for token, origin in zip(output.tokens, output.origins, strict=True)
-    ]
-    if output.logprobs is not None:
-        for token, logprob in zip(tokens, output.logprobs, strict=True):
-            token.logprob = logprob.chosen
-            token.top_logprobs.extend(
-                generation_pb2.TokenLogprob(id=top_id, logprob=value)
-                for top_id, value in zip(logprob.top_ids, logprob.top, strict=True)
+    tokens = []
+    for token, origin, logprob in zip(output.tokens, output.origins, output.logprobs, strict=True):
+        is_own = origin < 0
+        tokens.append(
+            generation_pb2.Token(
+                id=token,
+                origin=generation_pb2.ORIGIN_TARGET if is_own else generation_pb2.ORIGIN_DRAFTER,
+                drafter=None if is_own else origin,
+                logprob=logprob.chosen,
+                top_logprobs=[
+                    generation_pb2.TokenLogprob(id=top_id, logprob=value)
+                    for top_id, value in zip(logprob.top_ids, logprob.top, strict=True)
+                ],
             )
+        )
     return tokens
 
 
@@ -246,54 +238,17 @@ def stats_to_proto(stats: Stats) -> generation_pb2.SpeculationStats:
     )
 
 
-def verdict_bytes(
-    handle: int,
-    epoch: int,
-    length: int,
-    tokens: Sequence[int],
-    credits: int,
-    roots: Sequence[int] = (),
-    seen: int = 0,
-    wait_s: float = 0.0,
-) -> int:
-    """Size of a verdict on the wire without framing; `starving` counted as set. Counted here, because building the
-    message twice would cost more than sending it."""
-    ids = sum(map(_varint_bytes, tokens))
-    base = 1 + _varint_bytes(length) + 9
-    given = (handle, epoch, credits, seen, _microseconds(wait_s))
-    numbers = sum(1 + _varint_bytes(number) for number in given if number)
-    own = 2 + sum(map(_varint_bytes, roots)) if roots else 0
-    return numbers + (2 + base) + (2 + ids) + 2 + own
-
-
-def _microseconds(seconds: float) -> int:
-    return int(seconds * 1e6)
-
-
-def _varint_bytes(value: int) -> int:
-    return max(1, (value.bit_length() + 6) // 7)
-
-
-def verdict_batch(verdicts: Sequence[Verdict]) -> target_pb2.VerdictMessage:
+def verdict_message(frame: VerdictFrame) -> target_pb2.VerdictMessage:
     """What a drafter is told after a pass."""
     return target_pb2.VerdictMessage(
-        verdicts=target_pb2.VerdictBatch(
-            entries=[
-                target_pb2.Verdict(
-                    handle=v.handle,
-                    epoch=v.epoch,
-                    base=tree_pb2.Base(length=v.base_length, hash=v.base_hash),
-                    tokens=v.tokens,
-                    credits=v.credits,
-                    starving=v.starving,
-                    roots=v.roots,
-                    seen=v.seen,
-                    wait_us=_microseconds(v.wait_s),
-                )
-                for v in verdicts
-            ],
-            pass_us=_microseconds(verdicts[0].pass_s),
-        )
+        verdicts=target_pb2.VerdictBatch(frame=verdicts.encode(frame.verdicts))
+    )
+
+
+def commit_message(frame: CommitFrame) -> target_pb2.SessionEvent:
+    """What a coordinator is told after a pass."""
+    return target_pb2.SessionEvent(
+        commits=target_pb2.CommitBatch(frame=commits.encode(frame.commits))
     )
 
 

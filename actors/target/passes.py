@@ -1,169 +1,226 @@
-"""One pass from batch to verdicts: rows for the engine, the walk of each session, compaction.
-
-- Verdicts leave before keys and values are compacted, because drafters wait for them and nobody waits for compaction.
-- Whatever a pass raises, what can go on without candidates does.
-"""
+"""One pass as arrays: the rows for the engine, and where each session's candidates are among them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-import structlog
+import numpy as np
+from numpy.typing import NDArray
 
-from outrider.actors.engine.protocol import Logits, Rows
-from outrider.actors.target.board import Board
-from outrider.actors.target.device_drawing import Drawn
-from outrider.actors.target.events import Finished
-from outrider.actors.target.plan import NOTHING, Entry
-from outrider.actors.target.settle import settle
+from outrider.actors.engine.protocol import Batch
+from outrider.actors.speculation.path_keys import Int64s
+from outrider.actors.speculation.ragged import ranges, rank_within, starts_of
+from outrider.actors.target.held import Ready
+from outrider.actors.target.pools import Pools
+from outrider.actors.target.schedule.selection import Selection
+from outrider.actors.target.table import Bools, SessionTable
 
-_log = structlog.get_logger(__name__)
+NO_COLUMN = -1
+"""A node of a frozen tree is in no pool."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What a pass took and gave."""
-
-    num_rows: int
-    """Tokens that were run."""
-
-    committed: int
-    """Tokens of all sessions."""
-
-    model_s: float
-    """Seconds in the model."""
+NONE, LAST, ALL = range(3)
 
 
-def run_pass(
-    board: Board,
-    entries: Sequence[Entry],
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Pass:
+    """What is run. Entry e has nodes `starts_E[e]` to `starts_E[e + 1]`; prompts come first."""
+
+    batch: Batch
+    """The rows: of each entry committed tokens, then its candidates."""
+
+    rows_E: Int64s
+    """Row of the session in the table."""
+
+    chains_E: Int64s
+    """Committed tokens that are run, at least one."""
+
+    draws_E: Bools
+    """Tokens are drawn: the chain ends with the last committed token."""
+
+    starts_E: Int64s
+    """First node of each entry; one number more than there are entries."""
+
+    tokens_N: Int64s
+    """Token ids of the candidates."""
+
+    parents_N: Int64s
+    """Index of the parent among the entry's candidates, -1 for the text."""
+
+    columns_N: Int64s
+    """Column in the pool, `NO_COLUMN` for those of frozen trees."""
+
+    drafters_N: Int64s
+    """Who proposed each, by number; of frozen trees and pools alike."""
+
+    estimates_N: NDArray[np.float64]
+    """Probability of each, given its parent."""
+
+    frozen: Mapping[int, Ready]
+    """By entry the frozen tree, where the session's verifier tests one."""
+
+    began_s: float
+    """When it was planned, in seconds of the worker's clock."""
+
+    drafting: bool
+    """Drafters are at work."""
+
+    has_prompt: bool
+    """It holds tokens of prompts, so its time says nothing of others."""
+
+    @property
+    def entries_N(self) -> Int64s:
+        """The entry of each candidate."""
+        return np.repeat(np.arange(len(self.rows_E)), np.diff(self.starts_E))
+
+    def roots_E(self) -> Int64s:
+        """Row of the logits that each entry's first draw is made from; its candidates' rows follow."""
+        return np.array(self.batch.offsets[1:]) - 1 - np.diff(self.starts_E)
+
+
+def build(
+    table: SessionTable,
+    pools: Pools,
+    *,
+    prompts_P: Int64s,
+    sizes_P: Int64s,
+    rows_D: Int64s,
+    selection: Selection | None,
+    frozen: Mapping[int, Ready],
+    drafter_numbers: Mapping[str, int],
     now: float,
-    running_model: Callable[[], AbstractContextManager[None]] = nullcontext,
-) -> Outcome | None:
-    """Runs a pass and tells everyone what came of it.
-
-    A pass that raises is run again without candidates, session by session, so that whatever one of them brought along costs
-    the others nothing but time. A session whose own plain pass raises is failed with a status that is retried elsewhere.
+    drafting: bool,
+) -> Pass:
+    """Puts a pass together.
 
     Args:
-        board: The sessions.
-        entries: The pass; at least one.
-        now: When it was planned, in seconds of the worker's clock.
-        running_model: Entered while the model runs and draws, when sessions are not touched here.
-
-    Returns:
-        None if every session of the pass was failed: the engine may be broken.
+        table: The sessions.
+        pools: Their candidates.
+        prompts_P: Sessions whose prompts are run, and how many tokens of each.
+        sizes_P: See `prompts_P`.
+        rows_D: Sessions that decode.
+        selection: Candidates of those, by place among them; None: none.
+        frozen: Frozen trees of those, by place among them.
+        drafter_numbers: By name.
+        now: Seconds of the worker's clock.
+        drafting: As `Pass.drafting`.
     """
-    board.recording.begin_pass()
-    for entry in entries:
-        _end_wait(entry, now)
-    try:
-        computed = _compute(board, entries, running_model)
-    except Exception as error:  # noqa: BLE001 - whatever a model raises must not end the others
-        board.tally.failed_passes += 1
-        requests = [entry.session.request_id for entry in entries]
-        _log.error("target pass failed", request_ids=requests, exc_info=error)
-        return _run_apart(board, entries, now, running_model)
-    return _conclude(board, entries, computed, now)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Computed:
-    """What the model gave."""
-
-    logits: Logits
-    drawn: Sequence[Drawn | None]
-    num_rows: int
-
-
-def _compute(
-    board: Board,
-    entries: Sequence[Entry],
-    running_model: Callable[[], AbstractContextManager[None]],
-) -> _Computed:
-    batch = [_rows(entry) for entry in entries]
-    with running_model():
-        logits = board.engine.forward(batch)
-        drawn = board.draws.start(entries, logits)()
-    return _Computed(logits=logits, drawn=drawn, num_rows=sum(len(rows.tokens) for rows in batch))
-
-
-def _conclude(board: Board, entries: Sequence[Entry], computed: _Computed, now: float) -> Outcome:
-    model_s = board.clock() - now
-    logits, committed = computed.logits, 0
-    finished: list[tuple[Entry, tuple[int, ...]]] = []
-    for index, entry in enumerate(entries):
-        if entry.is_prefill:
-            finished.append((entry, ()))
-            continue
-        stop = logits.offsets[index + 1]
-        root_and_nodes_RV = logits.values_RV[stop - 1 - len(entry.selection.nodes) : stop]
-        path, num_tokens = settle(board, entry, root_and_nodes_RV, model_s, computed.drawn[index])
-        committed += num_tokens
-        finished.append((entry, path))
-    board.flush()
-    for entry, path in finished:
-        _compact(board, entry, path)
-    return Outcome(num_rows=computed.num_rows, committed=committed, model_s=model_s)
-
-
-def _run_apart(
-    board: Board,
-    entries: Sequence[Entry],
-    now: float,
-    running_model: Callable[[], AbstractContextManager[None]],
-) -> Outcome | None:
-    """One plain pass for each session. None: all of them failed."""
-    outcomes: list[Outcome] = []
-    for entry in entries:
-        slot = entry.session.slot
-        board.engine.truncate(slot, board.engine.cached(slot))
-        plain = replace(entry, selection=NOTHING, frozen=None)
-        try:
-            computed = _compute(board, [plain], running_model)
-        except Exception as error:  # noqa: BLE001 - as above
-            _log.error("a session failed", request_id=entry.session.request_id, exc_info=error)
-            board.fail(entry.session, f"the target pass failed: {type(error).__name__}: {error}")
-            continue
-        outcomes.append(_conclude(board, [plain], computed, now))
-    if not outcomes:
-        return None
-    return Outcome(
-        num_rows=sum(outcome.num_rows for outcome in outcomes),
-        committed=sum(outcome.committed for outcome in outcomes),
-        model_s=board.clock() - now,
+    rows_E = np.concatenate((prompts_P, rows_D))
+    first = len(prompts_P)
+    pending_E = table.lengths_S[rows_E] - table.cached_S[rows_E]
+    chains_E = np.concatenate((sizes_P, pending_E[first:]))
+    entries_N, tokens_N, parents_N, columns_N, drafters_N, estimates_N = _nodes(
+        pools, rows_D, selection
+    )
+    if frozen:
+        parts = [(entries_N, tokens_N, parents_N, columns_N, drafters_N, estimates_N)]
+        parts += [_frozen_nodes(place, ready, drafter_numbers) for place, ready in frozen.items()]
+        joined = [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
+        order = np.argsort(joined[0], kind="stable")
+        entries_N, tokens_N, parents_N, columns_N, drafters_N, estimates_N = (
+            array[order] for array in joined
+        )
+    entries_N = entries_N + first
+    counts_E = np.bincount(entries_N, minlength=len(rows_E))
+    starts_R = starts_of(chains_E + counts_E)
+    chain_at = ranges(starts_R[:-1], chains_E)
+    node_at = ranges(starts_R[:-1] + chains_E, counts_E)
+    tokens_R = np.empty(starts_R[-1], np.int64)
+    parents_R = np.empty(starts_R[-1], np.int64)
+    tokens_R[chain_at] = table.tokens_SL[
+        np.repeat(rows_E, chains_E), ranges(table.cached_S[rows_E], chains_E)
+    ]
+    parents_R[chain_at] = ranges(np.full(len(rows_E), -1), chains_E)
+    tokens_R[node_at] = tokens_N
+    parents_R[node_at] = parents_N + chains_E[entries_N]
+    draws_E = chains_E == pending_E
+    wanted_E = np.where(draws_E, np.where(counts_E > 0, ALL, LAST), NONE)
+    return Pass(
+        batch=Batch(
+            slots_E=rows_E,
+            starts_E=starts_R,
+            tokens_R=tokens_R,
+            parents_R=parents_R,
+            wanted_E=wanted_E,
+        ),
+        rows_E=rows_E,
+        chains_E=chains_E,
+        draws_E=draws_E,
+        starts_E=starts_of(counts_E),
+        tokens_N=tokens_N,
+        parents_N=parents_N,
+        columns_N=columns_N,
+        drafters_N=drafters_N,
+        estimates_N=estimates_N,
+        frozen={first + place: ready for place, ready in frozen.items()},
+        began_s=now,
+        drafting=drafting,
+        has_prompt=bool((chains_E > 1).any()) or not draws_E.all(),
     )
 
 
-def _end_wait(entry: Entry, now: float) -> None:
-    session = entry.session
-    if session.wait_since is not None:
-        session.stats.draft_wait_s += now - session.wait_since
-        session.wait_since = None
-        if not entry.is_drafted:
-            # Waited in vain: counts double, so that a silent drafter soon costs nothing.
-            session.patience.observe_arrival(2.0 * (now - session.last_verdict))
+_Nodes = tuple[Int64s, Int64s, Int64s, Int64s, Int64s, NDArray[np.float64]]
 
 
-def _rows(entry: Entry) -> Rows:
-    chain = entry.chain
-    last = len(chain) - 1
-    parents = list(range(-1, last))
-    parents.extend(last + 1 + p for p in entry.selection.parents)
-    wanted = "none" if entry.is_prefill else ("all" if entry.selection.nodes else "last")
-    return Rows(
-        slot=entry.session.slot,
-        tokens=chain + entry.selection.tokens,
-        parents=parents,
-        logits=wanted,  # type: ignore[arg-type]  # one of the three literals
+def _nodes(pools: Pools, rows_D: Int64s, selection: Selection | None) -> _Nodes:
+    """Entry, token, parent, column, drafter and estimate of the chosen candidates of pools."""
+    if selection is None or not len(selection.entries_N):
+        none = np.zeros(0, np.int64)
+        return none, none, none, none, none, np.zeros(0)
+    entries_N, columns_N = selection.entries_N, selection.columns_N
+    place = rows_D[entries_N], columns_N
+    ranks_N = rank_within(entries_N)
+    ranks_DP = np.full((len(rows_D), int(columns_N.max()) + 2), -1)
+    ranks_DP[entries_N, columns_N] = ranks_N
+    # The last column stands for the text, whose rank is -1.
+    parents_N = ranks_DP[entries_N, pools.parents_SP[place]]
+    return (
+        entries_N,
+        pools.tokens_SP[place],
+        parents_N,
+        columns_N,
+        pools.drafters_SP[place],
+        pools.estimates_SP[place],
     )
 
 
-def _compact(board: Board, entry: Entry, path: Sequence[int]) -> None:
-    session, chain = entry.session, len(entry.chain)
-    board.engine.rebase(session.slot, [*range(chain), *(chain + node for node in path)])
-    if session.finish is not None:
-        board.say(Finished(owner=session.owner, reason=session.finish, stats=session.stats))
-        board.drop(session)
+def _frozen_nodes(place: int, ready: Ready, numbers: Mapping[str, int]) -> _Nodes:
+    tree = ready.frozen.tree
+    count = len(tree.tokens_N)
+    return (
+        np.full(count, place),
+        np.array(tree.tokens_N, np.int64),
+        np.array(tree.parents_N, np.int64),
+        np.full(count, NO_COLUMN),
+        np.array([numbers[name] for name in ready.drafters_N], np.int64),
+        np.ones(count),
+    )
+
+
+def plain(pass_: Pass, entry: int, *, now: float) -> Pass:
+    """One entry of a pass, without its candidates."""
+    start, count = int(pass_.batch.starts_E[entry]), int(pass_.chains_E[entry])
+    none = np.zeros(0, np.int64)
+    one = slice(entry, entry + 1)
+    return Pass(
+        batch=Batch(
+            slots_E=pass_.batch.slots_E[one],
+            starts_E=np.array([0, count]),
+            tokens_R=pass_.batch.tokens_R[start : start + count],
+            parents_R=pass_.batch.parents_R[start : start + count],
+            wanted_E=np.where(pass_.draws_E[one], LAST, NONE),
+        ),
+        rows_E=pass_.rows_E[one],
+        chains_E=pass_.chains_E[one],
+        draws_E=pass_.draws_E[one],
+        starts_E=np.zeros(2, np.int64),
+        tokens_N=none,
+        parents_N=none,
+        columns_N=none,
+        drafters_N=none,
+        estimates_N=np.zeros(0),
+        frozen={},
+        began_s=now,
+        drafting=pass_.drafting,
+        has_prompt=True,
+    )

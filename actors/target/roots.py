@@ -16,16 +16,19 @@ nothing of that can be seen in a text.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 
+import numpy as np
 import torch
 
+from outrider.actors.engine.protocol import Logits
 from outrider.actors.speculation.options import Verifier
-from outrider.actors.speculation.pool import Node, Selection
-from outrider.actors.target.cost import CostModel
-from outrider.actors.target.plan import LONGEST_CHAIN_WITH_TREE, Entry
-from outrider.actors.target.session import Rooted, Session
+from outrider.actors.speculation.path_keys import Int64s
+from outrider.actors.target.passes import Pass
+from outrider.actors.target.pools import Pools
+from outrider.actors.target.round import OWN, Round
+from outrider.actors.target.session import Session
+from outrider.actors.target.table import SessionTable
 
 NUM_ROOTS = 4
 """Candidates for the next token. With the demonstration pair at temperature 0.8 the first is drawn in half of the cases in
@@ -48,38 +51,66 @@ FORGET = 0.998
 
 
 class RootTable:
-    """What the target last thought after each token."""
+    """What the target last thought after each token, and what it proposes now."""
 
-    def __init__(self) -> None:
+    def __init__(self, table: SessionTable, pools: Pools, sessions: Mapping[int, Session]) -> None:
+        """Nothing was seen yet.
+
+        Args:
+            table: The sessions.
+            pools: Their candidates.
+            sessions: By row.
+        """
+        self._table = table
+        self._pools = pools
+        self._sessions = sessions
         self._rows: OrderedDict[int, tuple[torch.Tensor, torch.Tensor]] = OrderedDict()
         self._seen = [0.0] * NUM_ROOTS
         self._drawn = [0.0] * NUM_ROOTS
+        self._proposed: dict[int, list[int]] = {}
+        """By row of the table: candidates for the next token, the likeliest first."""
+
+    def told(self, rows_E: Int64s) -> tuple[Int64s, Int64s]:
+        """How many roots each session has, and all of them, one session's behind the other's."""
+        if not self._proposed:
+            return np.zeros(len(rows_E), np.int64), np.zeros(0, np.int64)
+        lists = [self._proposed.get(row, []) for row in rows_E.tolist()]
+        counts = np.array([len(one) for one in lists], np.int64)
+        return counts, np.array([token for one in lists for token in one], np.int64)
+
+    def forget(self, row: int) -> None:
+        """A session is over."""
+        self._proposed.pop(row, None)
 
     def follow(
         self,
-        session: Session,
-        *,
-        last: int,
-        nodes: Sequence[int],
-        tokens: Sequence[int],
-        logits_RV: torch.Tensor,
+        pass_: Pass,
+        done: Round,
+        lasts_E: Int64s,
+        nodes_ET: Int64s,
+        logits: Logits,
     ) -> None:
-        """Learns from a round, and proposes roots for the next. The tokens are committed already.
+        """Learns from a round, and adds roots for the next to the pools. The tokens are committed already.
 
         Args:
-            session: A session that wants roots of the target.
-            last: The last token before the round.
-            nodes: The accepted nodes.
-            tokens: What the round committed: their tokens first.
-            logits_RV: float32; row 0 belongs to `last`, row 1 + n to node n.
+            pass_: What was run.
+            done: What was committed.
+            lasts_E: The last token of each session before the round.
+            nodes_ET: The accepted candidates of each, as places among the entry's.
+            logits: Of the pass.
         """
-        if session.rooted is None:
-            return
-        for rank, token in enumerate(session.rooted.tokens):
-            self._seen[rank] = FORGET * self._seen[rank] + 1.0
-            self._drawn[rank] = FORGET * self._drawn[rank] + (token == tokens[0])
-        self.remember([last, *tokens[: len(nodes)]], logits_RV[[0, *(node + 1 for node in nodes)]])
-        session.rooted = self._propose(session)
+        table, roots = self._table, pass_.roots_E()
+        for index in np.flatnonzero(table.rooted_S[done.rows_E]).tolist():
+            row, start = int(done.rows_E[index]), int(roots[done.entries_E[index]])
+            tokens = done.tokens_ET[index, : done.counts_E[index]].tolist()
+            nodes = [node for node in nodes_ET[index].tolist() if node >= 0]
+            for rank, token in enumerate(self._proposed.pop(row, [])):
+                self._seen[rank] = FORGET * self._seen[rank] + 1.0
+                self._drawn[rank] = FORGET * self._drawn[rank] + (token == tokens[0])
+            rows = [start, *(start + 1 + node for node in nodes)]
+            self.remember([int(lasts_E[index]), *tokens[: len(nodes)]], logits.values_RV[rows])
+            if not done.over_E[index]:
+                self._propose(row, tokens[-1])
 
     def remember(self, tokens: Sequence[int], logits_RV: torch.Tensor) -> None:
         """Keeps the best scores of the rows of some tokens, in order."""
@@ -91,10 +122,25 @@ class RootTable:
         while len(self._rows) > CAPACITY:
             self._rows.popitem(last=False)
 
-    def _propose(self, session: Session) -> Rooted:
-        kept = self._rows.get(session.tokens[-1])
-        if kept is None or session.remaining <= 1:
-            return Rooted()
+    def _propose(self, row: int, last: int) -> None:
+        tokens = self._best(self._sessions[row], last)
+        if not tokens or self._table.remaining_S[row] <= 1:
+            return
+        self._proposed[row] = tokens
+        count = len(tokens)
+        self._pools.add_children(
+            np.full(count, row),
+            np.full(count, self._table.lengths_S[row]),
+            np.full(count, self._table.keys_of(np.array([row]))[0]),
+            np.array(tokens),
+            np.array([self._value(rank) for rank in range(count)]),
+            drafter=OWN,
+        )
+
+    def _best(self, session: Session, last: int) -> list[int]:
+        kept = self._rows.get(last)
+        if kept is None:
+            return []
         scores_K, ids_K = kept
         if session.noise is not None:
             scores_K = scores_K / session.sampling.temperature
@@ -102,56 +148,9 @@ class RootTable:
                 (noise_V,) = session.noise.row_range(session.length, session.length + 1)
                 scores_K = scores_K + noise_V[ids_K]
         count = min(NUM_ROOTS, len(ids_K))
-        tokens = tuple(ids_K[scores_K.topk(count).indices].tolist())
-        return Rooted(tokens=tokens, values=tuple(map(self._value, range(count))))
+        best: list[int] = ids_K[scores_K.topk(count).indices].tolist()
+        return best
 
     def _value(self, rank: int) -> float:
         drawn = self._drawn[rank] + PRIOR_WEIGHT * PRIOR[rank]
         return drawn / (self._seen[rank] + PRIOR_WEIGHT)
-
-
-def plant(entries: Sequence[Entry], *, max_nodes: int, cost: CostModel) -> list[Entry]:
-    """Adds the target's roots to a pass, as far as each raises the tokens that it is expected to commit in a second.
-
-    Args:
-        entries: The pass, with the drafters' candidates.
-        max_nodes: Candidates in the pass, at most.
-        cost: What passes cost.
-    """
-    if all(entry.session.rooted is None for entry in entries):
-        return list(entries)
-    num_nodes = sum(len(entry.selection.nodes) for entry in entries)
-    num_rows = sum(len(entry.chain) for entry in entries) + num_nodes
-    tokens = len(entries) + sum(sum(entry.selection.values) for entry in entries)
-    planted: list[Entry] = []
-    for entry in entries:
-        session, chosen = entry.session, entry.selection
-        is_prompt = entry.is_prefill or len(entry.chain) > LONGEST_CHAIN_WITH_TREE
-        if session.rooted is None or session.remaining <= 1 or is_prompt:
-            planted.append(entry)
-            continue
-        known = {t for t, parent in zip(chosen.tokens, chosen.parents, strict=True) if parent < 0}
-        room = min(session.speculation.max_nodes - len(chosen.nodes), max_nodes - num_nodes)
-        fresh: list[Node] = []
-        for token, value in zip(session.rooted.tokens, session.rooted.values, strict=True):
-            if token in known:
-                continue
-            is_gain = (tokens + value) * cost.predict(num_rows) >= tokens * cost.predict(
-                num_rows + 1
-            )
-            if len(fresh) >= room or not is_gain:
-                break
-            fresh.append(Node(token, session.length + 1, -1, value, value))
-            num_rows, tokens = num_rows + 1, tokens + value
-        num_nodes += len(fresh)
-        planted.append(replace(entry, selection=_with(chosen, fresh)) if fresh else entry)
-    return planted
-
-
-def _with(chosen: Selection, roots: list[Node]) -> Selection:
-    return Selection(
-        tokens=chosen.tokens + [node.token for node in roots],
-        parents=chosen.parents + [-1] * len(roots),
-        nodes=chosen.nodes + roots,
-        values=chosen.values + [node.value for node in roots],
-    )

@@ -95,7 +95,7 @@ class TargetServer(WorkerServer[TargetWorker, list[Output]]):
             self._recorder,
         )
         target_pb2_grpc.add_TargetServiceServicer_to_server(self._servicer, server)
-        serve_metrics(server, TargetCollector(worker.board, self._engine))
+        serve_metrics(server, TargetCollector(worker.state, self._engine))
 
     def _deliver(self, message: list[Output]) -> None:
         if self._servicer is not None:

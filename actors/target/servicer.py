@@ -23,6 +23,7 @@ from outrider.actors.target.admission import OFFERED
 from outrider.actors.target.events import (
     Close,
     CloseStream,
+    CommitFrame,
     Committed,
     DrafterJoined,
     DrafterLeft,
@@ -34,11 +35,12 @@ from outrider.actors.target.events import (
     Owner,
     ResyncRequest,
     Steer,
-    Verdict,
+    VerdictFrame,
 )
 from outrider.actors.target.handshake import drafter_misfit
 from outrider.actors.target.messages import (
     candidates_from_proto,
+    commit_message,
     drafter_message,
     drafters_wanted,
     frozen_from_proto,
@@ -46,7 +48,7 @@ from outrider.actors.target.messages import (
     session_event,
     several,
     shared_room,
-    verdict_batch,
+    verdict_message,
 )
 from outrider.actors.target.settings import TargetSettings
 from outrider.actors.target.shares import Shares
@@ -101,27 +103,29 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
 
     def deliver(self, outputs: list[Output]) -> None:
         """Sends what a step of the worker put out, to drafters first: they are waited for. On the event loop."""
-        verdicts: dict[str, list[Verdict]] = {}
-        told: list[Opened | Committed | Finished | Failed] = []
+        told: list[Opened | CommitFrame | Committed | Finished | Failed] = []
         for output in outputs:
             match output:
-                case Opened() | Committed() | Finished() | Failed():
+                case Opened() | CommitFrame() | Committed() | Finished() | Failed():
                     told.append(output)
-                case Verdict():
-                    verdicts.setdefault(output.drafter, []).append(output)
+                case VerdictFrame():
+                    self._tell(output.drafter, verdict_message(output))
                 case DraftersWanted():
                     self._wants_drafters = output.is_wanted
                     for each in self._coordinators.values():
                         each.put(drafters_wanted(output.is_wanted))
                 case _:
                     self._tell(output.drafter, drafter_message(output))
-        for drafter, entries in verdicts.items():
-            self._tell(drafter, verdict_batch(entries))
         for event in told:
-            self._count(event)
-            coordinator = self._coordinators.get(event.owner.stream)
+            if isinstance(event, CommitFrame):
+                coordinator = self._coordinators.get(event.stream)
+                message = commit_message(event)
+            else:
+                self._count(event)
+                coordinator = self._coordinators.get(event.owner.stream)
+                message = session_event(event)
             if coordinator is not None:
-                coordinator.put(session_event(event))
+                coordinator.put(message)
 
     def _tell(self, drafter: str, message: target_pb2.VerdictMessage) -> None:
         """Queues a message for a drafter, if it is there."""
@@ -171,7 +175,7 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
         self, request: target_pb2.GetTargetInfoRequest, context: Context
     ) -> target_pb2.TargetInfo:
         """Describes the target."""
-        spec, board = self._engine.spec, self._worker.board
+        spec, state = self._engine.spec, self._worker.state
         return target_pb2.TargetInfo(
             protocol_version=PROTOCOL_VERSION,
             name=self._settings.name,
@@ -189,10 +193,10 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
             pid=os.getpid(),
             passes=self._engine.num_passes,
             model_cpu_s=self._engine.model_cpu_s,
-            tokens=board.tally.totals(board.sessions).tokens,
+            tokens=state.tally.totals(state.table).tokens,
             drafters=[
                 target_pb2.DrafterCounts(name=name, verified=one.verified, accepted=one.accepted)
-                for name, one in board.tally.drafters.copy().items()
+                for name, one in state.tally.drafters.copy().items()
             ],
         )
 
@@ -298,11 +302,12 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
         vocab_size = self._engine.spec.vocab_size
         match message.WhichOneof("message"):
             case "candidates":
-                for entry in message.candidates.entries:
-                    try:
-                        self._worker.post(candidates_from_proto(entry, drafter, vocab_size, traced))
-                    except ValueError as error:
-                        _log.warning("candidates dropped", drafter=drafter, reason=str(error))
+                try:
+                    frame = candidates_from_proto(message.candidates, drafter, vocab_size, traced)
+                    if frame is not None:
+                        self._worker.post(frame)
+                except ValueError as error:
+                    _log.warning("candidates dropped", drafter=drafter, reason=str(error))
                 for tree in message.candidates.frozen:
                     try:
                         self._worker.post(frozen_from_proto(tree, drafter, vocab_size, traced))

@@ -8,12 +8,15 @@ and for reading alone.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from outrider.actors.metrics.histogram import Histogram
-from outrider.actors.speculation.pool import Node
-from outrider.actors.target.session import Session
+from outrider.actors.speculation.path_keys import Int64s
+from outrider.actors.target.events import Stats
+from outrider.actors.target.table import Bools, SessionTable
 
 OWN = "target"
 """Stands for a drafter's name where the target itself proposed a node."""
@@ -64,11 +67,10 @@ class Totals:
     near_ties: int = 0
     draft_wait_s: float = 0.0
 
-    def add(self, session: Session) -> None:
+    def add(self, stats: Stats, prompt_tokens: int) -> None:
         """Takes in what a session did."""
-        stats = session.stats
         self.sessions += 1
-        self.prompt_tokens += session.prompt_length if session.is_started else 0
+        self.prompt_tokens += prompt_tokens
         self.cached_tokens += stats.cached_tokens
         self.tokens += stats.tokens
         self.rounds += stats.rounds
@@ -120,42 +122,51 @@ class Tally:
         if predicted_s is not None and predicted_s > 0.0:
             self.errors.observe(pass_s / predicted_s)
 
-    def received(self, drafter: str, num_nodes: int, num_bytes: int) -> None:
-        """Counts a message with candidates."""
+    def received(self, drafter: str, num_entries: int, num_nodes: int, num_bytes: int) -> None:
+        """Counts a message with candidates of so many sessions."""
         tally = self.of(drafter)
-        tally.messages += 1
+        tally.messages += num_entries
         tally.received += num_bytes
         tally.proposed += num_nodes
 
-    def decided(self, drafters: Sequence[str], nodes: Sequence[Node], path: Sequence[int]) -> None:
-        """Counts a round over candidates.
+    def decided(
+        self, names: Sequence[str], drafters_N: Int64s, depths_N: Int64s, drawn_N: Bools
+    ) -> None:
+        """Counts a pass over candidates.
 
         Args:
-            drafters: The session's.
-            nodes: The candidates of the round.
-            path: Those that were drawn, as indices, in order.
+            names: Of drafters, by number.
+            drafters_N: Who proposed each candidate, negative for the target itself.
+            depths_N: Its distance from the text, 1 for the next token.
+            drawn_N: Whether it was drawn.
         """
-        origins = [node.drafter for node in nodes]
-        for origin in set(origins):
-            name = drafters[origin] if origin >= 0 else OWN
-            self.of(name).verified += origins.count(origin)
-        for position, index in enumerate(path):
-            origin = origins[index]
-            counts = self.of(drafters[origin] if origin >= 0 else OWN).accepted_by_position
-            if position == len(counts):
-                counts.append(0)
-            elif position > len(counts):
-                counts.extend([0] * (position + 1 - len(counts)))
-            counts[position] += 1
+        counts = np.bincount(drafters_N + 1)
+        for number in np.flatnonzero(counts).tolist():
+            tally = self.of(names[number - 1] if number else OWN)
+            tally.verified += int(counts[number])
+            drawn = np.bincount(depths_N[drawn_N & (drafters_N == number - 1)] - 1)
+            known = tally.accepted_by_position
+            known.extend([0] * (len(drawn) - len(known)))
+            for position in np.flatnonzero(drawn).tolist():
+                known[position] += int(drawn[position])
 
-    def end(self, session: Session) -> None:
+    def end(self, stats: Stats, prompt_tokens: int) -> None:
         """Adds what a session did to the sums. With the lock held, right before it is forgotten."""
-        self._ended.add(session)
+        self._ended.add(stats, prompt_tokens)
 
-    def totals(self, sessions: Mapping[int, Session]) -> Totals:
+    def totals(self, table: SessionTable) -> Totals:
         """Sums over all sessions, those that run included. Any thread."""
         with self.lock:
-            sums, running = replace(self._ended), list(sessions.values())
-        for session in running:
-            sums.add(session)
+            sums, used = replace(self._ended), np.flatnonzero(table.used_S)
+            counts = {name: int(array[used].sum()) for name, array in table.counts.items()}
+            started = used[table.started_S[used]]
+        sums.sessions += len(used)
+        sums.prompt_tokens += int(table.prompts_S[started].sum())
+        sums.cached_tokens += int(table.reused_S[used].sum())
+        sums.tokens += counts["tokens"]
+        sums.rounds += counts["rounds"]
+        sums.plain_passes += counts["plain_passes"]
+        sums.stale += counts["stale"]
+        sums.near_ties += counts["near_ties"]
+        sums.draft_wait_s += float(table.draft_wait_s_S[used].sum())
         return sums

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
+from outrider.client import event_loop
 from outrider.client.access import Tls
 from outrider.client.async_client import AsyncClient
 from outrider.client.batch.baseline import Baseline, measure_baseline, sample
@@ -166,7 +166,7 @@ def run_job(job: Job, found: Survey, *, watcher: Watcher | None = None) -> Repor
         OutriderError: The run cannot begin, or cannot go on; what was written stays, and the same job goes on with it.
     """
     watcher = watcher or Watcher()
-    fingerprints, capacity = asyncio.run(_ask_service(job))
+    fingerprints, capacity = event_loop.run(_ask_service(job))
     settings = RunSettings(
         concurrency=job.concurrency or capacity, attempts=job.attempts, patience_s=job.patience_s
     )
@@ -193,7 +193,7 @@ def run_job(job: Job, found: Survey, *, watcher: Watcher | None = None) -> Repor
                     client, output, settings=settings, fingerprints=fingerprints, on_written=count
                 ).run(left)
 
-        asyncio.run(run())
+        event_loop.run(run())
         if job.shards:
             output.sync()
             wanted = set(found.id_by_custom.values()) - done
@@ -261,4 +261,4 @@ def _baseline(job: Job, found: Survey, output: Output, *, concurrency: int) -> B
         async with job.client() as client:
             return await measure_baseline(client, records, answers, concurrency=concurrency)
 
-    return asyncio.run(measure())
+    return event_loop.run(measure())

@@ -7,7 +7,6 @@ the output. The only file of the client that knows Ray; imported when it is aske
 
 from __future__ import annotations
 
-import asyncio
 import math
 import os
 import pickle
@@ -19,6 +18,7 @@ import numpy as np
 import ray
 import ray.data
 
+from outrider.client import event_loop
 from outrider.client.batch.job import Job
 from outrider.client.batch.parts import PartsOutput
 from outrider.client.batch.places import remote
@@ -120,7 +120,7 @@ class Shard:
         written: list[Written] = []
         error = b""
         try:
-            asyncio.run(self._answer(records, written))
+            event_loop.run(self._answer(records, written))
         except OutriderError as problem:
             error = pickle.dumps(problem)
         is_ok = [one.is_ok for one in written]

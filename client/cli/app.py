@@ -14,6 +14,7 @@ from outrider.client.cli.bench import bench
 from outrider.client.cli.chat import chat
 from outrider.client.cli.exits import EXIT_CODES_HELP
 from outrider.client.cli.generate import generate
+from outrider.client.cli.simulating import plan, simulate
 from outrider.client.cli.status import health, models, status
 from outrider.client.cli.submit import submit_app
 from outrider.client.cli.trace import trace
@@ -51,6 +52,8 @@ def options(
 app.command(rich_help_panel=_RUN)(serving.demo)
 app.command(rich_help_panel=_RUN)(serving.serve)
 app.command(rich_help_panel=_RUN)(apply)
+app.command(rich_help_panel=_RUN)(simulate)
+app.command(rich_help_panel=_RUN)(plan)
 app.add_typer(serving.config_app, name="config", rich_help_panel=_RUN)
 app.add_typer(serving.train_app, name="train", rich_help_panel=_RUN)
 app.add_typer(submit_app, name="submit", rich_help_panel=_RUN)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from outrider.client import event_loop
 from outrider.client.async_client import AsyncClient
 from outrider.client.cli import flags
 from outrider.client.cli.bench_report import Plan, Report, print_report, report_as_dict
@@ -122,7 +122,7 @@ def bench(
             model=model,
             compare_plain=compare_with is not None,
         )
-        report = asyncio.run(run(plan, service=service, timeout_s=timeout_s, warm_up=warm_up))
+        report = event_loop.run(run(plan, service=service, timeout_s=timeout_s, warm_up=warm_up))
         if as_json:
             print_json(report_as_dict(plan, report))
         else:

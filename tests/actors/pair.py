@@ -4,23 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from unittest.mock import patch
 
 import numpy as np
 
 from outrider.actors.draft import messages as draft_messages
-from outrider.actors.draft.autoregressive import AutoregressiveDrafter
+from outrider.actors.draft.autoregressive import AutoregressiveDrafter, num_nodes_of
 from outrider.actors.draft.by_verifier import DrafterByVerifier
-from outrider.actors.draft.events import Attach, Drafted, Ended, Refused, Report, ResyncWanted
+from outrider.actors.draft.core import DraftCore
+from outrider.actors.draft.events import (
+    Attach,
+    CandidateFrame,
+    Ended,
+    Refused,
+    Report,
+    ResyncWanted,
+)
 from outrider.actors.draft.events import SessionKey as Key
 from outrider.actors.draft.lengths import Lengths
 from outrider.actors.draft.sampled import SampledDrafter
+from outrider.actors.draft.sessions import Sessions
+from outrider.actors.draft.settings import BYTES_PER_TOKEN
 from outrider.actors.draft.worker import DraftWorker
 from outrider.actors.engine.prefix_slots import PrefixSlots
 from outrider.actors.engine.settings import EngineSettings
 from outrider.actors.engine.tabular import Table, TabularEngine
+from outrider.actors.exchange import commits
 from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.target import messages as target_messages
+from outrider.actors.target import planning
 from outrider.actors.target.events import (
+    CommitFrame,
     Committed,
     DrafterJoined,
     DraftersWanted,
@@ -35,9 +49,9 @@ from outrider.actors.target.events import (
     ResyncRequest,
     SessionClosed,
     Stats,
-    Verdict,
+    VerdictFrame,
 )
-from outrider.actors.target.governor import Governor
+from outrider.actors.target.schedule.mode import Mode
 from outrider.actors.target.settings import TargetSettings
 from outrider.actors.target.worker import TargetWorker
 from outrider.v1 import target_pb2
@@ -56,9 +70,11 @@ class Pair:
     seed: int = 0
     """Of the drafter's draws."""
     lockstep: bool = False
-    governor: Governor | None = None
+    mode: Mode | None = None
     """Decides when the drafter rests; None: never."""
     max_context: int = 4096
+    prefill_chunk: int = 256
+    """Of the target."""
     meddle: Callable[[Wire], Wire] = lambda wire: wire
     """What the network does to the drafter's messages of one step."""
     is_lost: Callable[[], bool] = lambda: False
@@ -78,24 +94,27 @@ class Pair:
             incarnation=1,
             model_name="m",
             engine=EngineSettings(model="tabular:x"),
+            prefill_chunk=self.prefill_chunk,
             lockstep=self.lockstep,
-            adaptive=self.governor is not None,
+            adaptive=self.mode is not None,
         )
         room = EngineSettings(
             model="tabular:x", num_slots=16, max_scratch=96, max_context=self.max_context
         )
-        self.target = TargetWorker(
-            TabularEngine(self.target_table, room),
-            settings,
-            self.outputs.extend,
-            self._clock,
-            governor=self.governor,
-        )
+        with patch.object(planning, "Mode", lambda: self.mode or Mode()):
+            self.target = TargetWorker(
+                TabularEngine(self.target_table, room), settings, self.outputs.extend, self._clock
+            )
         self.target.warm_up()
         engine = TabularEngine(self.draft_table, room)
         slots = PrefixSlots(engine)
+        width, max_ahead = 4, 64
+        sessions = Sessions(
+            engine.num_slots, num_nodes_of(width, max_ahead, lockstep=self.lockstep)
+        )
         generators = iter(np.random.SeedSequence(self.seed).spawn(1000))
         self.sampled = SampledDrafter(
+            sessions,
             engine,
             prefill_chunk=64,
             lockstep=self.lockstep,
@@ -104,21 +123,23 @@ class Pair:
             slots=slots,
         )
         coupled = AutoregressiveDrafter(
+            sessions,
             engine,
-            width=4,
-            expand=4,
-            max_ahead=64,
+            width=width,
+            max_ahead=max_ahead,
             prefill_chunk=64,
             lockstep=self.lockstep,
             lengths=self.lengths,
             slots=slots,
         )
-        self.draft = DraftWorker(
-            DrafterByVerifier(coupled=coupled, sampled=self.sampled),
-            max_ahead=64,
-            emit=self.reports.append,
+        core = DraftCore(
+            sessions,
+            DrafterByVerifier(sessions, coupled=coupled, sampled=self.sampled),
+            max_ahead=max_ahead,
+            bytes_per_token=BYTES_PER_TOKEN,
             lockstep=self.lockstep,
         )
+        self.draft = DraftWorker(core, emit=self.reports.append, clock=self._clock)
         self.texts: dict[int, list[int]] = {}
         self.commits: dict[int, list[tuple[int, ...]]] = {}
         """Tokens of each round."""
@@ -167,8 +188,7 @@ class Pair:
     def step(self, drafts: int = 8) -> None:
         """A few draft passes, then one target pass."""
         for _ in range(drafts):
-            self.now += 1e-5
-            if not self.draft.run_once(self.now):
+            if not self.draft.run_once():
                 break
         wire, self.reports[:] = self._draft_wire(self.reports), []
         for message in self.meddle(wire):
@@ -203,10 +223,8 @@ class Pair:
         wire: Wire = []
         for report in reports:
             match report:
-                case Drafted():
-                    wire.append(draft_messages.candidates_to_proto(report.entries))
-                case ResyncWanted():
-                    wire.append(draft_messages.resync_to_proto(report))
+                case CandidateFrame() | ResyncWanted():
+                    wire.append(draft_messages.message_of(report))
                 case Ended() | Refused():
                     self.ended.append(report)
         return wire
@@ -215,14 +233,19 @@ class Pair:
         match output:
             case Opened():
                 self.handles[output.owner.session] = output.handle
+            case CommitFrame():
+                frame = target_messages.commit_message(output).commits.frame
+                for one in commits.decode(frame):
+                    self.texts[one.session].extend(one.tokens)
+                    self.commits[one.session].append(tuple(one.tokens))
             case Committed():
                 self.texts[output.owner.session].extend(output.tokens)
                 self.commits[output.owner.session].append(output.tokens)
             case Finished() | Failed():
                 self.ends[output.owner.session] = output
-            case Verdict():
+            case VerdictFrame():
                 if not self.is_lost():
-                    self._tell(target_messages.verdict_batch([output]))
+                    self._tell(target_messages.verdict_message(output))
             case Resync() | SessionClosed():
                 self._tell(target_messages.drafter_message(output))
             case DraftersWanted():
@@ -230,7 +253,8 @@ class Pair:
 
     def _tell(self, message: target_pb2.VerdictMessage) -> None:
         arrived = target_pb2.VerdictMessage.FromString(message.SerializeToString())
-        for event in draft_messages.events_from_proto(arrived, LINK):
+        event = draft_messages.event_from_proto(arrived, LINK)
+        if event is not None:
             self.draft.post(event)
 
 
@@ -239,11 +263,9 @@ def _target_events(message: target_pb2.DrafterMessage, vocab_size: int) -> list[
     if arrived.HasField("resync"):
         resync = arrived.resync
         return [ResyncRequest(drafter="d", handle=resync.handle, length=resync.length)]
+    frame = target_messages.candidates_from_proto(arrived.candidates, "d", vocab_size)
     return [
-        *(
-            target_messages.candidates_from_proto(one, "d", vocab_size)
-            for one in arrived.candidates.entries
-        ),
+        *([frame] if frame is not None else []),
         *(
             target_messages.frozen_from_proto(one, "d", vocab_size)
             for one in arrived.candidates.frozen

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 from tests.actors.pair import Pair, Wire, blurred
 
-from outrider.actors.draft.messages import candidates_to_proto
+from outrider.actors.draft.events import CandidateFrame
+from outrider.actors.draft.messages import message_of
 from outrider.actors.draft.rounds import FrozenNews
 from outrider.actors.engine.tabular import random_table
 from outrider.actors.speculation import frame, shapes
@@ -230,23 +231,21 @@ def test_the_wire_carries_a_tree_bit_for_bit() -> None:
     for number, verifier in enumerate(FROZEN):
         pair.open(number, SAMPLED, Speculation(verifier=verifier))
     for _ in range(200):
-        pair.draft.run_once(pair.now)
+        pair.draft.run_once()
         for report in pair.reports:
-            for news in getattr(report, "entries", ()):
-                seen.extend((one, news.handle) for one in news.frozen)
-                message = candidates_to_proto([news]).SerializeToString()
-                batch = target_pb2.DrafterMessage.FromString(message).candidates
-                assert not batch.entries
-                for one, entry in zip(news.frozen, batch.frozen, strict=True):
-                    event = frozen_from_proto(entry, "d", VOCAB)
-                    assert (event.round, event.base_length, event.base_hash) == (
-                        one.number,
-                        one.length,
-                        one.hash,
-                    )
-                    assert event.frozen.tree == one.frozen.tree
-                    for theirs, ours in zip(event.frozen.rows, one.frozen.rows, strict=True):
-                        assert theirs.ids_K.tobytes() == ours.ids_K.tobytes()
-                        assert theirs.weights_K.tobytes() == ours.weights_K.tobytes()
+            if not isinstance(report, CandidateFrame):
+                continue
+            seen.extend((one, handle) for handle, one in report.frozen)
+            message = message_of(report).SerializeToString()
+            batch = target_pb2.DrafterMessage.FromString(message).candidates
+            assert not batch.frame
+            for (handle, one), entry in zip(report.frozen, batch.frozen, strict=True):
+                event = frozen_from_proto(entry, "d", VOCAB)
+                assert (event.handle, event.round) == (handle, one.number)
+                assert (event.base_length, event.base_hash) == (one.length, one.hash)
+                assert event.frozen.tree == one.frozen.tree
+                for theirs, ours in zip(event.frozen.rows, one.frozen.rows, strict=True):
+                    assert theirs.ids_K.tobytes() == ours.ids_K.tobytes()
+                    assert theirs.weights_K.tobytes() == ours.weights_K.tobytes()
         pair.reports.clear()
     assert len({handle for _, handle in seen}) == len(FROZEN)

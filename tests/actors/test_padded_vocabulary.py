@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from tests.actors import test_frozen_law as law
 from tests.actors.pair import Pair
 from tests.actors.speculation.goodness import MIN_P
 
-from outrider.actors.draft.seat import confine
+from outrider.actors.draft.scoring import confine
 from outrider.actors.engine.tabular import Table, random_table
 from outrider.actors.speculation.options import Sampling, Speculation, Verifier
 from outrider.actors.speculation.policies import DraftPolicies, Roots
@@ -95,5 +96,5 @@ def test_logits_of_a_model_are_confined_where_they_lie() -> None:
     """They were made in inference mode, which allows changes only there."""
     with torch.inference_mode():
         logits_RV = torch.zeros(2, 5)
-    confine(logits_RV, [3, 9])
+    confine(logits_RV, np.array([3, 9]))
     assert logits_RV.isinf().tolist() == [[False] * 3 + [True] * 2, [False] * 5]

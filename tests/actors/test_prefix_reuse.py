@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 from tests.actors.pair import Pair, blurred
@@ -39,9 +38,7 @@ def count_prompts(engine: Engine) -> list[int]:
 
 def fresh() -> Pair:
     """A pair whose target runs prompts in chunks that fit its slots."""
-    pair = Pair(TARGET, DRAFT)
-    pair.target._limits = replace(pair.target._limits, prefill_chunk=64)
-    return pair
+    return Pair(TARGET, DRAFT, prefill_chunk=64)
 
 
 def plain(prompt: Sequence[int], sampling: Sampling) -> list[int]:

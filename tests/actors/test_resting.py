@@ -9,7 +9,7 @@ from tests.actors.pair import Pair, blurred
 
 from outrider.actors.engine.tabular import random_table
 from outrider.actors.speculation.options import Sampling, Speculation, Verifier
-from outrider.actors.target.governor import Governor
+from outrider.actors.target.schedule.mode import Mode
 
 VOCAB = 12
 TARGET = random_table(VOCAB, 2, seed=9, concentration=0.3)
@@ -17,16 +17,16 @@ DRAFT = blurred(TARGET, random_table(VOCAB, 2, seed=109, concentration=0.3), 0.2
 SAMPLED = Sampling(seed=1, max_tokens=240, temperature=0.9, top_p=0.95, repetition_penalty=1.2)
 
 
-class Switched(Governor):
+class Switched(Mode):
     """Speculates as it is told."""
 
     def __init__(self) -> None:
         super().__init__()
         self.wanted = True
 
-    @property
-    def speculates(self) -> bool:
+    def enter(self, num_sessions: int) -> bool:
         """As told."""
+        super().enter(num_sessions)
         return self.wanted
 
 
@@ -42,12 +42,12 @@ def plain() -> list[int]:
 def test_resting_changes_no_token(seed: int) -> None:
     """However often drafters are sent to rest, whatever is lost meanwhile, the text is that of plain decoding."""
     draws = random.Random(seed)
-    governor = Switched()
-    pair = Pair(TARGET, DRAFT, governor=governor, is_lost=lambda: draws.random() < 0.1)
+    mode = Switched()
+    pair = Pair(TARGET, DRAFT, mode=mode, is_lost=lambda: draws.random() < 0.1)
     for session in range(3):
         pair.open(session, SAMPLED, Speculation())
     while len(pair.ends) < 3:
-        governor.wanted = draws.random() < 0.6
+        mode.wanted = draws.random() < 0.6
         for _ in range(draws.randrange(1, 12)):
             pair.step(draws.randrange(6))
     assert [pair.texts[session] for session in range(3)] == [plain()] * 3
@@ -55,12 +55,12 @@ def test_resting_changes_no_token(seed: int) -> None:
 
 def test_a_resting_drafter_sleeps_and_is_told_once() -> None:
     """While it rests a drafter gets one verdict, runs no pass, and sends nothing."""
-    governor = Switched()
-    pair = Pair(TARGET, DRAFT, governor=governor)
+    mode = Switched()
+    pair = Pair(TARGET, DRAFT, mode=mode)
     pair.open(0, SAMPLED, Speculation())
     for _ in range(20):
         pair.step()
-    governor.wanted = False
+    mode.wanted = False
     for _ in range(3):
         pair.step()
     before = pair.draft.stats
@@ -77,15 +77,15 @@ def test_a_resting_drafter_sleeps_and_is_told_once() -> None:
 @pytest.mark.parametrize("verifier", [Verifier.COUPLED, Verifier.BLOCK])
 def test_a_woken_drafter_goes_on_from_the_right_place(verifier: Verifier) -> None:
     """After a rest candidates are accepted as before, without a request for missing tokens."""
-    governor = Switched()
-    pair = Pair(TARGET, TARGET, governor=governor)
+    mode = Switched()
+    pair = Pair(TARGET, TARGET, mode=mode)
     pair.open(0, SAMPLED, Speculation(verifier=verifier))
     for _ in range(10):
         pair.step()
-    governor.wanted = False
+    mode.wanted = False
     for _ in range(30):
         pair.step()
-    governor.wanted = True
+    mode.wanted = True
     asked = pair.draft.stats.resyncs
     pair.step()
     start = len(pair.commits[0])
@@ -97,14 +97,14 @@ def test_a_woken_drafter_goes_on_from_the_right_place(verifier: Verifier) -> Non
 
 def test_a_session_that_opens_while_drafters_rest_joins_them() -> None:
     """Its drafter rests too, and works once all are woken."""
-    governor = Switched()
-    governor.wanted = False
-    pair = Pair(TARGET, TARGET, governor=governor)
+    mode = Switched()
+    mode.wanted = False
+    pair = Pair(TARGET, TARGET, mode=mode)
     pair.open(0, SAMPLED, Speculation())
     for _ in range(20):
         pair.step()
     assert all(len(tokens) == 1 for tokens in pair.commits[0])
-    governor.wanted = True
+    mode.wanted = True
     pair.run()
     assert pair.stats(0).accepted > 50
     assert pair.texts[0] == plain()

@@ -5,6 +5,11 @@ from __future__ import annotations
 import threading
 from collections import deque
 
+import numpy as np
+from tests.actors.target.chaos import candidates
+
+from outrider.actors.exchange import verdicts
+from outrider.actors.exchange.candidates import encode
 from outrider.actors.trace import IDLE, Recorder, Tap
 from outrider.actors.trace_messages import StreamLog, describe
 from outrider.actors.trace_stream import BATCH_RECORDS, batches
@@ -133,12 +138,29 @@ def test_both_ends_of_a_stream_give_the_same_numbers() -> None:
     assert (left.kind, came.kind) == (trace_pb2.TRACE_KIND_SENT, trace_pb2.TRACE_KIND_RECEIVED)
 
 
+def verdict_of(handle: int, tokens: list[int]) -> verdicts.Verdicts:
+    """Of one session."""
+    return verdicts.Verdicts(
+        handles_E=np.array([handle], np.uint64),
+        epochs_E=np.array([1]),
+        lengths_E=np.array([9]),
+        hashes_E=np.array([1], np.uint64),
+        credits_E=np.array([1]),
+        seen_E=np.array([0]),
+        starving_E=np.array([False]),
+        starts_E=np.array([0, len(tokens)]),
+        tokens_T=np.array(tokens),
+        root_starts_E=np.zeros(2, np.int64),
+        roots_T=np.zeros(0, np.int64),
+    )
+
+
 def test_messages_are_described_without_their_tokens() -> None:
     """Numbers of nodes and tokens of each session, for every kind of message."""
-    tree = tree_pb2.CandidateTree(tokens=[1, 2, 3], parents=[0, 1, 1])
+    tree = candidates([1, 2], ([1, 2, 3], [0, 1, 1], b""), handle=1).candidates
     frozen = tree_pb2.FrozenTree(tokens=[1, 2, 3], parents=[0, 1, 1])
     batch = target_pb2.CandidateBatch(
-        entries=[target_pb2.Candidates(handle=1, tree=tree)],
+        frame=encode(tree),
         frozen=[target_pb2.FrozenCandidates(handle=2, tree=frozen)],
     )
     what, parts = describe(target_pb2.DrafterMessage(candidates=batch))
@@ -146,8 +168,8 @@ def test_messages_are_described_without_their_tokens() -> None:
         "candidates",
         [(1, 3), (2, 3)],
     )
-    verdicts = target_pb2.VerdictBatch(entries=[target_pb2.Verdict(handle=3, tokens=[7, 8])])
-    what, parts = describe(target_pb2.VerdictMessage(verdicts=verdicts))
+    told = target_pb2.VerdictBatch(frame=verdicts.encode(verdict_of(3, [7, 8])))
+    what, parts = describe(target_pb2.VerdictMessage(verdicts=told))
     assert (what, parts[0].handle, parts[0].committed) == ("verdicts", 3, 2)
     resync = target_pb2.Resync(handle=4, tokens=[1])
     what, parts = describe(target_pb2.VerdictMessage(resync=resync))
@@ -155,3 +177,12 @@ def test_messages_are_described_without_their_tokens() -> None:
     what, parts = describe(target_pb2.VerdictMessage(closed=target_pb2.SessionClosed(handle=5)))
     assert (what, parts[0].handle) == ("closed", 5)
     assert describe(target_pb2.DrafterMessage()) == ("", [])
+
+
+def test_frames_that_are_none_are_recorded_all_the_same() -> None:
+    """Whoever takes the message in refuses them; a trace does not end for it."""
+    rubbish = target_pb2.CandidateBatch(frame=b"rubbish")
+    assert describe(target_pb2.DrafterMessage(candidates=rubbish)) == ("candidates", [])
+    for frame in (b"", b"rubbish"):
+        told = target_pb2.VerdictBatch(frame=frame)
+        assert describe(target_pb2.VerdictMessage(verdicts=told)) == ("verdicts", [])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from bench import observations
 from bench.observations import Bin, calibration_error, diagram
+from outrider.actors.target.trust import PRIOR, Trust
 
 
 def test_bins_hold_what_was_expected_and_what_came() -> None:
@@ -20,3 +23,18 @@ def test_error_weighs_candidates_alike() -> None:
     bins = [Bin(expected=0.5, drawn=0.9, count=3), Bin(expected=0.2, drawn=0.2, count=1)]
     assert calibration_error(bins) == pytest.approx(0.3)
     assert calibration_error([]) == 0.0
+
+
+def test_a_target_that_is_watched_notes_what_it_expected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was stated, what that was believed to be worth, and what came; the target's own candidates are left out."""
+    monkeypatch.setattr(Trust, "observe", Trust.observe)
+    observations.record_observations()
+    trust = Trust()
+    trust.observe(np.array([0, -1]), np.array([0.8, 0.5]), np.array([False, True]))
+    trust.observe(np.array([0]), np.array([0.8]), np.array([True]))
+    (first, second) = observations.take_observations()
+    assert first == (0.8, 0.8, False)
+    assert second[1] == pytest.approx(0.8 * PRIOR / (PRIOR + 0.8))
+    assert (second[0], second[2]) == (0.8, True)
+    assert observations.take_observations() == []
+    assert trust.of(0) == pytest.approx((PRIOR + 1.0) / (PRIOR + 1.6))

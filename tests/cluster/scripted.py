@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
+import numpy as np
 
+from outrider.actors.exchange import commits
 from outrider.actors.grpc_server import internal_server
 from outrider.actors.wire import PROTOCOL_VERSION
 from outrider.v1 import (
@@ -180,8 +182,12 @@ class ScriptedTarget(target_pb2_grpc.TargetServiceServicer):
     def want_drafters(self, is_wanted: bool) -> None:
         """Tells every coordinator whether to attach drafters."""
         self.script.wants_drafters = is_wanted
+        self.tell(_drafters_wanted(is_wanted))
+
+    def tell(self, event: target_pb2.SessionEvent) -> None:
+        """Tells every coordinator something."""
         for outgoing in self._streams:
-            outgoing.put_nowait(_drafters_wanted(is_wanted))
+            outgoing.put_nowait(event)
 
     async def Exchange(  # type: ignore[override]  # a coroutine that aborts
         self, request_iterator: AsyncIterator[target_pb2.DrafterMessage], context: Context
@@ -249,13 +255,7 @@ class ScriptedTarget(target_pb2_grpc.TargetServiceServicer):
             if script.skip_epoch_after is not None and self.rounds > script.skip_epoch_after:
                 script.skip_epoch_after = None
                 epoch += 1
-            outgoing.put_nowait(
-                target_pb2.SessionEvent(
-                    committed=target_pb2.SessionCommitted(
-                        session=session, epoch=epoch, tokens=self._tokens(ids, command)
-                    )
-                )
-            )
+            outgoing.put_nowait(self._committed(epoch, ids, command))
             if script.break_after is not None and self.rounds >= script.break_after:
                 script.break_after = None
                 outgoing.put_nowait(None)
@@ -265,21 +265,39 @@ class ScriptedTarget(target_pb2_grpc.TargetServiceServicer):
         self.running.pop(session, None)
         outgoing.put_nowait(_finished(session, reason, rounds=rounds))
 
-    def _tokens(
-        self, ids: list[int], command: target_pb2.OpenSession
-    ) -> list[generation_pb2.Token]:
-        if not self.script.from_drafters or not command.drafters:
-            return [
-                generation_pb2.Token(id=token, origin=generation_pb2.ORIGIN_TARGET) for token in ids
-            ]
-        return [
-            generation_pb2.Token(
-                id=token,
-                origin=generation_pb2.ORIGIN_DRAFTER,
-                drafter=index % len(command.drafters),
+    def _committed(
+        self, epoch: int, ids: list[int], command: target_pb2.OpenSession
+    ) -> target_pb2.SessionEvent:
+        """A frame; tokens one by one where log-probabilities are wanted."""
+        origins = [-1] * len(ids)
+        if self.script.from_drafters and command.drafters:
+            origins[:-1] = [index % len(command.drafters) for index in range(len(ids) - 1)]
+        if command.sampling.HasField("logprobs"):
+            tokens = [_token(one, origin) for one, origin in zip(ids, origins, strict=True)]
+            return target_pb2.SessionEvent(
+                committed=target_pb2.SessionCommitted(
+                    session=command.session, epoch=epoch, tokens=tokens
+                )
             )
-            for index, token in enumerate(ids[:-1])
-        ] + [generation_pb2.Token(id=ids[-1], origin=generation_pb2.ORIGIN_TARGET)]
+        frame = commits.encode(
+            commits.Commits(
+                sessions_E=np.array([command.session], np.uint64),
+                epochs_E=np.array([epoch], np.int64),
+                starts_E=np.array([0, len(ids)], np.int64),
+                tokens_T=np.array(ids, np.int64),
+                origins_T=np.array(origins, np.int64),
+            )
+        )
+        return target_pb2.SessionEvent(commits=target_pb2.CommitBatch(frame=frame))
+
+
+def _token(token: int, origin: int) -> generation_pb2.Token:
+    logprob = -token / VOCAB
+    if origin < 0:
+        return generation_pb2.Token(id=token, origin=generation_pb2.ORIGIN_TARGET, logprob=logprob)
+    return generation_pb2.Token(
+        id=token, origin=generation_pb2.ORIGIN_DRAFTER, drafter=origin, logprob=logprob
+    )
 
 
 def _drafters_wanted(is_wanted: bool) -> target_pb2.SessionEvent:

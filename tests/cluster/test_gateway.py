@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import grpc
@@ -20,7 +20,7 @@ from tests.cluster.asking import (
     until,
 )
 from tests.cluster.front import Front, Serve
-from tests.cluster.scripted import EOS, Script, ScriptedTarget
+from tests.cluster.scripted import EOS, VOCAB, Script, ScriptedTarget
 
 from outrider.v1 import generation_pb2, sampling_pb2
 
@@ -170,6 +170,43 @@ async def test_provenance_reaches_the_client(start: Start, target: ScriptedTarge
     assert drafters == ["d0", "d1"]
     origins = [t.drafter if t.HasField("drafter") else None for t in tokens]
     assert origins == [0, 1, None, 0, 1, None]
+
+
+async def test_log_probabilities_reach_the_client(start: Start, target: ScriptedTarget) -> None:
+    """Only if they are asked for, and with the provenance."""
+    target.script.from_drafters = True
+    front = await start(drafters=(("d0", "127.0.0.1:1"),))
+    plain = [t async for t in _tokens(front, ask(max_tokens=6))]
+    told = [t async for t in _tokens(front, ask(max_tokens=6, logprobs=0))]
+    assert not any(token.HasField("logprob") for token in plain)
+    assert [token.logprob for token in told] == [pytest.approx(-token.id / VOCAB) for token in told]
+    for token in told:
+        token.ClearField("logprob")
+    assert told == plain
+
+
+async def test_a_client_that_does_not_read_holds_nobody_back(
+    start: Start, target: ScriptedTarget
+) -> None:
+    """Its text waits for it, whole; others go on."""
+    target.script.max_context, target.script.commit = 100_000, 50
+    front = await start(default_max_tokens=50_000)
+    slow = front.stub.Generate(ask(max_tokens=50_000), timeout=60.0)
+    first = await anext(aiter(slow))
+    assert first.HasField("admission")
+    assert (await generate(front, ask(max_tokens=12))).text[0] == expected(12)
+    text = ""
+    async for message in slow:
+        text += message.chunk.text
+    assert text == expected(50_000)
+
+
+async def _tokens(
+    front: Front, request: generation_pb2.GenerateRequest
+) -> AsyncIterator[generation_pb2.Token]:
+    async for message in front.stub.Generate(request, timeout=10.0):
+        for token in message.chunk.tokens:
+            yield token
 
 
 async def test_resuming_sends_only_what_is_missing(start: Start, target: ScriptedTarget) -> None:

@@ -59,10 +59,10 @@ def running(session: Session) -> Session:
     return session
 
 
-def tokens(text: str | bytes) -> list[generation_pb2.Token]:
-    """The bytes of a text as the target's tokens."""
+def commit(session: Session, epoch: int, text: str | bytes) -> list[Command]:
+    """What the session commands when the bytes of a text are committed, all the target's own tokens."""
     data = text.encode() if isinstance(text, str) else text
-    return [generation_pb2.Token(id=byte, origin=generation_pb2.ORIGIN_TARGET) for byte in data]
+    return session.committed(epoch, list(data), [-1] * len(data))
 
 
 def finish(session: Session, reason: generation_pb2.FinishReason.ValueType) -> list[Command]:
@@ -79,23 +79,23 @@ def text_of(commands: list[Command]) -> str:
 
 def ids_of(commands: list[Command]) -> list[int]:
     """The tokens delivered."""
-    return [t.id for command in commands if isinstance(command, Deliver) for t in command.tokens]
+    return [token for command in commands if isinstance(command, Deliver) for token in command.ids]
 
 
 def test_commits_become_text_and_the_target_ends_it() -> None:
     """The plain way through all states."""
     session = running(make())
-    assert text_of(session.committed(1, tokens("hel"))) == "hel"
-    assert text_of(session.committed(2, tokens("lo"))) == "lo"
+    assert text_of(commit(session, 1, "hel")) == "hel"
+    assert text_of(commit(session, 2, "lo")) == "lo"
     assert finish(session, LENGTH) == [Complete(reason=LENGTH)]
     assert session.state is State.ENDED
-    assert session.committed(3, tokens("x")) == []
+    assert commit(session, 3, "x") == []
 
 
 def test_the_text_of_the_stop_token_is_left_out_and_its_token_is_not() -> None:
     """It counts and is reported, but is no text."""
     session = running(make(stop_tokens=frozenset({ord(".")})))
-    delivered = session.committed(1, tokens("end."))
+    delivered = commit(session, 1, "end.")
     ended = finish(session, STOP_TOKEN)
     assert text_of(delivered + ended) == "end"
     assert ids_of(delivered) == list(b"end.")
@@ -108,8 +108,8 @@ def test_a_stop_string_ends_the_output_exactly_before_it(commits: list[str]) -> 
     """Inside one commit or over several: the text ends before it, the tokens with the one that completed it."""
     session = running(make(stops=("STOP",)))
     commands: list[Command] = []
-    for epoch, commit in enumerate(commits, 1):
-        commands += session.committed(epoch, tokens(commit))
+    for epoch, piece in enumerate(commits, 1):
+        commands += commit(session, epoch, piece)
     assert text_of(commands) == "one "
     assert bytes(ids_of(commands)) == b"one STOP"
     assert bytes(session.output) == b"one STOP"
@@ -128,14 +128,14 @@ def test_a_closed_session_completes_without_the_targets_last_word() -> None:
     ]
     for last in lasts:
         session = running(make(stops=("x",)))
-        session.committed(1, tokens("axb"))
+        commit(session, 1, "axb")
         assert last(session) == [Complete(reason=STOP_STRING, stop="x")]
 
 
 def test_a_stop_string_before_min_tokens_is_text() -> None:
     """Only one completed from the given token on ends the output."""
     session = running(make(stops=("a",), min_tokens=4))
-    commands = session.committed(1, tokens("aabaa"))
+    commands = commit(session, 1, "aabaa")
     assert text_of(commands) == "aab"
     assert bytes(ids_of(commands)) == b"aaba"
 
@@ -143,11 +143,11 @@ def test_a_stop_string_before_min_tokens_is_text() -> None:
 def test_held_text_comes_out_at_the_end() -> None:
     """What might have become a stop string or a character, and did not, is not lost."""
     session = running(make(stops=("abc",)))
-    first = session.committed(1, tokens("xab"))
+    first = commit(session, 1, "xab")
     assert text_of(first) == "x"
     assert text_of(finish(session, LENGTH)) == "ab"
     cut = running(make())
-    assert text_of(cut.committed(1, tokens("é".encode()[:1]))) == ""
+    assert text_of(commit(cut, 1, "é".encode()[:1])) == ""
     assert text_of(finish(cut, LENGTH)) == "\ufffd"
 
 
@@ -155,21 +155,21 @@ def test_held_text_comes_out_at_the_end() -> None:
 def test_a_commit_out_of_turn_opens_the_session_again(epoch: int) -> None:
     """A gap or a repetition is never delivered; the target is asked from what is committed."""
     session = running(make())
-    session.committed(1, tokens("ab"))
-    commands = session.committed(epoch, tokens("zz"))
+    commit(session, 1, "ab")
+    commands = commit(session, epoch, "zz")
     assert [type(command) for command in commands] == [Close, Open]
     assert bytes(session.output) == b"ab"
     assert session.opened() == [Attach()]
-    assert text_of(session.committed(1, tokens("cd"))) == "cd"
+    assert text_of(commit(session, 1, "cd")) == "cd"
 
 
 def test_a_lost_target_is_opened_again_and_statistics_add_up() -> None:
     """What the coordinator saw of the lost opening stands beside what the next target tells."""
     session = running(make())
-    session.committed(1, tokens("ab"))
+    commit(session, 1, "ab")
     assert isinstance(session.lost("gone")[0], Open)
     session.opened()
-    session.committed(1, tokens("cd"))
+    commit(session, 1, "cd")
     finish(session, LENGTH)
     assert bytes(session.output) == b"abcd"
     assert len(session.parts) == 2
@@ -181,7 +181,7 @@ def test_openings_without_progress_are_bounded() -> None:
     for _ in range(MAX_FRUITLESS_OPENS):
         assert isinstance(session.lost("gone")[0], Open)
     session.opened()
-    session.committed(1, tokens("a"))
+    commit(session, 1, "a")
     for _ in range(MAX_FRUITLESS_OPENS):
         assert isinstance(session.lost("gone")[0], Open)
     (failed,) = session.lost("gone")
@@ -220,7 +220,7 @@ def test_a_resumed_output_that_is_whole_needs_no_target(
 def test_a_lost_target_that_had_said_everything_is_not_asked_again() -> None:
     """The last commit came through, its end did not."""
     session = running(make(max_tokens=2))
-    session.committed(1, tokens("ab"))
+    commit(session, 1, "ab")
     assert session.lost("gone") == [Complete(reason=LENGTH)]
 
 
@@ -229,7 +229,7 @@ def test_aborting_delivers_what_is_there() -> None:
     queued = make()
     assert queued.abort() == [Complete(reason=ABORTED)]
     session = running(make(stops=("bx",)))
-    session.committed(1, tokens("ab"))
+    commit(session, 1, "ab")
     commands = session.abort()
     assert [type(command) for command in commands] == [Close, Deliver, Complete]
     assert text_of(commands) == "b"
@@ -258,7 +258,7 @@ def test_text_and_tokens_are_the_same_whatever_breaks(
         start = len(session.output)
         size = sizes[turn % len(sizes)]
         epoch, turn = epoch + 1, turn + 1
-        commands += session.committed(epoch, tokens(data[start : start + size]))
+        commands += commit(session, epoch, data[start : start + size])
     commands += finish(session, LENGTH)
     assert text_of(commands) == expected
     assert bytes(ids_of(commands)) == bytes(session.output)
@@ -271,11 +271,11 @@ def test_a_resumed_stream_fits_the_broken_one(text: str, cut: int) -> None:
     data = text.encode()
     cut = min(cut, len(data))
     before = running(make(stops=("STS",)))
-    first = before.committed(1, tokens(data[:cut])) if cut else []
+    first = commit(before, 1, data[:cut]) if cut else []
     if before.state is State.CLOSING:
         return
     after = running(make(stops=("STS",), resume=data[:cut]))
-    second = after.committed(1, tokens(data[cut:])) + finish(after, LENGTH)
+    second = commit(after, 1, data[cut:]) + finish(after, LENGTH)
     whole = running(make(stops=("STS",)))
-    expected = whole.committed(1, tokens(data)) + finish(whole, LENGTH)
+    expected = commit(whole, 1, data) + finish(whole, LENGTH)
     assert text_of(first) + text_of(second) == text_of(expected)

@@ -22,6 +22,10 @@ class Sink:
         self.events: list[str] = []
         self.lost: list[str] = []
 
+    def on_commit(self, epoch: int, ids: list[int], origins: list[int]) -> None:
+        """Notes it."""
+        self.events.append("committed")
+
     def on_event(self, event: target_pb2.SessionEvent) -> None:
         """Notes the kind."""
         self.events.append(event.WhichOneof("event") or "")
@@ -125,6 +129,21 @@ async def test_an_old_start_of_a_target_is_refused(target: ScriptedTarget) -> No
     await target.start(target.address)
     await until(lambda: "is an old start (4, 5 was seen)" in linked.link.last_error)
     assert not linked.link.is_up
+    await linked.stop()
+
+
+async def test_bytes_that_are_no_commits_break_the_stream(target: ScriptedTarget) -> None:
+    """The sessions on it hear of it and are opened anew, and the reason is told."""
+    target.script.hold = asyncio.Event()
+    linked, sink = Linked(target.address), Sink()
+    await until(lambda: linked.link.is_up)
+    linked.link.open(open_session(1), sink)
+    await until(lambda: "opened" in sink.events)
+    target.tell(target_pb2.SessionEvent(commits=target_pb2.CommitBatch(frame=b"hello")))
+    await until(lambda: bool(sink.lost))
+    await until(lambda: linked.link.is_up)
+    assert "sent a frame of 5 bytes" in linked.link.last_error
+    assert linked.link.num_breaks == 1
     await linked.stop()
 
 

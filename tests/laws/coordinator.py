@@ -11,13 +11,13 @@ from typing import Any
 
 from tests.laws.servers import MAX_CONTEXT, Addresses
 
+from outrider.actors.exchange import commits
 from outrider.actors.grpc_server import internal_channel
 from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.wire import PROTOCOL_VERSION, sampling_to_proto, speculation_to_proto
 from outrider.v1 import (
     draft_pb2,
     draft_pb2_grpc,
-    generation_pb2,
     target_pb2,
     target_pb2_grpc,
 )
@@ -172,25 +172,21 @@ class _Run:
             match event.WhichOneof("event"):
                 case "opened":
                     await self._attach(event.opened.session, event.opened.handle)
-                case "committed" if not self._is_over:
-                    session, tokens = event.committed.session, event.committed.tokens
-                    text = self._texts[session]
-                    if missing:
-                        missing.difference_update(
-                            (session, token.drafter)
-                            for token in tokens
-                            if token.origin == generation_pb2.ORIGIN_DRAFTER
-                        )
-                        # As many of those that count may have been plain passes.
-                        wanted += 1
-                    else:
-                        text.starts.append(len(text.tokens))
-                        counted += 1
-                    text.tokens.extend(token.id for token in tokens)
+                case "commits" if not self._is_over:
+                    for one in commits.decode(event.commits.frame):
+                        text = self._texts[one.session]
+                        if missing:
+                            missing -= {(one.session, drafter) for drafter in one.origins}
+                            # As many of those that count may have been plain passes.
+                            wanted += 1
+                        else:
+                            text.starts.append(len(text.tokens))
+                            counted += 1
+                        text.tokens.extend(one.tokens)
                     if counted >= wanted:
                         self._is_over = True
                         await self._close_all()
-                case "committed":
+                case "commits":
                     pass
                 case "finished":
                     stats = event.finished.speculation

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from tests.actors.pair import LINK, Pair, _target_events
+from tests.actors.target.chaos import commits_of
 from tests.laws.coordinator import Text
 from tests.laws.judgement import Judgement, judge
 from tests.laws.modes import DRAFTS, PROMPT, TARGET, VOCAB
@@ -23,7 +24,7 @@ from outrider.actors.speculation.shapes import parse
 from outrider.actors.speculation.sparse import SparseRow, freeze
 from outrider.actors.target import messages as target_messages
 from outrider.actors.target.events import (
-    Committed,
+    CommitFrame,
     DrafterJoined,
     Event,
     Finished,
@@ -34,7 +35,7 @@ from outrider.actors.target.events import (
     Resync,
     ResyncRequest,
     SessionClosed,
-    Verdict,
+    VerdictFrame,
 )
 
 TOKENS = 1600
@@ -89,7 +90,8 @@ class Company:
     def _step(self) -> None:
         first = self._first
         for name, pair in self._pairs.items():
-            while pair.draft.run_once(first.now):
+            pair.now = first.now
+            while pair.draft.run_once():
                 first.now += 1e-5
             wire, pair.reports[:] = pair._draft_wire(pair.reports), []
             for message in wire:
@@ -103,14 +105,15 @@ class Company:
             match output:
                 case Opened():
                     self._attach(output.owner.session, output.handle)
-                case Committed():
-                    text = self.texts[output.owner.session]
-                    text.starts.append(len(text.tokens))
-                    text.tokens.extend(output.tokens)
+                case CommitFrame():
+                    for one in commits_of([output]):
+                        text = self.texts[one.owner.session]
+                        text.starts.append(len(text.tokens))
+                        text.tokens.extend(one.tokens)
                 case Finished():
                     self.ends[output.owner.session] = output
-                case Verdict():
-                    self._pairs[output.drafter]._tell(target_messages.verdict_batch([output]))
+                case VerdictFrame():
+                    self._pairs[output.drafter]._tell(target_messages.verdict_message(output))
                 case Resync() | SessionClosed():
                     self._pairs[output.drafter]._tell(target_messages.drafter_message(output))
 

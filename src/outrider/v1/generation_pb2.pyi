@@ -291,7 +291,7 @@ Global___Admission: typing_extensions.TypeAlias = Admission
 
 @typing.final
 class Chunk(google.protobuf.message.Message):
-    """Tokens that were committed together."""
+    """Tokens that were committed together, or since the last message if the client reads more slowly than they come."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 

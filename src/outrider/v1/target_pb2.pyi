@@ -366,6 +366,7 @@ class SessionEvent(google.protobuf.message.Message):
     SEVERAL_FIELD_NUMBER: builtins.int
     DRAFTERS_WANTED_FIELD_NUMBER: builtins.int
     ROOM_FIELD_NUMBER: builtins.int
+    COMMITS_FIELD_NUMBER: builtins.int
     @property
     def hello(self) -> Global___Hello:
         """Introduces the target. First message of a stream."""
@@ -400,6 +401,10 @@ class SessionEvent(google.protobuf.message.Message):
     def room(self) -> Global___SharedRoom:
         """What other coordinators hold of the target's slots."""
 
+    @property
+    def commits(self) -> Global___CommitBatch:
+        """Tokens that one pass committed in several sessions."""
+
     def __init__(
         self,
         *,
@@ -411,10 +416,11 @@ class SessionEvent(google.protobuf.message.Message):
         several: Global___SessionEvents | None = ...,
         drafters_wanted: Global___DraftersWanted | None = ...,
         room: Global___SharedRoom | None = ...,
+        commits: Global___CommitBatch | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["committed", b"committed", "drafters_wanted", b"drafters_wanted", "event", b"event", "failed", b"failed", "finished", b"finished", "hello", b"hello", "opened", b"opened", "room", b"room", "several", b"several"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["committed", b"committed", "drafters_wanted", b"drafters_wanted", "event", b"event", "failed", b"failed", "finished", b"finished", "hello", b"hello", "opened", b"opened", "room", b"room", "several", b"several"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["event", b"event"]) -> typing.Literal["hello", "opened", "committed", "finished", "failed", "several", "drafters_wanted", "room"] | None: ...
+    def HasField(self, field_name: typing.Literal["commits", b"commits", "committed", b"committed", "drafters_wanted", b"drafters_wanted", "event", b"event", "failed", b"failed", "finished", b"finished", "hello", b"hello", "opened", b"opened", "room", b"room", "several", b"several"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["commits", b"commits", "committed", b"committed", "drafters_wanted", b"drafters_wanted", "event", b"event", "failed", b"failed", "finished", b"finished", "hello", b"hello", "opened", b"opened", "room", b"room", "several", b"several"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["event", b"event"]) -> typing.Literal["hello", "opened", "committed", "finished", "failed", "several", "drafters_wanted", "room", "commits"] | None: ...
 
 Global___SessionEvent: typing_extensions.TypeAlias = SessionEvent
 
@@ -539,6 +545,28 @@ class SessionCommitted(google.protobuf.message.Message):
 Global___SessionCommitted: typing_extensions.TypeAlias = SessionCommitted
 
 @typing.final
+class CommitBatch(google.protobuf.message.Message):
+    """Tokens that one pass committed in several sessions."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    FRAME_FIELD_NUMBER: builtins.int
+    frame: builtins.bytes
+    """Packed arrays, little-endian, without padding: u32 version (1), number of sessions S, number of tokens T, bytes of a token id
+    (2 or 4); then for each session u64 number, u32 epoch (rises by one each time), u16 number of tokens, each an array of S;
+    then the token ids and, i16, the drafter that proposed each, as an index into the session's drafters as last told by the
+    coordinator, or -1 for the target itself. Sessions whose request wants log-probabilities are told by `SessionCommitted`.
+    """
+    def __init__(
+        self,
+        *,
+        frame: builtins.bytes = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["frame", b"frame"]) -> None: ...
+
+Global___CommitBatch: typing_extensions.TypeAlias = CommitBatch
+
+@typing.final
 class SessionFinished(google.protobuf.message.Message):
     """A session ended by itself, at a stop token or the length, or because it was closed."""
 
@@ -643,12 +671,18 @@ class CandidateBatch(google.protobuf.message.Message):
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    ENTRIES_FIELD_NUMBER: builtins.int
     FROZEN_FIELD_NUMBER: builtins.int
-    @property
-    def entries(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Candidates]:
-        """Candidates that may be merged with others, one entry a session."""
-
+    FRAME_FIELD_NUMBER: builtins.int
+    frame: builtins.bytes
+    """Candidates that may be merged with others, as packed arrays. Little-endian, without padding: u32 version (1), number of
+    sessions S, number of nodes N, bytes of a token id (2 or 4), bytes of a parent (1 or 2); then for each session u64 handle,
+    u64 hash and u32 length of the base that its tree hangs below, u32 number of the entry among those of the drafter for the
+    session (from 1), u16 number of nodes, each an array of S; then for each node its token id, its parent (the index of an
+    earlier node of the session plus one, 0 for a child of the base) and u8 the probability, in 255ths, that the target draws it
+    if it draws the parent, each an array of N. A base off the committed path is stale: its tree is dropped and counted. A tree
+    is self-contained: a node that extends something sent earlier carries its ancestors along, so that a message may be lost,
+    repeated or overtaken without harm.
+    """
     @property
     def frozen(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___FrozenCandidates]:
         """Frozen trees, of which at most one a base and drafter is ever verified."""
@@ -656,47 +690,12 @@ class CandidateBatch(google.protobuf.message.Message):
     def __init__(
         self,
         *,
-        entries: collections.abc.Iterable[Global___Candidates] | None = ...,
         frozen: collections.abc.Iterable[Global___FrozenCandidates] | None = ...,
+        frame: builtins.bytes = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["entries", b"entries", "frozen", b"frozen"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["frame", b"frame", "frozen", b"frozen"]) -> None: ...
 
 Global___CandidateBatch: typing_extensions.TypeAlias = CandidateBatch
-
-@typing.final
-class Candidates(google.protobuf.message.Message):
-    """Candidates for one session."""
-
-    DESCRIPTOR: google.protobuf.descriptor.Descriptor
-
-    HANDLE_FIELD_NUMBER: builtins.int
-    BASE_FIELD_NUMBER: builtins.int
-    TREE_FIELD_NUMBER: builtins.int
-    NUMBER_FIELD_NUMBER: builtins.int
-    handle: builtins.int
-    """The target's handle of the session."""
-    number: builtins.int
-    """Number of this message among those of the drafter for the session, from 1."""
-    @property
-    def base(self) -> outrider.v1.tree_pb2.Base:
-        """Where the tree hangs. A base off the committed path is stale: the tree is dropped and counted."""
-
-    @property
-    def tree(self) -> outrider.v1.tree_pb2.CandidateTree:
-        """The tree."""
-
-    def __init__(
-        self,
-        *,
-        handle: builtins.int = ...,
-        base: outrider.v1.tree_pb2.Base | None = ...,
-        tree: outrider.v1.tree_pb2.CandidateTree | None = ...,
-        number: builtins.int = ...,
-    ) -> None: ...
-    def HasField(self, field_name: typing.Literal["base", b"base", "tree", b"tree"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["base", b"base", "handle", b"handle", "number", b"number", "tree", b"tree"]) -> None: ...
-
-Global___Candidates: typing_extensions.TypeAlias = Candidates
 
 @typing.final
 class FrozenCandidates(google.protobuf.message.Message):
@@ -805,87 +804,25 @@ class VerdictBatch(google.protobuf.message.Message):
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    ENTRIES_FIELD_NUMBER: builtins.int
-    PASS_US_FIELD_NUMBER: builtins.int
-    pass_us: builtins.int
-    """Microseconds that the pass took at the target, for the drafter's pace."""
-    @property
-    def entries(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Verdict]:
-        """One entry a session."""
-
+    FRAME_FIELD_NUMBER: builtins.int
+    frame: builtins.bytes
+    """Packed arrays, little-endian, without padding: u32 version (1), number of sessions S, number of tokens T, number of roots R,
+    bytes of a token id (2 or 4); u32 microseconds that the pass took, until the target is free again, and that it then waits for
+    candidates, at most; u32 path probability, in 65535ths, that a candidate needs to be worth its row; then for each session u64
+    handle, u64 hash of the text after the round, u32 epoch (rounds that the session has seen), u32 length of that text, u32 number
+    of the last candidates of this drafter that were taken in (those after it are on their way), u16 nodes that the drafter may
+    have below the base (0: rest), u8 1 if the target has no candidate below the base, u16 number of tokens, u8 number of roots,
+    each an array of S; then the T tokens of the rounds and the R roots: the target's own candidates for the next token, the
+    likeliest first, only where a session's roots are ROOTS_TARGET.
+    """
     def __init__(
         self,
         *,
-        entries: collections.abc.Iterable[Global___Verdict] | None = ...,
-        pass_us: builtins.int = ...,
+        frame: builtins.bytes = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["entries", b"entries", "pass_us", b"pass_us"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["frame", b"frame"]) -> None: ...
 
 Global___VerdictBatch: typing_extensions.TypeAlias = VerdictBatch
-
-@typing.final
-class Verdict(google.protobuf.message.Message):
-    """What one round committed in one session."""
-
-    DESCRIPTOR: google.protobuf.descriptor.Descriptor
-
-    HANDLE_FIELD_NUMBER: builtins.int
-    EPOCH_FIELD_NUMBER: builtins.int
-    BASE_FIELD_NUMBER: builtins.int
-    TOKENS_FIELD_NUMBER: builtins.int
-    CREDITS_FIELD_NUMBER: builtins.int
-    STARVING_FIELD_NUMBER: builtins.int
-    ROOTS_FIELD_NUMBER: builtins.int
-    SEEN_FIELD_NUMBER: builtins.int
-    WAIT_US_FIELD_NUMBER: builtins.int
-    handle: builtins.int
-    """The target's handle of the session."""
-    epoch: builtins.int
-    """Number of rounds that the session has seen."""
-    credits: builtins.int
-    """Number of candidate nodes that the drafter may have below the base, at most."""
-    starving: builtins.bool
-    """True if the target had no candidate of this drafter below the base when it sent this: it starves."""
-    seen: builtins.int
-    """Number of the last message of candidates that the target had taken in from this drafter for this session; those after it
-    are on their way. 0 if there was none.
-    """
-    wait_us: builtins.int
-    """Microseconds for which the target, before its next pass, waits for the drafter's next message below the base, at most. The
-    drafter lets its tree grow as long as that promises more than the target loses meanwhile, and sends it in one message. 0 if
-    the target does not wait.
-    """
-    @property
-    def base(self) -> outrider.v1.tree_pb2.Base:
-        """The base after the round."""
-
-    @property
-    def tokens(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """The tokens of this round: its base is the former one plus these."""
-
-    @property
-    def roots(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """The target's own candidates for the next token, the likeliest first, for the drafter to grow below. Only where the
-        session's roots are ROOTS_TARGET.
-        """
-
-    def __init__(
-        self,
-        *,
-        handle: builtins.int = ...,
-        epoch: builtins.int = ...,
-        base: outrider.v1.tree_pb2.Base | None = ...,
-        tokens: collections.abc.Iterable[builtins.int] | None = ...,
-        credits: builtins.int = ...,
-        starving: builtins.bool = ...,
-        roots: collections.abc.Iterable[builtins.int] | None = ...,
-        seen: builtins.int = ...,
-        wait_us: builtins.int = ...,
-    ) -> None: ...
-    def HasField(self, field_name: typing.Literal["base", b"base"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["base", b"base", "credits", b"credits", "epoch", b"epoch", "handle", b"handle", "roots", b"roots", "seen", b"seen", "starving", b"starving", "tokens", b"tokens", "wait_us", b"wait_us"]) -> None: ...
-
-Global___Verdict: typing_extensions.TypeAlias = Verdict
 
 @typing.final
 class Resync(google.protobuf.message.Message):

@@ -41,45 +41,6 @@ class Base(google.protobuf.message.Message):
 Global___Base: typing_extensions.TypeAlias = Base
 
 @typing.final
-class CandidateTree(google.protobuf.message.Message):
-    """A tree of candidate tokens as parallel arrays in topological order.
-
-    The tree hangs below a base. It is self-contained: a node that extends something sent earlier carries its
-    ancestors along, so that a message may be lost, repeated or overtaken without harm. Masks and positions are
-    derived from `parents`, never sent.
-    """
-
-    DESCRIPTOR: google.protobuf.descriptor.Descriptor
-
-    TOKENS_FIELD_NUMBER: builtins.int
-    PARENTS_FIELD_NUMBER: builtins.int
-    ESTIMATES_FIELD_NUMBER: builtins.int
-    estimates: builtins.bytes
-    """One byte a node: the probability, given its parent is reached, that the target draws this token, as
-    estimated by the drafter. Byte `b` stands for `b / 255`. Empty means unknown.
-    """
-    @property
-    def tokens(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """Token id of each node. The same length as `parents`."""
-
-    @property
-    def parents(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """Parent of each node: the index of an earlier node plus one, or 0 for a child of the base. Always
-        `parents[i] <= i`.
-        """
-
-    def __init__(
-        self,
-        *,
-        tokens: collections.abc.Iterable[builtins.int] | None = ...,
-        parents: collections.abc.Iterable[builtins.int] | None = ...,
-        estimates: builtins.bytes = ...,
-    ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["estimates", b"estimates", "parents", b"parents", "tokens", b"tokens"]) -> None: ...
-
-Global___CandidateTree: typing_extensions.TypeAlias = CandidateTree
-
-@typing.final
 class FrozenTree(google.protobuf.message.Message):
     """A tree of candidates that was finished before it was sent, with the laws that its tokens were drawn from, for the
     verifiers that need draft probabilities. Masks, positions and the tree's shape are derived from `parents`.
@@ -100,7 +61,7 @@ class FrozenTree(google.protobuf.message.Message):
 
     @property
     def parents(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """Parent of each node, as in `CandidateTree`."""
+        """Parent of each node: the index of an earlier node plus one, or 0 for a child of the base."""
 
     def __init__(
         self,

@@ -8,8 +8,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
+from tests.actors.draft.bench import News, news_of
 
-from outrider.actors.draft.events import Resync, Verdict
+from outrider.actors.draft.events import CandidateFrame, Resync, VerdictFrame
+from outrider.actors.exchange import candidates, verdicts
 from outrider.actors.grpc_server import bind, internal_server
 from outrider.v1 import target_pb2, target_pb2_grpc, tree_pb2
 
@@ -62,27 +64,26 @@ class ScriptedTarget(target_pb2_grpc.TargetServiceServicer):
         async with asyncio.timeout(TIMEOUT_S):
             return await self.heard.get()
 
-    async def hear_candidates(self, length: int) -> target_pb2.Candidates:
+    async def hear_candidates(self, length: int) -> News:
         """The next candidates that grew from a base of this length."""
         while True:
-            message = await self.hear()
-            for entry in message.candidates.entries:
-                if entry.base.length == length:
-                    return entry
+            for news in heard_news(await self.hear()):
+                if news.length == length:
+                    return news
 
 
-def verdict_message(verdict: Verdict) -> target_pb2.VerdictMessage:
-    """A verdict on the wire."""
-    entry = target_pb2.Verdict(
-        handle=verdict.key.handle,
-        epoch=verdict.epoch,
-        base=tree_pb2.Base(length=verdict.length, hash=verdict.hash),
-        tokens=verdict.tokens,
-        credits=verdict.credits,
-        starving=verdict.starving,
-        seen=verdict.seen,
-    )
-    return target_pb2.VerdictMessage(verdicts=target_pb2.VerdictBatch(entries=[entry]))
+def heard_news(message: target_pb2.DrafterMessage) -> list[News]:
+    """The candidates of a message."""
+    if not message.candidates.frame:
+        return []
+    arrived = candidates.decode(message.candidates.frame, 1 << 32)
+    return news_of(CandidateFrame(link=0, candidates=arrived))
+
+
+def verdict_message(frame: VerdictFrame) -> target_pb2.VerdictMessage:
+    """Verdicts on the wire."""
+    batch = target_pb2.VerdictBatch(frame=verdicts.encode(frame.verdicts))
+    return target_pb2.VerdictMessage(verdicts=batch)
 
 
 def resync_message(resync: Resync) -> target_pb2.VerdictMessage:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 import torch
 from tests.actors.draft.bench import (
@@ -16,8 +17,8 @@ from tests.actors.draft.bench import (
     make_attach,
 )
 
-from outrider.actors.draft.session import DraftSession
-from outrider.actors.draft.tree import NOT_RUN, ROOT
+from outrider.actors.draft.cost import PassCost
+from outrider.actors.draft.events import SessionKey
 from outrider.actors.engine.tabular import Table
 from outrider.actors.speculation.noise import GumbelNoise
 from outrider.actors.speculation.options import Sampling, Speculation
@@ -34,26 +35,26 @@ def likely_draws(table: Table, sampling: Sampling, text: Sequence[int]) -> list[
     return scores_V.topk(WIDTH).indices.tolist()
 
 
-def check_tree(bench: TableBench, session: DraftSession, table: Table) -> None:
+def check_tree(bench: TableBench, key: SessionKey, table: Table) -> None:
     """The whole state is what a drafter would have that computed everything from scratch."""
-    tree = session.tree
-    slot = bench.model_drafter._seats[session].slot
-    run = [node for node in range(len(tree)) if tree.scratch[node] != NOT_RUN]
+    tree, slot, text = bench.tree(key), bench.slot(key), bench.text(key)
+    run = [node for node, row in enumerate(tree.scratch) if row >= 0]
     assert bench.engine.scratch(slot) == len(run)
     assert sorted(tree.scratch[node] for node in run) == list(range(len(run)))
-    if tree.is_expanded:
-        assert bench.engine.cached(slot) == session.length
-    texts = {ROOT: list(session.tokens)}
+    if bench.is_expanded(key):
+        assert bench.engine.cached(slot) == len(text)
+    session = bench.sessions.find(key)
+    assert session is not None
     for node, parent in enumerate(tree.parents):
-        texts[node] = [*texts[parent], tree.tokens[node]]
         assert tree.values[node] == pytest.approx(
-            tree.estimates[node] * (1.0 if parent == ROOT else tree.values[parent])
+            tree.estimates[node] * (1.0 if parent < 0 else tree.values[parent])
         )
-    for node in [ROOT, *run] if tree.is_expanded else run:
-        expected = likely_draws(table, session.sampling, texts[node])
-        for child in tree.children_of(node):
-            _, rank, _ = tree.features[child]
-            assert tree.tokens[child] == expected[rank - 1]
+    for node in [-1, *run] if bench.is_expanded(key) else run:
+        path = tree.paths[node] if node >= 0 else ()
+        expected = likely_draws(table, session.sampling, [*text, *path])
+        children = [tree.tokens[child] for child in tree.children(node)]
+        assert children == expected[: len(children)]
+        assert children
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
@@ -64,12 +65,12 @@ def test_a_perfect_drafter_foresees_every_draw(temperature: float) -> None:
     target = MiniTarget(TARGET_TABLE, attach)
     bench.worker.post(attach)
     bench.settle()
-    session = bench.worker.sessions[attach.key]
     for _ in range(40):
-        assert session.tree.tokens[session.tree.top[0]] == target.draw(target.tokens)
+        tree = bench.tree(attach.key)
+        assert tree.tokens[tree.children(-1)[0]] == target.draw(target.tokens)
         bench.worker.post(target.commit(generator.randint(1, 6)))
         bench.settle()
-        assert session.tokens == target.tokens
+        assert bench.text(attach.key) == target.tokens
     assert bench.worker.stats.foreseen > 0.9 * bench.worker.stats.committed
 
 
@@ -89,14 +90,13 @@ def test_any_sequence_of_verdicts_leaves_the_state_of_a_fresh_start(seed: int) -
         bench.step(generator.randint(0, 4))
         if generator.random() < 0.8:
             bench.worker.post(generator.choice(targets).commit(generator.choice([1, 1, 2, 3, 9])))
-        for session in bench.worker.sessions.values():
-            check_tree(bench, session, DRAFT_TABLE)
+        for session in bench.sessions:
+            check_tree(bench, session.key, DRAFT_TABLE)
     bench.settle()
     for attach, target in zip(attaches, targets, strict=True):
-        session = bench.worker.sessions[attach.key]
-        assert session.tokens == target.tokens
-        assert session.tree.is_expanded
-        check_tree(bench, session, DRAFT_TABLE)
+        assert bench.text(attach.key) == target.tokens
+        assert bench.is_expanded(attach.key)
+        check_tree(bench, attach.key, DRAFT_TABLE)
 
 
 def test_rows_of_the_committed_path_are_not_run_again() -> None:
@@ -104,13 +104,11 @@ def test_rows_of_the_committed_path_are_not_run_again() -> None:
     bench, attach = TableBench(TARGET_TABLE), make_attach()
     bench.worker.post(attach)
     bench.settle()
-    session = bench.worker.sessions[attach.key]
-    before = len(session.tree)
-    bench.worker.post(MiniTarget(TARGET_TABLE, attach).commit(1))
-    bench.worker._take_in(0.0)
-    assert session.tree.is_expanded
-    assert 0 < len(session.tree) < before
-    check_tree(bench, session, TARGET_TABLE)
+    before = len(bench.tree(attach.key).tokens)
+    bench.worker.core.take(MiniTarget(TARGET_TABLE, attach).commit(1), 0.0)
+    assert bench.is_expanded(attach.key)
+    assert 0 < len(bench.tree(attach.key).tokens) < before
+    check_tree(bench, attach.key, TARGET_TABLE)
 
 
 def test_a_long_prompt_does_not_stall_the_others() -> None:
@@ -119,15 +117,14 @@ def test_a_long_prompt_does_not_stall_the_others() -> None:
     short = make_attach(handle=1)
     bench.worker.post(short)
     bench.step()
-    quick = bench.worker.sessions[short.key]
     bench.worker.post(make_attach(handle=2, tokens=[1] * 400))
     bench.step(8)
-    slow = bench.worker.sessions[make_attach(handle=2).key]
-    assert len(quick.tree) > 12
-    assert 8 <= bench.engine.cached(bench.model_drafter._seats[slow].slot) < 400
-    assert not slow.tree.is_expanded
+    slow = make_attach(handle=2).key
+    assert len(bench.tree(short.key).tokens) > 12
+    assert 8 <= bench.engine.cached(bench.slot(slow)) < 400
+    assert not bench.is_expanded(slow)
     bench.settle()
-    assert slow.tree.is_expanded
+    assert bench.is_expanded(slow)
 
 
 def test_trees_end_where_the_output_ends() -> None:
@@ -139,15 +136,13 @@ def test_trees_end_where_the_output_ends() -> None:
         bench = TableBench(TARGET_TABLE, max_context=max_context)
         bench.worker.post(attach)
         bench.settle()
-        session = bench.worker.sessions[attach.key]
-        assert max(session.tree.depths) == 3
+        assert max(bench.tree(attach.key).depths) == 3
         target = MiniTarget(TARGET_TABLE, attach)
         bench.worker.post(target.commit(3))
         bench.settle()
-        assert len(session.tree) == 0
-        bench.worker.post(target.commit(5))
+        assert len(bench.tree(attach.key).tokens) == 0
         bench.settle()
-        assert bench.worker.sessions
+        assert len(bench.sessions) == 1
 
 
 def test_no_run_node_is_a_dead_end() -> None:
@@ -157,10 +152,10 @@ def test_no_run_node_is_a_dead_end() -> None:
     bench.worker.post(attach)
     for count in (1, 2, 3, 5, 8) * 4:
         bench.settle()
-        tree = bench.worker.sessions[attach.key].tree
-        assert tree.top
+        tree = bench.tree(attach.key)
+        assert tree.children(-1)
         for node, row in enumerate(tree.scratch):
-            assert row == NOT_RUN or tree.children[node]
+            assert row < 0 or tree.children(node)
         bench.worker.post(target.commit(count))
 
 
@@ -178,8 +173,8 @@ def test_nothing_grows_below_a_stop_token() -> None:
         inner: set[int] = set()
         for _ in range(30):
             bench.settle()
-            tree = bench.worker.sessions[attach.key].tree
-            inner |= {tree.tokens[p] for p in tree.parents if p != ROOT}
+            tree = bench.tree(attach.key)
+            inner |= {tree.tokens[p] for p in tree.parents if p >= 0}
             bench.worker.post(target.commit(2))
         assert inner
         assert not inner & stops
@@ -193,54 +188,55 @@ def test_the_tree_is_bounded() -> None:
     bench.worker.post(attach)
     for _ in range(20):
         bench.settle()
-        tree = bench.worker.sessions[attach.key].tree
-        assert 4 <= tree.num_sent <= 24
-        assert sum(row != NOT_RUN for row in tree.scratch) <= 24
-        assert len(tree) <= 3 * 24
+        tree = bench.tree(attach.key)
+        assert 4 <= bench.num_sent(attach.key) <= 24
+        assert tree.num_run <= 24
         assert max(tree.depths) <= 6
         bench.worker.post(target.commit(2))
 
 
 def test_nodes_are_run_before_they_are_worth_sending() -> None:
     """What is worth little now is kept back; the verdict that makes it worth more sends it without another pass."""
-    bench, attach = TableBench(DRAFT_TABLE, max_ahead=48), make_attach()
+    bench, attach = TableBench(DRAFT_TABLE, bytes_per_token=60.0), make_attach()
     target = MiniTarget(TARGET_TABLE, attach)
     bench.worker.post(attach)
     num_run_unsent = num_sent_at_once = 0
     for _ in range(40):
         bench.settle()
-        session = bench.worker.sessions[attach.key]
-        tree = session.tree
-        assert 0.0 < session.least_value < session.least_sent
-        kept = [node for node in range(len(tree)) if not tree.sent[node]]
-        assert all(tree.values[node] < session.least_sent for node in kept) or tree.num_sent == 48
-        num_run_unsent += sum(tree.scratch[node] != NOT_RUN for node in kept)
+        tree = bench.tree(attach.key)
+        kept = [node for node, number in enumerate(tree.sent) if not number]
+        num_run_unsent += sum(tree.scratch[node] >= 0 for node in kept)
         bench.take()
-        bench.worker.post(target.commit(2))
-        bench.step()
-        # One message before the pass, one after it.
-        num_sent_at_once += sum(len(news.tree.tokens) for news in bench.take_news()[:-1])
+        bench.worker.core.take(target.commit(2), bench.now)
+        bench.worker.core.begin(bench.now)
+        bench.worker._report()
+        num_sent_at_once += sum(len(news.tokens) for news in bench.take_news())
     assert num_run_unsent > 20
     assert num_sent_at_once > 20
 
 
 def test_the_most_valuable_nodes_of_all_sessions_are_run() -> None:
-    """With more wishes than rows in a pass, every run node is worth at least any that was left."""
-    bench = TableBench(DRAFT_TABLE, num_slots=24, expand=8, width=8)
+    """Where rows cost much, a pass runs some, and every one of them is worth at least any that was left."""
+    bench = TableBench(DRAFT_TABLE, num_slots=24, width=8, prefill_chunk=64)
     for handle in range(24):
         bench.worker.post(make_attach(handle=handle, tokens=[handle % VOCAB_SIZE, 2]))
-    bench.step(2)
-    nodes = [
-        (session.tree.values[node], session.tree.scratch[node] != NOT_RUN)
-        for session in bench.worker.sessions.values()
-        for node in session.tree.top
-    ]
-    worst_run = min(value for value, was_run in nodes if was_run)
-    assert sum(was_run for _, was_run in nodes) == 64
-    assert sum(value > worst_run for value, was_run in nodes if not was_run) == 0
+    bench.step()
+    bench.model_drafter.cost = PassCost(fixed_s=1e-4, row_s=1e-5)
+    plan = bench.model_drafter.plan(np.arange(24))
+    assert plan is not None
+    ran = {
+        (row, node) for row, node in zip(plan.rows_K.tolist(), plan.nodes_K.tolist(), strict=True)
+    }
+    values = {
+        (session.row, 1 + node): value
+        for session in bench.sessions
+        for node, value in enumerate(bench.tree(session.key).values)
+    }
+    assert 1 < len(ran) < 0.8 * len(values)
+    assert min(values[key] for key in ran) >= max(v for key, v in values.items() if key not in ran)
 
 
-def test_calibration_learns_how_good_the_drafter_is() -> None:
+def test_estimates_learn_how_good_the_drafter_is() -> None:
     """With a perfect drafter estimates of firsts rise towards 1; with a useless one they fall."""
     other = Table(log_probs=TARGET_TABLE.log_probs[::-1, ::-1, ::-1].copy())
     means = []
@@ -248,13 +244,55 @@ def test_calibration_learns_how_good_the_drafter_is() -> None:
         bench, attach = TableBench(table), make_attach()
         target = MiniTarget(TARGET_TABLE, attach)
         bench.worker.post(attach)
-        for _ in range(120):
+        firsts = []
+        for round_ in range(120):
             bench.settle()
+            if round_ >= 60:
+                tree = bench.tree(attach.key)
+                firsts.append(tree.estimates[tree.children(-1)[0]])
             bench.worker.post(target.commit(2))
-        calibration = bench.model_drafter.calibration
-        firsts = [f for f in calibration.table() if f[1] == 1]
-        weights = [calibration.table()[f][1] for f in firsts]
-        mean = sum(w * calibration.estimate(f) for w, f in zip(weights, firsts, strict=True))
-        means.append(mean / sum(weights))
+        means.append(sum(firsts) / len(firsts))
     assert means[0] > 0.8
     assert means[1] < 0.35
+
+
+def test_estimates_are_match_rates() -> None:
+    """Of the candidates that are thought to match with some probability about so many do."""
+    bench = TableBench(DRAFT_TABLE)
+    estimates: list[float] = []
+    hits: list[bool] = []
+    for handle in range(3):
+        sampling = Sampling(seed=handle, max_tokens=500, temperature=0.8)
+        attach = make_attach(tokens=[handle, 3], sampling=sampling)
+        target = MiniTarget(TARGET_TABLE, attach)
+        bench.worker.post(attach)
+        for _ in range(70):
+            bench.settle()
+            tree, drawn = bench.tree(attach.key), target.draw(target.tokens)
+            for child in tree.children(-1):
+                estimates.append(tree.estimates[child])
+                hits.append(tree.tokens[child] == drawn)
+            bench.worker.post(target.commit(1))
+    order = sorted(range(len(hits)), key=estimates.__getitem__)
+    quarter = len(order) // 4
+    for start in range(0, 4 * quarter, quarter):
+        part = order[start : start + quarter]
+        expected = sum(estimates[i] for i in part) / quarter
+        assert sum(hits[i] for i in part) / quarter == pytest.approx(expected, abs=0.1)
+
+
+def test_roots_of_the_target_are_grown_below() -> None:
+    """The target's own candidates hang below the text as if they had been sent, and what grows there is sent."""
+    bench, attach = TableBench(DRAFT_TABLE), make_attach()
+    target = MiniTarget(TARGET_TABLE, attach)
+    bench.worker.post(attach)
+    bench.settle()
+    bench.take()
+    bench.worker.post(target.commit(1, roots=(5, 6, 1000)))
+    bench.settle()
+    tree = bench.tree(attach.key)
+    tops = {tree.tokens[child] for child in tree.children(-1)}
+    assert {5, 6} <= tops
+    assert 1000 not in tops
+    paths = [path for news in bench.take_news() for path in news.paths]
+    assert any(len(path) > 1 and path[0] in {5, 6} for path in paths)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from outrider.actors.draft.halting import Halting
 from outrider.actors.draft.lengths import ConfidenceLength, LengthPolicy
-from outrider.actors.draft.tree import ROOT
+from outrider.actors.draft.rounds import ROOT
 
 
 @dataclass

@@ -5,12 +5,21 @@ from __future__ import annotations
 import random
 
 import pytest
-from tests.actors.draft.bench import DRAFT_TABLE, TARGET_TABLE, MiniTarget, TableBench, make_attach
+from tests.actors.draft.bench import (
+    DRAFT_TABLE,
+    TARGET_TABLE,
+    MiniTarget,
+    TableBench,
+    Verdict,
+    frame_of,
+    make_attach,
+)
 
-from outrider.actors.draft.events import Closed, Event, Resync, SessionKey, Verdict
+from outrider.actors.draft.events import Closed, Event, Resync, SessionKey
+from outrider.actors.exchange.verdicts import Target
 from outrider.actors.speculation import base_hash
 
-IDS = (0, 1, 23, 24, 1_000, 2**32 - 1)
+IDS = (0, 1, 23, 24, 1_000, 2**24 - 1)
 
 
 def nonsense(generator: random.Random, handles: tuple[int, ...], mini: MiniTarget) -> Event:
@@ -23,19 +32,28 @@ def nonsense(generator: random.Random, handles: tuple[int, ...], mini: MiniTarge
     credits = generator.choice((0, 1, 2**32 - 1))
     match generator.randrange(3):
         case 0:
-            return Verdict(
-                key=key,
-                epoch=generator.choice((0, 1, 2**32 - 1)),
-                length=length,
-                hash=hash_,
-                tokens=tokens,
-                credits=credits,
-                starving=generator.random() < 0.5,
+            entries = [
+                Verdict(
+                    handle=handle,
+                    epoch=generator.choice((0, 1, 2**32 - 1)),
+                    # No frame says that a text is shorter than its last tokens.
+                    length=max(length, len(tokens)),
+                    hash=hash_,
+                    tokens=tokens,
+                    credits=credits,
+                    starving=generator.random() < 0.5,
+                    roots=tuple(generator.choice(IDS) for _ in range(generator.choice((0, 4)))),
+                    seen=generator.choice((0, 1, 2**32 - 1)),
+                )
+                for handle in generator.choices((*handles, 99), k=generator.randrange(1, 4))
+            ]
+            target = Target(
                 pass_s=generator.choice((0.0, 1e-3, 4294.0)),
-                roots=tuple(generator.choice(IDS) for _ in range(generator.choice((0, 4)))),
-                seen=generator.choice((0, 1, 2**32 - 1)),
+                free_s=generator.choice((0.0, 1e-3, 4294.0)),
                 wait_s=generator.choice((0.0, 4294.0)),
+                floor=generator.choice((0.0, 0.5, 1.0)),
             )
+            return frame_of(entries, link=key.link, target=target)
         case 1:
             return Resync(
                 key=key, epoch=2**31, length=length, hash=hash_, tokens=tokens, credits=credits
@@ -61,8 +79,8 @@ def test_nonsense_ends_no_other_session(seed: int) -> None:
         bench.worker.post(good.commit(1))
         bench.step(4)
         bench.take()
-    bench.worker.post(good.commit(1))
+    bench.worker.post(good.commit(1, starving=True))
     bench.settle()
     news = [one for one in bench.take_news() if one.handle == 8]
     assert {one.length for one in news} == {good.length}
-    assert bench.worker.sessions[SessionKey(1, 8)].length == good.length
+    assert bench.text(bystander.key) == good.tokens

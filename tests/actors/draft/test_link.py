@@ -6,14 +6,21 @@ import asyncio
 from collections.abc import Callable
 
 import grpc
+import numpy as np
 import pytest
 from tests.actors.draft.bench import TARGET_TABLE, MiniTarget, make_attach
-from tests.actors.draft.scripted_target import scripted_target, verdict_message
+from tests.actors.draft.scripted_target import heard_news, scripted_target, verdict_message
 
 from outrider.actors.draft import link as link_module
-from outrider.actors.draft.events import Drafted, Event, ResyncWanted, SessionKey, SessionNews
+from outrider.actors.draft.events import (
+    CandidateFrame,
+    Event,
+    ResyncWanted,
+    SessionKey,
+    VerdictFrame,
+)
 from outrider.actors.draft.link import LinkRefused, TargetLink
-from outrider.actors.draft.tree import TreeNews
+from outrider.actors.exchange.candidates import Candidates
 from outrider.v1 import target_pb2
 
 TIMEOUT_S = 10.0
@@ -29,6 +36,21 @@ HELLO = target_pb2.Hello(
 
 def ignore(*_: object) -> None:
     """Takes anything."""
+
+
+def candidates(count: int) -> CandidateFrame:
+    """One node for each of so many sessions."""
+    made = Candidates(
+        handles_E=np.arange(7, 7 + count, dtype=np.uint64),
+        lengths_E=np.full(count, 5),
+        hashes_E=np.ones(count, np.uint64),
+        numbers_E=np.ones(count, np.int64),
+        starts_E=np.arange(count + 1),
+        tokens_N=np.full(count, 4),
+        parents_N=np.full(count, -1),
+        estimates_N=np.full(count, 128, np.uint8),
+    )
+    return CandidateFrame(link=1, candidates=made)
 
 
 def make_link(
@@ -97,15 +119,16 @@ async def test_messages_pass_both_ways() -> None:
         assert hello.stream == 1, "each stream has its number"
         hello.ClearField("stream")
         assert hello == HELLO
-        tree = TreeNews(tokens=[4], parents=[0], estimates=b"\x80")
-        news = SessionNews(handle=7, length=5, hash=1, tree=tree)
-        link.send(Drafted(link=1, entries=[news]))
-        assert (await target.hear()).candidates.entries[0].tree.tokens == [4]
+        link.send(candidates(1))
+        [news] = heard_news(await target.hear())
+        assert (news.handle, news.length, news.tokens) == (7, 5, (4,))
         link.send(ResyncWanted(key=SessionKey(1, 7), length=2))
         assert (await target.hear()).resync.length == 2
         target.say.put_nowait(verdict_message(verdict))
         async with asyncio.timeout(TIMEOUT_S):
-            assert await events.get() == verdict
+            event = await events.get()
+        assert isinstance(event, VerdictFrame)
+        assert event.verdicts.tokens_T.tolist() == verdict.verdicts.tokens_T.tolist()
         await link.close()
         assert not link.is_open
 
@@ -126,13 +149,27 @@ async def test_a_broken_stream_is_told_once() -> None:
 
 async def test_a_target_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """What waits for a write is bounded."""
-    monkeypatch.setattr(link_module, "MAX_GATHERED", 10)
+    monkeypatch.setattr(link_module, "MAX_WAITING", 10)
     lost: asyncio.Queue[str] = asyncio.Queue()
     async with scripted_target() as target:
         link = make_link(target.address, on_lost=lambda _, reason: lost.put_nowait(reason))
         await link.open()
-        tree = TreeNews(tokens=[4], parents=[0], estimates=b"\x80")
-        news = SessionNews(handle=7, length=5, hash=1, tree=tree)
-        link.send(Drafted(link=1, entries=[news] * 11))
+        link.send(candidates(11))
         async with asyncio.timeout(TIMEOUT_S):
             assert "did not read" in await lost.get()
+
+
+async def test_a_target_that_sends_no_verdicts_is_cut_off() -> None:
+    """Bytes that are no frame end the stream, with what is wrong with them; nothing of them reaches a session."""
+    lost: asyncio.Queue[str] = asyncio.Queue()
+    events: list[Event] = []
+    async with scripted_target() as target:
+        link = make_link(
+            target.address, post=events.append, on_lost=lambda _, reason: lost.put_nowait(reason)
+        )
+        await link.open()
+        batch = target_pb2.VerdictBatch(frame=b"\x01\x00")
+        target.say.put_nowait(target_pb2.VerdictMessage(verdicts=batch))
+        async with asyncio.timeout(TIMEOUT_S):
+            assert "frame of 2 bytes" in await lost.get()
+    assert not events

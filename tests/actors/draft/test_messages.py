@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from tests.actors.draft.bench import TARGET_TABLE, MiniTarget, make_attach
+from tests.actors.draft.scripted_target import verdict_message
 
-from outrider.actors.draft.events import (
-    Closed,
-    Resync,
-    ResyncWanted,
-    SessionKey,
-    SessionNews,
-    Verdict,
-)
-from outrider.actors.draft.messages import (
-    attach_from_proto,
-    candidates_to_proto,
-    events_from_proto,
-    resync_to_proto,
-)
-from outrider.actors.draft.tree import TreeNews
+from outrider.actors.draft.events import Closed, Resync, ResyncWanted, SessionKey, VerdictFrame
+from outrider.actors.draft.messages import attach_from_proto, event_from_proto, message_of
+from outrider.actors.exchange.frames import BadFrame
 from outrider.v1 import draft_pb2, sampling_pb2, target_pb2, tree_pb2
 
 
@@ -79,51 +69,31 @@ def test_speculation_that_is_not_served_is_named(
 
 
 def test_what_a_target_says_becomes_events() -> None:
-    """Each entry is one event of the link's session."""
+    """Verdicts are read as a frame; the other messages are the link's session's."""
+    verdict = MiniTarget(TARGET_TABLE, make_attach()).commit(2, starving=True)
+    event = event_from_proto(verdict_message(verdict), 7)
+    assert isinstance(event, VerdictFrame)
+    assert event.link == 7
+    assert event.verdicts.tokens_T.tolist() == verdict.verdicts.tokens_T.tolist()
+    assert event.verdicts.starving_E.tolist() == [True]
     base = tree_pb2.Base(length=9, hash=2**64 - 3)
-    verdicts = target_pb2.VerdictMessage(
-        verdicts=target_pb2.VerdictBatch(
-            entries=[
-                target_pb2.Verdict(
-                    handle=handle, epoch=2, base=base, tokens=[4, 5], credits=6, starving=True
-                )
-                for handle in (1, 2)
-            ]
-        )
-    )
-    assert list(events_from_proto(verdicts, 7)) == [
-        Verdict(
-            key=SessionKey(7, handle),
-            epoch=2,
-            length=9,
-            hash=2**64 - 3,
-            tokens=(4, 5),
-            credits=6,
-            starving=True,
-        )
-        for handle in (1, 2)
-    ]
     resync = target_pb2.Resync(handle=1, epoch=2, base=base, tokens=[4], credits=6)
-    assert list(events_from_proto(target_pb2.VerdictMessage(resync=resync), 7)) == [
-        Resync(key=SessionKey(7, 1), epoch=2, length=9, hash=2**64 - 3, tokens=(4,), credits=6)
-    ]
-    closed = target_pb2.VerdictMessage(closed=target_pb2.SessionClosed(handle=1))
-    assert list(events_from_proto(closed, 7)) == [Closed(key=SessionKey(7, 1))]
-    assert list(events_from_proto(target_pb2.VerdictMessage(), 7)) == []
-
-
-def test_candidates_and_requests_reach_the_wire() -> None:
-    """Arrays, base and estimates arrive as they were."""
-    news = SessionNews(
-        handle=5,
-        length=9,
-        hash=2**64 - 3,
-        tree=TreeNews(tokens=[7, 8], parents=[0, 1], estimates=b"\xff\x01"),
+    assert event_from_proto(target_pb2.VerdictMessage(resync=resync), 7) == Resync(
+        key=SessionKey(7, 1), epoch=2, length=9, hash=2**64 - 3, tokens=(4,), credits=6
     )
-    data = candidates_to_proto([news]).SerializeToString()
-    [entry] = target_pb2.DrafterMessage.FromString(data).candidates.entries
-    assert (entry.handle, entry.base.length, entry.base.hash) == (5, 9, 2**64 - 3)
-    assert (list(entry.tree.tokens), list(entry.tree.parents)) == ([7, 8], [0, 1])
-    assert entry.tree.estimates == b"\xff\x01"
-    message = resync_to_proto(ResyncWanted(key=SessionKey(1, 5), length=3))
+    closed = target_pb2.VerdictMessage(closed=target_pb2.SessionClosed(handle=1))
+    assert event_from_proto(closed, 7) == Closed(key=SessionKey(7, 1))
+    assert event_from_proto(target_pb2.VerdictMessage(), 7) is None
+
+
+def test_bytes_that_are_no_verdicts_are_refused() -> None:
+    """The whole frame, with the reason."""
+    batch = target_pb2.VerdictBatch(frame=b"nonsense")
+    with pytest.raises(BadFrame):
+        event_from_proto(target_pb2.VerdictMessage(verdicts=batch), 7)
+
+
+def test_requests_reach_the_wire() -> None:
+    """Which session, and from where on."""
+    message = message_of(ResyncWanted(key=SessionKey(1, 5), length=3))
     assert (message.resync.handle, message.resync.length) == (5, 3)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 
 import pytest
-from tests.actors.draft.bench import make_attach
+from tests.actors.draft.bench import Bench, Verdict, View, frame_of, make_attach
 
-from outrider.actors.draft.drafter import NoRoom
+from outrider.actors.draft.events import Resync, SessionKey
 from outrider.actors.draft.prompt_lookup import OccurrenceIndex, PromptLookupDrafter
-from outrider.actors.draft.session import DraftSession
-from outrider.actors.draft.tree import ROOT
+from outrider.actors.draft.sessions import Sessions
+from outrider.actors.speculation import base_hash
 from outrider.actors.speculation.options import Speculation
 
 
@@ -57,92 +57,120 @@ def test_a_growing_index_is_that_of_the_whole_text(seed: int) -> None:
         assert index.matches(tokens) == indexed(tokens) == slow_matches(tokens)
 
 
-def attached(
-    drafter: PromptLookupDrafter, tokens: list[int], max_depth: int = 3, max_tokens: int = 50
-) -> DraftSession:
-    attach = make_attach(
-        tokens=tokens, speculation=Speculation(max_depth=max_depth), max_tokens=max_tokens
-    )
-    session = DraftSession(attach)
-    drafter.attach(session)
-    return session
+class LookupBench(Bench):
+    """A worker without a model."""
+
+    def __init__(self, *, num_slots: int = 2, max_ahead: int = 64) -> None:
+        sessions = Sessions(num_slots, max_ahead)
+        super().__init__(
+            sessions, PromptLookupDrafter(sessions, max_ahead=max_ahead), max_ahead=max_ahead
+        )
+
+    def attach(
+        self, tokens: list[int], *, handle: int = 7, max_depth: int = 3, max_tokens: int = 50
+    ) -> SessionKey:
+        attach = make_attach(
+            handle=handle,
+            tokens=tokens,
+            speculation=Speculation(max_depth=max_depth),
+            max_tokens=max_tokens,
+        )
+        self.worker.post(attach)
+        self.settle()
+        return attach.key
+
+    def commit(self, key: SessionKey, tokens: tuple[int, ...]) -> None:
+        text = [*self.text(key), *tokens]
+        verdict = Verdict(
+            handle=key.handle,
+            epoch=1,
+            length=len(text),
+            hash=base_hash.extend_all(base_hash.EMPTY, text),
+            tokens=tokens,
+            credits=64,
+        )
+        self.worker.core.take(frame_of([verdict]), self.now)
 
 
-def chain(session: DraftSession, node: int = ROOT) -> list[int]:
+def chain(tree: View, node: int = -1) -> list[int]:
     """Tokens from a node down, along first children."""
     tokens = []
-    while children := session.tree.children_of(node):
+    while children := tree.children(node):
         node = children[0]
-        tokens.append(session.tree.tokens[node])
+        tokens.append(tree.tokens[node])
     return tokens
+
+
+TEXT = [1, 2, *range(40, 60), 1, 2]
 
 
 def test_what_followed_before_is_proposed() -> None:
     """A chain as long as two target passes, and another continuation beside it."""
-    drafter = PromptLookupDrafter(num_slots=2, max_ahead=64)
-    session = attached(drafter, [1, 2, 30, 31, 32, 1, 2, 40, 41, 42, 43, 44, 45, 46, 1, 2])
-    assert drafter.draft([session]).grown == [session]
-    assert chain(session) == [40, 41, 42, 43, 44, 45]
-    tree = session.tree
-    assert [tree.tokens[node] for node in tree.top] == [40, 30]
-    assert tree.estimates[tree.top[0]] > tree.estimates[tree.top[1]]
-    assert not drafter.draft([session]).worked
+    bench = LookupBench()
+    key = bench.attach([1, 2, 30, 31, 32, 1, 2, 40, 41, 42, 43, 44, 45, 46, 1, 2])
+    tree = bench.tree(key)
+    assert chain(tree) == [40, 41, 42, 43, 44, 45]
+    first, second = tree.children(-1)
+    assert (tree.tokens[first], tree.tokens[second]) == (40, 30)
+    assert tree.estimates[first] > tree.estimates[second]
 
 
 def test_accepted_chains_go_on() -> None:
-    """After a verdict along the chain, what is left of it stays and is continued."""
-    drafter = PromptLookupDrafter(num_slots=2, max_ahead=64)
-    text = [1, 2, *range(40, 60), 1, 2]
-    session = attached(drafter, text)
-    drafter.draft([session])
-    session.tree.take_news(64)
-    drafter.extend(session, (40, 41, 42))
-    assert chain(session) == [43, 44, 45]
-    assert session.tree.num_sent == 3
-    drafter.draft([session])
-    assert chain(session) == [43, 44, 45, 46, 47, 48]
-    assert session.tree.num_sent == 3
+    """After a verdict along the chain, what is left of it stays and is continued; what was sent is not sent again."""
+    bench = LookupBench()
+    key = bench.attach(TEXT)
+    bench.take()
+    bench.commit(key, (40, 41, 42))
+    assert chain(bench.tree(key)) == [43, 44, 45]
+    assert bench.num_sent(key) == 3
+    bench.settle()
+    assert chain(bench.tree(key)) == [43, 44, 45, 46, 47, 48]
+    [news] = bench.take_news()
+    assert news.tokens[-3:] == (46, 47, 48)
 
 
 def test_proposals_are_bounded() -> None:
     """By the tokens that remain and by the nodes allowed ahead."""
-    drafter = PromptLookupDrafter(num_slots=2, max_ahead=4)
-    text = [1, 2, *range(40, 60), 1, 2]
-    short = attached(drafter, text, max_tokens=2)
-    drafter.draft([short])
-    assert chain(short) == [40, 41]
-    long = attached(drafter, text, max_depth=30)
-    drafter.draft([long])
-    assert len(long.tree) == 4
+    bench = LookupBench(max_ahead=4)
+    assert chain(bench.tree(bench.attach(TEXT, handle=1, max_tokens=2))) == [40, 41]
+    assert len(bench.tree(bench.attach(TEXT, handle=2, max_depth=30)).tokens) == 4
 
 
 def test_a_replaced_text_is_indexed_anew() -> None:
     """After a resync nothing of the wrong text is proposed."""
-    drafter = PromptLookupDrafter(num_slots=1, max_ahead=64)
-    session = attached(drafter, [1, 2, 77, 78, 1, 2])
-    drafter.draft([session])
-    drafter.rewrite(session, 2, (88, 89, 1, 2))
-    drafter.draft([session])
-    assert chain(session)[:2] == [88, 89]
+    bench = LookupBench()
+    key = bench.attach([1, 2, 77, 78, 1, 2])
+    text = [1, 2, 88, 89, 1, 2]
+    bench.worker.post(
+        Resync(
+            key=key,
+            epoch=1,
+            length=len(text),
+            hash=base_hash.extend_all(base_hash.EMPTY, text),
+            tokens=tuple(text),
+            credits=64,
+        )
+    )
+    bench.settle()
+    assert chain(bench.tree(key))[:2] == [88, 89]
 
 
 def test_estimates_follow_the_matches() -> None:
     """Where copies go on as before, long matches become nearly certain."""
-    drafter = PromptLookupDrafter(num_slots=1, max_ahead=64)
-    session = attached(drafter, list(range(20)) * 2, max_tokens=10_000)
+    bench = LookupBench()
+    key = bench.attach(list(range(20)) * 2, max_tokens=10_000)
     for _ in range(60):
-        drafter.draft([session])
-        drafter.extend(session, [(session.tokens[-1] + 1) % 20])
-    drafter.draft([session])
-    assert session.tree.estimates[0] > 0.9
+        bench.commit(key, ((bench.text(key)[-1] + 1) % 20,))
+        bench.settle()
+    assert bench.tree(key).estimates[0] > 0.9
 
 
 def test_every_slot_is_counted() -> None:
     """A session beyond the configured number is refused until another leaves."""
-    drafter = PromptLookupDrafter(num_slots=1, max_ahead=8)
-    session = attached(drafter, [1, 2])
-    with pytest.raises(NoRoom, match="num_slots"):
-        attached(drafter, [3, 4])
-    drafter.detach(session)
-    assert drafter.num_free_slots == 1
-    attached(drafter, [3, 4])
+    bench = LookupBench(num_slots=1)
+    bench.attach([1, 2], handle=1)
+    bench.worker.post(make_attach(handle=2))
+    bench.settle()
+    [refused] = bench.take_refused()
+    assert "num_slots" in refused.message
+    assert bench.worker.num_free_slots == 0

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from outrider.actors.draft.events import SessionNews
-from outrider.actors.draft.messages import candidates_to_proto
-from outrider.actors.draft.rounds import Round, Rounds, most_probable
-from outrider.actors.draft.tree import NOT_RUN, TreeNews
+from outrider.actors.draft.events import CandidateFrame
+from outrider.actors.draft.messages import message_of
+from outrider.actors.draft.rounds import NOT_RUN, Round, Rounds, most_probable
 from outrider.actors.speculation import base_hash
 from outrider.actors.speculation.draft_tree import Replacement
 from outrider.actors.speculation.frame import decode, encode
@@ -132,13 +131,7 @@ def test_a_message_is_little_more_than_its_rows() -> None:
         children = law.ids_K[: one.shape.branching[one.num_levels]].tolist()
         count = len(one.frontier)
         rounds.grow(one, [law] * count, [children] * count)
-    news = SessionNews(
-        handle=7,
-        length=3000,
-        hash=HASH,
-        tree=TreeNews(tokens=[], parents=[], estimates=b""),
-        frozen=rounds.take_news(),
-    )
-    assert news.num_nodes == 28
-    size = candidates_to_proto([news]).ByteSize()
-    assert size < 0.5 * 13 * 384
+    [news] = rounds.take_news()
+    report = CandidateFrame(link=1, frozen=((7, news),))
+    assert (report.num_nodes, report.num_entries) == (28, 1)
+    assert message_of(report).ByteSize() < 0.5 * 13 * 384

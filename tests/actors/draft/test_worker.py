@@ -4,34 +4,37 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Collection, Sequence
 
 import grpc
+import numpy as np
 import pytest
 from tests.actors.draft.bench import (
+    CHEAP,
     DRAFT_TABLE,
     TARGET_TABLE,
+    Bench,
     MiniTarget,
     TableBench,
+    frame_of,
     make_attach,
 )
+from tests.actors.draft.plain_tree import Pool
 
-from outrider.actors.draft.drafter import Progress
-from outrider.actors.draft.events import Attached, Closed, Detach, Drafted, LinkLost, ResyncWanted
+from outrider.actors.draft.core import DraftCore
+from outrider.actors.draft.events import (
+    Attached,
+    CandidateFrame,
+    Closed,
+    Detach,
+    LinkLost,
+    ResyncWanted,
+)
 from outrider.actors.draft.prompt_lookup import PromptLookupDrafter
-from outrider.actors.draft.session import DraftSession
-from outrider.actors.draft.tree import NOT_RUN, TreeNews
+from outrider.actors.draft.sessions import Sessions
 from outrider.actors.draft.worker import DraftWorker
+from outrider.actors.engine.protocol import Batch
+from outrider.actors.exchange.verdicts import Target
 from outrider.actors.speculation.options import Speculation
-from outrider.actors.speculation.pool import CandidatePool
-
-
-def graft(pool: CandidatePool, news: TreeNews, since: Sequence[int] = ()) -> int:
-    """What a target does with candidates of a base `since` which so much was committed. How many were new."""
-    estimates = [byte / 255 for byte in news.estimates]
-    return pool.graft(
-        news.tokens, news.parents, estimates, 0, since, lambda estimate: estimate
-    ).added
 
 
 def test_an_attached_session_is_answered_and_asks_for_the_rest() -> None:
@@ -50,30 +53,30 @@ def test_every_node_reaches_the_target() -> None:
     target = MiniTarget(TARGET_TABLE, attach)
     bench.worker.post(attach)
     bench.settle()
-    pool = CandidatePool(target.length, 500)
+    pool = Pool()
     messages = bench.take_news()
     assert len(messages) > 1
     for message in messages:
         assert (message.handle, message.length) == (7, 5)
         assert message.hash == target.hash_at(5)
-        graft(pool, message.tree)
-    assert len(pool) == bench.worker.sessions[attach.key].tree.num_sent
+        pool.graft(message.paths)
+    assert len(pool) == bench.num_sent(attach.key)
 
 
 def test_after_a_verdict_only_new_nodes_are_sent() -> None:
     """The target re-roots its pool itself: pool and drafter hold the same tree after every round."""
     bench, attach = TableBench(TARGET_TABLE), make_attach()
     target = MiniTarget(TARGET_TABLE, attach)
-    pool, generator = CandidatePool(target.length, 500), random.Random(2)
+    pool, generator = Pool(), random.Random(2)
     bench.worker.post(attach)
     for _ in range(15):
         bench.settle()
         for message in bench.take_news():
             assert message.length == target.length
-            graft(pool, message.tree)
-        assert len(pool) == bench.worker.sessions[attach.key].tree.num_sent
+            pool.graft(message.paths)
+        assert len(pool) == bench.num_sent(attach.key)
         verdict = target.commit(generator.randint(1, 4))
-        pool.reroot(verdict.tokens)
+        pool.reroot(verdict.verdicts.tokens_T.tolist())
         bench.worker.post(verdict)
 
 
@@ -85,16 +88,16 @@ def test_credits_are_respected(credit_limit: int) -> None:
     target.credits = credit_limit
     bench.worker.post(attach)
     bench.worker.post(target.resync(5))
-    pool = CandidatePool(target.length, 500)
+    pool = Pool()
     most = 0
     for _ in range(15):
         bench.settle()
         for message in bench.take_news():
-            graft(pool, message.tree)
+            pool.graft(message.paths)
         assert len(pool) <= credit_limit
         most = max(most, len(pool))
         verdict = target.commit(2)
-        pool.reroot(verdict.tokens)
+        pool.reroot(verdict.verdicts.tokens_T.tolist())
         bench.worker.post(verdict)
     assert most == credit_limit
 
@@ -108,10 +111,10 @@ def test_a_starving_target_is_sent_everything_again() -> None:
     bench.take()
     bench.worker.post(target.commit(1, starving=True))
     bench.settle()
-    pool = CandidatePool(target.length, 500)
+    pool = Pool()
     for message in bench.take_news():
-        graft(pool, message.tree)
-    assert len(pool) == bench.worker.sessions[attach.key].tree.num_sent
+        pool.graft(message.paths)
+    assert len(pool) == bench.num_sent(attach.key)
 
 
 @pytest.mark.parametrize("num_seen", [0, 1, 2])
@@ -125,16 +128,17 @@ def test_what_is_on_its_way_is_not_sent_again(num_seen: int) -> None:
     assert [message.number for message in late] == list(range(1, len(late) + 1))
     assert len(late) > 2
     verdict = target.commit(1, starving=True, seen=num_seen)
+    fresh = verdict.verdicts.tokens_T.tolist()
     bench.worker.post(verdict)
     bench.settle()
     # What was seen before the verdict is lost, the rest comes in late and is re-rooted on arrival.
-    pool = CandidatePool(target.length, 500)
-    held = sum(graft(pool, message.tree, verdict.tokens) for message in late[num_seen:])
+    pool = Pool()
+    held = sum(pool.graft(message.paths, fresh) for message in late[num_seen:])
     again = bench.take_news()
     assert held > 0
     for message in again:
-        assert graft(pool, message.tree) > 0
-    assert len(pool) == bench.worker.sessions[attach.key].tree.num_sent > held
+        assert pool.graft(message.paths) > 0
+    assert len(pool) == bench.num_sent(attach.key) > held
 
 
 def test_repeated_verdicts_change_nothing() -> None:
@@ -147,14 +151,13 @@ def test_repeated_verdicts_change_nothing() -> None:
         bench.worker.post(verdict)
     bench.settle()
     bench.take()
-    session = bench.worker.sessions[attach.key]
-    before = list(session.tree.tokens)
+    before = bench.tree(attach.key)
     for verdict in (*verdicts, verdicts[0]):
         bench.worker.post(verdict)
     bench.worker.post(target.resync(5))
     bench.settle()
-    assert session.tokens == target.tokens
-    assert session.tree.tokens == before
+    assert bench.text(attach.key) == target.tokens
+    assert bench.tree(attach.key) == before
     assert bench.take() == []
     assert bench.worker.stats.stale == 5
 
@@ -173,8 +176,7 @@ def test_a_lost_verdict_is_asked_for_once() -> None:
     assert bench.take() == [ResyncWanted(key=attach.key, length=5)]
     bench.worker.post(target.resync(5))
     bench.settle()
-    session = bench.worker.sessions[attach.key]
-    assert session.tokens == target.tokens
+    assert bench.text(attach.key) == target.tokens
     assert [message.length for message in bench.take_news()][-1] == target.length
 
 
@@ -209,12 +211,11 @@ def test_a_wrong_text_is_replaced() -> None:
     assert again.length == 0
     bench.worker.post(target.resync(0))
     bench.settle()
-    session = bench.worker.sessions[attach.key]
-    assert session.tokens == target.tokens
-    assert session.tree.is_expanded
+    assert bench.text(attach.key) == target.tokens
+    assert bench.is_expanded(attach.key)
     bench.worker.post(target.commit(2))
     bench.settle()
-    assert session.tokens == target.tokens
+    assert bench.text(attach.key) == target.tokens
 
 
 def test_messages_in_any_order_end_in_the_same_state() -> None:
@@ -242,7 +243,7 @@ def test_messages_in_any_order_end_in_the_same_state() -> None:
             for asked in bench.take_asked():
                 bench.worker.post(target.resync(min(asked.length, target.length)))
             bench.settle()
-        assert bench.worker.sessions[attach.key].tokens == target.tokens
+        assert bench.text(attach.key) == target.tokens
 
 
 def test_detaching_frees_the_slot() -> None:
@@ -259,7 +260,7 @@ def test_detaching_frees_the_slot() -> None:
         bench.settle()
         assert bench.worker.num_free_slots == 1
         assert len(bench.take_ended()) == isinstance(end, Closed)
-        assert not bench.worker.sessions
+        assert len(bench.sessions) == 0
 
 
 def test_a_full_drafter_refuses() -> None:
@@ -272,7 +273,7 @@ def test_a_full_drafter_refuses() -> None:
     assert refused.key.handle == 2
     assert refused.code is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert "num_slots" in refused.message
-    assert len(bench.worker.sessions) == 1
+    assert len(bench.sessions) == 1
 
 
 @pytest.mark.parametrize(
@@ -296,7 +297,7 @@ def test_attaching_again_starts_over() -> None:
     bench.settle()
     bench.worker.post(make_attach(tokens=[3, 4, 5]))
     bench.settle()
-    assert [session.tokens for session in bench.worker.sessions.values()] == [[3, 4, 5]]
+    assert [session.tokens for session in bench.sessions] == [[3, 4, 5]]
 
 
 def test_a_failing_model_ends_sessions_not_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,11 +306,11 @@ def test_a_failing_model_ends_sessions_not_the_worker(monkeypatch: pytest.Monkey
     bench.worker.post(make_attach(handle=1))
     bench.step()
 
-    def fail(sessions: Collection[DraftSession]) -> Progress:
+    def fail(batch: Batch) -> None:
         raise RuntimeError("out of memory")
 
     with monkeypatch.context() as patch:
-        patch.setattr(bench.model_drafter, "draft", fail)
+        patch.setattr(bench.engine, "forward", fail)
         bench.step()
     [ended] = bench.take_ended()
     assert "out of memory" in ended.message
@@ -331,7 +332,7 @@ def test_a_token_outside_the_vocabulary_ends_nothing() -> None:
     bench.settle()
     news = bench.take_news()
     assert {message.length for message in news} == {6}
-    assert sum(len(message.tree.tokens) for message in news) > 0
+    assert sum(len(message.tokens) for message in news) > 0
 
 
 def test_lockstep_sends_one_tree_and_waits() -> None:
@@ -344,10 +345,8 @@ def test_lockstep_sends_one_tree_and_waits() -> None:
         bench.settle()
         [message] = bench.take_news()
         assert message.length == target.length
-        assert len(message.tree.tokens) == 10
-        pool = CandidatePool(target.length, 100)
-        graft(pool, message.tree)
-        assert len(pool.select(100, 4).tokens) == 10
+        assert len(message.tokens) == 10
+        assert max(map(len, message.paths)) <= 4
         bench.settle()
         assert bench.take() == []
         bench.worker.post(target.commit(2))
@@ -355,26 +354,21 @@ def test_lockstep_sends_one_tree_and_waits() -> None:
 
 def test_prompt_lookup_is_driven_the_same_way() -> None:
     """A verdict is answered at once with what followed the same words before."""
-    bench_reports: list[object] = []
-    worker = DraftWorker(
-        PromptLookupDrafter(num_slots=2, max_ahead=64), max_ahead=64, emit=bench_reports.append
-    )
-    attach = make_attach(tokens=[5, 6, 7, 8, 9, 1, 5, 6])
-    worker.post(attach)
-    assert worker.run_once(0.0)
-    assert not worker.run_once(0.0)
-    [drafted] = [report for report in bench_reports if isinstance(report, Drafted)]
-    assert drafted.entries[0].tree.tokens[:3] == [7, 8, 9]
+    sessions = Sessions(2, 64)
+    bench = Bench(sessions, PromptLookupDrafter(sessions, max_ahead=64))
+    bench.worker.post(make_attach(tokens=[5, 6, 7, 8, 9, 1, 5, 6]))
+    bench.settle()
+    [news] = bench.take_news()
+    assert news.tokens[:3] == (7, 8, 9)
 
 
 def test_the_thread_sleeps_wakes_and_stops() -> None:
     """An idle worker takes events at once and ends when told to, freeing its sessions."""
     seen = threading.Event()
     bench = TableBench(DRAFT_TABLE)
+    core = DraftCore(bench.sessions, bench.model_drafter, max_ahead=64, bytes_per_token=CHEAP)
     worker = DraftWorker(
-        bench.model_drafter,
-        max_ahead=64,
-        emit=lambda report: seen.set() if isinstance(report, Drafted) else None,
+        core, emit=lambda report: seen.set() if isinstance(report, CandidateFrame) else None
     )
     thread = threading.Thread(target=worker.run)
     thread.start()
@@ -398,9 +392,8 @@ def test_a_text_that_is_too_long_is_cut() -> None:
     bench.take()
     bench.worker.post(target.resync(0))
     bench.settle()
-    session = bench.worker.sessions[attach.key]
-    assert session.tokens == [1, 2, 3]
-    assert session.tree.is_expanded
+    assert bench.text(attach.key) == [1, 2, 3]
+    assert bench.is_expanded(attach.key)
     assert [message.length for message in bench.take_news()][-1] == 3
 
 
@@ -413,7 +406,7 @@ def test_an_overtaken_resync_does_not_roll_back() -> None:
     bench.worker.post(target.commit(3))
     bench.worker.post(old)
     bench.settle()
-    assert bench.worker.sessions[attach.key].tokens == target.tokens
+    assert bench.text(attach.key) == target.tokens
 
 
 def test_credits_bound_the_work_not_only_what_is_sent() -> None:
@@ -428,8 +421,7 @@ def test_credits_bound_the_work_not_only_what_is_sent() -> None:
         before = bench.worker.stats.passes
         bench.settle()
         session_passes.append(bench.worker.stats.passes - before)
-        tree = bench.worker.sessions[attach.key].tree
-        assert sum(row != NOT_RUN for row in tree.scratch) <= credit_limit
+        assert bench.tree(attach.key).num_run <= credit_limit
     assert session_passes[0] == 0
     assert session_passes[2] > 1
 
@@ -452,4 +444,121 @@ def test_a_new_session_rests_with_the_others() -> None:
     bench.worker.post(woken.resync(woken.length))
     bench.settle()
     assert bench.worker.stats.passes > before
-    assert bench.worker.sessions[second.key].tree.num_sent > 0
+    assert bench.num_sent(second.key) > 0
+
+
+def test_one_frame_answers_all_sessions_of_a_target() -> None:
+    """What several sessions have to say goes out together, each below its own base."""
+    bench = TableBench(DRAFT_TABLE)
+    attaches = [make_attach(handle=handle, tokens=range(1, 3 + handle)) for handle in (1, 2, 3)]
+    targets = [MiniTarget(TARGET_TABLE, attach) for attach in attaches]
+    for attach in attaches:
+        bench.worker.post(attach)
+    bench.settle()
+    bench.take()
+    verdicts = [target.decide(2, starving=True) for target in targets]
+    bench.worker.post(frame_of(verdicts, target=Target(pass_s=1.0, free_s=1.0)))
+    bench.settle()
+    [frame] = [report for report in bench.take() if isinstance(report, CandidateFrame)]
+    assert frame.candidates is not None
+    assert frame.candidates.handles_E.tolist() == [1, 2, 3]
+    assert frame.candidates.lengths_E.tolist() == [target.length for target in targets]
+
+
+def test_a_busy_target_is_told_when_it_can_listen() -> None:
+    """While it is known to be busy candidates gather, though the tree grows on; they leave in time for it."""
+    bench, attach = TableBench(TARGET_TABLE), make_attach(round_trip_s=0.004)
+    target = MiniTarget(TARGET_TABLE, attach)
+    bench.worker.post(attach)
+    bench.settle()
+    bench.take()
+    bench.worker.post(target.commit(9, starving=True, target=Target(pass_s=0.02, free_s=0.02)))
+    arrived = bench.now + 0.001
+    sent_at = None
+    for _ in range(40):
+        bench.step()
+        if sent_at is None and bench.take_news():
+            sent_at = bench.now
+    assert sent_at is not None
+    passes_left = bench.worker.run_once()
+    # Nothing is left to gather for, or the target's pass ends once the message is there.
+    assert not passes_left or arrived + 0.012 <= sent_at <= arrived + 0.016
+
+
+def test_the_floor_keeps_back_what_is_worth_less() -> None:
+    """A candidate that a target would not verify at its load is not sent; when the floor falls it is."""
+    bench, attach = TableBench(DRAFT_TABLE), make_attach()
+    target = MiniTarget(TARGET_TABLE, attach)
+    bench.worker.post(attach)
+    bench.settle()
+    bench.take()
+
+    def values(floor: float) -> list[float]:
+        bench.worker.post(target.commit(1, starving=True, target=Target(floor=floor)))
+        bench.settle()
+        found = []
+        for news in bench.take_news():
+            worth: list[float] = []
+            for parent, estimate in zip(news.parents, news.estimates, strict=True):
+                worth.append(estimate * (worth[parent] if parent >= 0 else 1.0))
+            found += worth
+        return found
+
+    # Estimates are in 255ths on the wire.
+    assert min(values(0.3), default=1.0) > 0.28
+    assert min(values(0.01)) < 0.28
+
+
+def test_dear_bytes_send_less() -> None:
+    """With fewer bytes for a token only what is worth them goes out."""
+    sent = []
+    for bytes_per_token in (CHEAP, 100.0, 20.0):
+        bench, attach = TableBench(DRAFT_TABLE, bytes_per_token=bytes_per_token), make_attach()
+        bench.worker.post(attach)
+        bench.settle()
+        sent.append(bench.num_sent(attach.key))
+    assert sent[0] > sent[1] > sent[2]
+
+
+def test_a_target_that_commits_too_much_loses_its_session() -> None:
+    """More tokens than the request allows end the session, with the reason; another goes on."""
+    bench = TableBench(DRAFT_TABLE)
+    short, other = make_attach(handle=1, max_tokens=3), make_attach(handle=2)
+    targets = [MiniTarget(TARGET_TABLE, attach) for attach in (short, other)]
+    for attach in (short, other):
+        bench.worker.post(attach)
+    bench.settle()
+    bench.take()
+    bench.worker.post(frame_of([target.decide(4) for target in targets]))
+    bench.settle()
+    [ended] = bench.take_ended()
+    assert ended.key == short.key
+    assert "more tokens" in ended.message
+    assert bench.text(other.key) == targets[1].tokens
+
+
+def test_a_session_twice_in_a_frame_counts_once() -> None:
+    """A frame that no target sends: the second verdict for a session is dropped."""
+    bench, attach = TableBench(DRAFT_TABLE), make_attach()
+    target = MiniTarget(TARGET_TABLE, attach)
+    bench.worker.post(attach)
+    bench.worker.post(frame_of([target.decide(1), target.decide(1)]))
+    bench.settle()
+    assert bench.text(attach.key) == target.tokens[:-1]
+    bench.worker.post(target.commit(1))
+    bench.settle()
+    assert bench.take_asked()[-1].length == 6
+
+
+def test_long_verdicts_are_followed() -> None:
+    """A round may commit hundreds of tokens: the hash and the text are right all the same."""
+    bench, attach = TableBench(DRAFT_TABLE), make_attach()
+    target = MiniTarget(TARGET_TABLE, attach)
+    bench.worker.post(attach)
+    bench.settle()
+    for count in (64, 65, 200):
+        bench.worker.post(target.commit(count))
+        bench.settle()
+        assert bench.text(attach.key) == target.tokens
+    assert int(bench.sessions.hashes_S[bench.row(attach.key)]) == target.hash_at(target.length)
+    assert not np.isfinite(bench.sessions.asked_at_S[bench.row(attach.key)])

@@ -6,7 +6,7 @@ round goes to the last candidate: scores must be those of the whole path, and th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, Literal
@@ -14,25 +14,25 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 import torch
-from tests.actors.target.chaos import Harness, candidates, opening, run_plain
+from tests.actors.target.chaos import Harness, candidates, commits_of, opening, run_plain
+from tests.actors.target.passing import Sessions
 
 from outrider.actors.engine.settings import EngineSettings
 from outrider.actors.engine.tabular import TabularEngine, random_table
-from outrider.actors.speculation import base_hash, coupled
+from outrider.actors.speculation import base_hash
 from outrider.actors.speculation.draft_tree import DraftTree, Replacement
 from outrider.actors.speculation.draw import draw
 from outrider.actors.speculation.frame import FrozenTree
-from outrider.actors.speculation.noise import GumbelNoise, NoiseCache
+from outrider.actors.speculation.noise import GumbelNoise
 from outrider.actors.speculation.options import Sampling, Speculation, Verifier
 from outrider.actors.speculation.sparse import SparseRow
 from outrider.actors.speculation.transforms import SamplingTransform
 from outrider.actors.speculation.verifiers.registry import METHODS
-from outrider.actors.target import settle
+from outrider.actors.target import commit, device_drawing, walks
 from outrider.actors.target.drawing import Drawer
-from outrider.actors.target.events import Committed, DrafterJoined, Finished, FrozenCandidates
-from outrider.actors.target.forest import Forest
+from outrider.actors.target.events import DrafterJoined, Finished, FrozenCandidates
 from outrider.actors.target.frozen import TargetRows
-from outrider.actors.target.session import Session
+from outrider.actors.target.passes import Pass
 
 CPU = torch.device("cpu")
 VOCAB, EOS = 6, 5
@@ -128,10 +128,7 @@ def batches() -> list[range]:
 def harness(device_draws: Literal["auto", "on"] = "auto") -> Harness:
     """A target that waits for its candidates and finds all of them worth their rows."""
     settings = EngineSettings(model="x", num_slots=SESSIONS, max_scratch=64, max_context=64)
-    made = Harness(TabularEngine(TABLE, settings), lockstep=True, device_draws=device_draws)
-    cost = made.worker.cost
-    cost.predict = lambda rows: 1e-3  # type: ignore[method-assign]
-    return made
+    return Harness(TabularEngine(TABLE, settings), lockstep=True, device_draws=device_draws)
 
 
 def openings(name: str, seeds: Sequence[int], speculation: Speculation | None = None) -> list[Any]:
@@ -179,7 +176,8 @@ def faults(name: str, device_draws: Literal["auto", "on"]) -> int:
                 ours.worker.post(message)
             if all(ours.end(seed) for seed in seeds):
                 break
-            ours.now += ours.worker.step() or 0.0
+            wait_s = ours.worker.step()
+            ours.now += wait_s or 0.0
         found += sum(not _is_plain(ours, name, seed, sent) for seed in seeds)
     return found
 
@@ -190,8 +188,8 @@ def _is_plain(ours: Harness, name: str, seed: int, sent: dict[tuple[int, int], i
     if ours.committed(seed) != whole or not isinstance(end, Finished):
         return False
     place = accepted = 0
-    for round_ in ours.outputs:
-        if isinstance(round_, Committed) and round_.owner.session == seed:
+    for round_ in commits_of(ours.outputs):
+        if round_.owner.session == seed:
             length = sent.get((seed, place), 0)
             expected = whole[place : place + length + 1]
             origins = ([0] * length + [-1])[: len(expected)]
@@ -219,31 +217,11 @@ def test_plain_decoding_is_one_draw_after_the_other(name: str) -> None:
         assert texts == {seed: output(name, seed) for seed in seeds}
 
 
-def session_of(name: str, seed: int, place: int) -> Session:
-    """A session that has committed some of the draws."""
-    sampling = replace(OPTIONS[name], seed=seed)
-    transform = transform_of(sampling)
-    session = Session(
-        owner=opening(seed, sampling).owner,
-        handle=1,
-        group=0,
-        slot=0,
-        prompt=prompt_of(seed),
-        committed=(),
-        sampling=sampling,
-        speculation=Speculation(),
-        drafters=(),
-        transform=transform,
-        noise=NoiseCache(NOISE, seed) if transform.uses_noise else None,
-        stop_tokens=frozenset(stops(sampling)),
-    )
-    session.commit(draws(name, seed)[0][:place], 0.0)
-    return session
-
-
 def wrong_rows(name: str, *, is_every_row_read: bool) -> int:
     """Rows along paths of plain draws, siblings beside them, that are not bit for bit those of plain decoding."""
     found = 0
+    settings = EngineSettings(model="x", num_slots=SEEDS, max_scratch=64, max_context=64)
+    sessions = Sessions(TabularEngine(TABLE, settings))
     for seed in range(SEEDS):
         place = seed % 5
         drawn, scores = draws(name, seed)
@@ -253,7 +231,9 @@ def wrong_rows(name: str, *, is_every_row_read: bool) -> int:
         paths: list[list[int]] = [[]]
         for token, parent in zip(tokens, parents, strict=True):
             paths.append([*paths[parent + 1], token])
-        session = session_of(name, seed, place)
+        sampling = replace(OPTIONS[name], seed=seed)
+        row = sessions.open(sampling, drawn[:place], prompt=prompt_of(seed))
+        session = sessions.state.sessions[row]
         rows = TargetRows(
             session,
             torch.cat([logits_after([*text, *path]) for path in paths]),
@@ -321,7 +301,7 @@ def frozen_faults(name: str, verifier: Verifier) -> int:
             )
             ours.worker.post(message)
         ours.worker.step()
-        rounds = {o.owner.session: o for o in ours.outputs if isinstance(o, Committed)}
+        rounds = {one.owner.session: one for one in commits_of(ours.outputs)}
         for seed in seeds:
             expected = output(name, seed)[:DEPTH]
             round_ = rounds[seed]
@@ -345,9 +325,9 @@ def test_frozen_chains_of_plain_draws_are_accepted_to_the_last(name: str) -> Non
 # Mistakes that must not pass.
 
 
-def no_paths(self: Forest, index: int) -> list[list[int]]:
+def no_paths(pass_: Pass, entry: int) -> list[list[int]]:
     """All rows of a tree as if they were its root's."""
-    return [[] for _ in range(1 + len(self.entries[index].selection.tokens))]
+    return [[] for _ in range(1 + int(np.diff(pass_.starts_E)[entry]))]
 
 
 class ShallowDrawer(Drawer):
@@ -381,34 +361,13 @@ def shallow_scores(self: TargetRows, rows: range) -> torch.Tensor:
     return self._session.transform.apply(logits_RV, paths, [self._session.num_output] * len(rows))
 
 
-def whole_path(
-    tokens: Sequence[int], parents: Sequence[int], drawer: Callable[[int], int], limit: int
-) -> coupled.Walk:
-    """A walk whose path goes on beyond a stop token although its tokens end there."""
-    found = walk(tokens, parents, drawer, limit)
-    return Uncut(path=found.path, tokens=found.tokens)
+def unstopped(stops_EK: Any, tokens_ET: Any, counts_E: Any) -> tuple[Any, Any]:
+    """A stop token ends a text, and is not the last one."""
+    _, stopped_E = until_stop(stops_EK, tokens_ET, counts_E)
+    return counts_E, stopped_E
 
 
-walk = coupled.walk
-
-
-class Path(tuple[int, ...]):
-    """Cannot be cut."""
-
-    __slots__ = ()
-
-    def __getitem__(self, key: Any) -> Any:
-        """The whole of it."""
-        return self if isinstance(key, slice) else super().__getitem__(key)
-
-
-class Uncut(coupled.Walk):
-    """Keeps its path whole."""
-
-    __slots__ = ()
-
-    def __init__(self, *, path: tuple[int, ...], tokens: tuple[int, ...]) -> None:
-        super().__init__(path=Path(path), tokens=tokens)
+until_stop = commit._until_stop
 
 
 PENALISED = ("repetition", "presence", "frequency", "greedy")
@@ -419,7 +378,7 @@ def test_device_draws_that_ignore_the_path_are_caught(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Penalties of the root's row everywhere."""
-    monkeypatch.setattr(Forest, "paths", no_paths)
+    monkeypatch.setattr(device_drawing, "_paths", no_paths)
     assert faults(name, "on") > SEEDS // 5
 
 
@@ -427,10 +386,10 @@ def test_min_tokens_without_depth_is_caught(monkeypatch: pytest.MonkeyPatch) -> 
     """In draws on the host, in draws on a device, and in the rows for frozen trees."""
     name = "min_tokens within a path"
     with monkeypatch.context() as patched:
-        patched.setattr(settle, "Drawer", ShallowDrawer)
+        patched.setattr(walks, "Drawer", ShallowDrawer)
         assert faults(name, "auto") > SEEDS // 10
     with monkeypatch.context() as patched:
-        patched.setattr(Forest, "paths", no_paths)
+        patched.setattr(device_drawing, "_paths", no_paths)
         assert faults(name, "on") > SEEDS // 10
     with monkeypatch.context() as patched:
         patched.setattr(TargetRows, "_scores", shallow_scores)
@@ -440,9 +399,9 @@ def test_min_tokens_without_depth_is_caught(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("name", ["stop tokens", "end of text"])
-def test_paths_that_go_on_beyond_a_stop_are_caught(
+def test_texts_that_go_on_beyond_a_stop_are_caught(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Candidates below a stop token are not accepted, and say nothing of who proposed what."""
-    monkeypatch.setattr(coupled, "walk", whole_path)
+    monkeypatch.setattr(commit, "_until_stop", unstopped)
     assert faults(name, "auto") > SEEDS // 5

@@ -8,13 +8,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
+
 from outrider.actors.engine.protocol import Engine, Logits, Rows
 from outrider.actors.engine.settings import EngineSettings
 from outrider.actors.engine.tabular import Table, TabularEngine, random_table
+from outrider.actors.exchange.candidates import Candidates
+from outrider.actors.exchange.frames import starts_of
 from outrider.actors.speculation import base_hash
 from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.target.events import (
-    Candidates,
+    CandidateFrame,
+    CommitFrame,
     Committed,
     DrafterJoined,
     Failed,
@@ -24,12 +29,89 @@ from outrider.actors.target.events import (
     Output,
     Owner,
     Resync,
-    Verdict,
+    VerdictFrame,
 )
 from outrider.actors.target.settings import TargetSettings
 from outrider.actors.target.worker import TargetWorker
 
 VOCAB = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What one drafter was told of one session."""
+
+    drafter: str
+    handle: int
+    epoch: int
+    base_length: int
+    base_hash: int
+    tokens: tuple[int, ...]
+    credits: int
+    starving: bool
+    seen: int
+    roots: tuple[int, ...]
+    wait_s: float
+    free_s: float
+
+
+def verdicts_of(output: VerdictFrame) -> list[Verdict]:
+    """The sessions of a frame."""
+    told = output.verdicts
+    return [
+        Verdict(
+            drafter=output.drafter,
+            handle=int(told.handles_E[e]),
+            epoch=int(told.epochs_E[e]),
+            base_length=int(told.lengths_E[e]),
+            base_hash=int(told.hashes_E[e]),
+            tokens=tuple(told.tokens_T[told.starts_E[e] : told.starts_E[e + 1]].tolist()),
+            credits=int(told.credits_E[e]),
+            starving=bool(told.starving_E[e]),
+            seen=int(told.seen_E[e]),
+            roots=tuple(told.roots_T[told.root_starts_E[e] : told.root_starts_E[e + 1]].tolist()),
+            wait_s=told.target.wait_s,
+            free_s=told.target.free_s,
+        )
+        for e in range(len(told.handles_E))
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Commit:
+    """What a coordinator was told of one session."""
+
+    owner: Owner
+    epoch: int
+    tokens: tuple[int, ...]
+    origins: tuple[int, ...]
+
+
+def commits_of(outputs: Sequence[Output]) -> list[Commit]:
+    """What coordinators were told of tokens, in order."""
+    found: list[Commit] = []
+    for output in outputs:
+        if isinstance(output, Committed):
+            found.append(
+                Commit(
+                    owner=output.owner,
+                    epoch=output.epoch,
+                    tokens=output.tokens,
+                    origins=output.origins,
+                )
+            )
+        elif isinstance(output, CommitFrame):
+            told = output.commits
+            found.extend(
+                Commit(
+                    owner=Owner(stream=output.stream, session=int(told.sessions_E[e])),
+                    epoch=int(told.epochs_E[e]),
+                    tokens=tuple(told.tokens_T[told.starts_E[e] : told.starts_E[e + 1]].tolist()),
+                    origins=tuple(told.origins_T[told.starts_E[e] : told.starts_E[e + 1]].tolist()),
+                )
+                for e in range(len(told.sessions_E))
+            )
+    return found
 
 
 @dataclass
@@ -55,7 +137,7 @@ class Harness:
             lockstep=self.lockstep,
             device_draws=self.device_draws,
         )
-        self.during: list[Candidates] = []
+        self.during: list[CandidateFrame] = []
         """Arrive while the next pass runs."""
         self.worker = TargetWorker(
             self.engine,
@@ -84,9 +166,9 @@ class Harness:
         """Tokens committed so far in one session."""
         return [
             token
-            for output in self.outputs
-            if isinstance(output, Committed) and output.owner.session == session
-            for token in output.tokens
+            for one in commits_of(self.outputs)
+            if one.owner.session == session
+            for token in one.tokens
         ]
 
     def end(self, session: int) -> Finished | Failed | None:
@@ -156,19 +238,22 @@ def candidates(
     *,
     handle: int,
     drafter: str = "d",
-) -> Candidates:
+    number: int = 0,
+) -> CandidateFrame:
     """A candidate message for a tree below a text."""
     tokens, parents, estimates = tree
-    return Candidates(
-        drafter=drafter,
-        handle=handle,
-        base_length=len(text),
-        base_hash=base_hash.extend_all(base_hash.EMPTY, text),
-        tokens=tokens,
-        parents=parents,
-        estimates=estimates,
+    found = Candidates(
+        handles_E=np.array([handle], np.uint64),
+        lengths_E=np.array([len(text)], np.int64),
+        hashes_E=np.array([base_hash.extend_all(base_hash.EMPTY, text)], np.uint64),
+        numbers_E=np.array([number], np.int64),
+        starts_E=starts_of(np.array([len(tokens)])),
+        tokens_N=np.array(tokens, np.int64),
+        parents_N=np.array(parents, np.int64) - 1,
+        estimates_N=np.frombuffer(estimates or b"\x80" * len(tokens), np.uint8),
         num_bytes=len(tokens) * 4,
     )
+    return CandidateFrame(drafter=drafter, candidates=found)
 
 
 def run_plain(harness: Harness, events: Sequence[Open]) -> dict[int, list[int]]:
@@ -193,7 +278,7 @@ def run_chaos(
         harness.worker.post(event)
     sessions = {event.owner.session: list(event.prompt) for event in events}
     prefix = {e.owner.session: [*e.prompt, *e.committed] for e in events}
-    delayed: list[Candidates] = []
+    delayed: list[CandidateFrame] = []
     for _ in range(10_000):
         if all(harness.end(s) for s in sessions):
             break
@@ -223,4 +308,10 @@ def run_chaos(
 
 def verdicts(harness: Harness, drafter: str) -> list[Verdict | Resync]:
     """What a drafter was told, in order."""
-    return [o for o in harness.outputs if isinstance(o, Verdict | Resync) and o.drafter == drafter]
+    told: list[Verdict | Resync] = []
+    for output in harness.outputs:
+        if isinstance(output, VerdictFrame) and output.drafter == drafter:
+            told.extend(verdicts_of(output))
+        elif isinstance(output, Resync) and output.drafter == drafter:
+            told.append(output)
+    return told

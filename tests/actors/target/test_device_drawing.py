@@ -5,34 +5,32 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import cast
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.actors.target.passing import Sessions, Tree, pass_of
 
-from outrider.actors.engine.protocol import Engine, Logits
+from outrider.actors.engine.protocol import Logits, ModelSpec
 from outrider.actors.engine.settings import EngineSettings
 from outrider.actors.engine.tabular import TabularEngine, random_table
-from outrider.actors.speculation import coupled
-from outrider.actors.speculation.noise import GumbelNoise, NoiseCache
-from outrider.actors.speculation.options import Sampling, Speculation
-from outrider.actors.speculation.pool import Selection
-from outrider.actors.speculation.transforms import SamplingTransform
+from outrider.actors.speculation.options import Sampling
 from outrider.actors.target import device_drawing
 from outrider.actors.target.device_drawing import DeviceDraws, HostDraws, draws_of
 from outrider.actors.target.drawing import Drawer
-from outrider.actors.target.events import Owner
-from outrider.actors.target.plan import Entry
-from outrider.actors.target.session import Session
+from outrider.actors.target.passes import Pass
 from outrider.actors.target.settings import TargetSettings
+from outrider.actors.target.walks import Walks, walk_on_host
 
 VOCAB = 23
-CPU = torch.device("cpu")
-ENGINE = TabularEngine(random_table(VOCAB, 1, seed=0), EngineSettings(model="tabular:x"))
-NOISE = GumbelNoise(VOCAB, CPU)
+TABLE = random_table(VOCAB, 1, seed=0, eos_token_ids=(5,))
+
+
+def some_sessions() -> Sessions:
+    """Room for some."""
+    return Sessions(TabularEngine(TABLE, EngineSettings(model="tabular:x", num_slots=6)))
+
 
 OPTIONS = [
     Sampling(seed=3, max_tokens=40, temperature=0.0),
@@ -47,62 +45,52 @@ OPTIONS = [
 ]
 
 
-def session_of(sampling: Sampling, output: Sequence[int], device: torch.device = CPU) -> Session:
-    """A session that has committed some output."""
-    prompt = [1, 2, 3]
-    transform = SamplingTransform(
-        sampling, vocab_size=VOCAB, prompt=prompt, eos_token_ids=(5,), device=device
-    )
-    session = Session(
-        owner=Owner(stream=1, session=1),
-        handle=1,
-        group=0,
-        slot=0,
-        prompt=prompt,
-        committed=(),
-        sampling=sampling,
-        speculation=Speculation(),
-        drafters=(),
-        transform=transform,
-        noise=NoiseCache(NOISE, sampling.seed) if transform.uses_noise else None,
-        stop_tokens=frozenset(),
-    )
-    if output:
-        session.commit(output, 0.0)
-    return session
+def device_walks(sessions: Sessions, pass_: Pass, logits: Logits) -> Walks | None:
+    """What is decided at once."""
+    state = sessions.state
+    return DeviceDraws(state.engine, state.table, state.sessions).start(pass_, logits)()
 
 
-def entry_of(session: Session, tokens: list[int], parents: list[int], chain: int = 1) -> Entry:
-    """A session's part of a pass."""
-    selection = Selection(tokens=tokens, parents=parents, nodes=[], values=[])
-    return Entry(session=session, chain=[0] * chain, is_prefill=False, selection=selection)
-
-
-def check(cases: Sequence[tuple[Sampling, list[int], list[int], list[int]]], seed: int) -> None:
+def check(cases: Sequence[tuple[Sampling, list[int], list[int], list[int]]], seed: int) -> Walks:
     """Compares, for sessions with an output and a tree each, everything that is drawn."""
     generator = torch.Generator().manual_seed(seed)
     rng = random.Random(seed)
-    entries, offsets = [], [0]
-    for sampling, output, tokens, parents in cases:
-        entries.append(entry_of(session_of(sampling, output), tokens, parents))
-        # Rows of a chain before the root may come with logits, which nobody draws from.
-        offsets.append(offsets[-1] + rng.choice([0, 0, 2]) + 1 + len(tokens))
+    sessions = some_sessions()
+    # Rows of a chain before the root may come with logits, which nobody draws from.
+    trees = [
+        Tree(
+            row=sessions.open(sampling, output),
+            tokens=tokens,
+            parents=parents,
+            chain=rng.choice([1, 1, 3]),
+        )
+        for sampling, output, tokens, parents in cases
+    ]
+    pass_ = pass_of(trees)
+    offsets = pass_.batch.offsets
     values_RV = torch.randn(offsets[-1], VOCAB, generator=generator) * 3.0
-    logits = Logits(values_RV=values_RV, offsets=tuple(offsets))
-    all_drawn = DeviceDraws(ENGINE).start(entries, logits)()
-    for index, (entry, drawn) in enumerate(zip(entries, all_drawn, strict=True)):
-        _, output, tokens, parents = cases[index]
-        session = session_of(entry.session.sampling, output)
-        own_RV = logits.of(index)[-1 - len(tokens) :]
-        drawer = Drawer(session, own_RV, parents, tokens)
-        assert drawn is not None
-        assert drawn.walk == coupled.walk(tokens, parents, drawer, session.remaining)
-        assert drawn.near_ties == drawer.near_ties
-        assert len(drawn.logprobs) == len(drawer.logprobs)
-        for actual, expected in zip(drawn.logprobs, drawer.logprobs, strict=True):
-            assert actual.top_ids == expected.top_ids
-            assert actual.chosen == pytest.approx(expected.chosen, abs=1e-5)
-            assert actual.top == pytest.approx(expected.top, abs=1e-5)
+    logits = Logits(values_RV=values_RV, offsets=offsets)
+    actual = device_walks(sessions, pass_, logits)
+    expected = walk_on_host(pass_, sessions.state.sessions, logits, None)
+    assert actual is not None
+    assert actual.counts_E.tolist() == expected.counts_E.tolist()
+    assert actual.near_ties_E.tolist() == expected.near_ties_E.tolist()
+    assert actual.logprobs.keys() == expected.logprobs.keys()
+    for entry, count in enumerate(expected.counts_E.tolist()):
+        tokens, nodes = slice(count), slice(count - 1)
+        assert (
+            actual.tokens_ET[entry, tokens].tolist() == expected.tokens_ET[entry, tokens].tolist()
+        )
+        assert actual.nodes_ET[entry, nodes].tolist() == expected.nodes_ET[entry, nodes].tolist()
+        assert (actual.nodes_ET[entry, count - 1 :] == -1).all()
+        assert (expected.nodes_ET[entry, count - 1 :] == -1).all()
+    for entry, reports in expected.logprobs.items():
+        assert len(actual.logprobs[entry]) == len(reports)
+        for one, other in zip(actual.logprobs[entry], reports, strict=True):
+            assert one.top_ids == other.top_ids
+            assert one.chosen == pytest.approx(other.chosen, abs=1e-5)
+            assert one.top == pytest.approx(other.top, abs=1e-5)
+    return actual
 
 
 @st.composite
@@ -136,35 +124,38 @@ def test_right_candidates_are_walked(sampling: Sampling) -> None:
     """A tree that holds the draws is walked to its end, and the walk stops at the session's last token."""
     generator = torch.Generator().manual_seed(1)
     values_RV = torch.randn(6, VOCAB, generator=generator) * 3.0
-    tokens: list[int] = []
+    sessions, tokens = some_sessions(), list[int]()
+    session = sessions.state.sessions[sessions.open(sampling, [7, 8])]
     for depth in range(5):
-        drawer = Drawer(session_of(sampling, [7, 8]), values_RV, list(range(-1, depth - 1)), tokens)
+        drawer = Drawer(session, values_RV, list(range(-1, depth - 1)), tokens)
         drawn = [drawer(node) for node in range(-1, depth)]
         tokens.append(drawn[-1])
     parents = list(range(-1, 4))
     for left in (9, 3, 1):
-        output = [7, 8]
-        limited = replace(sampling, max_tokens=len(output) + left)
+        sessions = some_sessions()
+        row = sessions.open(replace(sampling, max_tokens=2 + left), [7, 8])
+        pass_ = pass_of([Tree(row=row, tokens=tokens, parents=parents)])
         logits = Logits(values_RV=values_RV, offsets=(0, 6))
-        entry = entry_of(session_of(limited, output), tokens, parents)
-        (drawn_all,) = DeviceDraws(ENGINE).start([entry], logits)()
-        assert drawn_all is not None
-        assert drawn_all.walk.path == tuple(range(min(5, left - 1)))
-        assert drawn_all.walk.tokens[:5] == tuple(tokens[: min(5, left)])
-        check([(limited, output, tokens, parents)], 1)
+        walks = device_walks(sessions, pass_, logits)
+        assert walks is not None
+        count = min(6, left)
+        assert walks.counts_E.tolist() == [count]
+        assert walks.tokens_ET[0, : min(count, 5)].tolist() == tokens[: min(count, 5)]
+        assert walks.nodes_ET[0, : count - 1].tolist() == list(range(count - 1))
+        check([(replace(sampling, max_tokens=2 + left), [7, 8], tokens, parents)], 1)
 
 
 def test_prompts_are_not_drawn_for() -> None:
     """A pass of prompts only decides nothing."""
-    session = session_of(OPTIONS[1], [])
-    nothing = Selection(tokens=[], parents=[], nodes=[], values=[])
-    prefill = Entry(session=session, chain=[1, 2], is_prefill=True, selection=nothing)
+    sessions = some_sessions()
+    prompt = Tree(row=sessions.open(OPTIONS[1]), chain=2, draws=False)
     empty = Logits(values_RV=torch.empty(0, VOCAB), offsets=(0, 0))
-    assert DeviceDraws(ENGINE).start([prefill], empty)() == [None]
+    assert device_walks(sessions, pass_of([prompt]), empty) is None
+    other = Tree(row=sessions.open(OPTIONS[1]))
     mixed = Logits(values_RV=torch.randn(1, VOCAB), offsets=(0, 0, 1))
-    first, second = DeviceDraws(ENGINE).start([prefill, entry_of(session, [], [])], mixed)()
-    assert first is None
-    assert second is not None
+    walks = device_walks(sessions, pass_of([prompt, other]), mixed)
+    assert walks is not None
+    assert walks.counts_E.tolist() == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -179,7 +170,9 @@ def test_a_processor_draws_one_at_a_time(mode: str, kind: type) -> None:
         engine=EngineSettings(model="tabular:x"),
         device_draws=mode,  # type: ignore[arg-type]
     )
-    assert isinstance(draws_of(ENGINE, given_settings), kind)
+    state = some_sessions().state
+    made = draws_of(state.engine, given_settings, state.table, state.sessions)
+    assert isinstance(made, kind)
 
 
 @pytest.mark.parametrize("sampling", OPTIONS)
@@ -191,16 +184,23 @@ def test_the_device_is_asked_once(sampling: Sampling, monkeypatch: pytest.Monkey
         device_drawing, "to_device", lambda array, device: torch.from_numpy(array).to(device)
     )
     monkeypatch.setattr(device_drawing, "to_host", lambda tensor: lambda: asked.append(tensor))
-    spec = replace(ENGINE.spec, device=nowhere)
-    draws = DeviceDraws(cast(Engine, SimpleNamespace(spec=spec)))
-    session = session_of(sampling, [7, 8], device=nowhere)
+    sessions = Sessions(Elsewhere(TABLE, EngineSettings(model="tabular:x", num_slots=1)))
+    tree = Tree(row=sessions.open(sampling, [7, 8]), tokens=[3, 4], parents=[-1, 0])
     logits = Logits(values_RV=torch.empty(3, VOCAB, device=nowhere), offsets=(0, 3))
-    entries = [entry_of(session, [3, 4], [-1, 0])]
     if sampling.top_k or sampling.top_p < 1.0:
         with pytest.raises((NotImplementedError, RuntimeError), match="meta"):
-            draws.start(entries, logits)
+            device_walks(sessions, pass_of([tree]), logits)
         return
     with pytest.raises(AttributeError):
-        draws.start(entries, logits)()
+        device_walks(sessions, pass_of([tree]), logits)
     (result,) = asked
     assert result.device == nowhere
+
+
+class Elsewhere(TabularEngine):
+    """Says that its device is one without data."""
+
+    @property
+    def spec(self) -> ModelSpec:
+        """Of the model."""
+        return replace(super().spec, device=torch.device("meta"))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
+from outrider.actors.exchange import candidates, commits, verdicts
+from outrider.actors.exchange.candidates import Candidates
+from outrider.actors.exchange.commits import Commits
+from outrider.actors.exchange.verdicts import Target, Verdicts
 from outrider.actors.speculation.options import Sampling, Speculation, Verifier
 from outrider.actors.target.events import (
+    CommitFrame,
     Committed,
     Failed,
     Finish,
@@ -18,15 +22,16 @@ from outrider.actors.target.events import (
     Resync,
     SessionClosed,
     Stats,
-    Verdict,
+    VerdictFrame,
 )
 from outrider.actors.target.messages import (
     candidates_from_proto,
+    commit_message,
     drafter_message,
+    frozen_from_proto,
     open_from_proto,
     session_event,
-    verdict_batch,
-    verdict_bytes,
+    verdict_message,
 )
 from outrider.actors.wire import sampling_to_proto, speculation_to_proto
 from outrider.v1 import generation_pb2, target_pb2, tree_pb2
@@ -54,24 +59,80 @@ def test_open_comes_through_whole() -> None:
     assert (event.sampling, event.speculation) == (sampling, speculation)
 
 
+def some_candidates(token: int) -> Candidates:
+    """One node for one session."""
+    return Candidates(
+        handles_E=np.array([1], np.uint64),
+        lengths_E=np.array([3]),
+        hashes_E=np.array([2], np.uint64),
+        numbers_E=np.array([7]),
+        starts_E=np.array([0, 1]),
+        tokens_N=np.array([token]),
+        parents_N=np.array([-1]),
+        estimates_N=np.array([200], np.uint8),
+    )
+
+
+def test_candidates_come_through() -> None:
+    """With their size, which is counted; a batch of frozen trees only holds none."""
+    frame = candidates.encode(some_candidates(7))
+    event = candidates_from_proto(target_pb2.CandidateBatch(frame=frame), "d", 8)
+    assert event is not None
+    assert (event.drafter, event.candidates.num_bytes) == ("d", len(frame))
+    assert event.candidates.tokens_N.tolist() == [7]
+    assert candidates_from_proto(target_pb2.CandidateBatch(), "d", 8) is None
+
+
+def test_frames_that_do_not_fit_the_target_are_refused() -> None:
+    """Before anything is grafted."""
+    for frame in (candidates.encode(some_candidates(8)), b"no frame"):
+        with pytest.raises(ValueError, match=r"frame|none of the target's 8"):
+            candidates_from_proto(target_pb2.CandidateBatch(frame=frame), "d", 8)
+
+
 @pytest.mark.parametrize(
     ("tree", "word"),
     [
-        (tree_pb2.CandidateTree(tokens=[1, 2], parents=[0]), "as many"),
-        (tree_pb2.CandidateTree(tokens=[1], parents=[0], estimates=b"12"), "as many"),
-        (tree_pb2.CandidateTree(tokens=[1, 2], parents=[0, 2]), "earlier"),
-        (
-            tree_pb2.CandidateTree(tokens=[1, 8], parents=[0, 1]),
-            "token 8 is none of the target's 8",
-        ),
-        (tree_pb2.CandidateTree(tokens=[2**32 - 1], parents=[0]), "none of the target's 8"),
-        (tree_pb2.CandidateTree(tokens=[0] * 65_537, parents=[0] * 65_537), "at most 65536"),
+        (tree_pb2.FrozenTree(tokens=[1, 8], parents=[0, 1]), "token 8 is none of the target's 8"),
+        (tree_pb2.FrozenTree(tokens=[2**32 - 1], parents=[0]), "none of the target's 8"),
+        (tree_pb2.FrozenTree(tokens=[0] * 65_537, parents=[0] * 65_537), "at most 65536"),
+        (tree_pb2.FrozenTree(tokens=[1], parents=[0], frame=b"no frame"), "frame"),
     ],
 )
-def test_malformed_trees_are_refused(tree: tree_pb2.CandidateTree, word: str) -> None:
-    """Arrays that do not fit together never reach the pool."""
+def test_malformed_frozen_trees_are_refused(tree: tree_pb2.FrozenTree, word: str) -> None:
+    """Arrays that do not fit together are never tested."""
     with pytest.raises(ValueError, match=word):
-        candidates_from_proto(target_pb2.Candidates(handle=1, tree=tree), "d", 8)
+        frozen_from_proto(target_pb2.FrozenCandidates(handle=1, tree=tree), "d", 8)
+
+
+def test_frames_of_a_pass_come_through() -> None:
+    """To coordinators and drafters."""
+    told = Commits(
+        sessions_E=np.array([3], np.uint64),
+        epochs_E=np.array([2]),
+        starts_E=np.array([0, 2]),
+        tokens_T=np.array([5, 6]),
+        origins_T=np.array([1, -1]),
+    )
+    event = commit_message(CommitFrame(stream=1, commits=told))
+    assert commits.decode(event.commits.frame) == [(3, 2, [5, 6], [1, -1])]
+    nothing = np.zeros(0, np.int64)
+    ours = Verdicts(
+        handles_E=nothing.astype(np.uint64),
+        epochs_E=nothing,
+        lengths_E=nothing,
+        hashes_E=nothing.astype(np.uint64),
+        credits_E=nothing,
+        seen_E=nothing,
+        starving_E=nothing.astype(np.bool_),
+        starts_E=np.zeros(1, np.int64),
+        tokens_T=nothing,
+        root_starts_E=np.zeros(1, np.int64),
+        roots_T=nothing,
+        target=Target(pass_s=0.25),
+    )
+    message = verdict_message(VerdictFrame(drafter="d", verdicts=ours))
+    assert verdicts.decode(message.verdicts.frame).target.pass_s == 0.25
 
 
 def test_committed_names_origins_and_logprobs() -> None:
@@ -121,32 +182,3 @@ def test_opened_and_drafter_messages() -> None:
     )
     assert drafter_message(resync).resync.base.length == 5
     assert drafter_message(SessionClosed(drafter="d", handle=9)).closed.handle == 9
-
-
-@given(
-    st.integers(1, 2**40),
-    st.integers(1, 2**31),
-    st.integers(1, 2**31),
-    st.lists(st.integers(0, 2**20), min_size=1, max_size=40),
-    st.integers(0, 300),
-    st.integers(0, 2**20),
-)
-def test_verdict_size_is_counted_right(
-    handle: int, epoch: int, length: int, tokens: list[int], credits_: int, seen: int
-) -> None:
-    """The formula gives the size of the message."""
-    verdict = Verdict(
-        drafter="d",
-        handle=handle,
-        epoch=epoch,
-        base_length=length,
-        base_hash=2**63,
-        tokens=tuple(tokens),
-        credits=credits_,
-        starving=True,
-        pass_s=0.001,
-        seen=seen,
-    )
-    (entry,) = verdict_batch([verdict]).verdicts.entries
-    if sum(max(1, (t.bit_length() + 6) // 7) for t in tokens) < 128:
-        assert verdict_bytes(handle, epoch, length, tokens, credits_, (), seen) == entry.ByteSize()

@@ -11,17 +11,21 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import grpc
+import numpy as np
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from outrider.actors.engine.settings import EngineSettings
 from outrider.actors.engine.tabular import random_table
+from outrider.actors.exchange import candidates, commits
+from outrider.actors.exchange.candidates import Candidates
+from outrider.actors.exchange.commits import Commit
 from outrider.actors.grpc_server import internal_channel
 from outrider.actors.speculation import base_hash
 from outrider.actors.target.events import DraftersWanted
 from outrider.actors.target.server import TargetServer
 from outrider.actors.target.settings import TargetSettings
-from outrider.v1 import sampling_pb2, target_pb2, target_pb2_grpc, tree_pb2
+from outrider.v1 import sampling_pb2, target_pb2, target_pb2_grpc
 
 BOUND_S = 20.0
 
@@ -103,14 +107,19 @@ async def next_message(call: Exchange) -> target_pb2.VerdictMessage:
     return message
 
 
+def committed(event: target_pb2.SessionEvent) -> list[Commit]:
+    """What an event says of tokens."""
+    return commits.decode(event.commits.frame) if event.HasField("commits") else []
+
+
 async def finish(call: Call, session: int) -> list[int]:
     """Reads a session to its end."""
     tokens: list[int] = []
     async with asyncio.timeout(BOUND_S):
         while True:
             event = await next_event(call)
-            if event.HasField("committed") and event.committed.session == session:
-                tokens.extend(t.id for t in event.committed.tokens)
+            for one in committed(event):
+                tokens.extend(one.tokens if one.session == session else [])
             if event.HasField("finished") and event.finished.session == session:
                 return tokens
             assert not event.HasField("failed"), event.failed.message
@@ -185,11 +194,11 @@ async def test_a_round_over_many_sessions_is_one_message(
         assert isinstance(message, target_pb2.SessionEvent), "the stream ended"
         num_messages += 1
         for event in message.several.events if message.HasField("several") else [message]:
-            if event.HasField("committed"):
-                assert event.committed.epoch == epochs[event.committed.session] + 1
-                epochs[event.committed.session] += 1
-                tokens[event.committed.session] += len(event.committed.tokens)
-            elif event.HasField("finished"):
+            for one in committed(event):
+                assert one.epoch == epochs[one.session] + 1
+                epochs[one.session] += 1
+                tokens[one.session] += len(one.tokens)
+            if event.HasField("finished"):
                 finished.add(event.finished.session)
     assert tokens == {1: 300, 2: 300}
     assert num_messages < sum(epochs.values())
@@ -217,17 +226,13 @@ async def test_candidates_are_verified_and_answered(
     await exchange.write(target_pb2.DrafterMessage(hello=hello("d")))
     answer = await next_message(exchange)
     assert answer.hello.name == "t"
-    tree = tree_pb2.CandidateTree(tokens=text, parents=range(40), estimates=b"\xff" * 40)
-    base = tree_pb2.Base(length=3, hash=base_hash.extend_all(base_hash.EMPTY, [1, 2, 3]))
     await call.write(open_session(2, 40, ("d",)))
     opened = await next_event(call)
     for _ in range(3):
         await exchange.write(
             target_pb2.DrafterMessage(
                 candidates=target_pb2.CandidateBatch(
-                    entries=[
-                        target_pb2.Candidates(handle=opened.opened.handle, base=base, tree=tree)
-                    ]
+                    frame=frame_of(opened.opened.handle, text, list(range(-1, 39)))
                 )
             )
         )
@@ -240,16 +245,32 @@ async def test_candidates_are_verified_and_answered(
     exchange.cancel()
 
 
+def frame_of(handle: int, tokens: list[int], parents: list[int]) -> bytes:
+    """A tree below the prompt, whatever it holds."""
+    text = base_hash.extend_all(base_hash.EMPTY, [1, 2, 3])
+    return candidates.encode(
+        Candidates(
+            handles_E=np.array([handle], np.uint64),
+            lengths_E=np.array([3]),
+            hashes_E=np.array([text], np.uint64),
+            numbers_E=np.array([1]),
+            starts_E=np.array([0, len(tokens)]),
+            tokens_N=np.array(tokens),
+            parents_N=np.array(parents),
+            estimates_N=np.full(len(tokens), 255, np.uint8),
+        )
+    )
+
+
 @dataclass(frozen=True)
 class Rogue:
     """A drafter that sends what no drafter of ours would."""
 
     exchange: Exchange
 
-    async def send(self, handle: int, base: tree_pb2.Base, tree: tree_pb2.CandidateTree) -> None:
-        """Sends one tree."""
-        entry = target_pb2.Candidates(handle=handle, base=base, tree=tree)
-        batch = target_pb2.CandidateBatch(entries=[entry])
+    async def send(self, frame: bytes) -> None:
+        """Sends one frame."""
+        batch = target_pb2.CandidateBatch(frame=frame)
         await self.exchange.write(target_pb2.DrafterMessage(candidates=batch))
 
 
@@ -276,16 +297,15 @@ async def test_a_drafter_that_sends_rubbish_harms_nobody(
         if event.HasField("opened"):
             opened[event.opened.session] = event.opened.handle
     rogue = Rogue(exchange)
-    text = [1, 2, 3]
-    base = tree_pb2.Base(length=3, hash=base_hash.extend_all(base_hash.EMPTY, text))
-    for tree in (
-        tree_pb2.CandidateTree(tokens=[8], parents=[0]),
-        tree_pb2.CandidateTree(tokens=[2**32 - 1] * 4, parents=[0, 1, 2, 3]),
-        tree_pb2.CandidateTree(tokens=[1, 2], parents=[0, 9]),
-        tree_pb2.CandidateTree(tokens=[1], parents=[]),
+    for tokens, parents in (
+        ([8], [-1]),
+        ([2**32 - 1] * 4, [-1, 0, 1, 2]),
+        ([1, 2], [-1, 8]),
     ):
-        await rogue.send(opened[2], base, tree)
-    await rogue.send(2**64 - 1, base, tree_pb2.CandidateTree(tokens=[1], parents=[0]))
+        await rogue.send(frame_of(opened[2], tokens, parents))
+    await rogue.send(frame_of(opened[2], [1], [-1])[:-1])
+    await rogue.send(b"rubbish")
+    await rogue.send(frame_of(2**64 - 1, [1], [-1]))
     assert await finish_both(call, (2, 3), begun) == {2: plain, 3: plain}
     exchange.cancel()
 
@@ -299,8 +319,8 @@ async def finish_both(
     async with asyncio.timeout(BOUND_S):
         while len(ended) < len(wanted):
             event = begun.pop(0) if begun else await next_event(call)
-            if event.HasField("committed"):
-                tokens[event.committed.session].extend(t.id for t in event.committed.tokens)
+            for one in committed(event):
+                tokens[one.session].extend(one.tokens)
             if event.HasField("finished"):
                 ended.add(event.finished.session)
             assert not event.HasField("failed"), event.failed.message

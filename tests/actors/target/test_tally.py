@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import threading
 
+import numpy as np
 import pytest
-from tests.actors.target.test_plan import session
+from tests.actors.target.chaos import engine
+from tests.actors.target.passing import Sessions
 
-from outrider.actors.speculation.pool import Node
+from outrider.actors.speculation.options import Sampling
+from outrider.actors.target.events import Owner
 from outrider.actors.target.tally import OWN, Tally, Totals
-
-
-def node(drafter: int) -> Node:
-    """A candidate."""
-    return Node(5, 1, drafter, 0.5, 0.5)
 
 
 def test_rounds_are_counted_by_drafter_and_position() -> None:
     """A tree of two drafters and the target itself; two of its nodes were drawn, one below the other."""
     tally = Tally()
-    tally.decided(("a", "b"), [node(0), node(1), node(1), node(-1)], [0, 2])
-    tally.decided(("a", "b"), [node(0)], [])
+    tally.decided(
+        ("a", "b"),
+        np.array([0, 1, 1, -1]),
+        np.array([1, 1, 2, 1]),
+        np.array([True, False, True, False]),
+    )
+    tally.decided(("a", "b"), np.array([0]), np.array([1]), np.array([False]))
 
     verified = {name: one.verified for name, one in tally.drafters.items()}
     assert verified == {"a": 2, "b": 2, OWN: 1}
@@ -41,21 +44,25 @@ def test_passes_are_sorted_by_rows(rows: int, label: int) -> None:
 
 def test_sums_never_fall_while_sessions_end() -> None:
     """A reader beside the worker's thread sees each session once: running or ended, never both or neither."""
-    one = session(1)
-    one.stats.tokens = 1
-    tally, sessions = Tally(), dict.fromkeys(range(2_000), one)
-    seen: list[int] = []
+    rounds, slots = 150, 4
+    sessions = Sessions(engine(slots=slots))
+    state, seen = sessions.state, list[tuple[int, int]]()
 
-    def end_all() -> None:
-        for number in range(2_000):
-            with tally.lock:
-                tally.end(one)
-                del sessions[number]
+    def run_all() -> None:
+        for number in range(rounds):
+            rows = [sessions.open(Sampling(seed=1, max_tokens=9)) for _ in range(slots)]
+            state.table.counts["tokens"][rows] += 1
+            for place in range(slots):
+                owner = Owner(stream=1, session=slots * number + place + 1)
+                state.abort(owner, is_told=True)
 
-    worker = threading.Thread(target=end_all)
+    worker = threading.Thread(target=run_all)
     worker.start()
     while worker.is_alive():
-        seen.append(tally.totals(sessions).tokens)
+        totals = state.tally.totals(state.table)
+        seen.append((totals.sessions, totals.tokens))
     worker.join()
-    assert {*seen, tally.totals(sessions).tokens} == {2_000}
-    assert tally.totals({}) == Totals(sessions=2_000, tokens=2_000)
+    assert seen == sorted(seen)
+    assert [tokens for _, tokens in seen] == sorted(tokens for _, tokens in seen)
+    totals = state.tally.totals(state.table)
+    assert totals == Totals(sessions=rounds * slots, tokens=rounds * slots)

@@ -1,0 +1,64 @@
+"""When candidates go out to a target: as late as they are still in time, for until then they grow. Pure.
+
+A verdict says when the target can take candidates into a pass again, and how long it then waits for some. What arrives while it is
+busy is of no use before that, and each message costs both sides; so candidates gather until the target can use them. If it
+waits, they go out when growth stops paying: when the next draft pass adds less than the target commits in the time that it takes.
+"""
+
+from __future__ import annotations
+
+import math
+
+from outrider.actors.draft.cost import MEMORY
+from outrider.actors.exchange.verdicts import Target
+
+
+class TargetPace:
+    """What is known of one target's passes."""
+
+    def __init__(self, round_trip_s: float) -> None:
+        """
+        Args:
+            round_trip_s: Seconds to the target and back.
+        """
+        self.floor = 0.0
+        """Path probability that a candidate needs to be worth its row there."""
+        self._round_trip_s = round_trip_s
+        self._pass_s = 0.0
+        self._tokens = 0.0
+        """Mean of a pass over all our sessions."""
+        self._use_at = -math.inf
+        """When to send at the latest for what the target does next."""
+        self._wait_s = 0.0
+        """How much later it is still of use, because the target waits."""
+
+    def told(self, target: Target, num_tokens: int, now: float) -> None:
+        """Takes in a frame of verdicts that committed so many tokens."""
+        self.floor = target.floor
+        weight = MEMORY if self._pass_s > 0.0 else 0.0
+        self._tokens = weight * self._tokens + (1.0 - weight) * num_tokens
+        self._pass_s = target.pass_s
+        self._use_at = now + target.free_s - self._round_trip_s
+        self._wait_s = target.wait_s
+
+    def is_due(self, now: float, next_s: float, gain: float) -> bool:
+        """Whether what was not sent goes out before the next draft pass.
+
+        Args:
+            now: Seconds.
+            next_s: Seconds of that pass.
+            gain: Tokens that it adds to the target's next pass.
+        """
+        ready = now + next_s
+        if ready <= self._use_at:
+            return False
+        if self._wait_s > 0.0 and ready <= self._use_at + self._wait_s:
+            return gain * self._pass_s <= self._tokens * next_s
+        return True
+
+    def sent(self, now: float) -> None:
+        """Notes that candidates went out: the next are of use to the pass after the one that these are for."""
+        self._wait_s = 0.0
+        if self._pass_s > 0.0 and math.isfinite(self._use_at):
+            missed = max(math.floor((now - self._use_at) / self._pass_s), 0)
+            self._use_at += self._pass_s * (1 + missed)

@@ -1,0 +1,144 @@
+"""Candidates of several sessions, from a drafter to a target, in one frame.
+
+A tree hangs below a base: a length of the session's text and the rolling hash of so many tokens. It is self-contained: a node
+that extends something sent earlier carries its ancestors along, so a frame may be lost, repeated or overtaken without harm.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from outrider.actors.exchange.frames import BadFrame, Reader, narrow, pack, starts_of
+
+MAX_NODES = 65_536
+"""Nodes and sessions of one frame. Far above what credits allow a drafter; a larger one is none of ours."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Candidates:
+    """Trees of several sessions. Entry e has nodes `starts_E[e]` to `starts_E[e + 1]`."""
+
+    handles_E: npt.NDArray[np.uint64]
+    """The target's handles of the sessions."""
+
+    lengths_E: npt.NDArray[np.int64]
+    """Length of each base, in tokens."""
+
+    hashes_E: npt.NDArray[np.uint64]
+    """Rolling hash of each base."""
+
+    numbers_E: npt.NDArray[np.int64]
+    """Number of the entry among those of the drafter for the session, from 1."""
+
+    starts_E: npt.NDArray[np.int64]
+    """First node of each entry; one number more than there are entries."""
+
+    tokens_N: npt.NDArray[np.int64]
+    """Token ids."""
+
+    parents_N: npt.NDArray[np.int64]
+    """Index of the parent within the entry, -1 for a child of the base; less than the node's own index."""
+
+    estimates_N: npt.NDArray[np.uint8]
+    """Probability that the target draws the token if it draws the parent, in 255ths."""
+
+    num_bytes: int = 0
+    """Size of the frame that this was read from."""
+
+    @property
+    def num_nodes(self) -> int:
+        """Nodes in all."""
+        return len(self.tokens_N)
+
+    @property
+    def entries_N(self) -> npt.NDArray[np.int64]:
+        """The entry of each node."""
+        return np.repeat(np.arange(len(self.handles_E)), np.diff(self.starts_E))
+
+    def only(self, entries: npt.NDArray[np.int64]) -> Candidates:
+        """Some of the entries."""
+        sizes_E = np.diff(self.starts_E)
+        is_in_N = np.zeros(len(sizes_E), np.bool_)
+        is_in_N[entries] = True
+        nodes = np.repeat(is_in_N, sizes_E)
+        return Candidates(
+            handles_E=self.handles_E[entries],
+            lengths_E=self.lengths_E[entries],
+            hashes_E=self.hashes_E[entries],
+            numbers_E=self.numbers_E[entries],
+            starts_E=starts_of(sizes_E[entries]),
+            tokens_N=self.tokens_N[nodes],
+            parents_N=self.parents_N[nodes],
+            estimates_N=self.estimates_N[nodes],
+            num_bytes=self.num_bytes,
+        )
+
+
+def encode(candidates: Candidates) -> bytes:
+    """The frame of some candidates."""
+    sizes_E = np.diff(candidates.starts_E)
+    kind = narrow(int(candidates.tokens_N.max(initial=0)))
+    largest = int(sizes_E.max(initial=0))
+    link = "u1" if largest < 1 << 8 else "<u2"
+    return pack(
+        [len(sizes_E), candidates.num_nodes, np.dtype(kind).itemsize, np.dtype(link).itemsize],
+        [
+            candidates.handles_E.astype("<u8", copy=False),
+            candidates.hashes_E.astype("<u8", copy=False),
+            candidates.lengths_E.astype("<u4"),
+            candidates.numbers_E.astype("<u4"),
+            sizes_E.astype("<u2"),
+            candidates.tokens_N.astype(kind),
+            (candidates.parents_N + 1).astype(link),
+            candidates.estimates_N,
+        ],
+    )
+
+
+def decode(frame: bytes, vocab_size: int) -> Candidates:
+    """The candidates of a frame, checked completely: what is returned can be grafted and verified.
+
+    Args:
+        frame: The bytes.
+        vocab_size: Of the target; every token id is below it.
+
+    Raises:
+        BadFrame: The bytes are no such frame, a parent is no earlier node, or a token id is none of the target's.
+    """
+    reader = Reader(frame, 4, MAX_NODES)
+    num_entries, num_nodes, token_bytes, link_bytes = reader.counts
+    if token_bytes not in (2, 4) or link_bytes not in (1, 2):
+        raise BadFrame(f"tokens of {token_bytes} bytes and parents of {link_bytes}; not ours")
+    handles_E = reader.take("<u8", num_entries)
+    hashes_E = reader.take("<u8", num_entries)
+    lengths_E = reader.take("<u4", num_entries).astype(np.int64)
+    numbers_E = reader.take("<u4", num_entries).astype(np.int64)
+    starts_E = starts_of(reader.take("<u2", num_entries))
+    tokens_N = reader.take(f"<u{token_bytes}", num_nodes).astype(np.int64)
+    parents_N = reader.take(f"<u{link_bytes}", num_nodes).astype(np.int64) - 1
+    estimates_N = reader.take("u1", num_nodes)
+    reader.end()
+    if starts_E[-1] != num_nodes:
+        raise BadFrame(f"entries of {starts_E[-1]} nodes in all, but {num_nodes} nodes")
+    places_N = np.arange(num_nodes) - np.repeat(starts_E[:-1], np.diff(starts_E))
+    wrong = np.flatnonzero(parents_N >= places_N)
+    if len(wrong):
+        raise BadFrame(
+            f"node {places_N[wrong[0]]} has parent {parents_N[wrong[0]]}; a parent must be an earlier node"
+        )
+    if num_nodes and int(tokens_N.max()) >= vocab_size:
+        raise BadFrame(f"token {int(tokens_N.max())} is none of the target's {vocab_size}")
+    return Candidates(
+        handles_E=handles_E,
+        lengths_E=lengths_E,
+        hashes_E=hashes_E,
+        numbers_E=numbers_E,
+        starts_E=starts_E,
+        tokens_N=tokens_N,
+        parents_N=parents_N,
+        estimates_N=estimates_N,
+        num_bytes=len(frame),
+    )

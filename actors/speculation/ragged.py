@@ -1,0 +1,31 @@
+"""Index arithmetic over groups of different sizes, without a loop over the groups."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int64s = NDArray[np.int64]
+
+
+def starts_of(counts_E: Int64s) -> Int64s:
+    """Where each group begins when they lie one behind the other; one number more than there are groups."""
+    starts = np.zeros(len(counts_E) + 1, np.int64)
+    np.cumsum(counts_E, out=starts[1:])
+    return starts
+
+
+def ranges(firsts_E: Int64s, counts_E: Int64s) -> Int64s:
+    """`firsts[e], firsts[e] + 1, ...`, `counts[e]` numbers of each group, one group behind the other."""
+    starts = starts_of(counts_E)
+    return np.arange(starts[-1]) + np.repeat(firsts_E - starts[:-1], counts_E)
+
+
+def rank_within(groups_N: Int64s) -> Int64s:
+    """Place of each item within its group; the items of a group lie one behind the other."""
+    places = np.arange(len(groups_N))
+    if not len(places) or groups_N[0] == groups_N[-1]:
+        return places
+    begins = np.zeros_like(places)
+    begins[1:] = places[1:] * (groups_N[1:] != groups_N[:-1])
+    return places - np.maximum.accumulate(begins)

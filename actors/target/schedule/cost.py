@@ -1,0 +1,99 @@
+"""What a target pass costs: seconds as a function of rows, while drafters work and while they rest.
+
+The shape of the curve is measured once, when the target warms up: on every device it has steps (a second row turns vector
+products into matrix products) that a line fitted to the few sizes met while decoding would mistake for a slope. Online, a
+scale follows the machine and the context, and a constant the time outside the model. Both are learned apart for passes while
+drafters work and for others, because drafters may share the machine. Pure: observations are pushed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.actors.speculation.path_keys import Int64s
+
+Float64s = NDArray[np.float64]
+
+MEMORY: Final = 0.95
+"""Weight of the past in every running mean of scheduling: twenty passes. More would not follow a load that changes, less would
+let single hiccups move decisions."""
+
+LARGEST_SURPRISE: Final = 3.0
+"""A pass that took longer than this many times the prediction counts as this many times: one pause is not a law."""
+
+SMALLEST_S: Final = 1e-5
+"""Seconds. No pass is predicted to be shorter; keeps ratios finite before anything was seen."""
+
+
+class CostModel:
+    """Seconds of a pass = scale x curve(rows) + overhead."""
+
+    def __init__(self) -> None:
+        # Nothing measured: rows cost alike.
+        self._rows: Float64s = np.array([0.0, 1.0])
+        self._seconds: Float64s = np.array([SMALLEST_S, SMALLEST_S])
+        self._last_slope = 0.0
+        self._prompt_row_s = 0.0
+        self._scales = [1.0, 1.0]
+        self._overheads = [0.0, 0.0]
+        self._is_known = [False, False]
+
+    def set_curve(self, seconds_by_rows: Mapping[int, float]) -> None:
+        """Takes the measured curve; made monotone, because measurements wobble. It goes on beyond its end as it ended.
+
+        Args:
+            seconds_by_rows: Seconds of a pass by number of rows; two numbers at least.
+        """
+        rows = sorted(seconds_by_rows)
+        seconds = np.maximum.accumulate([max(seconds_by_rows[n], SMALLEST_S) for n in rows])
+        self._rows, self._seconds = np.array(rows, np.float64), seconds
+        if len(rows) > 1:
+            self._last_slope = float(seconds[-1] - seconds[-2]) / (rows[-1] - rows[-2])
+
+    def set_prompt_row(self, seconds: float) -> None:
+        """Takes what a row of a prompt takes, in seconds, measured with the curve."""
+        self._prompt_row_s = seconds
+
+    def observe(self, rows: int, model_s: float, total_s: float, *, drafting: bool) -> None:
+        """Takes in one pass without prompts.
+
+        Args:
+            rows: Tokens that were run.
+            model_s: Seconds in the model.
+            total_s: Seconds of the whole round, the model included.
+            drafting: Drafters were at work.
+        """
+        scale, overhead = self._scales[drafting], self._overheads[drafting]
+        ratio, outside = model_s / float(self._curve(rows)), total_s - model_s
+        if not self._is_known[drafting]:
+            self._is_known[drafting] = True
+            self._scales[drafting], self._overheads[drafting] = ratio, outside
+            if not self._is_known[not drafting]:
+                self._scales[not drafting], self._overheads[not drafting] = ratio, outside
+            return
+        ratio = min(ratio, LARGEST_SURPRISE * scale)
+        outside = min(outside, LARGEST_SURPRISE * max(overhead, SMALLEST_S))
+        self._scales[drafting] += (1.0 - MEMORY) * (ratio - scale)
+        self._overheads[drafting] += (1.0 - MEMORY) * (outside - overhead)
+
+    def seconds(self, rows: Int64s, *, drafting: bool = True) -> Float64s:
+        """Seconds of rounds with so many rows."""
+        seconds: Float64s = self._scales[drafting] * self._curve(rows) + self._overheads[drafting]
+        return seconds
+
+    def predict(self, rows: int, *, drafting: bool = True) -> float:
+        """Seconds of a round with so many rows."""
+        return float(self.seconds(np.array(rows), drafting=drafting))
+
+    def prompt_s(self, rows: int) -> float:
+        """Seconds of rows of prompts beside others."""
+        return self._scales[True] * self._prompt_row_s * rows
+
+    def _curve(self, rows: Int64s | int) -> Float64s:
+        beyond = np.maximum(np.asarray(rows, np.float64) - self._rows[-1], 0.0)
+        curve: Float64s = np.interp(rows, self._rows, self._seconds) + self._last_slope * beyond
+        return curve

@@ -1,0 +1,73 @@
+"""When a pass begins: now, or after the next candidates.
+
+A pass is worth what it commits less what the target would have committed in its time at its present pace. Waiting for w seconds
+costs `pace x w` tokens. What it brings:
+
+- a session without candidates gets them into this pass instead of the next one: `yield - 1` tokens, and those that its plain token
+  would have made stale, `1 - hit` (a miss loses the tree);
+- a session whose new tree is still coming in gets one level more: the value of its leaves times the rate at which a level hits.
+
+The target waits exactly while the second is more than the first. What it expects of an arrival, and of how long that takes, it has
+learned; after the time by which it should have come, it is believed to take as long again as it has taken, so every wait ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+SMALLEST_S = 5e-5
+"""Seconds. Shorter waits are none: a thread does not wake up so precisely."""
+
+WAITED = 0.8
+"""Weight of the past in the mean times of arrivals: five arrivals. There is one a round at most, so passes' memory is too long."""
+
+
+@dataclass(slots=True)
+class Delay:
+    """Mean and spread of a time that is waited for, in seconds."""
+
+    mean_s: float = 0.0
+    """0 is hopeful, so that a first wait happens."""
+    spread_s: float = 0.0
+
+    def observe(self, seconds: float) -> None:
+        """Takes in how long it took, or has been waited for in vain."""
+        self.spread_s += (1.0 - WAITED) * (abs(seconds - self.mean_s) - self.spread_s)
+        self.mean_s += (1.0 - WAITED) * (seconds - self.mean_s)
+
+    def latest_s(self) -> float:
+        """By then it should have come."""
+        return self.mean_s + 2.0 * self.spread_s
+
+    def left_s(self, elapsed_s: float) -> float:
+        """Seconds that it will still take."""
+        if elapsed_s <= self.latest_s():
+            return max(self.mean_s - elapsed_s, self.spread_s, 0.0)
+        return elapsed_s
+
+
+@dataclass(slots=True)
+class Waiting:
+    """The decision, and what it has learned."""
+
+    first: Delay = field(default_factory=Delay)
+    """From a verdict to the first candidates below it."""
+    next: Delay = field(default_factory=Delay)
+    """Between candidates while a new tree comes in."""
+    last_s: float = 0.0
+    """When the last candidates below a text came, in seconds of the worker's clock."""
+
+    def left_s(self, gain: float, pace: float, delay: Delay, elapsed_s: float) -> float:
+        """How long to wait for an arrival; 0: begin now.
+
+        Args:
+            gain: Tokens that it brings.
+            pace: Tokens that the target commits in a second, over all sessions; more than 0.
+            delay: How long such take.
+            elapsed_s: Seconds for which this one has been due.
+        """
+        if gain <= pace * delay.left_s(elapsed_s):
+            return 0.0
+        # Later than it should have come, what is left is believed to be as long as what has passed.
+        left_s = max(delay.latest_s(), gain / pace) - elapsed_s
+        return left_s if left_s > SMALLEST_S else 0.0

@@ -1,0 +1,108 @@
+"""What a pass decided: of each entry the candidates that were drawn, and the tokens to commit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from outrider.actors.engine.protocol import Logits
+from outrider.actors.speculation import coupled
+from outrider.actors.speculation.coupled import Walk
+from outrider.actors.speculation.path_keys import Int64s
+from outrider.actors.target.drawing import Drawer
+from outrider.actors.target.events import Logprob
+from outrider.actors.target.frozen import FrozenVerdict
+from outrider.actors.target.passes import Pass
+from outrider.actors.target.session import Session
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Walks:
+    """One row an entry; entries that draw nothing have none."""
+
+    counts_E: Int64s
+    """Tokens to commit: one more than accepted candidates."""
+
+    tokens_ET: Int64s
+    """Their ids."""
+
+    nodes_ET: Int64s
+    """Accepted candidates, by place among the entry's; one less than tokens."""
+
+    near_ties_E: Int64s
+    """Draws whose margin was small."""
+
+    logprobs: dict[int, list[Logprob]] = field(default_factory=dict)
+    """By entry, of each token, where they are wanted."""
+
+    @classmethod
+    def empty(cls, count: int, steps: int) -> Walks:
+        """No entry has decided anything.
+
+        Args:
+            count: Entries.
+            steps: Tokens of one, at most.
+        """
+        return cls(
+            counts_E=np.zeros(count, np.int64),
+            tokens_ET=np.zeros((count, steps), np.int64),
+            nodes_ET=np.full((count, steps), -1, np.int64),
+            near_ties_E=np.zeros(count, np.int64),
+        )
+
+    def widen(self, steps: int) -> None:
+        """Makes room for walks of so many tokens."""
+        count, width = self.tokens_ET.shape
+        if steps > width:
+            more = np.full((count, steps - width), -1, np.int64)
+            self.tokens_ET = np.concatenate((self.tokens_ET, np.zeros_like(more)), axis=1)
+            self.nodes_ET = np.concatenate((self.nodes_ET, more), axis=1)
+
+    def put(self, entry: int, walk: Walk, near_ties: int, logprobs: list[Logprob]) -> None:
+        """Notes one entry's."""
+        self.widen(len(walk.tokens))
+        self.counts_E[entry] = len(walk.tokens)
+        self.tokens_ET[entry, : len(walk.tokens)] = walk.tokens
+        self.nodes_ET[entry, : len(walk.path)] = walk.path
+        self.near_ties_E[entry] = near_ties
+        if logprobs:
+            self.logprobs[entry] = logprobs
+
+
+def walk_on_host(
+    pass_: Pass,
+    sessions: dict[int, Session],
+    logits: Logits,
+    walks: Walks | None,
+) -> Walks:
+    """Walks the entries that are not walked yet, row by row: of a tree of sixteen nodes a walk visits about three, so on a
+    CPU drawing all rows would cost more than the walk.
+
+    Args:
+        pass_: What was run.
+        sessions: By row.
+        logits: What came of it.
+        walks: What was decided on the device; None: nothing.
+    """
+    if walks is None:
+        walks = Walks.empty(len(pass_.rows_E), 1)
+    todo = np.flatnonzero(pass_.draws_E & (walks.counts_E == 0))
+    if not len(todo):
+        return walks
+    roots = pass_.roots_E()
+    for entry in todo.tolist():
+        session = sessions[int(pass_.rows_E[entry])]
+        nodes = slice(int(pass_.starts_E[entry]), int(pass_.starts_E[entry + 1]))
+        start = int(roots[entry])
+        logits_RV = logits.values_RV[start : start + 1 + nodes.stop - nodes.start]
+        ready = pass_.frozen.get(entry)
+        if ready is not None:
+            verdict = FrozenVerdict(session, logits_RV, ready.frozen)
+            walks.put(entry, verdict.walk(), verdict.near_ties, verdict.logprobs)
+            continue
+        tokens, parents = pass_.tokens_N[nodes].tolist(), pass_.parents_N[nodes].tolist()
+        drawer = Drawer(session, logits_RV, parents, tokens)
+        walk = coupled.walk(tokens, parents, drawer, session.remaining)
+        walks.put(entry, walk, drawer.near_ties, drawer.logprobs)
+    return walks

@@ -1,0 +1,85 @@
+"""An option tried in virtual time: one cell of it, with the code that ships."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from outrider.cluster.plan.options import MAX_DEPTH, Option
+from outrider.cluster.plan.request import PlanRequest
+from outrider.cluster.simulate.compare import run
+from outrider.cluster.simulate.scenario import Scenario
+from outrider.cluster.simulate.service import Mode, Run
+
+PASSES = 300
+"""Plain passes that a trial lasts for, at least; and as long as two requests take plainly."""
+
+SETTLING = 0.25
+"""Part of a trial that is not counted: sessions begin, calibrations and costs are learned."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """What came of a trial."""
+
+    option: Option
+    """With the simulated rates."""
+    expected: float
+    """Speed-up of the closed form."""
+
+
+def tried(request: PlanRequest, option: Option) -> Tried:
+    """Simulates a cell of an option, plainly and, if it has a drafter, with it."""
+    plain = rate(run(scenario(request, option), Mode.PLAIN))
+    rated = plain
+    if option.drafter is not None:
+        rated = rate(run(scenario(request, option), Mode.PIPELINED))
+    cells = option.targets / option.shared_by
+    simulated = replace(option, tokens_per_s=rated * cells, speed_up=rated / plain)
+    return Tried(option=simulated, expected=option.speed_up)
+
+
+def rate(one: Run) -> float:
+    """Tokens a second after the beginning."""
+    began = SETTLING * one.seconds
+    answers = one.answers
+    late = sum(
+        count for when, count in zip(answers.times_s, answers.tokens, strict=True) if when > began
+    )
+    return late / (one.seconds - began)
+
+
+def scenario(request: PlanRequest, option: Option) -> Scenario:
+    """A cell of an option: the targets that share a drafter, with their part of the requests."""
+    traffic, target = request.traffic, request.target
+    clients = option.sessions * option.shared_by
+    context = option.sessions * (traffic.prompt + traffic.tokens // 2)
+    pass_s = target.passes.seconds(rows=option.sessions, sessions=option.sessions, context=context)
+    drafter = option.drafter or request.drafters[0]
+    return Scenario.model_validate(
+        {
+            "name": option.name,
+            "seconds": pass_s * max(PASSES, 2 * traffic.tokens),
+            "temperature": traffic.temperature,
+            "max_nodes": max(option.nodes, 1),
+            "max_depth": MAX_DEPTH,
+            "targets": [
+                {
+                    "name": f"t{number}",
+                    "model": f"law:agree{drafter.agrees}",
+                    "profile": target.profile,
+                    "slots": option.sessions,
+                }
+                for number in range(option.shared_by)
+            ],
+            "drafters": [
+                {
+                    "name": "d",
+                    "model": f"law:agree{drafter.agrees}/draft",
+                    "profile": drafter.profile,
+                    "slots": clients,
+                    "link": {"latency_ms": drafter.latency_ms},
+                }
+            ],
+            "load": [{"clients": clients, "tokens": traffic.tokens, "prompt": traffic.prompt}],
+        }
+    )

@@ -1,0 +1,363 @@
+"""A coordinator: the real sessions and the real queue, between clients, targets and drafters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from outrider.actors.exchange import commits
+from outrider.actors.speculation.options import Sampling, Speculation
+from outrider.cluster.admission import Admission, Grant
+from outrider.cluster.sequence_plan import SequencePlan, attach_session, open_session
+from outrider.cluster.session import Session, State
+from outrider.cluster.session_commands import (
+    Attach,
+    Close,
+    Command,
+    Complete,
+    Deliver,
+    Fail,
+    Open,
+)
+from outrider.cluster.simulate.heap import Heap, Record
+from outrider.cluster.simulate.network import Stream
+from outrider.cluster.simulate.prices import Prices
+from outrider.cluster.simulate.process import Machine, Process
+from outrider.v1 import draft_pb2, target_pb2
+
+Key = tuple[str, int, int]
+"""Names a request in every mode: kind, client or wave, and number."""
+
+RETRY_S = 0.5
+"""As `drafting.RETRY_S`."""
+
+ASK_AGAIN_S = 0.5
+"""As `slots.ASK_AGAIN_S`."""
+
+REOPEN_S = 0.05
+"""As `sequence.REOPEN_S`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a session is decoded; what `attach_session` asks of a link."""
+
+    address: str
+    incarnation: int
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class Running:
+    """One request of one sequence."""
+
+    plan: SequencePlan
+    session: Session
+    on_tokens: Callable[[int, float], None]
+    on_end: Callable[[float, str], None]
+    """Told why, if it failed."""
+    grant: Grant | None = None
+    number: int = 0
+    handle: int = 0
+    target: str = ""
+    attached: set[str] = field(default_factory=set)
+    reopenings: int = 0
+
+
+class CoordinatorProcess(Process):
+    """Runs requests."""
+
+    def __init__(
+        self, name: str, heap: Heap, machine: Machine, record: Record, *, prices: Prices
+    ) -> None:
+        """Arguments: as `TargetProcess`."""
+        super().__init__(name, heap, machine, record)
+        self.targets: dict[str, Stream] = {}
+        self.drafters: dict[str, Stream] = {}
+        self.target_takes: dict[str, Callable[[bytes], None]] = {}
+        self.drafter_takes: dict[str, Callable[[bytes], None]] = {}
+        self.admission = Admission(max_waiting=1 << 20)
+        self.wants_drafters: dict[str, bool] = {}
+        self.num_failed = 0
+        self.outputs: dict[Key, list[int]] = {}
+        """Of each request, as far as it has come."""
+        self._prices = prices
+        self._running: dict[int, Running] = {}
+        """By the request's number."""
+        self._sessions: dict[int, Running] = {}
+        """By the session's number; an opening that is over is not in it."""
+        self._next_session = 1
+        self._next_request = 1
+
+    # -- clients ---------------------------------------------------------------------------------------------------
+
+    def request(
+        self,
+        prompt: tuple[int, ...],
+        sampling: Sampling,
+        speculation: Speculation,
+        *,
+        on_tokens: Callable[[int, float], None],
+        on_end: Callable[[float, str], None],
+        key: Key,
+    ) -> None:
+        """A client asks, now.
+
+        Args:
+            prompt: Token ids.
+            sampling: Of the request.
+            speculation: Of the request.
+            on_tokens: Told of each delivery: tokens, and when they left.
+            on_end: Told when the last word left, and why it failed, if it did.
+            key: Names the request in every mode.
+        """
+
+        def take(_: bytes) -> None:
+            self.spend(self._prices.coordinator.request.seconds())
+            number, self._next_request = self._next_request, self._next_request + 1
+            plan = SequencePlan(
+                request=number,
+                index=0,
+                request_id=f"r{number}",
+                group=number,
+                prompt=prompt,
+                fingerprint="",
+                sampling=sampling,
+                speculation=speculation,
+                drafters=tuple(self.drafters),
+                drafters_at_work=None,
+                arrived_s=self.now,
+            )
+            session = Session(detokeniser=None, max_tokens=sampling.max_tokens)
+            self.outputs[key] = session.output
+            running = Running(
+                plan=plan,
+                session=session,
+                on_tokens=on_tokens,
+                on_end=on_end,
+            )
+            self._running[number] = running
+            self.admission.enqueue(number, 1, prompt)
+            self._carry_out(running, running.session.start())
+            self._dispatch()
+
+        self.post(b"", take)
+
+    # -- streams ---------------------------------------------------------------------------------------------------
+
+    def target_up(self, target: str, num_slots: int) -> None:
+        """A target's stream is up."""
+
+        def take(_: bytes) -> None:
+            self.wants_drafters[target] = True
+            self.admission.set_target(target, num_slots)
+            self._dispatch()
+
+        self.post(b"", take)
+
+    def target_down(self, target: str) -> None:
+        """A target's stream has ended."""
+
+        def take(_: bytes) -> None:
+            self.admission.remove_target(target)
+            for running in [one for one in self._sessions.values() if one.target == target]:
+                self._carry_out(running, running.session.lost(f"the stream to {target} broke"))
+            self._dispatch()
+
+        self.post(b"", take)
+
+    def drafter_up(self, drafter: str) -> None:
+        """A drafter's stream is up."""
+        self.post(b"", lambda _: self._fill_all())
+
+    def drafter_down(self, drafter: str) -> None:
+        """A drafter's stream has ended."""
+
+        def take(_: bytes) -> None:
+            for running in self._sessions.values():
+                running.attached.discard(drafter)
+
+        self.post(b"", take)
+
+    def on_target(self, target: str, payload: bytes) -> None:
+        """A target's message."""
+        event = target_pb2.SessionEvent.FromString(payload)
+        match event.WhichOneof("event"):
+            case "commits":
+                self._committed(commits.decode(event.commits.frame))
+            case "opened":
+                running = self._sessions.get(event.opened.session)
+                if running is not None:
+                    running.handle = event.opened.handle
+                    self._carry_out(running, running.session.opened())
+            case "finished":
+                done = event.finished
+                running = self._sessions.get(done.session)
+                if running is not None:
+                    self._carry_out(
+                        running,
+                        running.session.finished(
+                            done.reason, done.speculation, done.timing, done.cached_tokens
+                        ),
+                    )
+            case "failed":
+                running = self._sessions.get(event.failed.session)
+                if running is not None:
+                    failed = running.session.failed(event.failed.code, event.failed.message)
+                    self._carry_out(running, failed)
+            case "drafters_wanted":
+                self.wants_drafters[target] = event.drafters_wanted.is_wanted
+                if event.drafters_wanted.is_wanted:
+                    self._fill_all()
+        self._dispatch()
+
+    def on_drafter(self, drafter: str, payload: bytes) -> None:
+        """A drafter's message."""
+        event = draft_pb2.DraftEvent.FromString(payload)
+        kind = event.WhichOneof("event")
+        if kind not in ("refused", "detached"):
+            return
+        running = self._sessions.get(getattr(event, kind).session)
+        if running is not None:
+            running.attached.discard(drafter)
+            self._later(RETRY_S, lambda: self._fill(running))
+
+    def _committed(self, told: list[commits.Commit]) -> None:
+        num_tokens = sum(len(one.tokens) for one in told)
+        self.spend(self._prices.coordinator.take.seconds(len(told), num_tokens))
+        for number, epoch, tokens, origins in told:
+            running = self._sessions.get(number)
+            if running is not None:
+                self._carry_out(running, running.session.committed(epoch, tokens, origins))
+
+    # -- what sessions command -------------------------------------------------------------------------------------
+
+    def _carry_out(self, running: Running, commands: list[Command]) -> None:
+        for command in commands:
+            match command:
+                case Deliver():
+                    self.spend(self._prices.message.seconds())
+                    running.on_tokens(len(command.ids), self.now)
+                case Attach():
+                    self._fill(running)
+                case Close():
+                    self._close(running)
+                case Open():
+                    self._plan_open(running, command)
+                case Complete():
+                    self._end(running, "")
+                case Fail():
+                    self.num_failed += 1
+                    self._end(running, str(command.refusal))
+
+    def _plan_open(self, running: Running, command: Open) -> None:
+        self._leave(running)
+        if running.grant is None:
+            # The first time: its place in the queue is there.
+            return
+        target = running.grant.target
+        if command.is_full:
+            self.admission.refused(running.grant)
+            known = self.admission.num_slots(target)
+            self._later(ASK_AGAIN_S, lambda: self._ask_again(target, known))
+        else:
+            self.admission.release(running.grant)
+        running.grant = None
+        running.reopenings += bool(command.reason)
+        ticket = running.plan.ticket
+        if command.reason:
+            again = REOPEN_S * 2 ** min(running.reopenings - 1, 5)
+            self._later(again, lambda: self.admission.return_to_queue(ticket))
+        else:
+            self.admission.return_to_queue(ticket)
+
+    def _ask_again(self, target: str, known: int) -> None:
+        if 0 <= self.admission.num_slots(target) <= known:
+            self.admission.set_target(target, known + 1)
+
+    def _dispatch(self) -> None:
+        for grant in self.admission.grants():
+            running = self._running.get(grant.ticket.request)
+            if running is None or running.session.state is not State.OPENING:
+                self.admission.release(grant)
+                continue
+            running.grant, running.target = grant, grant.target
+            running.number, self._next_session = self._next_session, self._next_session + 1
+            self._sessions[running.number] = running
+            opened = open_session(
+                running.plan, session=running.number, committed=running.session.output
+            )
+            self._tell_target(grant.target, target_pb2.SessionCommand(open=opened))
+
+    def _fill_all(self) -> None:
+        for running in list(self._sessions.values()):
+            self._fill(running)
+
+    def _fill(self, running: Running) -> None:
+        """Attaches every drafter that is there."""
+        plan = running.plan
+        if running.session.state is not State.RUNNING or not plan.speculation.enabled:
+            return
+        if not self.wants_drafters.get(running.target, True):
+            return
+        for name, stream in self.drafters.items():
+            if not stream.is_open or name in running.attached:
+                continue
+            running.attached.add(name)
+            attach = attach_session(
+                plan,
+                Place(address=running.target, incarnation=1),
+                session=running.number,
+                handle=running.handle,
+                committed=running.session.output,
+            )
+            self._tell_drafter(name, draft_pb2.DraftCommand(attach=attach))
+
+    def _leave(self, running: Running) -> None:
+        """Ends an opening: its drafters go."""
+        self._sessions.pop(running.number, None)
+        for name in sorted(running.attached):
+            detach = draft_pb2.DetachSession(session=running.number)
+            self._tell_drafter(name, draft_pb2.DraftCommand(detach=detach))
+        running.attached.clear()
+
+    def _close(self, running: Running) -> None:
+        close = target_pb2.CloseSession(session=running.number)
+        self._tell_target(running.target, target_pb2.SessionCommand(close=close))
+
+    def _end(self, running: Running, why: str) -> None:
+        self._leave(running)
+        if running.grant is not None:
+            self.admission.release(running.grant)
+        self._running.pop(running.plan.request, None)
+        self.admission.routes.forget(running.plan.request)
+        running.on_end(self.now, why)
+
+    # -- parts -----------------------------------------------------------------------------------------------------
+
+    def turn(self) -> float | None:
+        """See `Process`."""
+        while self.inbox:
+            letter = self.inbox.popleft()
+            if letter.payload:
+                self.spend(self._prices.message.seconds())
+            letter.take(letter.payload)
+        return None
+
+    def _later(self, seconds: float, action: Callable[[], None]) -> None:
+        def take(_: bytes) -> None:
+            action()
+            self._dispatch()
+
+        self.heap.at(self.now + seconds, lambda: self.post(b"", take))
+
+    def _tell_target(self, name: str, command: target_pb2.SessionCommand) -> None:
+        stream = self.targets[name]
+        if stream.is_open:
+            self.spend(self._prices.message.seconds())
+            stream.send(self, command.SerializeToString(), self.target_takes[name])
+
+    def _tell_drafter(self, name: str, command: draft_pb2.DraftCommand) -> None:
+        stream = self.drafters[name]
+        if stream.is_open:
+            self.spend(self._prices.message.seconds())
+            stream.send(self, command.SerializeToString(), self.drafter_takes[name])

@@ -1,0 +1,240 @@
+"""A target: streams in, the core's events; the core's outputs, streams out; passes that keep its device busy."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from outrider.actors.target.core import Computed, TargetCore, Wait
+from outrider.actors.target.events import (
+    CandidateFrame,
+    Close,
+    CloseStream,
+    CommitFrame,
+    DrafterJoined,
+    DrafterLeft,
+    DraftersWanted,
+    Event,
+    FrozenCandidates,
+    Owner,
+    Resync,
+    ResyncRequest,
+    SessionClosed,
+    Steer,
+    VerdictFrame,
+)
+from outrider.actors.target.messages import (
+    candidates_from_proto,
+    commit_message,
+    drafter_message,
+    drafters_wanted,
+    frozen_from_proto,
+    open_from_proto,
+    session_event,
+    verdict_message,
+)
+from outrider.actors.target.passes import Pass
+from outrider.cluster.simulate.device import Device
+from outrider.cluster.simulate.heap import Heap, Record
+from outrider.cluster.simulate.network import Stream
+from outrider.cluster.simulate.prices import Prices
+from outrider.cluster.simulate.process import Machine, Process
+from outrider.v1 import target_pb2
+
+TICK_S = 1e-6
+"""Shortest wait, in seconds: no timer is finer, and one that rounding swallows would stop the clock."""
+
+STREAM = 1
+"""Number of the coordinator's stream."""
+
+
+@dataclass(slots=True)
+class PassLog:
+    """What a target did, pass by pass."""
+
+    ends_s: list[float] = field(default_factory=list)
+    """When each was over, its verdicts sent."""
+    sessions: list[int] = field(default_factory=list)
+    rows: list[int] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
+    """Committed."""
+    seconds: list[float] = field(default_factory=list)
+    """Of the device."""
+
+
+class TargetProcess(Process):
+    """Runs a target's core."""
+
+    def __init__(
+        self,
+        name: str,
+        heap: Heap,
+        machine: Machine,
+        record: Record,
+        *,
+        device: Device,
+        new_core: Callable[[], TargetCore],
+        prices: Prices,
+        on_core: bool = False,
+    ) -> None:
+        """
+        Args:
+            name: Of the actor.
+            heap: The clock.
+            machine: Where it runs.
+            record: Takes what happens.
+            device: The model.
+            new_core: Makes the core.
+            prices: What its steps cost.
+            on_core: Passes take one of the machine's cores.
+        """
+        super().__init__(name, heap, machine, record)
+        self.device = device
+        self.core = new_core()
+        self.log = PassLog()
+        self.coordinator: Stream | None = None
+        self.drafters: dict[str, Stream] = {}
+        self.coordinator_takes: Callable[[bytes], None] = lambda payload: None
+        self.drafter_takes: dict[str, Callable[[bytes], None]] = {}
+        self._prices = prices
+        self._on_core = on_core
+        self._pass: Pass | None = None
+        self._computed: Computed | None = None
+        self._events: deque[tuple[float, Event]] = deque()
+        self._arrived = 0.0
+        self._began = self._ends = self._model_s = 0.0
+        self._committed = 0
+
+    # -- what comes in ---------------------------------------------------------------------------------------------
+
+    def on_command(self, payload: bytes) -> None:
+        """A coordinator's command."""
+        command = target_pb2.SessionCommand.FromString(payload)
+        match command.WhichOneof("command"):
+            case "open":
+                self._note(open_from_proto(command.open, STREAM))
+            case "close":
+                self._note(Close(owner=Owner(stream=STREAM, session=command.close.session)))
+            case "steer":
+                steer = command.steer
+                owner = Owner(stream=STREAM, session=steer.session)
+                drafters = tuple(steer.drafters)
+                self._note(Steer(owner=owner, drafters=drafters, max_nodes=steer.max_nodes))
+
+    def on_drafter(self, drafter: str, payload: bytes) -> None:
+        """A drafter's message."""
+        message = target_pb2.DrafterMessage.FromString(payload)
+        if message.WhichOneof("message") == "resync":
+            resync = message.resync
+            length = resync.length
+            self._note(ResyncRequest(drafter=drafter, handle=resync.handle, length=length))
+            return
+        vocab_size = self.device.spec.vocab_size
+        frame = candidates_from_proto(message.candidates, drafter, vocab_size)
+        if frame is not None:
+            of = frame.candidates
+            self.spend(self._prices.target.take.seconds(len(of.handles_E), of.num_nodes))
+            self._note(frame)
+        for tree in message.candidates.frozen:
+            frozen = frozen_from_proto(tree, drafter, vocab_size)
+            self.spend(self._prices.target.take.seconds(1, frozen.frozen.tree.num_nodes))
+            self._note(frozen)
+
+    def joined(self, drafter: str) -> None:
+        """A drafter's stream is up."""
+        self.post(b"", lambda _: self._note(DrafterJoined(drafter=drafter)))
+
+    def left(self, drafter: str) -> None:
+        """A drafter's stream has ended."""
+        self.post(b"", lambda _: self._note(DrafterLeft(drafter=drafter)))
+
+    def lost_coordinator(self) -> None:
+        """The coordinator's stream has ended."""
+        self.post(b"", lambda _: self._note(CloseStream(stream=STREAM)))
+
+    def _note(self, event: Event) -> None:
+        self._events.append((self._arrived, event))
+
+    # -- turns -----------------------------------------------------------------------------------------------------
+
+    def turn(self) -> float | None:
+        """See `Process`. As `TargetWorker`: while a pass runs candidates are taken in, up to the first event of another kind."""
+        while self.inbox:
+            letter = self.inbox.popleft()
+            if letter.payload:
+                self.spend(self._prices.message.seconds())
+            self._arrived = letter.arrived
+            letter.take(letter.payload)
+        while self._events:
+            arrived, event = self._events[0]
+            if self._pass is not None and not isinstance(event, CandidateFrame | FrozenCandidates):
+                break
+            self._events.popleft()
+            self.core.take(event, self.now, arrived)
+        self._send()
+        if self._pass is not None and self._computed is not None:
+            if self.now < self._ends:
+                return self._ends
+            self._finish(self._pass, self._computed)
+            return self.now
+        decided = self.core.begin(self.now)
+        if isinstance(decided, Wait):
+            self._send()
+            return None if decided.seconds is None else self.now + max(decided.seconds, TICK_S)
+        batch = decided.batch
+        self.spend(self._prices.target.begin.seconds(len(batch), batch.num_rows))
+        self._send()
+        began_s = self.device.pass_s
+        self._computed = self.core.run(decided)
+        self._model_s = self.device.pass_s - began_s
+        self._pass, self._began = decided, self.now
+        if self._on_core:
+            self._ends = self.machine.run(self.now, self._model_s)
+        else:
+            self._ends = self.now + self._model_s
+        return self._ends
+
+    def _finish(self, pass_: Pass, computed: Computed) -> None:
+        self._pass = self._computed = None
+        sessions, rows = len(pass_.batch), pass_.batch.num_rows
+        ended = self.now
+        self.core.finish(pass_, computed, ended)
+        self.spend(self._prices.target.finish.seconds(sessions, rows))
+        self._committed = 0
+        self._send()
+        self.core.tidy()
+        self.core.booked(pass_, model_s=ended - self._began, now=self.now)
+        self._send()
+        log = self.log
+        log.ends_s.append(self.now)
+        log.sessions.append(sessions)
+        log.rows.append(rows)
+        log.tokens.append(self._committed)
+        log.seconds.append(self._model_s)
+
+    def _send(self) -> None:
+        for output in self.core.take_outputs():
+            match output:
+                case VerdictFrame():
+                    self._tell_drafter(output.drafter, verdict_message(output))
+                case Resync() | SessionClosed():
+                    self._tell_drafter(output.drafter, drafter_message(output))
+                case CommitFrame():
+                    self._committed += len(output.commits.tokens_T)
+                    self._tell_coordinator(commit_message(output))
+                case DraftersWanted():
+                    self._tell_coordinator(drafters_wanted(output.is_wanted))
+                case _:
+                    self._tell_coordinator(session_event(output))
+
+    def _tell_drafter(self, drafter: str, message: target_pb2.VerdictMessage) -> None:
+        stream = self.drafters.get(drafter)
+        if stream is not None and stream.is_open:
+            self.spend(self._prices.message.seconds())
+            stream.send(self, message.SerializeToString(), self.drafter_takes[drafter])
+
+    def _tell_coordinator(self, event: target_pb2.SessionEvent) -> None:
+        if self.coordinator is not None and self.coordinator.is_open:
+            self.spend(self._prices.message.seconds())
+            self.coordinator.send(self, event.SerializeToString(), self.coordinator_takes)

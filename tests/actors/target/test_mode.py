@@ -1,0 +1,130 @@
+"""Whether drafters work: the faster way goes on, and finding out which it is costs next to nothing."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+import pytest
+
+from outrider.actors.target.schedule.mode import PROBE_SHARE, Mode
+
+
+@dataclass
+class Load:
+    """A target whose rounds commit so many tokens a session, in so many times the time of a plain one."""
+
+    drafted_tokens: float
+    drafted_rounds: float
+    noise: float = 0.3
+    """Spread of tokens."""
+    sessions: int = 4
+    sleeps: int = 2
+    """Rounds without candidates after drafters were woken."""
+
+    def __post_init__(self) -> None:
+        self.rng = random.Random(1)
+        self.awake = 0
+        self.time = 0.0
+        """In rounds of plain decoding."""
+        self.tokens = 0.0
+        """Of a session."""
+        self.drafted = 0
+        self.turns = 0
+
+    @property
+    def speed(self) -> float:
+        """Of drafting; plain decoding is 1."""
+        return self.drafted_tokens / self.drafted_rounds
+
+    def run(self, mode: Mode, rounds: int) -> float:
+        """Runs some rounds; returns the mean speed."""
+        time, tokens, last = self.time, self.tokens, None
+        for _ in range(rounds):
+            drafts = mode.enter(self.sessions)
+            self.turns += last is not None and drafts != last
+            last = drafts
+            self.awake = self.awake + 1 if drafts else 0
+            self.drafted += drafts
+            seconds, committed, has = 1.0, 1.0, False
+            if drafts:
+                has = self.awake > self.sleeps
+                seconds = self.drafted_rounds
+                if has:
+                    committed = max(1.0, self.rng.gauss(self.drafted_tokens, self.noise))
+            self.time += seconds
+            self.tokens += committed
+            mode.observe(committed / seconds, seconds, had_candidates=has)
+        return (self.tokens - tokens) / (self.time - time)
+
+
+@pytest.mark.parametrize("speed", [0.1, 0.5, 0.8, 0.95])
+def test_a_worse_way_is_left_and_costs_next_to_nothing(speed: float) -> None:
+    """To begin with some thirty rounds' worth, and one in a hundred ever after."""
+    load, mode = Load(2.0 * speed, 2.0, noise=0.1), Mode()
+    load.run(mode, 400)
+    assert load.time - load.tokens < 40.0
+    late = load.run(mode, 20_000)
+    assert late > 1.0 - 1.5 * PROBE_SHARE
+    assert not mode.enter(load.sessions)
+
+
+@pytest.mark.parametrize("speed", [1.05, 1.3, 3.0])
+def test_a_better_way_goes_on_and_the_other_is_seldom_tried(speed: float) -> None:
+    """Plain decoding is tried as cheaply."""
+    load, mode = Load(1.5 * speed, 1.5), Mode()
+    load.run(mode, 400)
+    late = load.run(mode, 20_000)
+    assert late > speed * (1.0 - 2.0 * PROBE_SHARE)
+
+
+def test_a_way_that_is_far_worse_is_tried_more_seldom_than_one_that_is_nearly_as_good() -> None:
+    """Both cost the same."""
+    trials = {}
+    for speed in (0.2, 0.9):
+        load, mode = Load(2.0 * speed, 2.0, noise=0.1, sleeps=0), Mode()
+        load.run(mode, 1_000)
+        load.drafted = 0
+        load.run(mode, 20_000)
+        trials[speed] = load.drafted
+    assert 0 < 2 * trials[0.2] < trials[0.9]
+
+
+@pytest.mark.parametrize(("before", "after"), [(0.5, 2.0), (2.0, 0.5)])
+def test_what_becomes_better_is_found(before: float, after: float) -> None:
+    """Drafters that had to rest, and drafters that no longer pay."""
+    load, mode = Load(1.5 * before, 1.5), Mode()
+    load.run(mode, 3_000)
+    assert mode.enter(load.sessions) == (before > 1.0)
+    load.drafted_tokens = 1.5 * after
+    load.run(mode, 3_000)
+    assert load.run(mode, 3_000) > max(after, 1.0) * (1.0 - 3.0 * PROBE_SHARE)
+
+
+def test_equally_good_ways_do_not_take_turns() -> None:
+    """Changing costs something itself, and users see it."""
+    load, mode = Load(2.0, 2.0, noise=0.5), Mode()
+    load.run(mode, 1_000)
+    load.turns = 0
+    assert load.run(mode, 10_000) > 1.0 - 3.0 * PROBE_SHARE
+    assert load.turns < 10_000 / 20
+
+
+def test_every_load_has_its_own_answer() -> None:
+    """Drafters pay for one session and not for sixteen; nobody has to find that out again at each change."""
+    mode = Mode()
+    few, many = Load(3.0, 1.5, sessions=1), Load(1.5, 3.0, sessions=16)
+    for _ in range(3):
+        few.run(mode, 400)
+        many.run(mode, 400)
+    assert mode.enter(1)
+    assert not mode.enter(16)
+    assert few.run(mode, 300) > 1.9
+    assert many.run(mode, 300) > 0.95
+
+
+def test_a_load_that_was_never_met_begins_like_the_nearest() -> None:
+    """Seventeen sessions are not tried as if nothing were known."""
+    mode = Mode()
+    Load(1.5, 3.0, sessions=16).run(mode, 600)
+    assert not mode.enter(33)

@@ -1,0 +1,32 @@
+"""The files that the documentation shows are right."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from outrider.cluster.plan.request import load_request
+from outrider.cluster.simulate.scenario import load_scenario
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+def shown(page: str, folder: Path) -> Path:
+    """The first YAML of a page, as a file."""
+    found = re.search(r"```yaml\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
+    assert found is not None
+    file = folder / "shown.yaml"
+    file.write_text(found[1], encoding="utf-8")
+    return file
+
+
+def test_the_scenario_that_is_shown_is_one(tmp_path: Path) -> None:
+    """With every key that the page explains."""
+    scenario = load_scenario(shown("simulation.md", tmp_path))
+    assert scenario.faults
+    assert scenario.waves
+
+
+def test_the_plan_that_is_shown_is_one(tmp_path: Path) -> None:
+    """With two drafters."""
+    assert len(load_request(shown("scale.md", tmp_path)).drafters) == 2

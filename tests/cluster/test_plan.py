@@ -1,0 +1,109 @@
+"""The planner: what the closed form must say in any case, and the command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from outrider.client.cli.app import app
+from outrider.cluster.plan.options import Option, options
+from outrider.cluster.plan.planner import where_it_pays
+from outrider.cluster.plan.request import PlanRequest
+from outrider.cluster.plan.trial import tried
+
+TARGET = {"profile": "25ms+20us", "gpus": 4, "usd_per_gpu_hour": 3.0}
+NEAR = {"name": "near", "profile": "1.5ms+5us", "agrees": 70}
+
+
+def request(**changes: Any) -> PlanRequest:
+    """A small plan."""
+    given = {"target": TARGET, "drafters": [NEAR], "traffic": {"requests": 1, "tokens": 64}}
+    return PlanRequest.model_validate({**given, **changes})
+
+
+def best(of: PlanRequest) -> Option:
+    """The fastest way with a drafter and one target."""
+    found = [one for one in options(of) if one.drafter is not None and one.targets == 1]
+    return max(found, key=lambda one: one.speed_up)
+
+
+def with_drafter(**changes: Any) -> Option:
+    """The same with another drafter."""
+    return best(request(drafters=[{**NEAR, **changes}]))
+
+
+def test_better_faster_and_nearer_drafters_are_expected_to_be_faster() -> None:
+    """Each by itself."""
+    here = best(request())
+    assert with_drafter(agrees=85).speed_up > here.speed_up
+    assert with_drafter(profile="6ms+5us").speed_up < here.speed_up
+    assert with_drafter(latency_ms=30.0).speed_up < here.speed_up
+
+
+def test_latency_matters_more_than_quality() -> None:
+    """Yan et al. (2024): a draft that is twice as fast and agrees less often wins."""
+    deep = with_drafter(profile="13.13ms+10us", agrees=75)
+    wide = with_drafter(profile="6.69ms+10us", agrees=70)
+    assert wide.speed_up > deep.speed_up
+
+
+def test_no_way_is_expected_to_be_slower_than_plain_decoding() -> None:
+    """Not even a drafter that is slower than the target."""
+    assert with_drafter(profile="60ms+5us", agrees=35, latency_ms=200.0).speed_up == 1.0
+
+
+def test_gpus_and_prices_are_counted() -> None:
+    """Four of a target, one of a drafter."""
+    option = best(request())
+    assert option.gpus == 5
+    assert option.usd_per_s == pytest.approx((4 * 3.0 + 1.0) / 3600)
+    assert all(one.gpus <= 4 for one in options(request(gpus=4)))
+
+
+def test_drafters_stop_paying_where_rows_are_dear() -> None:
+    """Each row costs a tenth of a pass, so with many sessions candidates do not pay."""
+    dear = request(
+        target={**TARGET, "profile": "10ms+1ms"}, drafters=[{**NEAR, "usd_per_gpu_hour": 3.0}]
+    )
+    points = list(where_it_pays(dear))
+    assert points[0].pays
+    assert not points[-1].pays
+
+
+def test_a_trial_runs_the_service() -> None:
+    """And plain decoding is what the closed form says it is."""
+    small = request(traffic={"requests": 2, "tokens": 16, "prompt": 8}, nodes=[8])
+    plain = next(one for one in options(small) if one.drafter is None and one.targets == 1)
+    assert tried(small, plain).option.tokens_per_s == pytest.approx(plain.tokens_per_s, rel=0.1)
+
+
+def test_the_command_names_the_best_way_and_where_it_pays(tmp_path: Path) -> None:
+    """As a table and for programs."""
+    file = tmp_path / "plan.yaml"
+    file.write_text(
+        "target: {profile: 25ms+20us}\n"
+        "drafters: [{name: near, profile: 1.5ms+5us, agrees: 85, usd_per_gpu_hour: 0.1}]\n"
+        "traffic: {requests: 1, tokens: 16, prompt: 8}\n"
+        "nodes: [8]\n"
+    )
+    done = CliRunner().invoke(app, ["plan", str(file), "--trials", "1", "--json"])
+    assert done.exit_code == 0, done.output
+    made = json.loads(done.stdout.strip().splitlines()[-1])
+    assert made["best"]["drafter"] == "near"
+    assert made["best"]["speed_up"] > 1.3
+    assert made["loads"][0]["pays"]
+
+
+def test_what_is_wrong_with_a_plan_is_said(tmp_path: Path) -> None:
+    """Before anything runs."""
+    file = tmp_path / "plan.yaml"
+    file.write_text(
+        "target: {profile: h100-8b}\ndrafters: [{name: a, profile: h100-1b, agrees: 99}]\n"
+    )
+    done = CliRunner().invoke(app, ["plan", str(file)])
+    assert done.exit_code == 2
+    assert "drafters[0].agrees" in done.output
