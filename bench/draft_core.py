@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
+from typing import Any
 
 import numpy as np
 import torch
@@ -39,12 +40,12 @@ class Timed:
         self.passes = 0
         self.rows = 0
 
-    def __getattr__(self, name: str) -> object:
+    def __getattr__(self, name: str) -> Any:
         value = getattr(self._engine, name)
         if name not in ("forward", "rebase", "truncate"):
             return value
 
-        def timed(*args: object) -> object:
+        def timed(*args: Any) -> Any:
             began = time.perf_counter()
             try:
                 return value(*args)
@@ -52,7 +53,7 @@ class Timed:
                 self.seconds += time.perf_counter() - began
                 if name == "forward":
                     self.passes += 1
-                    self.rows += args[0].num_rows  # type: ignore[attr-defined]
+                    self.rows += args[0].num_rows
 
         return timed
 
@@ -142,7 +143,7 @@ def measure(
     sessions = Sessions(num, num_nodes_of(4, MAX_AHEAD))
     drafter = AutoregressiveDrafter(
         sessions,
-        engine,  # type: ignore[arg-type]  # all of an engine
+        engine,
         width=4,
         max_ahead=MAX_AHEAD,
         prefill_chunk=256,
@@ -167,13 +168,14 @@ def measure(
     tables: list[float] = []
     num_bytes = messages = 0
     warm = rounds // 4
+    frame: VerdictFrame | None = None
     for round_ in range(rounds + warm):
         if round_ == warm:
             owns, tables = [], []
             engine.passes = engine.rows = num_bytes = messages = target.committed = 0
         engine.seconds = 0.0
         began = time.perf_counter()
-        if round_:
+        if frame is not None:
             core.take(frame, now)
         for _ in range(levels):
             now += 1e-3
@@ -181,7 +183,7 @@ def measure(
             if plan is None:
                 break
             now += 2e-3
-            core.finish(plan, engine.forward(plan.batch))  # type: ignore[operator,arg-type]
+            core.finish(plan, engine.forward(plan.batch))
         now += 20e-3
         core.begin(now)
         reports = core.take_reports()
@@ -212,7 +214,9 @@ def main() -> None:
     parser.add_argument("--levels", type=int, default=4, help="draft passes a round, at most")
     told = parser.parse_args()
     torch.set_num_threads(1)
-    print("sessions  own us/round    least   table us   passes  rows/ses   tokens  messages  bytes/token")
+    print(
+        "sessions  own us/round    least   table us   passes  rows/ses   tokens  messages  bytes/token"
+    )
     for num in told.sessions:
         print(
             measure(

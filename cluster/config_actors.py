@@ -185,9 +185,6 @@ class Drafter(_Actor):
     width: int = Field(default=4, ge=1, le=1_024)
     """Children of a node, at most."""
 
-    expand: int = Field(default=12, ge=1, le=1_024)
-    """Nodes of one session that one draft pass expands, at most."""
-
     max_ahead: int = Field(default=128, ge=1, le=65_536)
     """Nodes of one session below its committed text, at most."""
 

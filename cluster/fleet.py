@@ -156,7 +156,6 @@ def _drafter(config: Config, drafter: Drafter, name: str) -> ActorSpec:
         engine=_engine(drafter, drafter.model) if drafter.model is not None else None,
         num_slots=LOOKUP_SLOTS if drafter.num_slots == "auto" else drafter.num_slots,
         width=drafter.width,
-        expand=drafter.expand,
         max_ahead=drafter.max_ahead,
         bytes_per_token=drafter.bytes_per_token,
         prefill_chunk=drafter.prefill_chunk,

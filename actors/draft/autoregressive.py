@@ -308,7 +308,7 @@ class AutoregressiveDrafter:
         used_G = counts_G.nonzero()[0]
         rows_E, counts_E = growing_G[used_G], counts_G[used_G]
         wanted_E = np.full(len(used_G), WANTS.index("all"))
-        gains_E = np.bincount(entries_K, values_K, minlength=len(growing_G))[used_G]
+        gains_E = np.bincount(entries_K, weights=values_K, minlength=len(growing_G))[used_G]
         tokens_R = forest.tokens_SM[rows_K, nodes_K]
         parents_R = forest.scratch_SM[rows_K, forest.parents_SM[rows_K, nodes_K]]
         if num_rows:

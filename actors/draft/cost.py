@@ -66,5 +66,5 @@ class PassCost:
         """
         counts = np.arange(len(values_N) + 1)
         totals = value + np.concatenate(([0.0], np.cumsum(values_N)))
-        rates = totals / np.maximum(self.predict(rows + counts), 1e-9)
+        rates = totals / np.maximum(self.fixed_s + self.row_s * (rows + counts), 1e-9)
         return int(rates.argmax()) if rows else 1 + int(rates[1:].argmax())

@@ -171,7 +171,8 @@ class Forest:
             ends_E[entries_K[hits_K]] = nodes_K[hits_K]
             path_ET[entries_K[hits_K], step] = nodes_K[hits_K]
         if not found:
-            found.append((*(np.zeros(0, np.int64) for _ in range(3)), np.zeros(0, np.bool_)))
+            none = np.zeros(0, np.int64)
+            found.append((none, none, none, np.zeros(0, np.bool_)))
         entries, steps, nodes, hits = (np.concatenate(part) for part in zip(*found, strict=True))
         return Walk(
             path_ET=path_ET,
@@ -237,7 +238,8 @@ class Forest:
 
     def num_sent(self, rows_E: Int64s) -> Int64s:
         """Number of nodes of each session that were sent."""
-        return np.count_nonzero(self.sent_SM[rows_E, : self.width(rows_E)], axis=1)
+        counts_E: Int64s = np.count_nonzero(self.sent_SM[rows_E, : self.width(rows_E)], axis=1)
+        return counts_E
 
 
 def _renumber(

@@ -49,9 +49,6 @@ class DraftSettings:
     width: int = 4
     """Children of a node, at most."""
 
-    expand: int = 12
-    """Nodes of one session that one draft pass expands, at most."""
-
     max_ahead: int = 128
     """Nodes of one session below its committed text, at most; the target's credits may allow fewer."""
 
@@ -77,6 +74,6 @@ class DraftSettings:
             raise ValueError(
                 f"bytes_per_token is {self.bytes_per_token}; it must be greater than 0"
             )
-        for name in ("num_slots", "width", "expand", "max_ahead", "prefill_chunk"):
+        for name in ("num_slots", "width", "max_ahead", "prefill_chunk"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")

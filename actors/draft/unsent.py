@@ -97,7 +97,7 @@ def _with_ancestors(
     wanted_EM = fresh_EM.copy()
     entries_N, nodes_N = np.nonzero(fresh_EM)
     while len(nodes_N):
-        nodes_N = parents_EM[entries_N, nodes_N]
+        nodes_N = parents_EM[entries_N, nodes_N].astype(np.int64)
         new_N = (nodes_N > 0) & ~wanted_EM[entries_N, nodes_N]
         entries_N, nodes_N = entries_N[new_N], nodes_N[new_N]
         wanted_EM[entries_N, nodes_N] = True

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from outrider.actors.draft.autoregressive import AutoregressiveDrafter
-from outrider.actors.draft.events import Attach, SessionKey
-from outrider.actors.draft.session import DraftSession
+from bench.led_drafter import LedDrafter
+from outrider.actors.draft.autoregressive import AutoregressiveDrafter, num_nodes_of
+from outrider.actors.draft.sessions import Sessions
 from outrider.actors.draft.settings import DraftSettings
 from outrider.actors.engine.protocol import Engine
 from outrider.actors.speculation.options import Sampling, Speculation, Verifier
@@ -14,46 +14,45 @@ from outrider.actors.speculation.options import Sampling, Speculation, Verifier
 WIDTH = 4
 """Children of a node, as drafters have by default."""
 
+MAX_AHEAD = 64
+"""Nodes of a tree, at most."""
+
 
 class OwnTrees:
-    """One drafter, whose estimates learn from prompt to prompt, and a session for each verifier."""
+    """One drafter, whose estimates learn from prompt to prompt, and a text for each verifier."""
 
     def __init__(self, engine: Engine, verifiers: Sequence[Verifier], max_nodes: int) -> None:
-        self._drafter = AutoregressiveDrafter(
-            engine, width=WIDTH, expand=4, max_ahead=64, prefill_chunk=256, lockstep=True
-        )
         assert DraftSettings.__dataclass_fields__["width"].default == WIDTH
-        self._verifiers = verifiers
+        sessions = Sessions(engine.num_slots, num_nodes_of(WIDTH, MAX_AHEAD, lockstep=True))
+        drafter = AutoregressiveDrafter(
+            sessions, engine, width=WIDTH, max_ahead=MAX_AHEAD, prefill_chunk=256, lockstep=True
+        )
+        self._led = LedDrafter(sessions, drafter, max_ahead=MAX_AHEAD)
+        self._handles = {verifier: number for number, verifier in enumerate(verifiers)}
         self._max_nodes = max_nodes
-        self._sessions: dict[Verifier, DraftSession] = {}
 
     def begin(self, tokens: Sequence[int], *, seed: int, temperature: float, most: int) -> None:
         """Begins with a prompt of which at most `most` tokens more will come."""
-        for number, verifier in enumerate(self._verifiers):
-            session = DraftSession(
-                Attach(
-                    key=SessionKey(1, number),
-                    tokens=tuple(tokens),
-                    prompt_length=len(tokens),
-                    sampling=Sampling(
-                        seed=seed, max_tokens=most, temperature=temperature, ignore_eos=True
-                    ),
-                    speculation=Speculation(verifier=verifier, max_nodes=self._max_nodes),
-                )
+        for verifier, handle in self._handles.items():
+            self._led.begin(
+                handle,
+                tokens,
+                prompt_length=len(tokens),
+                sampling=Sampling(
+                    seed=seed, max_tokens=most, temperature=temperature, ignore_eos=True
+                ),
+                speculation=Speculation(verifier=verifier, max_nodes=self._max_nodes),
             )
-            self._drafter.attach(session)
-            self._sessions[verifier] = session
 
     def end(self) -> None:
         """Ends the prompt."""
-        for session in self._sessions.values():
-            self._drafter.detach(session)
-        self._sessions.clear()
+        for handle in self._handles.values():
+            self._led.end(handle)
 
     def advance(self, tokens: Sequence[int]) -> None:
         """Goes along with the text."""
-        for session in self._sessions.values():
-            self._drafter.extend(session, tokens)
+        for handle in self._handles.values():
+            self._led.advance(handle, tokens)
 
     def accepted(
         self, verifier: Verifier, following: Sequence[int], budgets: Sequence[int]
@@ -63,17 +62,12 @@ class OwnTrees:
         Returns:
             For each number of nodes: accepted candidates, and nodes with children on the way, the root counted.
         """
-        session = self._sessions[verifier]
-        while not self._drafter.is_complete(session):
-            self._drafter.draft([session])
-        tree = session.tree
-        by_value = sorted(range(len(tree)), key=lambda node: (-tree.values[node], node))
-        path = tree.walk(following)
+        tree = self._led.tree(self._handles[verifier])
         found = []
         for budget in budgets:
-            kept = set(by_value[:budget])
-            accepted = next((i for i, node in enumerate(path) if node not in kept), len(path))
-            ends = (-1, *path)[accepted]
-            has_children = any(child in kept for child in tree.children_of(ends))
-            found.append((accepted, accepted + has_children))
+            kept = tree.best(budget)
+            path = tree.walk(following, kept)
+            end = path[-1] if path else -1
+            has_children = any(tree.parents[node] == end for node in kept)
+            found.append((len(path), len(path) + has_children))
         return found

@@ -11,9 +11,8 @@ from bench.verifiers.contexts import Context
 from bench.verifiers.tally import Tally
 from bench.verifiers.trees import Growing, Kind
 from outrider.actors.draft import messages
-from outrider.actors.draft.events import SessionNews
+from outrider.actors.draft.events import CandidateFrame
 from outrider.actors.draft.rounds import FrozenNews
-from outrider.actors.draft.tree import TreeNews
 from outrider.actors.speculation.decisions import Rows, UniformDecisions, uniforms_needed
 from outrider.actors.speculation.draft_tree import Replacement
 from outrider.actors.speculation.frame import FrozenTree
@@ -96,11 +95,8 @@ class _Read:
 def weigh(tree: Growing, context: Context, tally: Tally) -> None:
     """Bytes of the message that carries a tree, as the target counts them, and tokens in its rows."""
     news = FrozenNews(number=100, length=len(context.tokens), hash=2**63, frozen=tree.frozen())
-    empty = TreeNews(tokens=[], parents=[], estimates=b"")
-    entry = SessionNews(
-        handle=7, length=len(context.tokens), hash=2**63, tree=empty, frozen=(news,)
-    )
-    size = messages.candidates_to_proto([entry]).ByteSize()
+    message = messages.message_of(CandidateFrame(link=1, frozen=((7, news),)))
+    size = message.candidates.ByteSize()
     num_tokens = sum(len(law.ids_K) for law in tree.laws)
     key = ("bytes", str(tree.shape), str(tree.kind))
     tally.add(key, context.prompt, size, num_tokens, len(tree.laws), len(tree.tokens))

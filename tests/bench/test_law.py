@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 
-from bench.law import Text, foreseen, walk
-from outrider.actors.draft.candidates import CandidateChooser
-from outrider.actors.draft.tree import TreeNews
+from bench.law import Text, foreseen
+from bench.led_drafter import LedDrafter, Tree
+from outrider.actors.draft.autoregressive import AutoregressiveDrafter, num_nodes_of
+from outrider.actors.draft.sessions import Sessions
 from outrider.actors.engine.settings import EngineSettings
 from outrider.actors.engine.tabular import Table, TabularEngine
-from outrider.actors.speculation.options import Sampling
+from outrider.actors.speculation.options import Speculation
 
-TREE = TreeNews(
+TREE = Tree(
     # 5 at the root, 6 beside it; 7 and 8 below 5; 9 below 7.
     tokens=[5, 6, 7, 8, 9],
-    parents=[0, 0, 1, 1, 3],
-    estimates=bytes([200, 40, 150, 60, 250]),
+    parents=[-1, -1, 0, 0, 2],
+    values=[0.8, 0.15, 0.5, 0.2, 0.45],
 )
 
 
@@ -35,23 +35,26 @@ TREE = TreeNews(
 )
 def test_walk_through_the_most_valuable_nodes(ahead: list[int], size: int, expected: int) -> None:
     """Nodes that a smaller tree would not have do not count."""
-    assert walk(TREE, ahead, size) == expected
+    assert len(TREE.walk(ahead, TREE.best(size))) == expected
 
 
 def test_foreseen_is_what_the_drafter_puts_first() -> None:
-    """With two children a greedy drafter foresees the two likeliest tokens, in every chunk of a long text."""
+    """With two children a greedy drafter foresees the two likeliest tokens."""
     probs = np.array([[0.1, 0.6, 0.3], [0.5, 0.2, 0.3], [0.2, 0.3, 0.5]])
     table = Table(log_probs=np.log(probs), name="table")
     engine = TabularEngine(
-        table, EngineSettings(model="tabular:x", num_slots=1, max_scratch=4, max_context=64)
+        table, EngineSettings(model="tabular:x", num_slots=1, max_scratch=16, max_context=64)
     )
-    chooser = CandidateChooser(3, torch.device("cpu"), 2)
+    sessions = Sessions(1, num_nodes_of(2, 16, lockstep=True))
+    method = AutoregressiveDrafter(
+        sessions, engine, width=2, max_ahead=16, prefill_chunk=4, lockstep=True
+    )
     output = [1, 1, 0, 0, 2, 2, 1]
     found = foreseen(
-        engine,
-        chooser,
+        LedDrafter(sessions, method, max_ahead=16),
         Text(prompt=[0], output=output, seed=3),
-        Sampling(seed=3, max_tokens=len(output), temperature=0.0),
+        0.0,
+        Speculation(max_nodes=2, max_depth=1),
     )
     before = [0, *output[:-1]]
     assert found == [

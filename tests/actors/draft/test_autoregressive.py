@@ -283,7 +283,7 @@ def test_estimates_are_match_rates() -> None:
 
 def test_roots_of_the_target_are_grown_below() -> None:
     """The target's own candidates hang below the text as if they had been sent, and what grows there is sent."""
-    bench, attach = TableBench(DRAFT_TABLE), make_attach()
+    bench, attach = TableBench(DRAFT_TABLE, bytes_per_token=180.0), make_attach()
     target = MiniTarget(TARGET_TABLE, attach)
     bench.worker.post(attach)
     bench.settle()

@@ -84,10 +84,12 @@ class Both:
 
     def follow(self, draws: st.DataObject) -> None:
         """Commits tokens: the trees that have them go on, the others are dropped."""
-        texts = [draws.draw(st.lists(TOKENS, min_size=1, max_size=3)) for _ in range(NUM)]
+        lists = st.lists(TOKENS, min_size=1, max_size=3)
+        texts: list[list[int]] = [draws.draw(lists) for _ in range(NUM)]
         for row in range(NUM):
-            if self.paths(row) and draws.draw(st.booleans()):
-                texts[row] = list(draws.draw(st.sampled_from(self.paths(row))))
+            paths = [list(path) for path in self.paths(row)]
+            if paths and draws.draw(st.booleans()):
+                texts[row] = draws.draw(st.sampled_from(paths))
         tokens_ET = np.full((NUM, max(map(len, texts))), NO_TOKEN, np.int64)
         for row, text in enumerate(texts):
             tokens_ET[row, : len(text)] = text

@@ -19,7 +19,6 @@ GOOD = DraftSettings(name="d", incarnation=1, engine=EngineSettings(model="tabul
         ("engine", None),
         ("num_slots", 0),
         ("width", 0),
-        ("expand", -1),
         ("max_ahead", 0),
         ("prefill_chunk", 0),
     ],
