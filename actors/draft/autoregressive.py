@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.actors.draft.calibration import Rates, Sharpness, learn_walk
-from outrider.actors.draft.cost import MEMORY, PassCost
+from outrider.actors.draft.cost import PassCost
 from outrider.actors.draft.drafter import DraftPass
 from outrider.actors.draft.fitting import check_fits, take_slot, unread, within
 from outrider.actors.draft.forest import ROOT, Walk
@@ -30,6 +30,7 @@ from outrider.actors.draft.picking import best_first, runnable
 from outrider.actors.draft.sessions import Session, Sessions
 from outrider.actors.engine.prefix_slots import PrefixSlots
 from outrider.actors.engine.protocol import WANTS, Batch, Engine, Logits
+from outrider.actors.speculation import learning
 from outrider.actors.speculation.ragged import rank_within, starts_of
 
 Bools = NDArray[np.bool_]
@@ -242,7 +243,7 @@ class AutoregressiveDrafter:
         self._forest.run(plan.rows_K, plan.nodes_K)
         added = self._grower.grow(rows_R, nodes_R, logits.values_RV)
         ran = len(done) + float(plan.values_K.sum())
-        self._yield = MEMORY * self._yield + (1.0 - MEMORY) * min(added / ran, 1.0)
+        self._yield += (1.0 - learning.PASSES) * (min(added / ran, 1.0) - self._yield)
         return np.concatenate((done, plan.rows_E[plan.num_reading :]))
 
     def _read(self, plan: ModelPass) -> Int64s:
@@ -308,7 +309,8 @@ class AutoregressiveDrafter:
         used_G = counts_G.nonzero()[0]
         rows_E, counts_E = growing_G[used_G], counts_G[used_G]
         wanted_E = np.full(len(used_G), WANTS.index("all"))
-        gains_E = np.bincount(entries_K, weights=values_K, minlength=len(growing_G))[used_G]
+        gains_G = np.bincount(entries_K, weights=values_K, minlength=len(growing_G))
+        gains_E = gains_G[used_G].astype(np.float64, copy=False)
         tokens_R = forest.tokens_SM[rows_K, nodes_K]
         parents_R = forest.scratch_SM[rows_K, forest.parents_SM[rows_K, nodes_K]]
         if num_rows:

@@ -16,15 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.actors.draft.forest import Forest, Walk
+from outrider.actors.speculation import learning
 
 Int64s = NDArray[np.int64]
-
-MEMORY = 1.0 - 1.0 / 500.0
-"""Weight that what is known keeps with each observed draw: follows a text within some hundred tokens, and
-knows the sharpness to some per cent."""
-
-PRIOR_WEIGHT = 8.0
-"""Observations that a prior counts for. Less: the first mismatches swing the trees. More: a bad prior stays for long."""
 
 LEAST, MOST = 0.002, 0.995
 """Bounds of estimates: no draw is certain, and none of a candidate's is excluded."""
@@ -53,7 +47,7 @@ class Sharpness:
 
     def __init__(self) -> None:
         self.values = np.array(PRIORS)
-        self._information = np.full(len(PRIORS), PRIOR_WEIGHT)
+        self._information = np.full(len(PRIORS), learning.PRIOR_DRAWS)
 
     def learn(
         self,
@@ -90,10 +84,10 @@ class Sharpness:
         scorings_F[families_K] = scorings_K
         num = len(self.values)
         drawn = np.bincount(scorings_F, sums_F > 0.0, minlength=num)
-        self._information *= MEMORY**drawn
+        self._information *= learning.DRAWS**drawn
         self._information += np.bincount(scorings_F, information_F, minlength=num)
         # Forgotten as a whole, what is known never falls below what the prior knew.
-        known = np.maximum(self._information, PRIOR_WEIGHT)
+        known = np.maximum(self._information, learning.PRIOR_DRAWS)
         moved = self.values + np.bincount(scorings_F, slope_F, minlength=num) / known
         self.values = np.clip(moved, 0.5 * self.values, 2.0 * self.values)
 
@@ -113,8 +107,8 @@ class Rates:
     @property
     def estimates(self) -> NDArray[np.float64]:
         """Of each feature: the probability that a candidate is drawn, given that its parent is reached."""
-        known = PRIOR_WEIGHT * self._priors + self._hits
-        return np.clip(known / (PRIOR_WEIGHT + self._tries), LEAST, MOST)
+        known = learning.PRIOR_DRAWS * self._priors + self._hits
+        return np.clip(known / (learning.PRIOR_DRAWS + self._tries), LEAST, MOST)
 
     def learn(self, features_K: Int64s, hits_K: NDArray[np.bool_]) -> None:
         """Takes in candidates whose parents were reached."""
@@ -122,7 +116,7 @@ class Rates:
             return
         num = len(self._priors)
         tries = np.bincount(features_K, minlength=num)
-        kept = MEMORY**tries
+        kept = learning.DRAWS**tries
         self._hits = kept * self._hits + np.bincount(features_K, hits_K, minlength=num)
         self._tries = kept * self._tries + tries
 

@@ -5,12 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-MEMORY = 0.98
-"""Weight that what is known keeps with each pass, here and in the other means of the schedule: fifty passes. More would
-not follow a load that changes, less would let single hiccups move decisions."""
-
-SURPRISE = 3.0
-"""A pass that took longer than so many times the prediction counts as so many times: one pause is not a law."""
+from outrider.actors.speculation import learning
 
 
 class PassCost:
@@ -35,8 +30,8 @@ class PassCost:
     def observe(self, rows: int, seconds: float) -> None:
         """Takes in one pass."""
         if self._weight > 0.0:
-            seconds = min(seconds, SURPRISE * self.predict(rows))
-        self._weight = MEMORY * self._weight + 1.0
+            seconds = min(seconds, learning.SURPRISE * self.predict(rows))
+        self._weight = learning.PASSES * self._weight + 1.0
         share = 1.0 / self._weight
         self._rows += share * (rows - self._rows)
         self._seconds += share * (seconds - self._seconds)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 
-from outrider.actors.draft.cost import MEMORY
 from outrider.actors.exchange.verdicts import Target
+from outrider.actors.speculation import learning
 
 
 class TargetPace:
@@ -35,7 +35,7 @@ class TargetPace:
     def told(self, target: Target, num_tokens: int, now: float) -> None:
         """Takes in a frame of verdicts that committed so many tokens."""
         self.floor = target.floor
-        weight = MEMORY if self._pass_s > 0.0 else 0.0
+        weight = learning.PASSES if self._pass_s > 0.0 else 0.0
         self._tokens = weight * self._tokens + (1.0 - weight) * num_tokens
         self._pass_s = target.pass_s
         self._use_at = now + target.free_s - self._round_trip_s

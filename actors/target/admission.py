@@ -22,10 +22,8 @@ OFFERED: Final[frozenset[Verifier]] = frozenset(METHODS)
 
 
 PRIOR_YIELD = 2.5
-"""Tokens that a pass over candidates is expected to commit before a session has seen any, and..."""
-
-PRIOR_HIT = 0.7
-"""...the rate at which the first level is expected to hold the draw: a small distilled drafter's."""
+"""Tokens that a pass over candidates is expected to commit before a session has seen any: a small distilled drafter's. If every level held the
+draw as often as the first one, that would do so in 1 - 1 / 2.5 of the cases."""
 
 
 class Refused(Exception):
@@ -88,7 +86,7 @@ def open_session(event: Open, state: TargetState, noise: GumbelNoise, *, now: fl
     table.speculates_S[row] = speculation.enabled
     table.max_nodes_S[row] = speculation.max_nodes
     table.max_depth_S[row] = speculation.max_depth
-    table.yields_S[row], table.hits_S[row] = PRIOR_YIELD, PRIOR_HIT
+    table.yields_S[row], table.hits_S[row] = PRIOR_YIELD, 1.0 - 1.0 / PRIOR_YIELD
     table.verdict_s_S[row] = now
     table.set_stops(row, frozenset((*eos, *sampling.stop_token_ids)))
     session = Session(

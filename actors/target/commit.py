@@ -11,6 +11,7 @@ import numpy as np
 from outrider.actors.engine.protocol import Logits
 from outrider.actors.exchange import verdicts as wire
 from outrider.actors.exchange.commits import Commits
+from outrider.actors.speculation import learning
 from outrider.actors.speculation.path_keys import Int64s, add_up, jumps_of
 from outrider.actors.speculation.ragged import starts_of
 from outrider.actors.target.events import (
@@ -25,9 +26,6 @@ from outrider.actors.target.round import OWN, Round
 from outrider.actors.target.state import TargetState
 from outrider.actors.target.table import MOST_DEPTH, Bools
 from outrider.actors.target.walks import Walks
-
-YIELD_MEMORY = 0.8
-"""Weight of the past in what a session's passes over candidates yield: five rounds, for texts change."""
 
 
 def commit(state: TargetState, pass_: Pass, walks: Walks, logits: Logits, *, now: float) -> Round:
@@ -117,7 +115,7 @@ def _learn(state: TargetState, pass_: Pass, done: Round, drawn_N: Bools) -> None
     is_drafted[entries_N[pass_.drafters_N >= 0]] = True
     chosen = np.flatnonzero(is_drafted[done.entries_E])
     rows, counts = done.rows_E[chosen], done.counts_E[chosen]
-    share = 1.0 - YIELD_MEMORY
+    share = 1.0 - learning.ROUNDS
     table.yields_S[rows] += share * (counts - table.yields_S[rows])
     table.hits_S[rows] += share * ((counts > 1) - table.hits_S[rows])
 

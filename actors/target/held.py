@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from outrider.actors.speculation import learning
 from outrider.actors.speculation.draft_tree import DraftTree
 from outrider.actors.speculation.frame import FrozenTree
 from outrider.actors.speculation.options import Verifier
@@ -20,9 +21,6 @@ MAX_HELD = 4
 
 TRY_AGAIN = 32
 """Passes without a tree after which one is verified although it was not worth it: text changes, and so does acceptance."""
-
-SIZE_SHARE = 0.1
-"""Weight of a tree in the mean size of trees."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +169,7 @@ class HeldTrees:
         """
         sizes = [held.frozen.tree.num_nodes for held in self._trees.pop(base, {}).values()]
         for size in sizes:
-            share = SIZE_SHARE if self._mean_nodes else 1.0
+            share = 1.0 - learning.ROUNDS if self._mean_nodes else 1.0
             self._mean_nodes += share * (size - self._mean_nodes)
         return sum(sizes)
 

@@ -22,6 +22,7 @@ import numpy as np
 import torch
 
 from outrider.actors.engine.protocol import Logits
+from outrider.actors.speculation import learning
 from outrider.actors.speculation.options import Verifier
 from outrider.actors.speculation.path_keys import Int64s
 from outrider.actors.target.passes import Pass
@@ -42,12 +43,6 @@ CAPACITY = 16384
 
 PRIOR = (0.35, 0.1, 0.05, 0.03)
 """Expected frequency of each rank before any was seen."""
-
-PRIOR_WEIGHT = 8.0
-"""Observations that it counts for."""
-
-FORGET = 0.998
-"""Weight of the past after one more observation: the memory is some 500 rounds."""
 
 
 class RootTable:
@@ -105,8 +100,8 @@ class RootTable:
             tokens = done.tokens_ET[index, : done.counts_E[index]].tolist()
             nodes = [node for node in nodes_ET[index].tolist() if node >= 0]
             for rank, token in enumerate(self._proposed.pop(row, [])):
-                self._seen[rank] = FORGET * self._seen[rank] + 1.0
-                self._drawn[rank] = FORGET * self._drawn[rank] + (token == tokens[0])
+                self._seen[rank] = learning.DRAWS * self._seen[rank] + 1.0
+                self._drawn[rank] = learning.DRAWS * self._drawn[rank] + (token == tokens[0])
             rows = [start, *(start + 1 + node for node in nodes)]
             self.remember([int(lasts_E[index]), *tokens[: len(nodes)]], logits.values_RV[rows])
             if not done.over_E[index]:
@@ -152,5 +147,5 @@ class RootTable:
         return best
 
     def _value(self, rank: int) -> float:
-        drawn = self._drawn[rank] + PRIOR_WEIGHT * PRIOR[rank]
-        return drawn / (self._seen[rank] + PRIOR_WEIGHT)
+        drawn = self._drawn[rank] + learning.PRIOR_DRAWS * PRIOR[rank]
+        return drawn / (self._seen[rank] + learning.PRIOR_DRAWS)

@@ -6,13 +6,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from outrider.actors.speculation import learning
 from outrider.actors.speculation.path_keys import Int64s
 
-PRIOR = 32.0
-"""Candidates as good as stated that every drafter is credited with."""
-
-REMEMBERED = 1024.0
-"""Candidates that are remembered of each."""
+REMEMBERED = 1.0 / (1.0 - learning.DRAWS)
+"""Draws that are remembered of each."""
 
 
 class Trust:
@@ -26,7 +24,9 @@ class Trust:
         """What a drafter's probabilities are multiplied with."""
         if number >= len(self._stated):
             return 1.0
-        drawn, stated = self._drawn[number] + PRIOR, self._stated[number] + PRIOR
+        # Every drafter is credited with some draws as good as stated.
+        drawn = self._drawn[number] + learning.PRIOR_DRAWS
+        stated = self._stated[number] + learning.PRIOR_DRAWS
         return min(drawn / stated, 1.0)
 
     def observe(

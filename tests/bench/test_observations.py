@@ -7,7 +7,8 @@ import pytest
 
 from bench import observations
 from bench.observations import Bin, calibration_error, diagram
-from outrider.actors.target.trust import PRIOR, Trust
+from outrider.actors.speculation.learning import PRIOR_DRAWS
+from outrider.actors.target.trust import Trust
 
 
 def test_bins_hold_what_was_expected_and_what_came() -> None:
@@ -34,7 +35,7 @@ def test_a_target_that_is_watched_notes_what_it_expected(monkeypatch: pytest.Mon
     trust.observe(np.array([0]), np.array([0.8]), np.array([True]))
     (first, second) = observations.take_observations()
     assert first == (0.8, 0.8, False)
-    assert second[1] == pytest.approx(0.8 * PRIOR / (PRIOR + 0.8))
+    assert second[1] == pytest.approx(0.8 * PRIOR_DRAWS / (PRIOR_DRAWS + 0.8))
     assert (second[0], second[2]) == (0.8, True)
     assert observations.take_observations() == []
-    assert trust.of(0) == pytest.approx((PRIOR + 1.0) / (PRIOR + 1.6))
+    assert trust.of(0) == pytest.approx((PRIOR_DRAWS + 1.0) / (PRIOR_DRAWS + 1.6))

@@ -14,16 +14,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from outrider.actors.speculation import learning
 from outrider.actors.speculation.path_keys import Int64s
 
 Float64s = NDArray[np.float64]
-
-MEMORY: Final = 0.95
-"""Weight of the past in every running mean of scheduling: twenty passes. More would not follow a load that changes, less would
-let single hiccups move decisions."""
-
-LARGEST_SURPRISE: Final = 3.0
-"""A pass that took longer than this many times the prediction counts as this many times: one pause is not a law."""
 
 SMALLEST_S: Final = 1e-5
 """Seconds. No pass is predicted to be shorter; keeps ratios finite before anything was seen."""
@@ -75,10 +69,10 @@ class CostModel:
             if not self._is_known[not drafting]:
                 self._scales[not drafting], self._overheads[not drafting] = ratio, outside
             return
-        ratio = min(ratio, LARGEST_SURPRISE * scale)
-        outside = min(outside, LARGEST_SURPRISE * max(overhead, SMALLEST_S))
-        self._scales[drafting] += (1.0 - MEMORY) * (ratio - scale)
-        self._overheads[drafting] += (1.0 - MEMORY) * (outside - overhead)
+        ratio = min(ratio, learning.SURPRISE * scale)
+        outside = min(outside, learning.SURPRISE * max(overhead, SMALLEST_S))
+        self._scales[drafting] += (1.0 - learning.PASSES) * (ratio - scale)
+        self._overheads[drafting] += (1.0 - learning.PASSES) * (outside - overhead)
 
     def seconds(self, rows: Int64s, *, drafting: bool = True) -> Float64s:
         """Seconds of rounds with so many rows."""

@@ -23,8 +23,8 @@ price less often."""
 ROUNDS: Final = 256
 """Rounds that are remembered of each way."""
 
-MOST_LOST: Final = 3.0
-"""Rounds' worth of plain decoding after which a trial is ended: what trying costs must not be seen in a few hundred rounds."""
+MOST_LOST: Final = PROBE_SHARE * ROUNDS
+"""Rounds' worth of plain decoding after which a trial is ended: what the budget gets in the rounds that are remembered."""
 
 
 @dataclass(slots=True)

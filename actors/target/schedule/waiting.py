@@ -15,11 +15,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from outrider.actors.speculation import learning
+
 SMALLEST_S = 5e-5
 """Seconds. Shorter waits are none: a thread does not wake up so precisely."""
-
-WAITED = 0.8
-"""Weight of the past in the mean times of arrivals: five arrivals. There is one a round at most, so passes' memory is too long."""
 
 
 @dataclass(slots=True)
@@ -32,8 +31,9 @@ class Delay:
 
     def observe(self, seconds: float) -> None:
         """Takes in how long it took, or has been waited for in vain."""
-        self.spread_s += (1.0 - WAITED) * (abs(seconds - self.mean_s) - self.spread_s)
-        self.mean_s += (1.0 - WAITED) * (seconds - self.mean_s)
+        share = 1.0 - learning.ROUNDS
+        self.spread_s += share * (abs(seconds - self.mean_s) - self.spread_s)
+        self.mean_s += share * (seconds - self.mean_s)
 
     def latest_s(self) -> float:
         """By then it should have come."""

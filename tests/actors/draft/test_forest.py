@@ -88,7 +88,7 @@ class Both:
         texts: list[list[int]] = [draws.draw(lists) for _ in range(NUM)]
         for row in range(NUM):
             paths = [list(path) for path in self.paths(row)]
-            if paths and draws.draw(st.booleans()):
+            if bool(paths) and draws.draw(st.booleans()):
                 texts[row] = draws.draw(st.sampled_from(paths))
         tokens_ET = np.full((NUM, max(map(len, texts))), NO_TOKEN, np.int64)
         for row, text in enumerate(texts):

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from tests.actors.target.chaos import VOCAB, Harness, candidates, engine, opening, run_plain
 
+from outrider.actors.speculation.learning import PRIOR_DRAWS
 from outrider.actors.speculation.options import Sampling
 from outrider.actors.target.events import DrafterJoined, Finished
-from outrider.actors.target.trust import PRIOR, Trust
+from outrider.actors.target.trust import Trust
 
 
 def tell(trust: Trust, drafter: int, stated: float, drawn: float, rounds: int) -> None:
@@ -76,6 +77,6 @@ def test_a_target_finds_out_how_far_it_can_believe() -> None:
     assert harness.committed(1) == text
     end = harness.end(1)
     assert isinstance(end, Finished)
-    believed = (end.stats.accepted + PRIOR) / (0.9 * end.stats.verified + PRIOR)
+    believed = (end.stats.accepted + PRIOR_DRAWS) / (0.9 * end.stats.verified + PRIOR_DRAWS)
     assert believed < 0.45
     assert harness.worker.state.trust.of(0) == pytest.approx(believed, abs=0.01)
