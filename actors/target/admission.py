@@ -87,7 +87,8 @@ def open_session(event: Open, state: TargetState, noise: GumbelNoise, *, now: fl
     table.max_nodes_S[row] = speculation.max_nodes
     table.max_depth_S[row] = speculation.max_depth
     table.yields_S[row], table.hits_S[row] = PRIOR_YIELD, 1.0 - 1.0 / PRIOR_YIELD
-    table.verdict_s_S[row] = now
+    table.say(np.array([row]), now)
+    table.heard_S[row] = table.lengths_S[row] - 1
     table.set_stops(row, frozenset((*eos, *sampling.stop_token_ids)))
     session = Session(
         table,

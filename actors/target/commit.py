@@ -71,8 +71,7 @@ def commit(state: TargetState, pass_: Pass, walks: Walks, logits: Logits, *, now
         tokens = tokens_ET[index, : counts_E[index]].tolist()
         state.sessions[int(rows_E[index])].transform.commit(tokens)
     table.epochs_S[rows_E] += 1
-    table.verdict_s_S[rows_E] = now
-    table.answered_S[rows_E] = False
+    table.say(rows_E, now)
     stale_E = state.pools.reroot(rows_E, table.lengths_S[rows_E], table.keys_SL)
     table.counts["stale"][rows_E] += stale_E
     for row in rows_E[table.frozen_S[rows_E]].tolist():

@@ -81,19 +81,31 @@ def graft(
         state.recording.taken(
             event, now - arrived, rows_E, fresh_E=fresh_E, stale_E=stale_E, refused_E=refused_E
         )
+    _heard(state, rows, part.lengths_E, waiting, arrived)
     is_below = part.lengths_E == table.lengths_S[rows]
     _time(state, rows[is_below & (grafted.added_E > 0)], waiting, arrived)
 
 
+def _heard(
+    state: TargetState, rows_E: Int64s, lengths_E: Int64s, waiting: Waiting, arrived: float
+) -> None:
+    """Learns how long drafters take from a verdict to the first candidates below that text."""
+    table = state.table
+    is_news = lengths_E > table.heard_S[rows_E]
+    rows, lengths = rows_E[is_news], lengths_E[is_news]
+    said = table.said_s_SL[rows, lengths]
+    if said.any():
+        waiting.first.observe(float(arrived - said.max()))
+    table.heard_S[rows] = lengths
+
+
 def _time(state: TargetState, rows: Int64s, waiting: Waiting, arrived: float) -> None:
-    """Learns how long drafters take from a verdict to the first candidates below it, and between those."""
+    """Learns how long drafters take between candidates below a text."""
     if not len(rows):
         return
     table = state.table
-    first = rows[~table.answered_S[rows]]
-    if len(first):
-        waiting.first.observe(float(arrived - table.verdict_s_S[first].max()))
-        table.answered_S[first] = True
+    if not table.answered_S[rows].all():
+        table.answered_S[rows] = True
     elif waiting.last_s > table.verdict_s_S[rows].max():
         waiting.next.observe(arrived - waiting.last_s)
     waiting.last_s = arrived
@@ -129,6 +141,8 @@ def hold(
             state.join(row, number, 0)
         else:
             state.join(row, number, min(event.base_length, length))
+            if not is_ahead:
+                _heard(state, np.array([row]), np.array([event.base_length]), waiting, arrived)
             if event.base_length >= length:
                 try:
                     is_new = session.trees.take(

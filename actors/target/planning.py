@@ -168,10 +168,8 @@ class Planner:
             return max(float(since.max()) + most_s - now, 0.0) if waits.any() else 0.0
         pace = self._pace(decoding)
         if starving.any():
-            rows = decoding[starving]
-            elapsed_s = now - float(table.verdict_s_S[rows].max())
-            gain = float((table.yields_S[rows] - table.hits_S[rows]).sum())
-            left_s = self.waiting.left_s(gain, pace, self.waiting.first, elapsed_s)
+            left_s = self._first_s(decoding[starving], pace, now)
+            elapsed_s = now - float(table.verdict_s_S[decoding[starving]].max())
         elif len(growing := np.flatnonzero(hopes & has & table.grows_S[decoding])):
             elapsed_s = now - self.waiting.last_s
             gain = self._leaves(decoding, growing, selection)
@@ -179,6 +177,18 @@ class Planner:
         else:
             return 0.0
         return max(min(left_s, most_s - elapsed_s), 0.0)
+
+    def _first_s(self, starving: Int64s, pace: float, now: float) -> float:
+        """Seconds to wait for the first candidates of sessions that have none; 0: none of them is worth it."""
+        table = self._state.table
+        said_E, grown_E = table.due(starving)
+        # What answers an older text is of use if the tokens since are in it.
+        fits_E = table.hits_S[starving] ** grown_E
+        gains_E = (table.yields_S[starving] - table.hits_S[starving]) * fits_E
+        is_due = np.isfinite(said_E)
+        if not is_due.any():
+            return 0.0
+        return self.waiting.first_s(gains_E[is_due], now - said_E[is_due], pace)
 
     def _pace(self, rows: Int64s) -> float:
         """Tokens that the target commits in a second, as these sessions' passes over candidates go."""
@@ -231,7 +241,9 @@ class Planner:
         vain = rows[~table.answered_S[rows]]
         if len(vain):
             # Counts double, so that a silent drafter soon costs nothing.
-            self.waiting.first.observe(2.0 * (now - float(table.verdict_s_S[vain].max())))
+            said_E, _ = table.due(vain)
+            if np.isfinite(said_E).any():
+                self.waiting.first.observe(2.0 * (now - float(said_E[np.isfinite(said_E)].max())))
 
     def finished(self, pass_: Pass, done: Round, now: float) -> Target:
         """What drafters are told of the next pass, right after a round was committed."""
@@ -240,14 +252,16 @@ class Planner:
         rows = done.rows_E[~done.over_E]
         has = has_candidates(state, rows)
         table.grows_S[rows] = ~has
+        # Who has lost a tree awaits the answer to this verdict; what answers earlier ones is for texts that are no more.
+        tried = pass_.rows_E[np.diff(pass_.starts_E) > 0]
+        lost = np.intersect1d(rows[~has], tried, assume_unique=True)
+        table.heard_S[lost] = table.lengths_S[lost] - 1
         pass_s = now - pass_.began_s
         wait_s = 0.0
         if pass_.drafting and not state.settings.lockstep and not pass_.has_prompt:
             starving = rows[~has & self._drafted(rows) & (table.remaining_S[rows] > 1)]
             if len(starving):
-                gain = float((table.yields_S[starving] - table.hits_S[starving]).sum())
-                pace = self._pace(rows)
-                wait_s = self.waiting.left_s(gain, pace, self.waiting.first, 0.0)
+                wait_s = self._first_s(starving, self._pace(rows), now)
                 wait_s = min(wait_s, state.settings.max_patience_s)
         free_s = 0.0
         if wait_s <= 0.0:

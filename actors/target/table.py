@@ -38,6 +38,9 @@ COUNTS = (
 NO_TOKEN = -1
 """Fills rows of stop tokens."""
 
+SMALLEST_TIME_S = 1e-9
+"""A clock may begin at 0, which stands for never."""
+
 _TYPES = {"Int64s": np.int64, "Uint64s": np.uint64, "Bools": np.bool_, "Float64s": np.float64}
 
 _FILLS = {"divisors_S": 1.0, "rested_S": -1, "waited_s_S": math.nan}
@@ -95,6 +98,8 @@ class SessionTable:
     """When the last round was decided, in seconds of the worker's clock."""
     answered_S: Bools
     """Candidates below the text have come since."""
+    heard_S: Int64s
+    """Length of the text up to which nothing more is awaited from drafters: they have answered, or it no longer matters."""
     grows_S: Bools
     """The last verdict left no candidates: a new tree is coming in, level by level."""
     waited_s_S: Float64s
@@ -124,6 +129,8 @@ class SessionTable:
         """Rolling hash of each text at each length (`base_hash`)."""
         self.keys_SL = np.zeros((num_rows, max_context + 1), np.uint64)
         """Key of each text at each length (`path_keys`)."""
+        self.said_s_SL = np.zeros((num_rows, max_context + 1))
+        """When drafters were told of each length, in seconds of the worker's clock; 0: they were told of a longer text."""
         self.stops_SK = np.full((num_rows, 1), NO_TOKEN, np.int64)
         """Tokens that end each text."""
         self.joined_SD = np.zeros((num_rows, 0), np.bool_)
@@ -193,6 +200,7 @@ class SessionTable:
             value = base_hash.extend(value, token)
             hashes[index] = value
         self.hashes_SL[row, start + 1 : stop + 1] = hashes
+        self.said_s_SL[row, start + 1 : stop + 1] = 0.0
         added = terms(tokens, np.arange(start + 1, stop + 1))
         self.keys_SL[row, start + 1 : stop + 1] = self.keys_SL[row, start] + np.cumsum(
             added, dtype=np.uint64
@@ -212,6 +220,7 @@ class SessionTable:
             rows, tokens = rows_E[goes_on], tokens_ET[goes_on, step]
             lengths = self.lengths_S[rows]
             self.tokens_SL[rows, lengths] = tokens
+            self.said_s_SL[rows, lengths + 1] = 0.0
             self.hashes_SL[rows, lengths + 1] = base_hash.extend_each(
                 self.hashes_SL[rows, lengths], tokens
             )
@@ -219,6 +228,25 @@ class SessionTable:
                 tokens, lengths + 1
             )
             self.lengths_S[rows] = lengths + 1
+
+    def say(self, rows_E: Int64s, now: float) -> None:
+        """Notes that drafters are told of these texts now."""
+        self.verdict_s_S[rows_E] = now
+        self.answered_S[rows_E] = False
+        self.said_s_SL[rows_E, self.lengths_S[rows_E]] = max(now, SMALLEST_TIME_S)
+
+    def due(self, rows_E: Int64s) -> tuple[Float64s, Int64s]:
+        """Since when the next answer of drafters is awaited, in seconds of the worker's clock, and how many tokens the text has grown by
+        since; infinity: there is none, which they have given for this very text."""
+        lengths_E, heard_E = self.lengths_S[rows_E], self.heard_S[rows_E]
+        steps_W = 1 + np.arange(max(int((lengths_E - heard_E).max(initial=0)), 1))
+        places_EW = heard_E[:, None] + steps_W
+        inside_EW = places_EW <= lengths_E[:, None]
+        said_EW = self.said_s_SL[rows_E[:, None], np.where(inside_EW, places_EW, 0)]
+        said_EW = np.where(inside_EW & (said_EW > 0.0), said_EW, np.inf)
+        first_E = said_EW.argmin(axis=1)
+        entries = np.arange(len(rows_E))
+        return said_EW[entries, first_E], lengths_E - places_EW[entries, first_E]
 
     def text(self, row: int, start: int = 0) -> Int64s:
         """A text from a place on."""

@@ -15,10 +15,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from outrider.actors.speculation import learning
 
 SMALLEST_S = 5e-5
 """Seconds. Shorter waits are none: a thread does not wake up so precisely."""
+
+
+Float64s = NDArray[np.float64]
 
 
 @dataclass(slots=True)
@@ -56,6 +62,22 @@ class Waiting:
     """Between candidates while a new tree comes in."""
     last_s: float = 0.0
     """When the last candidates below a text came, in seconds of the worker's clock."""
+
+    def first_s(self, gains_E: Float64s, elapsed_E: Float64s, pace: float) -> float:
+        """How long to wait for the first candidates of sessions that have none: of those that are due soonest, as many as are
+        worth it; 0: begin now.
+
+        Args:
+            gains_E: Tokens that each brings.
+            elapsed_E: Seconds for which each has been due.
+            pace: As of `left_s`.
+        """
+        order = np.argsort(-elapsed_E, kind="stable")
+        gains_E, elapsed_E = np.cumsum(gains_E[order]), elapsed_E[order]
+        lefts_E = np.array([self.first.left_s(elapsed) for elapsed in elapsed_E.tolist()])
+        latest_E = np.maximum.accumulate(lefts_E)
+        best = int((gains_E - pace * latest_E).argmax())
+        return self.left_s(float(gains_E[best]), pace, self.first, float(elapsed_E[best]))
 
     def left_s(self, gain: float, pace: float, delay: Delay, elapsed_s: float) -> float:
         """How long to wait for an arrival; 0: begin now.
