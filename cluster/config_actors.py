@@ -101,11 +101,8 @@ class _Actor(Section):
         return self.max_replicas or self.start
 
     def replica_names(self, count: int) -> tuple[str, ...]:
-        """The name of each of so many replicas. One whose number is fixed has the plain name; where the number changes, those that
-        stay keep theirs."""
-        if self.most == 1:
-            return (self.name,)
-        return tuple(f"{self.name}-{index}" for index in range(count))
+        """The name of each of so many replicas. The first has the plain name, so that one that runs stays when others are added."""
+        return (self.name, *(f"{self.name}-{index}" for index in range(1, count)))
 
     @property
     def threads(self) -> int:

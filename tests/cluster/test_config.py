@@ -109,10 +109,10 @@ def test_unknown_key_is_refused_with_a_suggestion() -> None:
     ],
 )
 def test_bounds_of_replicas(keys: dict[str, int], bounds: tuple[int, int, int]) -> None:
-    """What is left out follows from what is given; a number that may change gives each replica a name that it keeps."""
+    """What is left out follows from what is given; each replica keeps its name when the number changes."""
     (target,) = parse_config({"targets": [{"model": "t", **keys}]}, source="test").targets
     assert (target.least, target.start, target.most) == bounds
-    assert target.replica_names(1) == (("t",) if bounds[2] == 1 else ("t-0",))
+    assert target.replica_names(3) == ("t", "t-1", "t-2")
 
 
 @pytest.mark.parametrize(

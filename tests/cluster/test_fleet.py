@@ -36,7 +36,7 @@ def test_replicas_have_names_of_their_own_and_one_model_name() -> None:
     }
     specs = fleet(parse_config(config, source="test"))
 
-    assert [spec.name for spec in specs] == ["t-0", "t-1", "d-0", "d-1", "d-2", "coordinator"]
+    assert [spec.name for spec in specs] == ["t", "t-1", "d", "d-1", "d-2", "coordinator"]
     assert {spec.model for spec in specs[:2]} == {"t"}
 
 

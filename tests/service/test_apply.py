@@ -56,7 +56,12 @@ def test_everything_is_exchanged_under_load(tmp_path: Path) -> None:
         wanted = written(tmp_path, "after", **after)
         shown = apply(wanted, admin, "--dry-run")
         assert shown.returncode == 0, shown.stderr
-        for line in ("add      target demo-0", "remove   drafter demo-draft-small", "max_waiting"):
+        for line in (
+            "replace  target demo",
+            "add      target demo-1",
+            "remove   drafter demo-draft-small",
+            "max_waiting",
+        ):
             assert line in shown.stderr
 
         is_over = Event()
@@ -82,7 +87,7 @@ def test_everything_is_exchanged_under_load(tmp_path: Path) -> None:
         assert applied.returncode == 0, applied.stderr
         assert min(rounds) >= 2
         assert all(len(found) == 1 for found in texts.values()), "a text has changed"
-        names = {"demo-0", "demo-1", "prompt_lookup", "coordinator.2"}
+        names = {"demo.2", "demo-1", "prompt_lookup", "coordinator.2"}
         with Client(service.address) as client:
             assert {actor.name for actor in client.status().actors if actor.ready} == names
 

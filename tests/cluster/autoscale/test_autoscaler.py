@@ -119,7 +119,7 @@ async def test_replicas_come_and_go_and_everyone_is_told_why(running: Running) -
     running.texts = 12
     await running.look(12)
     await running.settles(2)
-    assert running.of(Role.TARGET) == {"t-0", "t-1"}
+    assert running.of(Role.TARGET) == {"t", "t-1"}
     assert running.scale == Scale(
         entry="t",
         role=Role.TARGET,
@@ -131,8 +131,8 @@ async def test_replicas_come_and_go_and_everyone_is_told_why(running: Running) -
     running.texts = 3
     await running.look(130)
     await running.settles(1)
-    assert running.of(Role.TARGET) == {"t-0"}
-    assert (running.scale.wanted, len(running.host.of("t-0"))) == (1, 1)
+    assert running.of(Role.TARGET) == {"t"}
+    assert (running.scale.wanted, len(running.host.of("t"))) == (1, 1)
     assert "at most 3 texts" in running.scale.reason
 
 
@@ -142,14 +142,14 @@ async def test_what_finds_no_room_is_told_and_not_asked_for_all_the_time(running
     running.host.has_room = False
     await running.look(11)
     await until(lambda: "no node has any target_node" in running.scale.reason)
-    assert (running.scale.wanted, running.of(Role.TARGET)) == (3, {"t-0"})
+    assert (running.scale.wanted, running.of(Role.TARGET)) == (3, {"t"})
     assert running.scale.reason.endswith("tried again in 10 s")
     await running.look(11)
     await until(lambda: running.scale.reason.endswith("tried again in 20 s"))
     assert running.scale.wanted == 3
     running.host.has_room = True
     await running.look(15)
-    assert running.of(Role.TARGET) == {"t-0"}
+    assert running.of(Role.TARGET) == {"t"}
     await running.look(6)
     await until(lambda: running.applier.replicas["t"] == 2)
     await running.look(1)
@@ -171,7 +171,7 @@ async def test_a_need_that_is_gone_is_not_told_any_more(running: Running) -> Non
     assert (running.scale.wanted, running.scale.reason) == (1, "")
     running.host.room.set()
     await running.look(20)
-    assert running.of(Role.TARGET) == {"t-0"}
+    assert running.of(Role.TARGET) == {"t"}
 
 
 async def test_what_someone_asks_for_goes_before(running: Running) -> None:
@@ -186,13 +186,13 @@ async def test_what_someone_asks_for_goes_before(running: Running) -> None:
     running.host.room.set()
     await running.apply(drafters=[])
     assert running.of(Role.DRAFTER) == set()
-    assert {"t-0", "t-1"} <= running.of(Role.TARGET)
+    assert {"t", "t-1"} <= running.of(Role.TARGET)
     # Another number is what is asked for, and bounds hold at once.
     await running.apply(
         drafters=[],
         targets=[{"model": "org/t", "replicas": 2, "max_replicas": 2, "min_replicas": 1}],
     )
-    assert running.of(Role.TARGET) == {"t-0", "t-1"}
+    assert running.of(Role.TARGET) == {"t", "t-1"}
 
 
 async def test_one_that_comes_while_its_predecessor_ends_has_a_name_of_its_own(
@@ -205,11 +205,11 @@ async def test_one_that_comes_while_its_predecessor_ends_has_a_name_of_its_own(
     await running.apply(autoscaling={**CONFIG["autoscaling"], "drain_s": 600.0})
     running.texts = 3
     await running.look(130)
-    await until(lambda: running.of(Role.TARGET) == {"t-0"})
+    await until(lambda: running.of(Role.TARGET) == {"t"})
     running.texts = 12
     await running.look(12)
     await until(lambda: len(running.of(Role.TARGET)) == 2)
-    (fresh,) = running.of(Role.TARGET) - {"t-0"}
+    (fresh,) = running.of(Role.TARGET) - {"t"}
     assert fresh.startswith("t-1.")
     draining = [s.name for s in running.supervisor.status() if s.state is State.DRAINING]
     assert draining == ["t-1"]
