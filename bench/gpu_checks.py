@@ -14,7 +14,7 @@ from outrider.actors.speculation import coupled
 from outrider.actors.speculation.coupled import Walk
 from outrider.actors.speculation.noise import GumbelNoise
 from outrider.actors.target.device_drawing import DeviceDraws
-from outrider.actors.target.drawing import Drawer
+from outrider.actors.target.plain_drawing import Drawer
 from outrider.actors.target.state import TargetState
 from outrider.actors.trace import Recorder
 

@@ -17,11 +17,11 @@ from outrider.actors.speculation.ragged import starts_of
 from outrider.actors.target.admission import open_session
 from outrider.actors.target.device_drawing import DeviceDraws
 from outrider.actors.target.events import Open, Owner
+from outrider.actors.target.host_drawing import HostDraws
 from outrider.actors.target.passes import Pass
 from outrider.actors.target.round import OWN
 from outrider.actors.target.settings import TargetSettings
 from outrider.actors.target.state import TargetState
-from outrider.actors.target.walks import walk_on_host
 from outrider.actors.trace import Recorder
 
 CHUNK = 256
@@ -112,6 +112,7 @@ class Stand:
         # A tree like those that are verified: two children each.
         self._parents = [(node - 1) // 2 if node else -1 for node in range(load.nodes)]
         self._draws = DeviceDraws(engine, self._state.table, self._state.sessions)
+        self._host_draws = HostDraws(engine, self._state.table, self._state.sessions)
         self._pass = self._next_pass()
         self.logits = self.run_pass()
 
@@ -128,8 +129,8 @@ class Stand:
         self._draws.start(self._pass, self.logits)()
 
     def draw_on_host(self) -> None:
-        """One draw at a time, as each walk reaches it."""
-        walk_on_host(self._pass, self._state.sessions, self.logits, None)
+        """A level of draws at a time, as walks reach them."""
+        self._host_draws.start(self._pass, self.logits)()
 
     def round_of(self, draw: Callable[[], None]) -> Callable[[], None]:
         """A pass and its draws."""

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider.actors.exchange.frames import BadFrame, Reader, narrow, pack, starts_of
+from outrider.actors.speculation.ragged import sizes_of
 
 MAX_NODES = 65_536
 """Nodes and sessions of one frame. Far above what credits allow a drafter; a larger one is none of ours."""
@@ -56,11 +57,11 @@ class Candidates:
     @property
     def entries_N(self) -> npt.NDArray[np.int64]:
         """The entry of each node."""
-        return np.repeat(np.arange(len(self.handles_E)), np.diff(self.starts_E))
+        return np.repeat(np.arange(len(self.handles_E)), sizes_of(self.starts_E))
 
     def only(self, entries: npt.NDArray[np.int64]) -> Candidates:
         """Some of the entries."""
-        sizes_E = np.diff(self.starts_E)
+        sizes_E = sizes_of(self.starts_E)
         is_in_N = np.zeros(len(sizes_E), np.bool_)
         is_in_N[entries] = True
         nodes = np.repeat(is_in_N, sizes_E)
@@ -79,7 +80,7 @@ class Candidates:
 
 def encode(candidates: Candidates) -> bytes:
     """The frame of some candidates."""
-    sizes_E = np.diff(candidates.starts_E)
+    sizes_E = sizes_of(candidates.starts_E)
     kind = narrow(int(candidates.tokens_N.max(initial=0)))
     largest = int(sizes_E.max(initial=0))
     link = "u1" if largest < 1 << 8 else "<u2"
@@ -123,8 +124,8 @@ def decode(frame: bytes, vocab_size: int) -> Candidates:
     reader.end()
     if starts_E[-1] != num_nodes:
         raise BadFrame(f"entries of {starts_E[-1]} nodes in all, but {num_nodes} nodes")
-    places_N = np.arange(num_nodes) - np.repeat(starts_E[:-1], np.diff(starts_E))
-    wrong = np.flatnonzero(parents_N >= places_N)
+    places_N = np.arange(num_nodes) - np.repeat(starts_E[:-1], sizes_of(starts_E))
+    wrong = (parents_N >= places_N).nonzero()[0]
     if len(wrong):
         raise BadFrame(
             f"node {places_N[wrong[0]]} has parent {parents_N[wrong[0]]}; a parent must be an earlier node"

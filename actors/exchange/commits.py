@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider.actors.exchange.frames import BadFrame, Reader, narrow, pack
+from outrider.actors.speculation.ragged import sizes_of
 
 MAX_TOKENS = 1 << 20
 """Sessions and tokens of one frame."""
@@ -42,7 +43,7 @@ def encode(commits: Commits) -> bytes:
         [
             commits.sessions_E.astype("<u8", copy=False),
             commits.epochs_E.astype("<u4"),
-            np.diff(commits.starts_E).astype("<u2"),
+            sizes_of(commits.starts_E).astype("<u2"),
             commits.tokens_T.astype(kind),
             commits.origins_T.astype("<i2"),
         ],

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider.actors.exchange.frames import BadFrame, Reader, narrow, pack, starts_of
+from outrider.actors.speculation.ragged import sizes_of
 
 MAX_TOKENS = 1 << 20
 """Sessions and tokens of one frame."""
@@ -110,8 +111,8 @@ def encode(verdicts: Verdicts) -> bytes:
             verdicts.seen_E.astype("<u4"),
             np.minimum(verdicts.credits_E, 65_535).astype("<u2"),
             verdicts.starving_E.astype("u1"),
-            np.diff(verdicts.starts_E).astype("<u2"),
-            np.diff(verdicts.root_starts_E).astype("u1"),
+            sizes_of(verdicts.starts_E).astype("<u2"),
+            sizes_of(verdicts.root_starts_E).astype("u1"),
             verdicts.tokens_T.astype(kind),
             verdicts.roots_T.astype(kind),
         ],
@@ -143,7 +144,7 @@ def decode(frame: bytes) -> Verdicts:
     reader.end()
     if starts_E[-1] != num_tokens or root_starts_E[-1] != num_roots:
         raise BadFrame("the entries' tokens are not as many as there are tokens")
-    if np.any(np.diff(starts_E) > lengths_E):
+    if np.any(sizes_of(starts_E) > lengths_E):
         raise BadFrame("a verdict has more tokens than its text")
     if max(int(tokens_T.max(initial=0)), int(roots_T.max(initial=0))) >= MAX_TOKEN:
         raise BadFrame(f"a token id is {MAX_TOKEN} or more")

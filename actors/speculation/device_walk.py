@@ -1,6 +1,6 @@
 """The draws of all rows of a pass, and the walks through all its trees, without asking the host in between.
 
-On a CPU rows are drawn one at a time as the walk reaches them (`coupled.walk`). On a device that works ahead of the host, each
+On a CPU rows are drawn as walks reach them (`actors/target/host_drawing.py`). On a device that works ahead of the host, each
 of those draws would be a wait; so there every row is drawn, walks follow the draws on the device, and the host learns of both
 in one transfer. Both give the same tokens: noise, scores and the rule of drawing are the same.
 """

@@ -15,6 +15,12 @@ def starts_of(counts_E: Int64s) -> Int64s:
     return starts
 
 
+def sizes_of(starts_E: Int64s) -> Int64s:
+    """The size of each group; the reverse of `starts_of`."""
+    sizes: Int64s = starts_E[1:] - starts_E[:-1]
+    return sizes
+
+
 def ranges(firsts_E: Int64s, counts_E: Int64s) -> Int64s:
     """`firsts[e], firsts[e] + 1, ...`, `counts[e]` numbers of each group, one group behind the other."""
     starts = starts_of(counts_E)

@@ -13,7 +13,7 @@ from outrider.actors.exchange import verdicts as wire
 from outrider.actors.exchange.commits import Commits
 from outrider.actors.speculation import learning
 from outrider.actors.speculation.path_keys import Int64s, add_up, jumps_of
-from outrider.actors.speculation.ragged import starts_of
+from outrider.actors.speculation.ragged import sizes_of, starts_of
 from outrider.actors.target.events import (
     CommitFrame,
     Committed,
@@ -39,7 +39,7 @@ def commit(state: TargetState, pass_: Pass, walks: Walks, logits: Logits, *, now
         now: Seconds of the worker's clock.
     """
     table = state.table
-    entries_E = np.flatnonzero(pass_.draws_E)
+    entries_E = pass_.draws_E.nonzero()[0]
     rows_E = pass_.rows_E[entries_E]
     tokens_ET = walks.tokens_ET[entries_E]
     counts_E, stopped_E = _until_stop(table.stops_SK[rows_E], tokens_ET, walks.counts_E[entries_E])
@@ -67,7 +67,7 @@ def commit(state: TargetState, pass_: Pass, walks: Walks, logits: Logits, *, now
         state.recording.decided(pass_, done, drawn_N)
     lasts_E = table.tokens_SL[rows_E, table.lengths_S[rows_E] - 1].astype(np.int64)
     table.append(rows_E, tokens_ET, counts_E)
-    for index in np.flatnonzero(~table.plain_S[rows_E]).tolist():
+    for index in (~table.plain_S[rows_E]).nonzero()[0].tolist():
         tokens = tokens_ET[index, : counts_E[index]].tolist()
         state.sessions[int(rows_E[index])].transform.commit(tokens)
     table.epochs_S[rows_E] += 1
@@ -112,7 +112,7 @@ def _learn(state: TargetState, pass_: Pass, done: Round, drawn_N: Bools) -> None
     state.trust.observe(pass_.drafters_N[is_met_N], pass_.estimates_N[is_met_N], drawn_N[is_met_N])
     is_drafted = np.zeros(len(pass_.rows_E), np.bool_)
     is_drafted[entries_N[pass_.drafters_N >= 0]] = True
-    chosen = np.flatnonzero(is_drafted[done.entries_E])
+    chosen = is_drafted[done.entries_E].nonzero()[0]
     rows, counts = done.rows_E[chosen], done.counts_E[chosen]
     share = 1.0 - learning.ROUNDS
     table.yields_S[rows] += share * (counts - table.yields_S[rows])
@@ -121,7 +121,7 @@ def _learn(state: TargetState, pass_: Pass, done: Round, drawn_N: Bools) -> None
 
 def _count(state: TargetState, pass_: Pass, done: Round, drawn_N: Bools, walks: Walks) -> None:
     counts, rows_E = state.table.counts, done.rows_E
-    sizes_E = np.diff(pass_.starts_E)[done.entries_E]
+    sizes_E = sizes_of(pass_.starts_E)[done.entries_E]
     counts["tokens"][rows_E] += done.counts_E
     counts["near_ties"][rows_E] += walks.near_ties_E[done.entries_E]
     counts["rounds"][rows_E] += sizes_E > 0
@@ -150,7 +150,7 @@ def _tell(state: TargetState, done: Round, walks: Walks) -> None:
     entry, step = np.nonzero(done.origins_ET >= 0)
     origins_ET[entry, step] = table.origins_SD[rows_E[entry], done.origins_ET[entry, step]]
     reports_E = table.reports_S[rows_E]
-    for index in np.flatnonzero(reports_E).tolist():
+    for index in reports_E.nonzero()[0].tolist():
         count = int(done.counts_E[index])
         state.say(
             Committed(
@@ -163,7 +163,7 @@ def _tell(state: TargetState, done: Round, walks: Walks) -> None:
         )
     streams_E = np.where(reports_E, -1, table.streams_S[rows_E])
     for stream in np.unique(streams_E[streams_E >= 0]).tolist():
-        chosen = np.flatnonzero(streams_E == stream)
+        chosen = (streams_E == stream).nonzero()[0]
         is_walked = np.arange(done.tokens_ET.shape[1]) < done.counts_E[chosen, None]
         commits = Commits(
             sessions_E=table.numbers_S[rows_E[chosen]],
@@ -184,14 +184,14 @@ def tell_drafters(state: TargetState, done: Round, target: wire.Target) -> None:
         target: What the target does next.
     """
     table = state.table
-    goes_on = np.flatnonzero(~done.over_E & (table.rested_S[done.rows_E] < 0))
+    goes_on = (~done.over_E & (table.rested_S[done.rows_E] < 0)).nonzero()[0]
     if not len(goes_on):
         return
     credits_E = state.credits_of(done.rows_E[goes_on])
     starving_E = ~has_candidates(state, done.rows_E[goes_on])
     root_counts, roots = state.roots.told(done.rows_E[goes_on])
     for number in state.live:
-        told = np.flatnonzero(table.joined_SD[done.rows_E[goes_on], number])
+        told = table.joined_SD[done.rows_E[goes_on], number].nonzero()[0]
         if not len(told):
             continue
         chosen = goes_on[told]
@@ -223,7 +223,7 @@ def tell_drafters(state: TargetState, done: Round, target: wire.Target) -> None:
 def has_candidates(state: TargetState, rows_E: Int64s) -> Bools:
     """Which sessions have something to verify below their text."""
     has_E: Bools = state.pools.sizes_S[rows_E] > 0
-    for index in np.flatnonzero(state.table.frozen_S[rows_E]).tolist():
+    for index in state.table.frozen_S[rows_E].nonzero()[0].tolist():
         session = state.sessions[int(rows_E[index])]
         has_E[index] = session.trees is not None and session.trees.has(session.length, session.hash)
     return has_E
@@ -231,7 +231,7 @@ def has_candidates(state: TargetState, rows_E: Int64s) -> Bools:
 
 def end_sessions(state: TargetState, done: Round) -> None:
     """Ends the sessions whose texts are over, once their keys and values are those of the text."""
-    for index in np.flatnonzero(done.over_E).tolist():
+    for index in done.over_E.nonzero()[0].tolist():
         session = state.sessions[int(done.rows_E[index])]
         reason = Finish.STOP_TOKEN if done.stopped_E[index] else Finish.LENGTH
         state.say(Finished(owner=session.owner, reason=reason, stats=session.stats()))

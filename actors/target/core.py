@@ -39,7 +39,7 @@ from outrider.actors.target.planning import Planner
 from outrider.actors.target.round import Round
 from outrider.actors.target.settings import TargetSettings
 from outrider.actors.target.state import TargetState, random_handle
-from outrider.actors.target.walks import Walks, walk_on_host
+from outrider.actors.target.walks import Walks, walk_frozen
 from outrider.actors.target.warm_up import time_passes, time_prompt_row
 from outrider.actors.trace import Recorder
 
@@ -191,7 +191,7 @@ class TargetCore:
             now: Seconds of the driver's clock, when the model was through.
         """
         state = self.state
-        walks = walk_on_host(pass_, state.sessions, computed.logits, computed.walks)
+        walks = walk_frozen(pass_, state.sessions, computed.logits, computed.walks)
         done = commit(state, pass_, walks, computed.logits, now=now)
         state.table.cached_S[pass_.rows_E] += pass_.chains_E
         # What was accepted has its rows; the last token of a round has none yet.
@@ -252,7 +252,7 @@ class TargetCore:
     def _start_sessions(self) -> None:
         """Takes over what others have computed before a session's first rows, unless one of them is still at it."""
         table = self.state.table
-        for row in np.flatnonzero(table.used_S & ~table.started_S).tolist():
+        for row in (table.used_S & ~table.started_S).nonzero()[0].tolist():
             if self.state.slots.start(row):
                 cached = self.state.engine.cached(row)
                 table.cached_S[row] = cached

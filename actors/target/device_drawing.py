@@ -1,6 +1,6 @@
 """All draws and walks of a pass at once, where the model runs beside the host: the host waits once a pass.
 
-The noise and the penalties, biases and filters of each request are those of `drawing.Drawer`, and so are the tokens. Plain
+The noise and the penalties, biases and filters of each request are those of `plain_drawing.py`, and so are the tokens. Plain
 sampling (a temperature of at least 0.1, or greedy), log-probabilities included, needs one wait. Requests with other options go
 through their own `SamplingTransform`, all rows of the session at once and on the device too; but penalties and `min_tokens` bring
 numbers there from ordinary memory, and `top_k` and `top_p` read some back, which makes the host wait a few times more. Frozen
@@ -28,9 +28,10 @@ from outrider.actors.speculation.device_walk import (
 )
 from outrider.actors.speculation.noise import GumbelNoise
 from outrider.actors.speculation.path_keys import add_up, jumps_of
-from outrider.actors.speculation.ragged import ranges, starts_of
+from outrider.actors.speculation.ragged import ranges, sizes_of, starts_of
 from outrider.actors.speculation.seeds import mix_pairs
 from outrider.actors.target.events import Logprob
+from outrider.actors.target.host_drawing import HostDraws
 from outrider.actors.target.passes import Pass
 from outrider.actors.target.session import Session
 from outrider.actors.target.settings import TargetSettings
@@ -77,7 +78,7 @@ class DeviceDraws:
     def start(self, pass_: Pass, logits: Logits) -> Read:
         """Gives the device the draws and walks of every session of a pass that samples by coupled draws."""
         table = self._table
-        entries_B = np.flatnonzero(pass_.draws_E & ~table.frozen_S[pass_.rows_E])
+        entries_B = pass_.draws_coupled_E().nonzero()[0]
         if not len(entries_B):
             wait_for(self._device)
             return lambda: None
@@ -111,7 +112,7 @@ class DeviceDraws:
     def _send(self, forest: _Forest, rows_B: Int64s) -> dict[str, Tensor]:
         """All that the device must know, in one transfer."""
         table = self._table
-        sizes_B = np.diff(forest.starts_B)
+        sizes_B = sizes_of(forest.starts_B)
         temperatures_R = np.repeat(table.divisors_S[rows_B].astype(np.float32), sizes_B)
         parts = {
             "logits": forest.logits_R,
@@ -152,7 +153,7 @@ class DeviceDraws:
         if (table.divisors_S[rows_B] != 1.0).any():
             temperatures_R1 = sent["temperatures"].to(torch.int32).view(torch.float32).unsqueeze(1)
             scores_RV = values_RV / temperatures_R1
-        for tree in np.flatnonzero(~table.plain_S[rows_B]).tolist():
+        for tree in (~table.plain_S[rows_B]).nonzero()[0].tolist():
             session = self._sessions[int(rows_B[tree])]
             rows = slice(int(forest.starts_B[tree]), int(forest.starts_B[tree + 1]))
             paths = _paths(pass_, int(forest.entries_B[tree]))
@@ -182,7 +183,7 @@ class DeviceDraws:
     ) -> dict[int, Tensor]:
         """Log-probabilities along the walks of the sessions that want them, as integers, by tree."""
         reports: dict[int, Tensor] = {}
-        for tree in np.flatnonzero(self._table.reports_S[rows_B]).tolist():
+        for tree in self._table.reports_S[rows_B].nonzero()[0].tolist():
             wanted = self._sessions[int(rows_B[tree])].sampling.logprobs or 0
             rows_TV = at_visited(values_RV, visited_BT[tree])
             report = top_logprobs(rows_TV, tokens_BT[tree], wanted)
@@ -193,7 +194,7 @@ class DeviceDraws:
 
 
 def _forest(pass_: Pass, entries_B: Int64s, limits_B: Int64s) -> _Forest:
-    counts_B = np.diff(pass_.starts_E)[entries_B]
+    counts_B = sizes_of(pass_.starts_E)[entries_B]
     starts_B = starts_of(counts_B + 1)
     num_rows = int(starts_B[-1])
     nodes_N = ranges(pass_.starts_E[:-1][entries_B], counts_B)
@@ -271,23 +272,11 @@ def _read_logprobs(
         ][: int(walks.counts_E[entry])]
 
 
-class HostDraws:
-    """Draws nothing ahead: rows are drawn one at a time when the walk reaches them."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-
-    def start(self, pass_: Pass, logits: Logits) -> Read:
-        """As `DeviceDraws.start`; nothing is decided."""
-        wait_for(self._device)
-        return lambda: None
-
-
 def draws_of(
     engine: Engine, settings: TargetSettings, table: SessionTable, sessions: dict[int, Session]
 ) -> DeviceDraws | HostDraws:
-    """Where a target draws: on the device, if that is a GPU or an emulated one, or the settings say so."""
-    mode, spec = settings.device_draws, engine.spec
-    if mode == "off" or (mode == "auto" and spec.device.type != "cuda" and not spec.emulated):
-        return HostDraws(spec.device)
+    """Where a target draws: on the device, if that is a GPU or the settings say so."""
+    mode, device = settings.device_draws, engine.spec.device
+    if mode == "off" or (mode == "auto" and device.type != "cuda"):
+        return HostDraws(engine, table, sessions)
     return DeviceDraws(engine, table, sessions)

@@ -1,64 +1,38 @@
-"""The target's own draws from the logits of one session's rows.
+"""The rule of drawing: the perturbed score that is greatest, and its margin. Plain decoding and tree decoding come through the same draws,
+which is what makes their outputs equal.
 
-One row is drawn at a time, as the walk reaches it: of a tree of sixteen nodes a walk visits about three, so on a CPU
-drawing all rows would cost more than the walk. Plain decoding and tree decoding come through here alike, which is what
-makes their outputs equal.
+`host_drawing.py` draws a level of all sessions at a time, `device_drawing.py` all rows, `plain_drawing.py` one row, which is the reference of both.
 """
 
 from __future__ import annotations
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from outrider.actors.speculation.draw import draw, margins
 from outrider.actors.speculation.logprobs import logprobs
 from outrider.actors.target.events import Logprob
-from outrider.actors.target.session import Session
 
 _INFINITY = float("inf")
 _greatest = np.maximum.reduce
 
 
-class Drawer:
-    """Draws tokens at the rows of one session in one pass."""
+def draw_rows(perturbed_NV: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """The draw of each row, the least token id where several are best, and its margin: infinite if only one token is possible, 0 if
+    none is.
 
-    def __init__(
-        self, session: Session, logits_RV: torch.Tensor, parents_N: list[int], tokens_N: list[int]
-    ) -> None:
-        """Sets up the draws.
-
-        Args:
-            session: The session.
-            logits_RV: float32; row 0 belongs to the last committed token, row 1 + n to candidate node n.
-            parents_N: Parents of the candidate nodes, -1 for the root.
-            tokens_N: Their token ids.
-        """
-        self._session = session
-        self._logits_RV = logits_RV
-        self._parents_N = parents_N
-        self._tokens_N = tokens_N
-        self._path: list[int] = []
-        self.logprobs: list[Logprob] = []
-        self.near_ties = 0
-
-    def __call__(self, node: int) -> int:
-        """Draws the token after a node (-1: the root). Nodes must come in the order of a walk."""
-        session = self._session
-        row_1V = self._logits_RV[node + 1 : node + 2]
-        if node >= 0:
-            self._path.append(self._tokens_N[node])
-        depth = len(self._path)
-        scores_1V = session.transform.apply(row_1V, [self._path], [session.num_output + depth])
-        noise_1V = None
-        if session.noise is not None:
-            position = session.length + depth
-            noise_1V = session.noise.row_range(position, position + 1)
-        token, margin = draw_one(scores_1V, noise_1V)
-        if margin < session.near_tie:
-            self.near_ties += 1
-        if session.sampling.logprobs is not None:
-            self.logprobs.append(logprob_of(row_1V, token, session.sampling.logprobs))
-        return token
+    Args:
+        perturbed_NV: Scores with noise. Written into.
+    """
+    rows = np.arange(len(perturbed_NV))
+    tokens_N = perturbed_NV.argmax(axis=1)
+    best_N = perturbed_NV[rows, tokens_N]
+    perturbed_NV[rows, tokens_N] = -np.inf
+    with np.errstate(invalid="ignore"):
+        margins_N = best_N - perturbed_NV.max(axis=1)
+    margins_N[best_N == -np.inf] = 0.0
+    return tokens_N, margins_N
 
 
 def draw_one(scores_1V: torch.Tensor, noise_1V: torch.Tensor | None) -> tuple[int, float]:

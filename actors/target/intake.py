@@ -6,6 +6,7 @@ import numpy as np
 import structlog
 
 from outrider.actors.speculation.path_keys import Int64s
+from outrider.actors.speculation.ragged import sizes_of
 from outrider.actors.target.events import (
     CandidateFrame,
     FrozenCandidates,
@@ -33,14 +34,16 @@ def graft(
         now: The same clock's now.
     """
     found, table, number = event.candidates, state.table, state.number_of(event.drafter)
-    sizes_E = np.diff(found.starts_E)
+    sizes_E = sizes_of(found.starts_E)
     state.tally.received(event.drafter, len(sizes_E), found.num_nodes, found.num_bytes)
     rows_E = np.array([state.rows.get(handle, -1) for handle in found.handles_E.tolist()], np.int64)
-    for entry in np.flatnonzero(rows_E < 0).tolist():
+    for entry in (rows_E < 0).nonzero()[0].tolist():
         state.say(SessionClosed(drafter=event.drafter, handle=int(found.handles_E[entry])))
-    known = np.flatnonzero(rows_E >= 0)
+    known = (rows_E >= 0).nonzero()[0]
     # Of several entries of one session the first counts: a drafter unites them.
-    known = known[np.sort(np.unique(rows_E[known], return_index=True)[1])]
+    first_S = np.empty(table.num_rows, np.int64)
+    first_S[rows_E[known[::-1]]] = known[::-1]
+    known = known[first_S[rows_E[known]] == known]
     rows = rows_E[known]
     table.counts["candidate_messages"][rows] += 1
     table.counts["wire_bytes"][rows] += 26 + sizes_E[known] * max(
@@ -58,7 +61,7 @@ def graft(
         state.join(row, number, 0)
     chosen = known[may & fits]
     rows = rows_E[chosen]
-    for index in np.flatnonzero(~table.joined_SD[rows, number]).tolist():
+    for index in (~table.joined_SD[rows, number]).nonzero()[0].tolist():
         state.join(int(rows[index]), number, int(found.lengths_E[chosen[index]]))
     if not len(chosen):
         state.recording.taken(event, now - arrived, rows_E, stale_E=sizes_E)
@@ -183,7 +186,7 @@ def steer(state: TargetState, event: Steer) -> None:
     if session is None:
         return
     table, row = state.table, session.row
-    joined = np.flatnonzero(table.joined_SD[row]).tolist()
+    joined = table.joined_SD[row].nonzero()[0].tolist()
     state.allow(session, event.drafters)
     for number in joined:
         if not table.allowed_SD[row, number]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from outrider.actors.engine.protocol import Batch
 from outrider.actors.speculation.path_keys import Int64s
-from outrider.actors.speculation.ragged import ranges, rank_within, starts_of
+from outrider.actors.speculation.ragged import ranges, rank_within, sizes_of, starts_of
 from outrider.actors.target.held import Ready
 from outrider.actors.target.pools import Pools
 from outrider.actors.target.schedule.selection import Selection
@@ -71,11 +71,17 @@ class Pass:
     @property
     def entries_N(self) -> Int64s:
         """The entry of each candidate."""
-        return np.repeat(np.arange(len(self.rows_E)), np.diff(self.starts_E))
+        return np.repeat(np.arange(len(self.rows_E)), sizes_of(self.starts_E))
+
+    def draws_coupled_E(self) -> NDArray[np.bool_]:
+        """Entries that draw, and have no frozen tree to test."""
+        coupled_E = self.draws_E.copy()
+        coupled_E[list(self.frozen)] = False
+        return coupled_E
 
     def roots_E(self) -> Int64s:
         """Row of the logits that each entry's first draw is made from; its candidates' rows follow."""
-        return np.array(self.batch.offsets[1:]) - 1 - np.diff(self.starts_E)
+        return np.array(self.batch.offsets[1:]) - 1 - sizes_of(self.starts_E)
 
 
 def build(

@@ -8,6 +8,7 @@ import numpy as np
 
 from outrider.actors.exchange.verdicts import Target
 from outrider.actors.speculation.path_keys import Int64s
+from outrider.actors.speculation.ragged import sizes_of
 from outrider.actors.target.commit import has_candidates
 from outrider.actors.target.held import Ready
 from outrider.actors.target.passes import Pass, build
@@ -41,7 +42,7 @@ class Planner:
     def plan(self, now: float) -> Pass | float:
         """The next pass, or the seconds to wait for news, infinity: until there is some."""
         state, table = self._state, self._state.table
-        rows = np.flatnonzero(table.used_S & table.started_S)
+        rows = (table.used_S & table.started_S).nonzero()[0]
         if not len(rows):
             self._last_end = None
             return math.inf
@@ -133,7 +134,7 @@ class Planner:
         num_nodes, tokens = len(selection.entries_N), selection.tokens
         num_rows += num_nodes
         lockstep, most = state.settings.lockstep, state.settings.max_batch_nodes
-        for place in np.flatnonzero(has & table.frozen_S[decoding]).tolist():
+        for place in (has & table.frozen_S[decoding]).nonzero()[0].tolist():
             session = state.sessions[int(decoding[place])]
             speculation = session.speculation
             if session.trees is None or not speculation.enabled:
@@ -170,7 +171,7 @@ class Planner:
         if starving.any():
             left_s = self._first_s(decoding[starving], pace, now)
             elapsed_s = now - float(table.verdict_s_S[decoding[starving]].max())
-        elif len(growing := np.flatnonzero(hopes & has & table.grows_S[decoding])):
+        elif len(growing := (hopes & has & table.grows_S[decoding]).nonzero()[0]):
             elapsed_s = now - self.waiting.last_s
             gain = self._leaves(decoding, growing, selection)
             left_s = self.waiting.left_s(gain, pace, self.waiting.next, elapsed_s)
@@ -199,7 +200,7 @@ class Planner:
         """In lockstep: which sessions have what their drafters send for this text."""
         table = self._state.table
         complete: Bools = table.answered_S[decoding].copy()
-        for place in np.flatnonzero(table.frozen_S[decoding]).tolist():
+        for place in table.frozen_S[decoding].nonzero()[0].tolist():
             session = self._state.sessions[int(decoding[place])]
             names = frozenset(
                 self._state.drafters[number]
@@ -253,8 +254,8 @@ class Planner:
         has = has_candidates(state, rows)
         table.grows_S[rows] = ~has
         # Who has lost a tree awaits the answer to this verdict; what answers earlier ones is for texts that are no more.
-        tried = pass_.rows_E[np.diff(pass_.starts_E) > 0]
-        lost = np.intersect1d(rows[~has], tried, assume_unique=True)
+        tried = sizes_of(pass_.starts_E)[done.entries_E[~done.over_E]] > 0
+        lost = rows[tried & ~has]
         table.heard_S[lost] = table.lengths_S[lost] - 1
         pass_s = now - pass_.began_s
         wait_s = 0.0

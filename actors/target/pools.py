@@ -122,7 +122,7 @@ class Pools:
             past_N += start_keys_E[entries_N]
             is_stale_N = past_N != base.keys_SL[rows_N, np.minimum(depths_N, lengths_N)]
             lives_N = ~is_past_N & ~is_stale_N
-        chosen_M = np.flatnonzero(lives_N)
+        chosen_M = lives_N.nonzero()[0]
         rows_M, keys_M = base.rows_E[entries_N[chosen_M]], keys_N[chosen_M]
         columns_M, firsts_M = self._columns(rows_M, keys_M)
         is_refused_M = columns_M >= self.capacity
@@ -134,7 +134,7 @@ class Pools:
         estimates_M = candidates.estimates_N[chosen_M] / 255.0
         believed_M = np.maximum(trust * estimates_M, LEAST_ESTIMATE)
         values_M = self._values(rows_M, columns_M, firsts_M, believed_M, upwards_M)
-        write_W = np.flatnonzero((firsts_M == np.arange(len(chosen_M))) & ~is_refused_M)
+        write_W = ((firsts_M == np.arange(len(chosen_M))) & ~is_refused_M).nonzero()[0]
         rows_W, columns_W = rows_M[write_W], columns_M[write_W]
         self.tokens_SP[rows_W, columns_W] = candidates.tokens_N[chosen_M[write_W]]
         self.parents_SP[rows_W, columns_W] = parent_columns_M[write_W]
@@ -163,7 +163,7 @@ class Pools:
         if width:
             same_MP = (self.keys_SP[rows_M, :width] == keys_M[:, None]) & self.filled(rows_M, width)
             columns_M = np.where(same_MP.any(axis=1), same_MP.argmax(axis=1), _ROOT)
-        fresh = np.flatnonzero(columns_M < 0)
+        fresh = (columns_M < 0).nonzero()[0]
         if len(fresh):
             # Rows set apart, because different sessions may have equal texts.
             names = keys_M[fresh] + rows_M[fresh].astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
@@ -213,7 +213,7 @@ class Pools:
         """
         keys_N = keys_N + terms(tokens_N, lengths_N + 1)
         columns_N, firsts_N = self._columns(rows_N, keys_N)
-        at = np.flatnonzero((firsts_N >= 0) & (columns_N < self.capacity))
+        at = ((firsts_N >= 0) & (columns_N < self.capacity)).nonzero()[0]
         place = rows_N[at], columns_N[at]
         self.tokens_SP[place] = tokens_N[at]
         self.parents_SP[place] = _ROOT
@@ -282,11 +282,12 @@ def below(is_root_EP: NDArray[np.bool_], parents_EP: Int64s) -> NDArray[np.bool_
     ancestors[:, :-1] = np.where((parents_EP < 0) | (parents_EP >= width), width, parents_EP)
     reached = np.zeros((count, width + 1), np.bool_)
     reached[:, :-1] = is_root_EP
-    reached = np.take_along_axis(reached, ancestors, axis=1)
+    entries = np.arange(count)[:, None]
+    reached = reached[entries, ancestors]
     step = 1
     while step < width:
-        reached |= np.take_along_axis(reached, ancestors, axis=1)
-        ancestors = np.take_along_axis(ancestors, ancestors, axis=1)
+        reached |= reached[entries, ancestors]
+        ancestors = ancestors[entries, ancestors]
         if (ancestors == width).all():
             break
         step *= 2

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from outrider.actors.speculation.path_keys import Int64s
+from outrider.actors.speculation.ragged import sizes_of
 from outrider.actors.target.events import CandidateFrame, FrozenCandidates
 from outrider.actors.target.passes import Pass
 from outrider.actors.target.pools import Pools
@@ -63,7 +62,7 @@ class TargetRecording:
 
     def begin_wait(self) -> None:
         """The worker goes to sleep."""
-        rows = np.flatnonzero(self._table.used_S)
+        rows = self._table.used_S.nonzero()[0]
         if not len(rows):
             kind = trace_pb2.TRACE_KIND_NO_SESSION
         elif (self._pools.sizes_S[rows] > 0).any():
@@ -131,7 +130,7 @@ class TargetRecording:
         if event.message is None or not self._recorder.is_on:
             return
         found = event.candidates
-        sizes_E = np.diff(found.starts_E)
+        sizes_E = sizes_of(found.starts_E)
         for entry in range(len(rows_E)):
             part = trace_pb2.TracePart(
                 handle=int(found.handles_E[entry]),

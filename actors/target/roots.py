@@ -95,7 +95,7 @@ class RootTable:
             logits: Of the pass.
         """
         table, roots = self._table, pass_.roots_E()
-        for index in np.flatnonzero(table.rooted_S[done.rows_E]).tolist():
+        for index in table.rooted_S[done.rows_E].nonzero()[0].tolist():
             row, start = int(done.rows_E[index]), int(roots[done.entries_E[index]])
             tokens = done.tokens_ET[index, : done.counts_E[index]].tolist()
             nodes = [node for node in nodes_ET[index].tolist() if node >= 0]

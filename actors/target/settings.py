@@ -54,4 +54,4 @@ class TargetSettings:
 
     device_draws: Literal["auto", "on", "off"] = "auto"
     """Whether all draws and walks of a pass are made on the model's device, so that the host waits once: `auto`, on a
-    GPU, an emulated one too. The tokens are the same."""
+    GPU. The tokens are the same."""

@@ -167,7 +167,7 @@ class TargetState:
         if is_resting:
             return
         rested_S = self.table.rested_S
-        for row in np.flatnonzero(self.table.used_S & (rested_S >= 0)).tolist():
+        for row in (self.table.used_S & (rested_S >= 0)).nonzero()[0].tolist():
             for number in self.live:
                 if self.table.joined_SD[row, number]:
                     self.resync(row, number, int(rested_S[row]))
@@ -209,7 +209,7 @@ class TargetState:
     def drop(self, session: Session, *, keeps: bool = True) -> None:
         """Frees the slot, whose rows others may use if it `keeps` them, and tells the drafters."""
         row, handle, stats = session.row, session.handle, session.stats()
-        joined = np.flatnonzero(self.table.joined_SD[row]).tolist()
+        joined = self.table.joined_SD[row].nonzero()[0].tolist()
         text = self.table.text(row).tolist() if keeps else ()
         with self.tally.lock:
             is_started = bool(self.table.started_S[row])

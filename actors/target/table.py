@@ -216,7 +216,7 @@ class SessionTable:
             counts_E: How many of those.
         """
         for step in range(int(counts_E.max(initial=0))):
-            goes_on = np.flatnonzero(counts_E > step)
+            goes_on = (counts_E > step).nonzero()[0]
             rows, tokens = rows_E[goes_on], tokens_ET[goes_on, step]
             lengths = self.lengths_S[rows]
             self.tokens_SL[rows, lengths] = tokens

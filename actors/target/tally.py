@@ -141,13 +141,13 @@ class Tally:
             drawn_N: Whether it was drawn.
         """
         counts = np.bincount(drafters_N + 1)
-        for number in np.flatnonzero(counts).tolist():
+        for number in counts.nonzero()[0].tolist():
             tally = self.of(names[number - 1] if number else OWN)
             tally.verified += int(counts[number])
             drawn = np.bincount(depths_N[drawn_N & (drafters_N == number - 1)] - 1)
             known = tally.accepted_by_position
             known.extend([0] * (len(drawn) - len(known)))
-            for position in np.flatnonzero(drawn).tolist():
+            for position in drawn.nonzero()[0].tolist():
                 known[position] += int(drawn[position])
 
     def end(self, stats: Stats, prompt_tokens: int) -> None:
@@ -157,7 +157,7 @@ class Tally:
     def totals(self, table: SessionTable) -> Totals:
         """Sums over all sessions, those that run included. Any thread."""
         with self.lock:
-            sums, used = replace(self._ended), np.flatnonzero(table.used_S)
+            sums, used = replace(self._ended), table.used_S.nonzero()[0]
             counts = {name: int(array[used].sum()) for name, array in table.counts.items()}
             started = used[table.started_S[used]]
         sums.sessions += len(used)

@@ -48,7 +48,7 @@ class Trust:
         more = len(stated) - len(self._stated)
         self._stated += [0.0] * more
         self._drawn += [0.0] * more
-        for number in np.flatnonzero(stated).tolist():
+        for number in stated.nonzero()[0].tolist():
             total = self._stated[number] + float(stated[number])
             keep = min(REMEMBERED / total, 1.0)
             self._stated[number] = keep * total

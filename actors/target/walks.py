@@ -7,10 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from outrider.actors.engine.protocol import Logits
-from outrider.actors.speculation import coupled
 from outrider.actors.speculation.coupled import Walk
 from outrider.actors.speculation.path_keys import Int64s
-from outrider.actors.target.drawing import Drawer
 from outrider.actors.target.events import Logprob
 from outrider.actors.target.frozen import FrozenVerdict
 from outrider.actors.target.passes import Pass
@@ -70,39 +68,26 @@ class Walks:
             self.logprobs[entry] = logprobs
 
 
-def walk_on_host(
-    pass_: Pass,
-    sessions: dict[int, Session],
-    logits: Logits,
-    walks: Walks | None,
+def walk_frozen(
+    pass_: Pass, sessions: dict[int, Session], logits: Logits, walks: Walks | None
 ) -> Walks:
-    """Walks the entries that are not walked yet, row by row: of a tree of sixteen nodes a walk visits about three, so on a
-    CPU drawing all rows would cost more than the walk.
+    """Adds the verdicts on frozen trees, which are tested on the host wherever the model runs.
 
     Args:
         pass_: What was run.
         sessions: By row.
         logits: What came of it.
-        walks: What was decided on the device; None: nothing.
+        walks: What was drawn for the other sessions; None: nothing.
     """
     if walks is None:
         walks = Walks.empty(len(pass_.rows_E), 1)
-    todo = np.flatnonzero(pass_.draws_E & (walks.counts_E == 0))
-    if not len(todo):
-        return walks
-    roots = pass_.roots_E()
-    for entry in todo.tolist():
-        session = sessions[int(pass_.rows_E[entry])]
-        nodes = slice(int(pass_.starts_E[entry]), int(pass_.starts_E[entry + 1]))
-        start = int(roots[entry])
-        logits_RV = logits.values_RV[start : start + 1 + nodes.stop - nodes.start]
-        ready = pass_.frozen.get(entry)
-        if ready is not None:
-            verdict = FrozenVerdict(session, logits_RV, ready.frozen)
-            walks.put(entry, verdict.walk(), verdict.near_ties, verdict.logprobs)
+    roots = pass_.roots_E() if pass_.frozen else ()
+    for entry, ready in pass_.frozen.items():
+        if not pass_.draws_E[entry]:
             continue
-        tokens, parents = pass_.tokens_N[nodes].tolist(), pass_.parents_N[nodes].tolist()
-        drawer = Drawer(session, logits_RV, parents, tokens)
-        walk = coupled.walk(tokens, parents, drawer, session.remaining)
-        walks.put(entry, walk, drawer.near_ties, drawer.logprobs)
+        start = int(roots[entry])
+        stop = start + 1 + int(pass_.starts_E[entry + 1] - pass_.starts_E[entry])
+        session = sessions[int(pass_.rows_E[entry])]
+        verdict = FrozenVerdict(session, logits.values_RV[start:stop], ready.frozen)
+        walks.put(entry, verdict.walk(), verdict.near_ties, verdict.logprobs)
     return walks

@@ -28,10 +28,10 @@ from outrider.actors.speculation.options import Sampling, Speculation, Verifier
 from outrider.actors.speculation.sparse import SparseRow
 from outrider.actors.speculation.transforms import SamplingTransform
 from outrider.actors.speculation.verifiers.registry import METHODS
-from outrider.actors.target import commit, device_drawing, walks
-from outrider.actors.target.drawing import Drawer
+from outrider.actors.target import commit, device_drawing
 from outrider.actors.target.events import DrafterJoined, Finished, FrozenCandidates
 from outrider.actors.target.frozen import TargetRows
+from outrider.actors.target.host_drawing import HostDraws
 from outrider.actors.target.passes import Pass
 
 CPU = torch.device("cpu")
@@ -330,28 +330,20 @@ def no_paths(pass_: Pass, entry: int) -> list[list[int]]:
     return [[] for _ in range(1 + int(np.diff(pass_.starts_E)[entry]))]
 
 
-class ShallowDrawer(Drawer):
+def shallow_transform(
+    self: HostDraws,
+    scores_AV: Any,
+    values_RV: torch.Tensor,
+    rows_A: Any,
+    slots_A: Any,
+    depth: int,
+    paths: dict[int, list[int]],
+) -> None:
     """Counts the committed output only."""
+    transform(self, scores_AV, values_RV, rows_A, slots_A, 0, paths)
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        apply = self._session.transform.apply
-        num_output = self._session.num_output
-        self._apply = apply
-        self._num_output = num_output
 
-    def __call__(self, node: int) -> int:
-        """One draw."""
-        transform = self._session.transform
-        transform.apply = (  # type: ignore[method-assign]
-            lambda logits_NV, paths_N, num_output_N: self._apply(
-                logits_NV, paths_N, [self._num_output]
-            )
-        )
-        try:
-            return super().__call__(node)
-        finally:
-            del transform.apply
+transform = HostDraws._transform
 
 
 def shallow_scores(self: TargetRows, rows: range) -> torch.Tensor:
@@ -386,7 +378,7 @@ def test_min_tokens_without_depth_is_caught(monkeypatch: pytest.MonkeyPatch) -> 
     """In draws on the host, in draws on a device, and in the rows for frozen trees."""
     name = "min_tokens within a path"
     with monkeypatch.context() as patched:
-        patched.setattr(walks, "Drawer", ShallowDrawer)
+        patched.setattr(HostDraws, "_transform", shallow_transform)
         assert faults(name, "auto") > SEEDS // 10
     with monkeypatch.context() as patched:
         patched.setattr(device_drawing, "_paths", no_paths)

@@ -17,11 +17,12 @@ from outrider.actors.engine.settings import EngineSettings
 from outrider.actors.engine.tabular import TabularEngine, random_table
 from outrider.actors.speculation.options import Sampling
 from outrider.actors.target import device_drawing
-from outrider.actors.target.device_drawing import DeviceDraws, HostDraws, draws_of
-from outrider.actors.target.drawing import Drawer
+from outrider.actors.target.device_drawing import DeviceDraws, draws_of
+from outrider.actors.target.host_drawing import HostDraws
 from outrider.actors.target.passes import Pass
+from outrider.actors.target.plain_drawing import Drawer, walk_one_at_a_time
 from outrider.actors.target.settings import TargetSettings
-from outrider.actors.target.walks import Walks, walk_on_host
+from outrider.actors.target.walks import Walks
 
 VOCAB = 23
 TABLE = random_table(VOCAB, 1, seed=0, eos_token_ids=(5,))
@@ -45,10 +46,18 @@ OPTIONS = [
 ]
 
 
-def device_walks(sessions: Sessions, pass_: Pass, logits: Logits) -> Walks | None:
+KINDS = (HostDraws, DeviceDraws)
+
+
+def device_walks(
+    sessions: Sessions,
+    pass_: Pass,
+    logits: Logits,
+    kind: type[HostDraws | DeviceDraws] = DeviceDraws,
+) -> Walks | None:
     """What is decided at once."""
     state = sessions.state
-    return DeviceDraws(state.engine, state.table, state.sessions).start(pass_, logits)()
+    return kind(state.engine, state.table, state.sessions).start(pass_, logits)()
 
 
 def check(cases: Sequence[tuple[Sampling, list[int], list[int], list[int]]], seed: int) -> Walks:
@@ -70,9 +79,17 @@ def check(cases: Sequence[tuple[Sampling, list[int], list[int], list[int]]], see
     offsets = pass_.batch.offsets
     values_RV = torch.randn(offsets[-1], VOCAB, generator=generator) * 3.0
     logits = Logits(values_RV=values_RV, offsets=offsets)
-    actual = device_walks(sessions, pass_, logits)
-    expected = walk_on_host(pass_, sessions.state.sessions, logits, None)
-    assert actual is not None
+    expected = walk_one_at_a_time(pass_, sessions.state.sessions, logits)
+    found = [device_walks(sessions, pass_, logits, kind) for kind in KINDS]
+    for actual in found:
+        assert actual is not None
+        compare(actual, expected)
+    assert found[-1] is not None
+    return found[-1]
+
+
+def compare(actual: Walks, expected: Walks) -> None:
+    """Everything that is drawn."""
     assert actual.counts_E.tolist() == expected.counts_E.tolist()
     assert actual.near_ties_E.tolist() == expected.near_ties_E.tolist()
     assert actual.logprobs.keys() == expected.logprobs.keys()
@@ -90,7 +107,6 @@ def check(cases: Sequence[tuple[Sampling, list[int], list[int], list[int]]], see
             assert one.top_ids == other.top_ids
             assert one.chosen == pytest.approx(other.chosen, abs=1e-5)
             assert one.top == pytest.approx(other.top, abs=1e-5)
-    return actual
 
 
 @st.composite
@@ -136,12 +152,13 @@ def test_right_candidates_are_walked(sampling: Sampling) -> None:
         row = sessions.open(replace(sampling, max_tokens=2 + left), [7, 8])
         pass_ = pass_of([Tree(row=row, tokens=tokens, parents=parents)])
         logits = Logits(values_RV=values_RV, offsets=(0, 6))
-        walks = device_walks(sessions, pass_, logits)
-        assert walks is not None
-        count = min(6, left)
-        assert walks.counts_E.tolist() == [count]
-        assert walks.tokens_ET[0, : min(count, 5)].tolist() == tokens[: min(count, 5)]
-        assert walks.nodes_ET[0, : count - 1].tolist() == list(range(count - 1))
+        for kind in KINDS:
+            walks = device_walks(sessions, pass_, logits, kind)
+            assert walks is not None
+            count = min(6, left)
+            assert walks.counts_E.tolist() == [count]
+            assert walks.tokens_ET[0, : min(count, 5)].tolist() == tokens[: min(count, 5)]
+            assert walks.nodes_ET[0, : count - 1].tolist() == list(range(count - 1))
         check([(replace(sampling, max_tokens=2 + left), [7, 8], tokens, parents)], 1)
 
 
@@ -150,18 +167,19 @@ def test_prompts_are_not_drawn_for() -> None:
     sessions = some_sessions()
     prompt = Tree(row=sessions.open(OPTIONS[1]), chain=2, draws=False)
     empty = Logits(values_RV=torch.empty(0, VOCAB), offsets=(0, 0))
-    assert device_walks(sessions, pass_of([prompt]), empty) is None
     other = Tree(row=sessions.open(OPTIONS[1]))
     mixed = Logits(values_RV=torch.randn(1, VOCAB), offsets=(0, 0, 1))
-    walks = device_walks(sessions, pass_of([prompt, other]), mixed)
-    assert walks is not None
-    assert walks.counts_E.tolist() == [0, 1]
+    for kind in KINDS:
+        assert device_walks(sessions, pass_of([prompt]), empty, kind) is None
+        walks = device_walks(sessions, pass_of([prompt, other]), mixed, kind)
+        assert walks is not None
+        assert walks.counts_E.tolist() == [0, 1]
 
 
 @pytest.mark.parametrize(
     ("mode", "kind"), [("auto", HostDraws), ("off", HostDraws), ("on", DeviceDraws)]
 )
-def test_a_processor_draws_one_at_a_time(mode: str, kind: type) -> None:
+def test_a_processor_draws_a_level_at_a_time(mode: str, kind: type) -> None:
     """Unless the settings say otherwise."""
     given_settings = TargetSettings(
         name="t",

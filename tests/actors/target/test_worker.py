@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 from tests.actors.target.chaos import (
@@ -23,8 +23,10 @@ from tests.actors.target.chaos import (
 
 from outrider.actors.engine.protocol import Logits, Rows
 from outrider.actors.engine.tabular import random_table
-from outrider.actors.speculation import base_hash, coupled
+from outrider.actors.speculation import base_hash
 from outrider.actors.speculation.options import Sampling, Speculation
+from outrider.actors.speculation.path_keys import Int64s
+from outrider.actors.target import host_drawing
 from outrider.actors.target.events import (
     Close,
     CloseStream,
@@ -168,17 +170,16 @@ def test_wrong_verdict_rule_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The comparison can fail: a walk that prefers candidates to draws gives another text."""
     events = [opening(1, OPTIONS["sampled"])]
     plain = run_plain(Harness(engine()), events)
-    walk = coupled.walk
+    follow = host_drawing._Family.next
 
-    def credulous(
-        tokens_N: Sequence[int], parents_N: Sequence[int], draw: Callable[[int], int], limit: int
-    ) -> coupled.Walk:
-        first = next((i for i, parent in enumerate(parents_N) if parent == -1), None)
-        if first is None or limit < 2:
-            return walk(tokens_N, parents_N, draw, limit)
-        return walk(tokens_N, parents_N, lambda n: tokens_N[first] if n == -1 else draw(n), limit)
+    def credulous(self: host_drawing._Family, places_A: Int64s, tokens_A: Int64s) -> Int64s:
+        children = {int(parent): node for node, parent in reversed(list(enumerate(self.parents_N)))}
+        for index, place in enumerate(places_A.tolist()):
+            if place in children and place >= len(self.tokens_N):
+                tokens_A[index] = self.tokens_N[children[place]]
+        return follow(self, places_A, tokens_A)
 
-    monkeypatch.setattr(coupled, "walk", credulous)
+    monkeypatch.setattr(host_drawing._Family, "next", credulous)
     assert run_chaos(Harness(engine()), events, random.Random(1)) != plain
 
 

@@ -66,7 +66,7 @@ async def test_restarts_and_strangers_are_told(supervisor: Supervisor) -> None:
         "coordinator",
     }
     await supervisor.stop(0.0)
-    with pytest.raises(OSError, match="refused|closed|reset"):
+    with pytest.raises(OSError, match=r"refused|closed|reset"):
         await page(supervisor)
 
 
