@@ -191,7 +191,8 @@ def tell_drafters(state: TargetState, done: Round, target: wire.Target) -> None:
     starving_E = ~has_candidates(state, done.rows_E[goes_on])
     root_counts, roots = state.roots.told(done.rows_E[goes_on])
     for number in state.live:
-        told = table.joined_SD[done.rows_E[goes_on], number].nonzero()[0]
+        is_told = table.joined_SD[done.rows_E[goes_on], number]
+        told = is_told.nonzero()[0]
         if not len(told):
             continue
         chosen = goes_on[told]
@@ -209,7 +210,7 @@ def tell_drafters(state: TargetState, done: Round, target: wire.Target) -> None:
             starts_E=starts_of(done.counts_E[chosen]),
             tokens_T=done.tokens_ET[chosen][is_walked],
             root_starts_E=starts_of(root_counts[told]),
-            roots_T=roots[np.repeat(np.isin(np.arange(len(goes_on)), told), root_counts)],
+            roots_T=roots[np.repeat(is_told, root_counts)],
         )
         sizes = wire.ENTRY_BYTES + 2 * (done.counts_E[chosen] + root_counts[told])
         table.counts["wire_bytes"][rows] += sizes

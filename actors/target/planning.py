@@ -222,7 +222,9 @@ class Planner:
         has_child = np.zeros((len(decoding), state.pools.capacity + 1), np.bool_)
         has_child[entries, parents] = True
         is_leaf = ~has_child[entries, selection.columns_N]
-        is_leaf &= np.isin(entries, growing)
+        is_growing = np.zeros(len(decoding), np.bool_)
+        is_growing[growing] = True
+        is_leaf &= is_growing[entries]
         depths = state.pools.depths_SP[rows, selection.columns_N] - table.lengths_S[rows]
         reach = np.minimum(table.max_depth_S[rows], table.remaining_S[rows] - 1)
         sizes = np.bincount(entries, minlength=len(decoding))[entries]

@@ -81,13 +81,14 @@ class CostModel:
 
     def predict(self, rows: int, *, drafting: bool = True) -> float:
         """Seconds of a round with so many rows."""
-        return float(self.seconds(np.array(rows), drafting=drafting))
+        return self._scales[drafting] * float(self._curve(rows)) + self._overheads[drafting]
 
     def prompt_s(self, rows: int) -> float:
         """Seconds of rows of prompts beside others."""
         return self._scales[True] * self._prompt_row_s * rows
 
     def _curve(self, rows: Int64s | int) -> Float64s:
-        beyond = np.maximum(np.asarray(rows, np.float64) - self._rows[-1], 0.0)
-        curve: Float64s = np.interp(rows, self._rows, self._seconds) + self._last_slope * beyond
+        curve: Float64s = np.interp(rows, self._rows, self._seconds)
+        if self._last_slope > 0.0:
+            curve = curve + self._last_slope * np.maximum(rows - self._rows[-1], 0.0)
         return curve
