@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.client.batch.lines import completion, read, write
 from tests.service.head import Head
 from tests.service.processes import COMMAND, START_TIMEOUT_S, until
 
@@ -77,6 +78,7 @@ def test_service_is_submitted_called_left_and_stopped(head: Head, tmp_path: Path
                 for speculates in (False, True)
             ]
             pids = [actor.pid for actor in client.status().actors if actor.pid]
+            (model,) = (served.name for served in client.models())
         assert texts[0] == texts[1] != ""
         assert len(pids) == 3
 
@@ -90,6 +92,14 @@ def test_service_is_submitted_called_left_and_stopped(head: Head, tmp_path: Path
     job = submit(head, *measured, "--warm-up", "0", "--json")
     assert job.returncode == 0, job.stderr + job.stdout
     assert '"wall_s"' in job.stdout
+
+    source, answers = (
+        write(tmp_path / "in.jsonl", completion("a", model=model)),
+        tmp_path / "out.jsonl",
+    )
+    batch = submit(head, "batch", str(source), str(answers), "-a", address)
+    assert batch.returncode == 0, batch.stderr + batch.stdout
+    assert {line["custom_id"]: line["error"] for line in read(answers)} == {"a": None}
 
     with following(head, again, "logs", "service", "--follow") as follower:
         until(lambda: READY in again.read_text(), timeout_s=60, what="the log")
