@@ -78,6 +78,7 @@ def main() -> None:
         "--laws", metavar="LAW,...", help="of emulated models, for instance agree70"
     )
     parser.add_argument("--drafting", metavar="WAY,...", help="always, adaptive: emulated")
+    parser.add_argument("--drafters", metavar="N", type=int, help="processes that draft: emulated")
     args = parser.parse_args()
     known = (*SUITES, "report")
     unknown = [suite for suite in args.suites if suite not in known]
@@ -93,6 +94,7 @@ def main() -> None:
         "profiles": _listed(args.profiles),
         "laws": _listed(args.laws),
         "drafting": _listed(args.drafting),
+        "drafters": args.drafters,
         "temperatures": [float(t) for t in args.temperatures.split(",")]
         if args.temperatures
         else None,

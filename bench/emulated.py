@@ -25,7 +25,7 @@ from outrider.actors.engine.profiles import DEVICE_PREFIX
 from outrider.cluster.config import parse_config
 from outrider.cluster.launch import RunningService, start_service
 
-KEYS = ("profile", "draft_profile", "law", "drafting", "level")
+KEYS = ("profile", "draft_profile", "law", "drafting", "drafters", "level")
 """What tells rows apart."""
 
 LEVELS = (1, 4, 16, 64, 128)
@@ -57,6 +57,7 @@ def run(
     profiles: Sequence[str] | None = None,
     laws: Sequence[str] | None = None,
     drafting: Sequence[str] | None = None,
+    drafters: int = 1,
     runs: int | None = None,
     is_quick: bool = False,
 ) -> Iterator[dict[str, Any]]:
@@ -67,6 +68,7 @@ def run(
         profiles: The target's profile, and behind a colon the drafter's; without, the one that `--emulate` would take.
         laws: Names of laws.
         drafting: `always`, `adaptive` or both.
+        drafters: Processes that draft; each request has one of them, in turn.
         runs: Of each way.
         is_quick: One profile, few requests, one run.
     """
@@ -75,15 +77,16 @@ def run(
     pairs = [Pair.of(profile, law) for law in laws or LAWS for profile in profiles]
     for pair in pairs:
         for way in drafting or (("always",) if is_quick else tuple(DRAFTING)):
-            config = parse_config(_config(pair, max(levels), way), source="the benchmark")
-            with start_service(config) as service:
+            config = _config(pair, max(levels), way, drafters)
+            with start_service(parse_config(config, source="the benchmark")) as service:
                 _check_equal(service)
                 for level in levels:
                     row = _measure(service, pair, level, runs or (1 if is_quick else 3))
-                    yield {**pair.told(), "drafting": way, "level": level, **row}
+                    keys = {"drafting": way, "drafters": drafters, "level": level}
+                    yield {**pair.told(), **keys, **row}
 
 
-def _config(pair: Pair, level: int, way: str) -> dict[str, Any]:
+def _config(pair: Pair, level: int, way: str, drafters: int) -> dict[str, Any]:
     room = {"num_slots": max(16, level), "max_context": MAX_CONTEXT, "num_threads": 1}
     return {
         "service": {"listen": "127.0.0.1:0", "prefix_reuse": False, "max_waiting": 256},
@@ -97,11 +100,12 @@ def _config(pair: Pair, level: int, way: str) -> dict[str, Any]:
         ],
         "drafters": [
             {
-                "name": DRAFTER,
+                "name": DRAFTER if number == 0 else f"{DRAFTER}-{number}",
                 "model": f"law:{pair.law}/draft",
                 "device": DEVICE_PREFIX + pair.draft.name,
                 **room,
             }
+            for number in range(drafters)
         ],
         "speculation": {"adaptive": DRAFTING[way]},
     }

@@ -16,6 +16,7 @@ from outrider.actors.draft.server import load_method
 from outrider.actors.draft.settings import DraftSettings
 from outrider.actors.engine.settings import EngineSettings
 from outrider.actors.speculation.options import Sampling, Speculation
+from outrider.cluster.simulate.command import quiet
 
 SIZES = (1, 2, 4, 8, 16)
 """Tree sizes whose mean tokens a pass are told."""
@@ -79,13 +80,13 @@ def replay(
     method = load_method(settings)
     drafter = LedDrafter(method.sessions, method.drafter, max_ahead=MAX_AHEAD)
     children = Speculation(max_nodes=width, max_depth=1)
-    hits: list[bool] = []
-    for text in texts:
-        hits += foreseen(drafter, text, temperature, children)
     trees = Speculation(max_nodes=max_nodes, max_depth=max_depth)
-    return Replay(
-        hits=tuple(hits), tokens_per_pass=_tokens_per_pass(drafter, texts, temperature, trees)
-    )
+    hits: list[bool] = []
+    with quiet():
+        for text in texts:
+            hits += foreseen(drafter, text, temperature, children)
+        tokens_per_pass = _tokens_per_pass(drafter, texts, temperature, trees)
+    return Replay(hits=tuple(hits), tokens_per_pass=tokens_per_pass)
 
 
 def foreseen(

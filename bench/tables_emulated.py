@@ -24,12 +24,12 @@ def emulated(rows: Rows) -> str:
         "η",
     ]
     head += [f"µs a session-round, speculative: {' / '.join(ROLES)}", "plain"]
-    order = ("profile", "law", "drafting", "level")
+    order = ("profile", "law", "drafting", "drafters", "level")
     ordered = sorted(rows, key=lambda row: tuple(row[key] for key in order))
     lines = [
         [
             f"{row['profile']} / {row['draft_profile']}, {row['law']}",
-            "always" if row["drafting"] == "always" else "as shipped",
+            f"{row['drafters']}, {'always' if row['drafting'] == 'always' else 'as shipped'}",
             str(row["level"]),
             _units(row["plain"]),
             f"**{_units(row['speculative'])}** ({row['speculative']['tokens_per_round']:.1f})",
