@@ -315,12 +315,10 @@ class DraftCore:
             self.drafter.took(self._plan, now - self._began)
             self._plan = None
         sessions = self.sessions
-        able = np.flatnonzero(
-            sessions.is_attached_S
-            & np.isnan(sessions.asked_at_S)
-            & ~sessions.is_waiting_S
-            & (sessions.credits_S != 0)
-        )
+        is_able_S = sessions.is_attached_S & np.isnan(sessions.asked_at_S)
+        is_able_S &= sessions.credits_S != 0
+        is_able_S[sessions.is_waiting_S] = False
+        able = is_able_S.nonzero()[0]
         plan = None
         if len(able):
             try:

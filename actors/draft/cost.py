@@ -59,7 +59,12 @@ class PassCost:
             value: Of what the pass runs anyway.
             rows: Of that.
         """
-        counts = np.arange(len(values_N) + 1)
-        totals = value + np.concatenate(([0.0], np.cumsum(values_N)))
-        rates = totals / np.maximum(self.fixed_s + self.row_s * (rows + counts), 1e-9)
+        seconds = np.arange(rows, rows + len(values_N) + 1, dtype=np.float64)
+        seconds *= self.row_s
+        seconds += self.fixed_s
+        rates = np.empty_like(seconds)
+        rates[0] = 0.0
+        values_N.cumsum(out=rates[1:])
+        rates += value
+        rates /= np.maximum(seconds, 1e-9, out=seconds)
         return int(rates.argmax()) if rows else 1 + int(rates[1:].argmax())

@@ -196,6 +196,12 @@ class Sessions:
         self.lengths_S[row] = length
         self.hashes_S[row] = base_hash.extend_all(base_hash.EMPTY, self.text(row))
 
+    def allowed(self, rows_E: Int64s, most: int) -> Int64s:
+        """Nodes that the target allows below the base of each, at most `most`."""
+        # `UNKNOWN` is more than any number.
+        credits_E = self.credits_S[rows_E].view(np.uint64)
+        return np.minimum(credits_E, np.uint64(most), out=credits_E).view(np.int64)
+
     def is_resting(self, rows_E: Int64s) -> NDArray[np.bool_]:
         """Whether the target wants nothing of each, though the text goes on."""
         left_E = self.final_lengths_S[rows_E] - self.lengths_S[rows_E]
