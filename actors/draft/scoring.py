@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -99,7 +100,7 @@ class Scorer:
 
     def scores(self, logits_RV: torch.Tensor, places: Places) -> torch.Tensor:
         """What tokens are ranked by: logits over temperature, with the noise of their position where the target adds it too."""
-        inverse_R1 = torch.from_numpy(places.inverse_temperatures_R).to(self._device)[:, None]
+        inverse_R1 = torch.from_numpy(places.inverse_temperatures_R[:, None]).to(self._device)
         is_coupled_R = places.scorings_R == _COUPLED
         num_coupled = int(np.count_nonzero(is_coupled_R))
         if not num_coupled:
@@ -140,15 +141,15 @@ class Scorer:
         """The best tokens of each row.
 
         Args:
-            scores_RV: From `scores`; minus infinity excludes a token.
+            scores_RV: From `scores`; minus infinity excludes a token. Is written into.
             sharpness_R: What makes estimates of scores.
         """
-        sharpness_R1 = torch.from_numpy(sharpness_R.astype(np.float32)).to(self._device)[:, None]
-        best_RW, tokens_RW = scores_RV.topk(self._width, dim=-1)
-        shares_RV = torch.softmax(scores_RV * sharpness_R1, dim=-1)
-        means_R = torch.linalg.vecdot(shares_RV, scores_RV.clamp(min=LEAST_SCORE))
+        sharpness_R1 = torch.from_numpy(sharpness_R.astype(np.float32)[:, None]).to(self._device)
+        best_RW, tokens_RW = scores_RV.topk(self._width)
+        shares_RV = (scores_RV * sharpness_R1).softmax(1)
         estimates_RW = shares_RV.gather(1, tokens_RW).cpu().numpy()
-        slopes_RW = (best_RW - means_R[:, None]).cpu().numpy()
+        means_R1 = scores_RV.clamp_(min=LEAST_SCORE).mul_(shares_RV).sum(1, keepdim=True)
+        slopes_RW = best_RW.sub_(means_R1).cpu().numpy()
         is_there_RW = estimates_RW > 0.0
         estimates_RW = np.minimum(np.maximum(estimates_RW, LEAST), MOST)
         if np.count_nonzero(is_there_RW) < is_there_RW.size:
@@ -168,9 +169,10 @@ class Scorer:
         """The noise at some `Places`. A tensor that is not to be written into."""
         if not self._is_cached:
             return self._noise.of_pairs(seeds_C, (lengths_C + depths_C).view(np.uint64))
-        starts = np.flatnonzero(np.diff(sessions_C, prepend=-1)).tolist()
+        ends = (sessions_C[1:] != sessions_C[:-1]).nonzero()[0] + 1
+        bounds = [0, *ends.tolist(), len(sessions_C)]
         parts: list[torch.Tensor] = []
-        for start, end in zip(starts, [*starts[1:], len(sessions_C)], strict=True):
+        for start, end in pairwise(bounds):
             session, seed = int(sessions_C[start]), int(seeds_C[start])
             cache = self._caches.get(session)
             if cache is None or cache.seed != seed:
