@@ -183,7 +183,7 @@ class AutoregressiveDrafter:
             scorings_E=models.scorings_S[rows_E],
         )
         scratch_ET = forest.scratch_SM[rows_E[:, None], walk.path_ET]
-        num_run_E = np.count_nonzero(scratch_ET >= 0, axis=1)
+        num_run_E = (scratch_ET >= 0).sum(axis=1)
         stays_E = models.is_expanded_S[rows_E] & (num_run_E == counts_E)
         self._rebase(rows_E, walk, scratch_ET, num_run_E, stays_E)
         models.cached_S[rows_E] += num_run_E

@@ -323,7 +323,7 @@ class DraftCore:
             self._plan = None
         sessions = self.sessions
         is_able_S = sessions.is_attached_S & np.isnan(sessions.asked_at_S)
-        is_able_S &= sessions.credits_S != 0
+        np.logical_and(is_able_S, sessions.credits_S, out=is_able_S)
         is_able_S[sessions.is_waiting_S] = False
         able = is_able_S.nonzero()[0]
         plan = None

@@ -59,12 +59,12 @@ class PassCost:
             value: Of what the pass runs anyway.
             rows: Of that.
         """
-        seconds = np.arange(rows, rows + len(values_N) + 1, dtype=np.float64)
-        seconds *= self.row_s
+        seconds = np.arange(rows + 1, rows + 1 + len(values_N)) * self.row_s
         seconds += self.fixed_s
-        rates = np.empty_like(seconds)
-        rates[0] = 0.0
-        values_N.cumsum(out=rates[1:])
-        rates += value
+        rates = values_N.cumsum()
+        if value:
+            rates += value
         rates /= np.maximum(seconds, 1e-9, out=seconds)
-        return int(rates.argmax()) if rows else 1 + int(rates[1:].argmax())
+        best = int(rates.argmax())
+        is_none_better = rows and value / max(self.predict(rows), 1e-9) >= rates[best]
+        return 0 if is_none_better else 1 + best

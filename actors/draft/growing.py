@@ -158,10 +158,10 @@ class Grower:
         values_K = self._forest.values_SM.take(self._forest.places(rows_K, columns_K))
         return float(values_K[values_K >= self._sessions.floors_S[rows_K]].sum())
 
-    def _ends(self, rows_K: Int64s, tokens_K: Int64s) -> NDArray[np.bool_] | bool:
-        """Whether the text ends with these tokens."""
+    def _ends(self, rows_K: Int64s, tokens_K: Int64s) -> NDArray[np.bool_] | None:
+        """Whether the text ends with these tokens; None: no text ends with a token."""
         if not self._models.stop_tokens_SK.shape[1]:
-            return False
+            return None
         ends_K: NDArray[np.bool_] = (self._models.stop_tokens_SK[rows_K] == tokens_K[:, None]).any(
             axis=1
         )

@@ -152,7 +152,7 @@ class Scorer:
         slopes_RW = best_RW.sub_(means_R1).cpu().numpy()
         is_there_RW = estimates_RW > 0.0
         estimates_RW = np.minimum(np.maximum(estimates_RW, LEAST), MOST)
-        if np.count_nonzero(is_there_RW) < is_there_RW.size:
+        if not is_there_RW.all():
             estimates_RW = np.where(is_there_RW, estimates_RW, np.float32(0.0))
             slopes_RW = np.where(is_there_RW, slopes_RW, np.float32(0.0))
         return Candidates(
