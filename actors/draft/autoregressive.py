@@ -38,6 +38,9 @@ Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
 
 NOTHING = np.zeros(0, np.int64)
+NONE = NOTHING.astype(np.bool_)
+NO_VALUES = NOTHING.astype(np.float64)
+_ALL = WANTS.index("all")
 
 LOOKAHEAD = 2
 """A tree may be so many times as deep as one target pass verifies, so that the next tree grows while a pass runs."""
@@ -180,7 +183,7 @@ class AutoregressiveDrafter:
             scorings_E=models.scorings_S[rows_E],
         )
         scratch_ET = forest.scratch_SM[rows_E[:, None], walk.path_ET]
-        num_run_E = np.count_nonzero(scratch_ET >= 0, axis=1)
+        num_run_E = (scratch_ET >= 0).sum(axis=1)
         stays_E = models.is_expanded_S[rows_E] & (num_run_E == counts_E)
         self._rebase(rows_E, walk, scratch_ET, num_run_E, stays_E)
         models.cached_S[rows_E] += num_run_E
@@ -212,7 +215,7 @@ class AutoregressiveDrafter:
         """See `Drafter`: long texts and growing trees take turns, so that a prompt does not stall the others."""
         models = self._models
         is_expanded_E = models.is_expanded_S[rows_E]
-        if is_expanded_E.all():
+        if np.count_nonzero(is_expanded_E) == len(rows_E):
             return self._pass(NOTHING, rows_E)
         rows_B = rows_E[~is_expanded_E]
         rows_B = rows_B[self._deepest(rows_B) >= 1]
@@ -244,6 +247,8 @@ class AutoregressiveDrafter:
         added = self._grower.grow(rows_R, nodes_R, logits.values_RV)
         ran = len(done) + float(plan.values_K.sum())
         self._yield += (1.0 - learning.PASSES) * (min(added / ran, 1.0) - self._yield)
+        if not plan.num_reading:
+            return plan.rows_E
         return np.concatenate((done, plan.rows_E[plan.num_reading :]))
 
     def _read(self, plan: ModelPass) -> Int64s:
@@ -295,7 +300,7 @@ class AutoregressiveDrafter:
         """A pass in which some sessions read their texts, within the chunk, and others grow."""
         models, forest = self._models, self._forest
         reading_B, counts_B, is_read_B, read_R = self._unread(reading_B)
-        num_read, num_rows = int(is_read_B.sum()), len(read_R)
+        num_read, num_rows = int(np.count_nonzero(is_read_B)), len(read_R)
         limits_G = self._limits(growing_G)
         entries_K, nodes_K, values_K = best_first(
             *self._runnable(growing_G, limits_G),
@@ -308,11 +313,14 @@ class AutoregressiveDrafter:
         counts_G = np.bincount(entries_K, minlength=len(growing_G))
         used_G = counts_G.nonzero()[0]
         rows_E, counts_E = growing_G[used_G], counts_G[used_G]
-        wanted_E = np.full(len(used_G), WANTS.index("all"))
+        wanted_E = np.empty(len(used_G), np.int64)
+        wanted_E.fill(_ALL)
         gains_G = np.bincount(entries_K, weights=values_K, minlength=len(growing_G))
         gains_E = gains_G[used_G].astype(np.float64, copy=False)
-        tokens_R = forest.tokens_SM[rows_K, nodes_K]
-        parents_R = forest.scratch_SM[rows_K, forest.parents_SM[rows_K, nodes_K]]
+        places_K = forest.places(rows_K, nodes_K)
+        tokens_R = forest.tokens_SM.take(places_K)
+        above_K = forest.places(rows_K, forest.parents_SM.take(places_K))
+        parents_R = forest.scratch_SM.take(above_K)
         if num_rows:
             rows_E = np.concatenate((reading_B, rows_E))
             counts_E = np.concatenate((counts_B, counts_E))
@@ -345,7 +353,7 @@ class AutoregressiveDrafter:
     def _unread(self, rows_B: Int64s) -> tuple[Int64s, Int64s, Bools, Int64s]:
         """Sessions that read, within the chunk: how much, whether that is all, and the tokens."""
         if not len(rows_B):
-            return NOTHING, NOTHING, NOTHING.astype(np.bool_), NOTHING
+            return NOTHING, NOTHING, NONE, NOTHING
         cached_B = self._models.cached_S[rows_B]
         lags_B = self._sessions.lengths_S[rows_B] - cached_B
         before_B = np.cumsum(lags_B) - lags_B
@@ -364,13 +372,13 @@ class AutoregressiveDrafter:
     def _runnable(self, rows_E: Int64s, limits_E: Int64s) -> tuple[Int64s, Int64s, Float64s]:
         """Nodes that are worth running, and that the length policies go on from."""
         if not len(rows_E):
-            return NOTHING, NOTHING, NOTHING.astype(np.float64)
+            return NOTHING, NOTHING, NO_VALUES
         if self._lockstep:
             floors_E = self._lockstep_floors(rows_E)
         else:
             # Of so many places one that is not worth its part of a token is better left for what grows later.
-            floors_E = 1.0 / np.maximum(limits_E, 1)
-            floors_E = np.maximum(RUN_SHARE * self._sessions.floors_S[rows_E], floors_E)
+            floors_E = RUN_SHARE * self._sessions.floors_S[rows_E]
+            np.maximum(floors_E, 1.0 / np.maximum(limits_E, 1), out=floors_E)
         entries_K, nodes_K, values_K = runnable(
             self._forest, rows_E, deepest_E=self._deepest(rows_E), floors_E=floors_E
         )
@@ -393,15 +401,14 @@ class AutoregressiveDrafter:
     def _limits(self, rows_E: Int64s) -> Int64s:
         """Nodes of each session that may be run: further ahead than the target allows, work would be for nobody."""
         limit = min(self._max_ahead, self.engine.max_scratch)
-        credits_E = self._sessions.credits_S[rows_E]
         if self._lockstep:
             return np.full(len(rows_E), limit)
-        return np.where(credits_E >= 0, np.minimum(credits_E, limit), limit)
+        return self._sessions.allowed(rows_E, limit)
 
     def _deepest(self, rows_E: Int64s) -> Int64s:
         """Greatest depth of a node that the target can still commit and the context holds."""
-        ends_E = np.minimum(self._sessions.final_lengths_S[rows_E], self.engine.spec.max_context)
-        return np.minimum(self._models.depths_S[rows_E], ends_E - self._sessions.lengths_S[rows_E])
+        left_E: Int64s = self._models.ends_S[rows_E] - self._sessions.lengths_S[rows_E]
+        return np.minimum(left_E, self._models.depths_S[rows_E], out=left_E)
 
 
 def num_nodes_of(width: int, max_ahead: int, *, lockstep: bool = False) -> int:

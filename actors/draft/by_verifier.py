@@ -76,7 +76,7 @@ class DrafterByVerifier:
     def follow(self, rows_E: Int64s, tokens_ET: Int64s, counts_E: Int64s) -> Int64s:
         """See `Drafter`."""
         frozen_E = self._sessions.is_frozen_S[rows_E]
-        if not frozen_E.any():
+        if not np.count_nonzero(frozen_E):
             return self._coupled.follow(rows_E, tokens_ET, counts_E)
         foreseen_E = np.zeros(len(rows_E), np.int64)
         for method, of_E in ((self._coupled, ~frozen_E), (self._sampled, frozen_E)):
@@ -99,8 +99,9 @@ class DrafterByVerifier:
     def plan(self, rows_E: Int64s) -> DraftPass | None:
         """See `Drafter`: a pass of the method that had no turn last, if it has work."""
         frozen_E = self._sessions.is_frozen_S[rows_E]
-        turns: list[tuple[Method, Int64s]] = [(self._coupled, rows_E[~frozen_E])]
-        if frozen_E.any():
+        turns: list[tuple[Method, Int64s]] = [(self._coupled, rows_E)]
+        if np.count_nonzero(frozen_E):
+            turns = [(self._coupled, rows_E[~frozen_E])]
             turns.insert(1 if self._sampled_last else 0, (self._sampled, rows_E[frozen_E]))
         for method, rows in turns:
             inner = method.plan(rows)

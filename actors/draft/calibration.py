@@ -89,7 +89,7 @@ class Sharpness:
         # Forgotten as a whole, what is known never falls below what the prior knew.
         known = np.maximum(self._information, learning.PRIOR_DRAWS)
         moved = self.values + np.bincount(scorings_F, slope_F, minlength=num) / known
-        self.values = np.clip(moved, 0.5 * self.values, 2.0 * self.values)
+        self.values = np.minimum(np.maximum(moved, 0.5 * self.values), 2.0 * self.values)
 
 
 class Rates:
@@ -140,20 +140,21 @@ def learn_walk(
         sharpness: Of those with a score; None: there are none.
         scorings_E: How those of each session were scored.
     """
-    rows_K = rows_E[walk.entries_K]
-    features_K = forest.features_SM[rows_K, walk.nodes_K]
-    if features_K.any():
-        copied = np.flatnonzero(features_K)
-        rates.learn(features_K[copied].astype(np.int64), walk.hits_K[copied])
+    entries_K, steps_K, hits_K = walk.entries_K, walk.steps_K, walk.hits_K
+    places_K = forest.places(rows_E[entries_K], walk.nodes_K)
+    features_K = forest.features_SM.take(places_K)
+    copied = features_K.nonzero()[0]
+    if len(copied):
+        rates.learn(features_K[copied].astype(np.int64), hits_K[copied])
+        scored = (features_K == 0).nonzero()[0]
+        entries_K, steps_K, hits_K = entries_K[scored], steps_K[scored], hits_K[scored]
+        places_K = places_K[scored]
     if sharpness is None or scorings_E is None:
         return
-    scored = np.flatnonzero(features_K == 0)
-    entries_K = walk.entries_K[scored]
-    rows_K, nodes_K = rows_K[scored], walk.nodes_K[scored]
     sharpness.learn(
-        families_K=entries_K * walk.path_ET.shape[1] + walk.steps_K[scored],
+        families_K=entries_K * walk.path_ET.shape[1] + steps_K,
         scorings_K=scorings_E[entries_K],
-        estimates_K=forest.estimates_SM[rows_K, nodes_K],
-        slopes_K=forest.slopes_SM[rows_K, nodes_K],
-        hits_K=walk.hits_K[scored],
+        estimates_K=forest.estimates_SM.take(places_K),
+        slopes_K=forest.slopes_SM.take(places_K),
+        hits_K=hits_K,
     )

@@ -181,17 +181,23 @@ class DraftCore:
         sessions = self.sessions
         rows_E = sessions.rows_of(link, verdicts.handles_E)
         # Of two verdicts for one session in a frame, which no target sends, the second counts for nothing.
-        _, firsts = np.unique(rows_E, return_index=True)
-        known = firsts[rows_E[firsts] >= 0]
-        counts_E = np.diff(verdicts.starts_E)
+        firsts: dict[int, int] = {}
+        for entry, row in enumerate(rows_E.tolist()):
+            firsts.setdefault(row, entry)
+        firsts.pop(-1, None)
+        known = np.array([firsts[row] for row in sorted(firsts)], np.int64)
+        counts_E = verdicts.starts_E[1:] - verdicts.starts_E[:-1]
         is_long = counts_E[known] > base_hash.LONG
-        parts = [known[~is_long], *(known[place : place + 1] for place in np.flatnonzero(is_long))]
+        parts = [known]
+        if np.count_nonzero(is_long):
+            longs = np.flatnonzero(is_long)
+            parts = [known[~is_long], *(known[place : place + 1] for place in longs)]
         for part in parts:
             if len(part):
-                self._take_entries(verdicts, part, rows_E[part], now)
+                self._take_entries(verdicts, part, rows_E[part], counts_E[part], now)
 
     def _take_entries(
-        self, verdicts: Verdicts, entries: Int64s, rows_E: Int64s, now: float
+        self, verdicts: Verdicts, entries: Int64s, rows_E: Int64s, counts_E: Int64s, now: float
     ) -> None:
         """Takes in some entries of a frame."""
         sessions = self.sessions
@@ -201,14 +207,15 @@ class DraftCore:
             lengths_E=verdicts.lengths_E[entries],
             hashes_E=verdicts.hashes_E[entries],
             firsts_E=verdicts.starts_E[entries],
-            counts_E=np.diff(verdicts.starts_E)[entries],
+            counts_E=counts_E,
             tokens_T=verdicts.tokens_T,
         )
-        for entry in np.flatnonzero(judged.asks_E).tolist():
-            self._ask(int(rows_E[entry]), int(judged.ask_lengths_E[entry]), now)
-        extends = np.flatnonzero(judged.extends_E)
-        is_stale_E = ~(judged.extends_E | judged.asks_E | judged.is_broken_E)
-        self._counts.add(stale=int(np.count_nonzero(is_stale_E)))
+        extends = judged.extends_E.nonzero()[0]
+        if len(extends) < len(rows_E):
+            for entry in judged.asks_E.nonzero()[0].tolist():
+                self._ask(int(rows_E[entry]), int(judged.ask_lengths_E[entry]), now)
+            is_stale_E = ~(judged.extends_E | judged.asks_E | judged.is_broken_E)
+            self._counts.add(stale=int(np.count_nonzero(is_stale_E)))
         if len(extends):
             self._extend(verdicts, entries[extends], rows_E[extends], judged, extends)
         self._end(rows_E[judged.is_broken_E].tolist(), TOO_LONG)
@@ -226,7 +233,7 @@ class DraftCore:
         if not self._follow(rows_E, tokens_ET, counts_E, verdicts.hashes_E[entries]):
             return
         starving_E = verdicts.starving_E[entries]
-        if starving_E.any():
+        if np.count_nonzero(starving_E):
             # What the target took in below here was dropped. The rest is on its way.
             seen_E = verdicts.seen_E[entries]
             sessions.forest.unsend(rows_E[starving_E], seen_E[starving_E])
@@ -315,12 +322,10 @@ class DraftCore:
             self.drafter.took(self._plan, now - self._began)
             self._plan = None
         sessions = self.sessions
-        able = np.flatnonzero(
-            sessions.is_attached_S
-            & np.isnan(sessions.asked_at_S)
-            & ~sessions.is_waiting_S
-            & (sessions.credits_S != 0)
-        )
+        is_able_S = sessions.is_attached_S & np.isnan(sessions.asked_at_S)
+        np.logical_and(is_able_S, sessions.credits_S, out=is_able_S)
+        is_able_S[sessions.is_waiting_S] = False
+        able = is_able_S.nonzero()[0]
         plan = None
         if len(able):
             try:

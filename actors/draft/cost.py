@@ -59,7 +59,12 @@ class PassCost:
             value: Of what the pass runs anyway.
             rows: Of that.
         """
-        counts = np.arange(len(values_N) + 1)
-        totals = value + np.concatenate(([0.0], np.cumsum(values_N)))
-        rates = totals / np.maximum(self.fixed_s + self.row_s * (rows + counts), 1e-9)
-        return int(rates.argmax()) if rows else 1 + int(rates[1:].argmax())
+        seconds = np.arange(rows + 1, rows + 1 + len(values_N)) * self.row_s
+        seconds += self.fixed_s
+        rates = values_N.cumsum()
+        if value:
+            rates += value
+        rates /= np.maximum(seconds, 1e-9, out=seconds)
+        best = int(rates.argmax())
+        is_none_better = rows and value / max(self.predict(rows), 1e-9) >= rates[best]
+        return 0 if is_none_better else 1 + best

@@ -16,7 +16,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.actors.speculation.ragged import ranges, rank_within, starts_of
+from outrider.actors.speculation.ragged import rank_within, starts_of
 
 Bools = NDArray[np.bool_]
 Int64s = NDArray[np.int64]
@@ -72,6 +72,7 @@ class Forest:
             num_nodes: Nodes of a tree, at most.
         """
         self._block_FSM = np.zeros((9, num_sessions, 1 + num_nodes), np.int32)
+        self._block_FP = self._block_FSM.reshape(9, -1)
         ints, floats = self._block_FSM[:6], self._block_FSM[6:].view(np.float32)
         self.parents_SM, self.depths_SM = ints[_PARENT], ints[_DEPTH]
         self.sent_SM = ints[_SENT]
@@ -91,10 +92,18 @@ class Forest:
 
     def width(self, rows_E: Int64s) -> int:
         """Number of columns that the trees of these sessions take."""
-        return 1 + int(self.num_nodes_S[rows_E].max(initial=0))
+        return 1 + max(self.num_nodes_S[rows_E].tolist(), default=0)
+
+    def places(self, rows_K: Int64s, nodes_K: Int64s) -> Int64s:
+        """Where nodes lie in the flattened arrays: for `take`, which is much faster than two indices."""
+        places_K: Int64s = rows_K * self.num_columns
+        places_K += nodes_K
+        return places_K
 
     def clear(self, rows_E: Int64s) -> None:
         """Forgets the trees of some sessions."""
+        if not len(rows_E):
+            return
         self._block_FSM[: len(_EMPTY), rows_E, : self.width(rows_E)] = _EMPTY[:, None, None]
         self.num_nodes_S[rows_E] = 0
         self.num_run_S[rows_E] = 0
@@ -108,7 +117,7 @@ class Forest:
         estimates_K: Float32s,
         slopes_K: Float32s | float = 0.0,
         features_K: Int64s | int = 0,
-        ends_K: Bools | bool = False,
+        ends_K: Bools | None = None,
     ) -> Int64s:
         """Adds children.
 
@@ -119,31 +128,37 @@ class Forest:
             estimates_K: Probability of each, given its parent is reached.
             slopes_K: How fast the logarithm of the estimate grows with the sharpness that it was made with.
             features_K: See `features_SM`.
-            ends_K: Whether the text ends with it.
+            ends_K: Whether the text ends with it; None: with none.
 
         Returns:
             Their columns.
         """
-        columns_K = 1 + self.num_nodes_S[rows_K] + rank_within(rows_K)
+        columns_K = rank_within(rows_K) + self.num_nodes_S[rows_K]
+        columns_K += 1
+        above_K = self.places(rows_K, parents_K)
         record_FK = np.empty((9, len(rows_K)), np.int32)
         floats = record_FK[6:].view(np.float32)
         record_FK[_PARENT] = parents_K
-        record_FK[_DEPTH] = self.depths_SM[rows_K, parents_K] + 1
+        record_FK[_DEPTH] = self.depths_SM.take(above_K)
+        record_FK[_DEPTH] += 1
         record_FK[_SENT] = 0
         record_FK[_TOKEN] = tokens_K
-        record_FK[_SCRATCH] = np.where(ends_K, NEVER, NOT_RUN)
+        record_FK[_SCRATCH] = NOT_RUN if ends_K is None else np.where(ends_K, NEVER, NOT_RUN)
         record_FK[_FEATURE] = features_K
         floats[0] = estimates_K
         floats[1] = slopes_K
-        floats[2] = self.values_SM[rows_K, parents_K] * floats[0]
-        self._block_FSM[:, rows_K, columns_K] = record_FK
-        np.add.at(self.num_nodes_S, rows_K, 1)
+        np.multiply(self.values_SM.take(above_K), floats[0], out=floats[2])
+        self._block_FP[:, self.places(rows_K, columns_K)] = record_FK
+        # Of each session the last one counts.
+        self.num_nodes_S[rows_K] = columns_K
         return columns_K
 
     def run(self, rows_K: Int64s, nodes_K: Int64s) -> None:
         """Notes that nodes were run, in this order; those of a session are one after another."""
-        self.scratch_SM[rows_K, nodes_K] = self.num_run_S[rows_K] + rank_within(rows_K)
-        np.add.at(self.num_run_S, rows_K, 1)
+        numbers_K = rank_within(rows_K) + self.num_run_S[rows_K]
+        self.scratch_SM.put(self.places(rows_K, nodes_K), numbers_K)
+        # Of each session the last one counts.
+        self.num_run_S[rows_K] = numbers_K + 1
 
     def walk(self, rows_E: Int64s, tokens_ET: Int64s) -> Walk:
         """Follows tokens from the roots down, as far as the trees go.
@@ -156,31 +171,32 @@ class Forest:
         parents_EM = self.parents_SM[rows_E, :width]
         tokens_EM = self.tokens_SM[rows_E, :width]
         path_ET = np.zeros(tokens_ET.shape, np.int64)
+        over_ET = tokens_ET == NO_TOKEN
         # The end of each way so far; -2 is nobody's parent.
-        ends_E = np.zeros(len(rows_E), np.int64)
-        found: list[tuple[Int64s, Int64s, Int64s, Bools]] = []
+        ends_E1 = np.zeros((len(rows_E), 1), parents_EM.dtype)
+        none = np.zeros(0, np.int64)
+        entries, nodes, hits = [none], [none], [none.astype(np.bool_)]
         for step in range(tokens_ET.shape[1]):
-            wanted_E = tokens_ET[:, step]
-            ends_E[wanted_E == NO_TOKEN] = -2
-            entries_K, nodes_K = np.nonzero(parents_EM == ends_E[:, None])
+            ends_E1[over_ET[:, step]] = -2
+            entries_K, nodes_K = (parents_EM == ends_E1).nonzero()
             if not len(nodes_K):
                 break
-            hits_K = tokens_EM[entries_K, nodes_K] == wanted_E[entries_K]
-            found.append((entries_K, np.full(len(nodes_K), step), nodes_K, hits_K))
-            ends_E[:] = -2
-            ends_E[entries_K[hits_K]] = nodes_K[hits_K]
-            path_ET[entries_K[hits_K], step] = nodes_K[hits_K]
-        if not found:
-            none = np.zeros(0, np.int64)
-            found.append((none, none, none, np.zeros(0, np.bool_)))
-        entries, steps, nodes, hits = (np.concatenate(part) for part in zip(*found, strict=True))
+            hits_K = tokens_EM[entries_K, nodes_K] == tokens_ET[entries_K, step]
+            entries.append(entries_K)
+            nodes.append(nodes_K)
+            hits.append(hits_K)
+            ended_E, ends_E = entries_K[hits_K], nodes_K[hits_K]
+            ends_E1.fill(-2)
+            ends_E1[ended_E, 0] = ends_E
+            path_ET[ended_E, step] = ends_E
+        sizes = [len(part) for part in nodes[1:]]
         return Walk(
             path_ET=path_ET,
-            reached_E=np.count_nonzero(path_ET, axis=1),
-            entries_K=entries,
-            steps_K=steps,
-            nodes_K=nodes,
-            hits_K=hits,
+            reached_E=(path_ET > 0).sum(axis=1),
+            entries_K=np.concatenate(entries),
+            steps_K=np.arange(len(sizes)).repeat(sizes),
+            nodes_K=np.concatenate(nodes),
+            hits_K=np.concatenate(hits),
         )
 
     def reroot(self, rows_E: Int64s, nodes_E: Int64s) -> list[list[int]]:
@@ -195,37 +211,40 @@ class Forest:
         """
         counts_E = self.num_nodes_S[rows_E] + 1
         starts_E = starts_of(counts_E)[:-1]
-        entries_K = np.repeat(np.arange(len(rows_E)), counts_E)
-        columns_K = ranges(np.zeros_like(counts_E), counts_E)
-        rows_K = rows_E[entries_K]
-        parents_K = self.parents_SM[rows_K, columns_K]
+        entries_K = np.arange(len(rows_E)).repeat(counts_E)
+        starts_K = starts_E[entries_K]
+        columns_K = np.arange(len(entries_K))
+        columns_K -= starts_K
+        places_K = self.places(rows_E[entries_K], columns_K)
         # Index of each parent; a root has none, and stands for itself.
-        above_K = starts_E[entries_K] + np.maximum(parents_K, 0)
+        above_K = np.maximum(self.parents_SM.take(places_K), 0)
+        above_K = above_K + starts_K
         roots_E = starts_E + nodes_E
-        below_K = np.zeros(len(rows_K), np.bool_)
+        below_K = np.zeros(len(places_K), np.bool_)
         below_K[roots_E] = True
         num_below = len(rows_E)
         while True:
-            below_K |= below_K[above_K] & (columns_K > 0)
+            below_K |= below_K[above_K]
             grown = int(np.count_nonzero(below_K))
             if grown == num_below:
                 break
             num_below = grown
         below_K[roots_E] = False
-        kept = np.flatnonzero(below_K)
-        entries_N, old_N = entries_K[kept], columns_K[kept]
-        new_K = np.zeros(len(rows_K), np.int64)
+        kept = below_K.nonzero()[0]
+        entries_N = entries_K[kept]
+        new_K = np.zeros(len(places_K), np.int64)
         new_K[kept] = columns_N = 1 + rank_within(entries_N)
         new_K[roots_E] = ROOT
         rows_N = rows_E[entries_N]
-        record_FN = self._block_FSM[:, rows_N, old_N]
+        record_FN = self._block_FP.take(places_K[kept], axis=1)
         record_FN[_PARENT] = new_K[above_K[kept]]
-        record_FN[_DEPTH] -= self.depths_SM[rows_E, nodes_E][entries_N]
+        from_E = places_K[roots_E]
+        record_FN[_DEPTH] -= self.depths_SM.take(from_E)[entries_N]
         floats = record_FN[6:].view(np.float32)
-        floats[2] /= self.values_SM[rows_E, nodes_E][entries_N]
+        floats[2] /= self.values_SM.take(from_E)[entries_N]
         kept_rows, num_run_E = _renumber(record_FN[_SCRATCH], entries_N, len(rows_E))
         self.clear(rows_E)
-        self._block_FSM[:, rows_N, columns_N] = record_FN
+        self._block_FP[:, self.places(rows_N, columns_N)] = record_FN
         self.num_nodes_S[rows_E] = np.bincount(entries_N, minlength=len(rows_E))
         self.num_run_S[rows_E] = num_run_E
         return kept_rows
@@ -246,7 +265,7 @@ def _renumber(
     scratch_N: NDArray[np.int32], entries_N: Int64s, num_entries: int
 ) -> tuple[list[list[int]], Int64s]:
     """Gives the scratch rows of each entry the numbers from 0 on, in place. Returns the old ones and how many."""
-    run = np.flatnonzero(scratch_N >= 0)
+    run = (scratch_N >= 0).nonzero()[0]
     run = run[np.lexsort((scratch_N[run], entries_N[run]))]
     counts_E = np.bincount(entries_N[run], minlength=num_entries)
     old = scratch_N[run].tolist()

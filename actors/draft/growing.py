@@ -13,6 +13,7 @@ from outrider.actors.draft.rating import rate_rows
 from outrider.actors.draft.scoring import Candidates, Places, Scorer, confine
 from outrider.actors.draft.sessions import Sessions
 from outrider.actors.engine.protocol import Engine
+from outrider.actors.speculation.options import Sampling
 
 Int64s = NDArray[np.int64]
 
@@ -54,6 +55,7 @@ class Grower:
         """Forgets a session."""
         self._scorer.forget(row)
 
+    @torch.inference_mode()
     def warm_up(self, logits_RV: torch.Tensor) -> None:
         """Scores rows for nobody."""
         num = len(logits_RV)
@@ -69,6 +71,7 @@ class Grower:
         self._scorer.choose(self._scorer.scores(logits_RV, places), np.ones(num))
         self._scorer.forget(0)
 
+    @torch.inference_mode()
     def grow(self, rows_R: Int64s, nodes_R: Int64s, logits_RV: torch.Tensor) -> float:
         """Adds the children of nodes that were run.
 
@@ -80,17 +83,15 @@ class Grower:
         Returns:
             The value of the children that are worth sending.
         """
-        models = self._models
-        rows = enumerate(rows_R.tolist())
-        restricted = {
-            index: models.restricted[row]
-            for index, row in (rows if models.restricted else ())
-            if row in models.restricted
-        }
+        models, forest = self._models, self._forest
+        restricted: dict[int, Sampling] = {}
+        if models.restricted:
+            options = map(models.restricted.get, rows_R.tolist())
+            restricted = {index: one for index, one in enumerate(options) if one is not None}
         places = Places(
             seeds_R=models.seeds_S[rows_R],
             lengths_R=self._sessions.lengths_S[rows_R],
-            depths_R=self._forest.depths_SM[rows_R, nodes_R].astype(np.int64),
+            depths_R=forest.depths_SM.take(forest.places(rows_R, nodes_R)).astype(np.int64),
             inverse_temperatures_R=models.inverse_temperatures_S[rows_R],
             scorings_R=models.scorings_S[rows_R],
             sessions_R=rows_R,
@@ -99,13 +100,16 @@ class Grower:
         scores_RV = self._scorer.scores(logits_RV, places)
         if models.halting:
             rate_rows(models.halting, self._forest, rows_R, nodes_R, scores_RV)
-        confine(scores_RV, models.vocab_sizes_S[rows_R])
+        if models.narrow:
+            confine(scores_RV, models.vocab_sizes_S[rows_R])
         if restricted:
-            confine(logits_RV, models.vocab_sizes_S[rows_R])
+            if models.narrow:
+                confine(logits_RV, models.vocab_sizes_S[rows_R])
             self._scorer.restrict_(scores_RV, logits_RV, places)
         chosen = self._scorer.choose(scores_RV, self._sharpness.values[places.scorings_R])
         worth = self._add(rows_R, nodes_R, chosen)
-        self.add_roots(rows_R[nodes_R == ROOT])
+        if self._sessions.roots:
+            self.add_roots(rows_R[nodes_R == ROOT])
         return worth
 
     def add_roots(self, rows_E: Int64s) -> None:
@@ -139,23 +143,25 @@ class Grower:
 
     def _add(self, rows_R: Int64s, nodes_R: Int64s, chosen: Candidates) -> float:
         kept_RW = chosen.estimates_RW >= LEAST_SENT
-        kept_RW[:, 0] = chosen.estimates_RW[:, 0] > 0.0
-        parents_K, places_K = np.nonzero(kept_RW)
+        np.greater(chosen.estimates_RW[:, 0], 0.0, out=kept_RW[:, 0])
+        parents_K = kept_RW.nonzero()[0]
         rows_K = rows_R[parents_K]
-        tokens_K = chosen.tokens_RW[parents_K, places_K]
+        tokens_K = chosen.tokens_RW[kept_RW]
         columns_K = self._forest.add(
             rows_K=rows_K,
             parents_K=nodes_R[parents_K],
             tokens_K=tokens_K,
-            estimates_K=chosen.estimates_RW[parents_K, places_K],
-            slopes_K=chosen.slopes_RW[parents_K, places_K],
+            estimates_K=chosen.estimates_RW[kept_RW],
+            slopes_K=chosen.slopes_RW[kept_RW],
             ends_K=self._ends(rows_K, tokens_K),
         )
-        values_K = self._forest.values_SM[rows_K, columns_K]
+        values_K = self._forest.values_SM.take(self._forest.places(rows_K, columns_K))
         return float(values_K[values_K >= self._sessions.floors_S[rows_K]].sum())
 
-    def _ends(self, rows_K: Int64s, tokens_K: Int64s) -> NDArray[np.bool_]:
-        """Whether the text ends with these tokens."""
+    def _ends(self, rows_K: Int64s, tokens_K: Int64s) -> NDArray[np.bool_] | None:
+        """Whether the text ends with these tokens; None: no text ends with a token."""
+        if not self._models.stop_tokens_SK.shape[1]:
+            return None
         ends_K: NDArray[np.bool_] = (self._models.stop_tokens_SK[rows_K] == tokens_K[:, None]).any(
             axis=1
         )

@@ -34,6 +34,8 @@ class ModelSessions:
         """The root is run."""
         self.depths_S = np.zeros(num_sessions, np.int64)
         """Depth of a tree, at most."""
+        self.ends_S = np.zeros(num_sessions, np.int64)
+        """Length at which the text is over, or the model's context full."""
         self.scorings_S = np.zeros(num_sessions, np.int64)
         self.inverse_temperatures_S = np.ones(num_sessions, np.float32)
         self.seeds_S = np.zeros(num_sessions, np.uint64)
@@ -43,6 +45,8 @@ class ModelSessions:
         """Tokens that end the text, filled up with -1."""
         self.restricted: dict[int, Sampling] = {}
         """Options of rows where more than the temperature stands between logits and scores."""
+        self.narrow: set[int] = set()
+        """Rows whose targets have fewer token ids than the model."""
         self.halting: dict[int, Halting] = {}
         """Where to stop, in rows whose request's policy stops anywhere."""
 
@@ -52,6 +56,7 @@ class ModelSessions:
         self.slots_S[row] = slot
         self.is_expanded_S[row] = False
         self.depths_S[row] = depth
+        self.ends_S[row] = min(session.final_length, self._spec.max_context)
         self.scorings_S[row] = scoring_of(sampling, session.speculation.verifier)
         warm = sampling.temperature > 0.0
         self.inverse_temperatures_S[row] = 1.0 / sampling.temperature if warm else 1.0
@@ -67,6 +72,8 @@ class ModelSessions:
         self.stop_tokens_SK[row, : len(stops)] = stops
         if is_restricted(sampling):
             self.restricted[row] = sampling
+        if session.vocab_size < self._spec.vocab_size:
+            self.narrow.add(row)
         if policy is not None:
             self.halting[row] = Halting(policy)
 
@@ -74,6 +81,7 @@ class ModelSessions:
         """Forgets a session."""
         self.is_expanded_S[row] = False
         self.restricted.pop(row, None)
+        self.narrow.discard(row)
         self.halting.pop(row, None)
 
     def goes_on(self, forest: Forest, rows_K: Int64s, nodes_K: Int64s) -> list[bool]:

@@ -8,6 +8,7 @@ waits, they go out when growth stops paying: when the next draft pass adds less 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from outrider.actors.exchange.verdicts import Target
 from outrider.actors.speculation import learning
@@ -41,19 +42,19 @@ class TargetPace:
         self._use_at = now + target.free_s - self._round_trip_s
         self._wait_s = target.wait_s
 
-    def is_due(self, now: float, next_s: float, gain: float) -> bool:
+    def is_due(self, now: float, next_s: float, gain: Callable[[], float]) -> bool:
         """Whether what was not sent goes out before the next draft pass.
 
         Args:
             now: Seconds.
             next_s: Seconds of that pass.
-            gain: Tokens that it adds to the target's next pass.
+            gain: Tells the tokens that it adds to the target's next pass.
         """
         ready = now + next_s
         if ready <= self._use_at:
             return False
         if self._wait_s > 0.0 and ready <= self._use_at + self._wait_s:
-            return gain * self._pass_s <= self._tokens * next_s
+            return gain() * self._pass_s <= self._tokens * next_s
         return True
 
     def sent(self, now: float) -> None:

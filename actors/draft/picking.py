@@ -35,10 +35,12 @@ def runnable(
     width = forest.width(rows_E)
     values_EM = forest.values_SM[rows_E, :width]
     depths_EM = forest.depths_SM[rows_E, :width]
-    wanted_EM = (forest.scratch_SM[rows_E, :width] == NOT_RUN) & (depths_EM > 0)
-    wanted_EM &= (values_EM > floors_E[:, None]) & (depths_EM < deepest_E[:, None])
-    entries_K, nodes_K = np.nonzero(wanted_EM)
-    return entries_K, nodes_K, values_EM[entries_K, nodes_K].astype(np.float64)
+    wanted_EM = forest.scratch_SM[rows_E, :width] == NOT_RUN
+    wanted_EM &= depths_EM > 0
+    wanted_EM &= values_EM > floors_E[:, None]
+    wanted_EM &= depths_EM < deepest_E[:, None]
+    entries_K, nodes_K = wanted_EM.nonzero()
+    return entries_K, nodes_K, values_EM[wanted_EM].astype(np.float64)
 
 
 def best_first(
@@ -63,15 +65,16 @@ def best_first(
     """
     if not len(values_K):
         return entries_K, nodes_K, values_K
-    order = np.argsort(-values_K, kind="stable")
+    order = (-values_K).argsort(kind="stable")
     wanted_E = np.bincount(entries_K, minlength=len(rooms_E))
-    if (wanted_E > rooms_E).any():
-        by_entry = order[np.argsort(entries_K[order], kind="stable")]
+    if np.count_nonzero(wanted_E > rooms_E):
+        by_entry = order[entries_K[order].argsort(kind="stable")]
         fits_K = np.zeros(len(order), np.bool_)
         fits_K[by_entry] = rank_within(entries_K[by_entry]) < rooms_E[entries_K[by_entry]]
         order = order[fits_K[order]]
         if not len(order):
             return entries_K[:0], nodes_K[:0], values_K[:0]
     # What was given is in this order.
-    chosen = np.sort(order[: count(values_K[order])])
+    chosen = order[: count(values_K[order])]
+    chosen.sort()
     return entries_K[chosen], nodes_K[chosen], values_K[chosen]

@@ -104,8 +104,7 @@ class DraftRecording:
             return trace_pb2.TRACE_KIND_WAIT_TOKENS
         if sessions.is_resting(able).any():
             return trace_pb2.TRACE_KIND_REST
-        credits_E = sessions.credits_S[able]
-        limits_E = np.where(credits_E >= 0, np.minimum(credits_E, self._max_ahead), self._max_ahead)
+        limits_E = sessions.allowed(able, self._max_ahead)
         # As many nodes as may be are with the target.
         if np.any((sessions.forest.num_sent(able) >= limits_E) & (limits_E > 0)):
             return trace_pb2.TRACE_KIND_WAIT_CREDITS

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -27,6 +28,8 @@ CACHED_FROM = 4096
 
 NUM_FILTERED = 64
 """Most probable tokens that top-k, top-p and min-p are applied to, as if there were no others."""
+
+_COUPLED = int(Scoring.COUPLED)
 
 LEAST_SCORE = -1e9
 """Stands for minus infinity where scores are multiplied by probabilities of zero."""
@@ -76,7 +79,7 @@ class Candidates:
 
 
 class Scorer:
-    """Scores tokens and chooses the children of nodes."""
+    """Scores tokens and chooses the children of nodes. Without gradients: to be used in inference mode."""
 
     def __init__(self, vocab_size: int, device: torch.device, width: int) -> None:
         """
@@ -95,20 +98,28 @@ class Scorer:
         """Drops the noise of a session (`Places.sessions_R`)."""
         self._caches.pop(session, None)
 
-    @torch.inference_mode()
     def scores(self, logits_RV: torch.Tensor, places: Places) -> torch.Tensor:
         """What tokens are ranked by: logits over temperature, with the noise of their position where the target adds it too."""
-        inverse_R1 = torch.from_numpy(places.inverse_temperatures_R).to(self._device)[:, None]
-        coupled_C = np.flatnonzero(places.scorings_R == Scoring.COUPLED)
-        if not len(coupled_C):
+        inverse_R1 = torch.from_numpy(places.inverse_temperatures_R[:, None]).to(self._device)
+        is_coupled_R = places.scorings_R == _COUPLED
+        num_coupled = int(np.count_nonzero(is_coupled_R))
+        if not num_coupled:
             return logits_RV * inverse_R1
-        noise_CV = self._noise_of(places, coupled_C)
-        if len(coupled_C) == len(logits_RV):
-            return torch.addcmul(noise_CV, logits_RV, inverse_R1)
+        if num_coupled == len(logits_RV):
+            noise_RV = self._noise_of(
+                places.seeds_R, places.lengths_R, places.depths_R, places.sessions_R
+            )
+            return torch.addcmul(noise_RV, logits_RV, inverse_R1)
+        coupled_C = is_coupled_R.nonzero()[0]
+        noise_CV = self._noise_of(
+            places.seeds_R[coupled_C],
+            places.lengths_R[coupled_C],
+            places.depths_R[coupled_C],
+            places.sessions_R[coupled_C],
+        )
         index_C = torch.from_numpy(coupled_C).to(self._device)
         return (logits_RV * inverse_R1).index_add_(0, index_C, noise_CV)
 
-    @torch.inference_mode()
     def restrict_(self, scores_RV: torch.Tensor, logits_RV: torch.Tensor, places: Places) -> None:
         """Follows bias, top-k, top-p and min-p, in place; the filters take the best tokens for the whole vocabulary."""
         for row, sampling in places.restricted.items():
@@ -126,43 +137,48 @@ class Scorer:
                 excluded_V[keep_M] = False
                 scores_RV[row].masked_fill_(excluded_V, -math.inf)
 
-    @torch.inference_mode()
     def choose(self, scores_RV: torch.Tensor, sharpness_R: NDArray[np.float64]) -> Candidates:
         """The best tokens of each row.
 
         Args:
-            scores_RV: From `scores`; minus infinity excludes a token.
+            scores_RV: From `scores`; minus infinity excludes a token. Is written into.
             sharpness_R: What makes estimates of scores.
         """
-        sharpness_R1 = torch.from_numpy(sharpness_R.astype(np.float32)).to(self._device)[:, None]
-        best_RW, tokens_RW = scores_RV.topk(self._width, dim=-1)
-        shares_RV = torch.softmax(scores_RV * sharpness_R1, dim=-1)
-        means_R = torch.linalg.vecdot(shares_RV, scores_RV.clamp(min=LEAST_SCORE))
+        sharpness_R1 = torch.from_numpy(sharpness_R.astype(np.float32)[:, None]).to(self._device)
+        best_RW, tokens_RW = scores_RV.topk(self._width)
+        shares_RV = (scores_RV * sharpness_R1).softmax(1)
         estimates_RW = shares_RV.gather(1, tokens_RW).cpu().numpy()
-        slopes_RW = (best_RW - means_R[:, None]).cpu().numpy()
+        means_R1 = scores_RV.clamp_(min=LEAST_SCORE).mul_(shares_RV).sum(1, keepdim=True)
+        slopes_RW = best_RW.sub_(means_R1).cpu().numpy()
         is_there_RW = estimates_RW > 0.0
+        estimates_RW = np.minimum(np.maximum(estimates_RW, LEAST), MOST)
+        if not is_there_RW.all():
+            estimates_RW = np.where(is_there_RW, estimates_RW, np.float32(0.0))
+            slopes_RW = np.where(is_there_RW, slopes_RW, np.float32(0.0))
         return Candidates(
-            tokens_RW=tokens_RW.cpu().numpy(),
-            estimates_RW=np.where(is_there_RW, np.clip(estimates_RW, LEAST, MOST), 0.0),
-            slopes_RW=np.where(is_there_RW, slopes_RW, 0.0),
+            tokens_RW=tokens_RW.cpu().numpy(), estimates_RW=estimates_RW, slopes_RW=slopes_RW
         )
 
-    def _noise_of(self, places: Places, rows_C: Int64s) -> torch.Tensor:
-        """The noise at the positions of some rows. A tensor that is not to be written into."""
-        seeds_C, depths_C = places.seeds_R[rows_C], places.depths_R[rows_C]
+    def _noise_of(
+        self,
+        seeds_C: NDArray[np.uint64],
+        lengths_C: Int64s,
+        depths_C: Int64s,
+        sessions_C: Int64s,
+    ) -> torch.Tensor:
+        """The noise at some `Places`. A tensor that is not to be written into."""
         if not self._is_cached:
-            positions_C = places.lengths_R[rows_C] + depths_C
-            return self._noise.of_pairs(seeds_C, positions_C.astype(np.uint64))
-        sessions_C = places.sessions_R[rows_C]
-        starts = np.flatnonzero(np.diff(sessions_C, prepend=-1)).tolist()
+            return self._noise.of_pairs(seeds_C, (lengths_C + depths_C).view(np.uint64))
+        ends = (sessions_C[1:] != sessions_C[:-1]).nonzero()[0] + 1
+        bounds = [0, *ends.tolist(), len(sessions_C)]
         parts: list[torch.Tensor] = []
-        for start, end in zip(starts, [*starts[1:], len(rows_C)], strict=True):
+        for start, end in pairwise(bounds):
             session, seed = int(sessions_C[start]), int(seeds_C[start])
             cache = self._caches.get(session)
             if cache is None or cache.seed != seed:
                 cache = self._caches[session] = NoiseCache(self._noise, seed)
             # Counted from the end of the text on, so that the cache keeps what shallower nodes need.
-            first = int(places.lengths_R[rows_C[start]])
+            first = int(lengths_C[start])
             parts.append(cache.rows_after(first, depths_C[start:end].tolist()))
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 

@@ -78,8 +78,9 @@ class Sender:
         if not len(dirty):
             return frames
         dirty = dirty[np.isnan(sessions.asked_at_S[dirty])]
-        for link in set(sessions.links_S[dirty].tolist()):
-            rows = dirty[sessions.links_S[dirty] == link]
+        links_D = sessions.links_S[dirty]
+        for link in set(links_D.tolist()):
+            rows = dirty[links_D == link]
             is_due = self._lockstep or self._is_due(link, plan, now)
             if not is_due:
                 rows = rows[sessions.is_frozen_S[rows]]
@@ -98,8 +99,11 @@ class Sender:
     def _is_due(self, link: int, plan: DraftPass | None, now: float) -> bool:
         if plan is None:
             return True
-        of_link = self._sessions.links_S[plan.rows_E] == link
-        gain = float(plan.gains_E[of_link].sum())
+
+        def gain() -> float:
+            of_link = self._sessions.links_S[plan.rows_E] == link
+            return float(plan.gains_E[of_link].sum())
+
         return self._paces[link].is_due(now, plan.seconds, gain)
 
     def _frame(self, link: int, rows: Int64s) -> CandidateFrame | None:
@@ -127,14 +131,12 @@ class Sender:
             return None
         sessions = self._sessions
         floors_E = sessions.floors_S[rows_E]
-        credits_E = sessions.credits_S[rows_E]
         if self._lockstep:
             sizes = [sessions.at(row).speculation.max_nodes for row in rows_E.tolist()]
             rooms_E = np.array(sizes, np.int64)
             floors_E = np.zeros(len(rows_E))
         else:
-            limits_E = np.minimum(credits_E, self._max_ahead)
-            rooms_E = np.where(credits_E >= 0, limits_E, self._max_ahead)
+            rooms_E = sessions.allowed(rows_E, self._max_ahead)
         unsent = take_unsent(
             sessions.forest,
             rows_E,

@@ -19,8 +19,8 @@ from outrider.actors.speculation.policies import TreeMask
 
 Int64s = NDArray[np.int64]
 
-UNKNOWN = -1
-"""Credits before the target has said any."""
+UNKNOWN: int = np.iinfo(np.int64).max
+"""Credits before the target has said any: more than any number."""
 
 FIRST_COLUMNS = 1024
 """Tokens of text that there is room for at first; doubled as texts need it."""
@@ -183,7 +183,7 @@ class Sessions:
     def append(self, rows_E: Int64s, tokens_ET: Int64s, counts_E: Int64s) -> None:
         """Takes the first `counts_E` tokens as committed; their hashes are set by the caller."""
         self._make_room(int((self.lengths_S[rows_E] + counts_E).max(initial=0)))
-        entries_K, steps_K = np.nonzero(np.arange(tokens_ET.shape[1]) < counts_E[:, None])
+        entries_K, steps_K = (np.arange(tokens_ET.shape[1]) < counts_E[:, None]).nonzero()
         rows_K = rows_E[entries_K]
         self._text_SC[rows_K, self.lengths_S[rows_K] + steps_K] = tokens_ET[entries_K, steps_K]
         self.lengths_S[rows_E] += counts_E
@@ -195,6 +195,10 @@ class Sessions:
         self._text_SC[row, keep:length] = tokens
         self.lengths_S[row] = length
         self.hashes_S[row] = base_hash.extend_all(base_hash.EMPTY, self.text(row))
+
+    def allowed(self, rows_E: Int64s, most: int) -> Int64s:
+        """Nodes that the target allows below the base of each, at most `most`."""
+        return np.minimum(self.credits_S[rows_E], most)
 
     def is_resting(self, rows_E: Int64s) -> NDArray[np.bool_]:
         """Whether the target wants nothing of each, though the text goes on."""

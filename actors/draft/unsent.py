@@ -62,32 +62,36 @@ def take_unsent(
     width = forest.width(rows_E)
     sent_EM = forest.sent_SM[rows_E, :width]
     values_EM = forest.values_SM[rows_E, :width]
-    fresh_EM = (sent_EM == 0) & (values_EM >= floors_E[:, None])
+    is_sent_EM = sent_EM > 0
+    fresh_EM = values_EM >= floors_E[:, None]
     fresh_EM &= forest.depths_SM[rows_E, :width] > 0
-    rooms_E = np.maximum(rooms_E - np.count_nonzero(sent_EM, axis=1), 0)
-    if np.any(np.count_nonzero(fresh_EM, axis=1) > rooms_E):
+    fresh_EM[is_sent_EM] = False
+    rooms_E = np.maximum(rooms_E - is_sent_EM.sum(axis=1), 0)
+    if np.count_nonzero(fresh_EM.sum(axis=1) > rooms_E):
         # Stable: among equal values the ancestor, which comes first, is taken first.
         order_EM = np.argsort(np.where(fresh_EM, -values_EM, np.inf), axis=1, kind="stable")
         ranks_EM = np.empty_like(order_EM)
         np.put_along_axis(ranks_EM, order_EM, np.arange(width)[None, :], axis=1)
         fresh_EM &= ranks_EM < rooms_E[:, None]
     fresh_EM &= (values_EM * fresh_EM).sum(axis=1)[:, None] >= entry_worth
-    if not fresh_EM.any():
+    if not np.count_nonzero(fresh_EM):
         return None
     parents_EM = forest.parents_SM[rows_E, :width]
     wanted_EM = _with_ancestors(fresh_EM, parents_EM)
-    entries_N, nodes_N = np.nonzero(wanted_EM)
-    rows_N = rows_E[entries_N]
-    forest.sent_SM[rows_N, nodes_N] = numbers_E[entries_N]
-    places_EM = np.cumsum(wanted_EM, axis=1) - 1
-    places_EM[:, 0] = -1
-    counts_E = np.count_nonzero(wanted_EM, axis=1)
+    entries_N, nodes_N = wanted_EM.nonzero()
+    places_N = forest.places(rows_E[entries_N], nodes_N)
+    forest.sent_SM.put(places_N, numbers_E[entries_N])
+    orders_EM = wanted_EM.cumsum(axis=1)
+    orders_EM -= 1
+    orders_EM[:, 0] = -1
+    counts_E = np.bincount(entries_N, minlength=len(rows_E))
+    some = counts_E.nonzero()[0]
     return Unsent(
-        rows_E=rows_E[counts_E > 0],
-        starts_E=starts_of(counts_E[counts_E > 0]),
-        tokens_N=forest.tokens_SM[rows_N, nodes_N].astype(np.int64),
-        parents_N=places_EM[entries_N, parents_EM[entries_N, nodes_N]],
-        estimates_N=(forest.estimates_SM[rows_N, nodes_N] * 255.0 + 0.5).astype(np.uint8),
+        rows_E=rows_E[some],
+        starts_E=starts_of(counts_E[some]),
+        tokens_N=forest.tokens_SM.take(places_N).astype(np.int64),
+        parents_N=orders_EM[entries_N, forest.parents_SM.take(places_N)],
+        estimates_N=(forest.estimates_SM.take(places_N) * 255.0 + 0.5).astype(np.uint8),
     )
 
 
@@ -95,10 +99,14 @@ def _with_ancestors(
     fresh_EM: NDArray[np.bool_], parents_EM: NDArray[np.int32]
 ) -> NDArray[np.bool_]:
     wanted_EM = fresh_EM.copy()
-    entries_N, nodes_N = np.nonzero(fresh_EM)
+    wanted_EM[:, 0] = True
+    entries_N, nodes_N = fresh_EM.nonzero()
     while len(nodes_N):
-        nodes_N = parents_EM[entries_N, nodes_N].astype(np.int64)
-        new_N = (nodes_N > 0) & ~wanted_EM[entries_N, nodes_N]
-        entries_N, nodes_N = entries_N[new_N], nodes_N[new_N]
+        nodes_N = parents_EM[entries_N, nodes_N]
+        new = (~wanted_EM[entries_N, nodes_N]).nonzero()[0]
+        if not len(new):
+            break
+        entries_N, nodes_N = entries_N[new], nodes_N[new]
         wanted_EM[entries_N, nodes_N] = True
+    wanted_EM[:, 0] = False
     return wanted_EM

@@ -45,7 +45,8 @@ def extend_each(values_E: Uint64s, tokens_E: NDArray[np.int64]) -> Uint64s:
 
 
 LONG = 64
-"""Tokens of one text from which on the loop over all texts at once would cost more than one over each."""
+"""Tokens of one text from which on the loop over all texts at once would cost more than one over each; also where all texts together
+have no more."""
 
 
 def extend_rows(
@@ -53,10 +54,10 @@ def extend_rows(
 ) -> Uint64s:
     """Hashes of many texts, each longer by its first `counts_E` tokens."""
     hashes_E = values_E.copy()
-    if tokens_ET.shape[1] > LONG:
-        for entry in np.flatnonzero(counts_E):
-            tokens = tokens_ET[entry, : counts_E[entry]].tolist()
-            hashes_E[entry] = extend_all(int(values_E[entry]), tokens)
+    counts = counts_E.tolist()
+    if tokens_ET.shape[1] > LONG or sum(counts) <= LONG:
+        for entry, (value, count) in enumerate(zip(values_E.tolist(), counts, strict=True)):
+            hashes_E[entry] = extend_all(value, tokens_ET[entry, :count].tolist())
         return hashes_E
     for step in range(tokens_ET.shape[1]):
         longer_E = extend_each(hashes_E, tokens_ET[:, step])

@@ -45,6 +45,7 @@ def _signed(bits: int) -> int:
     return bits - 2**32 if bits >= 2**31 else bits
 
 
+_HALF = np.uint64(32)
 _PREMIX_OFFSET = _signed(0x9E3779B9)
 _MULTIPLIERS = tuple(map(_signed, HASH_MULTIPLIERS))
 
@@ -138,8 +139,10 @@ class GumbelNoise:
     def of_pairs(self, seeds_M: Uint64s, positions_M: Uint64s) -> Tensor:
         """Return the noise of each (seed, position), given as arrays, bit-equal to `rows_many`: float32 (M, V)."""
         keys_M = mix_pairs(seeds_M, positions_M)
-        halves = [keys_M.astype(np.uint32), (keys_M >> np.uint64(32)).astype(np.uint32)]
-        return self.of_halves(np.stack(halves).view(np.int32))
+        halves_2M = np.empty((2, len(keys_M)), np.uint32)
+        halves_2M[0] = keys_M
+        halves_2M[1] = keys_M >> _HALF
+        return self.of_halves(halves_2M.view(np.int32))
 
     def of_halves(self, halves_2M: Int32s) -> Tensor:
         """Return the noise of keys that are on the host, bit-equal to `rows_many`: float32 (M, V).

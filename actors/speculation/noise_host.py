@@ -17,6 +17,13 @@ HASH_SHIFTS = (11, 15, 14)
 
 Uint32s = NDArray[np.uint32]
 
+_ROUNDS = tuple(
+    (np.uint32(multiplier), np.uint32(shift))
+    for multiplier, shift in zip(HASH_MULTIPLIERS, HASH_SHIFTS, strict=True)
+)
+_HALF = np.float32(0.5)
+_BIN_SHIFT, _PLACE_MASK = np.uint32(BIN_SHIFT), np.uint32(PLACE_MASK)
+
 _CHUNK = 16384
 """Values computed at a time: their five buffers stay in the cache, and the cost of the calls is small beside them."""
 
@@ -59,24 +66,21 @@ class HostNoise:
         part = (slice(noise.shape[0]), slice(noise.shape[1]))
         hash_, spare, places = self._hash[part], self._spare[part], self._places[part]
         np.bitwise_xor(premixed, low_M1, out=hash_)
-        for number, (multiplier, shift) in enumerate(
-            zip(HASH_MULTIPLIERS, HASH_SHIFTS, strict=True)
-        ):
-            np.multiply(hash_, np.uint32(multiplier), out=hash_)
-            np.right_shift(hash_, np.uint32(shift), out=spare)
-            np.bitwise_xor(hash_, spare, out=hash_)
+        for number, (multiplier, shift) in enumerate(_ROUNDS):
+            hash_ *= multiplier
+            np.right_shift(hash_, shift, out=spare)
+            hash_ ^= spare
             if number == 0:
-                np.add(hash_, high_M1, out=hash_)
+                hash_ += high_M1
         places[...] = hash_.view(np.int32)
-        np.add(places, np.float32(0.5), out=places)
+        places += _HALF
         bits = places.view(np.uint32)
         bins, looked_up = self._bins[part], self._looked_up[part]
-        np.right_shift(bits, np.uint32(BIN_SHIFT), out=spare)
-        bins[...] = spare
-        np.bitwise_and(bits, np.uint32(PLACE_MASK), out=spare)
-        places[...] = spare
+        np.right_shift(bits, _BIN_SHIFT, out=bins)
+        bits &= _PLACE_MASK
+        places[...] = bits
         # Every bin is in the table; `clip` only spares the check and a copy.
-        np.take(self._slopes, bins, out=looked_up, mode="clip")
+        self._slopes.take(bins, out=looked_up, mode="clip")
         np.multiply(looked_up, places, out=noise)
-        np.take(self._values, bins, out=looked_up, mode="clip")
-        np.add(noise, looked_up, out=noise)
+        self._values.take(bins, out=looked_up, mode="clip")
+        noise += looked_up

@@ -19,6 +19,11 @@ NUM_SEEDS = 2**64
 _GOLDEN_64 = 0x9E3779B97F4A7C15
 """2^64 divided by the golden ratio, odd: multiples of it are spread evenly over the 64-bit integers."""
 
+_GOLDEN_WORD = np.uint64(_GOLDEN_64)
+_FACTORS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+_SHIFTS = (np.uint64(30), np.uint64(27), np.uint64(31))
+"""Of `mix64`, for arrays."""
+
 _SEQUENCE_DOMAIN = 0x6F7574726964_6572
 """Keeps seeds of further sequences apart from noise keys, which come from the same mixing function."""
 
@@ -56,14 +61,18 @@ def mix_pair(first: int, second: int) -> int:
 
 def mix_pairs(firsts_M: Uint64s, seconds_M: Uint64s) -> Uint64s:
     """`mix_pair` of many pairs at once: uint64, of the broadcast shape."""
-    golden = np.uint64(_GOLDEN_64)
-    return _mix64s(_mix64s(firsts_M + golden) + seconds_M * golden)
+    mixed_M = _mix64s_(firsts_M + _GOLDEN_WORD)
+    return _mix64s_(mixed_M + seconds_M * _GOLDEN_WORD)
 
 
-def _mix64s(values_M: Uint64s) -> Uint64s:
-    values_M = (values_M ^ (values_M >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values_M = (values_M ^ (values_M >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values_M ^ (values_M >> np.uint64(31))
+def _mix64s_(values_M: Uint64s) -> Uint64s:
+    """`mix64` of many values at once, in place."""
+    values_M ^= values_M >> _SHIFTS[0]
+    values_M *= _FACTORS[0]
+    values_M ^= values_M >> _SHIFTS[1]
+    values_M *= _FACTORS[1]
+    values_M ^= values_M >> _SHIFTS[2]
+    return values_M
 
 
 def derive_seed(seed: int, index: int) -> int:
