@@ -55,6 +55,8 @@ from outrider.actors.trace import Recorder
 
 Int64s = NDArray[np.int64]
 
+NOBODY = np.zeros(0, np.int64)
+
 ASK_AGAIN_S = 1.0
 """After this time without an answer, a verdict that does not fit makes the drafter ask for the missing tokens again."""
 
@@ -100,6 +102,8 @@ class DraftCore:
         self._plan: DraftPass | None = None
         """The pass that was begun last, and when."""
         self._began = 0.0
+        self._grown = NOBODY
+        """Sessions that have new candidates since then."""
 
     @property
     def stats(self) -> DraftStats:
@@ -232,7 +236,7 @@ class DraftCore:
         tokens_ET, counts_E = judged.fresh_ET[of], judged.counts_E[of]
         if not self._follow(rows_E, tokens_ET, counts_E, verdicts.hashes_E[entries]):
             return
-        starving_E = verdicts.starving_E[entries]
+        starving_E = sessions.is_awaited_S[rows_E] = verdicts.starving_E[entries]
         if np.count_nonzero(starving_E):
             # What the target took in below here was dropped. The rest is on its way.
             seen_E = verdicts.seen_E[entries]
@@ -295,6 +299,7 @@ class DraftCore:
         sessions = self.sessions
         sessions.is_waiting_S[rows_E] = False
         sessions.is_dirty_S[rows_E] = True
+        sessions.ready_s_S[rows_E] = math.nan
         if self._lockstep:
             sessions.forest.unsend(rows_E, sessions.numbers_S[rows_E])
             self._unsend_frozen(rows_E)
@@ -322,6 +327,8 @@ class DraftCore:
             self.drafter.took(self._plan, now - self._began)
             self._plan = None
         sessions = self.sessions
+        sessions.ready_s_S[self._grown] = np.fmin(sessions.ready_s_S[self._grown], now)
+        self._grown = NOBODY
         is_able_S = sessions.is_attached_S & np.isnan(sessions.asked_at_S)
         np.logical_and(is_able_S, sessions.credits_S, out=is_able_S)
         is_able_S[sessions.is_waiting_S] = False
@@ -352,6 +359,7 @@ class DraftCore:
             return
         self._counts.add(passes=1)
         self.sessions.is_dirty_S[grown] = True
+        self._grown = grown
         self.recording.end_pass(grown)
 
     def fail(self, plan: DraftPass, error: Exception) -> None:

@@ -57,8 +57,15 @@ class TargetPace:
             return gain() * self._pass_s <= self._tokens * next_s
         return True
 
-    def sent(self, now: float) -> None:
-        """Notes that candidates went out: the next are of use to the pass after the one that these are for."""
+    def sent(self, now: float, *, is_awaited: bool = False) -> None:
+        """Notes that candidates went out: the next are of use to the pass after the one that these are for.
+
+        Args:
+            now: Seconds.
+            is_awaited: The target waits for others, too.
+        """
+        if is_awaited and now <= self._use_at + self._wait_s:
+            return
         self._wait_s = 0.0
         if self._pass_s > 0.0 and math.isfinite(self._use_at):
             missed = max(math.floor((now - self._use_at) / self._pass_s), 0)

@@ -86,11 +86,12 @@ class Sender:
                 rows = rows[sessions.is_frozen_S[rows]]
                 if not len(rows):
                     continue
-            frame = self._frame(link, rows)
+            frame = self._frame(link, rows, now)
             if frame is None:
                 continue
             if is_due and frame.candidates is not None:
-                self._paces[link].sent(now)
+                awaited = sessions.is_awaited_S & (sessions.links_S == link)
+                self._paces[link].sent(now, is_awaited=bool(awaited.any()))
             frames.append(frame)
             counts.add(messages=1, nodes=frame.num_nodes)
             recording.handed_out(frame, link)
@@ -106,7 +107,7 @@ class Sender:
 
         return self._paces[link].is_due(now, plan.seconds, gain)
 
-    def _frame(self, link: int, rows: Int64s) -> CandidateFrame | None:
+    def _frame(self, link: int, rows: Int64s, now: float) -> CandidateFrame | None:
         """The frame of a link's sessions; None if they have nothing to say."""
         sessions = self._sessions
         if self._lockstep:
@@ -115,7 +116,7 @@ class Sender:
             rows = rows[ready]
         sessions.is_dirty_S[rows] = False
         is_frozen = sessions.is_frozen_S[rows]
-        candidates = self._candidates(rows[~is_frozen])
+        candidates = self._candidates(rows[~is_frozen], now)
         frozen: list[tuple[int, FrozenNews]] = []
         for row in rows[is_frozen & (sessions.credits_S[rows] != 0)].tolist():
             session = sessions.at(row)
@@ -126,7 +127,7 @@ class Sender:
             return None
         return CandidateFrame(link=link, candidates=candidates, frozen=tuple(frozen))
 
-    def _candidates(self, rows_E: Int64s) -> Candidates | None:
+    def _candidates(self, rows_E: Int64s, now: float) -> Candidates | None:
         if not len(rows_E):
             return None
         sessions = self._sessions
@@ -150,7 +151,11 @@ class Sender:
         rows = unsent.rows_E
         sessions.numbers_S[rows] += 1
         sessions.is_waiting_S[rows] = self._lockstep
+        ready_s = float(np.fmax.reduce(sessions.ready_s_S[rows]))
+        sessions.ready_s_S[rows] = np.nan
+        sessions.is_awaited_S[rows] = False
         return Candidates(
+            held_s=0.0 if np.isnan(ready_s) else now - ready_s,
             handles_E=sessions.handles_S[rows],
             lengths_E=sessions.lengths_S[rows],
             hashes_E=sessions.hashes_S[rows],

@@ -107,6 +107,10 @@ class Sessions:
         """Lockstep: the tree was sent, the verdict is awaited."""
         self.is_dirty_S = np.zeros(num_sessions, np.bool_)
         """There may be something to send."""
+        self.ready_s_S = np.full(num_sessions, math.nan)
+        """When the first candidates since the last verdict and message were there, seconds; not a number if there are none."""
+        self.is_awaited_S = np.zeros(num_sessions, np.bool_)
+        """The target has nothing to verify below the text, and nothing was sent since it said so."""
         self.is_frozen_S = np.zeros(num_sessions, np.bool_)
         """The verifier tests frozen trees."""
         self.numbers_S = np.zeros(num_sessions, np.int64)
@@ -153,7 +157,7 @@ class Sessions:
         self.epochs_S[row] = self.numbers_S[row] = 0
         self.credits_S[row] = UNKNOWN
         self.floors_S[row] = 0.0
-        self.asked_at_S[row] = math.nan
+        self.asked_at_S[row] = self.ready_s_S[row] = math.nan
         self.is_waiting_S[row] = self.is_dirty_S[row] = self.is_frozen_S[row] = False
         self.lengths_S[row] = 0
         self.replace(row, 0, attach.tokens)
@@ -164,7 +168,7 @@ class Sessions:
         row = session.row
         self.forest.clear(np.array([row]))
         self.sessions[row] = None
-        self.is_attached_S[row] = self.is_dirty_S[row] = False
+        self.is_attached_S[row] = self.is_dirty_S[row] = self.is_awaited_S[row] = False
         self.roots.pop(row, None)
         of_link = self._rows[session.key.link]
         del of_link[session.key.handle]

@@ -46,6 +46,9 @@ class Candidates:
     estimates_N: npt.NDArray[np.uint8]
     """Probability that the target draws the token if it draws the parent, in 255ths."""
 
+    held_s: float = 0.0
+    """Seconds for which the drafter has held candidates back, for the target could not use them yet: what it needs is less by this."""
+
     num_bytes: int = 0
     """Size of the frame that this was read from."""
 
@@ -74,6 +77,7 @@ class Candidates:
             tokens_N=self.tokens_N[nodes],
             parents_N=self.parents_N[nodes],
             estimates_N=self.estimates_N[nodes],
+            held_s=self.held_s,
             num_bytes=self.num_bytes,
         )
 
@@ -87,6 +91,7 @@ def encode(candidates: Candidates) -> bytes:
     return pack(
         [len(sizes_E), candidates.num_nodes, np.dtype(kind).itemsize, np.dtype(link).itemsize],
         [
+            np.array([min(round(max(candidates.held_s, 0.0) * 1e6), 0xFFFFFFFF)], "<u4"),
             candidates.handles_E.astype("<u8", copy=False),
             candidates.hashes_E.astype("<u8", copy=False),
             candidates.lengths_E.astype("<u4"),
@@ -113,6 +118,7 @@ def decode(frame: bytes, vocab_size: int) -> Candidates:
     num_entries, num_nodes, token_bytes, link_bytes = reader.counts
     if token_bytes not in (2, 4) or link_bytes not in (1, 2):
         raise BadFrame(f"tokens of {token_bytes} bytes and parents of {link_bytes}; not ours")
+    held_s = 1e-6 * float(reader.take("<u4", 1)[0])
     handles_E = reader.take("<u8", num_entries)
     hashes_E = reader.take("<u8", num_entries)
     lengths_E = reader.take("<u4", num_entries).astype(np.int64)
@@ -141,5 +147,6 @@ def decode(frame: bytes, vocab_size: int) -> Candidates:
         tokens_N=tokens_N,
         parents_N=parents_N,
         estimates_N=estimates_N,
+        held_s=held_s,
         num_bytes=len(frame),
     )

@@ -84,7 +84,7 @@ def graft(
         state.recording.taken(
             event, now - arrived, rows_E, fresh_E=fresh_E, stale_E=stale_E, refused_E=refused_E
         )
-    _heard(state, rows, part.lengths_E, waiting, arrived)
+    _heard(state, rows, part.lengths_E, waiting, arrived - found.held_s)
     is_below = part.lengths_E == table.lengths_S[rows]
     _time(state, rows[is_below & (grafted.added_E > 0)], waiting, arrived)
 
@@ -92,13 +92,14 @@ def graft(
 def _heard(
     state: TargetState, rows_E: Int64s, lengths_E: Int64s, waiting: Waiting, arrived: float
 ) -> None:
-    """Learns how long drafters take from a verdict to the first candidates below that text."""
+    """Learns how long drafters take from a verdict to the first candidates below that text, if they hold none back."""
     table = state.table
     is_news = lengths_E > table.heard_S[rows_E]
     rows, lengths = rows_E[is_news], lengths_E[is_news]
     said = table.said_s_SL[rows, lengths]
     if said.any():
-        waiting.first.observe(float(arrived - said.max()))
+        waiting.promised_s = 0.0
+        waiting.first.observe(max(float(arrived - said.max()), 0.0))
     table.heard_S[rows] = lengths
 
 

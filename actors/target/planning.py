@@ -170,6 +170,7 @@ class Planner:
         pace = self._pace(decoding)
         if starving.any():
             left_s = self._first_s(decoding[starving], pace, now)
+            left_s = max(left_s, self.waiting.promised_s - now)
             elapsed_s = now - float(table.verdict_s_S[decoding[starving]].max())
         elif len(growing := (hopes & has & table.grows_S[decoding]).nonzero()[0]):
             elapsed_s = now - self.waiting.last_s
@@ -266,6 +267,7 @@ class Planner:
             if len(starving):
                 wait_s = self._first_s(starving, self._pace(rows), now)
                 wait_s = min(wait_s, state.settings.max_patience_s)
+        self.waiting.promised_s = now + wait_s
         free_s = 0.0
         if wait_s <= 0.0:
             free_s = state.cost.predict(len(rows) + self._nodes, drafting=pass_.drafting)
