@@ -47,7 +47,8 @@ class Grower:
         self._forest: Forest = sessions.forest
         self._models = models
         self._vocab_size = engine.spec.vocab_size
-        self._scorer = Scorer(self._vocab_size, engine.spec.device, width)
+        num = len(sessions.sessions)
+        self._scorer = Scorer(self._vocab_size, engine.spec.device, width, num)
         self._sharpness = sharpness
         self._rates = rates
 

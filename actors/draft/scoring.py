@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from outrider.actors.draft.calibration import LEAST, MOST, Scoring
+from outrider.actors.draft.noise_window import NoiseWindow
 from outrider.actors.speculation.noise import GumbelNoise, NoiseCache
 from outrider.actors.speculation.options import Sampling, Verifier
 
@@ -24,7 +25,8 @@ Float32s = NDArray[np.float32]
 Int64s = NDArray[np.int64]
 
 CACHED_FROM = 4096
-"""Token ids from which on the noise of a position is kept for later nodes there, on a CPU: it takes longer to make than to look up."""
+"""Token ids from which on a session's noise is kept for as many positions as its tree has, on a CPU; with fewer, that of all sessions
+lies in one array with room for a whole window of each."""
 
 NUM_FILTERED = 64
 """Most probable tokens that top-k, top-p and min-p are applied to, as if there were no others."""
@@ -81,22 +83,30 @@ class Candidates:
 class Scorer:
     """Scores tokens and chooses the children of nodes. Without gradients: to be used in inference mode."""
 
-    def __init__(self, vocab_size: int, device: torch.device, width: int) -> None:
+    def __init__(
+        self, vocab_size: int, device: torch.device, width: int, num_sessions: int
+    ) -> None:
         """
         Args:
             vocab_size: Number of token ids.
             device: Where the logits are.
             width: Children of a node, at most.
+            num_sessions: `Places.sessions_R` are below this.
         """
         self._noise = GumbelNoise(vocab_size, device)
         self._device = device
         self._width = min(width, vocab_size)
         self._is_cached = device.type == "cpu" and vocab_size >= CACHED_FROM
+        self._window: NoiseWindow | None = None
+        if device.type == "cpu" and not self._is_cached:
+            self._window = NoiseWindow(self._noise, num_sessions)
         self._caches: dict[int, NoiseCache] = {}
 
     def forget(self, session: int) -> None:
         """Drops the noise of a session (`Places.sessions_R`)."""
         self._caches.pop(session, None)
+        if self._window is not None:
+            self._window.forget(session)
 
     def scores(self, logits_RV: torch.Tensor, places: Places) -> torch.Tensor:
         """What tokens are ranked by: logits over temperature, with the noise of their position where the target adds it too."""
@@ -167,6 +177,8 @@ class Scorer:
         sessions_C: Int64s,
     ) -> torch.Tensor:
         """The noise at some `Places`. A tensor that is not to be written into."""
+        if self._window is not None:
+            return self._window.rows(sessions_C, seeds_C, lengths_C, depths_C)
         if not self._is_cached:
             return self._noise.of_pairs(seeds_C, (lengths_C + depths_C).view(np.uint64))
         ends = (sessions_C[1:] != sessions_C[:-1]).nonzero()[0] + 1

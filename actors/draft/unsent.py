@@ -102,7 +102,7 @@ def _with_ancestors(
     wanted_EM[:, 0] = True
     entries_N, nodes_N = fresh_EM.nonzero()
     while len(nodes_N):
-        nodes_N = parents_EM[entries_N, nodes_N]
+        nodes_N = parents_EM[entries_N, nodes_N].astype(np.int64)
         new = (~wanted_EM[entries_N, nodes_N]).nonzero()[0]
         if not len(new):
             break
