@@ -88,7 +88,7 @@ class CostModel:
         return self._scales[True] * self._prompt_row_s * rows
 
     def _curve(self, rows: Int64s | int) -> Float64s:
-        curve: Float64s = np.interp(rows, self._rows, self._seconds)
+        curve = np.asarray(np.interp(rows, self._rows, self._seconds))
         if self._last_slope > 0.0:
-            curve = curve + self._last_slope * np.maximum(rows - self._rows[-1], 0.0)
+            curve += self._last_slope * np.maximum(rows - self._rows[-1], 0.0)
         return curve

@@ -675,7 +675,8 @@ class CandidateBatch(google.protobuf.message.Message):
     FRAME_FIELD_NUMBER: builtins.int
     frame: builtins.bytes
     """Candidates that may be merged with others, as packed arrays. Little-endian, without padding: u32 version (1), number of
-    sessions S, number of nodes N, bytes of a token id (2 or 4), bytes of a parent (1 or 2); then for each session u64 handle,
+    sessions S, number of nodes N, bytes of a token id (2 or 4), bytes of a parent (1 or 2); u32 microseconds for which the drafter has held
+    candidates back because the target could not use them yet; then for each session u64 handle,
     u64 hash and u32 length of the base that its tree hangs below, u32 number of the entry among those of the drafter for the
     session (from 1), u16 number of nodes, each an array of S; then for each node its token id, its parent (the index of an
     earlier node of the session plus one, 0 for a child of the base) and u8 the probability, in 255ths, that the target draws it
