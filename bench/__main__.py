@@ -31,6 +31,7 @@ SUITES = (
     "batch",
     "apply",
     "emulated",
+    "predicted",
     "grid",
     "prices",
     "plan",
