@@ -33,10 +33,16 @@ def grid(rows: Rows) -> str:
     if not rows:
         return ""
     lines = [[*line, "yes" if holds else "**no**"] for *line, holds in _judged(rows)]
+    fast = [row["speed_up"] for row in rows if row["window"] is None]
     commits = sorted({row["machine"]["commit"] for row in rows})
     unequal = sum(bool(row["broken"]) for row in rows)
     caption = (
         f"Virtual time, {len(rows)} points of the grid ({_counts(rows)} requests); commits {', '.join(commits)}. "
+        + (
+            f"{len(fast)} points had no 400 rounds, and {min(fast):.2f} times plain decoding at least. "
+            if fast
+            else ""
+        )
         + (
             "Every output was that of plain decoding."
             if not unequal
@@ -66,7 +72,7 @@ def _judged(rows: Rows) -> Iterator[tuple[str, str, bool]]:
     if windows:
         yield (
             f"no 200 rounds after the first 200 below {PLAIN:g} × plain",
-            f"{min(windows):.2f} at least, below in {_part(windows, PLAIN)}",
+            f"{min(windows):.3f} at least, below in {_part(windows, PLAIN)}",
             min(windows) >= PLAIN,
         )
     halves = [row["over_lockstep"] for row in rows if row["round_trip"] == HALF]
@@ -112,7 +118,7 @@ def _part_line(name: str, rows: Rows) -> list[str]:
         f"{statistics.median(etas):.2f}",
         f"{min(etas):.2f}",
         _part(windows, PLAIN) if windows else "-",
-        f"{min(windows):.2f}" if windows else "-",
+        f"{min(windows):.3f}" if windows else "-",
         f"{statistics.median(over):.2f}",
         f"{min(over):.2f}",
     ]

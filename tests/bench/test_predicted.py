@@ -113,6 +113,7 @@ def _point(eta: float, window: float | None, over: float) -> dict[str, Any]:
         "round_trip": 0.5,
         "sessions": 16,
         "rows": "flat",
+        "speed_up": 2.0 * over,
         "eta": eta,
         "window": window,
         "over_lockstep": over,
@@ -124,11 +125,13 @@ def _point(eta: float, window: float | None, over: float) -> dict[str, Any]:
 def test_what_is_wanted_of_the_grid_and_not_met_is_told() -> None:
     """One point can be enough."""
     good, bad = _point(0.95, 1.1, 1.5), _point(0.7, 0.9, 0.9)
-    assert "**no**" not in tables_simulated.grid([good, _point(0.92, None, 1.4)])
+    text = tables_simulated.grid([good, _point(0.92, None, 1.4)])
+    assert "**no**" not in text
+    assert "1 points had no 400 rounds, and 2.80 times plain decoding at least." in text
     text = tables_simulated.grid([good, good, bad])
     assert text.count("**no**") == 4
     assert "0.70 at least, below in 1 of 3" in text
-    assert "0.90 at least, below in 1 of 3" in text
+    assert "0.900 at least, below in 1 of 3" in text
     assert "| requests at once: 16 | 3 | 0.95 | 0.70 |" in tables_simulated.grid_parts(
         [good, good, bad]
     )
