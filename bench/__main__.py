@@ -33,6 +33,7 @@ SUITES = (
     "emulated",
     "grid",
     "prices",
+    "predicted",
     "plan",
 )
 """Each is a module with `run`, which yields rows; `KEYS`, if its rows are replaced one by one; and takes the options that its

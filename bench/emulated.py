@@ -111,7 +111,8 @@ def _config(pair: Pair, level: int, way: str, drafters: int) -> dict[str, Any]:
     }
 
 
-def _prompts(count: int) -> list[list[int]]:
+def prompts_of(count: int) -> list[list[int]]:
+    """Token ids of prompts; the position of each is its seed."""
     rng = np.random.default_rng(0)
     prompts: list[list[int]] = rng.integers(VOCAB_SIZE, size=(count, PROMPT_TOKENS)).tolist()
     return prompts
@@ -120,7 +121,7 @@ def _prompts(count: int) -> list[list[int]]:
 def _window(service: RunningService, level: int, *, enabled: bool, max_tokens: int) -> Window:
     return run_window(
         service,
-        _prompts(level),
+        prompts_of(level),
         enabled=enabled,
         temperature=TEMPERATURE,
         max_tokens=max_tokens,
@@ -160,7 +161,7 @@ def _measure(service: RunningService, pair: Pair, level: int, runs: int) -> dict
             pair,
             level=level,
             units=fast["units"],
-            texts=list(zip(_prompts(level), ways[False][0].outputs, strict=True)),
+            texts=list(zip(prompts_of(level), ways[False][0].outputs, strict=True)),
             temperature=TEMPERATURE,
             max_context=MAX_CONTEXT,
         ),

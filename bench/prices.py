@@ -2,7 +2,7 @@
 
 The simulated service runs with the real cores; each of their calls is timed, making and reading of messages included, and a line
 over sessions and rows is fitted to each step. Models are tables, whose passes are left out. What gRPC takes for a message is timed
-with a stream between two processes of this machine.
+between two processes of this machine, with one stream and with many at the same time, as a coordinator has them to its clients.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from scipy.optimize import nnls  # type: ignore[import-untyped]
 from bench.machine import describe
 from outrider.actors.draft.drafter import DraftPass
 from outrider.actors.draft.events import VerdictFrame
-from outrider.actors.exchange.commits import Commits
+from outrider.actors.exchange import commits
 from outrider.actors.target.events import CandidateFrame
 from outrider.actors.target.passes import Pass
+from outrider.client import event_loop
 from outrider.cluster.simulate.command import quiet
 from outrider.cluster.simulate.prices import FILE
 from outrider.cluster.simulate.scenario import Scenario
@@ -37,11 +38,20 @@ LEVELS = (1, 2, 4, 8, 16, 32, 64)
 ROUNDS = 120
 """Of each level."""
 
-MESSAGES = 3000
-"""Timed over gRPC."""
+TURNS = 200
+"""With messages over gRPC, timed."""
+
+PAUSE_S = 0.005
+"""Between turns, as there are passes between messages: a process that has slept is slower."""
+
+STREAMS = 32
+"""Messages at the same time, each on its own stream, beside one alone."""
 
 MESSAGE_BYTES = 120
 """Of each."""
+
+WARM_UP = 20
+"""Turns that are not timed."""
 
 REQUEST_US = 500.0
 """Of a request at a coordinator, its messages and commits left out: checks, queue, end. By `bench costs`, not timed here."""
@@ -64,11 +74,11 @@ def run(*, is_quick: bool = False) -> Iterator[dict[str, Any]]:
         for level in LEVELS[:2] if is_quick else LEVELS:
             for mode in (Mode.PLAIN, Mode.PIPELINED):
                 _sample(level, rounds, mode, samples)
-    message_us = 1e6 * message_s(100 if is_quick else MESSAGES)
+    message = message_us(10 if is_quick else TURNS)
     machine = describe()
     prices = {
         "machine": f"{machine['cpu']}, {machine['cores']} cores, Python {machine['python']}, commit {machine['commit']}",
-        "message": {"fixed_us": round(message_us, 1)},
+        "message": message,
         "target": {
             "take": _fitted(samples["target take"], samples["target take more"]),
             **{name: _fitted(samples[f"target {name}"]) for name in ("begin", "finish")},
@@ -150,8 +160,9 @@ def _size(of: Any) -> tuple[int, int]:
             return len(of.candidates.handles_E), of.candidates.num_nodes
         case VerdictFrame():
             return len(of.verdicts.handles_E), len(of.verdicts.tokens_T)
-        case Commits():
-            return len(of.sessions_E), len(of.tokens_T)
+        case bytes():
+            told = commits.decode(of)
+            return len(told), sum(len(one.tokens) for one in told)
         case Pass() | DraftPass() if of.batch is not None:
             return len(of.batch), of.batch.num_rows
         case _:
@@ -174,8 +185,12 @@ def _fitted(*steps: list[Sample]) -> dict[str, float]:
     return {name: round(float(value), 2) for name, value in zip(names, total, strict=True)}
 
 
-def message_s(count: int) -> float:
-    """Processor seconds of a message at one end, over a gRPC stream to another process and back."""
+def message_us(turns: int) -> dict[str, float]:
+    """Processor microseconds of messages at one end, over gRPC streams to another process and back.
+
+    Args:
+        turns: How many are timed, with one stream and with `STREAMS`.
+    """
     parent, child = multiprocessing.get_context("spawn").Pipe()
     process = multiprocessing.get_context("spawn").Process(target=_echo, args=(child,), daemon=True)
     process.start()
@@ -183,16 +198,20 @@ def message_s(count: int) -> float:
         if not parent.poll(30.0):
             raise RuntimeError("the process that echoes did not start within 30 s")
         address = f"127.0.0.1:{parent.recv()}"
-        spent = [asyncio.run(_ask(address, count)) for _ in range(3)]
+        one, many = (
+            statistics.median(event_loop.run(_ask(address, streams, turns)) for _ in range(3))
+            for streams in (1, STREAMS)
+        )
     finally:
         process.terminate()
         process.join()
-    # One message written and one read.
-    return statistics.median(spent) / (2 * count)
+    # A turn with one stream reads a message and writes one; with many, it does so with each of them.
+    each = min((many - one) / (2 * (STREAMS - 1)), one / 2)
+    return {"wake_us": round(1e6 * (one - 2 * each), 1), "each_us": round(1e6 * each, 1)}
 
 
 def _echo(pipe: Connection) -> None:
-    asyncio.run(_serve_echo(pipe))
+    event_loop.run(_serve_echo(pipe))
 
 
 async def _serve_echo(pipe: Connection) -> None:
@@ -211,15 +230,23 @@ async def _serve_echo(pipe: Connection) -> None:
     await server.wait_for_termination()
 
 
-async def _ask(address: str, count: int) -> float:
+async def _ask(address: str, streams: int, turns: int) -> float:
+    """Processor seconds of a turn in which every stream writes a message and then reads one."""
     payload = bytes(MESSAGE_BYTES)
     async with grpc.aio.insecure_channel(address) as channel:
-        call: grpc.aio.StreamStreamCall[bytes, bytes] = channel.stream_stream("/bench.Echo/Echo")()
-        for turn in range(count + 100):
-            if turn == 100:
+        ask: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(
+            "/bench.Echo/Echo"
+        )
+        calls = [ask() for _ in range(streams)]
+        for turn in range(turns + WARM_UP):
+            if turn == WARM_UP:
                 began = time.process_time()
-            await call.write(payload)
-            await call.read()
+            await asyncio.sleep(PAUSE_S)
+            for call in calls:
+                await call.write(payload)
+            for call in calls:
+                await call.read()
         spent = time.process_time() - began
-        await call.done_writing()
-    return spent
+        for call in calls:
+            await call.done_writing()
+    return spent / turns

@@ -1,5 +1,4 @@
-"""Writes tables and plots from the result files: into the README, `docs/benchmarks.md`, `docs/exactness.md` and
-`docs/verifiers.md` with its appendix, between markers, and as SVG files.
+"""Writes tables and plots from the result files: into the README and the pages of `PAGES`, between markers, and as SVG files.
 
 `<!-- bench:NAME:begin -->` and `<!-- bench:NAME:end -->` enclose the block NAME of `BLOCKS`; `<!-- bench:begin -->` in the README
 encloses what `SUMMARY` names. A block whose suite has not been run says so.
@@ -11,15 +10,36 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import plots, results, tables, tables_emulated, tables_of_load, verifier_tables, where
+from bench import (
+    plots,
+    plots_of_scheduling,
+    results,
+    tables,
+    tables_emulated,
+    tables_of_load,
+    tables_plan,
+    tables_simulated,
+    verifier_tables,
+    where,
+)
 from bench.captions import Rows
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
-PAGE = ROOT / "docs" / "benchmarks.md"
-VERIFIERS = (ROOT / "docs" / "verifiers.md", ROOT / "docs" / "verifiers-appendix.md")
-EXACTNESS = ROOT / "docs" / "exactness.md"
-PLOTS = ROOT / "docs" / "plots"
+DOCS = ROOT / "docs"
+PAGES = tuple(
+    DOCS / f"{name}.md"
+    for name in (
+        "benchmarks",
+        "exactness",
+        "scale",
+        "scheduling",
+        "simulation",
+        "verifiers",
+        "verifiers-appendix",
+    )
+)
+PLOTS = DOCS / "plots"
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 
 Block = tuple[str, Callable[[Rows], str]]
@@ -37,6 +57,12 @@ BLOCKS: dict[str, Block] = {
     "messages": ("messages", tables_of_load.messages),
     "reliability": ("reliability", tables_of_load.reliability),
     "emulated": ("emulated", tables_emulated.emulated),
+    "predicted": ("predicted", tables_simulated.predicted),
+    "plan-closed-form": ("plan", tables_plan.closed_form),
+    "plan-latency": ("plan", tables_plan.latency),
+    "plan-scale": ("plan", tables_plan.scale),
+    "grid": ("grid", tables_simulated.grid),
+    "grid-parts": ("grid", tables_simulated.grid_parts),
     **{f"{suite}-time": (suite, where.where) for suite in ("single", "delay", "netns", "load")},
     **{name: ("verifiers", tell) for name, tell in verifier_tables.BLOCKS.items()},
 }
@@ -51,6 +77,7 @@ DRAWN: dict[str, tuple[str, Callable[[Rows], str | None]]] = {
     "netns": ("netns", plots.delay),
     "load": ("load", plots.load),
     "reliability": ("reliability", plots.reliability),
+    **plots_of_scheduling.DRAWN,
 }
 """Plots by the name of their file."""
 
@@ -68,7 +95,7 @@ def write() -> None:
     _, after = rest.split(END)
     README.write_text(f"{before}{BEGIN}\n{summary()}\n{END}{after}", encoding="utf-8")
     blocks = {name: block(name) for name in BLOCKS}
-    for page in (PAGE, EXACTNESS, *VERIFIERS):
+    for page in PAGES:
         if page.exists():
             page.write_text(filled(page.read_text(encoding="utf-8"), blocks), encoding="utf-8")
 

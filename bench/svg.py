@@ -143,10 +143,12 @@ def _draw(line: Series, colour: str, across: _Scale, up: _Scale) -> list[str]:
 def _legend(line: Series, colour: str, number: int) -> list[str]:
     left, middle = WIDTH - RIGHT + 10, TOP + 8 + 18 * number
     stroke = f'stroke="{colour}" stroke-width="2"' + (_DASHES if line.is_dashed else "")
-    return [
-        f'<line x1="{left}" y1="{middle}" x2="{left + 20}" y2="{middle}" {stroke}/>',
-        _text(left + 26, middle + 4, line.name),
-    ]
+    mark = (
+        f'<line x1="{left}" y1="{middle}" x2="{left + 20}" y2="{middle}" {stroke}/>'
+        if line.has_line
+        else f'<circle cx="{left + 10}" cy="{middle}" r="3" fill="{colour}"/>'
+    )
+    return [mark, _text(left + 26, middle + 4, line.name)]
 
 
 def _text(

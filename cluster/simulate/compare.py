@@ -89,7 +89,7 @@ def figures_of(scenario: Scenario, runs: dict[Mode, Run]) -> Figures:
     """What runs say."""
     plain, piped = runs[Mode.PLAIN], runs[Mode.PIPELINED]
     rates = {mode: one.tokens / one.seconds for mode, one in runs.items()}
-    rounds = _session_rounds(piped)
+    rounds = session_rounds(piped)
     lockstep = rates.get(Mode.LOCKSTEP, 0.0)
     limit = _ideal(scenario)
     speed_up = _over(rates[Mode.PIPELINED], rates[Mode.PLAIN])
@@ -162,7 +162,7 @@ def _delivered(one: Run, began: float, ended: float) -> float:
     return float(tokens[(times > began) & (times <= ended)].sum())
 
 
-def _session_rounds(one: Run) -> int:
+def session_rounds(one: Run) -> int:
     """Rounds of sessions that committed something."""
     return sum(
         sessions

@@ -183,7 +183,7 @@ class CoordinatorProcess(Process):
         event = target_pb2.SessionEvent.FromString(payload)
         match event.WhichOneof("event"):
             case "commits":
-                self._committed(commits.decode(event.commits.frame))
+                self._committed(event.commits.frame)
             case "opened":
                 running = self._sessions.get(event.opened.session)
                 if running is not None:
@@ -221,7 +221,8 @@ class CoordinatorProcess(Process):
             running.attached.discard(drafter)
             self._later(RETRY_S, lambda: self._fill(running))
 
-    def _committed(self, told: list[commits.Commit]) -> None:
+    def _committed(self, frame: bytes) -> None:
+        told = commits.decode(frame)
         num_tokens = sum(len(one.tokens) for one in told)
         self.spend(self._prices.coordinator.take.seconds(len(told), num_tokens))
         for number, epoch, tokens, origins in told:
@@ -235,7 +236,7 @@ class CoordinatorProcess(Process):
         for command in commands:
             match command:
                 case Deliver():
-                    self.spend(self._prices.message.seconds())
+                    self.spend_on_message(self._prices.message)
                     running.on_tokens(len(command.ids), self.now)
                 case Attach():
                     self._fill(running)
@@ -339,7 +340,7 @@ class CoordinatorProcess(Process):
         while self.inbox:
             letter = self.inbox.popleft()
             if letter.payload:
-                self.spend(self._prices.message.seconds())
+                self.spend_on_message(self._prices.message)
             letter.take(letter.payload)
         return None
 
@@ -353,11 +354,11 @@ class CoordinatorProcess(Process):
     def _tell_target(self, name: str, command: target_pb2.SessionCommand) -> None:
         stream = self.targets[name]
         if stream.is_open:
-            self.spend(self._prices.message.seconds())
+            self.spend_on_message(self._prices.message)
             stream.send(self, command.SerializeToString(), self.target_takes[name])
 
     def _tell_drafter(self, name: str, command: draft_pb2.DraftCommand) -> None:
         stream = self.drafters[name]
         if stream.is_open:
-            self.spend(self._prices.message.seconds())
+            self.spend_on_message(self._prices.message)
             stream.send(self, command.SerializeToString(), self.drafter_takes[name])

@@ -139,7 +139,7 @@ class DraftProcess(Process):
         while self.inbox:
             letter = self.inbox.popleft()
             if letter.payload:
-                self.spend(self._prices.message.seconds())
+                self.spend_on_message(self._prices.message)
             self._arrived = letter.arrived
             letter.take(letter.payload)
         begun = self.core.begin(self.now)
@@ -209,10 +209,10 @@ class DraftProcess(Process):
     def _tell_target(self, link: int, message: target_pb2.DrafterMessage) -> None:
         stream = self.links.get(link)
         if stream is not None and stream.is_open:
-            self.spend(self._prices.message.seconds())
+            self.spend_on_message(self._prices.message)
             stream.send(self, message.SerializeToString(), self.target_takes[link])
 
     def _tell_coordinator(self, event: draft_pb2.DraftEvent) -> None:
         if self.coordinator is not None and self.coordinator.is_open:
-            self.spend(self._prices.message.seconds())
+            self.spend_on_message(self._prices.message)
             self.coordinator.send(self, event.SerializeToString(), self.coordinator_takes)

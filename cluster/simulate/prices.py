@@ -36,6 +36,18 @@ class Step(Section):
         return 1e-6 * (self.fixed_us + self.session_us * sessions + self.row_us * rows)
 
 
+class Message(Section):
+    """Microseconds of a message sent or received: gRPC, and the hand-over between threads."""
+
+    wake_us: Micros = 0.0
+    """For the first of a turn."""
+    each_us: Micros = 0.0
+
+    def seconds(self, *, wakes: bool = True) -> float:
+        """Seconds of one; the first of a turn wakes its process."""
+        return 1e-6 * (self.each_us + (self.wake_us if wakes else 0.0))
+
+
 class Steps(Section):
     """What a target or a drafter does."""
 
@@ -61,8 +73,7 @@ class Prices(Section):
 
     machine: str
     """Where they were measured."""
-    message: Step
-    """A message sent or received: gRPC and the hand-over between threads."""
+    message: Message
     target: Steps
     drafter: Steps
     coordinator: CoordinatorSteps
@@ -70,7 +81,7 @@ class Prices(Section):
 
 FREE = Prices(
     machine="none: processor time is free",
-    message=Step(),
+    message=Message(),
     target=Steps(take=Step(), begin=Step(), finish=Step()),
     drafter=Steps(take=Step(), begin=Step(), finish=Step()),
     coordinator=CoordinatorSteps(take=Step(), request=Step()),

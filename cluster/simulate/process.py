@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from outrider.cluster.simulate.heap import Heap, Record, Timer
+from outrider.cluster.simulate.prices import Message
 
 
 class Machine:
@@ -56,6 +57,8 @@ class Process:
         self.is_alive = True
         self.inbox: deque[Letter] = deque()
         self._turn: Timer | None = None
+        self._is_awake = False
+        """A message was paid for in this turn."""
 
     def post(self, payload: bytes, take: Callable[[bytes], None]) -> None:
         """A message arrives now."""
@@ -78,6 +81,11 @@ class Process:
         self.cpu_s += seconds
         self.now = self.machine.run(self.now, seconds)
 
+    def spend_on_message(self, price: Message) -> None:
+        """Spends what a message sent or received takes; the first of a turn wakes the process up, too."""
+        self.spend(price.seconds(wakes=not self._is_awake))
+        self._is_awake = True
+
     def pause(self, seconds: float) -> None:
         """Stands still, as a process does whose machine is busy with other things."""
         self.now = max(self.now, self.heap.now) + seconds
@@ -90,6 +98,7 @@ class Process:
             self.wake(self.now)
             return
         self.now = self.heap.now
+        self._is_awake = False
         due = self.turn()
         if due is not None:
             self.wake(due)

@@ -143,6 +143,8 @@ class Scenario(Section):
     verifier: Verifier = Field(Verifier.COUPLED, strict=False)
     max_nodes: Count = 16
     max_depth: Count = 8
+    adaptive: bool = True
+    """False: drafters always work, as with the setting of this name."""
     load: Annotated[tuple[Load, ...], Field(strict=False)] = ()
     waves: Annotated[tuple[Wave, ...], Field(strict=False)] = ()
     faults: Annotated[tuple[Fault, ...], Field(strict=False)] = ()

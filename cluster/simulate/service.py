@@ -143,6 +143,7 @@ class Service:
             model_name="simulated",
             engine=_room(actor),
             lockstep=self.mode is Mode.LOCKSTEP,
+            adaptive=self.scenario.adaptive,
             device_draws="off",
         )
         handles = np.random.default_rng([self.scenario.seed, number])

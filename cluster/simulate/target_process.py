@@ -163,7 +163,7 @@ class TargetProcess(Process):
         while self.inbox:
             letter = self.inbox.popleft()
             if letter.payload:
-                self.spend(self._prices.message.seconds())
+                self.spend_on_message(self._prices.message)
             self._arrived = letter.arrived
             letter.take(letter.payload)
         while self._events:
@@ -231,10 +231,10 @@ class TargetProcess(Process):
     def _tell_drafter(self, drafter: str, message: target_pb2.VerdictMessage) -> None:
         stream = self.drafters.get(drafter)
         if stream is not None and stream.is_open:
-            self.spend(self._prices.message.seconds())
+            self.spend_on_message(self._prices.message)
             stream.send(self, message.SerializeToString(), self.drafter_takes[drafter])
 
     def _tell_coordinator(self, event: target_pb2.SessionEvent) -> None:
         if self.coordinator is not None and self.coordinator.is_open:
-            self.spend(self._prices.message.seconds())
+            self.spend_on_message(self._prices.message)
             self.coordinator.send(self, event.SerializeToString(), self.coordinator_takes)

@@ -33,6 +33,8 @@ class Answers:
     """Of deliveries."""
     tokens: list[int] = field(default_factory=list)
     """Of deliveries."""
+    keys: list[Key] = field(default_factory=list)
+    """Of deliveries: whose they were."""
 
 
 class Traffic:
@@ -48,6 +50,8 @@ class Traffic:
         speculates: bool,
     ) -> None:
         self.answers = Answers()
+        self.text_of: Callable[[Key, int], tuple[tuple[int, ...], int]] = self._text_of
+        """Token ids of a request's prompt, so many, and the seed of its sampling; random ones, unless replaced."""
         self._scenario = scenario
         self._heap = heap
         self._coordinator = coordinator
@@ -108,9 +112,7 @@ class Traffic:
         speculates: bool,
         then: Callable[[], None],
     ) -> None:
-        kind, client, number = key
-        seed = [self._scenario.seed, len(kind), client, number]
-        generator = np.random.default_rng(seed)
+        prompt_ids, seed = self.text_of(key, prompt)
         asked = self.answers.requests[key] = Asked(self._heap.now)
 
         def on_tokens(count: int, now: float) -> None:
@@ -119,15 +121,16 @@ class Traffic:
             asked.tokens += count
             self.answers.times_s.append(now)
             self.answers.tokens.append(count)
+            self.answers.keys.append(key)
 
         def on_end(now: float, failure: str) -> None:
             asked.ended_s, asked.failure = now, failure
             self._heap.at(now, then)
 
         self._coordinator.request(
-            tuple(generator.integers(0, self._vocab_size, prompt).tolist()),
+            prompt_ids,
             Sampling(
-                seed=int(generator.integers(0, 1 << 63)),
+                seed=seed,
                 max_tokens=tokens,
                 temperature=self._scenario.temperature,
             ),
@@ -136,3 +139,9 @@ class Traffic:
             on_end=on_end,
             key=key,
         )
+
+    def _text_of(self, key: Key, prompt: int) -> tuple[tuple[int, ...], int]:
+        kind, client, number = key
+        generator = np.random.default_rng([self._scenario.seed, len(kind), client, number])
+        ids = tuple(generator.integers(0, self._vocab_size, prompt).tolist())
+        return ids, int(generator.integers(0, 1 << 63))

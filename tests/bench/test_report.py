@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -9,7 +10,7 @@ import pytest
 
 from bench import plots, tables, tables_of_load
 from bench.efficiency import best_tree, told
-from bench.report import BLOCKS, DRAWN, EXACTNESS, PAGE, VERIFIERS, block, filled
+from bench.report import BLOCKS, DRAWN, PAGES, PLOTS, block, filled, rows_of
 from bench.svg import Axis, Series, plot, ticks
 
 MACHINE = {
@@ -170,11 +171,25 @@ def test_wrong_markers(page: str, message: str) -> None:
 
 def test_the_pages_have_every_block() -> None:
     """And no marker without one."""
-    pages = [page.read_text(encoding="utf-8") for page in (PAGE, EXACTNESS, *VERIFIERS)]
+    pages = [page.read_text(encoding="utf-8") for page in PAGES]
     for name in BLOCKS:
         assert any(f"<!-- bench:{name}:begin -->" in page for page in pages), name
     for page in pages:
         filled(page, {name: block(name) for name in BLOCKS})
+
+
+@pytest.mark.parametrize("name", sorted(DRAWN))
+def test_plots_are_those_of_the_rows(name: str) -> None:
+    """Whoever measures anew runs `python -m bench report`, too."""
+    suite, draw = DRAWN[name]
+    assert (PLOTS / f"{name}.svg").read_text(encoding="utf-8") == draw(rows_of(suite))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_tables_are_those_of_the_rows(page: Path) -> None:
+    """As the plots."""
+    text = page.read_text(encoding="utf-8")
+    assert filled(text, {name: block(name) for name in BLOCKS}) == text
 
 
 def test_best_tree_is_the_one_that_pays_most() -> None:
