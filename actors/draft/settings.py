@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from outrider.actors.credentials import OPEN, Credentials
 from outrider.actors.engine.settings import EngineSettings
 
-BYTES_PER_TOKEN = 180.0
-"""Bytes on the wire for each committed token, as drafters with a model aim at. It is no bound: what is worth most is always sent. Most of what is sent ahead comes to nothing; beyond this, twice
-as many bytes brought hardly any speed."""
+BYTES_PER_TOKEN = 400.0
+"""Bytes on the wire that one more committed token may cost: a price at the margin. On average a token costs a third to a half of it. More brings hardly any
+speed."""
 
 LOOKUP_SLOTS = 64
 """Sessions served at a time by a method without a model, which takes hardly any memory for one."""
@@ -53,8 +53,7 @@ class DraftSettings:
     """Nodes of one session below its committed text, at most; the target's credits may allow fewer."""
 
     bytes_per_token: float = BYTES_PER_TOKEN
-    """Bytes that a committed token should cost on the wire, both ways: the more, the more candidates are sent ahead. An aim, not a
-    bound."""
+    """Bytes on the wire that one more committed token may cost: the more, the more candidates are sent ahead."""
 
     prefill_chunk: int = 256
     """Greatest number of prompt tokens in one pass."""
