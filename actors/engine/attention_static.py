@@ -28,7 +28,12 @@ class StaticCache:
         """The layer that wrote last, so the one that attends next."""
 
     def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *_: object
+        self,
+        key_states: torch.Tensor,
+        value_states: torch.Tensor,
+        layer_idx: int,
+        *_: object,
+        **__: object,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Writes the rows of one layer. Shapes: (1, key heads, R, head_dim)."""
         self.layer = layer_idx

@@ -18,7 +18,12 @@ class Writer(Protocol):
     layer: int
 
     def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *_: object
+        self,
+        key_states: torch.Tensor,
+        value_states: torch.Tensor,
+        layer_idx: int,
+        *_: object,
+        **__: object,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See `PassCache.update`."""
         ...
@@ -49,7 +54,12 @@ class PassCache:
             self._rows = to_device(np.array(rows), device)
 
     def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *_: object
+        self,
+        key_states: torch.Tensor,
+        value_states: torch.Tensor,
+        layer_idx: int,
+        *_: object,
+        **__: object,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Writes the rows of one layer. Shapes: (1, key heads, M, head_dim)."""
         self.layer = layer_idx

@@ -18,6 +18,7 @@ from transformers.masking_utils import eager_mask
 
 from outrider.actors.engine.attention import UnsupportedModel
 from outrider.actors.engine.attention_hook import ATTENTION_NAME, tree_attention
+from outrider.actors.engine.cache_argument import cache_argument
 from outrider.actors.engine.model_facts import text_config
 from outrider.actors.engine.probe_masks import window_of
 from outrider.actors.engine.probe_recorder import (
@@ -68,7 +69,9 @@ def record_demands(model: PreTrainedModel, *, name: str, max_context: int) -> li
             rows see something else than a window of what is before them, or depends on something else than positions.
     """
     title = f"{name} ({model.config.model_type})"
-    missing = {"position_ids", "past_key_values"} - set(inspect.signature(model.forward).parameters)
+    missing = {"position_ids"} - set(inspect.signature(model.forward).parameters)
+    if cache_argument(model) is None:
+        missing.add("cache of keys and values")
     if missing:
         raise UnsupportedModel(
             f"{title} takes no {' and no '.join(sorted(missing))}; "
@@ -135,8 +138,8 @@ def _record(
         output = model(
             input_ids=tokens.to(model.device),
             position_ids=positions,
-            past_key_values=cache,
             use_cache=True,
+            **{cache_argument(model) or "cache": cache},
         )
     except UnsupportedModel as error:
         raise UnsupportedModel(f"{title} does not fit tree attention: {error}") from error

@@ -41,7 +41,12 @@ class Recorder:
         self.calls: dict[int, Call] = {}
 
     def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *_: object
+        self,
+        key_states: torch.Tensor,
+        value_states: torch.Tensor,
+        layer_idx: int,
+        *_: object,
+        **__: object,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         self._layer, self._written = layer_idx, (key_states, value_states)
         self.written_layers.add(layer_idx)

@@ -20,6 +20,7 @@ from outrider.actors.engine.attention_each import AttendEach
 from outrider.actors.engine.attention_hook import ATTENTION_NAME, RUNNING
 from outrider.actors.engine.attention_stretches import AttendStretches
 from outrider.actors.engine.attention_together import AttendTogether
+from outrider.actors.engine.cache_argument import cache_argument
 from outrider.actors.engine.direct import MAX_ERROR, DirectModel
 from outrider.actors.engine.direct_weights import direct_weights
 from outrider.actors.engine.graphs import recorder_for
@@ -119,6 +120,7 @@ class TransformersEngine:
         self._reached = [0] * num_slots
         """Rows of each slot that were ever written since it was cleared."""
         self._static = self._static_passes(settings)
+        self._cache_argument = cache_argument(model) or "cache"
         self._can_select = "logits_to_keep" in inspect.signature(model.forward).parameters
         self._check(tree, reference)
 
@@ -264,8 +266,8 @@ class TransformersEngine:
             output = self._model(
                 input_ids=tokens_1M,
                 position_ids=positions_1M,
-                past_key_values=cache,
                 use_cache=True,
+                **{self._cache_argument: cache},
                 **selection,
             )
         finally:

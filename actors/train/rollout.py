@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from transformers import DynamicCache, LlamaForCausalLM
 
+from outrider.actors.engine.cache_argument import cache_argument
 from outrider.actors.train.objective import mixed_precision
 from outrider.actors.train.packing import Tokens
 
@@ -28,12 +29,12 @@ def continue_rows(
     model.train(False)
     temperatures = torch.tensor(TEMPERATURES).repeat(len(prompts_BL) // len(TEMPERATURES) + 1)
     temperature_B1 = temperatures[: len(prompts_BL), None].to(prompts_BL.device)
-    cache = DynamicCache(config=model.config)
+    cache, argument = DynamicCache(config=model.config), cache_argument(model) or "cache"
     rows_BL, fresh_BL = prompts_BL, prompts_BL
     while rows_BL.shape[1] < length:
         with mixed_precision(rows_BL.device):
             output = model(
-                input_ids=fresh_BL, past_key_values=cache, use_cache=True, logits_to_keep=1
+                input_ids=fresh_BL, use_cache=True, logits_to_keep=1, **{argument: cache}
             )
         prob_BV = (output.logits[:, -1].float() / temperature_B1).softmax(-1)
         fresh_BL = torch.multinomial(prob_BV, 1, generator=generator)

@@ -71,7 +71,7 @@ def serve(model: PreTrainedModel, **settings: object) -> TransformersEngine:
                 reason="transformers 5.10 caches this model's whole keys, which tree attention fits",
             ),
         ),
-        ("rwkv", {"hidden_size": 32, "num_hidden_layers": 2}, "takes no past_key_values"),
+        ("rwkv", {"hidden_size": 32, "num_hidden_layers": 2}, "takes no cache of keys and values"),
     ],
 )
 def test_unsupported_models(model_type: str, config: dict[str, object], message: str) -> None:

@@ -16,6 +16,7 @@ from outrider.actors.engine import attention_static, static_shape, transformers_
 from outrider.actors.engine.attention import UnsupportedModel
 from outrider.actors.engine.attention_hook import ATTENTION_NAME, RUNNING, tree_attention
 from outrider.actors.engine.attention_static import AttendStatic, StaticCache
+from outrider.actors.engine.cache_argument import cache_argument
 from outrider.actors.engine.graphs import EagerRecorder, Run
 from outrider.actors.engine.model_facts import text_config
 from outrider.actors.engine.plan import plan_pass, sight
@@ -316,9 +317,9 @@ def test_all_tensors_of_a_pass_are_on_the_device(
             output = model(
                 input_ids=inputs.tokens_R[None],
                 position_ids=inputs.positions_R[None],
-                past_key_values=cache,
                 use_cache=True,
                 logits_to_keep=inputs.wanted_R,
+                **{cache_argument(model) or "cache": cache},
             )
     finally:
         RUNNING.cache = RUNNING.attend = None

@@ -8,6 +8,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, LlamaForCausalLM
 
+from outrider.actors.engine.cache_argument import cache_argument
 from outrider.actors.train.checkpoint import save_model
 from outrider.actors.train.deepen import deepen, deepen_folder
 from outrider.actors.train.errors import TrainError
@@ -32,9 +33,10 @@ def test_logits_are_bit_identical(dtype: torch.dtype) -> None:
     original = torch.nn.Module.to(model(), dtype)
     deeper = deepen(original, 5)
     assert torch.equal(original(input_ids=ROWS).logits, deeper(input_ids=ROWS).logits)
-    kept = [m(input_ids=ROWS, use_cache=True).past_key_values for m in (original, deeper)]
+    argument = cache_argument(original) or "cache"
+    kept = [getattr(m(input_ids=ROWS, use_cache=True), argument) for m in (original, deeper)]
     after = [
-        m(input_ids=ROWS[:, :3], past_key_values=cache).logits
+        m(input_ids=ROWS[:, :3], **{argument: cache}).logits
         for m, cache in zip((original, deeper), kept, strict=True)
     ]
     assert torch.equal(after[0], after[1])
