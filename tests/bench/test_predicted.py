@@ -18,6 +18,7 @@ ROW: dict[str, Any] = {
     "draft_profile": "1.5ms+5us",
     "law": "agree85",
     "drafting": "always",
+    "drafters": 1,
     "level": 2,
     "unit_tokens_per_s": 2 / 0.02504,
     "temperature": 0.8,
