@@ -88,8 +88,13 @@ def test_everything_is_exchanged_under_load(tmp_path: Path) -> None:
         assert min(rounds) >= 2
         assert all(len(found) == 1 for found in texts.values()), "a text has changed"
         names = {"demo.2", "demo-1", "prompt_lookup", "coordinator.2"}
-        with Client(service.address) as client:
-            assert {actor.name for actor in client.status().actors if actor.ready} == names
+
+        def ready() -> set[str]:
+            with Client(service.address) as client:
+                return {actor.name for actor in client.status().actors if actor.ready}
+
+        # The coordinator that has just come connects to them by and by.
+        until(lambda: ready() == names, timeout_s=60.0, what="all of them")
 
         watching = subprocess.Popen(
             [*COMMAND, "apply", str(wanted), "--admin-file", str(admin), "--watch"],

@@ -91,8 +91,9 @@ class Mode:
         size = max(num_sessions - 1, 0).bit_length()
         load = self._loads.get(size)
         if load is None:
-            nearest = min(self._loads, key=lambda other: abs(other - size), default=None)
-            load = self._loads[size] = _Load(drafts=nearest is None or self._loads[nearest].drafts)
+            # The fewer sessions, the sooner drafting pays: where it does not for fewer, it will not for more.
+            smaller = (self._loads[other] for other in self._loads if other < size)
+            load = self._loads[size] = _Load(drafts=all(known.drafts for known in smaller))
         return load
 
     def observe(self, speed: float, rounds: float, *, had_candidates: bool) -> None:
