@@ -22,11 +22,11 @@ from outrider.actors.draft.sessions import Sessions
 from outrider.actors.engine.settings import EngineSettings
 from outrider.actors.engine.tabular import Table, TabularEngine, random_table
 from outrider.actors.exchange import candidates, verdicts
-from outrider.actors.exchange.frames import starts_of
 from outrider.actors.exchange.verdicts import Target, Verdicts
 from outrider.actors.speculation import base_hash
 from outrider.actors.speculation.noise import GumbelNoise
 from outrider.actors.speculation.options import Sampling, Speculation
+from outrider.actors.speculation.ragged import starts_of
 
 MAX_AHEAD = 128
 

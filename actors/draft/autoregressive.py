@@ -13,8 +13,6 @@ the next verdict raises the value of everything below it: a run node without chi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,13 +23,13 @@ from outrider.actors.draft.fitting import check_fits, take_slot, unread, within
 from outrider.actors.draft.forest import ROOT, Walk
 from outrider.actors.draft.growing import Grower
 from outrider.actors.draft.lengths import Lengths
+from outrider.actors.draft.model_pass import ModelPass, Nodes, Reading, build
 from outrider.actors.draft.model_sessions import ModelSessions
 from outrider.actors.draft.picking import best_first, runnable
 from outrider.actors.draft.sessions import Session, Sessions
 from outrider.actors.engine.prefix_slots import PrefixSlots
 from outrider.actors.engine.protocol import WANTS, Batch, Engine, Logits
 from outrider.actors.speculation import learning
-from outrider.actors.speculation.ragged import rank_within, starts_of
 
 Bools = NDArray[np.bool_]
 Int64s = NDArray[np.int64]
@@ -57,22 +55,6 @@ MOST_ROOTS = 255
 
 ROOT_PRIORS = 0.5 / np.maximum(np.arange(1 + MOST_ROOTS), 1)
 """How often the target's own candidates are drawn, by rank from 1 on, before anything is observed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ModelPass(DraftPass):
-    """A pass: first sessions that read committed tokens, then those with nodes."""
-
-    counts_E: Int64s
-    """Rows of each session."""
-    num_reading: int
-    """Sessions that read."""
-    is_read_E: Bools
-    """Of those that read: whether they come to the end of the text."""
-    rows_K: Int64s
-    """Session of each node."""
-    nodes_K: Int64s
-    values_K: Float64s
 
 
 class AutoregressiveDrafter:
@@ -309,46 +291,9 @@ class AutoregressiveDrafter:
         )
         if not num_rows and not len(nodes_K):
             return None
-        rows_K = growing_G[entries_K]
-        counts_G = np.bincount(entries_K, minlength=len(growing_G))
-        used_G = counts_G.nonzero()[0]
-        rows_E, counts_E = growing_G[used_G], counts_G[used_G]
-        wanted_E = np.empty(len(used_G), np.int64)
-        wanted_E.fill(_ALL)
-        gains_G = np.bincount(entries_K, weights=values_K, minlength=len(growing_G))
-        gains_E = gains_G[used_G].astype(np.float64, copy=False)
-        places_K = forest.places(rows_K, nodes_K)
-        tokens_R = forest.tokens_SM.take(places_K)
-        above_K = forest.places(rows_K, forest.parents_SM.take(places_K))
-        parents_R = forest.scratch_SM.take(above_K)
-        if num_rows:
-            rows_E = np.concatenate((reading_B, rows_E))
-            counts_E = np.concatenate((counts_B, counts_E))
-            wanted_E = np.concatenate((is_read_B.astype(np.int64), wanted_E))
-            gains_E = np.concatenate((is_read_B.astype(np.float64), gains_E))
-            tokens_R = np.concatenate((read_R, tokens_R))
-            chain_R = rank_within(np.repeat(reading_B, counts_B)) - 1
-            parents_R = np.concatenate((chain_R, parents_R))
-        batch = Batch(
-            slots_E=models.slots_S[rows_E],
-            starts_E=starts_of(counts_E),
-            tokens_R=tokens_R.astype(np.int64),
-            parents_R=parents_R.astype(np.int64),
-            wanted_E=wanted_E,
-            built_E=models.is_built_S[rows_E],
-        )
-        return ModelPass(
-            batch=batch,
-            rows_E=rows_E,
-            gains_E=self._yield * gains_E,
-            seconds=self.cost.predict(batch.num_rows),
-            counts_E=counts_E,
-            num_reading=len(counts_B),
-            is_read_E=is_read_B,
-            rows_K=rows_K,
-            nodes_K=nodes_K,
-            values_K=values_K,
-        )
+        reading = Reading(rows_B=reading_B, counts_B=counts_B, is_read_B=is_read_B, tokens_R=read_R)
+        nodes = Nodes(growing_G=growing_G, entries_K=entries_K, nodes_K=nodes_K, values_K=values_K)
+        return build(models, forest, reading, nodes, next_yield=self._yield, cost=self.cost)
 
     def _unread(self, rows_B: Int64s) -> tuple[Int64s, Int64s, Bools, Int64s]:
         """Sessions that read, within the chunk: how much, whether that is all, and the tokens."""

@@ -8,24 +8,21 @@ from pathlib import Path
 import grpc
 import structlog
 
-from outrider.actors.draft.autoregressive import AutoregressiveDrafter, num_nodes_of
-from outrider.actors.draft.by_verifier import DrafterByVerifier
+from outrider.actors.draft.assembly import core_of, model_method
 from outrider.actors.draft.collector import DraftCollector
-from outrider.actors.draft.core import DraftCore
 from outrider.actors.draft.decision_file import find_decision
 from outrider.actors.draft.drafter import Drafter
 from outrider.actors.draft.events import Report
 from outrider.actors.draft.lengths import Lengths
 from outrider.actors.draft.messages import SERVED, SERVED_LENGTHS
 from outrider.actors.draft.prompt_lookup import PromptLookupDrafter
-from outrider.actors.draft.sampled import SERVED_SAMPLED, SampledDrafter
+from outrider.actors.draft.sampled import SERVED_SAMPLED
 from outrider.actors.draft.service import DraftServicer
 from outrider.actors.draft.sessions import Sessions
 from outrider.actors.draft.settings import DraftSettings
 from outrider.actors.draft.stats import DraftStats
 from outrider.actors.draft.worker import DraftWorker
 from outrider.actors.engine.load import load_engine
-from outrider.actors.engine.prefix_slots import PrefixSlots
 from outrider.actors.engine.source import resolve_model
 from outrider.actors.engine.timed import TimedEngine
 from outrider.actors.engine.tokenizer import load_tokenizer, tokenizer_fingerprint
@@ -98,14 +95,8 @@ class DraftServer(WorkerServer[DraftWorker, Report]):
     def _load(self) -> DraftWorker:
         settings = self._settings
         self._method = load_method(settings)
-        core = DraftCore(
-            self._method.sessions,
-            self._method.drafter,
-            max_ahead=settings.max_ahead,
-            bytes_per_token=settings.bytes_per_token,
-            lockstep=settings.lockstep,
-            recorder=self._recorder,
-        )
+        method = self._method
+        core = core_of(settings, method.sessions, method.drafter, self._recorder)
         return DraftWorker(core, emit=self._emit)
 
     def _serve(self, worker: DraftWorker, server: grpc.aio.Server) -> None:
@@ -166,31 +157,10 @@ def load_method(settings: DraftSettings) -> _Loaded:
         settings.engine.model, allow_remote_code=settings.engine.allow_remote_code
     )
     lengths = Lengths(find_decision(_folder_of(settings.engine.model), engine.spec.fingerprint))
-    slots = PrefixSlots(engine, is_shared=settings.prefix_reuse)
-    num_nodes = num_nodes_of(settings.width, settings.max_ahead, lockstep=settings.lockstep)
-    sessions = Sessions(engine.num_slots, num_nodes)
-    drafter = AutoregressiveDrafter(
-        sessions,
-        engine,
-        width=settings.width,
-        max_ahead=settings.max_ahead,
-        prefill_chunk=settings.prefill_chunk,
-        lockstep=settings.lockstep,
-        lengths=lengths,
-        slots=slots,
-    )
-    drafter.warm_up()
-    sampled = SampledDrafter(
-        sessions,
-        engine,
-        prefill_chunk=settings.prefill_chunk,
-        lockstep=settings.lockstep,
-        lengths=lengths,
-        slots=slots,
-    )
+    sessions, drafter = model_method(engine, settings, lengths=lengths)
     return _Loaded(
         sessions=sessions,
-        drafter=DrafterByVerifier(sessions, coupled=drafter, sampled=sampled),
+        drafter=drafter,
         verifiers=(*SERVED, *SERVED_SAMPLED),
         lengths=lengths.offered,
         model=engine.spec.name,

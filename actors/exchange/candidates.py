@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from outrider.actors.exchange.frames import BadFrame, Reader, narrow, pack, starts_of
-from outrider.actors.speculation.ragged import sizes_of
+from outrider.actors.exchange.frames import BadFrame, Reader, microseconds, narrow, pack
+from outrider.actors.speculation.ragged import sizes_of, starts_of
 
 MAX_NODES = 65_536
 """Nodes and sessions of one frame. Far above what credits allow a drafter; a larger one is none of ours."""
@@ -91,7 +91,7 @@ def encode(candidates: Candidates) -> bytes:
     return pack(
         [len(sizes_E), candidates.num_nodes, np.dtype(kind).itemsize, np.dtype(link).itemsize],
         [
-            np.array([min(round(max(candidates.held_s, 0.0) * 1e6), 0xFFFFFFFF)], "<u4"),
+            np.array([microseconds(candidates.held_s)], "<u4"),
             candidates.handles_E.astype("<u8", copy=False),
             candidates.hashes_E.astype("<u8", copy=False),
             candidates.lengths_E.astype("<u4"),

@@ -107,8 +107,6 @@ def narrow(largest: int) -> str:
     return "<u2" if largest < 1 << 16 else "<u4"
 
 
-def starts_of(counts_E: Array) -> npt.NDArray[np.int64]:
-    """Where each entry's items begin; one number more than there are entries."""
-    starts = np.zeros(len(counts_E) + 1, np.int64)
-    np.cumsum(counts_E, out=starts[1:])
-    return starts
+def microseconds(seconds: float) -> int:
+    """A time as frames hold it: from 0 to somewhat more than an hour."""
+    return min(round(max(seconds, 0.0) * 1e6), 0xFFFFFFFF)

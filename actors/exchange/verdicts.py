@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from outrider.actors.exchange.frames import BadFrame, Reader, narrow, pack, starts_of
-from outrider.actors.speculation.ragged import sizes_of
+from outrider.actors.exchange.frames import BadFrame, Reader, microseconds, narrow, pack
+from outrider.actors.speculation.ragged import sizes_of, starts_of
 
 MAX_TOKENS = 1 << 20
 """Sessions and tokens of one frame."""
@@ -93,7 +93,7 @@ def encode(verdicts: Verdicts) -> bytes:
     target = verdicts.target
     largest = max(int(verdicts.tokens_T.max(initial=0)), int(verdicts.roots_T.max(initial=0)))
     kind = narrow(largest)
-    times = [_microseconds(s) for s in (target.pass_s, target.free_s, target.wait_s)]
+    times = [microseconds(s) for s in (target.pass_s, target.free_s, target.wait_s)]
     times.append(round(min(max(target.floor, 0.0), 1.0) * VALUE_STEPS))
     return pack(
         [
@@ -168,7 +168,3 @@ def decode(frame: bytes) -> Verdicts:
         roots_T=roots_T,
         num_bytes=len(frame),
     )
-
-
-def _microseconds(seconds: float) -> int:
-    return min(round(max(seconds, 0.0) * 1e6), 0xFFFFFFFF)

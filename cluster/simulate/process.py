@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -42,7 +43,7 @@ class Letter:
     payload: bytes
 
 
-class Process:
+class Process(ABC):
     """Takes turns: in each it does what there is to do, which takes processor time, and says when to look again."""
 
     def __init__(self, name: str, heap: Heap, machine: Machine, record: Record) -> None:
@@ -103,9 +104,9 @@ class Process:
         if due is not None:
             self.wake(due)
 
+    @abstractmethod
     def turn(self) -> float | None:
         """Does what there is to do. Returns when to look again, in seconds; None: once a message has come."""
-        raise NotImplementedError
 
     def kill(self) -> None:
         """Ends the process; what it was sent is lost."""

@@ -9,6 +9,7 @@ from enum import StrEnum
 import numpy as np
 import torch
 
+from outrider.actors.draft.assembly import core_of, model_method
 from outrider.actors.draft.core import DraftCore
 from outrider.actors.draft.settings import BYTES_PER_TOKEN, DraftSettings
 from outrider.actors.engine.settings import EngineSettings
@@ -16,7 +17,6 @@ from outrider.actors.target.core import TargetCore
 from outrider.actors.target.settings import TargetSettings
 from outrider.cluster.simulate.coordinator_process import CoordinatorProcess, Key
 from outrider.cluster.simulate.device import Device
-from outrider.cluster.simulate.draft_core import draft_core
 from outrider.cluster.simulate.draft_process import DraftProcess
 from outrider.cluster.simulate.heap import Heap, Record
 from outrider.cluster.simulate.network import Stream, Way
@@ -192,7 +192,12 @@ class Service:
         seeds = np.random.SeedSequence([self.scenario.seed, number])
 
         def new_core() -> DraftCore:
-            core = draft_core(device, settings, lambda: np.random.default_rng(seeds.spawn(1)[0]))
+            method = model_method(
+                device,
+                settings,
+                new_generator=lambda: np.random.default_rng(seeds.spawn(1)[0]),
+            )
+            core = core_of(settings, *method)
             device.pass_s = 0.0
             return core
 

@@ -4,10 +4,10 @@ A pass is worth what it commits less what the target would have committed in its
 costs `pace x w` tokens. What it brings:
 
 - a session without candidates gets them into this pass instead of the next one: `yield - 1` tokens, and those that its plain token
-  would have made stale, `1 - hit` (a miss loses the tree);
+  would have made stale, `1 - hit` (a miss loses the tree). Sessions are waited for in the order in which their answers are due;
 - a session whose new tree is still coming in gets one level more: the value of its leaves times the rate at which a level hits.
 
-The target waits exactly while the second is more than the first. What it expects of an arrival, and of how long that takes, it has
+The target waits exactly while the second is more than the first, and as long as it has told drafters until one of them answers. What it expects of an arrival, and of how long that takes, it has
 learned; after the time by which it should have come, it is believed to take as long again as it has taken, so every wait ends.
 """
 
@@ -57,7 +57,7 @@ class Waiting:
     """The decision, and what it has learned."""
 
     first: Delay = field(default_factory=Delay)
-    """From a verdict to the first candidates below it."""
+    """From a verdict to the first candidates below it, less what drafters held them back."""
     next: Delay = field(default_factory=Delay)
     """Between candidates while a new tree comes in."""
     last_s: float = 0.0

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from outrider.actors.exchange import candidates, commits, verdicts
 from outrider.actors.exchange.candidates import Candidates
 from outrider.actors.exchange.commits import Commit, Commits
-from outrider.actors.exchange.frames import Array, starts_of
+from outrider.actors.exchange.frames import Array
 from outrider.actors.exchange.verdicts import Target, Verdicts
+from outrider.actors.speculation.ragged import starts_of
 
 VOCAB = 100_000
 

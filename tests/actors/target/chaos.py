@@ -14,9 +14,9 @@ from outrider.actors.engine.protocol import Engine, Logits, Rows
 from outrider.actors.engine.settings import EngineSettings
 from outrider.actors.engine.tabular import Table, TabularEngine, random_table
 from outrider.actors.exchange.candidates import Candidates
-from outrider.actors.exchange.frames import starts_of
 from outrider.actors.speculation import base_hash
 from outrider.actors.speculation.options import Sampling, Speculation
+from outrider.actors.speculation.ragged import starts_of
 from outrider.actors.target.events import (
     CandidateFrame,
     CommitFrame,
