@@ -42,7 +42,7 @@ def run(
     drafting: Sequence[str] | None = None,
     is_quick: bool = False,
 ) -> Iterator[dict[str, Any]]:
-    """One row for each measured one.
+    """One row for each measured one with one drafter.
 
     Args:
         levels: Requests at once; None: all that were measured.
@@ -58,7 +58,8 @@ def run(
     measured = [
         row
         for row in results.read("emulated")
-        if all(values is None or row[key] in values for key, values in wanted.items())
+        if row["drafters"] == 1
+        and all(values is None or row[key] in values for key, values in wanted.items())
     ]
     if not measured:
         raise RuntimeError("nothing to predict: run `python -m bench emulated` first")

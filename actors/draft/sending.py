@@ -12,8 +12,8 @@ from outrider.actors.draft.recording import DraftRecording
 from outrider.actors.draft.rounds import FrozenNews
 from outrider.actors.draft.sessions import Session, Sessions
 from outrider.actors.draft.stats import Counts
-from outrider.actors.draft.unsent import ENTRY_BYTES, node_bytes, take_unsent
-from outrider.actors.exchange.candidates import Candidates
+from outrider.actors.draft.unsent import node_bytes, take_unsent
+from outrider.actors.exchange.candidates import ENTRY_BYTES, Candidates
 from outrider.actors.exchange.verdicts import Verdicts
 
 Int64s = NDArray[np.int64]

@@ -17,9 +17,6 @@ from outrider.actors.speculation.ragged import starts_of
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
 
-ENTRY_BYTES = 26
-"""Of a session's part of a frame beside its nodes (`CandidateBatch.frame`)."""
-
 
 def node_bytes(vocab_size: int) -> int:
     """Bytes of a node in a frame: token, parent, estimate."""

@@ -18,6 +18,10 @@ MAX_NODES = 65_536
 """Nodes and sessions of one frame. Far above what credits allow a drafter; a larger one is none of ours."""
 
 
+ENTRY_BYTES = 26
+"""Bytes of a session in a frame, beside its nodes."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Candidates:
     """Trees of several sessions. Entry e has nodes `starts_E[e]` to `starts_E[e + 1]`."""

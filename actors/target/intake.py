@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import structlog
 
+from outrider.actors.exchange.candidates import ENTRY_BYTES
 from outrider.actors.speculation.path_keys import Int64s
 from outrider.actors.speculation.ragged import sizes_of
 from outrider.actors.target.events import (
@@ -46,9 +47,8 @@ def graft(
     known = known[first_S[rows_E[known]] == known]
     rows = rows_E[known]
     table.counts["candidate_messages"][rows] += 1
-    table.counts["wire_bytes"][rows] += 26 + sizes_E[known] * max(
-        (found.num_bytes - 26 * len(sizes_E)) // max(found.num_nodes, 1), 1
-    )
+    node_bytes = (found.num_bytes - ENTRY_BYTES * len(sizes_E)) // max(found.num_nodes, 1)
+    table.counts["wire_bytes"][rows] += ENTRY_BYTES + sizes_E[known] * max(node_bytes, 1)
     table.seen_SD[rows, number] = found.numbers_E[known]
     may = table.allowed_SD[rows, number] & ~table.frozen_S[rows]
     lengths = np.minimum(found.lengths_E[known], table.hashes_SL.shape[1] - 1)
