@@ -1,8 +1,8 @@
 """Changing what runs under load: is anything lost, does a text change, and how much is decoded meanwhile, next to plain decoding?
 
 Endless clients decode the same prompts over and over, plainly and by speculation by turns of three seconds, all the time: both ways meet the
-same changes and the same pace of the machine. The two models are the shipped target with layers that add
-nothing, one more in the second: other weights, another fingerprint, the same texts.
+same changes and the same pace of the machine. Models are tables on emulated devices, as targets and drafters have devices of their own
+where speculation is for. The two models are one table, with another end-of-text token in the second: another fingerprint, the same texts.
 """
 
 from __future__ import annotations
@@ -13,22 +13,23 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from bench.clients import SLICE_S, Clients, Compared
-from bench.prompts import spread
-from outrider.actors.engine.source import resolve_model
-from outrider.actors.train.deepen import deepen_folder
+from bench.emulated import TEMPERATURE, prompts_of
+from outrider.actors.engine.laws import law_table
+from outrider.actors.engine.profiles import DEVICE_PREFIX
 from outrider.client import AsyncClient
 
-LAYERS = (60, 61)
-"""Of the two models: three times the shipped one's, so that speculation has something to win."""
+LAW = "agree85"
+DEVICES = ("10ms+10us", "1ms+3us")
+"""Of targets and drafters."""
 
 NUM_CLIENTS = 4
 NUM_PROMPTS = 24
-MAX_TOKENS = 24
+MAX_TOKENS = 64
 """Of a request: one way has to end before the other has its turn."""
 
 COMMAND_S = 300.0
@@ -36,7 +37,7 @@ COMMAND_S = 300.0
 
 COMMAND = (sys.executable, "-c", "from outrider.client.cli import main; main()")
 
-DRAFTER = {"model": "demo:draft", "num_threads": 1}
+DRAFTER = {"model": f"law:{LAW}/draft", "device": DEVICE_PREFIX + DEVICES[1]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class Step:
     replicas: int = 1
 
 
-SECOND = {"model": "demo:draft-small", "name": "second", "num_threads": 1}
+SECOND = {**DRAFTER, "model": f"law:{LAW}/draft-2", "name": "second"}
 PAIR, ONE = (DRAFTER, SECOND), (DRAFTER,)
 
 STEPS = (
@@ -72,22 +73,22 @@ def run(*, is_quick: bool = False) -> Iterator[dict[str, Any]]:
     """
     with tempfile.TemporaryDirectory(prefix="outrider-apply-") as name:
         folder = Path(name)
-        source = Path(resolve_model("demo:target").location)
-        models = [folder / f"model-{layers}" for layers in LAYERS]
-        for model, layers in zip(models, LAYERS, strict=True):
-            deepen_folder(source, model, num_layers=layers)
+        law = law_table(LAW)
+        models = [folder / "first.npz", folder / "second.npz"]
+        for end, model in enumerate(models):
+            replace(law, eos_token_ids=(end,)).save(model)
         steps = (STEPS[0], STEPS[4]) if is_quick else STEPS
         yield asyncio.run(_changed(folder, models, steps))
 
 
 def configuration(step: Step, models: Sequence[Path]) -> dict[str, Any]:
     """What the service is to be in a step."""
-    target = {"name": "target", "model": str(models[step.model]), "replicas": step.replicas}
-    # Half a processor each: there must be room for both sets while one replaces the other.
-    own = {"num_slots": 8, "max_context": 512, "num_threads": 1, "num_cpus": 0.25}
+    target = {"name": "target", "model": f"tabular:{models[step.model]}", "replicas": step.replicas}
+    # A quarter of a processor each: there must be room for both sets while one replaces the other.
+    own = {"num_slots": 8, "max_context": 512, "num_cpus": 0.25}
     return {
         "service": {"listen": "127.0.0.1:0"},
-        "targets": [{**target, **own}],
+        "targets": [{**target, **own, "device": DEVICE_PREFIX + DEVICES[0]}],
         "drafters": [{**one, "num_cpus": 0.25} for one in step.drafters],
     }
 
@@ -98,7 +99,8 @@ async def _changed(folder: Path, models: Sequence[Path], steps: Sequence[Step]) 
     file.write_text(json.dumps(configuration(Step("start", 0, ONE), models)))
     windows: list[dict[str, Any]] = []
     async with _serving(folder, file, admin) as address, AsyncClient(address) as client:
-        clients = Clients(client, spread(NUM_PROMPTS), max_tokens=MAX_TOKENS)
+        requests = [{"tokens": tokens} for tokens in prompts_of(NUM_PROMPTS)]
+        clients = Clients(client, requests, temperature=TEMPERATURE, max_tokens=MAX_TOKENS)
         await clients.learn()
         async with clients.running(NUM_CLIENTS):
             windows.append(_row("before", await clients.compare(_nothing())))
@@ -108,7 +110,8 @@ async def _changed(folder: Path, models: Sequence[Path], steps: Sequence[Step]) 
                 windows.append(_row(step.name, await clients.compare(applying)))
                 windows.append(_row(f"after: {step.name}", await clients.compare(_nothing())))
     return {
-        "layers": list(LAYERS),
+        "law": LAW,
+        "profile": ":".join(DEVICES),
         "clients": NUM_CLIENTS,
         "max_tokens": MAX_TOKENS,
         "slice_s": SLICE_S,

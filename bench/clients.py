@@ -6,11 +6,11 @@ import asyncio
 import itertools
 import statistics
 import time
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
-from bench.prompts import Prompt
 from outrider.client import (
     Admission,
     AsyncClient,
@@ -54,16 +54,24 @@ class Compared:
 class Clients:
     """Some clients of one service."""
 
-    def __init__(self, client: AsyncClient, prompts: Sequence[Prompt], *, max_tokens: int) -> None:
+    def __init__(
+        self,
+        client: AsyncClient,
+        prompts: Sequence[Mapping[str, Any]],
+        *,
+        temperature: float,
+        max_tokens: int,
+    ) -> None:
         """Args:
         client: What all send through.
-        prompts: What they ask for, in turn.
+        prompts: What they ask for, in turn: arguments for the client.
+        temperature: Of sampling.
         max_tokens: Of each request; end-of-text is an ordinary token.
         """
         self._client = client
         self._prompts = prompts
         self._sampling = SamplingOptions(
-            seed=SEED, temperature=0.8, max_tokens=max_tokens, ignore_eos=True
+            seed=SEED, temperature=temperature, max_tokens=max_tokens, ignore_eos=True
         )
         self._expected: dict[int, tuple[int, ...]] = {}
         self._speculates = False
@@ -141,7 +149,7 @@ class Clients:
     async def _decode(self, number: int, *, speculates: bool) -> tuple[int, ...]:
         said: list[int] = []
         async for event in self._client.stream(
-            **self._prompts[number].request(),
+            **self._prompts[number],
             sampling=self._sampling,
             speculation=SpeculationOptions(enabled=speculates),
             timeout_s=TIMEOUT_S,

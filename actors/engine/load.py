@@ -32,8 +32,8 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 def load_engine(settings: EngineSettings) -> Engine:
     """Loads a model and gives it slots.
 
-    Sets the number of arithmetic threads of the process and, for `niceness` above 0, lowers the priority of the calling
-    thread and of those workers; call it in the thread that will run the engine.
+    Sets the number of arithmetic threads of the process and, where a CPU computes, lowers the priority of the calling thread
+    and of those workers by `niceness`; call it in the thread that will run the engine.
 
     Raises:
         ValueError: The settings, or the model, cannot be used; the message names the field. `UnsupportedModel` where
@@ -47,7 +47,8 @@ def load_engine(settings: EngineSettings) -> Engine:
         torch.set_num_threads(settings.num_threads)
     if not source.is_tabular:
         _import_transformers()
-    lower_priority(settings.niceness)
+    if profile is None and device.type == "cpu":
+        lower_priority(settings.niceness)
     if source.is_tabular:
         return _load_table(settings, source, profile)
     return _load(settings, source, device)

@@ -34,8 +34,9 @@ def apply(file: Path, admin: Path, *options: str) -> subprocess.CompletedProcess
 
 def test_everything_is_exchanged_under_load(tmp_path: Path) -> None:
     """Drafters, the number of targets, and limits: the plan is shown, requests go on, the file is watched."""
-    small = {"model": "demo:target", "name": "demo", "num_slots": 8}
-    before = written(tmp_path, "before", targets=[small], drafters=[{"model": "demo:draft-small"}])
+    small = {"model": "law:agree85", "device": "emulated:5ms+10us", "name": "law", "num_slots": 8}
+    drafter = {"model": "law:agree85/draft", "device": "emulated:1ms+3us", "name": "draft"}
+    before = written(tmp_path, "before", targets=[small], drafters=[drafter])
     after: dict[str, Any] = {
         "service": {"max_waiting": 33},
         "targets": [{**small, "replicas": 2, "num_cpus": 0.5}],
@@ -57,9 +58,9 @@ def test_everything_is_exchanged_under_load(tmp_path: Path) -> None:
         shown = apply(wanted, admin, "--dry-run")
         assert shown.returncode == 0, shown.stderr
         for line in (
-            "replace  target demo",
-            "add      target demo-1",
-            "remove   drafter demo-draft-small",
+            "replace  target law",
+            "add      target law-1",
+            "remove   drafter draft",
             "max_waiting",
         ):
             assert line in shown.stderr
@@ -71,8 +72,8 @@ def test_everything_is_exchanged_under_load(tmp_path: Path) -> None:
             rounds = 0
             with Client(service.address, timeout_s=200.0) as client:
                 while not is_over.is_set() or rounds < 2:
-                    options = SamplingOptions(seed=seed, max_tokens=120, ignore_eos=True)
-                    (output,) = client.generate("Once there was", sampling=options).outputs
+                    options = SamplingOptions(seed=seed, max_tokens=200, ignore_eos=True)
+                    (output,) = client.generate(tokens=[1, 2, 3], sampling=options).outputs
                     texts.setdefault(seed, set()).add(tuple(token.id for token in output.tokens))
                     rounds += 1
             return rounds
@@ -87,7 +88,7 @@ def test_everything_is_exchanged_under_load(tmp_path: Path) -> None:
         assert applied.returncode == 0, applied.stderr
         assert min(rounds) >= 2
         assert all(len(found) == 1 for found in texts.values()), "a text has changed"
-        names = {"demo.2", "demo-1", "prompt_lookup", "coordinator.2"}
+        names = {"law.2", "law-1", "prompt_lookup", "coordinator.2"}
 
         def ready() -> set[str]:
             with Client(service.address) as client:
