@@ -25,6 +25,13 @@ SERVES = "; Ctrl-C or SIGTERM ends it"
 JOB_ID = re.compile(r"outrider-serve-\d{8}-\d{6}-[0-9a-f]{6}")
 OUTRIDER = (sys.executable, "-c", "from outrider.client.cli import main; main()")
 RAY = (sys.executable, "-c", "from ray.scripts.scripts import main; main()")
+NODE = (
+    sys.executable,
+    "-c",
+    "import types, ray.scripts.scripts as scripts; known = vars(scripts.ray_constants); "
+    "scripts.ray_constants = types.SimpleNamespace(**known | {'ENABLE_RAY_CLUSTER': True}); scripts.main()",
+)
+"""`ray`, starting a node. With RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 Ray keeps to loopback, and starts no node but a head: this does."""
 
 
 def stage() -> Path:
@@ -98,7 +105,7 @@ def ray(words: list[str]) -> None:
     (node / "outrider").chmod(0o755)
     os.environ["PATH"] = f"{node}:{os.environ['PATH']}"
     own = [*os.environ["RAY_NODE"].split(), *os.environ["RAY_HEAD"].split() * ("--head" in words)]
-    beside(f"ray-{number}", [*RAY, *words, "--block", *own], "Ray runtime started")
+    beside(f"ray-{number}", [*NODE, *words, "--block", *own], "Ray runtime started")
 
 
 def helm(words: list[str]) -> None:

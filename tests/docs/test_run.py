@@ -169,7 +169,7 @@ SCENES: dict[str, tuple[Step, ...]] = {
         Step("docs/operations.md", "sbatch", ("agree70",), before=configured),
         Step("docs/operations.md", "10.0.0.2:50051"),
         Step("docs/operations.md", "--drain 1200", ("add +drafter",), before=with_prompt_lookup),
-        Step("docs/operations.md", "outrider bench", ("plain", "acceptance")),
+        Step("docs/operations.md", "outrider bench", ("outputs equal", "accepted")),
         Step("docs/observability.md", "pip install"),
     ),
     "certificates": (
