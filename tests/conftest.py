@@ -21,7 +21,7 @@ settings.load_profile("same")
 LONG = ("tests/laws/", "tests/actors/test_frozen_law.py")
 """Where one test takes so long that each is handed out by itself."""
 
-CLUSTERS = ("tests/service/", "tests/chart/test_run.py")
+CLUSTERS = ("tests/service/", "tests/chart/test_run.py", "tests/docs/test_run.py")
 """Where tests start whole services: one process runs them all, so that one service runs at a time."""
 
 

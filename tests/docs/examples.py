@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,8 +22,6 @@ PAGES = (
 """What operators read."""
 
 _FENCE = re.compile(r"^( *)```(\w+)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
-_WORD = re.compile(r"[A-Za-z_]\w*=")
-_KEYWORDS = {"for", "do", "done", "if", "then", "fi", "while", "in", "export", "{", "}"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,34 +50,3 @@ def examples(*languages: str, page: str | None = None) -> list[Example]:
                 block = re.sub(rf"^{indent}", "", block, flags=re.MULTILINE)
                 found.append(Example(each, language, block, text.count("\n", 0, fence.start()) + 1))
     return found
-
-
-def commands(text: str) -> Iterator[list[str]]:
-    """The words of each command of a shell text: lines joined, comments left out, pipes and lists taken apart, words of the shell and
-    settings of variables before a command dropped."""
-    joined = text.replace("\\\n", " ")
-    for line in joined.splitlines():
-        words = shlex.shlex(line, posix=True, punctuation_chars="|&;<>")
-        words.whitespace_split = True
-        command: list[str] = []
-        is_target = False
-        for word in words:
-            if set(word) <= set("<>"):
-                is_target = True  # Of a redirection; the next word is a file.
-            elif set(word) <= set("|&;"):
-                yield from _bare(command)
-                command = []
-            elif is_target:
-                is_target = False
-            else:
-                command.append(word)
-        yield from _bare(command)
-
-
-def _bare(words: list[str]) -> Iterator[list[str]]:
-    while words and (words[0] in _KEYWORDS or _WORD.match(words[0])):
-        if words[0] in ("for", "export"):
-            return
-        words = words[1:]
-    if words:
-        yield words

@@ -25,12 +25,15 @@ SERVES = "; Ctrl-C or SIGTERM ends it"
 JOB_ID = re.compile(r"outrider-serve-\d{8}-\d{6}-[0-9a-f]{6}")
 OUTRIDER = (sys.executable, "-c", "from outrider.client.cli import main; main()")
 RAY = (sys.executable, "-c", "from ray.scripts.scripts import main; main()")
-NODE = (
-    sys.executable,
-    "-c",
-    "import types, ray.scripts.scripts as scripts; known = vars(scripts.ray_constants); "
-    "scripts.ray_constants = types.SimpleNamespace(**known | {'ENABLE_RAY_CLUSTER': True}); scripts.main()",
-)
+_START = """
+import types
+import ray.scripts.scripts as scripts
+
+known = vars(scripts.ray_constants)
+scripts.ray_constants = types.SimpleNamespace(**known | {"ENABLE_RAY_CLUSTER": True})
+scripts.main()
+"""
+NODE = (sys.executable, "-c", _START)
 """`ray`, starting a node. With RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 Ray keeps to loopback, and starts no node but a head: this does."""
 
 

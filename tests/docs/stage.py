@@ -112,23 +112,24 @@ class Stage:
         )
 
     def end(self) -> dict[str, int]:
-        """Ends what runs beside, the last first; the exit codes by name."""
-        codes = {}
-        files = sorted(self.traces.glob("*.pid"), key=lambda file: -int(file.stem.split("-")[1]))
+        """Ends what runs beside; the exit codes by name."""
+        files = sorted(self.traces.glob("*.pid"))
+        family: list[psutil.Process] = []
         for file in files:
-            pid, code = int(file.read_text()), file.with_suffix(".code")
-            family: list[psutil.Process] = []
-            if not code.exists():
-                process = psutil.Process(pid)
-                family = [process, *process.children(recursive=True)]
+            if not file.with_suffix(".code").exists():
+                process = psutil.Process(int(file.read_text()))
+                family += [process, *process.children(recursive=True)]
                 process.terminate()
-            try:
+        codes = {}
+        try:
+            for file in files:
+                code = file.with_suffix(".code")
                 until(code.exists, timeout_s=END_TIMEOUT_S, what=f"the end of {file.stem}")
                 codes[file.stem] = int(code.read_text())
-            finally:
-                for member in family:
-                    if member.is_running():
-                        member.kill()
+        finally:
+            for member in family:
+                if member.is_running():
+                    member.kill()
         return codes
 
 
