@@ -140,7 +140,7 @@ def rendered(release: str = "*", kind: str = "") -> list[dict[str, Any]]:
 
     texts = [file.read_text() for file in sorted(stage().glob(f"{release}.yaml"))]
     every = [each for text in texts for each in yaml.safe_load_all(text) if each]
-    return [each for each in every if each["kind"].startswith(kind)]
+    return [each for each in every if kind in ("", each["kind"])]
 
 
 def kubectl(words: list[str]) -> None:
