@@ -7,8 +7,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -112,14 +112,18 @@ class Stage:
         )
 
     def end(self) -> dict[str, int]:
-        """Ends what runs beside; the exit codes by name."""
+        """Ends what runs beside, nodes of Ray at once; the exit codes by name."""
         files = sorted(self.traces.glob("*.pid"))
         family: list[psutil.Process] = []
         for file in files:
             if not file.with_suffix(".code").exists():
                 process = psutil.Process(int(file.read_text()))
-                family += [process, *process.children(recursive=True)]
-                process.terminate()
+                members = [process, *process.children(recursive=True)]
+                family += members
+                if file.stem.startswith("ray"):
+                    _kill(members)
+                else:
+                    process.terminate()
         codes = {}
         try:
             for file in files:
@@ -127,9 +131,7 @@ class Stage:
                 until(code.exists, timeout_s=END_TIMEOUT_S, what=f"the end of {file.stem}")
                 codes[file.stem] = int(code.read_text())
         finally:
-            for member in family:
-                if member.is_running():
-                    member.kill()
+            _kill(family)
         return codes
 
 
@@ -144,3 +146,9 @@ def staged(folder: Path, port: int, variables: Mapping[str, str]) -> Iterator[St
         codes = stage.end()
     for name, code in codes.items():
         assert code == 0 or not name.startswith("serve"), f"{name} ended with {code}{stage.logs()}"
+
+
+def _kill(processes: Iterable[psutil.Process]) -> None:
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()

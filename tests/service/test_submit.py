@@ -11,7 +11,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.client.batch.lines import completion, read, write
 from tests.service.head import Head
 from tests.service.processes import COMMAND, START_TIMEOUT_S, until
 
@@ -54,7 +53,7 @@ def following(head: Head, log: Path, *arguments: str) -> Iterator[subprocess.Pop
 
 
 def test_service_is_submitted_called_left_and_stopped(head: Head, tmp_path: Path) -> None:
-    """The shipped models, by a configuration that lies elsewhere; a job beside it calls them and ends with 0."""
+    """The shipped models, by a configuration that lies elsewhere. Jobs that call it are in tests/docs/test_run.py."""
     (tmp_path / "here.yaml").write_text("service: {listen: '127.0.0.1:0'}\n")
     log, again = tmp_path / "log", tmp_path / "again"
     submission = ("--submission-id", "service", "serve", "--config", str(tmp_path / "here.yaml"))
@@ -78,7 +77,6 @@ def test_service_is_submitted_called_left_and_stopped(head: Head, tmp_path: Path
                 for speculates in (False, True)
             ]
             pids = [actor.pid for actor in client.status().actors if actor.pid]
-            (model,) = (served.name for served in client.models())
         assert texts[0] == texts[1] != ""
         assert len(pids) == 3
 
@@ -86,20 +84,6 @@ def test_service_is_submitted_called_left_and_stopped(head: Head, tmp_path: Path
         assert follower.wait(30) == 130
     assert "service goes on" in log.read_text()
     assert f"submit --address {head.dashboard} stop service" in log.read_text()
-
-    (tmp_path / "prompts.txt").write_text("The telescope\n")
-    measured = ("bench", "-a", address, "--prompts", str(tmp_path / "prompts.txt"), "-n", "4")
-    job = submit(head, *measured, "--warm-up", "0", "--json")
-    assert job.returncode == 0, job.stderr + job.stdout
-    assert '"wall_s"' in job.stdout
-
-    source, answers = (
-        write(tmp_path / "in.jsonl", completion("a", model=model)),
-        tmp_path / "out.jsonl",
-    )
-    batch = submit(head, "batch", str(source), str(answers), "-a", address)
-    assert batch.returncode == 0, batch.stderr + batch.stdout
-    assert {line["custom_id"]: line["error"] for line in read(answers)} == {"a": None}
 
     with following(head, again, "logs", "service", "--follow") as follower:
         until(lambda: READY in again.read_text(), timeout_s=60, what="the log")
