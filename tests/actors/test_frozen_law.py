@@ -103,4 +103,4 @@ def cooled(wire: Wire) -> Wire:
 @pytest.mark.parametrize("verifier", FROZEN)
 def test_laws_of_another_temperature_are_caught(verifier: Verifier) -> None:
     """The comparison has the power to fail: wrong draft probabilities change the text's law, and it shows."""
-    assert transition_p(list(run(verifier, cooled).texts.values())) < MIN_P
+    assert transition_p(list(run(verifier, cooled, 4).texts.values())) < MIN_P
