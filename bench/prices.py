@@ -1,34 +1,31 @@
 """What each step of target, drafter and coordinator costs in processor time: `python -m bench prices` writes the simulation's prices.
 
 The simulated service runs with the real cores; each of their calls is timed, making and reading of messages included, and a line
-over sessions and rows is fitted to each step. Models are tables, whose passes are left out. What gRPC takes for a message is timed
-between two processes of this machine, with one stream and with many at the same time, as a coordinator has them to its clients.
+over sessions and rows is fitted to each step. Some are timed after a sleep, too, as processes sleep while devices work. Models are tables, whose
+passes are left out. What gRPC takes for a message is timed apart (`message_price.py`).
 """
 
 from __future__ import annotations
 
-import asyncio
-import multiprocessing
+import math
 import statistics
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from multiprocessing.connection import Connection
+from collections.abc import Callable, Iterator
 from typing import Any
 
-import grpc
 import numpy as np
 import yaml
-from scipy.optimize import nnls  # type: ignore[import-untyped]
+from scipy.optimize import brentq, nnls  # type: ignore[import-untyped]
 
 from bench.machine import describe
+from bench.message_price import PAUSE_S, TURNS, message_us
 from outrider.actors.draft.drafter import DraftPass
 from outrider.actors.draft.events import VerdictFrame
 from outrider.actors.exchange import commits
 from outrider.actors.target.events import CandidateFrame
 from outrider.actors.target.passes import Pass
-from outrider.client import event_loop
 from outrider.cluster.simulate.command import quiet
-from outrider.cluster.simulate.prices import FILE
+from outrider.cluster.simulate.prices import FILE, Sleep
 from outrider.cluster.simulate.scenario import Scenario
 from outrider.cluster.simulate.service import Mode, Service
 
@@ -38,23 +35,11 @@ LEVELS = (1, 2, 4, 8, 16, 32, 64)
 ROUNDS = 120
 """Of each level."""
 
-TURNS = 200
-"""With messages over gRPC, timed."""
+SLEEPS_S = (0.001, 0.005)
+"""Before each step, to see how much slower a process is that has slept: as long as draft passes and passes of a target take."""
 
-PAUSE_S = 0.005
-"""Between messages over gRPC, as there are passes between them: a process that has slept is slower."""
-
-PAUSES_S = {"target": 0.005, "drafter": 0.001, "coordinator": 0.005}
-"""Before each step that is timed: about what a pass of its own takes. After 5 ms of sleep a step takes about twice the time."""
-
-STREAMS = 32
-"""Messages at the same time, each on its own stream, beside one alone."""
-
-MESSAGE_BYTES = 120
-"""Of each."""
-
-WARM_UP = 20
-"""Turns that are not timed."""
+SLEEP_LEVEL = 4
+"""Requests at once meanwhile."""
 
 REQUEST_US = 500.0
 """Of a request at a coordinator, its messages and commits left out: checks, queue, end. By `bench costs`, not timed here."""
@@ -77,10 +62,15 @@ def run(*, is_quick: bool = False) -> Iterator[dict[str, Any]]:
         for level in LEVELS[:2] if is_quick else LEVELS:
             for mode in (Mode.PLAIN, Mode.PIPELINED):
                 _sample(level, rounds, mode, samples)
+        took = [_took(rounds, sleep_s) for sleep_s in (0.0, *SLEEPS_S)]
+    sleep = sleep_of(took[1] / took[0], took[2] / took[0])
     message = message_us(10 if is_quick else TURNS)
+    # It was measured after a sleep.
+    message["wake_us"] = round(message["wake_us"] / Sleep(**sleep).factor(PAUSE_S), 1)
     machine = describe()
     prices = {
         "machine": f"{machine['cpu']}, {machine['cores']} cores, Python {machine['python']}, commit {machine['commit']}",
+        "sleep": sleep,
         "message": message,
         "target": {
             "take": _fitted(samples["target take"], samples["target take more"]),
@@ -100,20 +90,59 @@ def run(*, is_quick: bool = False) -> Iterator[dict[str, Any]]:
     yield prices
 
 
-def _sample(level: int, rounds: int, mode: Mode, samples: Steps) -> None:
-    """Runs a service and times the steps of its processes."""
+def _took(rounds: int, sleep_s: float) -> float:
+    """Seconds of all kinds of steps together, by the median of each, after a sleep."""
+    samples: Steps = {}
+    _sample(SLEEP_LEVEL, rounds, Mode.PIPELINED, samples, sleep_s)
+    return sum(statistics.median(sample[2] for sample in found) for found in samples.values())
+
+
+def sleep_of(short: float, long: float) -> dict[str, float]:
+    """The prices of sleep.
+
+    Args:
+        short: How many times longer steps take after the first of `SLEEPS_S`.
+        long: After the second.
+    """
+    first_s, second_s = SLEEPS_S
+    if long <= max(short, 1.0):
+        return {"times": round(max(long, 1.0), 3), "within_us": 1.0}
+
+    def missed(within_s: float) -> float:
+        """By how much a curve through the second misses the first."""
+        share = math.expm1(-first_s / within_s) / math.expm1(-second_s / within_s)
+        return 1.0 + (long - 1.0) * share - short
+
+    least_s, most_s = 1e-5, 0.02
+    if missed(most_s) >= 0.0:
+        within_s = most_s
+    else:
+        within_s = float(brentq(missed, least_s, most_s)) if missed(least_s) > 0.0 else least_s
+    times = 1.0 - (long - 1.0) / math.expm1(-second_s / within_s)
+    return {"times": round(times, 3), "within_us": round(1e6 * within_s, 1)}
+
+
+def _sample(level: int, rounds: int, mode: Mode, samples: Steps, sleep_s: float = 0.0) -> None:
+    """Runs a service and times the steps of its processes, each after a sleep if one is asked for."""
     service = Service(_scenario(level, rounds), mode)
     (target,) = service.targets.values()
     coordinator = service.coordinator
-    _time(target, "on_drafter", samples, "target take", lambda _: _size(target._events[-1][1]))
-    _time(target.core, "take", samples, "target take more", _size)
-    _time(target.core, "begin", samples, "target begin", _size)
-    _time(target, "_finish", samples, "target finish", _size)
-    _time(coordinator, "_committed", samples, "coordinator take", _size)
+    _time(
+        target,
+        "on_drafter",
+        samples,
+        "target take",
+        lambda _: _size(target._events[-1][1]),
+        sleep_s,
+    )
+    _time(target.core, "take", samples, "target take more", _size, sleep_s)
+    _time(target.core, "begin", samples, "target begin", _size, sleep_s)
+    _time(target, "_finish", samples, "target finish", _size, sleep_s)
+    _time(coordinator, "_committed", samples, "coordinator take", _size, sleep_s)
     for drafter in service.drafters.values():
-        _time(drafter.core, "take", samples, "drafter take", _size)
-        _time(drafter.core, "begin", samples, "drafter begin", _size)
-        _time(drafter, "_conclude", samples, "drafter finish", _size)
+        _time(drafter.core, "take", samples, "drafter take", _size, sleep_s)
+        _time(drafter.core, "begin", samples, "drafter begin", _size, sleep_s)
+        _time(drafter, "_conclude", samples, "drafter finish", _size, sleep_s)
     service.run()
 
 
@@ -135,15 +164,20 @@ def _scenario(level: int, rounds: int) -> Scenario:
 
 
 def _time(
-    owner: object, name: str, samples: Steps, step: str, size: Callable[[Any], tuple[int, int]]
+    owner: object,
+    name: str,
+    samples: Steps,
+    step: str,
+    size: Callable[[Any], tuple[int, int]],
+    sleep_s: float = 0.0,
 ) -> None:
     """Times a method of this object from now on. Its first argument or, of `begin`, its result tells the size of the step."""
     method = getattr(owner, name)
     found = samples.setdefault(step, [])
-    pause_s = PAUSES_S[step.partition(" ")[0]]
 
     def timed(first: Any, *others: Any) -> Any:
-        time.sleep(pause_s)
+        if sleep_s:
+            time.sleep(sleep_s)
         began = time.thread_time_ns()
         result = method(first, *others)
         seconds = 1e-9 * (time.thread_time_ns() - began)
@@ -188,70 +222,3 @@ def _fitted(*steps: list[Sample]) -> dict[str, float]:
         total += 1e6 * fitted
     names = ("fixed_us", "session_us", "row_us")
     return {name: round(float(value), 2) for name, value in zip(names, total, strict=True)}
-
-
-def message_us(turns: int) -> dict[str, float]:
-    """Processor microseconds of messages at one end, over gRPC streams to another process and back.
-
-    Args:
-        turns: How many are timed, with one stream and with `STREAMS`.
-    """
-    parent, child = multiprocessing.get_context("spawn").Pipe()
-    process = multiprocessing.get_context("spawn").Process(target=_echo, args=(child,), daemon=True)
-    process.start()
-    try:
-        if not parent.poll(30.0):
-            raise RuntimeError("the process that echoes did not start within 30 s")
-        address = f"127.0.0.1:{parent.recv()}"
-        one, many = (
-            statistics.median(event_loop.run(_ask(address, streams, turns)) for _ in range(3))
-            for streams in (1, STREAMS)
-        )
-    finally:
-        process.terminate()
-        process.join()
-    # A turn with one stream reads a message and writes one; with many, it does so with each of them.
-    each = min((many - one) / (2 * (STREAMS - 1)), one / 2)
-    return {"wake_us": round(1e6 * (one - 2 * each), 1), "each_us": round(1e6 * each, 1)}
-
-
-def _echo(pipe: Connection) -> None:
-    event_loop.run(_serve_echo(pipe))
-
-
-async def _serve_echo(pipe: Connection) -> None:
-    async def echo(requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
-        async for request in requests:
-            yield request
-
-    server = grpc.aio.server()
-    handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_stream_rpc_method_handler(echo)
-    server.add_generic_rpc_handlers(
-        (grpc.method_handlers_generic_handler("bench.Echo", {"Echo": handler}),)
-    )
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    pipe.send(port)
-    await server.wait_for_termination()
-
-
-async def _ask(address: str, streams: int, turns: int) -> float:
-    """Processor seconds of a turn in which every stream writes a message and then reads one."""
-    payload = bytes(MESSAGE_BYTES)
-    async with grpc.aio.insecure_channel(address) as channel:
-        ask: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(
-            "/bench.Echo/Echo"
-        )
-        calls = [ask() for _ in range(streams)]
-        for turn in range(turns + WARM_UP):
-            if turn == WARM_UP:
-                began = time.process_time()
-            await asyncio.sleep(PAUSE_S)
-            for call in calls:
-                await call.write(payload)
-            for call in calls:
-                await call.read()
-        spent = time.process_time() - began
-        for call in calls:
-            await call.done_writing()
-    return spent / turns

@@ -1,7 +1,7 @@
 """Writes tables and plots from the result files: into the README and the pages of `PAGES`, between markers, and as SVG files.
 
 `<!-- bench:NAME:begin -->` and `<!-- bench:NAME:end -->` enclose the block NAME of `BLOCKS`; `<!-- bench:begin -->` in the README
-encloses what `SUMMARY` names. A block whose suite has not been run says so.
+encloses `SUMMARY`. A block whose suite has not been run says so.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ BLOCKS: dict[str, Block] = {
 }
 """By the name in the markers."""
 
-SUMMARY = ("single",)
-"""Blocks of the README."""
+SUMMARY: Block = ("single", tables.summary)
+"""That of the README."""
 
 DRAWN: dict[str, tuple[str, Callable[[Rows], str | None]]] = {
     "single": ("single", plots.efficiency),
@@ -107,15 +107,10 @@ def show() -> None:
 
 
 def summary() -> str:
-    """The README's tables; suites that were not run are left out."""
-    found = []
-    for name in SUMMARY:
-        text = BLOCKS[name][1](rows_of(BLOCKS[name][0]))
-        if text:
-            found.append(text)
-            if name in DRAWN:
-                found.append(f"![{name}]({PLOTS.relative_to(ROOT)}/{name}.svg)")
-    return "\n\n".join(found)
+    """The README's table and its plot; nothing if the suite was not run."""
+    suite, tell = SUMMARY
+    text = tell(rows_of(suite))
+    return f"{text}\n\n![{suite}]({PLOTS.relative_to(ROOT)}/{suite}.svg)" if text else ""
 
 
 def block(name: str, *, is_quick: bool = False) -> str:

@@ -7,8 +7,32 @@ from typing import Any
 from bench.captions import Rows, machine, runs, said_of, shared_cores, table, unequal
 
 
+def summary(rows: Rows) -> str:
+    """One stream against its baselines, for the README: what a newcomer wants to know."""
+    if not rows:
+        return ""
+    head = ["a target pass, ms", "temperature", "plain, tokens/s", "Outrider, tokens/s"]
+    head += ["speed-up", "over transformers' plain / assisted `generate`"]
+    lines = []
+    for row in rows:
+        theirs = row["transformers"]["one"]
+        lines.append(
+            [
+                f"{row['unit_ms']:.0f}",
+                f"{row['temperature']:g}",
+                f"{row['plain_tokens_per_s']:.0f}",
+                f"{row['tokens_per_s']:.0f}",
+                f"**{row['speed_up']:.2f}**",
+                f"{theirs['plain']['ours_over']:.2f} / {theirs['assisted']['ours_over']:.2f}",
+            ]
+        )
+    machines = sorted({row["machine"]["cpu"] for row in rows})
+    caption = f"One stream of prompts of every category; medians; {', '.join(machines)}, one thread for each model. {unequal(rows)}"
+    return f"{table(head, lines)}\n\n{caption}"
+
+
 def single(rows: Rows) -> str:
-    """One stream against its baselines, for the README."""
+    """One stream against its baselines."""
     if not rows:
         return ""
     head = [

@@ -21,14 +21,19 @@ settings.load_profile("same")
 LONG = ("tests/laws/", "tests/actors/test_frozen_law.py")
 """Where one test takes so long that each is handed out by itself."""
 
-CLUSTERS = ("tests/service/", "tests/chart/test_run.py", "tests/docs/test_run.py")
-"""Where tests start whole services: one process runs them all, so that one service runs at a time."""
+SERVICES = {
+    "tests/service/": "services",
+    "tests/chart/test_run.py": "documents",
+    "tests/docs/": "documents",
+}
+"""Where tests start whole services, and the process that runs them, one after the other: so two services run at a time, at most."""
 
 
 def share_of(nodeid: str) -> str:
     """The tests that one process runs together with this one, when `-n` asks for several: its module's, as a rule."""
-    if nodeid.startswith(CLUSTERS):
-        return CLUSTERS[0]
+    for start, share in SERVICES.items():
+        if nodeid.startswith(start):
+            return share
     return nodeid if nodeid.startswith(LONG) else nodeid.partition("::")[0]
 
 

@@ -127,18 +127,18 @@ def plain_rate(request: PlanRequest, sessions: int) -> float:
 
 def _target_s(request: PlanRequest, sessions: int, rows: int) -> float:
     """Of a round of a target: its pass, and the processor time before and after it."""
-    traffic, steps = request.traffic, load_prices().target
+    traffic, prices = request.traffic, load_prices()
     context = sessions * (traffic.prompt + traffic.tokens // 2)
     pass_s = request.target.passes.seconds(rows=rows, sessions=sessions, context=context)
-    return pass_s + steps.begin.seconds(sessions, rows) + steps.finish.seconds(sessions, rows)
+    return pass_s + prices.target.around_s(prices.sleep.factor(pass_s), sessions, rows)
 
 
 def _draft_s(request: PlanRequest, drafter: Drafter, sessions: int, rows: int) -> float:
     """The same of a drafter."""
-    traffic, steps = request.traffic, load_prices().drafter
+    traffic, prices = request.traffic, load_prices()
     context = sessions * (traffic.prompt + traffic.tokens // 2)
     pass_s = drafter.passes.seconds(rows=rows, sessions=sessions, context=context)
-    return pass_s + steps.begin.seconds(sessions, rows) + steps.finish.seconds(sessions, rows)
+    return pass_s + prices.drafter.around_s(prices.sleep.factor(pass_s), sessions, rows)
 
 
 def _prompt_s(request: PlanRequest, sessions: int) -> float:
@@ -176,8 +176,9 @@ def expected(
         step = _draft_s(request, drafter, all_sessions, round(rows)) / plain_s
         tokens = min(known.tokens_by_nodes[size], 1.0 + cost / step)
         # A verdict and the candidates after it: each is sent, received and taken in.
-        told_s = 4.0 * prices.message.seconds()
-        told_s += prices.drafter.take.seconds(all_sessions) + prices.target.take.seconds(sessions)
+        slowness = prices.sleep.factor(plain_s)
+        taken_s = prices.drafter.take.seconds(all_sessions) + prices.target.take.seconds(sessions)
+        told_s = 4.0 * prices.message.seconds(slowness) + slowness * taken_s
         away = (2e-3 * drafter.latency_ms + told_s) / plain_s + FIRST_LEVELS * step
         if sessions > 1:
             # The others' pass does not wait.

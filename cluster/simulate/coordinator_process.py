@@ -70,7 +70,7 @@ class CoordinatorProcess(Process):
         self, name: str, heap: Heap, machine: Machine, record: Record, *, prices: Prices
     ) -> None:
         """Arguments: as `TargetProcess`."""
-        super().__init__(name, heap, machine, record)
+        super().__init__(name, heap, machine, record, prices)
         self.targets: dict[str, Stream] = {}
         self.drafters: dict[str, Stream] = {}
         self.target_takes: dict[str, Callable[[bytes], None]] = {}
@@ -80,7 +80,6 @@ class CoordinatorProcess(Process):
         self.num_failed = 0
         self.outputs: dict[Key, list[int]] = {}
         """Of each request, as far as it has come."""
-        self._prices = prices
         self._running: dict[int, Running] = {}
         """By the request's number."""
         self._sessions: dict[int, Running] = {}
@@ -236,7 +235,7 @@ class CoordinatorProcess(Process):
         for command in commands:
             match command:
                 case Deliver():
-                    self.spend_on_message(self._prices.message)
+                    self.spend_on_message()
                     running.on_tokens(len(command.ids), self.now)
                 case Attach():
                     self._fill(running)
@@ -340,7 +339,7 @@ class CoordinatorProcess(Process):
         while self.inbox:
             letter = self.inbox.popleft()
             if letter.payload:
-                self.spend_on_message(self._prices.message)
+                self.spend_on_message()
             letter.take(letter.payload)
         return None
 
@@ -354,11 +353,11 @@ class CoordinatorProcess(Process):
     def _tell_target(self, name: str, command: target_pb2.SessionCommand) -> None:
         stream = self.targets[name]
         if stream.is_open:
-            self.spend_on_message(self._prices.message)
+            self.spend_on_message()
             stream.send(self, command.SerializeToString(), self.target_takes[name])
 
     def _tell_drafter(self, name: str, command: draft_pb2.DraftCommand) -> None:
         stream = self.drafters[name]
         if stream.is_open:
-            self.spend_on_message(self._prices.message)
+            self.spend_on_message()
             stream.send(self, command.SerializeToString(), self.drafter_takes[name])

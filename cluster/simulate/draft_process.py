@@ -48,7 +48,7 @@ class DraftProcess(Process):
         on_core: bool = False,
     ) -> None:
         """Arguments: as `TargetProcess`."""
-        super().__init__(name, heap, machine, record)
+        super().__init__(name, heap, machine, record, prices)
         self.device = device
         self.core = new_core()
         self.coordinator: Stream | None = None
@@ -62,7 +62,6 @@ class DraftProcess(Process):
         self._owners: dict[SessionKey, int] = {}
         """The coordinator's number of each session."""
         self._keys: dict[int, SessionKey] = {}
-        self._prices = prices
         self._on_core = on_core
         self._pass: DraftPass | None = None
         self._logits: Logits | None = None
@@ -139,7 +138,7 @@ class DraftProcess(Process):
         while self.inbox:
             letter = self.inbox.popleft()
             if letter.payload:
-                self.spend_on_message(self._prices.message)
+                self.spend_on_message()
             self._arrived = letter.arrived
             letter.take(letter.payload)
         begun = self.core.begin(self.now)
@@ -209,10 +208,10 @@ class DraftProcess(Process):
     def _tell_target(self, link: int, message: target_pb2.DrafterMessage) -> None:
         stream = self.links.get(link)
         if stream is not None and stream.is_open:
-            self.spend_on_message(self._prices.message)
+            self.spend_on_message()
             stream.send(self, message.SerializeToString(), self.target_takes[link])
 
     def _tell_coordinator(self, event: draft_pb2.DraftEvent) -> None:
         if self.coordinator is not None and self.coordinator.is_open:
-            self.spend_on_message(self._prices.message)
+            self.spend_on_message()
             self.coordinator.send(self, event.SerializeToString(), self.coordinator_takes)

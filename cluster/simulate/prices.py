@@ -1,4 +1,4 @@
-"""What the processor time of each step costs: microseconds that its process's interpreter is busy.
+"""What the processor time of each step costs: microseconds that its process's interpreter is busy, awake all the time.
 
 The numbers are in `prices.yaml`, with the machine that they were measured on. They decide how many sessions a target can serve
 however fast its device is.
@@ -6,6 +6,7 @@ however fast its device is.
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated
@@ -43,9 +44,22 @@ class Message(Section):
     """For the first of a turn."""
     each_us: Micros = 0.0
 
-    def seconds(self, *, wakes: bool = True) -> float:
-        """Seconds of one; the first of a turn wakes its process."""
-        return 1e-6 * (self.each_us + (self.wake_us if wakes else 0.0))
+    def seconds(self, slowness: float) -> float:
+        """Seconds of one: the first of a turn wakes its process, which takes longer the longer it has slept; 0: it is awake."""
+        return 1e-6 * (self.each_us + self.wake_us * slowness)
+
+
+class Sleep(Section):
+    """What sleeping costs afterwards: caches are others', clocks are low."""
+
+    times: Annotated[float, Field(ge=1.0, le=100.0)] = 1.0
+    """How many times longer steps take after a long sleep."""
+    within_us: Annotated[float, Field(gt=0.0, le=1e6)] = 1000.0
+    """After a sleep of this time they are slower by 63 % of that."""
+
+    def factor(self, slept_s: float) -> float:
+        """How many times longer steps take after so many seconds of sleep."""
+        return 1.0 + (self.times - 1.0) * -math.expm1(-1e6 * max(slept_s, 0.0) / self.within_us)
 
 
 class Steps(Section):
@@ -57,6 +71,11 @@ class Steps(Section):
     """Before a pass: what is run."""
     finish: Step
     """After a pass: what came of it, until the messages are made."""
+
+    def around_s(self, slowness: float, sessions: int, rows: int) -> float:
+        """Seconds between two passes: the first step comes after a sleep."""
+        first_s = slowness * self.finish.seconds(sessions, rows)
+        return first_s + self.begin.seconds(sessions, rows)
 
 
 class CoordinatorSteps(Section):
@@ -73,6 +92,7 @@ class Prices(Section):
 
     machine: str
     """Where they were measured."""
+    sleep: Sleep
     message: Message
     target: Steps
     drafter: Steps
@@ -81,6 +101,7 @@ class Prices(Section):
 
 FREE = Prices(
     machine="none: processor time is free",
+    sleep=Sleep(),
     message=Message(),
     target=Steps(take=Step(), begin=Step(), finish=Step()),
     drafter=Steps(take=Step(), begin=Step(), finish=Step()),

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from outrider.cluster.simulate.heap import Heap, Record, Timer
-from outrider.cluster.simulate.prices import Message
+from outrider.cluster.simulate.prices import Prices
 
 
 class Machine:
@@ -46,7 +46,10 @@ class Letter:
 class Process(ABC):
     """Takes turns: in each it does what there is to do, which takes processor time, and says when to look again."""
 
-    def __init__(self, name: str, heap: Heap, machine: Machine, record: Record) -> None:
+    def __init__(
+        self, name: str, heap: Heap, machine: Machine, record: Record, prices: Prices
+    ) -> None:
+        self._prices = prices
         self.name = name
         self.heap = heap
         self.machine = machine
@@ -60,6 +63,8 @@ class Process(ABC):
         self._turn: Timer | None = None
         self._is_awake = False
         """A message was paid for in this turn."""
+        self._slowness = 1.0
+        """How many times longer steps of this turn take, because the process has slept."""
 
     def post(self, payload: bytes, take: Callable[[bytes], None]) -> None:
         """A message arrives now."""
@@ -78,14 +83,18 @@ class Process(ABC):
         self._turn = self.heap.at(when, self._take_turn)
 
     def spend(self, seconds: float) -> None:
-        """Spends processor time."""
+        """Spends processor time on a step."""
+        self._use(seconds * self._slowness)
+
+    def spend_on_message(self) -> None:
+        """Spends what a message sent or received takes; the first of a turn wakes the process up, too."""
+        message = self._prices.message
+        self._use(message.seconds(0.0 if self._is_awake else self._slowness))
+        self._is_awake = True
+
+    def _use(self, seconds: float) -> None:
         self.cpu_s += seconds
         self.now = self.machine.run(self.now, seconds)
-
-    def spend_on_message(self, price: Message) -> None:
-        """Spends what a message sent or received takes; the first of a turn wakes the process up, too."""
-        self.spend(price.seconds(wakes=not self._is_awake))
-        self._is_awake = True
 
     def pause(self, seconds: float) -> None:
         """Stands still, as a process does whose machine is busy with other things."""
@@ -98,6 +107,7 @@ class Process(ABC):
         if self.now > self.heap.now:
             self.wake(self.now)
             return
+        self._slowness = self._prices.sleep.factor(self.heap.now - self.now)
         self.now = self.heap.now
         self._is_awake = False
         due = self.turn()

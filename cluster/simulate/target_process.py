@@ -89,7 +89,7 @@ class TargetProcess(Process):
             prices: What its steps cost.
             on_core: Passes take one of the machine's cores.
         """
-        super().__init__(name, heap, machine, record)
+        super().__init__(name, heap, machine, record, prices)
         self.device = device
         self.core = new_core()
         self.log = PassLog()
@@ -97,7 +97,6 @@ class TargetProcess(Process):
         self.drafters: dict[str, Stream] = {}
         self.coordinator_takes: Callable[[bytes], None] = lambda payload: None
         self.drafter_takes: dict[str, Callable[[bytes], None]] = {}
-        self._prices = prices
         self._on_core = on_core
         self._pass: Pass | None = None
         self._computed: Computed | None = None
@@ -163,7 +162,7 @@ class TargetProcess(Process):
         while self.inbox:
             letter = self.inbox.popleft()
             if letter.payload:
-                self.spend_on_message(self._prices.message)
+                self.spend_on_message()
             self._arrived = letter.arrived
             letter.take(letter.payload)
         while self._events:
@@ -231,10 +230,10 @@ class TargetProcess(Process):
     def _tell_drafter(self, drafter: str, message: target_pb2.VerdictMessage) -> None:
         stream = self.drafters.get(drafter)
         if stream is not None and stream.is_open:
-            self.spend_on_message(self._prices.message)
+            self.spend_on_message()
             stream.send(self, message.SerializeToString(), self.drafter_takes[drafter])
 
     def _tell_coordinator(self, event: target_pb2.SessionEvent) -> None:
         if self.coordinator is not None and self.coordinator.is_open:
-            self.spend_on_message(self._prices.message)
+            self.spend_on_message()
             self.coordinator.send(self, event.SerializeToString(), self.coordinator_takes)

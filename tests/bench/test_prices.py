@@ -15,4 +15,4 @@ def test_quick_prices_are_prices() -> None:
     for steps in (found.target, found.drafter):
         assert min(step.seconds(1, 1) for step in (steps.take, steps.begin, steps.finish)) > 0.0
     assert found.coordinator.take.seconds(1, 1) > 0.0
-    assert found.message.seconds() >= found.message.seconds(wakes=False) > 0.0
+    assert found.message.seconds(1.0) >= found.message.seconds(0.0) > 0.0

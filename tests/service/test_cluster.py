@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tests.service.processes import until
 
 from bench.batch import killed_twice
 from bench.cluster import DRAFTERS, HEAD, TARGETS, Cluster, cluster
@@ -72,10 +73,15 @@ def test_many_requests_at_once_give_the_texts_of_plain_decoding(made: Cluster) -
         seeds = range(NUM_REQUESTS)
         ours = list(pool.map(lambda seed: text(seed, True), seeds))
         plain = list(pool.map(lambda seed: text(seed, False), seeds))
-        alone = [text(seed, True) for seed in range(4)]
+
+        def accepts() -> bool:
+            """Drafters may rest for a while, where two cores do everything."""
+            found = [text(seed, True) for seed in range(4)]
+            assert [tokens for tokens, _ in found] == [tokens for tokens, _ in plain[:4]]
+            return sum(accepted for _, accepted in found) > 0
+
+        until(accepts, timeout_s=240.0, what="a candidate that is accepted")
     assert [tokens for tokens, _ in ours] == [tokens for tokens, _ in plain]
-    assert [tokens for tokens, _ in alone] == [tokens for tokens, _ in plain[:4]]
-    assert sum(accepted for _, accepted in alone) > 0
 
 
 def test_status_names_every_actor(made: Cluster) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from outrider.cluster.simulate.heap import Heap, Record
 from outrider.cluster.simulate.network import FRAMING_BYTES, Stream, Way
+from outrider.cluster.simulate.prices import FREE
 from outrider.cluster.simulate.process import Machine, Process
 
 
@@ -27,7 +28,8 @@ class Ear(Process):
 def connected(way: Way) -> tuple[Heap, Ear, Ear, Stream]:
     """Two ends of a stream."""
     heap, record = Heap(), Record()
-    ends = Ear("a", heap, Machine(None), record), Ear("b", heap, Machine(None), record)
+    machine = Machine(None)
+    ends = Ear("a", heap, machine, record, FREE), Ear("b", heap, machine, record, FREE)
     for end in ends:
         end.heard = []
     return heap, *ends, Stream("s", heap, record, way, 1, ends)
