@@ -1,13 +1,14 @@
 """Speculative decoding in one process: the algorithm without actors, streams and scheduling.
 
-`decode` is plain decoding, or speculative decoding with any drafter and verifier. Target and drafter take turns; what decides about tokens is what the
-service decides with. So the text is that of plain decoding under coupled sampling (Daliri et al. 2024, arXiv 2408.07978), and of the same law with a
-verifier of frozen trees (Leviathan et al. 2023, arXiv 2211.17192, and successors).
+`decode` is plain decoding, or speculative decoding with any drafter and verifier. Target and drafter take turns; what decides about tokens
+is what the service decides with. So the text is that of plain decoding under coupled sampling (Daliri et al. 2024, arXiv 2408.07978), and
+of the same law with a verifier of frozen trees (Leviathan et al. 2023, arXiv 2211.17192, and successors).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Self
 
 import numpy as np
 import torch
@@ -33,14 +34,20 @@ NOTHING = FrozenTree(tree=DraftTree(tokens_N=(), parents_N=()), rows=())
 
 
 class Text:
-    """A text on an engine: what the next token is drawn from, below it and below each candidate."""
+    """A text in a slot of an engine: what the next token is drawn from, below it and below each candidate. Gives the slot back as a context."""
 
     def __init__(self, engine: Engine, prompt: Sequence[int], sampling: Sampling) -> None:
-        """Takes a slot."""
+        """Takes a slot. Raises ValueError for options that cannot be followed, NoFreeSlot if there is none."""
+        if not prompt:
+            raise ValueError("prompt is empty; give at least one token id")
         spec, self.sampling, self.tokens = engine.spec, sampling, list(prompt)
         self.transform = SamplingTransform(
-            sampling, vocab_size=spec.vocab_size, prompt=prompt, eos_token_ids=spec.eos_token_ids, device=spec.device
-        )  # fmt: skip
+            sampling,
+            vocab_size=spec.vocab_size,
+            prompt=prompt,
+            eos_token_ids=spec.eos_token_ids,
+            device=spec.device,
+        )
         self._engine, self._slot, self._num_prompt = engine, engine.acquire(), len(prompt)
         self._cached, self._noise = 0, GumbelNoise(spec.vocab_size, spec.device)
 
@@ -52,7 +59,7 @@ class Text:
             self.keep(range(len(chunk)))
         parents = (-1, *(parent + 1 for parent in tree.parents_N))
         logits_RV = self._run((self.tokens[-1], *tree.tokens_N), parents)
-        paths = [path_of(tree, node) for node in range(-1, tree.num_nodes)]
+        paths = [tree.path(node) for node in range(-1, tree.num_nodes)]
         num_output = [len(self.tokens) - self._num_prompt + len(path) for path in paths]
         return self.transform.apply(logits_RV, paths, num_output)
 
@@ -71,14 +78,15 @@ class Text:
         self.tokens += tokens
         self.transform.commit(tokens)
 
-    def release(self) -> None:
-        """Gives the slot back."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._engine.release(self._slot)
 
     def _run(self, tokens: Sequence[int], parents: Sequence[int]) -> torch.Tensor:
-        return self._engine.forward(
-            [Rows(slot=self._slot, tokens=tokens, parents=parents)]
-        ).values_RV
+        rows = Rows(slot=self._slot, tokens=tokens, parents=parents)
+        return self._engine.forward([rows]).values_RV
 
 
 def decode(
@@ -88,19 +96,26 @@ def decode(
     propose: Propose = lambda text: NOTHING,
     verifier: Verifier = Verifier.COUPLED,
 ) -> list[int]:
-    """The tokens of a request: `max_tokens`, or fewer of which the last is a stop token. Raises ValueError for options that cannot be followed."""
-    text = Text(target, prompt, sampling)
+    """The tokens of a request: `max_tokens`, or fewer of which the last is a stop token.
+
+    Args:
+        target: The target model; a slot must be free, and text and trees fit (else `SlotOverflow`).
+        prompt: Token ids, at least one (else ValueError, as for options that cannot be followed).
+        sampling: The request's options.
+        propose: The drafter.
+        verifier: What its candidates are tested by; `METHODS` says which trees it takes.
+    """
     stops = {*sampling.stop_token_ids, *(() if sampling.ignore_eos else target.spec.eos_token_ids)}
     left, is_over = sampling.max_tokens, False
-    while left > 0 and not is_over:
-        frozen = propose(text.tokens)
-        found = verify(text, frozen, text.scores(frozen.tree), verifier)
-        ends = [place for place, token in enumerate(found.tokens) if token in stops][:1]
-        count = min([left, len(found.tokens), *(place + 1 for place in ends)])
-        text.keep((0, *(1 + node for node in found.path[: count - 1])))
-        text.append(found.tokens[:count])
-        left, is_over = left - count, bool(ends) and ends[0] < count
-    text.release()
+    with Text(target, prompt, sampling) as text:
+        while left > 0 and not is_over:
+            frozen = propose(text.tokens)
+            found = verify(text, frozen, text.scores(frozen.tree), verifier)
+            ends = [place for place, token in enumerate(found.tokens) if token in stops][:1]
+            count = min([left, len(found.tokens), *(place + 1 for place in ends)])
+            text.keep((0, *(1 + node for node in found.path[: count - 1])))
+            text.append(found.tokens[:count])
+            left, is_over = left - count, bool(ends) and ends[0] < count
     return text.tokens[len(prompt) :]
 
 
@@ -110,9 +125,8 @@ def verify(text: Text, frozen: FrozenTree, scores_RV: torch.Tensor, verifier: Ve
     if not method.needs_draft_probs or not tree.num_nodes:
         # A candidate counts if it is what the target draws; the draw is the same whatever was proposed.
         def drawn(node: int) -> int:
-            return int(
-                draw(scores_RV[node + 1 : node + 2], text.noise(len(path_of(tree, node))))[0]
-            )
+            noise_1V = text.noise(len(tree.path(node)))
+            return int(draw(scores_RV[node + 1 : node + 2], noise_1V)[0])
 
         return walk(tree.tokens_N, tree.parents_N, drawn, 1 + tree.num_nodes)
     own = uniforms(text.sampling.seed, len(text.tokens), uniforms_needed(tree.num_nodes))
@@ -125,16 +139,9 @@ def verify(text: Text, frozen: FrozenTree, scores_RV: torch.Tensor, verifier: Ve
     return Walk(path=accepted.path, tokens=accepted.tokens)
 
 
-def path_of(tree: DraftTree, node: int) -> list[int]:
-    """The tokens from the text down to a node, its own included; -1 is the text itself."""
-    above = path_of(tree, tree.parents_N[node]) if node >= 0 else []
-    return [*above, tree.tokens_N[node]] if node >= 0 else []
-
-
 def probs_of(text: Text, scores_NV: torch.Tensor) -> Float64s:
     """The laws of draws, float64 (N, V); at temperature 0 all of it at the greatest score."""
-    if text.transform.uses_noise:
-        probs_NV: Float64s = torch.softmax(scores_NV.double(), dim=-1).cpu().numpy()
-        return probs_NV
-    certain_NV: Float64s = np.eye(scores_NV.shape[1])[draw(scores_NV, None).cpu().numpy()]
-    return certain_NV
+    probs_NV: Float64s = torch.softmax(scores_NV.double(), dim=-1).cpu().numpy()
+    if not text.transform.uses_noise:
+        probs_NV = np.eye(scores_NV.shape[1])[draw(scores_NV, None).cpu().numpy()]
+    return probs_NV

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -23,10 +24,11 @@ from outrider.actors.speculation.sparse import (
 from outrider.actors.speculation.verifiers.registry import METHODS
 
 
+@contextmanager
 def model_drafter(
     engine: Engine, prompt: Sequence[int], sampling: Sampling, shape: Shape, verifier: Verifier
-) -> Propose:
-    """A drafter for one text.
+) -> Iterator[Propose]:
+    """A drafter for one text, in a slot of its engine until the context ends.
 
     Args:
         engine: The draft model, with the target's token ids; a slot must be free.
@@ -35,10 +37,13 @@ def model_drafter(
         shape: Of every tree.
         verifier: What candidates will be tested by. Under coupled sampling children are the tokens that the noise, which is the
             target's too, makes likely. A verifier of frozen trees needs children drawn from laws that are settled before.
+
+    Raises:
+        ValueError: The prompt is empty, or options cannot be followed.
+        NoFreeSlot: Every slot is taken.
     """
     method, own = METHODS[verifier], np.random.default_rng(sampling.seed)
     replacement = min(method.replacements)
-    text = Text(engine, prompt, sampling)
 
     def children(node_law: SparseRow, count: int) -> tuple[int, ...]:
         uniforms_U = own.random(DRAWS_A_SIBLING * count)
@@ -62,7 +67,10 @@ def model_drafter(
                 if method.needs_draft_probs:
                     probs_V = probs_of(text, scores_1V)[0]
                     is_drawn = text.transform.uses_noise
-                    laws.append(freeze(probs_V) if is_drawn else of_tokens(probs_V + 1e-9, best))
+                    # At temperature 0 any law is exact that has every child: see `of_tokens`.
+                    laws.append(
+                        freeze(probs_V) if is_drawn else of_tokens(np.ones_like(probs_V), best)
+                    )
                     best = children(laws[-1], width) if is_drawn else best
                 nodes += best
                 parents += [node] * len(best)
@@ -77,4 +85,5 @@ def model_drafter(
         )
         return FrozenTree(tree=whole, rows=tuple(laws))
 
-    return propose
+    with Text(engine, prompt, sampling) as text:
+        yield propose

@@ -70,6 +70,14 @@ class DraftTree:
         """True if each node is the child of the one before."""
         return self.parents_N == tuple(range(-1, self.num_nodes - 1))
 
+    def path(self, node: int) -> list[int]:
+        """Tokens from the committed text down to a node, its own included; -1 is the text itself."""
+        tokens: list[int] = []
+        while node >= 0:
+            tokens.append(self.tokens_N[node])
+            node = self.parents_N[node]
+        return tokens[::-1]
+
     def children(self) -> dict[int, list[int]]:
         """The children of each internal node (-1: the root) in draw order."""
         children: dict[int, list[int]] = {}

@@ -13,6 +13,7 @@ import torch
 
 from outrider.actors.speculation.coupled import Walk
 from outrider.actors.speculation.decisions import Float64s, UniformDecisions, uniforms_needed
+from outrider.actors.speculation.draft_tree import DraftTree
 from outrider.actors.speculation.frame import FrozenTree
 from outrider.actors.speculation.sparse import DenseRows
 from outrider.actors.speculation.uniforms import uniforms
@@ -29,8 +30,7 @@ class TargetRows:
         self,
         session: Session,
         logits_RV: torch.Tensor,
-        parents_N: tuple[int, ...],
-        tokens_N: tuple[int, ...],
+        tree: DraftTree,
         *,
         is_every_row_read: bool = False,
     ) -> None:
@@ -39,17 +39,15 @@ class TargetRows:
         Args:
             session: The session.
             logits_RV: float32; row 0 belongs to the last committed token, row 1 + n to node n.
-            parents_N: Parents of the nodes, -1 for the root.
-            tokens_N: Their token ids.
+            tree: The candidates.
             is_every_row_read: Make all rows at once, which costs little more than making one.
         """
         self._session = session
         self._logits_RV = logits_RV
-        self._parents_N = parents_N
-        self._tokens_N = tokens_N
+        self._tree = tree
         self._rows: dict[int, Float64s] = {}
         if is_every_row_read and session.noise is not None:
-            every = range(len(tokens_N) + 1)
+            every = range(tree.num_nodes + 1)
             self._rows.update(zip(every, self._softmax(every), strict=True))
 
     def __getitem__(self, row: int, /) -> Float64s:
@@ -75,16 +73,9 @@ class TargetRows:
 
     def _scores(self, rows: range) -> torch.Tensor:
         session = self._session
-        paths = [self._path(row - 1) for row in rows]
+        paths = [self._tree.path(row - 1) for row in rows]
         num_output = [session.num_output + len(path) for path in paths]
         return session.transform.apply(self._logits_RV[rows.start : rows.stop], paths, num_output)
-
-    def _path(self, node: int) -> list[int]:
-        path: list[int] = []
-        while node >= 0:
-            path.append(self._tokens_N[node])
-            node = self._parents_N[node]
-        return path[::-1]
 
 
 class FrozenVerdict:
@@ -117,8 +108,7 @@ class FrozenVerdict:
             target_probs_NV=TargetRows(
                 session,
                 self._logits_RV,
-                tree.parents_N,
-                tree.tokens_N,
+                tree,
                 is_every_row_read=method.needs_all_target_rows,
             ),
             draft_probs_RV=DenseRows(self._frozen.rows, self._logits_RV.shape[1]),

@@ -150,7 +150,7 @@ def test_texts_of_frozen_trees_follow_the_targets_law(
     both = Pair(LAW_TARGET, LAW_DRAFT, seed=7, lengths=Lengths(decisive_model()))
     speculation = Speculation(verifier=verifier, tree_shape=shapes.parse(shape), policies=length)
     for session in range(2):
-        sampling = Sampling(seed=100 + session, max_tokens=1500, temperature=0.8)
+        sampling = Sampling(seed=100 + session, max_tokens=3000, temperature=0.8)
         both.open(session, sampling, speculation, (1, 2, 0))
     both.run()
     reached = both.stats(0).reached_by_depth

@@ -25,9 +25,9 @@ PAIRS = {
     "padded target": (WIDE, NARROW),
 }
 SAMPLINGS = [
-    Sampling(seed=3, max_tokens=24, temperature=0.0),
-    Sampling(seed=3, max_tokens=24, temperature=0.9),
-    Sampling(seed=5, max_tokens=24, temperature=0.9, top_p=0.9, repetition_penalty=1.1),
+    Sampling(seed=3, max_tokens=60, temperature=0.0),
+    Sampling(seed=3, max_tokens=60, temperature=0.9),
+    Sampling(seed=5, max_tokens=60, temperature=0.9, top_p=0.9, repetition_penalty=1.1),
 ]
 
 
@@ -35,7 +35,7 @@ def biased(target: Table) -> Sampling:
     """Options that name a token only the target has, if it has one."""
     last = target.vocab_size - 1
     return Sampling(
-        seed=5, max_tokens=24, temperature=1.0, logit_bias={last: 2.0, 0: -100.0}, min_tokens=3
+        seed=5, max_tokens=60, temperature=1.0, logit_bias={last: 2.0, 0: -100.0}, min_tokens=3
     )
 
 
@@ -83,7 +83,7 @@ def test_the_law_stays_the_targets(verifier: Verifier) -> None:
     """Sampled verification with a drafter whose mass lies in part on ids that the target does not have."""
     padded = random_table(law.VOCAB + 2, 2, seed=2, concentration=0.8)
     pair = Pair(law.TARGET, padded, seed=7)
-    sampling = Sampling(seed=0, max_tokens=600, temperature=law.TEMPERATURE)
+    sampling = Sampling(seed=0, max_tokens=law.TOKENS, temperature=law.TEMPERATURE)
     for session in range(2):
         options = replace(sampling, seed=100 + session)
         pair.open(session, options, law.speculation(verifier), law.PROMPT)

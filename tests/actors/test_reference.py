@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 import numpy as np
@@ -41,7 +42,9 @@ def engine(table: Table) -> TabularEngine:
     return TabularEngine(table, EngineSettings(model="tabular:x", num_slots=1, max_scratch=32))
 
 
-def drafter(table: Table, sampling: Sampling, verifier: Verifier) -> Propose:
+def drafter(
+    table: Table, sampling: Sampling, verifier: Verifier
+) -> AbstractContextManager[Propose]:
     """A drafter of this law."""
     return model_drafter(engine(table), PROMPT, sampling, parse(SHAPES[verifier]), verifier)
 
@@ -60,8 +63,8 @@ def test_text_is_that_of_plain_decoding_and_of_the_service(sampling: Sampling) -
     plain = decode(engine(TARGET), PROMPT, sampling)
     assert plain == served(sampling)
     for verifier in (Verifier.COUPLED, Verifier.EXACT_MATCH):
-        propose = drafter(DRAFT, sampling, verifier)
-        assert decode(engine(TARGET), PROMPT, sampling, propose, verifier) == plain
+        with drafter(DRAFT, sampling, verifier) as propose:
+            assert decode(engine(TARGET), PROMPT, sampling, propose, verifier) == plain
 
 
 @pytest.mark.parametrize("verifier", METHODS)
@@ -69,15 +72,15 @@ def test_greedy_text_is_the_same_by_every_verifier(verifier: Verifier) -> None:
     """And it takes fewer passes of the target than it has tokens."""
     sampling = SAMPLINGS[0]
     passes = 0
-    own = drafter(DRAFT, sampling, verifier)
-
-    def propose(text: Sequence[int]) -> FrozenTree:
-        nonlocal passes
-        passes += 1
-        return own(text)
-
     plain = decode(engine(TARGET), PROMPT, sampling)
-    assert decode(engine(TARGET), PROMPT, sampling, propose, verifier) == plain
+    with drafter(DRAFT, sampling, verifier) as own:
+
+        def propose(text: Sequence[int]) -> FrozenTree:
+            nonlocal passes
+            passes += 1
+            return own(text)
+
+        assert decode(engine(TARGET), PROMPT, sampling, propose, verifier) == plain
     assert passes < len(plain)
 
 
@@ -99,13 +102,17 @@ def _transition_p(verifier: Verifier, table: Table, told: Table) -> float:
     for seed in range(100, 102):
         sampling = Sampling(seed=seed, max_tokens=600, temperature=law.TEMPERATURE)
         shape = parse(law.SHAPES[verifier])
-        own = model_drafter(engine(table), law.PROMPT, sampling, shape, verifier)
-        other = model_drafter(engine(told), law.PROMPT, sampling, shape, verifier)
+        with (
+            model_drafter(engine(table), law.PROMPT, sampling, shape, verifier) as own,
+            model_drafter(engine(told), law.PROMPT, sampling, shape, verifier) as other,
+        ):
 
-        def propose(text: Sequence[int], own: Propose = own, other: Propose = other) -> FrozenTree:
-            return replace(own(text), rows=other(text).rows)
+            def propose(
+                text: Sequence[int], own: Propose = own, other: Propose = other
+            ) -> FrozenTree:
+                return replace(own(text), rows=other(text).rows)
 
-        texts.append(decode(engine(law.TARGET), law.PROMPT, sampling, propose, verifier))
+            texts.append(decode(engine(law.TARGET), law.PROMPT, sampling, propose, verifier))
     return law.transition_p(texts)
 
 
@@ -123,3 +130,20 @@ def test_candidates_of_any_origin_change_nothing() -> None:
         assert decode(engine(TARGET), PROMPT, sampling, propose) == decode(
             engine(TARGET), PROMPT, sampling
         )
+
+
+def test_slots_are_given_back_whatever_happens() -> None:
+    """By both, also when the other one raises; an empty prompt takes none."""
+    target, draft = engine(TARGET), engine(DRAFT)
+
+    def broken(text: Sequence[int]) -> FrozenTree:
+        raise RuntimeError("the drafter broke")
+
+    with pytest.raises(RuntimeError, match="the drafter broke"):
+        decode(target, PROMPT, PLAIN, broken)
+    with pytest.raises(ValueError, match="prompt is empty"):
+        decode(target, (), PLAIN)
+    with model_drafter(draft, PROMPT, PLAIN, parse("2,1"), Verifier.COUPLED) as propose:
+        assert draft.num_free == 0
+        assert len(decode(target, PROMPT, PLAIN, propose)) == PLAIN.max_tokens
+    assert (target.num_free, draft.num_free) == (1, 1)

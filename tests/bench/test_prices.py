@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
+import pytest
+
 from bench import prices
-from outrider.cluster.simulate.prices import FILE, Prices
+from outrider.cluster.simulate.prices import FILE, Prices, Sleep
 
 
 def test_quick_prices_are_prices() -> None:
@@ -16,3 +20,22 @@ def test_quick_prices_are_prices() -> None:
         assert min(step.seconds(1, 1) for step in (steps.take, steps.begin, steps.finish)) > 0.0
     assert found.coordinator.take.seconds(1, 1) > 0.0
     assert found.message.seconds(1.0) >= found.message.seconds(0.0) > 0.0
+
+
+@pytest.mark.parametrize(
+    "sleep", [Sleep(times=2.4, within_us=1700.0), Sleep(times=1.5, within_us=300.0)]
+)
+def test_prices_of_sleep_are_those_of_the_measured_steps(sleep: Sleep) -> None:
+    """The curve through both points is found again."""
+    found = Sleep.model_validate(prices.sleep_of(*map(sleep.factor, prices.SLEEPS_S)))
+    assert found.times == pytest.approx(sleep.times, rel=1e-3)
+    assert found.within_us == pytest.approx(sleep.within_us, rel=1e-3)
+
+
+@pytest.mark.parametrize(("short", "long"), [(1.2, 1.1), (0.9, 0.95), (1.01, 2.0), (2.0, 2.0)])
+def test_times_that_no_curve_goes_through_still_give_prices(short: float, long: float) -> None:
+    """As a noisy machine measures them; none is below 1, and a long sleep costs what was measured."""
+    found = Sleep.model_validate(prices.sleep_of(short, long))
+    assert found.factor(prices.SLEEPS_S[1]) == pytest.approx(max(long, 1.0), rel=1e-3)
+    assert found.factor(0.0) == 1.0
+    assert math.isfinite(found.factor(math.inf))

@@ -12,7 +12,7 @@ from threading import Event, Thread
 from typing import Any
 
 import yaml
-from tests.client.batch.lines import write
+from tests.client.batch.lines import read, write
 from tests.docs.examples import Example, examples
 from tests.docs.stage import Stage
 
@@ -46,6 +46,8 @@ class Step:
 
     typed: str = ""
     before: Callable[[Stage], Any] | None = None
+    after: Callable[[Stage], None] = lambda stage: None
+    """Looks at what it left."""
     beside: Callable[[Stage, Event], None] | None = None
     """Goes on while the block runs."""
 
@@ -68,6 +70,7 @@ class Step:
             aside.join()
         for pattern in self.says:
             assert re.search(pattern, said + stage.logs(), re.DOTALL), f"{pattern}:\n{said}"
+        self.after(stage)
 
 
 def configured(stage: Stage, **sections: Any) -> None:
@@ -102,6 +105,14 @@ def on_the_cluster(stage: Stage) -> None:
 def answers_are_kept(stage: Stage) -> None:
     """An output with an error, which is to go."""
     write(stage.folder / "OUT.jsonl", {"custom_id": "a", "error": None}, {"error": {"code": "x"}})
+
+
+def answers_of_the_job(stage: Stage) -> None:
+    """Each record once, none with an error."""
+    assert {one["custom_id"]: one["error"] for one in read(stage.folder / "answers.jsonl")} == {
+        "a": None,
+        "b": None,
+    }
 
 
 def requests_by_name(stage: Stage, is_over: Event) -> None:
@@ -193,6 +204,14 @@ ON_A_CLUSTER: dict[str, tuple[Step, ...]] = {
         Step("docs/batch.md", "ray job submit", ("succeeded",)),
     ),
     "changes": (Step("docs/cluster.md", "--watch     #", ("nothing to",), before=on_the_cluster),),
-    "jobs": (Step("docs/jobs.md", "submit list", ("SUCCEEDED", "STOPPED"), before=configured),),
+    "jobs": (
+        Step(
+            "docs/jobs.md",
+            "submit list",
+            ("SUCCEEDED", "STOPPED", r"tokens/s"),
+            before=configured,
+            after=answers_of_the_job,
+        ),
+    ),
 }
 NODES = Step("docs/cluster.md", "ray start --head")

@@ -27,12 +27,12 @@ def apply(name: str) -> None:
 
 
 def rows_of_another_temperature() -> None:
-    """The drafter sends rows at temperature 0.5 with tokens that it drew at 1."""
+    """The drafter sends rows at temperature 0.8 with tokens that it drew at 1."""
     freeze_tree = Rounds._freeze
 
     def cooled(row: SparseRow) -> SparseRow:
         probs_V = row.dense(row.vocab_size)
-        return freeze(probs_V ** (1 / 0.5))
+        return freeze(probs_V ** (1 / 0.8))
 
     def send(self: Rounds, round_: Any) -> FrozenTree:
         tree = freeze_tree(self, round_)

@@ -24,7 +24,7 @@ from tests.laws.servers import Addresses, running
 
 from outrider.actors.speculation.options import Verifier
 
-ROUNDS = int(os.environ.get("OUTRIDER_LAW_ROUNDS", "400"))
+ROUNDS = int(os.environ.get("OUTRIDER_LAW_ROUNDS", "750"))
 """That verified a tree, in each mode: 100,000 by `make laws`, fewer in every test run, which may take minutes only. The bounds
 hold for any number."""
 

@@ -38,9 +38,9 @@ from outrider.actors.target.events import (
     VerdictFrame,
 )
 
-TOKENS = 800
+TOKENS = 1600
 SESSIONS = 4
-"""Some 1,250 rounds in all."""
+"""Some 2,500 rounds in all."""
 
 MIN_P = 1e-6
 """For each statistic; the seeds are fixed."""
@@ -144,7 +144,7 @@ def test_texts_follow_the_law(verifier: Verifier, shape: str) -> None:
     company.run(verifier, shape)
     stats = [end.stats for end in company.ends.values()]
     rounds, nodes = sum(s.rounds for s in stats), 2 * parse(shape).num_nodes
-    assert rounds > 1000
+    assert rounds > 2000
     assert sum(s.verified for s in stats) > 0.98 * nodes * rounds
     assert sum(s.accepted for s in stats) > 0.5 * rounds
     assert judged(company, parse(shape).depth).least > MIN_P

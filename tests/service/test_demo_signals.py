@@ -100,6 +100,7 @@ def demo(tmp_path: Path) -> Iterator[Demo]:
     ("moment", "numbers", "to_all", "code"),
     [
         pytest.param("texts come", (INT, INT), True, 130, id="ctrl-c-twice"),
+        pytest.param("texts come", (TERM, TERM), False, 143, id="sigterm-twice"),
         pytest.param("texts come", (TERM,), True, 143, id="sigterm-to-all"),
         pytest.param("Ray starts", (TERM, TERM), False, 143, id="start-sigterm"),
         pytest.param("Ray starts", (INT, INT), True, 130, id="start-ctrl-c"),

@@ -237,8 +237,7 @@ def wrong_rows(name: str, *, is_every_row_read: bool) -> int:
         rows = TargetRows(
             session,
             torch.cat([logits_after([*text, *path]) for path in paths]),
-            tuple(parents),
-            tuple(tokens),
+            DraftTree(tokens_N=tuple(tokens), parents_N=tuple(parents)),
             is_every_row_read=is_every_row_read,
         )
         for depth in range(DEPTH + 1):
