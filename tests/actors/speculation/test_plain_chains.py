@@ -347,7 +347,7 @@ transform = HostDraws._transform
 
 def shallow_scores(self: TargetRows, rows: range) -> torch.Tensor:
     """`min_tokens` counts the committed output only."""
-    paths = [self._path(row - 1) for row in rows]
+    paths = [self._tree.path(row - 1) for row in rows]
     logits_RV = self._logits_RV[rows.start : rows.stop]
     return self._session.transform.apply(logits_RV, paths, [self._session.num_output] * len(rows))
 
