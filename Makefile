@@ -20,7 +20,7 @@ protos-check:
 	tmp=$$(mktemp -d) && protos/generate $$tmp && diff -r -x __init__.py -x __pycache__ $$tmp/outrider/v1 src/outrider/v1; rc=$$?; rm -rf $$tmp; exit $$rc
 
 cluster:
-	$(PYTHON) -m bench.cluster
+	$(PYTHON) -m bench.running.cluster_nodes
 
 chart:
 	PYTHONPATH=src $(PYTHON) -m helm.generate --check

@@ -14,17 +14,21 @@ import numpy as np
 import torch
 
 from outrider.actors.engine.protocol import Engine, Rows
-from outrider.actors.speculation.coupled import Walk, walk
-from outrider.actors.speculation.decisions import Float64s, UniformDecisions, uniforms_needed
-from outrider.actors.speculation.draft_tree import DraftTree
-from outrider.actors.speculation.draw import draw
-from outrider.actors.speculation.frame import FrozenTree
-from outrider.actors.speculation.noise import GumbelNoise
+from outrider.actors.frozen.law_frame import FrozenTree
+from outrider.actors.frozen.sparse_rows import DenseRows
+from outrider.actors.speculation.noise.gumbel import GumbelNoise
+from outrider.actors.speculation.noise.uniforms import uniforms
 from outrider.actors.speculation.options import Sampling, Verifier
-from outrider.actors.speculation.sparse import DenseRows
-from outrider.actors.speculation.transforms import SamplingTransform
-from outrider.actors.speculation.uniforms import uniforms
-from outrider.actors.speculation.verifiers.registry import METHODS
+from outrider.actors.speculation.sampling.draw import draw
+from outrider.actors.speculation.sampling.random_acts import (
+    Float64s,
+    UniformDecisions,
+    uniforms_needed,
+)
+from outrider.actors.speculation.sampling.transforms import SamplingTransform
+from outrider.actors.speculation.trees.draft_tree import DraftTree
+from outrider.actors.speculation.verify.coupled_draws import Walk, walk
+from outrider.actors.speculation.verify.registry import METHODS
 
 Propose = Callable[[Sequence[int]], FrozenTree]
 """A drafter: from a text to candidates below it. Only verifiers of frozen trees read the rows."""

@@ -8,20 +8,20 @@ from contextlib import contextmanager
 import numpy as np
 
 from outrider.actors.engine.protocol import Engine
-from outrider.actors.reference import NOTHING, Propose, Text, probs_of
-from outrider.actors.speculation.decisions import UniformDecisions
-from outrider.actors.speculation.draft_tree import DraftTree, sources_by_parent
-from outrider.actors.speculation.frame import FrozenTree
-from outrider.actors.speculation.options import Sampling, Verifier
-from outrider.actors.speculation.shapes import Shape
-from outrider.actors.speculation.sparse import (
+from outrider.actors.frozen.law_frame import FrozenTree
+from outrider.actors.frozen.sparse_rows import (
     DRAWS_A_SIBLING,
     SparseRow,
     draw_siblings,
     freeze,
     of_tokens,
 )
-from outrider.actors.speculation.verifiers.registry import METHODS
+from outrider.actors.reference import NOTHING, Propose, Text, probs_of
+from outrider.actors.speculation.options import Sampling, Verifier
+from outrider.actors.speculation.sampling.random_acts import UniformDecisions
+from outrider.actors.speculation.trees.draft_tree import DraftTree, sources_by_parent
+from outrider.actors.speculation.trees.level_shapes import Shape
+from outrider.actors.speculation.verify.registry import METHODS
 
 
 @contextmanager

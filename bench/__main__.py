@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from typing import Any
 
-from bench import report, results
+from bench.report import rows as results
+from bench.report import written_report
 
 SUITES = (
     "equality",
@@ -44,15 +45,15 @@ def main() -> None:
     """Runs what is asked for."""
     if sys.argv[1:2] == ["gpu"]:
         # Needs a GPU, so no part of everything, and has options of its own.
-        import_module("bench.gpu").main(sys.argv[2:])
+        import_module("bench.gpu.gpu_suite").main(sys.argv[2:])
         return
     if sys.argv[1:2] == ["scale"]:
         # Needs memory for fifty actors, so no part of everything.
-        import_module("bench.scale").main(sys.argv[2:])
+        import_module("bench.suites.scale_suite").main(sys.argv[2:])
         return
     if sys.argv[1:2] == ["families"]:
         # Judges, and times nothing, so no part of everything either.
-        import_module("bench.families").main(sys.argv[2:])
+        import_module("bench.families.families_suite").main(sys.argv[2:])
         return
     # Ended from outside we leave as after an error: services stopped, namespaces removed.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
@@ -103,7 +104,7 @@ def main() -> None:
     }
     for suite in args.suites:
         if suite == "report":
-            report.show() if args.quick else report.write()
+            written_report.show() if args.quick else written_report.write()
         else:
             run_suite(suite, {name: value for name, value in options.items() if value is not None})
 
@@ -114,7 +115,9 @@ def _listed(value: str | None) -> list[str] | None:
 
 def run_suite(suite: str, options: dict[str, Any]) -> None:
     """Runs one suite and writes each row as soon as it is there, so that what was measured stays."""
-    module = import_module(f"bench.{suite}")
+    module = import_module(
+        "bench.verifiers" if suite == "verifiers" else f"bench.suites.{suite}_suite"
+    )
     keys: Sequence[str] = getattr(module, "KEYS", ())
     rows: Iterable[dict[str, Any]] = module.run(**_taken(module.run, suite, options))
     kept: list[dict[str, Any]] = []

@@ -6,11 +6,12 @@ with Client("127.0.0.1:50051") as client:
     print(client.generate("Once upon a time").text)
 """
 
-from outrider.client.access import Tls
 from outrider.client.async_client import AsyncClient
 from outrider.client.async_stream import AsyncGenerationStream
 from outrider.client.blocking import Client
 from outrider.client.blocking_stream import GenerationStream
+from outrider.client.connection.access import Tls
+from outrider.client.connection.retry import NO_RETRY, RetryPolicy
 from outrider.client.errors import (
     AlreadyRunning,
     Cancelled,
@@ -24,7 +25,7 @@ from outrider.client.errors import (
     Unauthorized,
     Unavailable,
 )
-from outrider.client.options import (
+from outrider.client.messages.request_options import (
     DraftLength,
     Message,
     Roots,
@@ -33,7 +34,7 @@ from outrider.client.options import (
     TreeMask,
     Verifier,
 )
-from outrider.client.results import (
+from outrider.client.messages.results import (
     ActorInfo,
     Admission,
     Completion,
@@ -54,7 +55,6 @@ from outrider.client.results import (
     TokenLogprob,
     Usage,
 )
-from outrider.client.retry import NO_RETRY, RetryPolicy
 
 __all__ = [
     "NO_RETRY",

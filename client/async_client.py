@@ -13,30 +13,34 @@ from typing import TYPE_CHECKING, Self, TypeVar
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from outrider.client.access import Access, Tls
 from outrider.client.async_stream import AsyncConnections, AsyncGenerationStream
 from outrider.client.async_trace import AsyncRunningTrace
-from outrider.client.channel import DEFAULT_ADDRESS, parse_addresses
-from outrider.client.collect import Collector
-from outrider.client.errors import OutriderError, Unavailable, from_rpc_error
-from outrider.client.options import Message, SamplingOptions, SpeculationOptions
-from outrider.client.progress import StreamProgress, new_request_id
-from outrider.client.request_wire import (
-    detokenize_to_proto,
-    request_to_proto,
-    tokenize_to_proto,
-)
-from outrider.client.result_wire import health_from_proto, model_from_proto, status_from_proto
-from outrider.client.results import Generation, Health, ModelInfo, Status
-from outrider.client.retry import RetryPolicy
-from outrider.client.timeline.model import Timeline
-from outrider.client.timeouts import (
+from outrider.client.connection.access import Access, Tls
+from outrider.client.connection.channel import DEFAULT_ADDRESS, parse_addresses
+from outrider.client.connection.retry import RetryPolicy
+from outrider.client.connection.timeouts import (
     CALL_TIMEOUT_S,
     CONNECT_TIMEOUT_S,
     REQUEST_TIMEOUT_S,
     check_timeout,
 )
-from outrider.client.tracing import trace_request
+from outrider.client.errors import OutriderError, Unavailable, from_rpc_error
+from outrider.client.messages.collect import Collector
+from outrider.client.messages.request_options import Message, SamplingOptions, SpeculationOptions
+from outrider.client.messages.request_wire import (
+    detokenize_to_proto,
+    request_to_proto,
+    tokenize_to_proto,
+)
+from outrider.client.messages.result_wire import (
+    health_from_proto,
+    model_from_proto,
+    status_from_proto,
+)
+from outrider.client.messages.results import Generation, Health, ModelInfo, Status
+from outrider.client.messages.stream_progress import StreamProgress, new_request_id
+from outrider.client.messages.trace_request import trace_request
+from outrider.client.timeline.timeline_model import Timeline
 from outrider.v1 import generation_pb2
 
 if TYPE_CHECKING:

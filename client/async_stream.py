@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Self
 import grpc
 import grpc.aio
 
-from outrider.client.access import Access
-from outrider.client.channel import channel_options
+from outrider.client.connection.access import Access
+from outrider.client.connection.channel import channel_options
+from outrider.client.connection.misfits import explained
 from outrider.client.errors import (
     Cancelled,
     DeadlineExceeded,
@@ -22,9 +23,8 @@ from outrider.client.errors import (
     Unavailable,
     from_rpc_error,
 )
-from outrider.client.misfits import explained
-from outrider.client.progress import StreamProgress
-from outrider.client.results import Admission, Event
+from outrider.client.messages.results import Admission, Event
+from outrider.client.messages.stream_progress import StreamProgress
 from outrider.v1.generation_pb2 import AbortRequest, GenerateRequest, GenerateResponse
 from outrider.v1.generation_pb2_grpc import GenerationServiceStub
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Self
 
 import grpc
 
-from outrider.client.access import Access
-from outrider.client.channel import channel_options
+from outrider.client.connection.access import Access
+from outrider.client.connection.channel import channel_options
+from outrider.client.connection.misfits import explained
 from outrider.client.errors import (
     Cancelled,
     DeadlineExceeded,
@@ -21,9 +22,8 @@ from outrider.client.errors import (
     Unavailable,
     from_rpc_error,
 )
-from outrider.client.misfits import explained
-from outrider.client.progress import StreamProgress
-from outrider.client.results import Admission, Event
+from outrider.client.messages.results import Admission, Event
+from outrider.client.messages.stream_progress import StreamProgress
 from outrider.v1.generation_pb2 import AbortRequest, GenerateResponse
 from outrider.v1.generation_pb2_grpc import GenerationServiceStub
 

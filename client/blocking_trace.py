@@ -11,8 +11,8 @@ import grpc
 
 from outrider.client.blocking_stream import Connections
 from outrider.client.errors import OutriderError
-from outrider.client.timeline.model import Timeline
-from outrider.client.tracing import GRACE_S, SETTLE_S, Reception
+from outrider.client.messages.trace_request import GRACE_S, SETTLE_S, Reception
+from outrider.client.timeline.timeline_model import Timeline
 from outrider.v1 import trace_pb2
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from outrider.cluster.config import schema
+from outrider.cluster.config.schema import schema
 
 HERE = Path(__file__).resolve().parent
 CHART = HERE / "outrider"

@@ -30,7 +30,7 @@ FORBIDDEN: dict[str, tuple[str, ...]] = {
 ALLOWED: dict[str, tuple[str, ...]] = {
     "actors/speculation": ("outrider.actors.speculation",),
     "client/batch/ray_data": ("ray", "numpy"),
-    "client/cli": ("outrider.cluster.commands", "outrider.cluster.demo"),
+    "client/cli": ("outrider.cluster.start.commands", "outrider.cluster.demo.demonstration"),
     "cluster/demo": ("outrider.client",),
 }
 """Exceptions, by the start of a file's path: the pure folder may import itself; the command line runs the serving side when

@@ -8,8 +8,8 @@ import pytest
 from tests.test_imports import ROOT, sources
 
 PLACES = {
-    r"\.add_(in)?secure_port\(": {"actors/grpc_server.py"},
-    r"\.(in)?secure_channel\(": {"actors/grpc_server.py", "client/access.py"},
+    r"\.add_(in)?secure_port\(": {"actors/rpc/grpc_server.py"},
+    r"\.(in)?secure_channel\(": {"actors/rpc/grpc_server.py", "client/connection/access.py"},
 }
 """What may stand in which file; `client/` imports nothing of `actors/`."""
 

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.actors.draft.events import Resync
-from outrider.actors.draft.forest import NO_TOKEN
-from outrider.actors.draft.sessions import Session, Sessions
-from outrider.actors.speculation import base_hash
+from outrider.actors.draft.draft_events import Resync
+from outrider.actors.draft.draft_sessions import Session, Sessions
+from outrider.actors.draft.trees.forest import NO_TOKEN
+from outrider.actors.speculation.trees import base_hash
 
 Bools = NDArray[np.bool_]
 Int64s = NDArray[np.int64]

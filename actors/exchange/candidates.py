@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider.actors.exchange.frames import BadFrame, Reader, microseconds, narrow, pack
-from outrider.actors.speculation.ragged import sizes_of, starts_of
+from outrider.actors.speculation.trees.ragged import sizes_of, starts_of
 
 MAX_NODES = 65_536
 """Nodes and sessions of one frame. Far above what credits allow a drafter; a larger one is none of ours."""

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider.actors.exchange.frames import BadFrame, Reader, narrow, pack
-from outrider.actors.speculation.ragged import sizes_of
+from outrider.actors.speculation.trees.ragged import sizes_of
 
 MAX_TOKENS = 1 << 20
 """Sessions and tokens of one frame."""

@@ -15,8 +15,8 @@ from itertools import permutations, product
 
 import numpy as np
 
-from outrider.actors.speculation.decisions import Float64s
-from outrider.actors.speculation.verifiers.residual import without
+from outrider.actors.speculation.sampling.random_acts import Float64s
+from outrider.actors.speculation.verify.residual import without
 
 
 def best_acceptance_identical(target_V: Float64s, draft_V: Float64s, k: int) -> float:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from outrider.actors.speculation.policies import DraftPolicies
-from outrider.actors.speculation.shapes import Shape
+from outrider.actors.speculation.trees.level_shapes import Shape
 
 
 class Verifier(StrEnum):

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from outrider.actors.speculation.decisions import Float64s
-from outrider.actors.speculation.verifiers.kseq import best_scale
-from outrider.actors.speculation.verifiers.pair_selection import DEFAULT_BLOCK
-from outrider.actors.speculation.verifiers.residual import residual
-from outrider.actors.speculation.verifiers.tournament import Tournament
+from outrider.actors.speculation.sampling.random_acts import Float64s
+from outrider.actors.speculation.verify.kseq import best_scale
+from outrider.actors.speculation.verify.pair_selection import DEFAULT_BLOCK
+from outrider.actors.speculation.verify.residual import residual
+from outrider.actors.speculation.verify.tournament import Tournament
 
 
 def exact_match_rate(target_V: Float64s, draft_V: Float64s, k: int) -> float:

@@ -6,18 +6,18 @@ import numpy as np
 import structlog
 
 from outrider.actors.exchange.candidates import ENTRY_BYTES
-from outrider.actors.speculation.path_keys import Int64s
-from outrider.actors.speculation.ragged import sizes_of
-from outrider.actors.target.events import (
+from outrider.actors.speculation.trees.path_keys import Int64s
+from outrider.actors.speculation.trees.ragged import sizes_of
+from outrider.actors.target.schedule.waiting import Waiting
+from outrider.actors.target.target_events import (
     CandidateFrame,
     FrozenCandidates,
     ResyncRequest,
     SessionClosed,
     Steer,
 )
-from outrider.actors.target.pools import Base
-from outrider.actors.target.schedule.waiting import Waiting
-from outrider.actors.target.state import TargetState
+from outrider.actors.target.target_state import TargetState
+from outrider.actors.target.verify.candidate_pools import Base
 
 _log = structlog.get_logger(__name__)
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from outrider.actors.metrics.histogram import Histogram
-from outrider.actors.speculation.path_keys import Int64s
-from outrider.actors.target.events import Stats
-from outrider.actors.target.table import Bools, SessionTable
+from outrider.actors.speculation.trees.path_keys import Int64s
+from outrider.actors.target.session_table import Bools, SessionTable
+from outrider.actors.target.target_events import Stats
 
 OWN = "target"
 """Stands for a drafter's name where the target itself proposed a node."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from bench import results, verifier_tables
+from bench.report import rows as results
+from bench.report import verifier_tables
 
 TABLES = (verifier_tables.rounds, verifier_tables.nodes, verifier_tables.served)
 

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from outrider.actors.speculation.decisions import Float64s, Rows
-from outrider.actors.speculation.frame import FrozenTree
+from outrider.actors.frozen.law_frame import FrozenTree
+from outrider.actors.speculation.sampling.random_acts import Float64s, Rows
 
 THRESHOLDS = np.append(2.0 ** np.arange(-4.0, 6.01, 0.25), np.inf)
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from bench.prompts import Prompt
-from outrider.actors.engine.load import load_engine
+from bench.running.bench_prompts import Prompt
+from outrider.actors.engine.engine_settings import EngineSettings
+from outrider.actors.engine.load_engine import load_engine
+from outrider.actors.engine.model_source import resolve_model
 from outrider.actors.engine.protocol import Engine, Rows
-from outrider.actors.engine.settings import EngineSettings
-from outrider.actors.engine.source import resolve_model
-from outrider.actors.speculation.noise import GumbelNoise, NoiseCache
-from outrider.cluster.tokenizer import TextCodec, load
+from outrider.actors.speculation.noise.gumbel import GumbelNoise, NoiseCache
+from outrider.cluster.gateway.text_tokenizer import TextCodec, load
 
 CHUNK = 256
 """Prompt tokens in one pass."""

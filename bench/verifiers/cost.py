@@ -12,12 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from outrider.actors.speculation.decisions import Float64s, UniformDecisions, uniforms_needed
-from outrider.actors.speculation.draft_tree import DraftTree, sources_by_parent
-from outrider.actors.speculation.shapes import Shape, parse
-from outrider.actors.speculation.sparse import DenseRows, SparseRow, draw_siblings, freeze
-from outrider.actors.speculation.uniforms import uniforms
-from outrider.actors.speculation.verifiers.registry import METHODS, Method
+from outrider.actors.frozen.sparse_rows import DenseRows, SparseRow, draw_siblings, freeze
+from outrider.actors.speculation.noise.uniforms import uniforms
+from outrider.actors.speculation.sampling.random_acts import (
+    Float64s,
+    UniformDecisions,
+    uniforms_needed,
+)
+from outrider.actors.speculation.trees.draft_tree import DraftTree, sources_by_parent
+from outrider.actors.speculation.trees.level_shapes import Shape, parse
+from outrider.actors.speculation.verify.registry import METHODS, Method
 
 VOCABULARIES = (32_000, 152_000)
 CHAIN, TREES = ",".join(["1"] * 32), ("4,2,2", "16,1")

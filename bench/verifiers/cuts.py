@@ -8,9 +8,9 @@ import numpy as np
 
 from bench.verifiers import nodes
 from bench.verifiers.tally import Key
-from outrider.actors.speculation.decisions import Float64s
+from outrider.actors.frozen.sparse_rows import LEAST_PROB, MAX_KEPT, freeze, rest_share
 from outrider.actors.speculation.rates import recursive_rate
-from outrider.actors.speculation.sparse import LEAST_PROB, MAX_KEPT, freeze, rest_share
+from outrider.actors.speculation.sampling.random_acts import Float64s
 
 CUTS: dict[str, tuple[float, int, bool]] = {
     "16 most probable": (0.0, 16, False),

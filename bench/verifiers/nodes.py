@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from outrider.actors.speculation.decisions import Float64s
 from outrider.actors.speculation.optimum import best_acceptance_identical, best_acceptances_distinct
 from outrider.actors.speculation.rates import (
     canonical_rate,
@@ -17,7 +16,8 @@ from outrider.actors.speculation.rates import (
     kseq_rate,
     recursive_rate,
 )
-from outrider.actors.speculation.verifiers.residual import ratio, residual, without
+from outrider.actors.speculation.sampling.random_acts import Float64s
+from outrider.actors.speculation.verify.residual import ratio, residual, without
 
 COUNTS = (1, 2, 4, 8)
 """Candidates at the node."""

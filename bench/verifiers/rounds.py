@@ -9,15 +9,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bench.prompts import Prompt, spread
+from bench.running.bench_prompts import Prompt, spread
 from bench.verifiers import cuts, nodes, verdicts
 from bench.verifiers.contexts import LOOKAHEAD, Context, Models, contexts, probs_of
 from bench.verifiers.own_trees import OwnTrees
 from bench.verifiers.tally import Tally
 from bench.verifiers.trees import Growing, Kind, LawOf, as_sent, dense, grow
-from outrider.actors.speculation.decisions import Rows
 from outrider.actors.speculation.options import Verifier
-from outrider.actors.speculation.shapes import Shape, parse
+from outrider.actors.speculation.sampling.random_acts import Rows
+from outrider.actors.speculation.trees.level_shapes import Shape, parse
 
 SHAPES = tuple(parse(text) for text in ("1,1,1,1", "2,2", "4,2,1", "8,1,1"))
 """A chain of four, two small bushes, eight paths."""

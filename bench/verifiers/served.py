@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from bench.prompts import Prompt, spread
-from bench.service import pair_config
+from bench.running.bench_prompts import Prompt, spread
+from bench.running.bench_service import pair_config
 from bench.verifiers.rounds import SHAPES, TOKEN_ONLY
 from bench.verifiers.tally import ratio_of
 from bench.verifiers.verdicts import FROZEN
 from outrider.actors.speculation.options import Verifier
-from outrider.actors.speculation.shapes import Shape
-from outrider.actors.speculation.verifiers.registry import METHODS
+from outrider.actors.speculation.trees.level_shapes import Shape
+from outrider.actors.speculation.verify.registry import METHODS
 from outrider.client import Client, SamplingOptions, SpeculationOptions
 from outrider.client import Verifier as Name
-from outrider.client.results import SpeculationStats
-from outrider.cluster.config import parse_config
-from outrider.cluster.launch import start_service
+from outrider.client.messages.results import SpeculationStats
+from outrider.cluster.config.schema import parse_config
+from outrider.cluster.start.launch import start_service
 
 GREEDY = (Verifier.COUPLED, Verifier.SPECULATIVE_SAMPLING, Verifier.MCSD_WITHOUT_REPLACEMENT)
 """Verifiers asked at temperature 0, where all give the same text from equal trees."""

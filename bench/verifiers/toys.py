@@ -20,8 +20,6 @@ from tests.actors.speculation.branches import (
     static,
 )
 
-from outrider.actors.speculation.decisions import Decisions, Float64s
-from outrider.actors.speculation.draft_tree import DraftTree, Replacement
 from outrider.actors.speculation.optimum import (
     best_acceptance,
     best_acceptance_distinct,
@@ -35,9 +33,11 @@ from outrider.actors.speculation.rates import (
     kseq_rate,
     recursive_rate,
 )
-from outrider.actors.speculation.verifiers.acceptance import Acceptance
-from outrider.actors.speculation.verifiers.kseq import best_scale
-from outrider.actors.speculation.verifiers.registry import METHODS
+from outrider.actors.speculation.sampling.random_acts import Decisions, Float64s
+from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement
+from outrider.actors.speculation.verify.acceptance import Acceptance
+from outrider.actors.speculation.verify.kseq import best_scale
+from outrider.actors.speculation.verify.registry import METHODS
 
 WITH, WITHOUT = Replacement.WITH, Replacement.WITHOUT
 EXAMPLE = "target .4 .3 .2 .1, draft .1 .2 .3 .4"

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from bench.verifiers.contexts import Context, Models, probs_of
 from outrider.actors.engine.protocol import Rows
-from outrider.actors.speculation.decisions import Float64s
-from outrider.actors.speculation.draft_tree import DraftTree, Replacement, sources_by_parent
-from outrider.actors.speculation.frame import FrozenTree
-from outrider.actors.speculation.shapes import Shape
-from outrider.actors.speculation.sparse import SparseRow, freeze, least_prob, rest_share
+from outrider.actors.frozen.law_frame import FrozenTree
+from outrider.actors.frozen.sparse_rows import SparseRow, freeze, least_prob, rest_share
+from outrider.actors.speculation.sampling.random_acts import Float64s
+from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement, sources_by_parent
+from outrider.actors.speculation.trees.level_shapes import Shape
 
 ROOT = -1
 

@@ -10,15 +10,15 @@ from bench.verifiers import bounds
 from bench.verifiers.contexts import Context
 from bench.verifiers.tally import Tally
 from bench.verifiers.trees import Growing, Kind
-from outrider.actors.draft import messages
-from outrider.actors.draft.events import CandidateFrame
-from outrider.actors.draft.rounds import FrozenNews
-from outrider.actors.speculation.decisions import Rows, UniformDecisions, uniforms_needed
-from outrider.actors.speculation.draft_tree import Replacement
-from outrider.actors.speculation.frame import FrozenTree
+from outrider.actors.draft.draft_events import CandidateFrame
+from outrider.actors.draft.frozen.frozen_rounds import FrozenNews
+from outrider.actors.draft.service import draft_messages
+from outrider.actors.frozen.law_frame import FrozenTree
+from outrider.actors.frozen.sparse_rows import DenseRows
 from outrider.actors.speculation.options import Verifier
-from outrider.actors.speculation.sparse import DenseRows
-from outrider.actors.speculation.verifiers.registry import METHODS
+from outrider.actors.speculation.sampling.random_acts import Rows, UniformDecisions, uniforms_needed
+from outrider.actors.speculation.trees.draft_tree import Replacement
+from outrider.actors.speculation.verify.registry import METHODS
 
 VERDICTS = 2
 """Verdicts on each tree, with uniforms of their own."""
@@ -95,7 +95,7 @@ class _Read:
 def weigh(tree: Growing, context: Context, tally: Tally) -> None:
     """Bytes of the message that carries a tree, as the target counts them, and tokens in its rows."""
     news = FrozenNews(number=100, length=len(context.tokens), hash=2**63, frozen=tree.frozen())
-    message = messages.message_of(CandidateFrame(link=1, frozen=((7, news),)))
+    message = draft_messages.message_of(CandidateFrame(link=1, frozen=((7, news),)))
     size = message.candidates.ByteSize()
     num_tokens = sum(len(law.ids_K) for law in tree.laws)
     key = ("bytes", str(tree.shape), str(tree.kind))

@@ -25,8 +25,8 @@ from outrider.client.errors import (
     Unauthorized,
     Unavailable,
 )
-from outrider.client.figures import total_stats
-from outrider.client.results import FinishReason, Generation, Output, SpeculationStats
+from outrider.client.measuring.figures import total_stats
+from outrider.client.messages.results import FinishReason, Generation, Output, SpeculationStats
 
 LINE_BEGINS = b'{"id": "batch_req_'
 """Every line begins so: a torn last line is told from a file of somebody else's."""

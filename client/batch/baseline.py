@@ -14,10 +14,10 @@ from dataclasses import asdict, dataclass
 
 from outrider.client.async_client import AsyncClient
 from outrider.client.batch.answer import Answer
+from outrider.client.batch.batch_run import ask
 from outrider.client.batch.record import Entry, Record
-from outrider.client.batch.run import ask
-from outrider.client.figures import Sample, compare, total_stats
-from outrider.client.options import Verifier
+from outrider.client.measuring.figures import Sample, compare, total_stats
+from outrider.client.messages.request_options import Verifier
 
 SAME_TEXT = (None, Verifier.COUPLED, Verifier.EXACT_MATCH)
 """Verifiers whose text is that of plain decoding; that of the others has its distribution only."""

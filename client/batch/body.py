@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from outrider.client.options import Message, SamplingOptions, SpeculationOptions
+from outrider.client.messages.request_options import Message, SamplingOptions, SpeculationOptions
 
 JsonObject = dict[str, Any]
 

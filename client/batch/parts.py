@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Iterator
 
 from outrider.client.batch.answer import Answer
-from outrider.client.batch.output import read_answers
+from outrider.client.batch.answers_file import read_answers
 from outrider.client.batch.places import remote, remote_errors
 
 

@@ -18,12 +18,12 @@ import numpy as np
 import ray
 import ray.data
 
-from outrider.client import event_loop
-from outrider.client.batch.job import Job
+from outrider.client.batch.batch_run import BatchRun, RunSettings, Written
 from outrider.client.batch.parts import PartsOutput
 from outrider.client.batch.places import remote
 from outrider.client.batch.record import Record, parse
-from outrider.client.batch.run import BatchRun, RunSettings, Written
+from outrider.client.batch.whole_batch import Job
+from outrider.client.connection import event_loop
 from outrider.client.errors import InvalidRequest, OutriderError
 
 BLOCKS_OF_AN_ACTOR = 8

@@ -12,8 +12,8 @@ from typing import Any, NoReturn
 from outrider.client.batch import body as bodies
 from outrider.client.batch.body import BadRecord, JsonObject, Problem
 from outrider.client.errors import InvalidRequest
-from outrider.client.options import Message, SamplingOptions, SpeculationOptions
-from outrider.client.request_wire import request_to_proto
+from outrider.client.messages.request_options import Message, SamplingOptions, SpeculationOptions
+from outrider.client.messages.request_wire import request_to_proto
 
 MAX_SEED = 2**53
 """Derived seeds are below it, so that every JSON reader keeps them whole."""

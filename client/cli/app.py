@@ -8,16 +8,16 @@ import typer
 
 import outrider
 from outrider.client.cli import serving
-from outrider.client.cli.apply import apply
-from outrider.client.cli.batch import batch
-from outrider.client.cli.bench import bench
-from outrider.client.cli.chat import chat
+from outrider.client.cli.commands.apply_cli import apply
+from outrider.client.cli.commands.batch_cli import batch
+from outrider.client.cli.commands.bench_cli import bench
+from outrider.client.cli.commands.chat_cli import chat
+from outrider.client.cli.commands.generate_cli import generate
+from outrider.client.cli.commands.simulate_cli import plan, simulate
+from outrider.client.cli.commands.status_cli import health, models, status
+from outrider.client.cli.commands.submit_cli import submit_app
+from outrider.client.cli.commands.trace_cli import trace
 from outrider.client.cli.exits import EXIT_CODES_HELP
-from outrider.client.cli.generate import generate
-from outrider.client.cli.simulating import plan, simulate
-from outrider.client.cli.status import health, models, status
-from outrider.client.cli.submit import submit_app
-from outrider.client.cli.trace import trace
 
 _TALK = "Talk to a service"
 _RUN = "Run a service"

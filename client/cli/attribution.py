@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from outrider.client.results import TextChunk, Token
+from outrider.client.messages.results import TextChunk, Token
 
 _BROKEN = "\N{REPLACEMENT CHARACTER}"
 """Stands for the bytes of a token that holds only part of a character."""

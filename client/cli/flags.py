@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
+from outrider.client.connection.timeouts import REQUEST_TIMEOUT_S
 from outrider.client.errors import InvalidRequest
-from outrider.client.options import (
+from outrider.client.messages.request_options import (
     DraftLength,
     Roots,
     SamplingOptions,
@@ -15,7 +16,6 @@ from outrider.client.options import (
     TreeMask,
     Verifier,
 )
-from outrider.client.timeouts import REQUEST_TIMEOUT_S
 
 _SAMPLING = "Sampling"
 _SPECULATION = "Speculation"

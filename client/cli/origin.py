@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from outrider.client.results import Origin, Token
+from outrider.client.messages.results import Origin, Token
 
 TARGET_STYLE = "bold"
 """The target's own tokens stand out: they are what speculation did not foresee."""

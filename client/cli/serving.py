@@ -15,7 +15,7 @@ import typer
 
 from outrider.client.cli import flags
 from outrider.client.cli.exits import ExitCode
-from outrider.client.cli.output import print_json
+from outrider.client.cli.printing import print_json
 
 config_app = typer.Typer(help="Check configuration files.", no_args_is_help=True)
 train_app = typer.Typer(help="Train models.", no_args_is_help=True)
@@ -83,7 +83,7 @@ def serve(
 
     Without any option: the shipped demonstration models, on this machine.
     """
-    commands = serving_module("outrider.cluster.commands")
+    commands = serving_module("outrider.cluster.start.commands")
     with failed_commands(commands):
         commands.serve(
             config=config,
@@ -105,7 +105,7 @@ def config_validate(
     ] = False,
 ) -> None:
     """Check a configuration file and name everything that is wrong with it."""
-    commands = serving_module("outrider.cluster.commands")
+    commands = serving_module("outrider.cluster.start.commands")
     with failed_commands(commands, as_json=as_json):
         whole = commands.config_validate(file)
     if as_json:
@@ -117,7 +117,7 @@ def config_validate(
 @config_app.command("schema")
 def config_schema() -> None:
     """Print the JSON schema of the configuration file."""
-    commands = serving_module("outrider.cluster.commands")
+    commands = serving_module("outrider.cluster.start.commands")
     print(json.dumps(commands.config_schema(), indent=2))
 
 
@@ -153,7 +153,7 @@ def train_demo(
     On a machine too slow for the whole recipe there are fewer steps, and the report says so. A run that goes on counts
     the time spent before; with --stage the minutes are for the stages named.
     """
-    commands = serving_module("outrider.cluster.commands")
+    commands = serving_module("outrider.cluster.start.commands")
     try:
         with failed_commands(commands, as_json=as_json):
             report = commands.train_demo(
@@ -199,7 +199,7 @@ def train_decision(
 
     Takes a minute or two on two cores. Needed again whenever target or draft model change.
     """
-    commands = serving_module("outrider.cluster.commands")
+    commands = serving_module("outrider.cluster.start.commands")
     with failed_commands(commands, as_json=as_json):
         reports = commands.train_decision(
             data=data, target=target, drafts=draft, texts=texts, device=device
@@ -255,8 +255,8 @@ def demo(
     Decodes varied prompts plainly and speculatively with the shipped models, checks that the texts are the same,
     colours each token by who proposed it, and leaves a timeline of drafting against verification.
     """
-    module = serving_module("outrider.cluster.demo")
-    commands = serving_module("outrider.cluster.commands")
+    module = serving_module("outrider.cluster.demo.demonstration")
+    commands = serving_module("outrider.cluster.start.commands")
     with failed_commands(commands, as_json=as_json):
         code = module.run_demo(
             max_tokens=max_tokens,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from outrider.client.timeline.model import NETWORK, Arrow, Slice, Source
+from outrider.client.timeline.timeline_model import NETWORK, Arrow, Slice, Source
 from outrider.v1 import trace_pb2
 
 Key = tuple[str, int, int, bool, int]

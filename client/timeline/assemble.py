@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from outrider.client.timeline.arrows import Ends, join
-from outrider.client.timeline.collect import Collector, Gathered
-from outrider.client.timeline.model import Mark, Slice, Source, Timeline
-from outrider.client.timeline.sessions import Sessions
+from outrider.client.timeline.session_names import Sessions
 from outrider.client.timeline.slices import Converter
+from outrider.client.timeline.timeline_model import Mark, Slice, Source, Timeline
+from outrider.client.timeline.trace_collect import Collector, Gathered
 
 
 def assemble(collector: Collector, *, request_id: str = "") -> Timeline:

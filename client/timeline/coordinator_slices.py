@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from outrider.client.timeline.model import REQUESTS, Slice
-from outrider.client.timeline.names import KINDS
+from outrider.client.timeline.timeline_model import REQUESTS, Slice
+from outrider.client.timeline.track_names import KINDS
 from outrider.v1 import trace_pb2
 
 

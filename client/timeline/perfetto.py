@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, TypedDict
 
-from outrider.client.timeline.model import (
+from outrider.client.timeline.timeline_model import (
     DRAFTING,
     NETWORK,
     REQUESTS,

@@ -6,10 +6,10 @@ from typing import Any
 
 from outrider.client.timeline import coordinator_slices
 from outrider.client.timeline.arrows import Ends, key_of
-from outrider.client.timeline.collect import Gathered
-from outrider.client.timeline.model import DRAFTING, REQUESTS, WORK, Mark, Slice
-from outrider.client.timeline.names import FATES, KINDS
-from outrider.client.timeline.sessions import Owner, Sessions
+from outrider.client.timeline.session_names import Owner, Sessions
+from outrider.client.timeline.timeline_model import DRAFTING, REQUESTS, WORK, Mark, Slice
+from outrider.client.timeline.trace_collect import Gathered
+from outrider.client.timeline.track_names import FATES, KINDS
 from outrider.v1 import trace_pb2
 
 TICK_US = 1.0

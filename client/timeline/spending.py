@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from outrider.client.timeline.model import DRAFTING, REQUESTS, WORK, Slice, Source, Timeline
-from outrider.client.timeline.names import BETWEEN, BUSY, WAITS_AT_TARGET
-from outrider.client.timeline.spans import Span, partition
+from outrider.client.timeline.intervals import Span, partition
+from outrider.client.timeline.timeline_model import (
+    DRAFTING,
+    REQUESTS,
+    WORK,
+    Slice,
+    Source,
+    Timeline,
+)
+from outrider.client.timeline.track_names import BETWEEN, BUSY, WAITS_AT_TARGET
 
 OTHERS = "passes of other requests"
 DELIVERY = "delivery"

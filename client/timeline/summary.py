@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from outrider.client.timeline.model import NETWORK, REQUESTS, Slice, Timeline
 from outrider.client.timeline.spending import ActorTime, RequestTime, actor_times, request_times
+from outrider.client.timeline.timeline_model import NETWORK, REQUESTS, Slice, Timeline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

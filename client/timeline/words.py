@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from outrider.client.timeline.names import BUSY
 from outrider.client.timeline.spending import ActorTime, RequestTime
 from outrider.client.timeline.summary import Fates, Stream, Summary
+from outrider.client.timeline.track_names import BUSY
 
 SHOWN_REQUESTS = 10
 """Requests that are told one by one; the longest."""

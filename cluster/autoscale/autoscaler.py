@@ -13,14 +13,14 @@ from dataclasses import replace
 
 import structlog
 
-from outrider.cluster.applying import Applier
-from outrider.cluster.autoscale.load import Reading, Sample, Told, read, samples
+from outrider.cluster.autoscale.observed_load import Reading, Sample, Told, read, samples
 from outrider.cluster.autoscale.policy import UNPAID_S, Decision, decide
-from outrider.cluster.config_service import Autoscaling
-from outrider.cluster.keeper import LaunchFailed
-from outrider.cluster.placement import PlacementError
-from outrider.cluster.restart_policy import RestartCount, RestartPolicy
-from outrider.cluster.roster import Scale
+from outrider.cluster.config.config_service import Autoscaling
+from outrider.cluster.ray.placement import PlacementError
+from outrider.cluster.supervise.applying import Applier
+from outrider.cluster.supervise.keeper import LaunchFailed
+from outrider.cluster.supervise.restart_policy import RestartCount, RestartPolicy
+from outrider.cluster.supervise.roster import Scale
 
 MAX_PAUSE_S = 600.0
 """Longest pause before room is looked for again: nodes that a person adds are found within it."""

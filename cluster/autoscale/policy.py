@@ -11,9 +11,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from outrider.cluster.autoscale.load import Sample
-from outrider.cluster.config_service import Autoscaling
-from outrider.cluster.roster import Role, Scale
+from outrider.cluster.autoscale.observed_load import Sample
+from outrider.cluster.config.config_service import Autoscaling
+from outrider.cluster.supervise.roster import Role, Scale
 
 TOLERANCE = 0.1
 """Part of the occupancy that must stay free with fewer replicas: a load at the very limit changes nothing."""

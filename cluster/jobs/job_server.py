@@ -19,9 +19,9 @@ from ray.dashboard.utils import ray_address_to_api_server_url
 from ray.exceptions import AuthenticationError, RayError
 from ray.job_submission import JobSubmissionClient
 
-from outrider.cluster.commands import FAILED, USAGE, CommandFailed
-from outrider.cluster.jobs.credentials import Credentials
-from outrider.cluster.ray_errors import first_line
+from outrider.cluster.jobs.ray_token import Credentials
+from outrider.cluster.ray.ray_errors import first_line
+from outrider.cluster.start.commands import FAILED, USAGE, CommandFailed
 
 UNAVAILABLE = 3
 """Exit code: nobody answers."""

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZipFile, ZipInfo
 
-from outrider.cluster.commands import USAGE, CommandFailed
 from outrider.cluster.jobs.arguments import Carried
+from outrider.cluster.start.commands import USAGE, CommandFailed
 
 _SILENT = logging.getLogger("outrider.jobs.package")
 _SILENT.disabled = True

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from outrider.cluster.host_port import join_host_port, split_host_port
+from outrider.cluster.config.host_port import join_host_port, split_host_port
 
 PATH = "/metrics"
 

@@ -19,12 +19,12 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 import outrider
-from outrider.actors.credentials import Credentials
-from outrider.actors.grpc_server import internal_channel
 from outrider.actors.metrics.families import counter, counters, gauges
-from outrider.actors.metrics.service import render
-from outrider.cluster.actor_status import ActorStatus, State
-from outrider.cluster.roster import Roster
+from outrider.actors.metrics.metrics_service import render
+from outrider.actors.rpc.credentials import Credentials
+from outrider.actors.rpc.grpc_server import internal_channel
+from outrider.cluster.supervise.actor_status import ActorStatus, State
+from outrider.cluster.supervise.roster import Roster
 from outrider.v1 import metrics_pb2, metrics_pb2_grpc
 
 COLLECT_S = 3.0

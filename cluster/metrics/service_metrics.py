@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from outrider.actors.credentials import Credentials
-from outrider.cluster.actor_status import ActorStatus
-from outrider.cluster.cluster_service import ClusterServicer
+from outrider.actors.rpc.credentials import Credentials
 from outrider.cluster.metrics.endpoint import MetricsEndpoint
 from outrider.cluster.metrics.federation import Federation
+from outrider.cluster.supervise.actor_status import ActorStatus
+from outrider.cluster.supervise.cluster_service import ClusterServicer
 
 
 class ServiceMetrics:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from outrider.cluster.plan.options import Option, options
-from outrider.cluster.plan.request import PlanRequest
+from outrider.cluster.plan.plan_request import PlanRequest
+from outrider.cluster.plan.serving_ways import Option, options
 from outrider.cluster.plan.trial import Tried, tried
 
 TRIALS = 4

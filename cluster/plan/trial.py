@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from outrider.cluster.plan.options import MAX_DEPTH, Option
-from outrider.cluster.plan.request import PlanRequest
+from outrider.cluster.plan.plan_request import PlanRequest
+from outrider.cluster.plan.serving_ways import MAX_DEPTH, Option
 from outrider.cluster.simulate.compare import run
 from outrider.cluster.simulate.scenario import Scenario
-from outrider.cluster.simulate.service import Mode, Run
+from outrider.cluster.simulate.simulated_service import Mode, Run
 
 PASSES = 300
 """Plain passes that a trial lasts for, at least; and as long as two requests take plainly."""

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from outrider.actors.engine.profiles import find_profile
-from outrider.actors.speculation.verifiers.registry import METHODS
+from outrider.actors.speculation.verify.registry import METHODS
 from outrider.cluster.simulate import faults
 from outrider.cluster.simulate.foresight import foresight, ideal_speed_up
 from outrider.cluster.simulate.scenario import Scenario
-from outrider.cluster.simulate.service import Mode, Run, Service
+from outrider.cluster.simulate.simulated_service import Mode, Run, Service
 
 WINDOW = 200
 """Rounds of a window."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 from outrider.actors.exchange import commits
 from outrider.actors.speculation.options import Sampling, Speculation
-from outrider.cluster.admission import Admission, Grant
-from outrider.cluster.sequence_plan import SequencePlan, attach_session, open_session
-from outrider.cluster.session import Session, State
-from outrider.cluster.session_commands import (
+from outrider.cluster.requests.admission import Admission, Grant
+from outrider.cluster.requests.sequence_plan import SequencePlan, attach_session, open_session
+from outrider.cluster.requests.session import Session, State
+from outrider.cluster.requests.session_commands import (
     Attach,
     Close,
     Command,
@@ -22,7 +22,7 @@ from outrider.cluster.session_commands import (
 from outrider.cluster.simulate.heap import Heap, Record
 from outrider.cluster.simulate.network import Stream
 from outrider.cluster.simulate.prices import Prices
-from outrider.cluster.simulate.process import Machine, Process
+from outrider.cluster.simulate.simulated_process import Machine, Process
 from outrider.v1 import draft_pb2, target_pb2
 
 Key = tuple[str, int, int]

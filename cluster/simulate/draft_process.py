@@ -8,9 +8,8 @@ from typing import Any
 
 import grpc
 
-from outrider.actors.draft.core import DraftCore
-from outrider.actors.draft.drafter import DraftPass
-from outrider.actors.draft.events import (
+from outrider.actors.draft.draft_core import DraftCore
+from outrider.actors.draft.draft_events import (
     Attached,
     CandidateFrame,
     Detach,
@@ -21,14 +20,20 @@ from outrider.actors.draft.events import (
     SessionKey,
     VerdictFrame,
 )
-from outrider.actors.draft.messages import SERVED, attach_from_proto, event_from_proto, message_of
-from outrider.actors.draft.sampled import SERVED_SAMPLED
+from outrider.actors.draft.frozen.frozen_drafter import SERVED_SAMPLED
+from outrider.actors.draft.methods.drafter import DraftPass
+from outrider.actors.draft.service.draft_messages import (
+    SERVED,
+    attach_from_proto,
+    event_from_proto,
+    message_of,
+)
 from outrider.actors.engine.protocol import Logits
-from outrider.cluster.simulate.device import Device
 from outrider.cluster.simulate.heap import Heap, Record
 from outrider.cluster.simulate.network import Stream
 from outrider.cluster.simulate.prices import Prices, Step
-from outrider.cluster.simulate.process import Machine, Process
+from outrider.cluster.simulate.simulated_device import Device
+from outrider.cluster.simulate.simulated_process import Machine, Process
 from outrider.v1 import draft_pb2, target_pb2
 
 

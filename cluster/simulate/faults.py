@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from outrider.cluster.simulate.device import Device
 from outrider.cluster.simulate.draft_process import DraftProcess
 from outrider.cluster.simulate.network import Way
 from outrider.cluster.simulate.scenario import Fault
-from outrider.cluster.simulate.service import Service, way_of
+from outrider.cluster.simulate.simulated_device import Device
+from outrider.cluster.simulate.simulated_service import Service, way_of
 from outrider.cluster.simulate.target_process import TargetProcess
 
 Change = Callable[[], None]

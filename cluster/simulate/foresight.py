@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from outrider.actors.engine.table import Table
+from outrider.actors.engine.tables.token_table import Table
 from outrider.actors.speculation.ideal import ideal, law_of
-from outrider.actors.speculation.noise import GumbelNoise
-from outrider.cluster.simulate.device import table_of
+from outrider.actors.speculation.noise.gumbel import GumbelNoise
+from outrider.cluster.simulate.simulated_device import table_of
 
 Floats = npt.NDArray[np.float64]
 

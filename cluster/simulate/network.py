@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from outrider.cluster.simulate.heap import Heap, Record
-from outrider.cluster.simulate.process import Process
+from outrider.cluster.simulate.simulated_process import Process
 
 FRAMING_BYTES = 32
 """Of gRPC and HTTP/2 for each message, both ways in the mean (docs/journal.md: 23 up and 41 down)."""

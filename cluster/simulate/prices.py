@@ -13,9 +13,9 @@ from typing import Annotated
 
 from pydantic import Field, ValidationError
 
-from outrider.cluster.config_errors import ConfigError, problems_of
-from outrider.cluster.config_file import read_mapping
-from outrider.cluster.config_section import Section
+from outrider.cluster.config.config_errors import ConfigError, problems_of
+from outrider.cluster.config.config_file import read_mapping
+from outrider.cluster.config.config_section import Section
 
 FILE = Path(__file__).parent / "prices.yaml"
 

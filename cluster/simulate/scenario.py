@@ -9,10 +9,10 @@ from pydantic import Field, ValidationError, model_validator
 
 from outrider.actors.engine.profiles import find_profile
 from outrider.actors.speculation.options import Speculation, Verifier
-from outrider.cluster.config_errors import ConfigError, Problem, problems_of
-from outrider.cluster.config_file import read_mapping
-from outrider.cluster.config_section import NAME, Section
-from outrider.cluster.simulate.device import table_of
+from outrider.cluster.config.config_errors import ConfigError, Problem, problems_of
+from outrider.cluster.config.config_file import read_mapping
+from outrider.cluster.config.config_section import NAME, Section
+from outrider.cluster.simulate.simulated_device import table_of
 
 Seconds = Annotated[float, Field(ge=0.0, le=86_400.0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=1_000_000)]

@@ -6,8 +6,18 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from outrider.actors.target.core import Computed, TargetCore, Wait
-from outrider.actors.target.events import (
+from outrider.actors.target.service.target_messages import (
+    candidates_from_proto,
+    commit_message,
+    drafter_message,
+    drafters_wanted,
+    frozen_from_proto,
+    open_from_proto,
+    session_event,
+    verdict_message,
+)
+from outrider.actors.target.target_core import Computed, TargetCore, Wait
+from outrider.actors.target.target_events import (
     CandidateFrame,
     Close,
     CloseStream,
@@ -24,22 +34,12 @@ from outrider.actors.target.events import (
     Steer,
     VerdictFrame,
 )
-from outrider.actors.target.messages import (
-    candidates_from_proto,
-    commit_message,
-    drafter_message,
-    drafters_wanted,
-    frozen_from_proto,
-    open_from_proto,
-    session_event,
-    verdict_message,
-)
-from outrider.actors.target.passes import Pass
-from outrider.cluster.simulate.device import Device
+from outrider.actors.target.verify.passes import Pass
 from outrider.cluster.simulate.heap import Heap, Record
 from outrider.cluster.simulate.network import Stream
 from outrider.cluster.simulate.prices import Prices
-from outrider.cluster.simulate.process import Machine, Process
+from outrider.cluster.simulate.simulated_device import Device
+from outrider.cluster.simulate.simulated_process import Machine, Process
 from outrider.v1 import target_pb2
 
 TICK_S = 1e-6

@@ -6,7 +6,7 @@ import grpc
 
 from outrider.actors.speculation.options import Verifier
 from outrider.actors.speculation.policies import DraftLength
-from outrider.cluster.status_codes import Refusal
+from outrider.cluster.gateway.status_codes import Refusal
 from outrider.cluster.validation.limits import Limits
 from outrider.cluster.validation.refusals import invalid, shown
 

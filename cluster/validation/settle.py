@@ -8,7 +8,7 @@ from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.cluster.validation.length import check_resume, settle_max_tokens
 from outrider.cluster.validation.limits import Limits
 from outrider.cluster.validation.prompt import check_token_ids
-from outrider.cluster.validation.sampling import (
+from outrider.cluster.validation.sampling_options import (
     MAX_LOGPROBS,
     MAX_SEQUENCES,
     check_reals,
@@ -16,8 +16,8 @@ from outrider.cluster.validation.sampling import (
     number,
     real,
 )
-from outrider.cluster.validation.speculation import settle_speculation
-from outrider.cluster.validation.stops import settle_stops
+from outrider.cluster.validation.speculation_options import settle_speculation
+from outrider.cluster.validation.stop_options import settle_stops
 from outrider.v1 import generation_pb2
 
 

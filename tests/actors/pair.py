@@ -8,11 +8,8 @@ from unittest.mock import patch
 
 import numpy as np
 
-from outrider.actors.draft import messages as draft_messages
-from outrider.actors.draft.autoregressive import AutoregressiveDrafter, num_nodes_of
-from outrider.actors.draft.by_verifier import DrafterByVerifier
-from outrider.actors.draft.core import DraftCore
-from outrider.actors.draft.events import (
+from outrider.actors.draft.draft_core import DraftCore
+from outrider.actors.draft.draft_events import (
     Attach,
     CandidateFrame,
     Ended,
@@ -20,20 +17,25 @@ from outrider.actors.draft.events import (
     Report,
     ResyncWanted,
 )
-from outrider.actors.draft.events import SessionKey as Key
-from outrider.actors.draft.lengths import Lengths
-from outrider.actors.draft.sampled import SampledDrafter
-from outrider.actors.draft.sessions import Sessions
-from outrider.actors.draft.settings import BYTES_PER_TOKEN
-from outrider.actors.draft.worker import DraftWorker
-from outrider.actors.engine.prefix_slots import PrefixSlots
-from outrider.actors.engine.settings import EngineSettings
-from outrider.actors.engine.tabular import Table, TabularEngine
+from outrider.actors.draft.draft_events import SessionKey as Key
+from outrider.actors.draft.draft_sessions import Sessions
+from outrider.actors.draft.draft_worker import DraftWorker
+from outrider.actors.draft.frozen.frozen_drafter import SampledDrafter
+from outrider.actors.draft.methods.autoregressive import AutoregressiveDrafter, num_nodes_of
+from outrider.actors.draft.model.by_verifier import DrafterByVerifier
+from outrider.actors.draft.service import draft_messages
+from outrider.actors.draft.service.draft_settings import BYTES_PER_TOKEN
+from outrider.actors.draft.trees.lengths import Lengths
+from outrider.actors.engine.engine_settings import EngineSettings
+from outrider.actors.engine.kv.prefix_slots import PrefixSlots
+from outrider.actors.engine.tables.tabular_engine import Table, TabularEngine
 from outrider.actors.exchange import commits
 from outrider.actors.speculation.options import Sampling, Speculation
-from outrider.actors.target import messages as target_messages
-from outrider.actors.target import planning
-from outrider.actors.target.events import (
+from outrider.actors.target.schedule import next_pass
+from outrider.actors.target.schedule.mode import Mode
+from outrider.actors.target.service import target_messages
+from outrider.actors.target.service.target_settings import TargetSettings
+from outrider.actors.target.target_events import (
     CommitFrame,
     Committed,
     DrafterJoined,
@@ -51,9 +53,7 @@ from outrider.actors.target.events import (
     Stats,
     VerdictFrame,
 )
-from outrider.actors.target.schedule.mode import Mode
-from outrider.actors.target.settings import TargetSettings
-from outrider.actors.target.worker import TargetWorker
+from outrider.actors.target.target_worker import TargetWorker
 from outrider.v1 import target_pb2
 
 LINK = 1
@@ -101,7 +101,7 @@ class Pair:
         room = EngineSettings(
             model="tabular:x", num_slots=16, max_scratch=96, max_context=self.max_context
         )
-        with patch.object(planning, "Mode", lambda: self.mode or Mode()):
+        with patch.object(next_pass, "Mode", lambda: self.mode or Mode()):
             self.target = TargetWorker(
                 TabularEngine(self.target_table, room), settings, self.outputs.extend, self._clock
             )

@@ -15,12 +15,12 @@ from tests.actors.test_frozen_law import DRAFT as LAW_DRAFT
 from tests.actors.test_frozen_law import TARGET as LAW_TARGET
 from tests.actors.test_frozen_law import transition_p
 
-from outrider.actors.draft.lengths import Lengths
-from outrider.actors.engine.tabular import random_table
-from outrider.actors.speculation import shapes
+from outrider.actors.draft.trees.lengths import Lengths
+from outrider.actors.engine.tables.tabular_engine import random_table
 from outrider.actors.speculation.options import Sampling, Speculation, Verifier
 from outrider.actors.speculation.policies import DraftLength, DraftPolicies, Roots, TreeMask
-from outrider.actors.speculation.verifiers.registry import METHODS
+from outrider.actors.speculation.trees import level_shapes
+from outrider.actors.speculation.verify.registry import METHODS
 
 TARGET = random_table(12, 2, seed=9, concentration=0.3)
 DRAFT = blurred(TARGET, random_table(12, 2, seed=109, concentration=0.3), 0.3)
@@ -148,7 +148,9 @@ def test_texts_of_frozen_trees_follow_the_targets_law(
 ) -> None:
     """As `test_frozen_law`, where depths vary with the row of the base: trees of one level and of several."""
     both = Pair(LAW_TARGET, LAW_DRAFT, seed=7, lengths=Lengths(decisive_model()))
-    speculation = Speculation(verifier=verifier, tree_shape=shapes.parse(shape), policies=length)
+    speculation = Speculation(
+        verifier=verifier, tree_shape=level_shapes.parse(shape), policies=length
+    )
     for session in range(2):
         sampling = Sampling(seed=100 + session, max_tokens=3000, temperature=0.8)
         both.open(session, sampling, speculation, (1, 2, 0))

@@ -8,15 +8,16 @@ from dataclasses import replace
 import pytest
 from tests.actors.pair import Pair, Wire, blurred
 
-from outrider.actors.draft.events import CandidateFrame
-from outrider.actors.draft.messages import message_of
-from outrider.actors.draft.rounds import FrozenNews
-from outrider.actors.engine.tabular import random_table
-from outrider.actors.speculation import frame, shapes
+from outrider.actors.draft.draft_events import CandidateFrame
+from outrider.actors.draft.frozen.frozen_rounds import FrozenNews
+from outrider.actors.draft.service.draft_messages import message_of
+from outrider.actors.engine.tables.tabular_engine import random_table
+from outrider.actors.frozen import law_frame
 from outrider.actors.speculation.options import Sampling, Speculation, Verifier
-from outrider.actors.speculation.verifiers.registry import METHODS
-from outrider.actors.target.events import Finish, Finished
-from outrider.actors.target.messages import frozen_from_proto
+from outrider.actors.speculation.trees import level_shapes
+from outrider.actors.speculation.verify.registry import METHODS
+from outrider.actors.target.service.target_messages import frozen_from_proto
+from outrider.actors.target.target_events import Finish, Finished
 from outrider.v1 import target_pb2, tree_pb2
 
 VOCAB = 12
@@ -55,7 +56,7 @@ def test_greedy_texts_are_those_of_plain_decoding(verifier: Verifier) -> None:
 def test_a_perfect_drafter_is_accepted_whole(verifier: Verifier) -> None:
     """With equal models every greedy chain survives, and so does the prediction of what follows it."""
     pair = Pair(TARGET, TARGET)
-    shape = shapes.chain(4)
+    shape = level_shapes.chain(4)
     pair.open(0, GREEDY, Speculation(verifier=verifier, tree_shape=shape))
     pair.run()
     stats = pair.stats(0)
@@ -162,7 +163,7 @@ def test_a_second_tree_for_a_base_is_dropped() -> None:
 
 
 def _cut_to_the_first(tree: tree_pb2.FrozenTree) -> None:
-    whole = frame.decode(
+    whole = law_frame.decode(
         tree.frame,
         tokens_N=tree.tokens,
         parents_N=[parent - 1 for parent in tree.parents],
@@ -172,7 +173,7 @@ def _cut_to_the_first(tree: tree_pb2.FrozenTree) -> None:
     cut = replace(
         whole.tree, tokens_N=tuple(tree.tokens), parents_N=(-1,), sources_N=whole.tree.sources_N[:1]
     )
-    tree.frame = frame.encode(frame.FrozenTree(tree=cut, rows=whole.rows[:1]))
+    tree.frame = law_frame.encode(law_frame.FrozenTree(tree=cut, rows=whole.rows[:1]))
 
 
 def test_stop_tokens_and_lengths_end_a_text_inside_an_accepted_run() -> None:

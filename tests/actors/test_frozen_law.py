@@ -16,11 +16,12 @@ from scipy.stats import chi2  # type: ignore[import-untyped]  # no stubs
 from tests.actors.pair import Pair, Wire, blurred
 from tests.actors.speculation.goodness import MIN_P
 
-from outrider.actors.engine.tabular import random_table
-from outrider.actors.speculation import frame, shapes
+from outrider.actors.engine.tables.tabular_engine import random_table
+from outrider.actors.frozen import law_frame
+from outrider.actors.frozen.sparse_rows import freeze
 from outrider.actors.speculation.options import Sampling, Speculation, Verifier
-from outrider.actors.speculation.sparse import freeze
-from outrider.actors.speculation.verifiers.registry import METHODS
+from outrider.actors.speculation.trees import level_shapes
+from outrider.actors.speculation.verify.registry import METHODS
 
 VOCAB = 3
 TARGET = random_table(VOCAB, 2, seed=11)
@@ -42,7 +43,7 @@ COOLING = 4
 
 def speculation(verifier: Verifier) -> Speculation:
     """The options of one mode."""
-    return Speculation(verifier=verifier, tree_shape=shapes.parse(SHAPES[verifier]))
+    return Speculation(verifier=verifier, tree_shape=level_shapes.parse(SHAPES[verifier]))
 
 
 def transition_p(texts: list[list[int]]) -> float:
@@ -92,11 +93,11 @@ def cooled(wire: Wire) -> Wire:
         for entry in message.candidates.frozen:
             tree = entry.tree
             parents = [parent - 1 for parent in tree.parents]
-            true = frame.decode(
+            true = law_frame.decode(
                 tree.frame, tokens_N=tree.tokens, parents_N=parents, vocab_size=VOCAB
             )
             rows = tuple(freeze(row.dense(VOCAB) ** COOLING, 0.0) for row in true.rows)
-            tree.frame = frame.encode(replace(true, rows=rows))
+            tree.frame = law_frame.encode(replace(true, rows=rows))
     return wire
 
 

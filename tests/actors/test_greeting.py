@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outrider.actors.greeting import Incarnations
+from outrider.actors.rpc.hello import Incarnations
 
 
 def test_earlier_starts_are_dead() -> None:

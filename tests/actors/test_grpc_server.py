@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from outrider.actors import grpc_server
+from outrider.actors.rpc import grpc_server
 
 SPEED_UP = 15
 """Divides every time of the options: a probe a second, the most that gRPC sends."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from outrider.actors.logs import FORMAT_VARIABLE, LogFormat, LogSettings, configure_logs
+from outrider.actors.process.logs import FORMAT_VARIABLE, LogFormat, LogSettings, configure_logs
 
 
 @pytest.fixture(autouse=True)

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import grpc
 import pytest
 
-from outrider.actors.grpc_server import bind, internal_server
-from outrider.actors.membership import Membership
+from outrider.actors.process.membership import Membership
+from outrider.actors.rpc.grpc_server import bind, internal_server
 from outrider.v1 import cluster_pb2, cluster_pb2_grpc
 
 MEMBER = cluster_pb2.Member(name="d", address="127.0.0.1:1", incarnation=5)
@@ -122,7 +122,7 @@ async def test_joining_where_nobody_answers_fails_in_bounded_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An actor that cannot register says so instead of waiting."""
-    monkeypatch.setattr("outrider.actors.membership.CALL_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("outrider.actors.process.membership.CALL_TIMEOUT_S", 0.2)
     membership = Membership("127.0.0.1:1", MEMBER)
 
     with pytest.raises(grpc.aio.AioRpcError):

@@ -8,7 +8,7 @@ import sys
 SCRIPT = """
 import gc
 kept = [[number] for number in range(50_000)]
-from outrider.actors.memory import YOUNG_OBJECTS, settle
+from outrider.actors.process.memory import YOUNG_OBJECTS, settle
 settle()
 assert gc.get_freeze_count() > len(kept)
 assert len(gc.get_objects()) < 1_000, len(gc.get_objects())

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.actors.draft.settings import DraftSettings
-from outrider.actors.node_address import at_node
+from outrider.actors.draft.service.draft_settings import DraftSettings
+from outrider.actors.process.node_address import at_node
 
 
 def settings(listen: str, advertise_host: str | None = None) -> DraftSettings:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from outrider.actors.outbox import Outbox
+from outrider.actors.rpc.outbox import Outbox
 
 BOUND_S = 10.0
 

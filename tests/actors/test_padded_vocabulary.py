@@ -11,8 +11,8 @@ from tests.actors import test_frozen_law as law
 from tests.actors.pair import Pair
 from tests.actors.speculation.goodness import MIN_P
 
-from outrider.actors.draft.scoring import confine
-from outrider.actors.engine.tabular import Table, random_table
+from outrider.actors.draft.trees.scoring import confine
+from outrider.actors.engine.tables.tabular_engine import Table, random_table
 from outrider.actors.speculation.options import Sampling, Speculation, Verifier
 from outrider.actors.speculation.policies import DraftPolicies, Roots
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import pytest
 
-from outrider.actors import policy_wire
+from outrider.actors.exchange import policy_wire
 from outrider.actors.speculation.policies import DraftLength, DraftPolicies, Roots, TreeMask
 from outrider.v1 import sampling_pb2
 

@@ -9,7 +9,7 @@ import pytest
 from tests.actors.pair import Pair, blurred
 
 from outrider.actors.engine.protocol import Engine, Logits, Rows
-from outrider.actors.engine.tabular import random_table
+from outrider.actors.engine.tables.tabular_engine import random_table
 from outrider.actors.speculation.options import Sampling, Speculation, Verifier
 
 VOCAB = 12

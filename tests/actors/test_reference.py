@@ -12,15 +12,15 @@ from tests.actors import test_frozen_law as law
 from tests.actors.pair import Pair, blurred
 from tests.actors.speculation.goodness import MIN_P
 
-from outrider.actors.engine.settings import EngineSettings
-from outrider.actors.engine.tabular import Table, TabularEngine, random_table
+from outrider.actors.engine.engine_settings import EngineSettings
+from outrider.actors.engine.tables.tabular_engine import Table, TabularEngine, random_table
+from outrider.actors.frozen.law_frame import FrozenTree
 from outrider.actors.reference import Propose, decode
 from outrider.actors.reference_drafter import model_drafter
-from outrider.actors.speculation.draft_tree import DraftTree
-from outrider.actors.speculation.frame import FrozenTree
 from outrider.actors.speculation.options import Sampling, Speculation, Verifier
-from outrider.actors.speculation.shapes import parse
-from outrider.actors.speculation.verifiers.registry import METHODS
+from outrider.actors.speculation.trees.draft_tree import DraftTree
+from outrider.actors.speculation.trees.level_shapes import parse
+from outrider.actors.speculation.verify.registry import METHODS
 
 TARGET = random_table(12, 2, seed=21, concentration=0.4, eos_token_ids=(11,))
 DRAFT = blurred(TARGET, random_table(12, 2, seed=22), 0.4)

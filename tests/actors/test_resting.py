@@ -7,7 +7,7 @@ import random
 import pytest
 from tests.actors.pair import Pair, blurred
 
-from outrider.actors.engine.tabular import random_table
+from outrider.actors.engine.tables.tabular_engine import random_table
 from outrider.actors.speculation.options import Sampling, Speculation, Verifier
 from outrider.actors.target.schedule.mode import Mode
 

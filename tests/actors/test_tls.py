@@ -12,9 +12,9 @@ import grpc
 import pytest
 from tests.certificates import Authority, Pair
 
-from outrider.actors.credentials import Credentials
-from outrider.actors.grpc_server import bind, internal_channel, internal_server
-from outrider.actors.tls import TlsFiles, UnfitTls, check
+from outrider.actors.rpc.credentials import Credentials
+from outrider.actors.rpc.grpc_server import bind, internal_channel, internal_server
+from outrider.actors.rpc.tls import TlsFiles, UnfitTls, check
 
 BOUND_S = 20.0
 

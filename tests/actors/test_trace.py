@@ -10,9 +10,9 @@ from tests.actors.target.chaos import candidates
 
 from outrider.actors.exchange import verdicts
 from outrider.actors.exchange.candidates import encode
-from outrider.actors.trace import IDLE, Recorder, Tap
-from outrider.actors.trace_messages import StreamLog, describe
-from outrider.actors.trace_stream import BATCH_RECORDS, batches
+from outrider.actors.tracing.recorder import IDLE, Recorder, Tap
+from outrider.actors.tracing.trace_messages import StreamLog, describe
+from outrider.actors.tracing.trace_stream import BATCH_RECORDS, batches
 from outrider.v1 import target_pb2, trace_pb2, tree_pb2
 
 

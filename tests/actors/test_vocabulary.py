@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.actors.vocabulary import Vocabulary, difference
+from outrider.actors.exchange.vocabulary import Vocabulary, difference
 
 
 def test_one_tokenizer_fits_at_any_width() -> None:

@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.actors.speculation.options import Sampling, Speculation, Verifier
-from outrider.actors.speculation.shapes import Shape
-from outrider.actors.wire import (
+from outrider.actors.rpc.wire import (
     sampling_from_proto,
     sampling_to_proto,
     speculation_from_proto,
@@ -16,6 +14,8 @@ from outrider.actors.wire import (
     verifier_from_proto,
     verifier_to_proto,
 )
+from outrider.actors.speculation.options import Sampling, Speculation, Verifier
+from outrider.actors.speculation.trees.level_shapes import Shape
 from outrider.v1 import sampling_pb2
 
 floats = st.floats(-2.0, 2.0, width=32)

@@ -10,7 +10,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from outrider.actors.worker_server import WorkerServer
+from outrider.actors.process.worker_server import WorkerServer
 
 SERVICE = "outrider.test"
 

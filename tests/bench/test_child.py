@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.child import Child, ChildFailed
+from bench.running.child import Child, ChildFailed
 
 
 def test_a_process_that_ends_is_told_with_its_last_words() -> None:

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 from tests.docs.examples import ROOT
 
-from bench.dashboard import DASHBOARD, Lines, Panel, picture
+from bench.report.dashboard_picture import DASHBOARD, Lines, Panel, picture
 
 PANELS: list[Panel] = json.loads(DASHBOARD.read_text())["panels"]
 
@@ -30,6 +30,6 @@ def test_every_panel_is_drawn_with_its_lines() -> None:
 
 
 def test_the_picture_in_the_docs_has_every_panel() -> None:
-    """Else `python -m bench.dashboard` is to be run again."""
+    """Else `python -m bench.report.dashboard_picture` is to be run again."""
     shown = texts((ROOT / "docs" / "dashboard.svg").read_text())
     assert {panel["title"] for panel in PANELS} <= shown

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from bench.efficiency import efficiency, lockstep_ideal
-from bench.law import Replay
-from bench.passes import Passes
-from bench.targets import BenchTarget
+from bench.figures.efficiency import efficiency, lockstep_ideal
+from bench.figures.law import Replay
+from bench.figures.passes import Passes
+from bench.running.targets import BenchTarget
 
 TARGET = BenchTarget(
     part="25", model="m", layers=100, curve=((1, 0.025), (3, 0.030), (17, 0.044), (64, 0.1))

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from bench import gpu, gpu_checks
-from bench.gpu_model import Room, build_engine, least_bytes
-from outrider.actors.engine import attention_static
-from outrider.actors.engine.static_inputs import StaticInputs
+from bench.gpu import gpu_checks, gpu_suite
+from bench.gpu.gpu_model import Room, build_engine, least_bytes
+from outrider.actors.engine.graphs import static_attention
+from outrider.actors.engine.graphs.static_inputs import StaticInputs
 
 CPU = torch.device("cpu")
 
@@ -20,10 +20,10 @@ def test_everything_is_timed(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     """Each load with and without graphs, in JSON lines and in a table."""
     out = tmp_path / "gpu.jsonl"
     given = "--device cpu --shape tiny --dtype float32 --context 8 --sessions 2 --runs 1"
-    gpu.main([*given.split(), "--out", str(out)])
+    gpu_suite.main([*given.split(), "--out", str(out)])
     rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     timed = {(r["graphs"], r["sessions"], r["nodes"]) for r in rows if r["what"] == "pass"}
-    loads = [*((1, nodes) for nodes in gpu.NODES), (2, 0), (2, 4)]
+    loads = [*((1, nodes) for nodes in gpu_suite.NODES), (2, 0), (2, 4)]
     assert timed == {(graphs, *load) for graphs in (False, True) for load in loads}
     checks = [row for row in rows if row["what"] == "check"]
     assert len(checks) == 2
@@ -41,7 +41,7 @@ def test_everything_is_timed(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 def test_wrong_logits_end_the_bench(monkeypatch: pytest.MonkeyPatch) -> None:
     """A single row too many in sight is noticed."""
-    right = attention_static.see
+    right = static_attention.see
 
     def wrong(inputs: StaticInputs, columns_ES: torch.Tensor, window: int | None) -> torch.Tensor:
         second_E1S = (columns_ES == inputs.cached_E[:, None] + 1)[:, None]
@@ -50,7 +50,7 @@ def test_wrong_logits_end_the_bench(monkeypatch: pytest.MonkeyPatch) -> None:
     room = Room(shape="tiny", device=CPU, dtype=torch.float32, num_slots=3, max_context=256)
     engine, _ = build_engine(room, cuda_graphs="off")
     static, _ = build_engine(room, cuda_graphs="on")
-    monkeypatch.setattr(attention_static, "see", wrong)
+    monkeypatch.setattr(static_attention, "see", wrong)
     expected, actual = (
         gpu_checks.tree_logits(each, rounds=10, seed=0) for each in (engine, static)
     )
@@ -75,5 +75,5 @@ def test_a_missing_gpu_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     if torch.cuda.is_available():
         pytest.skip("there is one")
     with pytest.raises(SystemExit):
-        gpu.main([])
+        gpu_suite.main([])
     assert "--device cpu --shape tiny" in capsys.readouterr().err

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from bench.costs import memory, outside_ms
-from bench.host import settings_of, thread_kind
-from bench.service import pair_config
-from outrider.actors.draft.settings import DraftSettings
-from outrider.actors.target.settings import TargetSettings
-from outrider.cluster.settings import CoordinatorSettings
+from bench.running.bench_service import pair_config
+from bench.running.host import settings_of, thread_kind
+from bench.suites.costs_suite import memory, outside_ms
+from outrider.actors.draft.service.draft_settings import DraftSettings
+from outrider.actors.target.service.target_settings import TargetSettings
+from outrider.cluster.gateway.coordinator_settings import CoordinatorSettings
 
 CONFIG = pair_config("demo:target", lockstep=True)
 

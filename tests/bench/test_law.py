@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bench.law import Text, foreseen
-from bench.led_drafter import LedDrafter, Tree
-from outrider.actors.draft.autoregressive import AutoregressiveDrafter, num_nodes_of
-from outrider.actors.draft.sessions import Sessions
-from outrider.actors.engine.settings import EngineSettings
-from outrider.actors.engine.tabular import Table, TabularEngine
+from bench.figures.law import Text, foreseen
+from bench.running.led_drafter import LedDrafter, Tree
+from outrider.actors.draft.draft_sessions import Sessions
+from outrider.actors.draft.methods.autoregressive import AutoregressiveDrafter, num_nodes_of
+from outrider.actors.engine.engine_settings import EngineSettings
+from outrider.actors.engine.tables.tabular_engine import Table, TabularEngine
 from outrider.actors.speculation.options import Speculation
 
 TREE = Tree(

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from bench.law import Replay
-from bench.load_ideal import CrowdPasses, crowd_passes, load_efficiency
-from bench.targets import BenchTarget
-from outrider.client.timeline.model import WORK, Slice, Timeline
+from bench.figures.law import Replay
+from bench.figures.load_ideal import CrowdPasses, crowd_passes, load_efficiency
+from bench.running.targets import BenchTarget
+from outrider.client.timeline.timeline_model import WORK, Slice, Timeline
 
 TARGET = BenchTarget(
     part="shipped", model="t", layers=20, curve=((1, 0.010), (16, 0.025), (64, 0.073))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bench import observations
-from bench.observations import Bin, calibration_error, diagram
+from bench.figures import observations
+from bench.figures.observations import Bin, calibration_error, diagram
 from outrider.actors.speculation.learning import PRIOR_DRAWS
-from outrider.actors.target.trust import Trust
+from outrider.actors.target.schedule.trust import Trust
 
 
 def test_bins_hold_what_was_expected_and_what_came() -> None:

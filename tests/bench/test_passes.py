@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bench.passes import passes
-from outrider.client.timeline.model import DRAFTING, WORK, Slice, Timeline
+from bench.figures.passes import passes
+from outrider.client.timeline.timeline_model import DRAFTING, WORK, Slice, Timeline
 
 
 def made(process: str, track: str, name: str, start_us: float, us: float, **args: int) -> Slice:

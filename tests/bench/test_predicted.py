@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from bench import predicted, results, tables_simulated
-from bench.predicted import window_rate
-from outrider.cluster.simulate.service import Mode, Run
+from bench.report import rows as results
+from bench.report import tables_simulated
+from bench.suites import predicted_suite
+from bench.suites.predicted_suite import window_rate
+from outrider.cluster.simulate.simulated_service import Mode, Run
 from outrider.cluster.simulate.traffic import Answers, Asked
 
 MACHINE = {"cores": 2, "commit": "abc", "two_at_once": 1.0}
@@ -84,7 +86,7 @@ def test_requests_that_are_too_short_have_no_window() -> None:
 
 def test_a_measured_point_in_virtual_time() -> None:
     """Plain decoding cannot be faster than the device, and speculation is faster than that; every part of the row is told."""
-    row = predicted.predicted(ROW)
+    row = predicted_suite.predicted(ROW)
     assert 0.8 < row["plain"]["predicted"] <= 1.0
     assert row["speculative"]["predicted"] > 1.5
     assert row["speculative"]["error"] == pytest.approx(row["speculative"]["predicted"] / 3.5 - 1.0)
@@ -96,15 +98,15 @@ def test_a_measured_point_in_virtual_time() -> None:
 
 def test_drafting_is_that_of_the_row() -> None:
     """A drafter that was made to work is made to here."""
-    assert not predicted.scenario(ROW, 1.0).adaptive
-    assert predicted.scenario({**ROW, "drafting": "adaptive"}, 1.0).adaptive
+    assert not predicted_suite.scenario(ROW, 1.0).adaptive
+    assert predicted_suite.scenario({**ROW, "drafting": "adaptive"}, 1.0).adaptive
 
 
 def test_nothing_measured_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """With what to do."""
     monkeypatch.setattr(results, "read", lambda suite: [ROW])
     with pytest.raises(RuntimeError, match="run `python -m bench emulated` first"):
-        next(predicted.run(levels=[64]))
+        next(predicted_suite.run(levels=[64]))
 
 
 def _point(eta: float, window: float | None, over: float) -> dict[str, Any]:

@@ -6,14 +6,14 @@ import math
 
 import pytest
 
-from bench import prices
+from bench.suites import prices_suite
 from outrider.cluster.simulate.prices import FILE, Prices, Sleep
 
 
 def test_quick_prices_are_prices() -> None:
     """In the form that the simulation reads, no step without a price, and nothing written."""
     before = FILE.read_text(encoding="utf-8")
-    (row,) = prices.run(is_quick=True)
+    (row,) = prices_suite.run(is_quick=True)
     found = Prices.model_validate(row)
     assert FILE.read_text(encoding="utf-8") == before
     for steps in (found.target, found.drafter):
@@ -27,7 +27,7 @@ def test_quick_prices_are_prices() -> None:
 )
 def test_prices_of_sleep_are_those_of_the_measured_steps(sleep: Sleep) -> None:
     """The curve through both points is found again."""
-    found = Sleep.model_validate(prices.sleep_of(*map(sleep.factor, prices.SLEEPS_S)))
+    found = Sleep.model_validate(prices_suite.sleep_of(*map(sleep.factor, prices_suite.SLEEPS_S)))
     assert found.times == pytest.approx(sleep.times, rel=1e-3)
     assert found.within_us == pytest.approx(sleep.within_us, rel=1e-3)
 
@@ -35,7 +35,7 @@ def test_prices_of_sleep_are_those_of_the_measured_steps(sleep: Sleep) -> None:
 @pytest.mark.parametrize(("short", "long"), [(1.2, 1.1), (0.9, 0.95), (1.01, 2.0), (2.0, 2.0)])
 def test_times_that_no_curve_goes_through_still_give_prices(short: float, long: float) -> None:
     """As a noisy machine measures them; none is below 1, and a long sleep costs what was measured."""
-    found = Sleep.model_validate(prices.sleep_of(short, long))
-    assert found.factor(prices.SLEEPS_S[1]) == pytest.approx(max(long, 1.0), rel=1e-3)
+    found = Sleep.model_validate(prices_suite.sleep_of(short, long))
+    assert found.factor(prices_suite.SLEEPS_S[1]) == pytest.approx(max(long, 1.0), rel=1e-3)
     assert found.factor(0.0) == 1.0
     assert math.isfinite(found.factor(math.inf))

@@ -8,10 +8,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from bench import plots, tables, tables_of_load
-from bench.efficiency import best_tree, told
-from bench.report import BLOCKS, DRAWN, PAGES, PLOTS, block, filled, rows_of
-from bench.svg import Axis, Series, plot, ticks
+from bench.figures.efficiency import best_tree, told
+from bench.report import plots, tables, tables_of_load
+from bench.report.svg import Axis, Series, plot, ticks
+from bench.report.written_report import BLOCKS, DRAWN, PAGES, PLOTS, block, filled, rows_of
 
 MACHINE = {
     "cpu": "a processor",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import results
+from bench.report import rows as results
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from bench.targets import MOST_TURNS, BenchTarget, interpolate, layers_for, prepared
+from bench.running.targets import MOST_TURNS, BenchTarget, interpolate, layers_for, prepared
 
 CURVE = ((1, 1.0), (2, 2.0), (4, 3.0))
 
@@ -50,10 +50,10 @@ def test_a_target_that_came_out_too_fast_gives_way(monkeypatch: pytest.MonkeyPat
         seconds = 1e-3 * (3.0 + 0.1 * min(layers, 60) + 0.08 * max(layers - 60, 0))
         return BenchTarget(part=part, model=model, layers=layers, curve=((1, seconds),))
 
-    monkeypatch.setattr("bench.targets.Child", lambda name: nullcontext())
-    monkeypatch.setattr("bench.targets._timed", timed)
+    monkeypatch.setattr("bench.running.targets.Child", lambda name: nullcontext())
+    monkeypatch.setattr("bench.running.targets._timed", timed)
     monkeypatch.setattr(
-        "outrider.actors.train.deepen.deepen_folder",
+        "outrider.actors.train.demo.deepen.deepen_folder",
         lambda source, folder, *, num_layers: made.update({str(folder): num_layers}),
     )
     with prepared("demo:target", "25") as target:

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from bench.turn import balanced, in_turn
+from bench.figures.turn import balanced, in_turn
 
 WAYS = ("plain", "pipelined", "lockstep")
 

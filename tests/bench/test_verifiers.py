@@ -10,9 +10,10 @@ from typing import cast
 import numpy as np
 import pytest
 
-from bench import report, results, verifier_tables
 from bench.__main__ import run_suite
-from bench.prompts import Prompt
+from bench.report import rows as results
+from bench.report import verifier_tables, written_report
+from bench.running.bench_prompts import Prompt
 from bench.verifiers import bounds, cost, nodes, suite
 from bench.verifiers.contexts import Models, contexts, probs_of
 from bench.verifiers.rounds import SHAPES, Job, rounds_of
@@ -20,14 +21,14 @@ from bench.verifiers.suite import told
 from bench.verifiers.tally import Tally, ratio_of
 from bench.verifiers.toys import toys
 from bench.verifiers.trees import Growing, Kind, as_sent, dense, grow
-from outrider.actors.engine.settings import EngineSettings
-from outrider.actors.engine.tabular import Table, TabularEngine, random_table
-from outrider.actors.speculation.draft_tree import DraftTree, Replacement
-from outrider.actors.speculation.frame import FrozenTree
+from outrider.actors.engine.engine_settings import EngineSettings
+from outrider.actors.engine.tables.tabular_engine import Table, TabularEngine, random_table
+from outrider.actors.frozen.law_frame import FrozenTree
+from outrider.actors.frozen.sparse_rows import SparseRow
 from outrider.actors.speculation.optimum import best_acceptance_identical
-from outrider.actors.speculation.shapes import parse
-from outrider.actors.speculation.sparse import SparseRow
-from outrider.cluster.tokenizer import PretrainedCodec
+from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement
+from outrider.actors.speculation.trees.level_shapes import parse
+from outrider.cluster.gateway.text_tokenizer import PretrainedCodec
 
 TARGET, DRAFT = np.array([0.4, 0.3, 0.2, 0.1]), np.array([0.1, 0.2, 0.3, 0.4])
 VOCAB = 16
@@ -243,11 +244,11 @@ def test_tables_hold_what_was_measured() -> None:
     assert "| `4,2,1` | distinct | 13 | 4992 |" in verifier_tables.sizes(rows)
     for tell in verifier_tables.BLOCKS.values():
         assert tell([]) == ""
-    named = [page for page in report.PAGES if page.name.startswith("verifiers")]
+    named = [page for page in written_report.PAGES if page.name.startswith("verifiers")]
     pages = "\n".join(page.read_text(encoding="utf-8") for page in named)
-    assert report.filled(pages, dict.fromkeys(report.BLOCKS, "x")).count("\nx\n") == len(
-        verifier_tables.BLOCKS
-    )
+    assert written_report.filled(pages, dict.fromkeys(written_report.BLOCKS, "x")).count(
+        "\nx\n"
+    ) == len(verifier_tables.BLOCKS)
     assert "any verifier of distinct siblings" in verifier_tables.BLOCKS["verifiers-rounds"](rows)
     others = [{**row, "target": "mine"} for row in rows]
     assert all(tell(others) == "" for tell in verifier_tables.BLOCKS.values())

@@ -129,7 +129,7 @@ def test_copied_sources_are_a_whole_package(tmp_path: Path) -> None:
     assert all((tmp_path / name).is_file() for name in project["license-files"])
     check = (
         "from outrider.actors import demo\n"
-        "import outrider.client.cli, outrider.cluster.commands, outrider.cluster.launch\n"
+        "import outrider.client.cli, outrider.cluster.start.commands, outrider.cluster.start.launch\n"
         "assert all((demo.path(name) / 'model.safetensors').is_file() for name in demo.NAMES)\n"
         "print(outrider.__file__)"
     )

@@ -14,7 +14,7 @@ from tests.chart.rendered import CHART, ROOT, SCENARIOS, scenario_file
 
 import outrider
 from helm import generate
-from outrider.cluster.config import Config
+from outrider.cluster.config.schema import Config
 
 
 def test_schema_and_table_are_current() -> None:

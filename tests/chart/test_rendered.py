@@ -24,7 +24,7 @@ from tests.chart.rendered import (
     scenario_file,
 )
 
-from outrider.cluster.config import parse_config
+from outrider.cluster.config.schema import parse_config
 
 SERVING = [name for name in SCENARIOS if name != "train"]
 

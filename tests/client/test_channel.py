@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.client.channel import parse_addresses
+from outrider.client.connection.channel import parse_addresses
 from outrider.client.errors import InvalidRequest
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.client.figures import (
+from outrider.client.measuring.figures import (
     Sample,
     acceptance_by_depth,
     compare,
@@ -14,7 +14,7 @@ from outrider.client.figures import (
     percentile,
     total_stats,
 )
-from outrider.client.results import SpeculationStats
+from outrider.client.messages.results import SpeculationStats
 
 
 def sample(ids: tuple[int, ...], *, prompt: int = 0, total_s: float = 1.0, ties: int = 0) -> Sample:

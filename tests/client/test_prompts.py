@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from outrider.client.errors import InvalidRequest
-from outrider.client.options import Message
-from outrider.client.prompts import BUILT_IN, read_prompts
+from outrider.client.measuring.measuring_prompts import BUILT_IN, read_prompts
+from outrider.client.messages.request_options import Message
 
 
 def test_text_file(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from dataclasses import fields
 import pytest
 
 from outrider.client.errors import InvalidRequest
-from outrider.client.options import (
+from outrider.client.messages.request_options import (
     DraftLength,
     Message,
     Roots,
@@ -16,7 +16,7 @@ from outrider.client.options import (
     TreeMask,
     Verifier,
 )
-from outrider.client.request_wire import (
+from outrider.client.messages.request_wire import (
     request_to_proto,
     resumed,
     sampling_to_proto,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from outrider.client import results
-from outrider.client.result_wire import event_from_proto
-from outrider.client.results import Admission, Completion, FinishReason, Origin, TextChunk
+from outrider.client.messages import results
+from outrider.client.messages.result_wire import event_from_proto
+from outrider.client.messages.results import Admission, Completion, FinishReason, Origin, TextChunk
 from outrider.v1 import generation_pb2
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.client.retry import RetryPolicy
+from outrider.client.connection.retry import RetryPolicy
 
 
 def test_other_addresses_are_tried_at_once() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import grpc
 
-from outrider.cluster.coordinator import Coordinator
+from outrider.cluster.gateway.coordinator import Coordinator
 from outrider.v1 import generation_pb2_grpc
 
 

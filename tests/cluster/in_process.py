@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from outrider.actors.membership import Membership
-from outrider.actors.residence import Identity, Started
-from outrider.cluster.actor_host import ActorCrashed, ActorRefused, RunningActor
-from outrider.cluster.fleet import ActorSettings, ActorSpec
-from outrider.cluster.placement import PlacementError
+from outrider.actors.process.actor_runner import Identity, Started
+from outrider.actors.process.membership import Membership
+from outrider.cluster.ray.placement import PlacementError
+from outrider.cluster.supervise.actor_host import ActorCrashed, ActorRefused, RunningActor
+from outrider.cluster.supervise.fleet import ActorSettings, ActorSpec
 from outrider.v1 import cluster_pb2
 
 

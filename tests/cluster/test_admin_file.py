@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from outrider.actors.credentials import Credentials
-from outrider.actors.tls import TlsFiles
-from outrider.cluster.admin_file import Admin, BadAdminFile, read, written
+from outrider.actors.rpc.credentials import Credentials
+from outrider.actors.rpc.tls import TlsFiles
+from outrider.cluster.supervise.admin_file import Admin, BadAdminFile, read, written
 
 
 @pytest.mark.parametrize("tls", [None, TlsFiles(cert="/c", key="/k", ca="/a", name="n")])

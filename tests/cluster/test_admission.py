@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.cluster.admission import Admission, Grant, Ticket
+from outrider.cluster.requests.admission import Admission, Grant, Ticket
 
 
 def indices(grants: list[Grant]) -> list[tuple[int, int]]:

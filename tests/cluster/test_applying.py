@@ -11,13 +11,13 @@ import grpc
 import pytest
 from tests.cluster.in_process import InProcessHost, crashes, refusals, until
 
-from outrider.actors.grpc_server import internal_channel
-from outrider.cluster.actor_status import State
-from outrider.cluster.applying import Applier
-from outrider.cluster.config import parse_config
-from outrider.cluster.fleet import fleet
-from outrider.cluster.restart_policy import RestartPolicy
-from outrider.cluster.supervisor import Supervisor, SupervisorSettings
+from outrider.actors.rpc.grpc_server import internal_channel
+from outrider.cluster.config.schema import parse_config
+from outrider.cluster.supervise.actor_status import State
+from outrider.cluster.supervise.applying import Applier
+from outrider.cluster.supervise.fleet import fleet
+from outrider.cluster.supervise.restart_policy import RestartPolicy
+from outrider.cluster.supervise.supervisor import Supervisor, SupervisorSettings
 from outrider.v1 import cluster_pb2, cluster_pb2_grpc
 
 QUICK = RestartPolicy(backoff_s=0.01, max_backoff_s=0.02)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.cluster.chunk_bytes import chunk_bytes, origin_of
-from outrider.cluster.session_commands import Deliver
+from outrider.cluster.gateway.chunk_bytes import chunk_bytes, origin_of
+from outrider.cluster.requests.session_commands import Deliver
 from outrider.v1 import generation_pb2
 
 TOKENS = st.lists(

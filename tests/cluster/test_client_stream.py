@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from outrider.actors.trace import Recorder
-from outrider.cluster.client_stream import MAX_UNITED, ClientStream
+from outrider.actors.tracing.recorder import Recorder
+from outrider.cluster.gateway.client_stream import MAX_UNITED, ClientStream
 from outrider.cluster.metrics.books import RequestBooks
-from outrider.cluster.recording import RequestRecording
-from outrider.cluster.session_commands import Deliver
+from outrider.cluster.requests.session_commands import Deliver
+from outrider.cluster.tracing.request_recording import RequestRecording
 from outrider.v1 import generation_pb2
 
 Message = generation_pb2.GenerateResponse

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 import grpc
 import pytest
 
-from outrider.actors.credentials import Credentials
-from outrider.actors.grpc_server import bind, internal_channel, internal_server
-from outrider.cluster.cluster_service import ClusterServicer
-from outrider.cluster.roster import Registry
+from outrider.actors.rpc.credentials import Credentials
+from outrider.actors.rpc.grpc_server import bind, internal_channel, internal_server
+from outrider.cluster.supervise.cluster_service import ClusterServicer
+from outrider.cluster.supervise.roster import Registry
 from outrider.v1 import cluster_pb2, cluster_pb2_grpc
 
 CREDENTIALS = Credentials.fresh()

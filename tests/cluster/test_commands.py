@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from outrider.client.cli.app import app
-from outrider.cluster.commands import (
+from outrider.cluster.start.commands import (
     FAILED,
     USAGE,
     CommandFailed,
@@ -19,7 +19,7 @@ from outrider.cluster.commands import (
     serve,
     service_config,
 )
-from outrider.cluster.ready_file import written
+from outrider.cluster.start.ready_file_writer import written
 
 
 def test_wrong_configuration_is_a_usage_error_with_every_problem(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_ready_file_that_was_left_goes_at_once(tmp_path: Path) -> None:
 
 def test_help_tells_the_bound_of_training() -> None:
     """The command line may not import what knows it, so it is written there once more."""
-    from outrider.actors.train.budget import DEFAULT_MINUTES
+    from outrider.actors.train.loop.budget import DEFAULT_MINUTES
 
     result = CliRunner().invoke(app, ["train", "demo", "--help"], env={"COLUMNS": "200"})
     assert f" {DEFAULT_MINUTES:g} by default" in result.output

@@ -11,8 +11,8 @@ import jsonschema
 import pytest
 import yaml
 
-from outrider.cluster.config import load_config, name_of, parse_config, schema, with_flags
-from outrider.cluster.config_errors import ConfigError, Problem
+from outrider.cluster.config.config_errors import ConfigError, Problem
+from outrider.cluster.config.schema import load_config, name_of, parse_config, schema, with_flags
 
 FULL = """
 service:

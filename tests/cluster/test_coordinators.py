@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from tests.cluster.front import Front, Serve
 
-from outrider.actors.engine.settings import EngineSettings
-from outrider.actors.engine.tabular import random_table
-from outrider.actors.target.server import TargetServer
-from outrider.actors.target.settings import TargetSettings
-from outrider.cluster.roster import Member, Role, Roster
+from outrider.actors.engine.engine_settings import EngineSettings
+from outrider.actors.engine.tables.tabular_engine import random_table
+from outrider.actors.target.service.target_server import TargetServer
+from outrider.actors.target.service.target_settings import TargetSettings
+from outrider.cluster.supervise.roster import Member, Role, Roster
 from outrider.v1 import generation_pb2, sampling_pb2
 
 NUM_SLOTS = 4

@@ -15,9 +15,9 @@ import pytest
 
 from outrider.client.blocking import Client
 from outrider.client.errors import Unavailable
-from outrider.client.options import SamplingOptions, SpeculationOptions
-from outrider.client.prompts import BUILT_IN
-from outrider.client.results import (
+from outrider.client.measuring.measuring_prompts import BUILT_IN
+from outrider.client.messages.request_options import SamplingOptions, SpeculationOptions
+from outrider.client.messages.results import (
     Admission,
     Completion,
     Event,
@@ -28,13 +28,21 @@ from outrider.client.results import (
     Timing,
     Token,
 )
-from outrider.client.timeline.file import load
-from outrider.client.timeline.model import DRAFTING, REQUESTS, WORK, Slice, Source, Timeline
-from outrider.cluster import demo, demo_decode, demo_timeline
-from outrider.cluster.commands import CommandFailed
-from outrider.cluster.demo_report import Pair, report_as_dict
-from outrider.cluster.demo_screen import Screen, timeline_strip
-from outrider.cluster.signals import Ending
+from outrider.client.timeline.timeline_file import load
+from outrider.client.timeline.timeline_model import (
+    DRAFTING,
+    REQUESTS,
+    WORK,
+    Slice,
+    Source,
+    Timeline,
+)
+from outrider.cluster.demo import demo_decode, demo_timeline
+from outrider.cluster.demo import demonstration as demo
+from outrider.cluster.demo.demo_report import Pair, report_as_dict
+from outrider.cluster.demo.demo_screen import Screen, timeline_strip
+from outrider.cluster.start.commands import CommandFailed
+from outrider.cluster.start.signals import Ending
 
 WORDS = ("one ", "two ", "three ", "four ")
 
@@ -305,7 +313,7 @@ def test_unwritable_timeline_is_refused_before_anything_starts(tmp_path: Path) -
 
 def test_failed_request_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A request that fails ends the demonstration with its message, and ends the service."""
-    from outrider.cluster import launch
+    from outrider.cluster.start import launch
 
     ended: list[bool] = []
 
@@ -332,7 +340,7 @@ def test_failed_request_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 
 def start_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Puts a service that is only an address in the place of one that is started."""
-    from outrider.cluster import launch
+    from outrider.cluster.start import launch
 
     class Service:
         address = "127.0.0.1:1"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.client.results import (
+from outrider.client.messages.results import (
     Completion,
     FinishReason,
     Origin,
@@ -12,7 +12,7 @@ from outrider.client.results import (
     Timing,
     Token,
 )
-from outrider.cluster.demo_report import (
+from outrider.cluster.demo.demo_report import (
     Decoded,
     Pair,
     origins,

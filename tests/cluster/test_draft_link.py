@@ -8,8 +8,8 @@ from collections.abc import Callable
 import grpc
 from tests.cluster.scripted import ScriptedDrafter
 
-from outrider.actors.wire import PROTOCOL_VERSION
-from outrider.cluster.draft_link import DraftLink
+from outrider.actors.rpc.wire import PROTOCOL_VERSION
+from outrider.cluster.links.draft_link import DraftLink
 from outrider.v1 import draft_pb2, target_pb2
 
 HELLO = target_pb2.Hello(protocol_version=PROTOCOL_VERSION, name="c", incarnation=1)

@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 from tests.cluster.front import Front, Serve
 
-from outrider.actors.draft.server import DraftServer
-from outrider.actors.draft.settings import DraftSettings
-from outrider.actors.engine.settings import EngineSettings
-from outrider.actors.target.server import TargetServer
-from outrider.actors.target.settings import TargetSettings
-from outrider.cluster.commands import CommandFailed, service_config
-from outrider.cluster.config import parse_config
-from outrider.cluster.config_errors import ConfigError
-from outrider.cluster.fleet import fleet
-from outrider.cluster.law_text import LawCodec
-from outrider.cluster.settings import CoordinatorSettings
-from outrider.cluster.tokenizer import load
+from outrider.actors.draft.service.draft_server import DraftServer
+from outrider.actors.draft.service.draft_settings import DraftSettings
+from outrider.actors.engine.engine_settings import EngineSettings
+from outrider.actors.target.service.target_server import TargetServer
+from outrider.actors.target.service.target_settings import TargetSettings
+from outrider.cluster.config.config_errors import ConfigError
+from outrider.cluster.config.schema import parse_config
+from outrider.cluster.gateway.coordinator_settings import CoordinatorSettings
+from outrider.cluster.gateway.law_text import LawCodec
+from outrider.cluster.gateway.text_tokenizer import load
+from outrider.cluster.start.commands import CommandFailed, service_config
+from outrider.cluster.supervise.fleet import fleet
 from outrider.v1 import generation_pb2, sampling_pb2
 
 

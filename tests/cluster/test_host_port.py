@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.cluster.host_port import join_host_port, split_host_port
+from outrider.cluster.config.host_port import join_host_port, split_host_port
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.cluster.malformed import invalid_text, parser
-from outrider.cluster.status_codes import Refusal
+from outrider.cluster.gateway.malformed import invalid_text, parser
+from outrider.cluster.gateway.status_codes import Refusal
 from outrider.v1 import generation_pb2, sampling_pb2
 
 LIMIT = 4096

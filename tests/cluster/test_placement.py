@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.cluster.config import parse_config
-from outrider.cluster.fleet import ActorSpec, fleet
-from outrider.cluster.node_labels import NODE_ID, matches
-from outrider.cluster.placement import (
+from outrider.cluster.config.schema import parse_config
+from outrider.cluster.ray.node_labels import NODE_ID, matches
+from outrider.cluster.ray.placement import (
     NodeRoom,
     PlacementPolicy,
     Tenant,
@@ -15,7 +14,8 @@ from outrider.cluster.placement import (
     selectors,
     shortage,
 )
-from outrider.cluster.roster import Role
+from outrider.cluster.supervise.fleet import ActorSpec, fleet
+from outrider.cluster.supervise.roster import Role
 
 
 def specs(**target: object) -> tuple[ActorSpec, ...]:

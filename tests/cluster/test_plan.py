@@ -10,9 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from outrider.client.cli.app import app
-from outrider.cluster.plan.options import Option, options
+from outrider.cluster.plan.plan_request import PlanRequest
 from outrider.cluster.plan.planner import where_it_pays
-from outrider.cluster.plan.request import PlanRequest
+from outrider.cluster.plan.serving_ways import Option, options
 from outrider.cluster.plan.trial import tried
 
 TARGET = {"profile": "25ms+20us", "gpus": 4, "usd_per_gpu_hour": 3.0}

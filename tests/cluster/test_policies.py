@@ -11,9 +11,9 @@ from tests.cluster.validation.cases import LIMITS, settle
 
 from outrider.actors.speculation.options import Speculation, Verifier
 from outrider.actors.speculation.policies import DraftLength, DraftPolicies, Roots, TreeMask
-from outrider.actors.speculation.verifiers.registry import METHODS
-from outrider.cluster.config_service import Speculation as Configured
-from outrider.cluster.status_codes import Refusal
+from outrider.actors.speculation.verify.registry import METHODS
+from outrider.cluster.config.config_service import Speculation as Configured
+from outrider.cluster.gateway.status_codes import Refusal
 from outrider.cluster.validation.limits import Drafter
 from outrider.v1 import sampling_pb2
 

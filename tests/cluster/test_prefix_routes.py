@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from outrider.cluster.admission import Admission, Grant
-from outrider.cluster.prefix_routes import BLOCK, PrefixRoutes
+from outrider.cluster.requests.admission import Admission, Grant
+from outrider.cluster.requests.prefix_routes import BLOCK, PrefixRoutes
 
 CHAT = list(range(4 * BLOCK))
 

@@ -13,9 +13,15 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from outrider.client.cli.app import app
-from outrider.cluster import launch
-from outrider.cluster.preflight import START_BYTES, START_FILES, Unfit, check_address, check_room
-from outrider.cluster.ray_runtime import OBJECT_STORE_BYTES, RayRuntime
+from outrider.cluster.ray.preflight import (
+    START_BYTES,
+    START_FILES,
+    Unfit,
+    check_address,
+    check_room,
+)
+from outrider.cluster.ray.ray_runtime import OBJECT_STORE_BYTES, RayRuntime
+from outrider.cluster.start import launch
 
 MIB = 2**20
 

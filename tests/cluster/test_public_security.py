@@ -13,7 +13,7 @@ from tests.cluster.front import Front, Serve
 from tests.cluster.scripted import ScriptedTarget
 from typer.testing import CliRunner
 
-from outrider.actors.tls import TlsFiles
+from outrider.actors.rpc.tls import TlsFiles
 from outrider.client import (
     AsyncClient,
     Client,
@@ -26,7 +26,7 @@ from outrider.client import (
     Unauthorized,
 )
 from outrider.client.cli.app import app
-from outrider.cluster.bearer import NoTokens, Tokens
+from outrider.cluster.gateway.bearer import NoTokens, Tokens
 
 BOUND_S = 20.0
 SAMPLING = SamplingOptions(seed=1, max_tokens=6)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outrider.cluster.ray_errors import first_line
+from outrider.cluster.ray.ray_errors import first_line
 
 
 def test_only_the_first_line_is_told() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from ray._private import services
 
-from outrider.cluster import ray_patience
-from outrider.cluster.ray_patience import NodeEnded, StartCancelled, patient
+from outrider.cluster.ray import ray_patience
+from outrider.cluster.ray.ray_patience import NodeEnded, StartCancelled, patient
 
 
 @pytest.fixture(autouse=True)

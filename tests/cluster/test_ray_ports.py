@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from ray._private import parameter, services
 
-from outrider.cluster import ray_ports
+from outrider.cluster.ray import ray_ports
 
 NODE = "5e" * 28
 """An id as Ray makes them."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outrider.cluster.restart_policy import RestartCount, RestartPolicy
+from outrider.cluster.supervise.restart_policy import RestartCount, RestartPolicy
 
 POLICY = RestartPolicy(backoff_s=1.0, max_backoff_s=5.0, healthy_after_s=60.0)
 

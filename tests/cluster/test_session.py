@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.cluster.detokenise import Detokeniser
-from outrider.cluster.session import MAX_FRUITLESS_OPENS, Session, State
-from outrider.cluster.session_commands import (
+from outrider.cluster.requests.detokenise import Detokeniser
+from outrider.cluster.requests.session import MAX_FRUITLESS_OPENS, Session, State
+from outrider.cluster.requests.session_commands import (
     Attach,
     Close,
     Command,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.cluster.statistics import PartCounts, merge_stats, merge_timing
+from outrider.cluster.requests.statistics import PartCounts, merge_stats, merge_timing
 from outrider.v1 import generation_pb2
 
 

@@ -9,17 +9,17 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.cluster.in_process import InProcessHost, crashes, refusals, until
 
-from outrider.actors.credentials import Credentials
-from outrider.actors.grpc_server import internal_channel
-from outrider.cluster.actor_status import ActorStatus, State
-from outrider.cluster.config import parse_config
-from outrider.cluster.fleet import fleet
-from outrider.cluster.keeper import LaunchFailed
-from outrider.cluster.placement import PlacementError
-from outrider.cluster.restart_policy import RestartPolicy
-from outrider.cluster.roster import Roster
-from outrider.cluster.roster_wire import roster_from_proto
-from outrider.cluster.supervisor import Supervisor, SupervisorSettings
+from outrider.actors.rpc.credentials import Credentials
+from outrider.actors.rpc.grpc_server import internal_channel
+from outrider.cluster.config.schema import parse_config
+from outrider.cluster.ray.placement import PlacementError
+from outrider.cluster.supervise.actor_status import ActorStatus, State
+from outrider.cluster.supervise.fleet import fleet
+from outrider.cluster.supervise.keeper import LaunchFailed
+from outrider.cluster.supervise.restart_policy import RestartPolicy
+from outrider.cluster.supervise.roster import Roster
+from outrider.cluster.supervise.roster_wire import roster_from_proto
+from outrider.cluster.supervise.supervisor import Supervisor, SupervisorSettings
 from outrider.v1 import cluster_pb2, cluster_pb2_grpc
 
 QUICK = RestartPolicy(backoff_s=0.01, max_backoff_s=0.02)

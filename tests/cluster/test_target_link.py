@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 from tests.cluster.scripted import Script, ScriptedTarget
 
-from outrider.actors.wire import PROTOCOL_VERSION
-from outrider.cluster.target_link import TargetLink
+from outrider.actors.rpc.wire import PROTOCOL_VERSION
+from outrider.cluster.links.target_link import TargetLink
 from outrider.v1 import target_pb2
 
 HELLO = target_pb2.Hello(protocol_version=PROTOCOL_VERSION, name="c", incarnation=1)

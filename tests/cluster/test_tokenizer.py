@@ -18,8 +18,8 @@ from tokenizers import (
     trainers,
 )
 
-from outrider.cluster import tokenizer
-from outrider.cluster.tokenizer import PretrainedCodec
+from outrider.cluster.gateway import text_tokenizer
+from outrider.cluster.gateway.text_tokenizer import PretrainedCodec
 
 TEMPLATE = (
     "{% for message in messages %}"
@@ -52,7 +52,7 @@ def codec(tmp_path_factory: pytest.TempPathFactory) -> PretrainedCodec:
     wrapped.chat_template = TEMPLATE
     folder = tmp_path_factory.mktemp("tokenizer")
     wrapped.save_pretrained(folder)
-    loaded = tokenizer.load(str(folder))
+    loaded = text_tokenizer.load(str(folder))
     assert isinstance(loaded, PretrainedCodec)
     return loaded
 
@@ -90,13 +90,13 @@ def test_a_normaliser_leaves_room(codec: PretrainedCodec) -> None:
     finally:
         fast.normalizer = None
     assert codec.max_token_chars is not None
-    assert bound == codec.max_token_chars * tokenizer.NORMALISED
+    assert bound == codec.max_token_chars * text_tokenizer.NORMALISED
 
 
 def test_a_missing_tokenizer_is_named(tmp_path: Path) -> None:
     """With what to give instead."""
     with pytest.raises(ValueError, match=r"cannot load a tokenizer from .*tokenizer\.json"):
-        tokenizer.load(str(tmp_path))
+        text_tokenizer.load(str(tmp_path))
 
 
 def test_code_that_comes_with_a_tokenizer_runs_where_it_may(
@@ -114,7 +114,7 @@ def test_code_that_comes_with_a_tokenizer_runs_where_it_may(
     config = json.loads(file.read_text())
     config |= {"tokenizer_class": "OwnFast", "auto_map": {"AutoTokenizer": [None, "own.OwnFast"]}}
     file.write_text(json.dumps(config))
-    allowed: Any = tokenizer.load(str(tmp_path), allow_remote_code=True)
+    allowed: Any = text_tokenizer.load(str(tmp_path), allow_remote_code=True)
     assert type(allowed._tokenizer).__name__ == "OwnFast"
     with pytest.raises(ValueError, match="set allow_remote_code of the target"):
-        tokenizer.load(str(tmp_path))
+        text_tokenizer.load(str(tmp_path))

@@ -12,9 +12,9 @@ from tests.cluster.test_together import Together, lockstep, ready, request, tabl
 
 from outrider.client.async_client import AsyncClient
 from outrider.client.errors import InvalidRequest, NotFound, OutriderError, Overloaded
-from outrider.client.timeline.model import DRAFTING, NETWORK, REQUESTS, WORK, Timeline
 from outrider.client.timeline.summary import summarise
-from outrider.cluster import tracing
+from outrider.client.timeline.timeline_model import DRAFTING, NETWORK, REQUESTS, WORK, Timeline
+from outrider.cluster.tracing import trace_call
 from outrider.v1 import generation_pb2, sampling_pb2, trace_pb2
 
 __all__ = ["lockstep", "table", "together"]
@@ -178,7 +178,7 @@ async def test_a_request_that_never_comes(together: Together) -> None:
         ("request_id", trace_pb2.TraceRequest(seconds=1.0, request_id="no spaces")),
         (
             "max_records",
-            trace_pb2.TraceRequest(seconds=1.0, max_records=tracing.MAX_RECORDS + 1),
+            trace_pb2.TraceRequest(seconds=1.0, max_records=trace_call.MAX_RECORDS + 1),
         ),
     ],
 )
@@ -207,7 +207,7 @@ async def test_few_traces_at_a_time(serve: Serve) -> None:
     """One too many is told to come later, and ended traces make room."""
     front = await serve()
     async with AsyncClient(front.address) as client:
-        running = [client.start_trace(seconds=30.0) for _ in range(tracing.MAX_TRACES)]
+        running = [client.start_trace(seconds=30.0) for _ in range(trace_call.MAX_TRACES)]
         for trace in running:
             await trace.wait_started()
         with pytest.raises(Overloaded):

@@ -11,7 +11,7 @@ import yaml
 from tests.docs.examples import PAGES, ROOT, Example, examples
 
 from outrider.client.batch.record import Record, parse
-from outrider.cluster.config import Config, parse_config
+from outrider.cluster.config.schema import Config, parse_config
 
 YAML = examples("yaml")
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.stats import chi2  # type: ignore[import-untyped]  # no stubs
 from tests.laws.coordinator import Text
 
-from outrider.actors.engine.tabular import Table
+from outrider.actors.engine.tables.tabular_engine import Table
 
 LEAST_EXPECTED = 20.0
 """Cells of a context that expect fewer counts are pooled: the tail of the chi-square law is used far out."""

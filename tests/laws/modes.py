@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from outrider.actors.engine.tabular import random_table
+from outrider.actors.engine.tables.tabular_engine import random_table
 from outrider.actors.speculation.options import Speculation, Verifier
-from outrider.actors.speculation.shapes import parse
-from outrider.actors.speculation.verifiers.registry import METHODS
+from outrider.actors.speculation.trees.level_shapes import parse
+from outrider.actors.speculation.verify.registry import METHODS
 
 VOCAB = 3
 PROMPT = (1, 2, 0)

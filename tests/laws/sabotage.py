@@ -11,13 +11,13 @@ from typing import Any
 
 import torch
 
-from outrider.actors.draft import sampled
-from outrider.actors.draft.rounds import Rounds
-from outrider.actors.speculation.decisions import Float64s
-from outrider.actors.speculation.frame import FrozenTree
-from outrider.actors.speculation.sparse import SparseRow, freeze
-from outrider.actors.speculation.uniforms import uniforms
-from outrider.actors.speculation.verifiers import mcsd
+from outrider.actors.draft.frozen import frozen_drafter
+from outrider.actors.draft.frozen.frozen_rounds import Rounds
+from outrider.actors.frozen.law_frame import FrozenTree
+from outrider.actors.frozen.sparse_rows import SparseRow, freeze
+from outrider.actors.speculation.noise.uniforms import uniforms
+from outrider.actors.speculation.sampling.random_acts import Float64s
+from outrider.actors.speculation.verify import mcsd
 
 
 def apply(name: str) -> None:
@@ -52,7 +52,7 @@ def target_for_residual() -> None:
 
 def shared_uniforms() -> None:
     """The drafter draws with the very uniforms by which the target will test the tree."""
-    scores = sampled.SampledDrafter._scores
+    scores = frozen_drafter.SampledDrafter._scores
 
     class Shared:
         """Gives out the target's uniforms of one base in order."""
@@ -71,7 +71,7 @@ def shared_uniforms() -> None:
             seat.generator = Shared(*base)
         return scores(self, session, seat, nodes, logits_NV)
 
-    sampled.SampledDrafter._scores = leak  # type: ignore[method-assign]
+    frozen_drafter.SampledDrafter._scores = leak  # type: ignore[method-assign]
 
 
 SABOTAGES: dict[str, Callable[[], None]] = {

@@ -15,15 +15,15 @@ import structlog
 import torch
 from tests.laws import sabotage
 
-from outrider.actors.draft import sampled_levels
-from outrider.actors.draft.server import DraftServer
-from outrider.actors.draft.settings import DraftSettings
-from outrider.actors.engine.settings import EngineSettings
-from outrider.actors.engine.tabular import Table
-from outrider.actors.speculation.decisions import Float64s
-from outrider.actors.speculation.sparse import SparseRow
-from outrider.actors.target.server import TargetServer
-from outrider.actors.target.settings import TargetSettings
+from outrider.actors.draft.frozen import frozen_levels
+from outrider.actors.draft.service.draft_server import DraftServer
+from outrider.actors.draft.service.draft_settings import DraftSettings
+from outrider.actors.engine.engine_settings import EngineSettings
+from outrider.actors.engine.tables.tabular_engine import Table
+from outrider.actors.frozen.sparse_rows import SparseRow
+from outrider.actors.speculation.sampling.random_acts import Float64s
+from outrider.actors.target.service.target_server import TargetServer
+from outrider.actors.target.service.target_settings import TargetSettings
 
 MAX_CONTEXT = 200_000
 """Tokens of one text; far more than any test needs."""
@@ -127,7 +127,7 @@ def _serve(settings: Sequence[Settings], wrong: str, pipe: Connection) -> None:
 
 
 def _list_few_tokens() -> None:
-    from_module = vars(sampled_levels)
+    from_module = vars(frozen_levels)
     freeze = from_module["freeze"]
 
     def short(probs_V: Float64s, least: float, keep: int, *, rest_share: float) -> SparseRow:

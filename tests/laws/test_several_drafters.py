@@ -17,13 +17,13 @@ from tests.laws.coordinator import Text
 from tests.laws.judgement import Judgement, judge
 from tests.laws.modes import DRAFTS, PROMPT, TARGET, VOCAB
 
-from outrider.actors.draft.events import Attach
-from outrider.actors.draft.events import SessionKey as Key
+from outrider.actors.draft.draft_events import Attach
+from outrider.actors.draft.draft_events import SessionKey as Key
+from outrider.actors.frozen.sparse_rows import SparseRow, freeze
 from outrider.actors.speculation.options import Sampling, Speculation, Verifier
-from outrider.actors.speculation.shapes import parse
-from outrider.actors.speculation.sparse import SparseRow, freeze
-from outrider.actors.target import messages as target_messages
-from outrider.actors.target.events import (
+from outrider.actors.speculation.trees.level_shapes import parse
+from outrider.actors.target.service import target_messages
+from outrider.actors.target.target_events import (
     CommitFrame,
     DrafterJoined,
     Event,

@@ -11,7 +11,7 @@ import yaml
 from tests.service.head import Head, ray_head
 from tests.service.processes import ServiceProcess, serving, start
 
-from outrider.actors.engine.tabular import Table, random_table
+from outrider.actors.engine.tables.tabular_engine import Table, random_table
 
 VOCAB_SIZE = 64
 

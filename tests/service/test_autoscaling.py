@@ -15,7 +15,7 @@ from tests.service.head import ray_head
 from tests.service.processes import run, serving, start, until
 
 from outrider.client import Client, SamplingOptions
-from outrider.client.results import Replicas
+from outrider.client.messages.results import Replicas
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from tests.service.processes import until
 
-from bench.batch import killed_twice
-from bench.cluster import DRAFTERS, HEAD, TARGETS, Cluster, cluster
-from bench.network import HERE, Unavailable
+from bench.running.cluster_nodes import DRAFTERS, HEAD, TARGETS, Cluster, cluster
+from bench.running.network import HERE, Unavailable
+from bench.suites.batch_suite import killed_twice
 from outrider.client import Client, SamplingOptions, SpeculationOptions
 
 pytestmark = pytest.mark.timeout(420)

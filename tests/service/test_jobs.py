@@ -16,8 +16,8 @@ JOB = """
 import sys
 from pathlib import Path
 from outrider.client import Client, SamplingOptions, SpeculationOptions
-from outrider.cluster.config import load_config
-from outrider.cluster.launch import start_service
+from outrider.cluster.config.schema import load_config
+from outrider.cluster.start.launch import start_service
 
 with start_service(load_config(Path(sys.argv[1]))) as service:
     with Client(service.address, timeout_s=60) as client:

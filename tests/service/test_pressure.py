@@ -18,9 +18,9 @@ from tests.actors.target.chaos import Harness, opening, run_plain
 from tests.service.conftest import VOCAB_SIZE
 from tests.service.processes import ServiceProcess
 
-from outrider.actors.engine.tabular import Table, TabularEngine, load_table
+from outrider.actors.engine.tables.tabular_engine import Table, TabularEngine, load_table
+from outrider.actors.speculation.noise.seeds import derive_seed
 from outrider.actors.speculation.options import Sampling
-from outrider.actors.speculation.seeds import derive_seed
 from outrider.v1 import generation_pb2, generation_pb2_grpc, sampling_pb2
 
 if TYPE_CHECKING:

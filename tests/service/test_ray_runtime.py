@@ -13,8 +13,8 @@ pytestmark = pytest.mark.timeout(420)
 TWICE = """
 import os, pathlib
 import psutil
-from outrider.cluster.config import parse_config
-from outrider.cluster.ray_runtime import RayRuntime
+from outrider.cluster.config.schema import parse_config
+from outrider.cluster.ray.ray_runtime import RayRuntime
 
 before = dict(os.environ)
 for auth in ("token", "disabled", "token"):

@@ -14,9 +14,9 @@ import pytest
 from tests.service.processes import ServiceProcess, run, until
 
 from outrider.client import Client, SamplingOptions
-from outrider.client.timeline.file import load
-from outrider.client.timeline.model import DRAFTING, REQUESTS, WORK
 from outrider.client.timeline.summary import summarise
+from outrider.client.timeline.timeline_file import load
+from outrider.client.timeline.timeline_model import DRAFTING, REQUESTS, WORK
 
 pytestmark = pytest.mark.timeout(300)
 

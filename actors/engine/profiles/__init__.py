@@ -5,13 +5,13 @@ A profile has a name: `DEVICE-MODEL` (`h100-8b`), `DEVICExN-MODEL` for N of them
 with a field that says how the numbers came about.
 """
 
-from outrider.actors.engine.profiles.names import (
+from outrider.actors.engine.profiles.profile import Linear, Profile, Roofline
+from outrider.actors.engine.profiles.profile_names import (
     DEVICE_PREFIX,
     draft_profile,
     find_profile,
     known_profiles,
 )
-from outrider.actors.engine.profiles.profile import Linear, Profile, Roofline
 
 __all__ = [
     "DEVICE_PREFIX",

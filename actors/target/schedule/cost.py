@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.actors.speculation import learning
-from outrider.actors.speculation.path_keys import Int64s
+from outrider.actors.speculation.trees.path_keys import Int64s
 
 Float64s = NDArray[np.float64]
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.actors.speculation.path_keys import Int64s
-from outrider.actors.target.pools import Pools
+from outrider.actors.speculation.trees.path_keys import Int64s
 from outrider.actors.target.schedule.cost import CostModel
+from outrider.actors.target.verify.candidate_pools import Pools
 
 Float64s = NDArray[np.float64]
 

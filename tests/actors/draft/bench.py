@@ -9,10 +9,8 @@ import numpy as np
 import torch
 from tests.actors.draft.plain_tree import paths_of
 
-from outrider.actors.draft.autoregressive import AutoregressiveDrafter, num_nodes_of
-from outrider.actors.draft.core import DraftCore
-from outrider.actors.draft.drafter import Drafter
-from outrider.actors.draft.events import (
+from outrider.actors.draft.draft_core import DraftCore
+from outrider.actors.draft.draft_events import (
     Attach,
     Attached,
     CandidateFrame,
@@ -24,16 +22,18 @@ from outrider.actors.draft.events import (
     SessionKey,
     VerdictFrame,
 )
-from outrider.actors.draft.sessions import Sessions
-from outrider.actors.draft.worker import DraftWorker
-from outrider.actors.engine.settings import EngineSettings
-from outrider.actors.engine.tabular import Table, TabularEngine, random_table
+from outrider.actors.draft.draft_sessions import Sessions
+from outrider.actors.draft.draft_worker import DraftWorker
+from outrider.actors.draft.methods.autoregressive import AutoregressiveDrafter, num_nodes_of
+from outrider.actors.draft.methods.drafter import Drafter
+from outrider.actors.engine.engine_settings import EngineSettings
+from outrider.actors.engine.tables.tabular_engine import Table, TabularEngine, random_table
 from outrider.actors.exchange import candidates, verdicts
 from outrider.actors.exchange.verdicts import Target, Verdicts
-from outrider.actors.speculation import base_hash
-from outrider.actors.speculation.noise import GumbelNoise
+from outrider.actors.speculation.noise.gumbel import GumbelNoise
 from outrider.actors.speculation.options import Sampling, Speculation
-from outrider.actors.speculation.ragged import starts_of
+from outrider.actors.speculation.trees import base_hash
+from outrider.actors.speculation.trees.ragged import starts_of
 
 VOCAB_SIZE = 24
 

@@ -17,10 +17,10 @@ from tests.actors.draft.bench import (
     make_attach,
 )
 
-from outrider.actors.draft.cost import PassCost
-from outrider.actors.draft.events import SessionKey
-from outrider.actors.engine.tabular import Table
-from outrider.actors.speculation.noise import GumbelNoise
+from outrider.actors.draft.draft_events import SessionKey
+from outrider.actors.draft.trees.draft_cost import PassCost
+from outrider.actors.engine.tables.tabular_engine import Table
+from outrider.actors.speculation.noise.gumbel import GumbelNoise
 from outrider.actors.speculation.options import Sampling, Speculation
 
 WIDTH = 4

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from tests.actors.draft.bench import view
 from tests.actors.draft.plain_tree import Node, Path, PlainTree, paths_of
 
-from outrider.actors.draft.forest import NO_TOKEN, ROOT
-from outrider.actors.draft.sessions import Sessions
-from outrider.actors.draft.unsent import take_unsent
+from outrider.actors.draft.draft_sessions import Sessions
+from outrider.actors.draft.sending.unsent import take_unsent
+from outrider.actors.draft.trees.forest import NO_TOKEN, ROOT
 
 NUM = 3
 ROWS = np.arange(NUM)

@@ -15,9 +15,9 @@ from tests.actors.draft.bench import (
     make_attach,
 )
 
-from outrider.actors.draft.events import Closed, Event, Resync, SessionKey
+from outrider.actors.draft.draft_events import Closed, Event, Resync, SessionKey
 from outrider.actors.exchange.verdicts import Target
-from outrider.actors.speculation import base_hash
+from outrider.actors.speculation.trees import base_hash
 
 IDS = (0, 1, 23, 24, 1_000, 2**24 - 1)
 

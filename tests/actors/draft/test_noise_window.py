@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from outrider.actors.draft.noise_window import NoiseWindow
-from outrider.actors.speculation.noise import GumbelNoise
+from outrider.actors.draft.trees.noise_window import NoiseWindow
+from outrider.actors.speculation.noise.gumbel import GumbelNoise
 
 VOCAB = 11
 SESSIONS = 3

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from outrider.actors.draft.events import CandidateFrame
-from outrider.actors.draft.messages import message_of
-from outrider.actors.draft.rounds import NOT_RUN, Round, Rounds, most_probable
-from outrider.actors.speculation import base_hash
-from outrider.actors.speculation.draft_tree import Replacement
-from outrider.actors.speculation.frame import decode, encode
-from outrider.actors.speculation.shapes import Shape
-from outrider.actors.speculation.sparse import freeze
+from outrider.actors.draft.draft_events import CandidateFrame
+from outrider.actors.draft.frozen.frozen_rounds import NOT_RUN, Round, Rounds, most_probable
+from outrider.actors.draft.service.draft_messages import message_of
+from outrider.actors.frozen.law_frame import decode, encode
+from outrider.actors.frozen.sparse_rows import freeze
+from outrider.actors.speculation.trees import base_hash
+from outrider.actors.speculation.trees.draft_tree import Replacement
+from outrider.actors.speculation.trees.level_shapes import Shape
 
 LAW = freeze(np.array([0.1, 0.2, 0.3, 0.4]))
 HASH = base_hash.extend_all(base_hash.EMPTY, (1, 2, 3))

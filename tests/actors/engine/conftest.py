@@ -10,8 +10,8 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
-from outrider.actors.engine.settings import EngineSettings
-from outrider.actors.engine.transformers_engine import TransformersEngine
+from outrider.actors.engine.engine_settings import EngineSettings
+from outrider.actors.engine.models.transformers_engine import TransformersEngine
 
 VOCAB_SIZE = 61
 CONTEXT = 96

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from outrider.actors.engine.attention import Manner, attend, attend_plainly
-from outrider.actors.engine.attention_hook import tree_attention
+from outrider.actors.engine.attention.attention import Manner, attend, attend_plainly
+from outrider.actors.engine.attention.attention_hook import tree_attention
 
 
 def states(key_heads: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:

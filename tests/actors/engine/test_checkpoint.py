@@ -14,9 +14,9 @@ from safetensors.torch import load_file, save_file
 from structlog.testing import capture_logs
 from transformers import PreTrainedModel
 
-from outrider.actors.engine.load import load_engine
+from outrider.actors.engine.engine_settings import EngineSettings
+from outrider.actors.engine.load_engine import load_engine
 from outrider.actors.engine.protocol import Engine, Rows
-from outrider.actors.engine.settings import EngineSettings
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
-from outrider.actors.engine.direct_weights import direct_weights
+from outrider.actors.engine.models.llama_weights import direct_weights
+from outrider.actors.engine.models.transformers_engine import TransformersEngine
 from outrider.actors.engine.protocol import Rows
-from outrider.actors.engine.transformers_engine import TransformersEngine
 
 MakeEngine = Callable[..., TransformersEngine]
 

@@ -7,12 +7,12 @@ import pytest
 import torch
 from tests.actors.engine.script import CONTEXT, VOCAB_SIZE, Script
 
-from outrider.actors.engine.emulated import EmulatedEngine
-from outrider.actors.engine.load import load_engine
+from outrider.actors.engine.engine_settings import EngineSettings
+from outrider.actors.engine.load_engine import load_engine
 from outrider.actors.engine.profiles import Linear, find_profile
 from outrider.actors.engine.protocol import Batch, NoFreeSlot, Rows, SlotOverflow
-from outrider.actors.engine.settings import EngineSettings
-from outrider.actors.engine.table import random_table
+from outrider.actors.engine.tables.emulated_engine import EmulatedEngine
+from outrider.actors.engine.tables.token_table import random_table
 
 SETTINGS = EngineSettings(model="table", num_slots=3, max_context=CONTEXT, max_scratch=40)
 PROFILE = Linear(name="p", origin="", pass_s=1.0, row_s=0.25, session_s=0.5, context_s=0.125)

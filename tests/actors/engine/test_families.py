@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from bench.families import judge
-from outrider.actors.engine import probe_layers
+from bench.families.families_suite import judge
+from outrider.actors.engine.probe import probe_layers
 
 EXACT = (
     "llama",

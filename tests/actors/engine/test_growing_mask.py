@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from outrider.actors.engine.growing_mask import GrowingMask, fits
-from outrider.actors.engine.plan import sight
+from outrider.actors.engine.attention.growing_mask import GrowingMask, fits
+from outrider.actors.engine.attention.pass_layout import sight
+from outrider.actors.engine.kv.slots import SlotTable
+from outrider.actors.engine.models.transformers_engine import TransformersEngine
 from outrider.actors.engine.protocol import Engine, Rows
-from outrider.actors.engine.slots import SlotTable
-from outrider.actors.engine.transformers_engine import TransformersEngine
-from outrider.actors.speculation.shapes import Shape
+from outrider.actors.speculation.trees.level_shapes import Shape
 
 MAX_CONTEXT = 200
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from outrider.actors.engine.laws import VOCAB_SIZE, check_law, law_table
+from outrider.actors.engine.tables.trigram_laws import VOCAB_SIZE, check_law, law_table
 
 TEMPERATURE = 0.8
 

@@ -13,13 +13,13 @@ import torch
 from safetensors.torch import load, save_file
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedModel
 
-from outrider.actors.engine import room
-from outrider.actors.engine.attention import UnsupportedModel
-from outrider.actors.engine.load import choose_dtype, load_engine
+from outrider.actors.engine.attention.attention import UnsupportedModel
+from outrider.actors.engine.engine_settings import EngineSettings
+from outrider.actors.engine.kv import room
+from outrider.actors.engine.kv.sizing import DoesNotFit, Memory
+from outrider.actors.engine.load_engine import choose_dtype, load_engine
 from outrider.actors.engine.protocol import Rows
-from outrider.actors.engine.settings import EngineSettings
-from outrider.actors.engine.sizing import DoesNotFit, Memory
-from outrider.actors.engine.tabular import TabularEngine, random_table
+from outrider.actors.engine.tables.tabular_engine import TabularEngine, random_table
 
 
 @pytest.fixture

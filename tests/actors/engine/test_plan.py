@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outrider.actors.engine.plan import plan_pass, sight
+from outrider.actors.engine.attention.pass_layout import plan_pass, sight
+from outrider.actors.engine.kv.slots import SlotTable
 from outrider.actors.engine.protocol import Rows
-from outrider.actors.engine.slots import SlotTable
 
 
 @st.composite

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.actors.engine.prefix_index import PrefixIndex, common_length, pack
+from outrider.actors.engine.kv.prefix_index import PrefixIndex, common_length, pack
 
 BIG = 2**32 - 1
 

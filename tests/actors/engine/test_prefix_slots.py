@@ -10,10 +10,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from outrider.actors.engine.prefix_slots import SMALLEST_PREFIX, SPARED_ROWS, PrefixSlots
+from outrider.actors.engine.engine_settings import EngineSettings
+from outrider.actors.engine.kv.prefix_slots import SMALLEST_PREFIX, SPARED_ROWS, PrefixSlots
 from outrider.actors.engine.protocol import NoFreeSlot, Rows
-from outrider.actors.engine.settings import EngineSettings
-from outrider.actors.engine.tabular import TabularEngine, random_table
+from outrider.actors.engine.tables.tabular_engine import TabularEngine, random_table
 
 VOCAB = 5
 

@@ -11,11 +11,12 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
-from outrider.actors.engine import probe, probe_layers, transformers_engine
-from outrider.actors.engine.attention import UnsupportedModel
+from outrider.actors.engine.attention.attention import UnsupportedModel
+from outrider.actors.engine.engine_settings import EngineSettings
+from outrider.actors.engine.models import transformers_engine
+from outrider.actors.engine.models.transformers_engine import TransformersEngine
+from outrider.actors.engine.probe import load_probe, probe_layers
 from outrider.actors.engine.protocol import Engine, Rows
-from outrider.actors.engine.settings import EngineSettings
-from outrider.actors.engine.transformers_engine import TransformersEngine
 
 SMALL: dict[str, object] = {
     "vocab_size": 61,
@@ -147,9 +148,11 @@ def test_rounding_is_judged_by_the_models_own(
     is too much."""
     model = build("gemma2", **SMALL, initializer_range=0.2, head_dim=8)
     serve(copy.deepcopy(model).to(dtype))  # type: ignore[arg-type]
-    check = probe.check_tree
+    check = load_probe.check_tree
 
-    def check_changed(engine: Engine, tree: probe.ProbeTree, reference: probe.Reference) -> None:
+    def check_changed(
+        engine: Engine, tree: load_probe.ProbeTree, reference: load_probe.Reference
+    ) -> None:
         changed = reference.logits_NV + reference.logits_NV.std() * 0.1 * torch.randn(
             reference.logits_NV.shape, generator=torch.Generator().manual_seed(0)
         )
@@ -171,7 +174,7 @@ def test_probe_fits_small_rooms(max_context: int, max_scratch: int) -> None:
 
 def test_probed_tree() -> None:
     """Its branches are those of its leaves, and each node is a row of one."""
-    tree = probe.probe_tree(61, max_context=64, max_scratch=24)
+    tree = load_probe.probe_tree(61, max_context=64, max_scratch=24)
     branches, places = tree.branches()
     assert [len(branch) for branch in branches] == [10, 11]
     assert places == [(1, 8), (0, 8), (1, 9), (0, 9), (1, 10)]
@@ -195,10 +198,12 @@ def test_rounding_that_chooses_another_expert_is_looked_at_again(
 ) -> None:
     """In half precision one unlucky tree refuses nobody, and the engine computes as before; in float32 nothing is luck."""
     model = build("llama", **SMALL, initializer_range=0.2)
-    check = probe.check_tree
+    check = load_probe.check_tree
     lucky: list[bool] = []
 
-    def check_unlucky(engine: Engine, tree: probe.ProbeTree, reference: probe.Reference) -> None:
+    def check_unlucky(
+        engine: Engine, tree: load_probe.ProbeTree, reference: load_probe.Reference
+    ) -> None:
         lucky.append(bool(lucky))
         worse = reference if lucky[-1] else replace(reference, logits_NV=-reference.logits_NV)
         check(engine, tree, worse)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from outrider.actors.engine.attention import UnsupportedModel
-from outrider.actors.engine.probe_masks import window_of
+from outrider.actors.engine.attention.attention import UnsupportedModel
+from outrider.actors.engine.probe.probe_masks import window_of
 
 PAST, ROWS = 20, 4
 

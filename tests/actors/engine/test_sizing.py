@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from outrider.actors.engine.sizing import (
+from outrider.actors.engine.kv.sizing import (
     LEAST_CONTEXT,
     USUAL_SLOTS,
     DoesNotFit,

@@ -17,8 +17,8 @@ from hypothesis.stateful import (
     rule,
 )
 
+from outrider.actors.engine.kv.slots import SlotTable
 from outrider.actors.engine.protocol import NoFreeSlot, Rows, SlotOverflow
-from outrider.actors.engine.slots import SlotTable
 
 NUM_SLOTS = 3
 MAX_CONTEXT = 12

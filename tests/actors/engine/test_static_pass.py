@@ -12,22 +12,23 @@ from tests.actors.engine.script import VOCAB_SIZE, PlainLogits, Script, worst_er
 from tests.actors.engine.tape import TapeRecorder
 from transformers import AttentionInterface, PreTrainedModel
 
-from outrider.actors.engine import attention_static, static_shape, transformers_engine
-from outrider.actors.engine.attention import UnsupportedModel
-from outrider.actors.engine.attention_hook import ATTENTION_NAME, RUNNING, tree_attention
-from outrider.actors.engine.attention_static import AttendStatic, StaticCache
-from outrider.actors.engine.cache_argument import cache_argument
-from outrider.actors.engine.graphs import EagerRecorder, Run
-from outrider.actors.engine.model_facts import text_config
-from outrider.actors.engine.plan import plan_pass, sight
+from outrider.actors.engine.attention.attention import UnsupportedModel
+from outrider.actors.engine.attention.attention_hook import ATTENTION_NAME, RUNNING, tree_attention
+from outrider.actors.engine.attention.pass_layout import plan_pass, sight
+from outrider.actors.engine.graphs import static_attention, static_shape
+from outrider.actors.engine.graphs.cuda_graph import EagerRecorder, Run
+from outrider.actors.engine.graphs.static_attention import AttendStatic, StaticCache
+from outrider.actors.engine.graphs.static_inputs import WORD_BITS, StaticInputs, fill, views
+from outrider.actors.engine.graphs.static_pass import Policy, StaticPasses
+from outrider.actors.engine.graphs.static_shape import Shape
+from outrider.actors.engine.kv.slots import SlotTable
+from outrider.actors.engine.kv.storage import PlaneShape, Storage
+from outrider.actors.engine.models import transformers_engine
+from outrider.actors.engine.models.cache_argument import cache_argument
+from outrider.actors.engine.models.model_facts import text_config
+from outrider.actors.engine.models.transformers_engine import TransformersEngine
 from outrider.actors.engine.protocol import Rows
-from outrider.actors.engine.slots import SlotTable
 from outrider.actors.engine.staging import Staging
-from outrider.actors.engine.static_inputs import WORD_BITS, StaticInputs, fill, views
-from outrider.actors.engine.static_pass import Policy, StaticPasses
-from outrider.actors.engine.static_shape import Shape
-from outrider.actors.engine.storage import PlaneShape, Storage
-from outrider.actors.engine.transformers_engine import TransformersEngine
 
 MakeEngine = Callable[..., TransformersEngine]
 
@@ -104,7 +105,7 @@ def test_wrong_mask_is_caught(
     make_engine: MakeEngine, plain_logits: PlainLogits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The comparison notices when every row of a slot is visible, or a window is ignored."""
-    right = attention_static.see
+    right = static_attention.see
 
     def everything(
         inputs: StaticInputs, columns_ES: torch.Tensor, window: int | None
@@ -118,9 +119,9 @@ def test_wrong_mask_is_caught(
 
     for family, wrong in [("llama", everything), ("mistral", no_window)]:
         engine = make_engine(family, cuda_graphs="on")
-        monkeypatch.setattr(attention_static, "see", wrong)
+        monkeypatch.setattr(static_attention, "see", wrong)
         assert worst_error(Script(engine, 0), family, plain_logits) > 1e-2
-        monkeypatch.setattr(attention_static, "see", right)
+        monkeypatch.setattr(static_attention, "see", right)
 
 
 @pytest.mark.parametrize("window", [None, 1, 5, 40])
@@ -151,7 +152,7 @@ def test_the_device_sees_what_the_host_would_say(window: int | None) -> None:
         staging.fill(fill(plan, shape, capacity=130, words=words))
         inputs = views(staging.buffer, shape, words)
         columns_ES = torch.arange(shape.shown).repeat(shape.entries, 1)
-        sees_ENS = attention_static.see(inputs, columns_ES, window)
+        sees_ENS = static_attention.see(inputs, columns_ES, window)
         for index, segment in enumerate(plan.segments):
             entry = segment.slot if shape.by_slot else index
             seen = sight(segment, window=window, implicit=False)

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from outrider.actors.engine.static_shape import MOST_PADDED, ROWS, Need, Shape, shape_of
+from outrider.actors.engine.graphs.static_shape import MOST_PADDED, ROWS, Need, Shape, shape_of
 
 
 def need(

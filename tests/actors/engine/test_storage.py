@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outrider.actors.engine.storage import PlaneShape, Storage
+from outrider.actors.engine.kv.storage import PlaneShape, Storage
 
 NARROW = PlaneShape(num_heads=2, head_dim=3)
 WIDE = PlaneShape(num_heads=1, head_dim=5)

@@ -9,14 +9,19 @@ import pytest
 import torch
 from tests.actors.engine.script import VOCAB_SIZE, PlainLogits, Script, worst_error
 
-from outrider.actors.engine import attention_stretches
-from outrider.actors.engine.attention_stretches import AttendStretches
-from outrider.actors.engine.plan import Plan, Sight, plan_pass, sight
+from outrider.actors.engine.attention import attention_stretches
+from outrider.actors.engine.attention.attention_stretches import AttendStretches
+from outrider.actors.engine.attention.pass_layout import Plan, Sight, plan_pass, sight
+from outrider.actors.engine.attention.stretches import (
+    FEWEST_SESSIONS,
+    MOST_ROWS,
+    WIDEST_GAP,
+    stretches_of,
+)
+from outrider.actors.engine.kv.slots import SlotTable
+from outrider.actors.engine.kv.storage import Storage
+from outrider.actors.engine.models.transformers_engine import TransformersEngine
 from outrider.actors.engine.protocol import Rows
-from outrider.actors.engine.slots import SlotTable
-from outrider.actors.engine.storage import Storage
-from outrider.actors.engine.stretches import FEWEST_SESSIONS, MOST_ROWS, WIDEST_GAP, stretches_of
-from outrider.actors.engine.transformers_engine import TransformersEngine
 
 MakeEngine = Callable[..., TransformersEngine]
 

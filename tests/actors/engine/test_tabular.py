@@ -10,9 +10,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.protocol import Engine, NoFreeSlot, Rows, SlotOverflow
-from outrider.actors.engine.settings import EngineSettings
-from outrider.actors.engine.tabular import Table, TabularEngine, load_table, random_table
+from outrider.actors.engine.tables.tabular_engine import (
+    Table,
+    TabularEngine,
+    load_table,
+    random_table,
+)
 
 SETTINGS = EngineSettings(model="table", num_slots=2, max_context=64, max_scratch=16)
 

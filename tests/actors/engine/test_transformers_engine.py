@@ -11,10 +11,10 @@ import torch
 from tests.actors.engine.script import CONTEXT, VOCAB_SIZE, PlainLogits, Script, worst_error
 from transformers import PreTrainedModel
 
-from outrider.actors.engine import plan
+from outrider.actors.engine.attention import pass_layout
+from outrider.actors.engine.kv.storage import Storage
+from outrider.actors.engine.models.transformers_engine import TransformersEngine
 from outrider.actors.engine.protocol import Engine, NoFreeSlot, Rows, SlotOverflow
-from outrider.actors.engine.storage import Storage
-from outrider.actors.engine.transformers_engine import TransformersEngine
 
 MakeEngine = Callable[..., TransformersEngine]
 
@@ -56,14 +56,14 @@ def test_wrong_mask_is_caught(
 ) -> None:
     """The comparison with plain transformers notices a single visible sibling."""
     script = Script(make_engine("llama", attention=attention), 0)
-    right = plan._lineage_bits
+    right = pass_layout._lineage_bits
 
     def with_siblings(lineages: list[int], width: int) -> object:
         bits = right(lineages, width)
         bits[-1] |= bits[0]
         return bits
 
-    monkeypatch.setattr(plan, "_lineage_bits", with_siblings)
+    monkeypatch.setattr(pass_layout, "_lineage_bits", with_siblings)
     assert worst_error(script, "llama", plain_logits) > 1e-2
 
 
@@ -85,7 +85,7 @@ def test_ignored_window_is_caught(
 ) -> None:
     """The comparison with plain transformers notices a window that is not applied."""
     script = Script(make_engine(family_with_window), 0)
-    monkeypatch.setattr(plan, "_cut_window", lambda *_, **__: None)
+    monkeypatch.setattr(pass_layout, "_cut_window", lambda *_, **__: None)
     assert worst_error(script, family_with_window, plain_logits) > 1e-2
 
 

@@ -14,7 +14,7 @@ from outrider.actors.exchange.candidates import Candidates
 from outrider.actors.exchange.commits import Commit, Commits
 from outrider.actors.exchange.frames import Array
 from outrider.actors.exchange.verdicts import Target, Verdicts
-from outrider.actors.speculation.ragged import starts_of
+from outrider.actors.speculation.trees.ragged import starts_of
 
 VOCAB = 100_000
 

@@ -13,7 +13,7 @@ from tests.actors.exchange.frames import KINDS, VOCAB, Kind, array, plain, some_
 from outrider.actors.exchange import candidates, commits, verdicts
 from outrider.actors.exchange.candidates import MAX_NODES, Candidates
 from outrider.actors.exchange.frames import VERSION, BadFrame
-from outrider.actors.speculation.ragged import starts_of
+from outrider.actors.speculation.trees.ragged import starts_of
 
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 

@@ -23,11 +23,11 @@ from typing import TypeVar
 
 import numpy as np
 
-from outrider.actors.speculation.decisions import Decisions, Float64s
-from outrider.actors.speculation.draft_tree import DraftTree, Replacement
-from outrider.actors.speculation.shapes import Shape
-from outrider.actors.speculation.sparse import SparseRow, draw_sibling, freeze
-from outrider.actors.speculation.verifiers.acceptance import Acceptance
+from outrider.actors.frozen.sparse_rows import SparseRow, draw_sibling, freeze
+from outrider.actors.speculation.sampling.random_acts import Decisions, Float64s
+from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement
+from outrider.actors.speculation.trees.level_shapes import Shape
+from outrider.actors.speculation.verify.acceptance import Acceptance
 
 T = TypeVar("T")
 Prefix = tuple[int, ...]

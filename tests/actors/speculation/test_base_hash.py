@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from outrider.actors.speculation import base_hash
+from outrider.actors.speculation.trees import base_hash
 
 
 def test_hash_is_rolling() -> None:

@@ -16,9 +16,9 @@ from tests.actors.speculation.branches import (
 )
 from tests.actors.speculation.verifiers.checks import check_of
 
-from outrider.actors.speculation.decisions import Decisions
-from outrider.actors.speculation.draft_tree import Replacement
 from outrider.actors.speculation.options import Verifier
+from outrider.actors.speculation.sampling.random_acts import Decisions
+from outrider.actors.speculation.trees.draft_tree import Replacement
 
 
 def test_every_outcome_is_found_with_its_weight() -> None:

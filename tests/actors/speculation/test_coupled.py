@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.actors.speculation.coupled import walk
+from outrider.actors.speculation.verify.coupled_draws import walk
 
 PARENTS = (-1, -1, 0, 0, 2)
 TOKENS = (7, 8, 1, 2, 9)

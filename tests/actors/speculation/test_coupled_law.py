@@ -17,9 +17,9 @@ from tests.actors.speculation.branches import (
 )
 from tests.actors.speculation.verifiers.checks import EXACT, VISIBLE
 
-from outrider.actors.speculation.coupled import walk
-from outrider.actors.speculation.decisions import Decisions
-from outrider.actors.speculation.draft_tree import DraftTree
+from outrider.actors.speculation.sampling.random_acts import Decisions
+from outrider.actors.speculation.trees.draft_tree import DraftTree
+from outrider.actors.speculation.verify.coupled_draws import walk
 
 SEEDS = (0, 1, 2)
 

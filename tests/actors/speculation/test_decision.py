@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from outrider.actors.speculation.decision import (
+from outrider.actors.speculation.stop_model import (
     NUM_FEATURES,
     NUM_HIDDEN,
     DecisionModel,

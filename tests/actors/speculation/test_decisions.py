@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from outrider.actors.speculation.decisions import UniformDecisions, uniforms_needed
+from outrider.actors.speculation.sampling.random_acts import UniformDecisions, uniforms_needed
 
 GRID = (np.arange(2000) + 0.5) / 2000
 

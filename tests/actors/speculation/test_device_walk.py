@@ -7,16 +7,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.actors.speculation.coupled import walk
-from outrider.actors.speculation.device_walk import (
-    at_visited,
-    draw_rows,
-    top_logprobs,
-    walk_rows,
-)
-from outrider.actors.speculation.draw import draw, margins
-from outrider.actors.speculation.logprobs import logprobs
-from outrider.actors.speculation.noise import GumbelNoise, key_halves
+from outrider.actors.speculation.noise.gumbel import GumbelNoise, key_halves
+from outrider.actors.speculation.sampling.draw import draw, margins
+from outrider.actors.speculation.sampling.logprobs import logprobs
+from outrider.actors.speculation.verify.coupled_draws import walk
+from outrider.actors.target.verify.device_walk import at_visited, draw_rows, top_logprobs, walk_rows
 
 CPU = torch.device("cpu")
 

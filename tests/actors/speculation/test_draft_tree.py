@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.actors.speculation.draft_tree import DraftTree, sources_by_parent
+from outrider.actors.speculation.trees.draft_tree import DraftTree, sources_by_parent
 
 
 def test_children_keep_draw_order() -> None:

@@ -7,7 +7,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from outrider.actors.speculation.draw import draw, margins
+from outrider.actors.speculation.sampling.draw import draw, margins
 
 INF = float("inf")
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.actors.speculation.reference import order_of, probabilities
 from torch import Tensor
 
-from outrider.actors.speculation import filters
-from outrider.actors.speculation.filters import keep_most_probable
+from outrider.actors.speculation.sampling import filters
+from outrider.actors.speculation.sampling.filters import keep_most_probable
 
 INF = float("inf")
 

@@ -8,11 +8,11 @@ import msgpack  # type: ignore[import-untyped]  # no stubs
 import numpy as np
 import pytest
 
-from outrider.actors.speculation.decisions import UniformDecisions
-from outrider.actors.speculation.draft_tree import DraftTree, Replacement, sources_by_parent
-from outrider.actors.speculation.frame import FrozenTree, decode, encode
-from outrider.actors.speculation.shapes import parse
-from outrider.actors.speculation.sparse import MAX_KEPT, SparseRow, draw_siblings, freeze
+from outrider.actors.frozen.law_frame import FrozenTree, decode, encode
+from outrider.actors.frozen.sparse_rows import MAX_KEPT, SparseRow, draw_siblings, freeze
+from outrider.actors.speculation.sampling.random_acts import UniformDecisions
+from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement, sources_by_parent
+from outrider.actors.speculation.trees.level_shapes import parse
 
 VOCAB = 32000
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.actors.speculation.gaps import decode, encode
+from outrider.actors.frozen.gaps import decode, encode
 
 IDS = st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=40, unique=True).map(sorted)
 

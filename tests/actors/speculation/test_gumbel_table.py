@@ -6,7 +6,7 @@ import hashlib
 
 import numpy as np
 
-from outrider.actors.speculation.gumbel_table import (
+from outrider.actors.speculation.noise.gumbel_table import (
     BIN_MASK,
     BIN_SHIFT,
     PLACE_MASK,

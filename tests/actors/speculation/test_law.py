@@ -18,10 +18,10 @@ from tests.actors.speculation import reference
 from tests.actors.speculation.goodness import MIN_P, chi_square_p, independence_p, uniform_p
 from torch import Tensor
 
-from outrider.actors.speculation.draw import draw
-from outrider.actors.speculation.noise import GumbelNoise
+from outrider.actors.speculation.noise.gumbel import GumbelNoise
 from outrider.actors.speculation.options import Sampling
-from outrider.actors.speculation.transforms import SamplingTransform
+from outrider.actors.speculation.sampling.draw import draw
+from outrider.actors.speculation.sampling.transforms import SamplingTransform
 
 CPU = torch.device("cpu")
 NUM_DRAWS = 200_000

@@ -10,7 +10,7 @@ import torch
 from tests.actors.speculation.reference import order_of, probabilities
 from torch import Tensor
 
-from outrider.actors.speculation.logprobs import logprobs
+from outrider.actors.speculation.sampling.logprobs import logprobs
 
 
 def test_logprobs_are_those_of_the_model() -> None:

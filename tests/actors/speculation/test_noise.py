@@ -10,11 +10,16 @@ from hypothesis import strategies as st
 from tests.actors.speculation.goodness import MIN_P, independence_p, kolmogorov_p, uniform_p
 from torch import Tensor
 
-from outrider.actors.speculation import noise as noise_module
-from outrider.actors.speculation import noise_host
-from outrider.actors.speculation.gumbel_table import BIN_MASK, BIN_SHIFT, PLACE_MASK, gumbel_table
-from outrider.actors.speculation.noise import GumbelNoise, NoiseCache, default_block
-from outrider.actors.speculation.seeds import NUM_SEEDS, mix_pair
+from outrider.actors.speculation.noise import gumbel as noise_module
+from outrider.actors.speculation.noise import gumbel_host
+from outrider.actors.speculation.noise.gumbel import GumbelNoise, NoiseCache, default_block
+from outrider.actors.speculation.noise.gumbel_table import (
+    BIN_MASK,
+    BIN_SHIFT,
+    PLACE_MASK,
+    gumbel_table,
+)
+from outrider.actors.speculation.noise.seeds import NUM_SEEDS, mix_pair
 
 CPU = torch.device("cpu")
 VOCAB = 4096
@@ -131,7 +136,7 @@ def test_rows_do_not_depend_on_chunks_threads_or_vocabulary(
     torch.set_num_threads(2)
     assert torch.equal(GumbelNoise(vocab_size, CPU).rows(9, 3, 5), expected)
     for chunk in (999, 2500, 10**6):
-        monkeypatch.setattr(noise_host, "_CHUNK", chunk)
+        monkeypatch.setattr(gumbel_host, "_CHUNK", chunk)
         assert torch.equal(GumbelNoise(vocab_size, CPU).rows(9, 3, 5), expected)
 
 

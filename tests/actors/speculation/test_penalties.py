@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from outrider.actors.speculation.options import Sampling
-from outrider.actors.speculation.penalties import Penalties
+from outrider.actors.speculation.sampling.penalties import Penalties
 
 CPU = torch.device("cpu")
 

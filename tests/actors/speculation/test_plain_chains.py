@@ -17,22 +17,22 @@ import torch
 from tests.actors.target.chaos import Harness, candidates, commits_of, opening, run_plain
 from tests.actors.target.passing import Sessions
 
-from outrider.actors.engine.settings import EngineSettings
-from outrider.actors.engine.tabular import TabularEngine, random_table
-from outrider.actors.speculation import base_hash
-from outrider.actors.speculation.draft_tree import DraftTree, Replacement
-from outrider.actors.speculation.draw import draw
-from outrider.actors.speculation.frame import FrozenTree
-from outrider.actors.speculation.noise import GumbelNoise
+from outrider.actors.engine.engine_settings import EngineSettings
+from outrider.actors.engine.tables.tabular_engine import TabularEngine, random_table
+from outrider.actors.frozen.law_frame import FrozenTree
+from outrider.actors.frozen.sparse_rows import SparseRow
+from outrider.actors.speculation.noise.gumbel import GumbelNoise
 from outrider.actors.speculation.options import Sampling, Speculation, Verifier
-from outrider.actors.speculation.sparse import SparseRow
-from outrider.actors.speculation.transforms import SamplingTransform
-from outrider.actors.speculation.verifiers.registry import METHODS
-from outrider.actors.target import commit, device_drawing
-from outrider.actors.target.events import DrafterJoined, Finished, FrozenCandidates
-from outrider.actors.target.frozen import TargetRows
-from outrider.actors.target.host_drawing import HostDraws
-from outrider.actors.target.passes import Pass
+from outrider.actors.speculation.sampling.draw import draw
+from outrider.actors.speculation.sampling.transforms import SamplingTransform
+from outrider.actors.speculation.trees import base_hash
+from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement
+from outrider.actors.speculation.verify.registry import METHODS
+from outrider.actors.target.target_events import DrafterJoined, Finished, FrozenCandidates
+from outrider.actors.target.verify import commit, device_drawing
+from outrider.actors.target.verify.frozen_verdict import TargetRows
+from outrider.actors.target.verify.host_drawing import HostDraws
+from outrider.actors.target.verify.passes import Pass
 
 CPU = torch.device("cpu")
 VOCAB, EOS = 6, 5

@@ -7,7 +7,6 @@ import pytest
 from tests.actors.speculation.branches import constant_models, static
 from tests.actors.speculation.verifiers.checks import mean_accepted
 
-from outrider.actors.speculation.draft_tree import Replacement
 from outrider.actors.speculation.options import Verifier
 from outrider.actors.speculation.rates import (
     canonical_rate,
@@ -16,6 +15,7 @@ from outrider.actors.speculation.rates import (
     kseq_rate,
     recursive_rate,
 )
+from outrider.actors.speculation.trees.draft_tree import Replacement
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from outrider.actors.speculation.seeds import (
+from outrider.actors.speculation.noise.seeds import (
     NUM_SEEDS,
     check_seed,
     derive_seed,

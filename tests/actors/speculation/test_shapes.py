@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.actors.speculation.shapes import Shape, chain, parse, paths
+from outrider.actors.speculation.trees.level_shapes import Shape, chain, parse, paths
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.actors.speculation.branches import every_outcome
 
-from outrider.actors.speculation.draft_tree import Replacement
-from outrider.actors.speculation.sparse import (
+from outrider.actors.frozen.sparse_rows import (
     LEAST_PROB,
     LEVELS,
     MAX_KEPT,
@@ -21,6 +20,7 @@ from outrider.actors.speculation.sparse import (
     least_prob,
     of_tokens,
 )
+from outrider.actors.speculation.trees.draft_tree import Replacement
 
 WITH, WITHOUT = Replacement.WITH, Replacement.WITHOUT
 

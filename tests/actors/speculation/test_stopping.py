@@ -32,18 +32,18 @@ from tests.actors.speculation.branches import (
 from tests.actors.speculation.test_coupled_law import SEEDS, Draws
 from tests.actors.speculation.verifiers.checks import EXACT, VISIBLE, check_of
 
-from outrider.actors.draft.lengths import (
+from outrider.actors.draft.trees.lengths import (
     ConfidenceLength,
     DecisionLength,
     DecisionRater,
     LengthPolicy,
 )
-from outrider.actors.speculation.decision import NUM_FEATURES, NUM_HIDDEN, DecisionModel
-from outrider.actors.speculation.decisions import Decisions, Float64s
-from outrider.actors.speculation.draft_tree import DraftTree, Replacement
 from outrider.actors.speculation.options import Verifier
-from outrider.actors.speculation.verifiers.registry import METHODS
-from outrider.actors.speculation.verifiers.residual import ratio, residual, without
+from outrider.actors.speculation.sampling.random_acts import Decisions, Float64s
+from outrider.actors.speculation.stop_model import NUM_FEATURES, NUM_HIDDEN, DecisionModel
+from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement
+from outrider.actors.speculation.verify.registry import METHODS
+from outrider.actors.speculation.verify.residual import ratio, residual, without
 
 FROZEN = [verifier for verifier, method in METHODS.items() if method.needs_draft_probs]
 

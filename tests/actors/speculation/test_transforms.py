@@ -14,7 +14,7 @@ from tests.actors.speculation import reference
 from torch import Tensor
 
 from outrider.actors.speculation.options import Sampling
-from outrider.actors.speculation.transforms import (
+from outrider.actors.speculation.sampling.transforms import (
     SamplingTransform,
     apply_temperature,
     is_greedy,

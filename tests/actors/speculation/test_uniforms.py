@@ -7,8 +7,8 @@ import pytest
 import torch
 from tests.actors.speculation.goodness import MIN_P, independence_p, kolmogorov_p
 
-from outrider.actors.speculation.noise import GumbelNoise
-from outrider.actors.speculation.uniforms import uniforms
+from outrider.actors.speculation.noise.gumbel import GumbelNoise
+from outrider.actors.speculation.noise.uniforms import uniforms
 
 GOLDEN = [0.1722842235260369, 0.8921110455165526, 0.5712487865543766, 0.2129355477606829]
 

@@ -10,14 +10,15 @@ from typing import Literal
 
 import numpy as np
 
+from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.protocol import Engine, Logits, Rows
-from outrider.actors.engine.settings import EngineSettings
-from outrider.actors.engine.tabular import Table, TabularEngine, random_table
+from outrider.actors.engine.tables.tabular_engine import Table, TabularEngine, random_table
 from outrider.actors.exchange.candidates import Candidates
-from outrider.actors.speculation import base_hash
 from outrider.actors.speculation.options import Sampling, Speculation
-from outrider.actors.speculation.ragged import starts_of
-from outrider.actors.target.events import (
+from outrider.actors.speculation.trees import base_hash
+from outrider.actors.speculation.trees.ragged import starts_of
+from outrider.actors.target.service.target_settings import TargetSettings
+from outrider.actors.target.target_events import (
     CandidateFrame,
     CommitFrame,
     Committed,
@@ -31,8 +32,7 @@ from outrider.actors.target.events import (
     Resync,
     VerdictFrame,
 )
-from outrider.actors.target.settings import TargetSettings
-from outrider.actors.target.worker import TargetWorker
+from outrider.actors.target.target_worker import TargetWorker
 
 VOCAB = 6
 

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.protocol import Batch, Engine, Rows
-from outrider.actors.engine.settings import EngineSettings
-from outrider.actors.speculation.noise import GumbelNoise
+from outrider.actors.speculation.noise.gumbel import GumbelNoise
 from outrider.actors.speculation.options import Sampling, Speculation
-from outrider.actors.speculation.ragged import starts_of
-from outrider.actors.target.admission import open_session
-from outrider.actors.target.events import Open, Owner
-from outrider.actors.target.passes import Pass
-from outrider.actors.target.settings import TargetSettings
-from outrider.actors.target.state import TargetState
-from outrider.actors.trace import Recorder
+from outrider.actors.speculation.trees.ragged import starts_of
+from outrider.actors.target.opening import open_session
+from outrider.actors.target.service.target_settings import TargetSettings
+from outrider.actors.target.target_events import Open, Owner
+from outrider.actors.target.target_state import TargetState
+from outrider.actors.target.verify.passes import Pass
+from outrider.actors.tracing.recorder import Recorder
 
 SETTINGS = TargetSettings(
     name="t", incarnation=1, model_name="m", engine=EngineSettings(model="tabular:x")

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 import pytest
 from tests.actors.target.chaos import VOCAB, Harness, engine, opening, run_chaos, run_plain
 
+from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.protocol import Engine, Logits, Rows
-from outrider.actors.engine.settings import EngineSettings
-from outrider.actors.engine.timed import TimedEngine
+from outrider.actors.engine.timed_engine import TimedEngine
 from outrider.actors.speculation.options import Sampling
-from outrider.actors.target.events import Close, Finished, Open, Owner
-from outrider.actors.target.settings import TargetSettings
-from outrider.actors.target.worker import TargetWorker
+from outrider.actors.target.service.target_settings import TargetSettings
+from outrider.actors.target.target_events import Close, Finished, Open, Owner
+from outrider.actors.target.target_worker import TargetWorker
 
 
 def alone(event: Open) -> list[int]:

@@ -12,17 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.actors.target.passing import Sessions, Tree, pass_of
 
+from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.protocol import Logits, ModelSpec
-from outrider.actors.engine.settings import EngineSettings
-from outrider.actors.engine.tabular import TabularEngine, random_table
+from outrider.actors.engine.tables.tabular_engine import TabularEngine, random_table
 from outrider.actors.speculation.options import Sampling
-from outrider.actors.target import device_drawing
-from outrider.actors.target.device_drawing import DeviceDraws, draws_of
-from outrider.actors.target.host_drawing import HostDraws
-from outrider.actors.target.passes import Pass
-from outrider.actors.target.plain_drawing import Drawer, walk_one_at_a_time
-from outrider.actors.target.settings import TargetSettings
-from outrider.actors.target.walks import Walks
+from outrider.actors.target.service.target_settings import TargetSettings
+from outrider.actors.target.verify import device_drawing
+from outrider.actors.target.verify.device_drawing import DeviceDraws, draws_of
+from outrider.actors.target.verify.host_drawing import HostDraws
+from outrider.actors.target.verify.passes import Pass
+from outrider.actors.target.verify.plain_drawing import Drawer, walk_one_at_a_time
+from outrider.actors.target.verify.walks import Walks
 
 VOCAB = 23
 TABLE = random_table(VOCAB, 1, seed=0, eos_token_ids=(5,))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from outrider.actors.speculation.draw import draw, margins
-from outrider.actors.target.drawing import draw_one
+from outrider.actors.speculation.sampling.draw import draw, margins
+from outrider.actors.target.verify.drawing import draw_one
 
 
 @pytest.mark.parametrize("has_noise", [False, True])

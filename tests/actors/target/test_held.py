@@ -5,12 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from outrider.actors.speculation.draft_tree import DraftTree, Replacement, sources_by_parent
-from outrider.actors.speculation.frame import FrozenTree
+from outrider.actors.frozen.law_frame import FrozenTree
+from outrider.actors.frozen.sparse_rows import freeze
 from outrider.actors.speculation.options import Verifier
-from outrider.actors.speculation.shapes import Shape
-from outrider.actors.speculation.sparse import freeze
-from outrider.actors.target.held import MAX_HELD, TRY_AGAIN, HeldTrees, first_levels, side_by_side
+from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement, sources_by_parent
+from outrider.actors.speculation.trees.level_shapes import Shape
+from outrider.actors.target.verify.frozen_pool import (
+    MAX_HELD,
+    TRY_AGAIN,
+    HeldTrees,
+    first_levels,
+    side_by_side,
+)
 
 
 def tree(

@@ -9,8 +9,18 @@ from outrider.actors.exchange import candidates, commits, verdicts
 from outrider.actors.exchange.candidates import Candidates
 from outrider.actors.exchange.commits import Commits
 from outrider.actors.exchange.verdicts import Target, Verdicts
+from outrider.actors.rpc.wire import sampling_to_proto, speculation_to_proto
 from outrider.actors.speculation.options import Sampling, Speculation, Verifier
-from outrider.actors.target.events import (
+from outrider.actors.target.service.target_messages import (
+    candidates_from_proto,
+    commit_message,
+    drafter_message,
+    frozen_from_proto,
+    open_from_proto,
+    session_event,
+    verdict_message,
+)
+from outrider.actors.target.target_events import (
     CommitFrame,
     Committed,
     Failed,
@@ -24,16 +34,6 @@ from outrider.actors.target.events import (
     Stats,
     VerdictFrame,
 )
-from outrider.actors.target.messages import (
-    candidates_from_proto,
-    commit_message,
-    drafter_message,
-    frozen_from_proto,
-    open_from_proto,
-    session_event,
-    verdict_message,
-)
-from outrider.actors.wire import sampling_to_proto, speculation_to_proto
 from outrider.v1 import generation_pb2, target_pb2, tree_pb2
 
 OWNER = Owner(stream=3, session=8)

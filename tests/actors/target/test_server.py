@@ -15,16 +15,16 @@ import numpy as np
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from outrider.actors.engine.settings import EngineSettings
-from outrider.actors.engine.tabular import random_table
+from outrider.actors.engine.engine_settings import EngineSettings
+from outrider.actors.engine.tables.tabular_engine import random_table
 from outrider.actors.exchange import candidates, commits
 from outrider.actors.exchange.candidates import Candidates
 from outrider.actors.exchange.commits import Commit
-from outrider.actors.grpc_server import internal_channel
-from outrider.actors.speculation import base_hash
-from outrider.actors.target.events import DraftersWanted
-from outrider.actors.target.server import TargetServer
-from outrider.actors.target.settings import TargetSettings
+from outrider.actors.rpc.grpc_server import internal_channel
+from outrider.actors.speculation.trees import base_hash
+from outrider.actors.target.service.target_server import TargetServer
+from outrider.actors.target.service.target_settings import TargetSettings
+from outrider.actors.target.target_events import DraftersWanted
 from outrider.v1 import sampling_pb2, target_pb2, target_pb2_grpc
 
 BOUND_S = 20.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outrider.actors.target.shares import ASK_AGAIN_S, CONTENDED_S, Room, Shares
+from outrider.actors.target.service.slot_shares import ASK_AGAIN_S, CONTENDED_S, Room, Shares
 
 
 def room(coordinators: int, held: int, contended: bool = False) -> Room:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.protocol import Logits, Rows
-from outrider.actors.engine.settings import EngineSettings
-from outrider.actors.engine.tabular import TabularEngine, random_table
-from outrider.actors.target.warm_up import WARM_UP_TURNS, time_passes
+from outrider.actors.engine.tables.tabular_engine import TabularEngine, random_table
+from outrider.actors.target.schedule.warm_up import WARM_UP_TURNS, time_passes
 
 
 class Noting(TabularEngine):

@@ -22,12 +22,11 @@ from tests.actors.target.chaos import (
 )
 
 from outrider.actors.engine.protocol import Logits, Rows
-from outrider.actors.engine.tabular import random_table
-from outrider.actors.speculation import base_hash
+from outrider.actors.engine.tables.tabular_engine import random_table
 from outrider.actors.speculation.options import Sampling, Speculation
-from outrider.actors.speculation.path_keys import Int64s
-from outrider.actors.target import host_drawing
-from outrider.actors.target.events import (
+from outrider.actors.speculation.trees import base_hash
+from outrider.actors.speculation.trees.path_keys import Int64s
+from outrider.actors.target.target_events import (
     Close,
     CloseStream,
     CommitFrame,
@@ -44,7 +43,8 @@ from outrider.actors.target.events import (
     SessionClosed,
     Steer,
 )
-from outrider.actors.target.worker import MAX_FAILED_PASSES, EngineBroken
+from outrider.actors.target.target_worker import MAX_FAILED_PASSES, EngineBroken
+from outrider.actors.target.verify import host_drawing
 
 OPTIONS: dict[str, Sampling] = {
     "greedy": Sampling(seed=3, max_tokens=40, temperature=0.0),

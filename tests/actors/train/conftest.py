@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from outrider.actors.train.corpus import Source
-from outrider.actors.train.recipe import Growth, Recipe, Rollouts, Schedule, Shape
-from outrider.actors.train.sources import read_conversations, read_prose
+from outrider.actors.train.demo.recipe import Growth, Recipe, Rollouts, Schedule, Shape
+from outrider.actors.train.text.corpus import Source
+from outrider.actors.train.text.sources import read_conversations, read_prose
 
 
 @pytest.fixture(autouse=True)

@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
-from outrider.actors.train import distillation, head, rollout, run
-from outrider.actors.train.demo import train_demo
-from outrider.actors.train.errors import TrainError
-from outrider.actors.train.recipe import STAGES, Recipe
-from outrider.actors.train.report import TrainReport, read_report
+from outrider.actors.train.demo import distillation, rollout
+from outrider.actors.train.demo import stages as run
+from outrider.actors.train.demo.recipe import STAGES, Recipe
+from outrider.actors.train.demo.train_demo import train_demo
+from outrider.actors.train.loop import output_head
+from outrider.actors.train.loop.training_report import TrainReport, read_report
+from outrider.actors.train.training_errors import TrainError
 
 STEP, CHUNK, DRAFT_STEP = 20.0, 50.0, 10.0
 """Seconds."""
@@ -49,7 +51,7 @@ class Work:
 def work(monkeypatch: pytest.MonkeyPatch) -> Work:
     """Training and writing cost time, nothing else does."""
     clock = Work()
-    monkeypatch.setattr(run, "text_loss", clock.costs(STEP, head.text_loss))
+    monkeypatch.setattr(run, "text_loss", clock.costs(STEP, output_head.text_loss))
     monkeypatch.setattr(
         run, "distillation_loss", clock.costs(DRAFT_STEP, distillation.distillation_loss)
     )

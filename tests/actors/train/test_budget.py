@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from outrider.actors.train import budget as budget_module
-from outrider.actors.train.budget import Budget, Decision, check_minutes
-from outrider.actors.train.errors import ResumeError, TrainError
+from outrider.actors.train.loop import budget as budget_module
+from outrider.actors.train.loop.budget import Budget, Decision, check_minutes
+from outrider.actors.train.training_errors import ResumeError, TrainError
 
 SHARES = {"target": 26.0, "target writes": 10.0, "draft": 11.0, "evaluation": 2.0}
 """Of 49; not those of the recipe, which change with it."""

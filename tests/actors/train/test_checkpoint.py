@@ -8,16 +8,16 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
-from outrider.actors.train.checkpoint import (
+from outrider.actors.train.demo.recipe import Shape, build
+from outrider.actors.train.loop.training_checkpoint import (
     Progress,
     load_progress,
     save_model,
     save_progress,
     weights_digest,
 )
-from outrider.actors.train.errors import ResumeError
-from outrider.actors.train.recipe import Shape, build
-from outrider.actors.train.tokenizer import train_tokenizer
+from outrider.actors.train.text.train_tokenizer import train_tokenizer
+from outrider.actors.train.training_errors import ResumeError
 
 SHAPE = Shape(hidden=16, layers=1, heads=2, key_value_heads=1, intermediate=16, vocabulary=262)
 SPECIAL = {"bos": 0, "eos": 1, "pad": 2}

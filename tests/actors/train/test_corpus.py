@@ -7,9 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from outrider.actors.train.corpus import Source, check, is_held_out, load, read_lines, read_records
-from outrider.actors.train.errors import DataError
-from outrider.actors.train.sources import read_prose
+from outrider.actors.train.text.corpus import (
+    Source,
+    check,
+    is_held_out,
+    load,
+    read_lines,
+    read_records,
+)
+from outrider.actors.train.text.sources import read_prose
+from outrider.actors.train.training_errors import DataError
 
 PROSE = Source("prose", ("prose.jsonl",), 1.0, read_prose)
 

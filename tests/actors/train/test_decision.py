@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from outrider.actors.draft.decision_file import FILE_NAME, find_decision, read_decision
-from outrider.actors.engine.load import load_engine
-from outrider.actors.engine.settings import EngineSettings
-from outrider.actors.speculation.decision import NUM_FEATURES
-from outrider.actors.train.decision import fit, train_decision
-from outrider.actors.train.decision_samples import WAYS, Samples
-from outrider.actors.train.demo import train_demo
-from outrider.actors.train.errors import DataError, TrainError
-from outrider.actors.train.recipe import Recipe
+from outrider.actors.draft.trees.stop_model_file import FILE_NAME, find_decision, read_decision
+from outrider.actors.engine.engine_settings import EngineSettings
+from outrider.actors.engine.load_engine import load_engine
+from outrider.actors.speculation.stop_model import NUM_FEATURES
+from outrider.actors.train.demo.recipe import Recipe
+from outrider.actors.train.demo.train_demo import train_demo
+from outrider.actors.train.stop_model.stop_model_samples import WAYS, Samples
+from outrider.actors.train.stop_model.train_stop_model import fit, train_decision
+from outrider.actors.train.training_errors import DataError, TrainError
 
 
 def made_up(count: int, seed: int) -> Samples:

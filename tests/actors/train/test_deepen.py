@@ -8,12 +8,12 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, LlamaForCausalLM
 
-from outrider.actors.engine.cache_argument import cache_argument
-from outrider.actors.train.checkpoint import save_model
-from outrider.actors.train.deepen import deepen, deepen_folder
-from outrider.actors.train.errors import TrainError
-from outrider.actors.train.recipe import Shape, build
-from outrider.actors.train.tokenizer import train_tokenizer
+from outrider.actors.engine.models.cache_argument import cache_argument
+from outrider.actors.train.demo.deepen import deepen, deepen_folder
+from outrider.actors.train.demo.recipe import Shape, build
+from outrider.actors.train.loop.training_checkpoint import save_model
+from outrider.actors.train.text.train_tokenizer import train_tokenizer
+from outrider.actors.train.training_errors import TrainError
 
 SHAPE = Shape(hidden=16, layers=2, heads=2, key_value_heads=1, intermediate=16, vocabulary=300)
 SPECIAL = {"bos": 0, "eos": 1, "pad": 2}

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from outrider.actors.train.demo import choose_device, train_demo
-from outrider.actors.train.errors import DataError, TrainError
-from outrider.actors.train.recipe import Recipe
+from outrider.actors.train.demo.recipe import Recipe
+from outrider.actors.train.demo.train_demo import choose_device, train_demo
+from outrider.actors.train.training_errors import DataError, TrainError
 
 
 def test_all_stages_leave_loadable_models(

@@ -8,10 +8,10 @@ import torch
 import torch.nn.functional as F
 from transformers import LlamaForCausalLM
 
-from outrider.actors.train.distillation import distillation_loss
-from outrider.actors.train.kept import LISTED, keep
-from outrider.actors.train.objective import logits_of
-from outrider.actors.train.recipe import Shape, build
+from outrider.actors.train.demo.distillation import distillation_loss
+from outrider.actors.train.demo.recipe import Shape, build
+from outrider.actors.train.demo.target_cache import LISTED, keep
+from outrider.actors.train.loop.objective import logits_of
 
 SPECIAL = {"bos": 0, "eos": 1, "pad": 2}
 ROWS = np.arange(48, dtype=np.uint16).reshape(3, 16)

@@ -10,9 +10,9 @@ import torch
 import torch.nn.functional as F
 from transformers import LlamaForCausalLM
 
-from outrider.actors.train import head, objective
-from outrider.actors.train.head import listed_rule, mean_loss, text_loss
-from outrider.actors.train.recipe import Shape, build
+from outrider.actors.train.demo.recipe import Shape, build
+from outrider.actors.train.loop import objective, output_head
+from outrider.actors.train.loop.output_head import listed_rule, mean_loss, text_loss
 
 SHAPE = Shape(hidden=16, layers=1, heads=2, key_value_heads=1, intermediate=16, vocabulary=64)
 SPECIAL = {"bos": 0, "eos": 1, "pad": 2}
@@ -50,7 +50,7 @@ def assert_alike(one: Loss, other: Loss) -> None:
 
 def train_in(precision: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     """Trains in this precision, whatever the machine is fast with."""
-    for module in (head, objective):
+    for module in (output_head, objective):
         monkeypatch.setattr(module, "has_fast_bfloat16", lambda _: precision == torch.bfloat16)
 
 
@@ -63,7 +63,7 @@ def in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(params=[1, 7, 48, 1000], ids=lambda size: f"chunk {size}")
 def chunk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks that divide the positions, that do not, and one that holds them all."""
-    monkeypatch.setattr(head, "CHUNK", request.param)
+    monkeypatch.setattr(output_head, "CHUNK", request.param)
 
 
 def test_untrained_model_loses_about_the_logarithm_of_the_vocabulary() -> None:

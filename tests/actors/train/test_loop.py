@@ -11,12 +11,12 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
-from outrider.actors.train.checkpoint import weights_digest
-from outrider.actors.train.errors import TrainError
-from outrider.actors.train.head import text_loss
-from outrider.actors.train.loop import Saving, StepReport, train
-from outrider.actors.train.pacer import Pacer
-from outrider.actors.train.recipe import Schedule, Shape, build
+from outrider.actors.train.demo.recipe import Schedule, Shape, build
+from outrider.actors.train.loop.output_head import text_loss
+from outrider.actors.train.loop.pacer import Pacer
+from outrider.actors.train.loop.training_checkpoint import weights_digest
+from outrider.actors.train.loop.training_loop import Saving, StepReport, train
+from outrider.actors.train.training_errors import TrainError
 
 SHAPE = Shape(hidden=16, layers=1, heads=2, key_value_heads=1, intermediate=16, vocabulary=64)
 SPECIAL = {"bos": 0, "eos": 1, "pad": 2}

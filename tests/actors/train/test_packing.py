@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from outrider.actors.train.errors import DataError
-from outrider.actors.train.packing import Tokens, mix_stream, pack_rows, rows_of_step
+from outrider.actors.train.text.packing import Tokens, mix_stream, pack_rows, rows_of_step
+from outrider.actors.train.training_errors import DataError
 
 
 def sources() -> dict[str, list[Tokens]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.actors.train.recipe import SHAPES, Schedule, build
+from outrider.actors.train.demo.recipe import SHAPES, Schedule, build
 
 SPECIAL = {"bos": 0, "eos": 1, "pad": 2}
 

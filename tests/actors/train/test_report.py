@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from outrider.actors.train.evaluate import Agreement
-from outrider.actors.train.report import (
+from outrider.actors.train.loop.evaluate import Agreement
+from outrider.actors.train.loop.training_report import (
     TrainReport,
     as_markdown,
     as_table,

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from outrider.actors.train.packing import Tokens
-from outrider.actors.train.recipe import Shape, build
-from outrider.actors.train.rollout import continue_rows, rollout_chunks
+from outrider.actors.train.demo.recipe import Shape, build
+from outrider.actors.train.demo.rollout import continue_rows, rollout_chunks
+from outrider.actors.train.text.packing import Tokens
 
 SHAPE = Shape(hidden=16, layers=1, heads=2, key_value_heads=1, intermediate=16, vocabulary=64)
 SPECIAL = {"bos": 0, "eos": 1, "pad": 2}

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from outrider.actors.train.demo import train_demo
-from outrider.actors.train.errors import ResumeError
-from outrider.actors.train.recipe import STAGES, Recipe
+from outrider.actors.train.demo.recipe import STAGES, Recipe
+from outrider.actors.train.demo.train_demo import train_demo
+from outrider.actors.train.training_errors import ResumeError
 
 
 def with_steps(recipe: Recipe, stage: str, steps: int) -> Recipe:

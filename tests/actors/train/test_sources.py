@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from outrider.actors.train.sources import (
+from outrider.actors.train.text.sources import (
     SOURCES,
     read_sentences,
     read_sums,

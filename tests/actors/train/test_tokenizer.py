@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
-from outrider.actors.train.checkpoint import save_tokenizer
-from outrider.actors.train.corpus import Document, Message
-from outrider.actors.train.tokenizer import (
+from outrider.actors.train.loop.training_checkpoint import save_tokenizer
+from outrider.actors.train.text.corpus import Document, Message
+from outrider.actors.train.text.train_tokenizer import (
     SPECIAL,
     encode_documents,
     load_tokenizer,

@@ -8,7 +8,7 @@ import pytest
 from tests.client.batch.lines import completion, encode
 
 from outrider.client.batch import answer
-from outrider.client.batch.output import LocalOutput
+from outrider.client.batch.answers_file import LocalOutput
 from outrider.client.batch.record import Rejection, parse
 from outrider.client.errors import AlreadyRunning, InvalidRequest, OutriderError
 

@@ -9,7 +9,7 @@ import pytest
 from tests.client.batch.lines import chat, completion, encode
 
 from outrider.client.batch.record import MAX_SEED, Record, Rejection, Url, parse, seed_of
-from outrider.client.options import Message, Verifier
+from outrider.client.messages.request_options import Message, Verifier
 
 
 def record_of(value: object, **options: Any) -> Record:

@@ -25,9 +25,9 @@ from outrider.client import (
     Unauthorized,
     Unavailable,
 )
-from outrider.client.batch.output import LocalOutput
-from outrider.client.batch.run import BatchRun, RunSettings
-from outrider.client.batch.source import read_lines
+from outrider.client.batch.answers_file import LocalOutput
+from outrider.client.batch.batch_run import BatchRun, RunSettings
+from outrider.client.batch.input_lines import read_lines
 from outrider.client.batch.survey import survey
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import pytest
 from tests.client.batch.lines import chat, completion, write
 
 from outrider.client.batch.answer import Answer
+from outrider.client.batch.input_lines import read_lines
 from outrider.client.batch.record import Record, Rejection
-from outrider.client.batch.source import read_lines
 from outrider.client.batch.survey import Survey, done_ids, strictly, survey
 from outrider.client.errors import InvalidRequest
 

@@ -8,15 +8,15 @@ import grpc
 import pytest
 
 from outrider.client.blocking import Client
-from outrider.client.cli.chat import Conversation
-from outrider.client.options import SamplingOptions, SpeculationOptions
+from outrider.client.cli.commands.chat_cli import Conversation
+from outrider.client.messages.request_options import SamplingOptions, SpeculationOptions
 
 if TYPE_CHECKING:
     from tests.client.cli.conftest import Run
     from tests.client.conftest import Failure, FakeService
 
-    from outrider.client.cli.output import TextWriter
-    from outrider.client.results import TextChunk
+    from outrider.client.cli.printing import TextWriter
+    from outrider.client.messages.results import TextChunk
 
 
 def test_history_is_kept(run: Run, fake: FakeService) -> None:
@@ -63,7 +63,7 @@ def test_interrupted_answer_stays_as_far_as_it_came(
     def interrupt(writer: TextWriter, chunk: TextChunk) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("outrider.client.cli.output.TextWriter.write", interrupt)
+    monkeypatch.setattr("outrider.client.cli.printing.TextWriter.write", interrupt)
     fake.stall_after = 6
     with Client(fake.address) as client:
         conversation = Conversation(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from outrider.client.cli.origin import DRAFTER_STYLES, TARGET_STYLE, UNKNOWN_STYLE, origin_style
-from outrider.client.cli.output import printable, summary_line
-from outrider.client.results import (
+from outrider.client.cli.printing import printable, summary_line
+from outrider.client.messages.results import (
     Completion,
     FinishReason,
     Origin,

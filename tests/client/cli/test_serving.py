@@ -70,9 +70,9 @@ class CommandFailed(Exception):
 @pytest.fixture
 def commands(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """Stands for the serving side; tests put their functions in."""
-    module = ModuleType("outrider.cluster.commands")
+    module = ModuleType("outrider.cluster.start.commands")
     monkeypatch.setattr(module, "CommandFailed", CommandFailed, raising=False)
-    monkeypatch.setitem(sys.modules, "outrider.cluster.commands", module)
+    monkeypatch.setitem(sys.modules, "outrider.cluster.start.commands", module)
     return module
 
 
@@ -115,14 +115,14 @@ def test_demo_hands_over_its_flags_and_ends_with_its_code(
 ) -> None:
     """Each flag arrives under its name; the demonstration's exit code is the command's."""
     given: list[dict[str, object]] = []
-    module = ModuleType("outrider.cluster.demo")
+    module = ModuleType("outrider.cluster.demo.demonstration")
 
     def run_demo(**flags: object) -> int:
         given.append(flags)
         return 1
 
     monkeypatch.setattr(module, "run_demo", run_demo, raising=False)
-    monkeypatch.setitem(sys.modules, "outrider.cluster.demo", module)
+    monkeypatch.setitem(sys.modules, "outrider.cluster.demo.demonstration", module)
     arguments = (
         "--quick",
         "-n",

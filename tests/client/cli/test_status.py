@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from outrider.client.cli.status import print_models, print_status
-from outrider.client.results import ActorInfo, DrafterInfo, Health, ModelInfo, Status
-from outrider.cluster import ready_file
+from outrider.client.cli.commands.status_cli import print_models, print_status
+from outrider.client.messages.results import ActorInfo, DrafterInfo, Health, ModelInfo, Status
+from outrider.cluster.start import ready_file_writer
 
 if TYPE_CHECKING:
     from tests.client.cli.conftest import Run
@@ -45,7 +45,7 @@ def test_status_as_json(run: Run, fake: FakeService) -> None:
 def test_status_by_ready_file(run: Run, fake: FakeService, tmp_path: Path) -> None:
     """The file that a living service holds says where to ask."""
     file = tmp_path / "ready"
-    with ready_file.written(file, address=fake.address, actors=[]):
+    with ready_file_writer.written(file, address=fake.address, actors=[]):
         result = run("status", "--ready-file", str(file), "-a", "127.0.0.1:1")
     assert result.exit_code == 0, result.output
     assert fake.address in result.stdout

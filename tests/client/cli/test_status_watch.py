@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.console import Console
 
-from outrider.client.cli import status as status_module
-from outrider.client.cli.status_watch import pace, watch
+from outrider.client.cli.commands import status_cli as status_module
+from outrider.client.cli.commands.status_watch import pace, watch
 from outrider.client.errors import Unavailable
-from outrider.client.results import ActorInfo, Status
+from outrider.client.messages.results import ActorInfo, Status
 
 if TYPE_CHECKING:
     from tests.client.cli.conftest import Run

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.client.timeline.build import service
 
-from outrider.client.timeline.file import load, save
 from outrider.client.timeline.summary import summarise
+from outrider.client.timeline.timeline_file import load, save
 
 if TYPE_CHECKING:
     from tests.client.cli.conftest import Run

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from outrider.client.timeline.assemble import assemble
-from outrider.client.timeline.collect import Collector
-from outrider.client.timeline.model import Slice, Timeline
+from outrider.client.timeline.timeline_model import Slice, Timeline
+from outrider.client.timeline.trace_collect import Collector
 from outrider.v1 import trace_pb2
 
 MS = 1_000_000

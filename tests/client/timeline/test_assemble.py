@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.client.timeline.build import Made, record, service
 
-from outrider.client.timeline.model import DRAFTING, NETWORK, REQUESTS, WORK
+from outrider.client.timeline.timeline_model import DRAFTING, NETWORK, REQUESTS, WORK
 
 
 def test_clocks_are_brought_onto_one() -> None:

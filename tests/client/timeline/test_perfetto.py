@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.client.timeline.build import service, slice_
 
-from outrider.client.timeline.file import load, save
-from outrider.client.timeline.model import Slice, Timeline
 from outrider.client.timeline.perfetto import spread, write
-from outrider.client.timeline.reading import NotATimeline, read
+from outrider.client.timeline.perfetto_reader import NotATimeline, read
 from outrider.client.timeline.summary import summarise
+from outrider.client.timeline.timeline_file import load, save
+from outrider.client.timeline.timeline_model import Slice, Timeline
 
 
 def events_of(timeline: Timeline) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.client.timeline.build import slice_
 
-from outrider.client.timeline.spans import (
+from outrider.client.timeline.intervals import (
     common,
     merged,
     partition,

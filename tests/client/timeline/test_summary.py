@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from tests.client.timeline.build import Made, record, service, slice_
 
-from outrider.client.timeline.model import Source, Timeline
-from outrider.client.timeline.names import BETWEEN
 from outrider.client.timeline.summary import summarise
+from outrider.client.timeline.timeline_model import Source, Timeline
+from outrider.client.timeline.track_names import BETWEEN
 from outrider.client.timeline.words import lines
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from prometheus_client.core import Metric
 
 from outrider.actors.metrics.families import counter, counters, gauge
-from outrider.actors.metrics.service import render
-from outrider.cluster.actor_status import ActorStatus, State
-from outrider.cluster.autoscale.load import Told
-from outrider.cluster.roster import Role
+from outrider.actors.metrics.metrics_service import render
+from outrider.cluster.autoscale.observed_load import Told
+from outrider.cluster.supervise.actor_status import ActorStatus, State
+from outrider.cluster.supervise.roster import Role
 
 
 class _Some:

@@ -11,15 +11,15 @@ import pytest
 from tests.cluster.autoscale.telling import coordinator, drafter, target
 from tests.cluster.in_process import InProcessHost, until
 
-from outrider.actors.grpc_server import internal_channel
-from outrider.cluster.actor_status import State
-from outrider.cluster.applying import Applier
+from outrider.actors.rpc.grpc_server import internal_channel
 from outrider.cluster.autoscale.autoscaler import Autoscaler
-from outrider.cluster.autoscale.load import Told
-from outrider.cluster.config import parse_config
-from outrider.cluster.fleet import ActorSpec, fleet
-from outrider.cluster.roster import Role, Scale
-from outrider.cluster.supervisor import Supervisor, SupervisorSettings
+from outrider.cluster.autoscale.observed_load import Told
+from outrider.cluster.config.schema import parse_config
+from outrider.cluster.supervise.actor_status import State
+from outrider.cluster.supervise.applying import Applier
+from outrider.cluster.supervise.fleet import ActorSpec, fleet
+from outrider.cluster.supervise.roster import Role, Scale
+from outrider.cluster.supervise.supervisor import Supervisor, SupervisorSettings
 from outrider.v1 import cluster_pb2, cluster_pb2_grpc
 
 CONFIG: dict[str, Any] = {

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.cluster.jobs.parsing import Parser
 
-from outrider.cluster.commands import CommandFailed
 from outrider.cluster.jobs.arguments import Carried, check_outputs, replaced, with_files
+from outrider.cluster.start.commands import CommandFailed
 
 
 def parse(arguments: Sequence[str]) -> Mapping[str, Any]:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from outrider.cluster.commands import USAGE, CommandFailed
-from outrider.cluster.jobs.credentials import Credentials, find_credentials
+from outrider.cluster.jobs.ray_token import Credentials, find_credentials
+from outrider.cluster.start.commands import USAGE, CommandFailed
 
 
 @pytest.fixture

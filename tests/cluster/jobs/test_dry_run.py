@@ -12,7 +12,7 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from outrider.client.cli.app import app
-from outrider.cluster.jobs import commands
+from outrider.cluster.jobs import job_commands
 
 SECRET = "not-to-be-shown"
 
@@ -200,9 +200,9 @@ def test_a_cluster_that_has_just_started(
 ) -> None:
     """Is asked again until its head can start jobs, for a bounded time."""
     server = Starting(refusals=3)
-    monkeypatch.setattr(commands, "_connect", lambda cluster, credentials: server)
-    monkeypatch.setattr(commands, "AGENT_POLL_S", 0.0)
-    monkeypatch.setattr(commands, "AGENT_S", patience_s)
+    monkeypatch.setattr(job_commands, "_connect", lambda cluster, credentials: server)
+    monkeypatch.setattr(job_commands, "AGENT_POLL_S", 0.0)
+    monkeypatch.setattr(job_commands, "AGENT_S", patience_s)
     result = submit("--no-wait", "--submission-id", "mine", "bench")
 
     assert result.exit_code == code, result.output

@@ -10,11 +10,11 @@ from typing import Any, cast
 import pytest
 from ray.job_submission import JobStatus
 
-from outrider.cluster.commands import CommandFailed
 from outrider.cluster.jobs import follow
 from outrider.cluster.jobs.follow import STOPPED, Follower, exit_code
 from outrider.cluster.jobs.job_server import UNAVAILABLE, JobServer
-from outrider.cluster.signals import Ending
+from outrider.cluster.start.commands import CommandFailed
+from outrider.cluster.start.signals import Ending
 
 LOG = "one\ntwo\nthree\n"
 

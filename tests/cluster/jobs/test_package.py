@@ -7,9 +7,9 @@ from zipfile import ZipFile
 
 import pytest
 
-from outrider.cluster.commands import USAGE, CommandFailed
 from outrider.cluster.jobs.arguments import Carried
 from outrider.cluster.jobs.package import collect
+from outrider.cluster.start.commands import USAGE, CommandFailed
 
 
 @pytest.fixture

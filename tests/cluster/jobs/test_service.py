@@ -10,8 +10,8 @@ import pytest
 import yaml
 from tests.cluster.jobs.parsing import Parser
 
-from outrider.cluster.commands import USAGE, CommandFailed
-from outrider.cluster.jobs.service import END_MARGIN_S, NAME, with_configuration
+from outrider.cluster.jobs.service_job import END_MARGIN_S, NAME, with_configuration
+from outrider.cluster.start.commands import USAGE, CommandFailed
 
 
 def parse(arguments: Sequence[str]) -> Mapping[str, Any]:

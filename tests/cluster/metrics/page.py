@@ -9,10 +9,10 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from tests.cluster.test_together import Together
 
-from outrider.actors.credentials import OPEN
-from outrider.cluster.actor_status import ActorStatus, State
+from outrider.actors.rpc.credentials import OPEN
 from outrider.cluster.metrics.federation import Federation
-from outrider.cluster.roster import Member, Role, Roster, Scale
+from outrider.cluster.supervise.actor_status import ActorStatus, State
+from outrider.cluster.supervise.roster import Member, Role, Roster, Scale
 
 SCALES = (
     Scale(entry="table", role=Role.TARGET, least=1, most=2, wanted=2),

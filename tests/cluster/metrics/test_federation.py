@@ -14,11 +14,11 @@ from tests.cluster.front import Serve
 from tests.cluster.metrics.page import Scraped
 from tests.cluster.test_together import request
 
-from outrider.actors.credentials import Credentials
 from outrider.actors.engine.protocol import Logits
-from outrider.cluster.actor_status import State
+from outrider.actors.rpc.credentials import Credentials
 from outrider.cluster.metrics import federation
-from outrider.cluster.roster import Role
+from outrider.cluster.supervise.actor_status import State
+from outrider.cluster.supervise.roster import Role
 from outrider.v1 import generation_pb2
 
 TOKENS = 64

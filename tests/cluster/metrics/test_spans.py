@@ -18,10 +18,10 @@ from tests.cluster.front import Front
 from tests.cluster.metrics.page import Scraped
 from tests.cluster.test_together import request
 
-from outrider.cluster.metrics import spans as module
+from outrider.cluster.metrics import request_spans as module
 from outrider.cluster.metrics.books import RequestBooks
 from outrider.cluster.metrics.milestones import Milestones
-from outrider.cluster.metrics.spans import ENDPOINTS, Spans, open_spans
+from outrider.cluster.metrics.request_spans import ENDPOINTS, Spans, open_spans
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = "b7ad6b7169203331"

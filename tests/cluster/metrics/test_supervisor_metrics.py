@@ -12,9 +12,9 @@ from tests.cluster.in_process import InProcessHost, until
 from tests.cluster.metrics.page import Page, parsed
 from tests.cluster.test_supervisor import QUICK, SPECS
 
-from outrider.actors.grpc_server import internal_channel
-from outrider.cluster.actor_status import State
-from outrider.cluster.supervisor import Supervisor, SupervisorSettings
+from outrider.actors.rpc.grpc_server import internal_channel
+from outrider.cluster.supervise.actor_status import State
+from outrider.cluster.supervise.supervisor import Supervisor, SupervisorSettings
 from outrider.v1 import cluster_pb2, cluster_pb2_grpc
 
 SETTINGS = SupervisorSettings(restarts=QUICK, start_timeout_s=5.0, metrics="127.0.0.1:0")

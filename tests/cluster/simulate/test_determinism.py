@@ -10,7 +10,7 @@ import pytest
 
 from outrider.cluster.simulate.compare import difference, run
 from outrider.cluster.simulate.scenario import Scenario
-from outrider.cluster.simulate.service import Mode
+from outrider.cluster.simulate.simulated_service import Mode
 
 EVERYTHING = {
     "name": "everything",
@@ -49,7 +49,7 @@ EVERYTHING = {
 SCRIPT = """
 import sys
 from outrider.cluster.simulate.compare import Mode, run
-from outrider.cluster.simulate.command import quiet
+from outrider.cluster.simulate.simulate_command import quiet
 from outrider.cluster.simulate.scenario import Scenario
 from tests.cluster.simulate.test_determinism import EVERYTHING
 with quiet():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from outrider.cluster.plan.request import load_request
+from outrider.cluster.plan.plan_request import load_request
 from outrider.cluster.simulate.scenario import load_scenario
 
 DOCS = Path(__file__).parents[3] / "docs"

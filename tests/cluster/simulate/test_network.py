@@ -9,7 +9,7 @@ import pytest
 from outrider.cluster.simulate.heap import Heap, Record
 from outrider.cluster.simulate.network import FRAMING_BYTES, Stream, Way
 from outrider.cluster.simulate.prices import FREE
-from outrider.cluster.simulate.process import Machine, Process
+from outrider.cluster.simulate.simulated_process import Machine, Process
 
 
 class Ear(Process):

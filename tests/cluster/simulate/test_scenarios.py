@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from outrider.client.cli.app import app
-from outrider.cluster.config_errors import ConfigError
+from outrider.cluster.config.config_errors import ConfigError
 from outrider.cluster.simulate.scenario import load_scenario
 
 FOLDER = Path(__file__).parents[3] / "bench" / "scenarios"

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.cluster.validation.cases import INVALID, LIMITS, RANGE, settle
 
-from outrider.cluster.status_codes import Refusal
+from outrider.cluster.gateway.status_codes import Refusal
 from outrider.cluster.validation.prompt import (
     check_chat,
     check_prompt,

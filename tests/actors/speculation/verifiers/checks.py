@@ -15,11 +15,11 @@ from tests.actors.speculation.branches import (
     joint_law,
 )
 
-from outrider.actors.speculation.decisions import Decisions, Float64s
-from outrider.actors.speculation.draft_tree import DraftTree, Replacement
 from outrider.actors.speculation.options import Verifier
-from outrider.actors.speculation.verifiers.acceptance import Acceptance
-from outrider.actors.speculation.verifiers.registry import METHODS, check_tree
+from outrider.actors.speculation.sampling.random_acts import Decisions, Float64s
+from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement
+from outrider.actors.speculation.verify.acceptance import Acceptance
+from outrider.actors.speculation.verify.registry import METHODS, check_tree
 
 EXACT = 1e-12
 """Total variation at most this is rounding."""

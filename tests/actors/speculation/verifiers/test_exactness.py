@@ -23,12 +23,12 @@ from tests.actors.speculation.branches import (
 )
 from tests.actors.speculation.verifiers.checks import EXACT, VISIBLE, check_of, error
 
-from outrider.actors.speculation.decisions import Decisions, Float64s
-from outrider.actors.speculation.draft_tree import DraftTree, Replacement
 from outrider.actors.speculation.options import Verifier
-from outrider.actors.speculation.verifiers.acceptance import Acceptance
-from outrider.actors.speculation.verifiers.canonical import canonical
-from outrider.actors.speculation.verifiers.registry import METHODS, Growth
+from outrider.actors.speculation.sampling.random_acts import Decisions, Float64s
+from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement
+from outrider.actors.speculation.verify.acceptance import Acceptance
+from outrider.actors.speculation.verify.canonical import canonical
+from outrider.actors.speculation.verify.registry import METHODS, Growth
 
 WITH, WITHOUT = Replacement.WITH, Replacement.WITHOUT
 

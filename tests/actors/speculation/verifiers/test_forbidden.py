@@ -32,12 +32,12 @@ from tests.actors.speculation.branches import (
 )
 from tests.actors.speculation.verifiers.checks import VISIBLE, check_of
 
-from outrider.actors.speculation.decisions import Decisions, Float64s, UniformDecisions
-from outrider.actors.speculation.draft_tree import DraftTree, Replacement
 from outrider.actors.speculation.options import Verifier
-from outrider.actors.speculation.verifiers import block, mcsd, speculative_sampling, traversal
-from outrider.actors.speculation.verifiers.acceptance import Acceptance
-from outrider.actors.speculation.verifiers.residual import excess, ratio, residual, without
+from outrider.actors.speculation.sampling.random_acts import Decisions, Float64s, UniformDecisions
+from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement
+from outrider.actors.speculation.verify import block, mcsd, speculative_sampling, traversal
+from outrider.actors.speculation.verify.acceptance import Acceptance
+from outrider.actors.speculation.verify.residual import excess, ratio, residual, without
 
 WITH, WITHOUT = Replacement.WITH, Replacement.WITHOUT
 SS, BLOCK, TRAVERSAL = Verifier.SPECULATIVE_SAMPLING, Verifier.BLOCK, Verifier.TRAVERSAL

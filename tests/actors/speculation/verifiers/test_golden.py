@@ -12,7 +12,6 @@ from tests.actors.speculation.branches import (
 )
 from tests.actors.speculation.verifiers.checks import mean_accepted
 
-from outrider.actors.speculation.draft_tree import DraftTree, Replacement, sources_by_parent
 from outrider.actors.speculation.optimum import best_acceptance_identical
 from outrider.actors.speculation.options import Verifier
 from outrider.actors.speculation.rates import (
@@ -22,11 +21,12 @@ from outrider.actors.speculation.rates import (
     kseq_rate,
     recursive_rate,
 )
-from outrider.actors.speculation.verifiers.acceptance import Acceptance
-from outrider.actors.speculation.verifiers.kseq import best_scale
-from outrider.actors.speculation.verifiers.pair_selection import select_pair
-from outrider.actors.speculation.verifiers.registry import METHODS
-from outrider.actors.speculation.verifiers.residual import residual
+from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement, sources_by_parent
+from outrider.actors.speculation.verify.acceptance import Acceptance
+from outrider.actors.speculation.verify.kseq import best_scale
+from outrider.actors.speculation.verify.pair_selection import select_pair
+from outrider.actors.speculation.verify.registry import METHODS
+from outrider.actors.speculation.verify.residual import residual
 
 WITH, WITHOUT = Replacement.WITH, Replacement.WITHOUT
 SS, BLOCK, TRAVERSAL = Verifier.SPECULATIVE_SAMPLING, Verifier.BLOCK, Verifier.TRAVERSAL

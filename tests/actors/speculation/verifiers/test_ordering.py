@@ -20,8 +20,7 @@ from tests.actors.speculation.branches import (
 )
 from tests.actors.speculation.verifiers.checks import EXACT, check_of, mean_accepted
 
-from outrider.actors.speculation.decisions import Float64s, UniformDecisions, uniforms_needed
-from outrider.actors.speculation.draft_tree import DraftTree, Replacement, sources_by_parent
+from outrider.actors.frozen.sparse_rows import SparseRow, freeze
 from outrider.actors.speculation.optimum import (
     best_acceptance,
     best_acceptance_identical,
@@ -35,10 +34,15 @@ from outrider.actors.speculation.rates import (
     kseq_rate,
     recursive_rate,
 )
-from outrider.actors.speculation.sparse import SparseRow, freeze
-from outrider.actors.speculation.verifiers.acceptance import Acceptance
-from outrider.actors.speculation.verifiers.coupled import CoupledDecisions
-from outrider.actors.speculation.verifiers.registry import METHODS
+from outrider.actors.speculation.sampling.random_acts import (
+    Float64s,
+    UniformDecisions,
+    uniforms_needed,
+)
+from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement, sources_by_parent
+from outrider.actors.speculation.verify.acceptance import Acceptance
+from outrider.actors.speculation.verify.coupled import CoupledDecisions
+from outrider.actors.speculation.verify.registry import METHODS
 
 WITH, WITHOUT = Replacement.WITH, Replacement.WITHOUT
 SEEDS = range(6)

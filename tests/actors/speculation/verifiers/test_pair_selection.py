@@ -11,7 +11,7 @@ from outrider.actors.speculation.optimum import (
     candidate_law,
 )
 from outrider.actors.speculation.rates import canonical_rate
-from outrider.actors.speculation.verifiers.pair_selection import best_share, divide, select_pair
+from outrider.actors.speculation.verify.pair_selection import best_share, divide, select_pair
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.actors.speculation.draft_tree import DraftTree, Replacement, sources_by_parent
 from outrider.actors.speculation.options import Verifier
-from outrider.actors.speculation.verifiers.registry import METHODS, check_tree
+from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement, sources_by_parent
+from outrider.actors.speculation.verify.registry import METHODS, check_tree
 
 WITH, WITHOUT = Replacement.WITH, Replacement.WITHOUT
 

@@ -22,8 +22,8 @@ from tests.actors.speculation.verifiers.checks import EXACT, VISIBLE, check_of
 from tests.actors.speculation.verifiers.test_exactness import best_first
 from tests.actors.speculation.verifiers.token_only import FAULTY, one_hot
 
-from outrider.actors.speculation.draft_tree import Replacement
 from outrider.actors.speculation.options import Verifier
+from outrider.actors.speculation.trees.draft_tree import Replacement
 
 SEEDS = (0, 1, 2)
 

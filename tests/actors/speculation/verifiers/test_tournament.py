@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from tests.actors.speculation.branches import random_models, static
 from tests.actors.speculation.verifiers.checks import EXACT, error, mean_accepted
 
-from outrider.actors.speculation.decisions import Float64s
-from outrider.actors.speculation.draft_tree import Replacement
 from outrider.actors.speculation.optimum import best_acceptance_identical
 from outrider.actors.speculation.options import Verifier
-from outrider.actors.speculation.verifiers import tournament
-from outrider.actors.speculation.verifiers.tournament import Tournament
+from outrider.actors.speculation.sampling.random_acts import Float64s
+from outrider.actors.speculation.trees.draft_tree import Replacement
+from outrider.actors.speculation.verify import tournament
+from outrider.actors.speculation.verify.tournament import Tournament
 
 ROUNDING = 1e-12
 

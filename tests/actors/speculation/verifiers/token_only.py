@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from outrider.actors.speculation.decisions import Decisions, Float64s
-from outrider.actors.speculation.draft_tree import DraftTree
-from outrider.actors.speculation.verifiers.acceptance import Acceptance, accepted
-from outrider.actors.speculation.verifiers.descend import Choice, Choose, descend
-from outrider.actors.speculation.verifiers.exact_match import exact_match
-from outrider.actors.speculation.verifiers.residual import without
+from outrider.actors.speculation.sampling.random_acts import Decisions, Float64s
+from outrider.actors.speculation.trees.draft_tree import DraftTree
+from outrider.actors.speculation.verify.acceptance import Acceptance, accepted
+from outrider.actors.speculation.verify.descend import Choice, Choose, descend
+from outrider.actors.speculation.verify.exact_match import exact_match
+from outrider.actors.speculation.verify.residual import without
 
 
 def _down(tree: DraftTree, target: Float64s, decisions: Decisions, choose: Choose) -> Acceptance:

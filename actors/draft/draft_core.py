@@ -1,0 +1,399 @@
+"""The core of a drafter: everything between what arrives and what leaves, without clock, thread or socket.
+
+One turn of whoever drives it: `take` what arrived, `begin` a pass, send `take_reports`, run the pass's batch, `finish`. Verdicts are
+so answered before the next pass: what already grew below the new base goes out first, if it is due. Between verdicts trees
+grow until everything worth running is run.
+
+Invariants: a session's state changes only here; a failure of the drafting method ends the sessions it was working on,
+never the drafter; a target that sends nonsense costs its own sessions at most.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import grpc
+import numpy as np
+import structlog
+from numpy.typing import NDArray
+
+from outrider.actors.draft.draft_events import (
+    Attach,
+    Attached,
+    Closed,
+    Detach,
+    Ended,
+    Event,
+    LinkLost,
+    Refused,
+    Report,
+    Resync,
+    ResyncWanted,
+    SessionKey,
+    VerdictFrame,
+)
+from outrider.actors.draft.draft_sessions import UNKNOWN, Session, Sessions
+from outrider.actors.draft.judge import (
+    TOO_LONG,
+    Ask,
+    Broken,
+    Judgement,
+    Rewrite,
+    judge_resync,
+    judge_verdicts,
+)
+from outrider.actors.draft.methods.drafter import CannotDraft, Drafter, DraftPass, NoRoom
+from outrider.actors.draft.model.fitting import no_room
+from outrider.actors.draft.sending.send_policy import Sender
+from outrider.actors.draft.service.draft_recording import DraftRecording
+from outrider.actors.draft.service.draft_stats import Counts, DraftStats
+from outrider.actors.engine.protocol import Logits
+from outrider.actors.exchange.verdicts import Verdicts
+from outrider.actors.speculation.trees import base_hash
+from outrider.actors.tracing.recorder import Recorder
+
+Int64s = NDArray[np.int64]
+
+NOBODY = np.zeros(0, np.int64)
+
+ASK_AGAIN_S = 1.0
+"""After this time without an answer, a verdict that does not fit makes the drafter ask for the missing tokens again."""
+
+_log = structlog.get_logger(__name__)
+
+
+class DraftCore:
+    """Serves sessions with one drafting method."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        drafter: Drafter,
+        *,
+        max_ahead: int,
+        bytes_per_token: float,
+        lockstep: bool = False,
+        recorder: Recorder | None = None,
+    ) -> None:
+        """
+        Args:
+            sessions: That the method grows trees of; none is attached.
+            drafter: The method.
+            max_ahead: Nodes of one session below its base that were sent, at most.
+            bytes_per_token: Bytes that a committed token may cost on the wire.
+            lockstep: Send one finished tree and wait for its verdict.
+            recorder: Takes records for a timeline; None: nobody asks for them.
+        """
+        self.sessions = sessions
+        self.drafter = drafter
+        self._lockstep = lockstep
+        self._counts = Counts()
+        self._reports: list[Report] = []
+        self._sender = Sender(
+            sessions,
+            drafter,
+            max_ahead=max_ahead,
+            bytes_per_token=bytes_per_token,
+            lockstep=lockstep,
+        )
+        self.recording = DraftRecording(recorder or Recorder(), sessions, max_ahead=max_ahead)
+        """For a timeline."""
+        self._plan: DraftPass | None = None
+        """The pass that was begun last, and when."""
+        self._began = 0.0
+        self._grown = NOBODY
+        """Sessions that have new candidates since then."""
+
+    @property
+    def stats(self) -> DraftStats:
+        """What was done so far."""
+        return self._counts.stats
+
+    # -- in --------------------------------------------------------------------------------------------------------
+
+    def take(self, event: Event, now: float, arrived: float | None = None) -> None:
+        """Takes in what happened. Not while a pass is run.
+
+        Args:
+            event: What.
+            now: Monotonic time, seconds.
+            arrived: When it came, a draft pass may lie between; None: now. What a verdict says of the target's future counts
+                from here.
+        """
+        match event:
+            case VerdictFrame():
+                arrived = now if arrived is None else arrived
+                self._sender.told(event.link, event.verdicts, arrived)
+                self._take_verdicts(event.link, event.verdicts, now)
+            case Attach():
+                self._attach(event)
+            case LinkLost():
+                for row in self.sessions.on_link(event.link).tolist():
+                    self._drop(self.sessions.at(row))
+                self._sender.forget(event.link)
+            case Resync() | Detach() | Closed():
+                session = self.sessions.find(event.key)
+                if session is not None:
+                    self._take_known(session, event, now)
+
+    def _take_known(self, session: Session, event: Resync | Detach | Closed, now: float) -> None:
+        match event:
+            case Resync():
+                if event.epoch < self.sessions.epochs_S[session.row]:
+                    self._counts.add(stale=1)
+                else:
+                    self.sessions.asked_at_S[session.row] = math.nan
+                    self._take_resync(session, event, now)
+            case Detach():
+                self._drop(session)
+            case Closed():
+                self._end([session.row], "the target ended the session for this drafter")
+
+    def _attach(self, event: Attach) -> None:
+        sessions = self.sessions
+        old = sessions.find(event.key)
+        if old is not None:
+            self._drop(old)
+        if len(sessions) == len(sessions.sessions):
+            full = str(no_room(self.drafter.num_slots))
+            self._refuse(event.key, grpc.StatusCode.RESOURCE_EXHAUSTED, full)
+            return
+        rests = bool(sessions.is_resting(sessions.on_link(event.key.link)).any())
+        session = sessions.add(event)
+        # A target that has sent its drafters to rest will say otherwise if that is over.
+        sessions.credits_S[session.row] = 0 if rests else UNKNOWN
+        try:
+            self.drafter.attach(session)
+        except (NoRoom, CannotDraft) as error:
+            sessions.remove(session)
+            code = grpc.StatusCode.FAILED_PRECONDITION
+            if isinstance(error, NoRoom):
+                code = grpc.StatusCode.RESOURCE_EXHAUSTED
+            self._refuse(event.key, code, str(error))
+            return
+        self._sender.attached(session, event.round_trip_s)
+        _log.debug("session attached", request_id=event.request_id)
+        self._reports.append(Attached(key=event.key))
+        # Verdicts that were sent before the attachment are gone: the answer tells what they said, and the credits.
+        self._reports.append(ResyncWanted(key=event.key, length=session.length))
+
+    def _refuse(self, key: SessionKey, code: grpc.StatusCode, message: str) -> None:
+        self._reports.append(Refused(key=key, code=code, message=message))
+
+    def _take_verdicts(self, link: int, verdicts: Verdicts, now: float) -> None:
+        sessions = self.sessions
+        rows_E = sessions.rows_of(link, verdicts.handles_E)
+        # Of two verdicts for one session in a frame, which no target sends, the second counts for nothing.
+        firsts: dict[int, int] = {}
+        for entry, row in enumerate(rows_E.tolist()):
+            firsts.setdefault(row, entry)
+        firsts.pop(-1, None)
+        known = np.array([firsts[row] for row in sorted(firsts)], np.int64)
+        counts_E = verdicts.starts_E[1:] - verdicts.starts_E[:-1]
+        is_long = counts_E[known] > base_hash.LONG
+        parts = [known]
+        if np.count_nonzero(is_long):
+            longs = np.flatnonzero(is_long)
+            parts = [known[~is_long], *(known[place : place + 1] for place in longs)]
+        for part in parts:
+            if len(part):
+                self._take_entries(verdicts, part, rows_E[part], counts_E[part], now)
+
+    def _take_entries(
+        self, verdicts: Verdicts, entries: Int64s, rows_E: Int64s, counts_E: Int64s, now: float
+    ) -> None:
+        """Takes in some entries of a frame."""
+        sessions = self.sessions
+        judged = judge_verdicts(
+            sessions,
+            rows_E,
+            lengths_E=verdicts.lengths_E[entries],
+            hashes_E=verdicts.hashes_E[entries],
+            firsts_E=verdicts.starts_E[entries],
+            counts_E=counts_E,
+            tokens_T=verdicts.tokens_T,
+        )
+        extends = judged.extends_E.nonzero()[0]
+        if len(extends) < len(rows_E):
+            for entry in judged.asks_E.nonzero()[0].tolist():
+                self._ask(int(rows_E[entry]), int(judged.ask_lengths_E[entry]), now)
+            is_stale_E = ~(judged.extends_E | judged.asks_E | judged.is_broken_E)
+            self._counts.add(stale=int(np.count_nonzero(is_stale_E)))
+        if len(extends):
+            self._extend(verdicts, entries[extends], rows_E[extends], judged, extends)
+        self._end(rows_E[judged.is_broken_E].tolist(), TOO_LONG)
+
+    def _extend(
+        self, verdicts: Verdicts, entries: Int64s, rows_E: Int64s, judged: Judgement, of: Int64s
+    ) -> None:
+        """Goes along with verdicts that continue the texts."""
+        sessions = self.sessions
+        sessions.asked_at_S[rows_E] = math.nan
+        sessions.credits_S[rows_E] = verdicts.credits_E[entries]
+        sessions.epochs_S[rows_E] = verdicts.epochs_E[entries]
+        self._take_roots(verdicts, entries, rows_E)
+        tokens_ET, counts_E = judged.fresh_ET[of], judged.counts_E[of]
+        if not self._follow(rows_E, tokens_ET, counts_E, verdicts.hashes_E[entries]):
+            return
+        starving_E = sessions.is_awaited_S[rows_E] = verdicts.starving_E[entries]
+        if np.count_nonzero(starving_E):
+            # What the target took in below here was dropped. The rest is on its way.
+            seen_E = verdicts.seen_E[entries]
+            sessions.forest.unsend(rows_E[starving_E], seen_E[starving_E])
+            self._unsend_frozen(rows_E[starving_E])
+
+    def _take_roots(self, verdicts: Verdicts, entries: Int64s, rows_E: Int64s) -> None:
+        roots = self.sessions.roots
+        if not len(verdicts.roots_T) and not roots:
+            return
+        for entry, row in zip(entries.tolist(), rows_E.tolist(), strict=True):
+            start, end = verdicts.root_starts_E[entry : entry + 2].tolist()
+            roots.pop(row, None)
+            if end > start:
+                roots[row] = tuple(verdicts.roots_T[start:end].tolist())
+
+    def _take_resync(self, session: Session, event: Resync, now: float) -> None:
+        sessions, row = self.sessions, session.row
+        match judge_resync(session, event):
+            case None:
+                sessions.credits_S[row], sessions.epochs_S[row] = event.credits, event.epoch
+                sessions.is_dirty_S[row] = True
+            case Ask() as step:
+                self._ask(row, step.length, now)
+            case Broken() as step:
+                self._end([row], step.message)
+            case Rewrite() as step:
+                sessions.credits_S[row], sessions.epochs_S[row] = event.credits, event.epoch
+                sessions.roots.pop(row, None)
+                rows = np.array([row])
+                if step.keep == session.length:
+                    counts = np.array([len(step.tokens)])
+                    hashes = np.array([event.hash], np.uint64)
+                    self._follow(rows, np.array([step.tokens]), counts, hashes)
+                    return
+                sessions.replace(row, step.keep, step.tokens)
+                try:
+                    self.drafter.rewrite(session, step.keep)
+                except Exception as error:  # noqa: BLE001 - whatever a model raises must not end the drafter
+                    self._fail(rows, error)
+                else:
+                    self._committed(rows, len(step.tokens), 0)
+
+    def _follow(
+        self, rows_E: Int64s, tokens_ET: Int64s, counts_E: Int64s, hashes_E: NDArray[np.uint64]
+    ) -> bool:
+        """Commits tokens."""
+        sessions = self.sessions
+        try:
+            foreseen_E = self.drafter.follow(rows_E, tokens_ET, counts_E)
+        except Exception as error:  # noqa: BLE001 - whatever a model raises must not end the drafter
+            self._fail(rows_E, error)
+            return False
+        sessions.append(rows_E, tokens_ET, counts_E)
+        sessions.hashes_S[rows_E] = hashes_E
+        self._committed(rows_E, int(counts_E.sum()), int(foreseen_E.sum()))
+        return True
+
+    def _committed(self, rows_E: Int64s, num_tokens: int, num_foreseen: int) -> None:
+        sessions = self.sessions
+        sessions.is_waiting_S[rows_E] = False
+        sessions.is_dirty_S[rows_E] = True
+        sessions.ready_s_S[rows_E] = math.nan
+        if self._lockstep:
+            sessions.forest.unsend(rows_E, sessions.numbers_S[rows_E])
+            self._unsend_frozen(rows_E)
+        self._counts.add(verdicts=len(rows_E), committed=num_tokens, foreseen=num_foreseen)
+
+    def _unsend_frozen(self, rows_E: Int64s) -> None:
+        for row in rows_E[self.sessions.is_frozen_S[rows_E]].tolist():
+            frozen = self.sessions.at(row).frozen
+            if frozen is not None:
+                frozen.unsend()
+
+    def _ask(self, row: int, length: int, now: float) -> None:
+        """Asks the target for the tokens after the first `length`, unless it was asked a moment ago."""
+        if now - self.sessions.asked_at_S[row] < ASK_AGAIN_S:
+            return
+        self.sessions.asked_at_S[row] = now
+        self._counts.add(resyncs=1)
+        self._reports.append(ResyncWanted(key=self.sessions.at(row).key, length=length))
+
+    # -- passes ----------------------------------------------------------------------------------------------------
+
+    def begin(self, now: float) -> DraftPass | None:
+        """The next pass, whose batch is to be run; None: there is nothing to do until something arrives."""
+        if self._plan is not None:
+            self.drafter.took(self._plan, now - self._began)
+            self._plan = None
+        sessions = self.sessions
+        sessions.ready_s_S[self._grown] = np.fmin(sessions.ready_s_S[self._grown], now)
+        self._grown = NOBODY
+        is_able_S = sessions.is_attached_S & np.isnan(sessions.asked_at_S)
+        np.logical_and(is_able_S, sessions.credits_S, out=is_able_S)
+        is_able_S[sessions.is_waiting_S] = False
+        able = is_able_S.nonzero()[0]
+        plan = None
+        if len(able):
+            try:
+                plan = self.drafter.plan(able)
+            except Exception as error:  # noqa: BLE001 - whatever a model raises must not end the drafter
+                self._fail(able, error)
+        self._plan, self._began = plan, now
+        self._reports += self._sender.due(plan, now, self._counts, self.recording)
+        if plan is not None:
+            self.recording.begin_pass()
+        return plan
+
+    def finish(self, plan: DraftPass, logits: Logits | None) -> None:
+        """Takes in what a pass gave.
+
+        Args:
+            plan: From `begin`.
+            logits: Of its batch; None if it has none.
+        """
+        try:
+            grown = self.drafter.grow(plan, logits)
+        except Exception as error:  # noqa: BLE001 - whatever a model raises must not end the drafter
+            self.fail(plan, error)
+            return
+        self._counts.add(passes=1)
+        self.sessions.is_dirty_S[grown] = True
+        self._grown = grown
+        self.recording.end_pass(grown)
+
+    def fail(self, plan: DraftPass, error: Exception) -> None:
+        """Takes in that a pass could not be run: its sessions end."""
+        self._plan = None
+        self._fail(plan.rows_E, error)
+
+    def take_reports(self) -> list[Report]:
+        """What is to be said, in order."""
+        reports, self._reports = self._reports, []
+        return reports
+
+    # -- ends ------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Forgets every session, silently."""
+        for session in self.sessions:
+            self._drop(session)
+
+    def _fail(self, rows_E: Int64s, error: Exception) -> None:
+        self._counts.add(failures=1)
+        rows = rows_E.tolist()
+        requests = [self.sessions.at(row).request_id for row in rows]
+        _log.error("drafting failed", request_ids=requests, error=repr(error), exc_info=error)
+        self._end(rows, f"drafting failed: {error!r}; attach another drafter")
+
+    def _end(self, rows: Iterable[int], message: str) -> None:
+        for row in rows:
+            session = self.sessions.at(row)
+            self._drop(session)
+            self._reports.append(Ended(key=session.key, message=message))
+
+    def _drop(self, session: Session) -> None:
+        _log.debug("session left", request_id=session.request_id)
+        self.recording.forget(session.row)
+        self.drafter.detach(session)
+        self.sessions.remove(session)

@@ -1,0 +1,267 @@
+"""Drafting for the verifiers that test frozen trees: tokens are *drawn* from the draft model, level by level.
+
+Exactness rests on a few rules, kept here and in `rounds.py`. The law of a node's children is settled before a child is
+drawn: probable tokens rounded to the wire's numbers, one number for all others, then drawn from exactly those
+(`speculation/sparse.py`). Shapes are fixed beforehand; a drawn token is never dropped or moved. Draws come from a generator of the session's own, seeded by
+the operating system: it has nothing to do with the request's seed, which decides the target's tests. Each base gets one
+tree; if that is lost, the same one is sent again.
+
+At temperature 0 the target's law is a single one, and every tree is exact; then the most probable tokens are taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from outrider.actors.draft.draft_sessions import Session, Sessions
+from outrider.actors.draft.frozen.frozen_levels import Seat, grow_level
+from outrider.actors.draft.frozen.frozen_plan import AHEAD, Entry, SampledPlanner
+from outrider.actors.draft.frozen.frozen_rounds import ROOT, Rounds
+from outrider.actors.draft.methods.drafter import CannotDraft, DraftPass
+from outrider.actors.draft.model.fitting import check_fits, take_slot, within
+from outrider.actors.draft.trees.lengths import Lengths
+from outrider.actors.draft.trees.scoring import confine
+from outrider.actors.engine.kv.prefix_slots import PrefixSlots
+from outrider.actors.engine.protocol import Batch, Engine, Logits
+from outrider.actors.frozen.sparse_rows import MAX_KEPT
+from outrider.actors.speculation.options import Verifier
+from outrider.actors.speculation.sampling.transforms import SamplingTransform, is_greedy
+from outrider.actors.speculation.trees.draft_tree import Replacement
+from outrider.actors.speculation.verify.registry import METHODS
+
+SERVED_SAMPLED: tuple[Verifier, ...] = tuple(
+    verifier for verifier, method in METHODS.items() if method.needs_draft_probs
+)
+"""Verifiers that this method drafts for."""
+
+Bools = NDArray[np.bool_]
+Int64s = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SampledPass(DraftPass):
+    """A pass over sessions with frozen trees."""
+
+    entries: Sequence[Entry]
+
+
+class SampledDrafter:
+    """Draws frozen trees with a draft model."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        engine: Engine,
+        *,
+        prefill_chunk: int,
+        lockstep: bool = False,
+        keep: int = MAX_KEPT,
+        new_generator: Callable[[], np.random.Generator] = np.random.default_rng,
+        lengths: Lengths | None = None,
+        slots: PrefixSlots | None = None,
+    ) -> None:
+        """
+        Args:
+            sessions: The sessions.
+            engine: The draft model. Used by the calling thread only.
+            prefill_chunk: Committed tokens in one pass, at most.
+            lockstep: Draft nothing ahead, for comparison.
+            keep: Tokens that a law lists, at most.
+            new_generator: Makes the generator of a session; must be independent of everything the target draws.
+            lengths: The length policies on offer; None: those that need no trained model.
+            slots: The model's slots; None: nobody else uses the model.
+        """
+        self._sessions = sessions
+        self._engine = engine
+        self._slots = slots or PrefixSlots(engine)
+        self._planner = SampledPlanner(
+            engine, prefill_chunk=prefill_chunk, ahead=0 if lockstep else AHEAD
+        )
+        self._keep = keep
+        self._new_generator = new_generator
+        self._lengths = lengths or Lengths()
+        self._seats: dict[Session, Seat] = {}
+
+    @property
+    def num_slots(self) -> int:
+        """Sessions that can be served at a time."""
+        return self._engine.num_slots
+
+    @property
+    def num_free_slots(self) -> int:
+        """Sessions that can be attached."""
+        return self._engine.num_free
+
+    def attach(self, session: Session) -> None:
+        """Makes room for a session; its text is run by later calls of `draft`.
+
+        Raises:
+            NoRoom: Every slot is taken.
+            CannotDraft: The text does not fit the draft model's context, the options exclude every token, or the length
+                policy needs a decision model that is not there.
+        """
+        check_fits(session, self._engine.spec)
+        session.sampling = within(session.sampling, self._engine.spec.vocab_size)
+        try:
+            transform = self._transform(session)
+        except ValueError as error:
+            raise CannotDraft(str(error)) from error
+        speculation = session.speculation
+        policy = self._lengths.policy(speculation.policies, longest=speculation.max_depth)
+        slot = take_slot(self._slots, session)
+        replacement = _replacement(session.speculation.verifier)
+        session.frozen = Rounds(replacement)
+        self._seats[session] = Seat(
+            slot=slot,
+            cached=self._engine.cached(slot),
+            rounds=session.frozen,
+            transform=transform,
+            generator=self._new_generator(),
+            is_greedy=is_greedy(session.sampling),
+            replacement=replacement,
+            policy=policy,
+        )
+
+    def detach(self, session: Session) -> None:
+        """Frees the session's slot; the rows of its text may serve another one."""
+        self._slots.release(self._seats.pop(session).slot, session.tokens)
+
+    def follow(self, rows_E: Int64s, tokens_ET: Int64s, counts_E: Int64s) -> Int64s:
+        """See `Drafter`: keeps the round that was drafted for the tokens, if there is one."""
+        foreseen: list[int] = []
+        for row, tokens_T, count in zip(
+            rows_E.tolist(), tokens_ET.tolist(), counts_E.tolist(), strict=True
+        ):
+            session, tokens = self._sessions.at(row), tokens_T[:count]
+            seat = self._seats[session]
+            foreseen.append(seat.rounds.num_foreseen(tokens))
+            followed = seat.rounds.follow(tokens)
+            if seat.cached == session.length:
+                self._engine.rebase(seat.slot, followed.path, followed.keep)
+                seat.cached += len(followed.path)
+            seat.transform.commit(self._readable(tokens))
+        return np.array(foreseen, np.int64)
+
+    def rewrite(self, session: Session, keep: int) -> None:
+        """See `Drafter`: the last token is run again for its logits."""
+        seat = self._seats[session]
+        seat.rounds.clear()
+        seat.cached = min(seat.cached, keep, session.length - 1)
+        self._engine.truncate(seat.slot, seat.cached)
+        self._slots.rewrite(seat.slot, seat.cached)
+        seat.transform = self._transform(session)
+
+    def is_complete(self, rows_E: Int64s) -> Bools:
+        """See `Drafter`: the tree below the text is frozen, or there is no room for one."""
+        return np.array(
+            [self._is_complete(self._sessions.at(row)) for row in rows_E.tolist()], bool
+        )
+
+    def _is_complete(self, session: Session) -> bool:
+        rounds = self._seats[session].rounds.rounds
+        if rounds:
+            return rounds[0].is_frozen
+        return not self._planner.shape(session, session.length).depth
+
+    def plan(self, rows_E: Int64s) -> SampledPass | None:
+        """See `Drafter`: the sessions whose next tree is missing first, then those that draft ahead."""
+        sessions = [self._sessions.at(row) for row in rows_E.tolist()]
+        entries = self._planner.entries(sessions, self._seats)
+        if not entries:
+            return None
+        return SampledPass(
+            batch=Batch.of(entry.rows for entry in entries),
+            rows_E=np.array([entry.session.row for entry in entries]),
+            # A frozen tree goes out when it is complete, whatever else there is to gain.
+            gains_E=np.zeros(len(entries)),
+            seconds=0.0,
+            entries=entries,
+        )
+
+    def grow(self, plan: DraftPass, logits: Logits | None) -> Int64s:
+        """See `Drafter`: the sessions with a tree that became complete."""
+        assert isinstance(plan, SampledPass), "it is this method's own"
+        assert logits is not None, "it has a batch"
+        return np.array([session.row for session in self._run(plan.entries, logits)], np.int64)
+
+    def took(self, plan: DraftPass, seconds: float) -> None:
+        """See `Drafter`; nothing depends on it."""
+
+    def _transform(self, session: Session) -> SamplingTransform:
+        spec = self._engine.spec
+        transform = SamplingTransform(
+            session.sampling,
+            vocab_size=spec.vocab_size,
+            prompt=self._readable(session.tokens[: session.prompt_length]),
+            eos_token_ids=spec.eos_token_ids,
+            device=spec.device,
+        )
+        transform.commit(self._readable(session.tokens[session.prompt_length :]))
+        return transform
+
+    def _readable(self, tokens: Sequence[int]) -> list[int]:
+        """Those that the draft model has."""
+        return [token for token in tokens if token < self._engine.spec.vocab_size]
+
+    def _run(self, entries: Sequence[Entry], logits: Logits) -> list[Session]:
+        growing: list[tuple[Session, Seat]] = []
+        scores: list[torch.Tensor] = []
+        for index, entry in enumerate(entries):
+            session, seat = entry.session, entry.seat
+            if entry.nodes:
+                first = self._engine.scratch(seat.slot) - len(entry.nodes)
+                for row, node in enumerate(entry.nodes, start=first):
+                    seat.rounds.scratch[node] = row
+            else:
+                count = len(entry.rows.tokens)
+                self._engine.rebase(seat.slot, range(count))
+                seat.cached += count
+                if entry.rows.logits == "none":
+                    continue
+                shape = self._planner.shape(session, session.length)
+                seat.rounds.begin(length=session.length, hash_=session.hash, shape=shape)
+            nodes = entry.nodes or (ROOT,)
+            scores_NV = self._scores(session, seat, nodes, logits.of(index))
+            if seat.rounds.rounds[-1].is_frozen:
+                self._predict(session, seat, nodes[0], scores_NV)
+            else:
+                growing.append((session, seat))
+                scores.append(scores_NV)
+        if not growing:
+            return []
+        # At once, because a softmax of many rows costs little more than one of few.
+        probs_RV = torch.softmax(torch.cat(scores).double(), dim=-1).cpu().numpy()
+        grown: list[Session] = []
+        first = 0
+        for (session, seat), scores_NV in zip(growing, scores, strict=True):
+            probs_NV, first = probs_RV[first : first + len(scores_NV)], first + len(scores_NV)
+            probs_NV = probs_NV[:, : session.vocab_size]
+            if grow_level(seat, scores_NV, probs_NV, keep=self._keep):
+                grown.append(session)
+        return grown
+
+    def _scores(
+        self, session: Session, seat: Seat, nodes: Sequence[int], logits_NV: torch.Tensor
+    ) -> torch.Tensor:
+        """The request's own scores at these nodes."""
+        paths = [seat.rounds.path(node) for node in nodes]
+        confine(logits_NV, np.full(len(logits_NV), session.vocab_size))
+        num_output = session.length - session.prompt_length
+        return seat.transform.apply(logits_NV, paths, [num_output + len(path) for path in paths])
+
+    def _predict(self, session: Session, seat: Seat, leaf: int, scores_1V: torch.Tensor) -> None:
+        """Begins the tree below the most probable token after a leaf."""
+        last = seat.rounds.rounds[-1]
+        shape = self._planner.shape(session, last.length + last.shape.depth + 1)
+        seat.rounds.predict(leaf, int(scores_1V[0].argmax()), shape)
+
+
+def _replacement(verifier: Verifier) -> Replacement:
+    """How siblings are drawn: without replacement where the verifier allows it, because no candidate is wasted."""
+    allowed = METHODS[verifier].replacements
+    return Replacement.WITHOUT if Replacement.WITHOUT in allowed else Replacement.WITH

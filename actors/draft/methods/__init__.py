@@ -1,0 +1,1 @@
+"""The drafting methods, one file each, and what they must offer."""

@@ -1,0 +1,1 @@
+"""Drafting with a model: the parts that methods with a model share."""

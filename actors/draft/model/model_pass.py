@@ -1,0 +1,130 @@
+"""The pass of a draft model: first sessions that read committed tokens, then those whose trees grow, in one batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.actors.draft.methods.drafter import DraftPass
+from outrider.actors.draft.model.model_sessions import ModelSessions
+from outrider.actors.draft.trees.draft_cost import PassCost
+from outrider.actors.draft.trees.forest import Forest
+from outrider.actors.engine.protocol import WANTS, Batch
+from outrider.actors.speculation.trees.ragged import rank_within, starts_of
+
+Bools = NDArray[np.bool_]
+Int64s = NDArray[np.int64]
+Float64s = NDArray[np.float64]
+
+_ALL = WANTS.index("all")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ModelPass(DraftPass):
+    """A pass: first sessions that read committed tokens, then those with nodes."""
+
+    counts_E: Int64s
+    """Rows of each session."""
+    num_reading: int
+    """Sessions that read."""
+    is_read_E: Bools
+    """Of those that read: whether they come to the end of the text."""
+    rows_K: Int64s
+    """Session of each node."""
+    nodes_K: Int64s
+    values_K: Float64s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Reading:
+    """Sessions that read."""
+
+    rows_B: Int64s
+    counts_B: Int64s
+    """Tokens that each reads."""
+    is_read_B: Bools
+    """Whether it comes to the end of its text."""
+    tokens_R: Int64s
+    """The tokens, one session's behind another's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Nodes:
+    """Nodes to run, one session's behind another's."""
+
+    growing_G: Int64s
+    """Sessions that may grow."""
+    entries_K: Int64s
+    """The place of each node's session among those."""
+    nodes_K: Int64s
+    """Its column in the forest."""
+    values_K: Float64s
+
+
+def build(
+    models: ModelSessions,
+    forest: Forest,
+    reading: Reading,
+    nodes: Nodes,
+    *,
+    next_yield: float,
+    cost: PassCost,
+) -> ModelPass:
+    """Puts a pass together.
+
+    Args:
+        models: What is kept of sessions beside their trees.
+        forest: The trees.
+        reading: Who reads.
+        nodes: What is run of the trees.
+        next_yield: Value of the children of what is run, as a part of its own.
+        cost: What a pass costs.
+    """
+    growing_G, entries_K, nodes_K, values_K = (
+        nodes.growing_G,
+        nodes.entries_K,
+        nodes.nodes_K,
+        nodes.values_K,
+    )
+    rows_K = growing_G[entries_K]
+    counts_G = np.bincount(entries_K, minlength=len(growing_G))
+    used_G = counts_G.nonzero()[0]
+    rows_E, counts_E = growing_G[used_G], counts_G[used_G]
+    wanted_E = np.empty(len(used_G), np.int64)
+    wanted_E.fill(_ALL)
+    gains_G = np.bincount(entries_K, weights=values_K, minlength=len(growing_G))
+    gains_E = gains_G[used_G].astype(np.float64, copy=False)
+    places_K = forest.places(rows_K, nodes_K)
+    tokens_R = forest.tokens_SM.take(places_K)
+    above_K = forest.places(rows_K, forest.parents_SM.take(places_K))
+    parents_R = forest.scratch_SM.take(above_K)
+    if len(reading.tokens_R):
+        rows_E = np.concatenate((reading.rows_B, rows_E))
+        counts_E = np.concatenate((reading.counts_B, counts_E))
+        wanted_E = np.concatenate((reading.is_read_B.astype(np.int64), wanted_E))
+        gains_E = np.concatenate((reading.is_read_B.astype(np.float64), gains_E))
+        tokens_R = np.concatenate((reading.tokens_R, tokens_R))
+        chain_R = rank_within(np.repeat(reading.rows_B, reading.counts_B)) - 1
+        parents_R = np.concatenate((chain_R, parents_R))
+    batch = Batch(
+        slots_E=models.slots_S[rows_E],
+        starts_E=starts_of(counts_E),
+        tokens_R=tokens_R.astype(np.int64),
+        parents_R=parents_R.astype(np.int64),
+        wanted_E=wanted_E,
+        built_E=models.is_built_S[rows_E],
+    )
+    return ModelPass(
+        batch=batch,
+        rows_E=rows_E,
+        gains_E=next_yield * gains_E,
+        seconds=cost.predict(batch.num_rows),
+        counts_E=counts_E,
+        num_reading=len(reading.counts_B),
+        is_read_E=reading.is_read_B,
+        rows_K=rows_K,
+        nodes_K=nodes_K,
+        values_K=values_K,
+    )

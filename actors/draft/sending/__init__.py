@@ -1,0 +1,1 @@
+"""What a drafter sends, and when."""

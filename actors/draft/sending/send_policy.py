@@ -1,0 +1,171 @@
+"""What a drafter sends, and when: candidates that grew, gathered until their target can use them."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.actors.draft.draft_events import CandidateFrame
+from outrider.actors.draft.draft_sessions import Session, Sessions
+from outrider.actors.draft.frozen.frozen_rounds import FrozenNews
+from outrider.actors.draft.methods.drafter import Drafter, DraftPass
+from outrider.actors.draft.sending.pace import TargetPace
+from outrider.actors.draft.sending.unsent import node_bytes, take_unsent
+from outrider.actors.draft.service.draft_recording import DraftRecording
+from outrider.actors.draft.service.draft_stats import Counts
+from outrider.actors.exchange.candidates import ENTRY_BYTES, Candidates
+from outrider.actors.exchange.verdicts import Verdicts
+
+Int64s = NDArray[np.int64]
+
+
+class Sender:
+    """Makes the frames of all links."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        drafter: Drafter,
+        *,
+        max_ahead: int,
+        bytes_per_token: float,
+        lockstep: bool,
+    ) -> None:
+        """As `DraftCore`."""
+        self._sessions = sessions
+        self._drafter = drafter
+        self._max_ahead = max_ahead
+        self._price = 0.0 if lockstep else 1.0 / bytes_per_token
+        """Of a byte, in tokens."""
+        self._lockstep = lockstep
+        self._paces: dict[int, TargetPace] = {}
+
+    def attached(self, session: Session, round_trip_s: float) -> None:
+        """Takes a session in."""
+        link = session.key.link
+        if link not in self._paces:
+            self._paces[link] = TargetPace(round_trip_s)
+        self._sessions.floors_S[session.row] = self._floor(self._paces[link], session.vocab_size)
+
+    def forget(self, link: int) -> None:
+        """Forgets a link that is lost."""
+        self._paces.pop(link, None)
+
+    def told(self, link: int, verdicts: Verdicts, now: float) -> None:
+        """Takes in what a target says of itself."""
+        pace = self._paces.get(link)
+        rows = self._sessions.on_link(link)
+        if pace is None or not len(rows):
+            return
+        pace.told(verdicts.target, len(verdicts.tokens_T), now)
+        vocab_size = self._sessions.at(int(rows[0])).vocab_size
+        self._sessions.floors_S[rows] = self._floor(pace, vocab_size)
+
+    def due(
+        self, plan: DraftPass | None, now: float, counts: Counts, recording: DraftRecording
+    ) -> list[CandidateFrame]:
+        """What goes out before a pass is run.
+
+        Args:
+            plan: The pass; None: nothing grows, so there is nothing to gather for.
+            now: Monotonic time, seconds.
+            counts: Counts what is sent.
+            recording: Is told of it.
+        """
+        sessions = self._sessions
+        frames: list[CandidateFrame] = []
+        dirty = sessions.is_dirty_S.nonzero()[0]
+        if not len(dirty):
+            return frames
+        dirty = dirty[np.isnan(sessions.asked_at_S[dirty])]
+        links_D = sessions.links_S[dirty]
+        for link in set(links_D.tolist()):
+            rows = dirty[links_D == link]
+            is_due = self._lockstep or self._is_due(link, plan, now)
+            if not is_due:
+                rows = rows[sessions.is_frozen_S[rows]]
+                if not len(rows):
+                    continue
+            frame = self._frame(link, rows, now)
+            if frame is None:
+                continue
+            if is_due and frame.candidates is not None:
+                awaited = sessions.is_awaited_S & (sessions.links_S == link)
+                self._paces[link].sent(now, is_awaited=bool(awaited.any()))
+            frames.append(frame)
+            counts.add(messages=1, nodes=frame.num_nodes)
+            recording.handed_out(frame, link)
+        return frames
+
+    def _is_due(self, link: int, plan: DraftPass | None, now: float) -> bool:
+        if plan is None:
+            return True
+
+        def gain() -> float:
+            of_link = self._sessions.links_S[plan.rows_E] == link
+            return float(plan.gains_E[of_link].sum())
+
+        return self._paces[link].is_due(now, plan.seconds, gain)
+
+    def _frame(self, link: int, rows: Int64s, now: float) -> CandidateFrame | None:
+        """The frame of a link's sessions; None if they have nothing to say."""
+        sessions = self._sessions
+        if self._lockstep:
+            ready = ~sessions.is_waiting_S[rows]
+            ready[ready] = self._drafter.is_complete(rows[ready])
+            rows = rows[ready]
+        sessions.is_dirty_S[rows] = False
+        is_frozen = sessions.is_frozen_S[rows]
+        candidates = self._candidates(rows[~is_frozen], now)
+        frozen: list[tuple[int, FrozenNews]] = []
+        for row in rows[is_frozen & (sessions.credits_S[rows] != 0)].tolist():
+            session = sessions.at(row)
+            news = session.frozen.take_news() if session.frozen is not None else ()
+            frozen += [(session.key.handle, one) for one in news]
+            sessions.is_waiting_S[row] = self._lockstep and bool(news)
+        if candidates is None and not frozen:
+            return None
+        return CandidateFrame(link=link, candidates=candidates, frozen=tuple(frozen))
+
+    def _candidates(self, rows_E: Int64s, now: float) -> Candidates | None:
+        if not len(rows_E):
+            return None
+        sessions = self._sessions
+        floors_E = sessions.floors_S[rows_E]
+        if self._lockstep:
+            sizes = [sessions.at(row).speculation.max_nodes for row in rows_E.tolist()]
+            rooms_E = np.array(sizes, np.int64)
+            floors_E = np.zeros(len(rows_E))
+        else:
+            rooms_E = sessions.allowed(rows_E, self._max_ahead)
+        unsent = take_unsent(
+            sessions.forest,
+            rows_E,
+            rooms_E=rooms_E,
+            floors_E=floors_E,
+            entry_worth=self._price * ENTRY_BYTES,
+            numbers_E=sessions.numbers_S[rows_E] + 1,
+        )
+        if unsent is None:
+            return None
+        rows = unsent.rows_E
+        sessions.numbers_S[rows] += 1
+        sessions.is_waiting_S[rows] = self._lockstep
+        ready_s = float(np.fmax.reduce(sessions.ready_s_S[rows]))
+        sessions.ready_s_S[rows] = np.nan
+        sessions.is_awaited_S[rows] = False
+        return Candidates(
+            held_s=0.0 if np.isnan(ready_s) else now - ready_s,
+            handles_E=sessions.handles_S[rows],
+            lengths_E=sessions.lengths_S[rows],
+            hashes_E=sessions.hashes_S[rows],
+            numbers_E=sessions.numbers_S[rows],
+            starts_E=unsent.starts_E,
+            tokens_N=unsent.tokens_N,
+            parents_N=unsent.parents_N,
+            estimates_N=unsent.estimates_N,
+        )
+
+    def _floor(self, pace: TargetPace, vocab_size: int) -> float:
+        """Value that a candidate needs to be sent."""
+        return max(pace.floor, self._price * node_bytes(vocab_size))

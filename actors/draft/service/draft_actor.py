@@ -1,0 +1,45 @@
+"""The Ray shell of a drafter."""
+
+from __future__ import annotations
+
+import ray
+import structlog
+
+from outrider.actors.draft.service.draft_settings import DraftSettings
+from outrider.actors.process.actor_runner import Identity, Residence, Started
+from outrider.actors.process.logs import configure_logs
+from outrider.actors.process.node_address import at_node
+
+log = structlog.get_logger(__name__)
+
+
+class DraftActor:
+    """A drafter in a Ray process. Made by the supervisor."""
+
+    def __init__(self, settings: DraftSettings, identity: Identity) -> None:
+        self._settings = settings
+        self._identity = identity
+        self._residence: Residence | None = None
+
+    async def start(self) -> Started:
+        """Loads the draft model, if any, serves and registers; fails loudly."""
+        # Imported here: an import that fails is then an error of this call, with its own text.
+        from outrider.actors.draft.service.draft_server import DraftServer
+
+        configure_logs(self._identity.logs, actor=self._identity.name)
+        node_id = ray.get_runtime_context().get_node_id()
+        settings = at_node(self._settings, ray.util.get_node_ip_address())
+        self._residence = Residence(self._identity, DraftServer(settings), node_id=node_id)
+        return await self._residence.start()
+
+    async def run(self) -> None:
+        """Answers when the actor ends; one that failed or was fenced ends its process, and the supervisor starts another."""
+        if self._residence is not None and (reason := await self._residence.run()):
+            log.error("actor ends", actor=self._identity.name, reason=reason)
+            await self._residence.stop(0.0)
+            ray.actor.exit_actor()
+
+    async def stop(self, grace_s: float) -> None:
+        """Stops serving within the grace."""
+        if self._residence is not None:
+            await self._residence.stop(grace_s)

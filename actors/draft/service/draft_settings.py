@@ -1,0 +1,78 @@
+"""What a draft actor is told. Plain data: crosses processes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from outrider.actors.engine.engine_settings import EngineSettings
+from outrider.actors.rpc.credentials import OPEN, Credentials
+
+BYTES_PER_TOKEN = 400.0
+"""Bytes on the wire that one more committed token may cost: a price at the margin. On average a token costs a third to a half of it. More brings hardly any
+speed."""
+
+LOOKUP_SLOTS = 64
+"""Sessions served at a time by a method without a model, which takes hardly any memory for one."""
+
+METHODS = ("autoregressive", "prompt_lookup")
+"""Names of the drafting methods."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftSettings:
+    """A draft actor."""
+
+    name: str
+    """The actor's name, unique in the cluster."""
+
+    incarnation: int
+    """Identifies this start of the actor; greater than that of every earlier start."""
+
+    method: str = "autoregressive"
+    """`autoregressive` (a draft model) or `prompt_lookup` (no model)."""
+
+    engine: EngineSettings | None = None
+    """The draft model and its room; None for a method without a model."""
+
+    listen: str = "127.0.0.1:0"
+    """Address to bind; port 0 takes a free one."""
+
+    credentials: Credentials = OPEN
+    """What calls from and to other actors carry."""
+
+    advertise_host: str | None = None
+    """Host that others reach this actor at. None: the bound host."""
+
+    num_slots: int = LOOKUP_SLOTS
+    """Sessions served at a time by a method without a model."""
+
+    width: int = 4
+    """Children of a node, at most."""
+
+    max_ahead: int = 128
+    """Nodes of one session below its committed text, at most; the target's credits may allow fewer."""
+
+    bytes_per_token: float = BYTES_PER_TOKEN
+    """Bytes on the wire that one more committed token may cost: the more, the more candidates are sent ahead."""
+
+    prefill_chunk: int = 256
+    """Greatest number of prompt tokens in one pass."""
+
+    lockstep: bool = False
+    """True: draft one tree, send it whole and wait for the verdict, for comparison."""
+
+    prefix_reuse: bool = True
+    """Whether a session may start from keys and values that another session left behind."""
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise ValueError(f"method is {self.method!r}; it must be one of {', '.join(METHODS)}")
+        if self.method == "autoregressive" and self.engine is None:
+            raise ValueError("engine is absent; the method autoregressive needs a draft model")
+        if not self.bytes_per_token > 0.0:
+            raise ValueError(
+                f"bytes_per_token is {self.bytes_per_token}; it must be greater than 0"
+            )
+        for name in ("num_slots", "width", "max_ahead", "prefill_chunk"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")

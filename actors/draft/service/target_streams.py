@@ -1,0 +1,81 @@
+"""The streams of this drafter, one for each start of each target that it drafts for. On the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from outrider.actors.draft.draft_events import Event, LinkLost
+from outrider.actors.draft.service.target_stream import TargetLink
+from outrider.actors.rpc.credentials import OPEN, Credentials
+from outrider.actors.tracing.recorder import Recorder
+from outrider.v1 import target_pb2
+
+
+class TargetLinks:
+    """Opens links when they are first needed and shares them."""
+
+    def __init__(
+        self,
+        *,
+        hello: target_pb2.Hello,
+        post: Callable[[Event], None],
+        on_lost: Callable[[int, str], None],
+        recorder: Recorder | None = None,
+        credentials: Credentials = OPEN,
+    ) -> None:
+        """
+        Args:
+            hello: How we introduce ourselves.
+            post: Takes events for the worker.
+            on_lost: Told number and reason of a link that ended, after the worker was.
+            recorder: Takes records for a timeline; None: nobody asks for them.
+            credentials: What the streams carry.
+        """
+        self._hello = hello
+        self._post = post
+        self._on_lost = on_lost
+        self._recorder = recorder
+        self._credentials = credentials
+        self._links: dict[int, TargetLink] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._next_number = 1
+
+    def find(self, number: int) -> TargetLink | None:
+        """The open link with this number."""
+        return self._links.get(number)
+
+    async def get(self, address: str, incarnation: int) -> TargetLink:
+        """The link to a start of a target, opened if it is not.
+
+        Raises:
+            LinkRefused: The target cannot be reached, is another start than meant, or refuses us.
+        """
+        # One at a time for an address, so that sessions attached together share a link.
+        async with self._locks.setdefault(address, asyncio.Lock()):
+            for link in self._links.values():
+                if link.address == address and link.incarnation == incarnation and link.is_open:
+                    return link
+            link = TargetLink(
+                self._next_number,
+                address,
+                incarnation=incarnation,
+                hello=self._hello,
+                post=self._post,
+                on_lost=self._lost,
+                recorder=self._recorder,
+                credentials=self._credentials,
+            )
+            self._next_number += 1
+            await link.open()
+            self._links[link.number] = link
+            return link
+
+    async def close(self) -> None:
+        """Ends every link."""
+        await asyncio.gather(*(link.close() for link in list(self._links.values())))
+
+    def _lost(self, link: TargetLink, reason: str) -> None:
+        self._links.pop(link.number, None)
+        self._post(LinkLost(link=link.number))
+        self._on_lost(link.number, reason)

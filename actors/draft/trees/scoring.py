@@ -1,0 +1,228 @@
+"""From a draft model's logits to candidates: the tokens that the target is most likely to draw, and how likely each is.
+
+Under coupled sampling the target adds noise fixed by (seed, position, token) to its scores and takes the best. The drafter adds the same
+noise to its own, so that its best are the *likely draws* (Daliri et al. 2024, arXiv 2408.07978). Any choice is
+exact; this is only about how often one matches. Truncating options are followed as far as they are cheap.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from outrider.actors.draft.trees.calibration import LEAST, MOST, Scoring
+from outrider.actors.draft.trees.noise_window import NoiseWindow
+from outrider.actors.speculation.noise.gumbel import GumbelNoise, NoiseCache
+from outrider.actors.speculation.options import Sampling, Verifier
+
+Float32s = NDArray[np.float32]
+Int64s = NDArray[np.int64]
+
+CACHED_FROM = 4096
+"""Token ids from which on a session's noise is kept for as many positions as its tree has, on a CPU; with fewer, that of all sessions
+lies in one array with room for a whole window of each."""
+
+NUM_FILTERED = 64
+"""Most probable tokens that top-k, top-p and min-p are applied to, as if there were no others."""
+
+_COUPLED = int(Scoring.COUPLED)
+
+LEAST_SCORE = -1e9
+"""Stands for minus infinity where scores are multiplied by probabilities of zero."""
+
+
+def scoring_of(sampling: Sampling, verifier: Verifier) -> Scoring:
+    """How candidates of a session are scored."""
+    if sampling.temperature <= 0.0:
+        return Scoring.GREEDY
+    return Scoring.COUPLED if verifier is Verifier.COUPLED else Scoring.BLIND
+
+
+def is_restricted(sampling: Sampling) -> bool:
+    """True if more than the temperature stands between a session's logits and scores, as far as drafters care."""
+    return bool(
+        sampling.logit_bias or sampling.top_k or sampling.top_p < 1.0 or sampling.min_p > 0.0
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Places:
+    """What decides the token after each of R rows of logits."""
+
+    seeds_R: NDArray[np.uint64]
+    lengths_R: Int64s
+    """Length of the committed text."""
+    depths_R: Int64s
+    """Nodes between it and the token."""
+    inverse_temperatures_R: Float32s
+    """1 at temperature 0."""
+    scorings_R: Int64s
+    sessions_R: Int64s
+    """Equal for rows of one session, which are one after another: names its noise."""
+    restricted: Mapping[int, Sampling]
+    """Options of the rows that `is_restricted`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Candidates:
+    """Candidates for the token after each of R rows, the likeliest first."""
+
+    tokens_RW: Int64s
+    estimates_RW: Float32s
+    """Probability of each; 0: it is excluded."""
+    slopes_RW: Float32s
+    """Score less the mean score under the estimates: d log(estimate) / d sharpness."""
+
+
+class Scorer:
+    """Scores tokens and chooses the children of nodes. Without gradients: to be used in inference mode."""
+
+    def __init__(
+        self, vocab_size: int, device: torch.device, width: int, num_sessions: int
+    ) -> None:
+        """
+        Args:
+            vocab_size: Number of token ids.
+            device: Where the logits are.
+            width: Children of a node, at most.
+            num_sessions: `Places.sessions_R` are below this.
+        """
+        self._noise = GumbelNoise(vocab_size, device)
+        self._device = device
+        self._width = min(width, vocab_size)
+        self._is_cached = device.type == "cpu" and vocab_size >= CACHED_FROM
+        self._window: NoiseWindow | None = None
+        if device.type == "cpu" and not self._is_cached:
+            self._window = NoiseWindow(self._noise, num_sessions)
+        self._caches: dict[int, NoiseCache] = {}
+
+    def forget(self, session: int) -> None:
+        """Drops the noise of a session (`Places.sessions_R`)."""
+        self._caches.pop(session, None)
+        if self._window is not None:
+            self._window.forget(session)
+
+    def scores(self, logits_RV: torch.Tensor, places: Places) -> torch.Tensor:
+        """What tokens are ranked by: logits over temperature, with the noise of their position where the target adds it too."""
+        inverse_R1 = torch.from_numpy(places.inverse_temperatures_R[:, None]).to(self._device)
+        is_coupled_R = places.scorings_R == _COUPLED
+        num_coupled = int(np.count_nonzero(is_coupled_R))
+        if not num_coupled:
+            return logits_RV * inverse_R1
+        if num_coupled == len(logits_RV):
+            noise_RV = self._noise_of(
+                places.seeds_R, places.lengths_R, places.depths_R, places.sessions_R
+            )
+            return torch.addcmul(noise_RV, logits_RV, inverse_R1)
+        coupled_C = is_coupled_R.nonzero()[0]
+        noise_CV = self._noise_of(
+            places.seeds_R[coupled_C],
+            places.lengths_R[coupled_C],
+            places.depths_R[coupled_C],
+            places.sessions_R[coupled_C],
+        )
+        index_C = torch.from_numpy(coupled_C).to(self._device)
+        return (logits_RV * inverse_R1).index_add_(0, index_C, noise_CV)
+
+    def restrict_(self, scores_RV: torch.Tensor, logits_RV: torch.Tensor, places: Places) -> None:
+        """Follows bias, top-k, top-p and min-p, in place; the filters take the best tokens for the whole vocabulary."""
+        for row, sampling in places.restricted.items():
+            scale = float(places.inverse_temperatures_R[row])
+            for token, bias in sampling.logit_bias.items():
+                scores_RV[row, token] += -math.inf if bias <= -100.0 else scale * bias
+            if places.scorings_R[row] == Scoring.GREEDY:
+                continue
+            plain_V = logits_RV[row] * scale
+            for token, bias in sampling.logit_bias.items():
+                plain_V[token] += -math.inf if bias <= -100.0 else scale * bias
+            keep_M = _kept(plain_V, sampling)
+            if keep_M is not None:
+                excluded_V = torch.ones_like(plain_V, dtype=torch.bool)
+                excluded_V[keep_M] = False
+                scores_RV[row].masked_fill_(excluded_V, -math.inf)
+
+    def choose(self, scores_RV: torch.Tensor, sharpness_R: NDArray[np.float64]) -> Candidates:
+        """The best tokens of each row.
+
+        Args:
+            scores_RV: From `scores`; minus infinity excludes a token. Is written into.
+            sharpness_R: What makes estimates of scores.
+        """
+        sharpness_R1 = torch.from_numpy(sharpness_R.astype(np.float32)[:, None]).to(self._device)
+        best_RW, tokens_RW = scores_RV.topk(self._width)
+        shares_RV = (scores_RV * sharpness_R1).softmax(1)
+        estimates_RW = shares_RV.gather(1, tokens_RW).cpu().numpy()
+        means_R1 = scores_RV.clamp_(min=LEAST_SCORE).mul_(shares_RV).sum(1, keepdim=True)
+        slopes_RW = best_RW.sub_(means_R1).cpu().numpy()
+        is_there_RW = estimates_RW > 0.0
+        estimates_RW = np.minimum(np.maximum(estimates_RW, LEAST), MOST)
+        if not is_there_RW.all():
+            estimates_RW = np.where(is_there_RW, estimates_RW, np.float32(0.0))
+            slopes_RW = np.where(is_there_RW, slopes_RW, np.float32(0.0))
+        return Candidates(
+            tokens_RW=tokens_RW.cpu().numpy(), estimates_RW=estimates_RW, slopes_RW=slopes_RW
+        )
+
+    def _noise_of(
+        self,
+        seeds_C: NDArray[np.uint64],
+        lengths_C: Int64s,
+        depths_C: Int64s,
+        sessions_C: Int64s,
+    ) -> torch.Tensor:
+        """The noise at some `Places`. A tensor that is not to be written into."""
+        if self._window is not None:
+            return self._window.rows(sessions_C, seeds_C, lengths_C, depths_C)
+        if not self._is_cached:
+            return self._noise.of_pairs(seeds_C, (lengths_C + depths_C).view(np.uint64))
+        ends = (sessions_C[1:] != sessions_C[:-1]).nonzero()[0] + 1
+        bounds = [0, *ends.tolist(), len(sessions_C)]
+        parts: list[torch.Tensor] = []
+        for start, end in pairwise(bounds):
+            session, seed = int(sessions_C[start]), int(seeds_C[start])
+            cache = self._caches.get(session)
+            if cache is None or cache.seed != seed:
+                cache = self._caches[session] = NoiseCache(self._noise, seed)
+            # Counted from the end of the text on, so that the cache keeps what shallower nodes need.
+            first = int(lengths_C[start])
+            parts.append(cache.rows_after(first, depths_C[start:end].tolist()))
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+@torch.inference_mode()
+def confine(logits_RV: torch.Tensor, vocab_sizes_R: Int64s) -> None:
+    """Excludes ids that the target does not have, in place.
+
+    Args:
+        logits_RV: The draft model's, float32; or scores.
+        vocab_sizes_R: Number of the target's ids, for each row.
+    """
+    if vocab_sizes_R.min(initial=logits_RV.shape[1]) >= logits_RV.shape[1]:
+        return
+    for vocab_size in set(vocab_sizes_R.tolist()):
+        if vocab_size < logits_RV.shape[1]:
+            rows = torch.from_numpy(np.flatnonzero(vocab_sizes_R == vocab_size))
+            logits_RV[rows.to(logits_RV.device), vocab_size:] = -torch.inf
+
+
+def _kept(plain_V: torch.Tensor, sampling: Sampling) -> torch.Tensor | None:
+    """Ids that top-k, top-p and min-p leave; None: nothing is filtered."""
+    if not (sampling.top_k or sampling.top_p < 1.0 or sampling.min_p > 0.0):
+        return None
+    values_M, ids_M = plain_V.topk(min(NUM_FILTERED, len(plain_V)))
+    probs_M = torch.softmax(values_M, dim=-1)
+    keep_M = torch.ones_like(probs_M, dtype=torch.bool)
+    if sampling.top_k:
+        keep_M[sampling.top_k :] = False
+    if sampling.top_p < 1.0:
+        keep_M &= probs_M.cumsum(-1) - probs_M < sampling.top_p
+    if sampling.min_p > 0.0:
+        keep_M &= probs_M >= sampling.min_p * probs_M[0]
+    keep_M[0] = True
+    return ids_M[keep_M]

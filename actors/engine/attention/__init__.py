@@ -1,0 +1,1 @@
+"""Attention of packed rows over slots, with the mask of a tree."""

@@ -1,0 +1,83 @@
+"""Which sessions of a pass can attend in one kernel call without copying a row. Pure.
+
+Slots lie one after another in one tensor, so the rows of neighbouring slots are a view of it: a *stretch*. Slots within that
+belong to nobody in the pass cost their arithmetic, and so does what shorter sessions are padded with, on a CPU about a tenth of
+a call for each session. So sessions of like length and with like numbers of rows share a call, over small gaps; the others, and
+prompts, get one of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from outrider.actors.engine.attention.pass_layout import Plan
+from outrider.actors.engine.kv.slot import Growth
+
+MOST_ROWS = 16
+"""Rows of one session, beyond which its arithmetic outweighs a call."""
+
+FEWEST_SESSIONS = 3
+"""Of a stretch: gathering queries and scattering results takes as long as a call or two."""
+
+WIDEST_GAP = 4
+"""Slots between two of a stretch that belong to nobody."""
+
+SHORTEST = 128
+"""Rows of a slot up to which sessions count as equally long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """Neighbouring slots whose sessions attend together."""
+
+    members: tuple[int, ...]
+    """Segments of the pass, by ascending slot."""
+
+    first_slot: int
+    num_slots: int
+    """Slots from the first member's to the last's."""
+
+
+def stretches_of(plan: Plan) -> tuple[list[Stretch], list[int]]:
+    """Splits the sessions of a pass.
+
+    Returns:
+        The stretches, and the segments that attend by themselves, ascending.
+    """
+    alike: dict[tuple[int, int], list[int]] = {}
+    for index, segment in enumerate(plan.segments):
+        if len(segment.parents) <= MOST_ROWS:
+            alike.setdefault(_size(segment), []).append(index)
+    found: list[Stretch] = []
+    for members in alike.values():
+        members.sort(key=lambda index: plan.segments[index].slot)
+        found += _split(members, plan.segments)
+    together = {index for stretch in found for index in stretch.members}
+    return found, [index for index in range(len(plan.segments)) if index not in together]
+
+
+def _size(segment: Growth) -> tuple[int, int]:
+    """Equal for sessions that are padded to at most twice their size."""
+    rows = max(segment.total, SHORTEST) - 1
+    return rows.bit_length(), (len(segment.parents) - 1).bit_length()
+
+
+def _split(members: Sequence[int], segments: Sequence[Growth]) -> list[Stretch]:
+    """Cuts at wide gaps, and drops what is too short. No slot is in a pass twice."""
+    runs: list[list[int]] = []
+    for index in members:
+        slot = segments[index].slot
+        if runs and slot - segments[runs[-1][-1]].slot <= WIDEST_GAP + 1:
+            runs[-1].append(index)
+        else:
+            runs.append([index])
+    return [
+        Stretch(
+            members=tuple(run),
+            first_slot=segments[run[0]].slot,
+            num_slots=segments[run[-1]].slot - segments[run[0]].slot + 1,
+        )
+        for run in runs
+        if len(run) >= FEWEST_SESSIONS
+    ]

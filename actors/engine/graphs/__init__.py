@@ -1,0 +1,1 @@
+"""Passes of fixed shapes, recorded once and replayed."""

@@ -1,0 +1,124 @@
+"""Shapes that passes are padded to, so that few of them are ever met.
+
+A pass whose shapes repeat can be recorded once and replayed, which is what a CUDA graph needs. Padding costs little where it
+matters: reading the weights takes the time of a small pass, whatever its number of rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from outrider.actors.engine.attention.pass_layout import Plan
+
+ROWS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128)
+"""Numbers of rows, packed or of one session: the steps are finer where trees of 16, 32 and 64 nodes and their root lie."""
+
+LEAST_SHOWN = 256
+"""Rows of a slot that are shown to its queries, at least."""
+
+MOST_PADDED = 2048
+"""Queries of all sessions, each session padded to the longest, at most: beyond, a ragged batch wastes too much."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """What a pass asks of a shape."""
+
+    rows: int
+    sessions: int
+    longest: int
+    """Rows of the session that has most."""
+
+    slots: int
+    """Greatest slot number plus one."""
+
+    shown: int
+    """Rows of the fullest slot."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """Sizes of all tensors of a pass."""
+
+    rows: int
+    """Packed rows."""
+
+    entries: int
+    """Sessions in attention."""
+
+    longest: int
+    """Queries of each."""
+
+    shown: int
+    """Rows of a slot that each is shown, from the slot's first."""
+
+    by_slot: bool
+    """Entry i is slot i, whose rows are read in place; otherwise entry i is the i-th session, whose rows are gathered."""
+
+    def holds(self, need: Need) -> bool:
+        """Whether a pass fits."""
+        entries = need.slots if self.by_slot else need.sessions
+        return (
+            need.rows <= self.rows
+            and entries <= self.entries
+            and need.longest <= self.longest
+            and need.shown <= self.shown
+        )
+
+    @property
+    def work(self) -> tuple[int, int]:
+        """Orders shapes by how long their passes take: gathering reads twice and writes once what is else read once."""
+        rows_read = self.entries * self.shown * (1 if self.by_slot else 3)
+        return rows_read, self.rows * self.entries * self.longest
+
+
+def need_of(plan: Plan) -> Need:
+    """What a planned pass asks of a shape."""
+    segments = plan.segments
+    return Need(
+        rows=plan.num_rows,
+        sessions=len(segments),
+        longest=max(len(segment.parents) for segment in segments),
+        slots=1 + max(segment.slot for segment in segments),
+        shown=max(segment.total for segment in segments),
+    )
+
+
+def shape_of(need: Need, *, num_slots: int, capacity: int) -> Shape | None:
+    """The least shape that holds a pass.
+
+    Args:
+        need: What the pass asks.
+        num_slots: Slots of the storage.
+        capacity: Rows of a slot.
+
+    Returns:
+        None if the pass is not small: then padding it would cost more than launching it does.
+    """
+    rows, longest = _step(need.rows), _step(need.longest)
+    if rows is None or longest is None:
+        return None
+    sessions, slots = _power(need.sessions, num_slots), _power(need.slots, num_slots)
+    # Reading slots that no session of the pass is in costs less than gathering, up to a point.
+    by_slot = slots <= 2 * sessions
+    entries = slots if by_slot else sessions
+    if entries * longest > max(rows, MOST_PADDED):
+        return None
+    shown = _shown(need.shown, capacity)
+    return Shape(rows=rows, entries=entries, longest=longest, shown=shown, by_slot=by_slot)
+
+
+def _step(count: int) -> int | None:
+    return next((step for step in ROWS if step >= count), None)
+
+
+def _power(count: int, limit: int) -> int:
+    return min(1 << (count - 1).bit_length(), limit)
+
+
+def _shown(count: int, capacity: int) -> int:
+    """256, 384, 512, 768, 1024, ...: at most half as much again as is needed."""
+    step = max(LEAST_SHOWN, 1 << (count - 1).bit_length())
+    if step > LEAST_SHOWN and count <= step * 3 // 4:
+        step = step * 3 // 4
+    return min(step, capacity)

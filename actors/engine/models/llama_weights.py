@@ -1,0 +1,143 @@
+"""The weights of a Llama-shaped model as plain tensors, if it is one.
+
+Products that read the same rows are joined: query, key and value, and gate and up. The joined weights are the model's own from
+then on, its modules' weights are views of them, so nothing is held twice and the modules go on working.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from outrider.actors.engine.models.llama_shape import is_llama_shaped, products_of
+
+Product = Callable[[Tensor], Tensor]
+"""Rows times weights."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DirectLayer:
+    """One layer."""
+
+    attention_norm: Tensor
+    qkv: Product
+    """Queries, keys and values of all heads, one after another."""
+    head_norms_TD: Tensor | None
+    """Weights of the norms of single heads, for each query and key head; None without."""
+    out: Product
+    mlp_norm: Tensor
+    gate_up: Product
+    down: Product
+    window: int | None
+    """Width of the sliding window in positions; None for none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DirectWeights:
+    """A model."""
+
+    embedding: Tensor
+    layers: Sequence[DirectLayer]
+    last_norm: Tensor
+    head: Product
+    rotary: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+    """Cosines and sines of positions (1, M), in the type and on the device of the first argument."""
+    num_heads: int
+    num_key_heads: int
+    head_dim: int
+    eps: float
+    scaling: float
+
+
+def direct_weights(model: PreTrainedModel, windows: Sequence[int | None]) -> DirectWeights | None:
+    """Takes a model's weights, and joins some; None, and nothing changed, if it is not of this shape.
+
+    Args:
+        model: On its device, with its weights in their final type.
+        windows: Sliding window of each layer, None for none.
+    """
+    config: Any = model.config
+    if not is_llama_shaped(model):
+        return None
+    body: Any = model.model
+    attention = body.layers[0].self_attn
+    return DirectWeights(
+        embedding=body.embed_tokens.weight.detach(),
+        layers=[
+            DirectLayer(
+                attention_norm=layer.input_layernorm.weight.detach(),
+                head_norms_TD=_head_norms(layer.self_attn),
+                mlp_norm=layer.post_attention_layernorm.weight.detach(),
+                window=window,
+                **_products(layer),
+            )
+            for layer, window in zip(body.layers, windows, strict=True)
+        ],
+        last_norm=body.norm.weight.detach(),
+        head=_product(model.lm_head),
+        rotary=body.rotary_emb,
+        num_heads=config.num_attention_heads,
+        num_key_heads=config.num_key_value_heads,
+        head_dim=attention.head_dim,
+        eps=config.rms_norm_eps,
+        scaling=attention.scaling,
+    )
+
+
+def _products(layer: Any) -> dict[str, Product]:
+    query, key, value, out, gate, up, down = products_of(layer)
+    return {
+        "qkv": _product(_join(query, key, value)),
+        "out": _product(out),
+        "gate_up": _product(_join(gate, up)),
+        "down": _product(down),
+    }
+
+
+def _product(linear: nn.Linear) -> Product:
+    """A product as a function: a module finds out each time what it has."""
+    weight_IO = linear.weight.detach().t()
+    # The annotation of torch leaves out that there may be none.
+    bias: Tensor | None = linear.bias
+    if bias is None:
+        return partial(torch.mm, mat2=weight_IO)
+    return partial(torch.addmm, bias.detach(), mat2=weight_IO)
+
+
+def _head_norms(attention: Any) -> Tensor | None:
+    if not hasattr(attention, "q_norm"):
+        return None
+    config = attention.config
+    query, key = attention.q_norm.weight.detach(), attention.k_norm.weight.detach()
+    return torch.cat(
+        (
+            query.expand(config.num_attention_heads, -1),
+            key.expand(config.num_key_value_heads, -1),
+        )
+    )
+
+
+def _join(*parts: nn.Linear) -> nn.Linear:
+    """One product for several; the parts' weights become views of its own. On a CPU they are laid out as `weights.by_input` does."""
+    has_bias = parts[0].bias is not None
+    joined = nn.Linear(parts[0].in_features, 1, bias=has_bias, device="meta")
+    joined.out_features = sum(part.out_features for part in parts)
+    for name in ("weight", "bias") if has_bias else ("weight",):
+        tensors = [getattr(part, name).detach() for part in parts]
+        if name == "weight" and tensors[0].device.type == "cpu":
+            whole = torch.cat([tensor.t() for tensor in tensors], dim=1).t()
+        else:
+            whole = torch.cat(tensors)
+        setattr(joined, name, nn.Parameter(whole, requires_grad=False))
+        start = 0
+        for part in parts:
+            end = start + part.out_features
+            getattr(part, name).data = whole[start:end]
+            start = end
+    return joined

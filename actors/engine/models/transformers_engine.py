@@ -1,0 +1,297 @@
+"""Any decoder-only transformers causal language model behind the engine interface, unmodified.
+
+One forward runs the rows of all sessions packed into one sequence: explicit positions, a cache of ours that writes the new rows
+into slots (`pass_cache.py`), and an attention function of ours that reads them (`attention_hook.py`). The model
+makes no mask. A row's keys and values depend on its ancestors only, so they stay valid wherever the row moves.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import structlog
+import torch
+from transformers import PreTrainedModel
+
+from outrider.actors.engine.attention.attention import Attend, UnsupportedModel
+from outrider.actors.engine.attention.attention_each import AttendEach
+from outrider.actors.engine.attention.attention_hook import ATTENTION_NAME, RUNNING
+from outrider.actors.engine.attention.attention_stretches import AttendStretches
+from outrider.actors.engine.attention.attention_together import AttendTogether
+from outrider.actors.engine.attention.pass_layout import Plan, plan_pass
+from outrider.actors.engine.engine_settings import EngineSettings
+from outrider.actors.engine.graphs.cuda_graph import recorder_for
+from outrider.actors.engine.graphs.static_pass import Policy, StaticPasses
+from outrider.actors.engine.kv.room import room_for
+from outrider.actors.engine.kv.slots import SlotTable
+from outrider.actors.engine.kv.storage import Storage
+from outrider.actors.engine.models.cache_argument import cache_argument
+from outrider.actors.engine.models.llama_forward import MAX_ERROR, DirectModel
+from outrider.actors.engine.models.llama_weights import direct_weights
+from outrider.actors.engine.models.model_facts import check_config, eos_token_ids, text_config
+from outrider.actors.engine.models.pass_cache import PassCache, Writer
+from outrider.actors.engine.probe.load_probe import (
+    ProbeTree,
+    Reference,
+    check_tree,
+    probe_tree,
+    reference_of,
+)
+from outrider.actors.engine.probe.probe_layers import record_demands
+from outrider.actors.engine.protocol import Logits, ModelSpec, Rows
+from outrider.actors.engine.staging import to_device
+
+ATTENTIONS: Mapping[str, type[AttendEach | AttendStretches | AttendTogether]] = {
+    "each": AttendEach,
+    "stretches": AttendStretches,
+    "together": AttendTogether,
+}
+"""By `EngineSettings.attention`."""
+
+_log = structlog.get_logger(__name__)
+
+
+class TransformersEngine:
+    """A transformers model with slots."""
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        settings: EngineSettings,
+        *,
+        name: str,
+        fingerprint: str,
+    ):
+        """Takes a loaded model over; it is of no other use from then on.
+
+        Args:
+            model: On its device, with its weights in their final type.
+            settings: The room it gets, chosen where left open (`sizing.py`). `model`, `dtype` and `device` are not read.
+            name: What errors call it.
+            fingerprint: Digest of weights and configuration.
+
+        Raises:
+            UnsupportedModel: Tree attention over slots does not fit the model.
+            ValueError: The settings ask for more than the model or the memory has.
+        """
+        model.train(False)
+        self._model = model
+        check_config(model.config, name=name)
+        self.room = room = room_for(
+            model.config, settings, model=model, device=model.device, name=name
+        )
+        """Slots and context, what they take, and why so many."""
+        num_slots, max_context = room.num_slots, room.max_context
+        with torch.inference_mode():
+            vocab_size = text_config(model.config).vocab_size
+            tree = probe_tree(vocab_size, max_context=max_context, max_scratch=settings.max_scratch)
+            reference = reference_of(model, tree, name=name)
+            demands = record_demands(model, name=name, max_context=max_context)
+            self._windows = [each.window for each in demands]
+            self._spec = ModelSpec(
+                name=name,
+                vocab_size=reference.logits_NV.shape[-1],
+                max_context=max_context,
+                eos_token_ids=eos_token_ids(model),
+                fingerprint=fingerprint,
+                dtype=model.dtype,
+                device=model.device,
+            )
+            shapes = [(each.keys, each.values) for each in demands]
+            capacity = max_context + settings.max_scratch
+            self._table = SlotTable(
+                num_slots=num_slots,
+                max_context=max_context,
+                max_scratch=settings.max_scratch,
+                vocab_size=vocab_size,
+            )
+            self._storage = Storage(
+                shapes,
+                num_slots=num_slots,
+                capacity=capacity,
+                dtype=model.dtype,
+                device=model.device,
+            )
+            self._direct = self._direct_model(settings)
+        attention = settings.attention
+        if attention == "auto":
+            attention = "stretches" if model.device.type == "cpu" else "together"
+        self._attend_type = ATTENTIONS[attention]
+        self._reached = [0] * num_slots
+        """Rows of each slot that were ever written since it was cleared."""
+        self._static = self._static_passes(settings)
+        self._cache_argument = cache_argument(model) or "cache"
+        self._can_select = "logits_to_keep" in inspect.signature(model.forward).parameters
+        self._check(tree, reference)
+
+    def _direct_model(self, settings: EngineSettings) -> DirectModel | None:
+        """The model as functions of its weights, if it is of the shape; else its modules are run."""
+        weights = None
+        if settings.direct_forward:
+            weights = direct_weights(self._model, self._windows)
+        if weights is not None:
+            return DirectModel(weights, max_context=self._spec.max_context)
+        return None
+
+    def _check(self, tree: ProbeTree, reference: Reference) -> None:
+        """Compares with the reference; where the modules do something that the written-out forward does not, they are run."""
+        if self._direct is not None:
+            try:
+                check_tree(self, tree, reference, limit=MAX_ERROR.get(self._spec.dtype))
+            except UnsupportedModel as error:
+                _log.warning("the modules of the model are run, not its weights", reason=str(error))
+                self._direct = None
+            else:
+                return
+        try:
+            check_tree(self, tree, reference)
+        except UnsupportedModel:
+            if self._spec.dtype == torch.float32:
+                raise
+            # Rounding may have chosen another expert for a token that all nodes see; hardly so for other tokens again.
+            self._look_again()
+
+    @torch.inference_mode()
+    def _look_again(self) -> None:
+        """Compares another tree."""
+        tree = probe_tree(
+            text_config(self._model.config).vocab_size,
+            max_context=self._spec.max_context,
+            max_scratch=self.max_scratch,
+            first_token=2,
+        )
+        reference = reference_of(self._model, tree, name=self._spec.name)
+        self._model.set_attn_implementation(ATTENTION_NAME)
+        check_tree(self, tree, reference)
+
+    def _static_passes(self, settings: EngineSettings) -> StaticPasses | None:
+        """Recorded small passes, where the settings and the device have them."""
+        device, mode = self._spec.device, settings.cuda_graphs
+        if mode == "off" or (mode == "auto" and device.type != "cuda"):
+            return None
+        # Asked for, it must show at load whether the model can be recorded.
+        policy = Policy(after=1, strict=True) if mode == "on" else Policy()
+        return StaticPasses(
+            self._call,
+            self._storage,
+            recorder_for(device),
+            max_scratch=settings.max_scratch,
+            dtype=self._spec.dtype,
+            device=device,
+            policy=policy,
+        )
+
+    @property
+    def spec(self) -> ModelSpec:
+        """See `Engine`."""
+        return self._spec
+
+    @property
+    def num_slots(self) -> int:
+        """See `Engine`."""
+        return self._table.num_slots
+
+    @property
+    def num_free(self) -> int:
+        """See `Engine`."""
+        return self._table.num_free
+
+    @property
+    def max_scratch(self) -> int:
+        """See `Engine`."""
+        return self._table.max_scratch
+
+    def acquire(self, slot: int | None = None, *, keep: int = 0) -> int:
+        """See `Engine`."""
+        taken = self._table.acquire(slot, keep=keep)
+        # Passes read behind a slot's rows and ignore what is there, if it is a number. Recorded ones write there, too.
+        end = max(keep, self._reached[taken]) if self._static is None else None
+        with torch.inference_mode():
+            self._storage.clear(taken, keep, end)
+        self._reached[taken] = keep
+        return taken
+
+    def release(self, slot: int, *, keep: int = 0) -> None:
+        """See `Engine`."""
+        self._table.release(slot, keep=keep)
+
+    def cached(self, slot: int) -> int:
+        """See `Engine`."""
+        return self._table.taken(slot).cached
+
+    def scratch(self, slot: int) -> int:
+        """See `Engine`."""
+        return len(self._table.taken(slot).parents)
+
+    @torch.inference_mode()
+    def forward(self, batch: Sequence[Rows]) -> Logits:
+        """See `Engine`."""
+        growths = self._table.check(batch)
+        plan = plan_pass(batch, growths)
+        for growth in growths:
+            self._reached[growth.slot] = max(self._reached[growth.slot], growth.total)
+        values_RV = None if self._static is None else self._static.run(plan)
+        if values_RV is None:
+            values_RV = self._run(plan)
+        for growth in growths:
+            self._table.grow(growth)
+        return Logits(values_RV=values_RV, offsets=plan.offsets)
+
+    def _run(self, plan: Plan) -> torch.Tensor:
+        device, dtype = self._spec.device, self._spec.dtype
+        cache = PassCache(self._storage, plan, device=device)
+        attend: Attend = self._attend_type(self._storage, plan, dtype=dtype, device=device)
+        rows_2M = to_device(np.array([plan.tokens, plan.positions]), device)
+        wanted = None
+        if len(plan.wanted) < plan.num_rows:
+            wanted = to_device(np.array(plan.wanted, dtype=np.int64), device)
+        return self._call(rows_2M[:1], rows_2M[1:], cache, attend, wanted)
+
+    def _call(
+        self,
+        tokens_1M: torch.Tensor,
+        positions_1M: torch.Tensor,
+        cache: Writer,
+        attend: Attend,
+        wanted: torch.Tensor | None,
+    ) -> torch.Tensor:
+        """Runs the model on packed rows; gives the logits of the wanted ones, None: all."""
+        if self._direct is not None:
+            return self._direct(tokens_1M, positions_1M, cache, attend, wanted).float()
+        selection: dict[str, torch.Tensor] = {}
+        if wanted is not None and self._can_select:
+            selection["logits_to_keep"] = wanted
+        RUNNING.cache, RUNNING.attend, RUNNING.windows = cache, attend, self._windows
+        try:
+            output = self._model(
+                input_ids=tokens_1M,
+                position_ids=positions_1M,
+                use_cache=True,
+                **{self._cache_argument: cache},
+                **selection,
+            )
+        finally:
+            RUNNING.cache = RUNNING.attend = None
+        logits_RV: torch.Tensor = output.logits[0]
+        if wanted is not None and not self._can_select:
+            logits_RV = logits_RV.index_select(0, wanted)
+        return logits_RV.float()
+
+    @torch.inference_mode()
+    def rebase(self, slot: int, path: Sequence[int], keep: Sequence[int] = ()) -> None:
+        """See `Engine`."""
+        first = self._table.taken(slot).cached
+        self._storage.move(slot, first, self._table.rebase(slot, path, keep))
+
+    @torch.inference_mode()
+    def copy_prefix(self, source: int, destination: int, length: int) -> None:
+        """See `Engine`."""
+        self._table.copy_prefix(source, destination, length)
+        self._storage.copy(source, destination, length)
+        self._reached[destination] = max(self._reached[destination], length)
+
+    def truncate(self, slot: int, length: int) -> None:
+        """See `Engine`."""
+        self._table.truncate(slot, length)

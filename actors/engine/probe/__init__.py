@@ -1,0 +1,1 @@
+"""A look at a freshly loaded model: whether tree attention over slots gives its own numbers."""

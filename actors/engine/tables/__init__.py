@@ -1,0 +1,1 @@
+"""Models without weights: tables, laws, and devices that are not there."""

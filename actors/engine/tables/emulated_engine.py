@@ -1,0 +1,93 @@
+"""An engine at the speed of a device that is not there: tokens from a table, and passes that take what a profile says, asleep.
+
+So the whole service - Ray, gRPC, scheduling, drawing - can be run and measured as it would be beside that device, on a machine that
+has only processors. What computing the tokens takes counts as part of the pass, so passes that a profile makes shorter than that
+(about 0.2 ms for 64 sessions) come out longer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+from outrider.actors.engine.engine_settings import EngineSettings
+from outrider.actors.engine.profiles import Profile
+from outrider.actors.engine.protocol import Logits, Rows
+from outrider.actors.engine.tables.tabular_engine import TabularEngine
+from outrider.actors.engine.tables.token_slots import packed
+from outrider.actors.engine.tables.token_table import Table
+
+
+class Clock(Protocol):
+    """What passes time by. Virtual time has another one."""
+
+    def now(self) -> float:
+        """Seconds since some moment."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Returns when so many seconds have passed."""
+        ...
+
+
+class WallClock:
+    """The machine's own clock."""
+
+    def now(self) -> float:
+        """Seconds since some moment; never goes back."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Sleeps, without processor time."""
+        time.sleep(seconds)
+
+
+class EmulatedEngine(TabularEngine):
+    """A table whose passes take time."""
+
+    def __init__(
+        self,
+        table: Table,
+        profile: Profile,
+        settings: EngineSettings | None = None,
+        *,
+        clock: Clock | None = None,
+    ) -> None:
+        """Gives a table slots, and its passes a duration.
+
+        Args:
+            table: The distributions.
+            profile: Tells how long passes take.
+            settings: Numbers of slots and rows; the rest is not read.
+            clock: Passes the time; None: the machine's own.
+
+        Raises:
+            ValueError: A number is less than one.
+        """
+        super().__init__(table, settings, emulated=profile.name)
+        self.profile = profile
+        self._clock = WallClock() if clock is None else clock
+
+    def seconds_of(self, batch: Sequence[Rows]) -> float:
+        """What a pass over a batch takes by the profile, in seconds, with what the slots hold now. Runs nothing."""
+        arrays = packed(batch)
+        return self.profile.seconds(
+            rows=arrays.num_rows,
+            sessions=len(arrays),
+            context=self._slots.context(arrays.slots_E),
+        )
+
+    def forward(self, batch: Sequence[Rows]) -> Logits:
+        """See `Engine`. Returns when the pass is over by the clock."""
+        began = self._clock.now()
+        arrays = packed(batch)
+        logits = self.compute(arrays)
+        left = began + self.seconds_of(arrays) - self._clock.now()
+        if left > 0.0:
+            self._clock.sleep(left)
+        return logits
+
+    def compute(self, batch: Sequence[Rows]) -> Logits:
+        """As `forward`, but at once."""
+        return super().forward(batch)

@@ -1,0 +1,131 @@
+"""A model that is a table: the distribution of a token depends on the last few tokens, by looking it up.
+
+Exact, instant and small, it stands for a real model wherever only the distributions matter: tests that compare frequencies with
+known probabilities, benchmarks of everything but the arithmetic, demonstrations without weights. What it refuses a real engine
+refuses in the same words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from outrider.actors.engine.engine_settings import EngineSettings
+from outrider.actors.engine.kv.sizing import USUAL_SLOTS
+from outrider.actors.engine.protocol import Logits, ModelSpec, Rows
+from outrider.actors.engine.tables.token_slots import TokenSlots, packed
+from outrider.actors.engine.tables.token_table import MAX_ORDER, Table, load_table, random_table
+
+__all__ = ["Table", "TabularEngine", "load_table", "random_table"]
+
+DEFAULT_MAX_CONTEXT = 4096
+"""Rows of a sequence when the settings do not say: a table has no bound of its own."""
+
+
+class TabularEngine:
+    """A table behind the engine interface."""
+
+    def __init__(
+        self, table: Table, settings: EngineSettings | None = None, *, emulated: str = ""
+    ) -> None:
+        """Gives a table slots.
+
+        Args:
+            table: The distributions.
+            settings: Numbers of slots and rows; the rest is not read.
+            emulated: See `ModelSpec`.
+
+        Raises:
+            ValueError: A number is less than one.
+        """
+        settings = settings or EngineSettings(model=table.name)
+        self.table = table
+        max_context = DEFAULT_MAX_CONTEXT if settings.max_context is None else settings.max_context
+        self._spec = ModelSpec(
+            name=table.name,
+            vocab_size=table.vocab_size,
+            max_context=max_context,
+            eos_token_ids=table.eos_token_ids,
+            fingerprint=table.fingerprint,
+            dtype=torch.from_numpy(table.log_probs[..., :0]).dtype,
+            device=torch.device("cpu"),
+            emulated=emulated,
+        )
+        self._rows = torch.from_numpy(
+            table.log_probs.reshape(-1, table.vocab_size).astype(np.float32)
+        )
+        self._slots = TokenSlots(
+            num_slots=USUAL_SLOTS if settings.num_slots is None else settings.num_slots,
+            max_context=max_context,
+            max_scratch=settings.max_scratch,
+            vocab_size=table.vocab_size,
+        )
+        # Asked for each session and round.
+        self.cached = self._slots.cached
+        self.scratch = self._slots.scratch
+        self.cached_tokens = self._slots.cached_tokens
+        self.rebase = self._slots.rebase
+
+    @property
+    def spec(self) -> ModelSpec:
+        """See `Engine`."""
+        return self._spec
+
+    @property
+    def num_slots(self) -> int:
+        """See `Engine`."""
+        return self._slots.books.num_slots
+
+    @property
+    def num_free(self) -> int:
+        """See `Engine`."""
+        return self._slots.books.num_free
+
+    @property
+    def max_scratch(self) -> int:
+        """See `Engine`."""
+        return self._slots.books.max_scratch
+
+    def acquire(self, slot: int | None = None, *, keep: int = 0) -> int:
+        """See `Engine`."""
+        return self._slots.acquire(slot, keep=keep)
+
+    def release(self, slot: int, *, keep: int = 0) -> None:
+        """See `Engine`."""
+        self._slots.release(slot, keep=keep)
+
+    def forward(self, batch: Sequence[Rows]) -> Logits:
+        """See `Engine`."""
+        arrays = packed(batch)
+        slots_N = self._slots.add(arrays)
+        tokens_N, parents_N, offsets = arrays.tokens_R, arrays.parents_R, arrays.offsets
+        if offsets[-1] < arrays.num_rows:
+            wanted_B = np.diff(offsets)
+            # All but the last rows of an entry are unwanted.
+            skipped_B = arrays.starts_E[1:] - offsets[1:]
+            wanted_N = np.arange(offsets[-1]) + np.repeat(skipped_B, wanted_B)
+            tokens_N, parents_N, slots_N = (
+                tokens_N[wanted_N],
+                parents_N[wanted_N],
+                slots_N[wanted_N],
+            )
+        places_N = np.zeros_like(tokens_N)
+        if self.table.order >= 1:
+            places_N = tokens_N
+        if self.table.order >= MAX_ORDER:
+            before_N = self._slots.parent_tokens(slots_N, parents_N)
+            places_N = before_N * self.table.vocab_size + tokens_N
+        return Logits(
+            values_RV=self._rows.index_select(0, torch.from_numpy(places_N)),
+            offsets=offsets,
+        )
+
+    def copy_prefix(self, source: int, destination: int, length: int) -> None:
+        """See `Engine`."""
+        self._slots.copy_prefix(source, destination, length)
+
+    def truncate(self, slot: int, length: int) -> None:
+        """See `Engine`."""
+        self._slots.truncate(slot, length)

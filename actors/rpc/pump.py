@@ -1,0 +1,49 @@
+"""Both directions of one stream at a server, until either is done."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+
+from outrider.actors.rpc.outbox import Outbox
+
+
+async def pump(
+    context: grpc.aio.ServicerContext[Any, Any],
+    outbox: Outbox[Any],
+    take: Callable[[Any], None],
+    unite: Callable[[list[Any]], list[Any]] | None = None,
+) -> None:
+    """Reads and writes until the peer is done, does not read, or breaks off, or the outbox has ended.
+
+    Args:
+        context: Gives what the peer sends and takes what we send.
+        outbox: Holds what we send.
+        take: Takes one message of the peer.
+        unite: Makes few messages of many, None: each goes out by itself.
+    """
+
+    async def write() -> None:
+        while messages := await outbox.take():
+            for message in unite(messages) if unite is not None else messages:
+                await context.write(message)
+
+    async def read() -> None:
+        # Iterating over the requests does the same with a generator more for each message.
+        while (message := await context.read()) is not grpc.aio.EOF:
+            take(message)
+
+    tasks = [asyncio.ensure_future(write()), asyncio.ensure_future(read())]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        with contextlib.suppress(asyncio.CancelledError, grpc.RpcError):
+            await asyncio.gather(*tasks, return_exceptions=True)

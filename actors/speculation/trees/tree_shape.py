@@ -1,0 +1,45 @@
+"""Which shape a frozen tree gets: the one that was asked for, or one by verifier, within the limits of the request.
+
+Decided before anything is drawn, so it cannot depend on a token. A tree that must be smaller loses whole levels.
+"""
+
+from __future__ import annotations
+
+from outrider.actors.speculation.options import Speculation
+from outrider.actors.speculation.trees.level_shapes import Shape, chain, parse
+from outrider.actors.speculation.verify.registry import METHODS
+
+CHAIN_LENGTH = 4
+"""Candidates of a chain that nobody gave a length. Longer ones are rarely accepted whole, which is what the drafter counts
+on when it drafts ahead."""
+
+BUSHES = tuple(parse(text) for text in ("4,2,2", "4,2,1", "2,2,2", "2,2,1", "2,2", "2", "1"))
+"""Trees that nobody gave a shape, the most preferred first (the first is that of Yang et al. 2024, arXiv 2401.06706)."""
+
+
+def shape_of(speculation: Speculation, max_depth: int) -> Shape:
+    """The shape of the next tree.
+
+    Args:
+        speculation: The request's options; the verifier must be one that needs draft probabilities.
+        max_depth: Levels that the text has room for; 0 or less gives no tree.
+    """
+    depth = max(0, min(speculation.max_depth, max_depth))
+    if speculation.tree_shape is not None:
+        return fitting(speculation.tree_shape.prefix(depth), speculation.max_nodes)
+    if METHODS[speculation.verifier].is_chain_only:
+        return chain(min(CHAIN_LENGTH, depth, speculation.max_nodes))
+    return next(
+        (bush for bush in _cut(depth) if bush.num_nodes <= speculation.max_nodes), Shape(())
+    )
+
+
+def fitting(shape: Shape, max_nodes: int) -> Shape:
+    """The first levels of a shape that hold at most so many nodes together."""
+    while shape.num_nodes > max_nodes:
+        shape = shape.prefix(shape.depth - 1)
+    return shape
+
+
+def _cut(depth: int) -> tuple[Shape, ...]:
+    return tuple(bush.prefix(depth) for bush in BUSHES)

@@ -1,0 +1,69 @@
+"""What a verifier returns, and the signature that all share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from outrider.actors.speculation.sampling.random_acts import Decisions, Rows
+from outrider.actors.speculation.trees.draft_tree import DraftTree
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acceptance:
+    """The outcome of one round."""
+
+    path: tuple[int, ...]
+    """Accepted nodes, from the root down; may be empty."""
+
+    tokens: tuple[int, ...]
+    """What the round commits: the tokens of `path`, then one drawn by the target. May be cut anywhere, at a stop token
+    or a length limit, without changing the law of what stays."""
+
+    @property
+    def token(self) -> int:
+        """The last token: the bonus after a leaf, or the recovered one where every candidate failed."""
+        return self.tokens[-1]
+
+
+class Verify(Protocol):
+    """The signature of all verifiers."""
+
+    def __call__(
+        self,
+        *,
+        tree: DraftTree,
+        target_probs_NV: Rows,
+        draft_probs_RV: Rows | None,
+        decisions: Decisions,
+    ) -> Acceptance:
+        """Decide which candidates stay.
+
+        Args:
+            tree: The candidates, frozen before `decisions` were made.
+            target_probs_NV: Rows of float64 (V,) that sum to 1, after all sampling options: row 0 follows the committed
+                text, row 1 + n follows node n. N = number of nodes + 1. Only rows that are looked at are read.
+            draft_probs_RV: Row r is the law that every node with source r was *really* drawn from. None for methods
+                that need no draft probabilities, which ignore it.
+            decisions: Answers to random questions, never used before.
+        """
+
+
+def accepted(tree: DraftTree, path: Sequence[int], token: int) -> Acceptance:
+    """The outcome in which `path` stays and `token` follows."""
+    return Acceptance(path=tuple(path), tokens=(*(tree.tokens_N[node] for node in path), token))
+
+
+def required(draft_probs_RV: Rows | None, tree: DraftTree) -> Rows:
+    """The draft rows of a method that cannot do without.
+
+    Raises:
+        ValueError: There are none, or the tree does not say which node was drawn from which.
+    """
+    if draft_probs_RV is None or len(tree.sources_N) != tree.num_nodes:
+        raise ValueError(
+            f"this method needs the draft probabilities of all {tree.num_nodes} nodes, and there are none; "
+            "let the drafter send them, or choose exact_match or coupled"
+        )
+    return draft_probs_RV

@@ -1,0 +1,139 @@
+"""Opening sessions at a target: limits, room, and the part of the text that a slot holds already."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from outrider.actors.engine.protocol import Engine
+from outrider.actors.speculation.noise.gumbel import GumbelNoise, NoiseCache
+from outrider.actors.speculation.options import Verifier
+from outrider.actors.speculation.policies import Roots
+from outrider.actors.speculation.sampling.transforms import SamplingTransform, is_plain
+from outrider.actors.speculation.verify.registry import METHODS
+from outrider.actors.target.target_events import Open
+from outrider.actors.target.target_session import Session
+from outrider.actors.target.target_state import TargetState
+from outrider.actors.target.verify.near_ties import near_tie
+
+OFFERED: Final[frozenset[Verifier]] = frozenset(METHODS)
+"""Verifiers that this target carries out. Exact match is coupled verification of candidates drawn without the noise."""
+
+
+PRIOR_YIELD = 2.5
+"""Tokens that a pass over candidates is expected to commit before a session has seen any: a small distilled drafter's. If every level held the
+draw as often as the first one, that would do so in 1 - 1 / 2.5 of the cases."""
+
+
+class Refused(Exception):
+    """A session cannot be opened."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+    def __reduce__(self) -> tuple[type[Refused], tuple[str, str]]:
+        return Refused, (self.code, str(self))
+
+
+def open_session(event: Open, state: TargetState, noise: GumbelNoise, *, now: float) -> Session:
+    """Makes a session and takes a slot for it.
+
+    Args:
+        event: What is asked for.
+        state: Takes the session in.
+        noise: Makes the noise of a seed.
+        now: Seconds of the worker's clock.
+
+    Raises:
+        Refused: The request does not fit this target; nothing was taken.
+    """
+    engine, table = state.engine, state.table
+    _check(event, engine)
+    sampling, speculation = event.sampling, event.speculation
+    spec = engine.spec
+    eos = () if sampling.ignore_eos else spec.eos_token_ids
+    try:
+        transform = SamplingTransform(
+            sampling,
+            vocab_size=spec.vocab_size,
+            prompt=event.prompt,
+            eos_token_ids=spec.eos_token_ids,
+            device=spec.device,
+        )
+    except ValueError as error:
+        raise Refused("INVALID_ARGUMENT", str(error)) from error
+    transform.commit(event.committed)
+    row = state.slots.take([*event.prompt, *event.committed], group=event.group)
+    table.reset(row)
+    table.append_one(row, np.array([*event.prompt, *event.committed], np.int64))
+    table.prompts_S[row] = len(event.prompt)
+    table.ends_S[row] = len(event.prompt) + sampling.max_tokens
+    table.handles_S[row] = state.next_handle()
+    table.streams_S[row], table.numbers_S[row] = event.owner.stream, event.owner.session
+    table.seeds_S[row] = sampling.seed
+    table.noisy_S[row] = transform.uses_noise
+    table.plain_S[row] = is_plain(sampling)
+    divides = table.plain_S[row] and transform.uses_noise
+    table.divisors_S[row] = sampling.temperature if divides else 1.0
+    table.near_ties_S[row] = near_tie(spec.dtype, sampling.temperature)
+    table.reports_S[row] = sampling.logprobs is not None
+    needs_trees = METHODS[speculation.verifier].needs_draft_probs
+    table.frozen_S[row] = needs_trees
+    wants_roots = speculation.policies.roots is Roots.TARGET
+    table.rooted_S[row] = speculation.enabled and wants_roots and not needs_trees
+    table.speculates_S[row] = speculation.enabled
+    table.max_nodes_S[row] = speculation.max_nodes
+    table.max_depth_S[row] = speculation.max_depth
+    table.yields_S[row], table.hits_S[row] = PRIOR_YIELD, 1.0 - 1.0 / PRIOR_YIELD
+    table.say(np.array([row]), now)
+    table.heard_S[row] = table.lengths_S[row] - 1
+    table.set_stops(row, frozenset((*eos, *sampling.stop_token_ids)))
+    session = Session(
+        table,
+        row,
+        owner=event.owner,
+        sampling=sampling,
+        speculation=speculation,
+        drafters=event.drafters,
+        transform=transform,
+        noise=NoiseCache(noise, sampling.seed) if transform.uses_noise else None,
+        request_id=event.request_id,
+    )
+    state.allow(session, event.drafters)
+    state.add(session)
+    return session
+
+
+def _check(event: Open, engine: Engine) -> None:
+    spec, sampling = engine.spec, event.sampling
+    if engine.num_free == 0:
+        raise Refused("RESOURCE_EXHAUSTED", f"all {engine.num_slots} slots of the target are taken")
+    if not event.prompt:
+        raise Refused("INVALID_ARGUMENT", "prompt is empty; send at least one token")
+    needed = len(event.prompt) + sampling.max_tokens
+    if needed > spec.max_context:
+        raise Refused(
+            "OUT_OF_RANGE",
+            f"prompt ({len(event.prompt)} tokens) and sampling.max_tokens ({sampling.max_tokens}) "
+            f"need {needed} tokens; the context holds {spec.max_context}",
+        )
+    for name, ids in (("prompt", event.prompt), ("resume", event.committed)):
+        outside = next((t for t in ids if not 0 <= t < spec.vocab_size), None)
+        if outside is not None:
+            raise Refused(
+                "INVALID_ARGUMENT",
+                f"{name} holds token id {outside}; the vocabulary has ids 0 to {spec.vocab_size - 1}",
+            )
+    if len(event.committed) >= sampling.max_tokens:
+        raise Refused(
+            "INVALID_ARGUMENT",
+            f"resume holds {len(event.committed)} tokens, sampling.max_tokens allows {sampling.max_tokens}",
+        )
+    if event.speculation.verifier not in OFFERED:
+        raise Refused(
+            "INVALID_ARGUMENT",
+            f"speculation.verifier {event.speculation.verifier} is not offered by this target; "
+            f"offered: {', '.join(sorted(OFFERED))}",
+        )

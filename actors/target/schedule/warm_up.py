@@ -1,0 +1,97 @@
+"""Timing passes of different sizes when a target starts, so that the cost model knows the shape of their times."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from outrider.actors.engine.graphs.static_pass import RECORD_AFTER
+from outrider.actors.engine.protocol import Engine, Rows
+from outrider.actors.engine.staging import wait_for
+
+WARM_UP_ROWS = (1, 2, 4, 8, 16, 32, 64)
+"""Sizes of the passes that are timed."""
+
+WARM_UP_TURNS = 12
+"""How often all sizes are timed."""
+
+PROMPT_TURNS = 3
+"""How often a chunk of a prompt is timed."""
+
+WARM_UP_S = 1.0
+"""No further turn after this time, and in the first no further size: a large model is not kept from starting."""
+
+LEAST_SIZES = 4
+"""So many sizes are timed whatever they take; what the others take is as if the curve went on straight."""
+
+
+def time_passes(
+    engine: Engine, clock: Callable[[], float], *, context: int = 0, most_s: float = WARM_UP_S
+) -> dict[int, float]:
+    """Seconds of a pass by number of rows; of the small sizes only, where the others would take too long.
+
+    Args:
+        engine: The target model; a slot must be free.
+        clock: Seconds; monotone.
+        context: Tokens before the rows, which attend to them: the dearer, the more rows there are.
+        most_s: No further turn after so many seconds, and no further size of the first.
+    """
+    slot = engine.acquire()
+    for start in range(0, context, engine.max_scratch):
+        count = min(engine.max_scratch, context - start)
+        engine.forward([Rows(slot=slot, tokens=[0] * count, parents=range(-1, count - 1))])
+        engine.rebase(slot, range(count))
+    sizes = [rows for rows in WARM_UP_ROWS if rows <= engine.max_scratch]
+    curve: dict[int, float] = {}
+    if engine.spec.device.type == "cuda":
+        # What is replayed later is recorded first, so that the curve is that of replays.
+        for _ in range(RECORD_AFTER):
+            for rows in sizes:
+                engine.forward([Rows(slot=slot, tokens=[0] * rows, parents=_bush(rows))])
+                engine.truncate(slot, context)
+    began = clock()
+    for _ in range(WARM_UP_TURNS):
+        # By turns, so that a slow moment of the machine does not bend the curve; the fastest of a size counts.
+        for rows in sizes:
+            if len(curve) >= LEAST_SIZES and rows not in curve and clock() - began > most_s:
+                break
+            batch = [Rows(slot=slot, tokens=[0] * rows, parents=_bush(rows))]
+            started = clock()
+            engine.forward(batch)
+            wait_for(engine.spec.device)
+            curve[rows] = min(curve.get(rows, math.inf), clock() - started)
+            engine.truncate(slot, context)
+        if clock() - began > most_s:
+            break
+    engine.release(slot)
+    return curve
+
+
+def time_prompt_row(engine: Engine, clock: Callable[[], float], rows: int) -> float:
+    """Seconds of one row of a prompt that is run in chunks of so many: far less than of a row in a small pass over a tree.
+
+    Args:
+        engine: The target model; a slot must be free.
+        clock: Seconds; monotone.
+        rows: Of a chunk; as many as fit are timed.
+    """
+    rows = min(rows, engine.max_scratch, engine.spec.max_context - 1)
+    slot = engine.acquire()
+    took = float("inf")
+    began = clock()
+    for _ in range(PROMPT_TURNS):
+        started = clock()
+        chunk = Rows(slot=slot, tokens=[0] * rows, parents=range(-1, rows - 1), logits="last")
+        engine.forward([chunk])
+        wait_for(engine.spec.device)
+        took = min(took, clock() - started)
+        engine.truncate(slot, 0)
+        if clock() - began > WARM_UP_S:
+            break
+    engine.release(slot)
+    return took / rows
+
+
+def _bush(rows: int) -> list[int]:
+    """Parents of a tree like those that are verified: a root, and nodes with two children each."""
+    return [-1, *((node - 1) // 2 for node in range(1, rows))]

@@ -1,0 +1,1 @@
+"""A target as a process: its Ray shell, its gRPC server, its metrics."""

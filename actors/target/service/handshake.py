@@ -1,0 +1,57 @@
+"""What a target tells of itself, and who may exchange candidates with it. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection
+
+import torch
+
+from outrider.actors.exchange.vocabulary import Vocabulary, difference
+from outrider.actors.rpc.wire import verifier_from_proto
+from outrider.actors.speculation.options import Verifier
+from outrider.v1 import target_pb2
+
+
+def text_fingerprint(
+    model: str, dtype: torch.dtype, tokenizer: str, chat_template: object = None
+) -> str:
+    """Digest of all that a text follows from, besides the request.
+
+    Args:
+        model: Fingerprint of weights and configuration.
+        dtype: Of the weights in use: half precision rounds to other texts.
+        tokenizer: Its fingerprint, empty if there is none.
+        chat_template: A text, several by name, or None.
+    """
+    said = json.dumps([model, str(dtype), tokenizer, chat_template], sort_keys=True)
+    return hashlib.sha256(said.encode()).hexdigest()
+
+
+def drafter_misfit(
+    hello: target_pb2.Hello,
+    *,
+    vocabulary: Vocabulary,
+    target_name: str,
+    offered: Collection[Verifier],
+) -> str | None:
+    """Why a drafter does not fit, None if it does."""
+    theirs = Vocabulary(size=hello.vocab_size, tokenizer=hello.tokenizer_fingerprint)
+    problem = difference(theirs, vocabulary, target_name=target_name)
+    if problem:
+        return f"drafter {hello.name!r} does not fit: {problem}"
+    served = {_verifier(value) for value in hello.verifiers}
+    if served.isdisjoint(offered):
+        return (
+            f"drafter {hello.name!r} serves none of the target's verifiers "
+            f"({', '.join(sorted(offered))}); it states {', '.join(sorted(map(str, served))) or 'none'}"
+        )
+    return None
+
+
+def _verifier(value: int) -> Verifier | None:
+    try:
+        return verifier_from_proto(value)
+    except ValueError:
+        return None

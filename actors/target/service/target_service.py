@@ -1,0 +1,323 @@
+"""`TargetService`: streams in, events to the worker; outputs of the worker, streams out.
+
+Everything here runs on the event loop. Each stream has one bounded outbox; a peer that does not read is cut off
+when it is full, because holding back the others for it would be worse.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import structlog
+
+from outrider.actors.engine.timed_engine import TimedEngine
+from outrider.actors.exchange.vocabulary import Vocabulary
+from outrider.actors.rpc.hello import Incarnations, take_hello
+from outrider.actors.rpc.outbox import Outbox
+from outrider.actors.rpc.pump import pump
+from outrider.actors.rpc.wire import PROTOCOL_VERSION, verifier_to_proto
+from outrider.actors.target.opening import OFFERED
+from outrider.actors.target.service.handshake import drafter_misfit
+from outrider.actors.target.service.slot_shares import Shares
+from outrider.actors.target.service.target_messages import (
+    candidates_from_proto,
+    commit_message,
+    drafter_message,
+    drafters_wanted,
+    frozen_from_proto,
+    open_from_proto,
+    session_event,
+    several,
+    shared_room,
+    verdict_message,
+)
+from outrider.actors.target.service.target_settings import TargetSettings
+from outrider.actors.target.target_events import (
+    Close,
+    CloseStream,
+    CommitFrame,
+    Committed,
+    DrafterJoined,
+    DrafterLeft,
+    DraftersWanted,
+    Failed,
+    Finished,
+    Opened,
+    Output,
+    Owner,
+    ResyncRequest,
+    Steer,
+    VerdictFrame,
+)
+from outrider.actors.target.target_worker import TargetWorker
+from outrider.actors.tracing.recorder import Recorder
+from outrider.actors.tracing.trace_messages import StreamLog
+from outrider.actors.tracing.trace_stream import serve_trace
+from outrider.v1 import target_pb2, target_pb2_grpc, trace_pb2
+
+OUTGOING_MESSAGES = 4096
+"""Messages queued for a peer that does not read; some seconds of the fastest decoding. Beyond it the peer is cut off."""
+
+NO_ROOM = "RESOURCE_EXHAUSTED"
+"""Code of a session that was refused because every slot is taken."""
+
+ROOM_GAP_S = 0.02
+"""Changes of who holds which slot are told together for so long."""
+
+_log = structlog.get_logger(__name__)
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class TargetServicer(target_pb2_grpc.TargetServiceServicer):
+    """The streams of a target."""
+
+    def __init__(
+        self,
+        settings: TargetSettings,
+        engine: TimedEngine,
+        fingerprint: str,
+        tokenizer_fingerprint: str,
+        worker: TargetWorker,
+        recorder: Recorder,
+    ) -> None:
+        self._settings = settings
+        self._engine = engine
+        self._fingerprint = fingerprint
+        self._tokenizer_fingerprint = tokenizer_fingerprint
+        self._worker = worker
+        self._recorder = recorder
+        self._incarnations = Incarnations()
+        self._coordinators: dict[int, Outbox[target_pb2.SessionEvent]] = {}
+        self._drafters: dict[str, Outbox[target_pb2.VerdictMessage]] = {}
+        self._logs: dict[str, StreamLog] = {}
+        self._next_stream = 1
+        self._wants_drafters = True
+        self._shares = Shares()
+        self._telling: asyncio.TimerHandle | None = None
+
+    def deliver(self, outputs: list[Output]) -> None:
+        """Sends what a step of the worker put out, to drafters first: they are waited for. On the event loop."""
+        told: list[Opened | CommitFrame | Committed | Finished | Failed] = []
+        for output in outputs:
+            match output:
+                case Opened() | CommitFrame() | Committed() | Finished() | Failed():
+                    told.append(output)
+                case VerdictFrame():
+                    self._tell(output.drafter, verdict_message(output))
+                case DraftersWanted():
+                    self._wants_drafters = output.is_wanted
+                    for each in self._coordinators.values():
+                        each.put(drafters_wanted(output.is_wanted))
+                case _:
+                    self._tell(output.drafter, drafter_message(output))
+        for event in told:
+            if isinstance(event, CommitFrame):
+                coordinator = self._coordinators.get(event.stream)
+                message = commit_message(event)
+            else:
+                self._count(event)
+                coordinator = self._coordinators.get(event.owner.stream)
+                message = session_event(event)
+            if coordinator is not None:
+                coordinator.put(message)
+
+    def _tell(self, drafter: str, message: target_pb2.VerdictMessage) -> None:
+        """Queues a message for a drafter, if it is there."""
+        outbox = self._drafters.get(drafter)
+        if outbox is not None:
+            self._logs[drafter].sent(message)
+            outbox.put(message)
+
+    def _count(self, event: Opened | Committed | Finished | Failed) -> None:
+        """Notes who holds which slot, and tells the others soon."""
+        stream, session = event.owner.stream, event.owner.session
+        match event:
+            case Committed():
+                return
+            case Opened():
+                self._shares.opened(stream, session)
+            case Finished() | Failed():
+                self._shares.ended(stream, session)
+                if isinstance(event, Failed) and event.code == NO_ROOM:
+                    self._shares.refused(stream, now_s=time.monotonic())
+        self._tell_room_in(ROOM_GAP_S)
+
+    def _tell_room_in(self, wait_s: float) -> None:
+        if self._telling is None:
+            self._telling = asyncio.get_running_loop().call_later(wait_s, self._tell_room)
+
+    def _tell_room(self) -> None:
+        self._telling, now_s = None, time.monotonic()
+        for stream, room in self._shares.news(now_s=now_s).items():
+            if stream in self._coordinators:
+                self._coordinators[stream].put(shared_room(room))
+        left_s = self._shares.next_change_s(now_s=now_s)
+        if left_s is not None and self._coordinators:
+            self._tell_room_in(left_s + ROOM_GAP_S)
+
+    def end_streams(self, reason: str) -> None:
+        """Ends every stream."""
+        _log.error("target ends its streams", target=self._settings.name, reason=reason)
+        for coordinator in self._coordinators.values():
+            coordinator.end()
+        for drafter in self._drafters.values():
+            drafter.end()
+
+    # -- RPCs ------------------------------------------------------------------------------------------------------
+
+    async def GetInfo(
+        self, request: target_pb2.GetTargetInfoRequest, context: Context
+    ) -> target_pb2.TargetInfo:
+        """Describes the target."""
+        spec, state = self._engine.spec, self._worker.state
+        return target_pb2.TargetInfo(
+            protocol_version=PROTOCOL_VERSION,
+            name=self._settings.name,
+            incarnation=self._settings.incarnation,
+            model=self._settings.model_name,
+            model_fingerprint=self._fingerprint,
+            tokenizer_fingerprint=self._tokenizer_fingerprint,
+            vocab_size=spec.vocab_size,
+            max_context=spec.max_context,
+            eos_token_ids=spec.eos_token_ids,
+            verifiers=sorted(verifier_to_proto(v) for v in OFFERED),
+            num_slots=self._engine.num_slots,
+            num_free_slots=self._engine.num_free,
+            busy=self._worker.take_busy(),
+            pid=os.getpid(),
+            passes=self._engine.num_passes,
+            model_cpu_s=self._engine.model_cpu_s,
+            tokens=state.tally.totals(state.table).tokens,
+            drafters=[
+                target_pb2.DrafterCounts(name=name, verified=one.verified, accepted=one.accepted)
+                for name, one in state.tally.drafters.copy().items()
+            ],
+        )
+
+    async def Sessions(  # type: ignore[override]  # grpc.aio also takes handlers that write to the context
+        self, request_iterator: AsyncIterator[target_pb2.SessionCommand], context: Context
+    ) -> None:
+        """A coordinator's stream."""
+        hello = await take_hello(context, own_name=self._settings.name)
+        stream, self._next_stream = self._next_stream, self._next_stream + 1
+        outbox: Outbox[target_pb2.SessionEvent] = Outbox(OUTGOING_MESSAGES)
+        self._coordinators[stream] = outbox
+        self._shares.join(stream)
+        self._tell_room_in(ROOM_GAP_S)
+        if not self._wants_drafters:
+            outbox.put(drafters_wanted(False))
+        await context.write(target_pb2.SessionEvent(hello=self._own_hello()))
+        _log.info("coordinator connected", target=self._settings.name, coordinator=hello.name)
+        try:
+            await pump(context, outbox, lambda c: self._command(c, stream), several)
+        finally:
+            del self._coordinators[stream]
+            self._shares.leave(stream)
+            self._tell_room_in(ROOM_GAP_S)
+            self._worker.post(CloseStream(stream=stream))
+
+    async def Exchange(  # type: ignore[override]  # grpc.aio also takes handlers that write to the context
+        self, request_iterator: AsyncIterator[target_pb2.DrafterMessage], context: Context
+    ) -> None:
+        """A drafter's stream."""
+        hello = await take_hello(context, own_name=self._settings.name)
+        misfit = drafter_misfit(
+            hello,
+            vocabulary=Vocabulary(
+                size=self._engine.spec.vocab_size, tokenizer=self._tokenizer_fingerprint
+            ),
+            target_name=self._engine.spec.name,
+            offered=OFFERED,
+        ) or self._incarnations.refusal(hello.name, hello.incarnation)
+        if misfit is not None:
+            _log.warning("drafter refused", target=self._settings.name, reason=misfit)
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, misfit)
+        outbox: Outbox[target_pb2.VerdictMessage] = Outbox(OUTGOING_MESSAGES)
+        former = self._drafters.get(hello.name)
+        self._drafters[hello.name] = outbox
+        log = StreamLog(self._recorder, hello, target=self._settings.name)
+        self._logs[hello.name] = log
+        if former is not None:
+            # A later start of the same drafter has come.
+            former.end()
+        await context.write(target_pb2.VerdictMessage(hello=self._own_hello()))
+        self._worker.post(DrafterJoined(drafter=hello.name))
+        _log.info("drafter connected", target=self._settings.name, drafter=hello.name)
+        try:
+            await pump(context, outbox, lambda m: self._drafted(m, hello.name, log))
+        finally:
+            if self._drafters.get(hello.name) is outbox:
+                del self._drafters[hello.name], self._logs[hello.name]
+                self._worker.post(DrafterLeft(drafter=hello.name))
+                _log.info("drafter gone", target=self._settings.name, drafter=hello.name)
+
+    async def Trace(  # type: ignore[override]  # grpc.aio also takes handlers that write to the context
+        self, request_iterator: AsyncIterator[trace_pb2.TraceCommand], context: Context
+    ) -> None:
+        """Records for a timeline."""
+        await serve_trace(self._recorder, self._own_hello(), "target", request_iterator, context)
+
+    # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _own_hello(self) -> target_pb2.Hello:
+        spec = self._engine.spec
+        return target_pb2.Hello(
+            protocol_version=PROTOCOL_VERSION,
+            name=self._settings.name,
+            incarnation=self._settings.incarnation,
+            model_fingerprint=spec.fingerprint,
+            tokenizer_fingerprint=self._tokenizer_fingerprint,
+            vocab_size=spec.vocab_size,
+            verifiers=sorted(verifier_to_proto(v) for v in OFFERED),
+        )
+
+    def _command(self, command: target_pb2.SessionCommand, stream: int) -> None:
+        match command.WhichOneof("command"):
+            case "open":
+                try:
+                    self._worker.post(open_from_proto(command.open, stream))
+                except ValueError as error:
+                    owner = Owner(stream=stream, session=command.open.session)
+                    self.deliver([Failed(owner=owner, code="INVALID_ARGUMENT", message=str(error))])
+            case "close":
+                owner = Owner(stream=stream, session=command.close.session)
+                self._worker.post(Close(owner=owner))
+            case "steer":
+                self._worker.post(
+                    Steer(
+                        owner=Owner(stream=stream, session=command.steer.session),
+                        drafters=tuple(command.steer.drafters),
+                        max_nodes=command.steer.max_nodes,
+                    )
+                )
+
+    def _drafted(self, message: target_pb2.DrafterMessage, drafter: str, log: StreamLog) -> None:
+        traced = log.received(message)
+        vocab_size = self._engine.spec.vocab_size
+        match message.WhichOneof("message"):
+            case "candidates":
+                try:
+                    frame = candidates_from_proto(message.candidates, drafter, vocab_size, traced)
+                    if frame is not None:
+                        self._worker.post(frame)
+                except ValueError as error:
+                    _log.warning("candidates dropped", drafter=drafter, reason=str(error))
+                for tree in message.candidates.frozen:
+                    try:
+                        self._worker.post(frozen_from_proto(tree, drafter, vocab_size, traced))
+                    except ValueError as error:
+                        _log.warning("frozen tree dropped", drafter=drafter, reason=str(error))
+            case "resync":
+                self._worker.post(
+                    ResyncRequest(
+                        drafter=drafter,
+                        handle=message.resync.handle,
+                        length=message.resync.length,
+                    )
+                )

@@ -1,0 +1,260 @@
+"""The target without threads, clocks and sockets: events in, a pass to run or a time to wait, outputs out.
+
+Whoever drives it (`worker.py` in real time, `cluster.simulate` in virtual time) repeats: `take` what arrived, `begin`, `run` the
+pass, `finish` it, send what `take_outputs` gives, `tidy`, and send again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import structlog
+
+from outrider.actors.engine.protocol import Engine, Logits
+from outrider.actors.speculation.noise.gumbel import GumbelNoise
+from outrider.actors.speculation.trees.path_keys import Uint64s
+from outrider.actors.target import intake, opening
+from outrider.actors.target.schedule.next_pass import Planner
+from outrider.actors.target.schedule.warm_up import time_passes, time_prompt_row
+from outrider.actors.target.service.target_settings import TargetSettings
+from outrider.actors.target.target_events import (
+    CandidateFrame,
+    Close,
+    CloseStream,
+    DrafterJoined,
+    DrafterLeft,
+    Event,
+    Failed,
+    FrozenCandidates,
+    Open,
+    Opened,
+    Output,
+    ResyncRequest,
+    Steer,
+)
+from outrider.actors.target.target_state import TargetState, random_handle
+from outrider.actors.target.verify.commit import commit, end_sessions, tell_drafters
+from outrider.actors.target.verify.device_drawing import draws_of
+from outrider.actors.target.verify.passes import Pass, plain
+from outrider.actors.target.verify.round import Round
+from outrider.actors.target.verify.walks import Walks, walk_frozen
+from outrider.actors.tracing.recorder import Recorder
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """There is nothing to run yet."""
+
+    seconds: float | None
+    """Look again then at the latest; None: not before there is an event."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Computed:
+    """What the model gave."""
+
+    logits: Logits
+    walks: Walks | None
+    """What was decided on its device already."""
+
+
+class TargetCore:
+    """Everything a target decides. Used by one thread at a time."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        settings: TargetSettings,
+        recorder: Recorder | None = None,
+        new_handle: Callable[[], int] = random_handle,
+    ) -> None:
+        """Nothing is there yet.
+
+        Args:
+            engine: The target model.
+            settings: What the actor was told.
+            recorder: Takes records for a timeline; None: nobody asks for them.
+            new_handle: Names sessions to drafters.
+        """
+        self.state = TargetState(engine, settings, recorder or Recorder(), new_handle)
+        self._planner = Planner(self.state)
+        self._noise = GumbelNoise(engine.spec.vocab_size, engine.spec.device)
+        self._draws = draws_of(engine, settings, self.state.table, self.state.sessions)
+        self._untidy: tuple[Pass, Walks, Round] | None = None
+        self._committed = 0
+        self._handles: Uint64s = np.zeros(0, np.uint64)
+        """What the last pass committed, and for which sessions."""
+
+    def warm_up(self, clock: Callable[[], float]) -> None:
+        """Runs passes of different sizes, so that the cost model knows the shape of their times.
+
+        Args:
+            clock: Seconds; monotone.
+        """
+        state = self.state
+        state.cost.set_curve(time_passes(state.engine, clock))
+        chunk = state.settings.prefill_chunk
+        state.cost.set_prompt_row(time_prompt_row(state.engine, clock, chunk))
+
+    def take_busy(self, now: float) -> float:
+        """Fraction of the time since the last call in which passes ran, 0 to 1."""
+        return self._planner.take_busy(now)
+
+    def take_outputs(self) -> list[Output]:
+        """What coordinators and drafters are to hear, in order."""
+        return self.state.take_outputs()
+
+    # -- events ----------------------------------------------------------------------------------------------------
+
+    def take(self, event: Event, now: float, arrived: float | None = None) -> None:
+        """Takes an event in.
+
+        Args:
+            event: What happened.
+            now: Seconds of the driver's clock.
+            arrived: When it came; None: now.
+        """
+        state = self.state
+        arrived = now if arrived is None else arrived
+        match event:
+            case CandidateFrame():
+                intake.graft(state, event, self._planner.waiting, arrived=arrived, now=now)
+                return
+            case FrozenCandidates():
+                intake.hold(state, event, self._planner.waiting, arrived=arrived, now=now)
+                return
+        self.tidy()
+        match event:
+            case Open():
+                self._open(event, now)
+            case Close():
+                state.abort(event.owner, is_told=True)
+            case CloseStream():
+                for owner in [o for o in state.owners if o.stream == event.stream]:
+                    state.abort(owner, is_told=False)
+            case Steer():
+                intake.steer(state, event)
+            case DrafterJoined():
+                state.live.add(state.number_of(event.drafter))
+            case DrafterLeft():
+                number = state.number_of(event.drafter)
+                state.live.discard(number)
+                state.table.joined_SD[:, number] = False
+                state.table.seen_SD[:, number] = 0
+            case ResyncRequest():
+                intake.answer_resync(state, event)
+
+    def _open(self, event: Open, now: float) -> None:
+        state = self.state
+        try:
+            session = opening.open_session(event, state, self._noise, now=now)
+        except opening.Refused as refusal:
+            state.say(Failed(owner=event.owner, code=refusal.code, message=str(refusal)))
+            _log.info("session refused", request_id=event.request_id, reason=str(refusal))
+            return
+        state.say(Opened(owner=event.owner, handle=session.handle))
+        _log.debug("session opened", request_id=session.request_id, prompt_tokens=session.length)
+
+    # -- passes ----------------------------------------------------------------------------------------------------
+
+    def begin(self, now: float) -> Pass | Wait:
+        """The next pass, or how long to wait.
+
+        Args:
+            now: Seconds of the driver's clock.
+        """
+        self.tidy()
+        self._start_sessions()
+        pass_ = self._planner.plan(now)
+        if isinstance(pass_, Pass):
+            self.state.recording.begin_pass()
+            return pass_
+        return Wait(seconds=None if math.isinf(pass_) else pass_)
+
+    def run(self, pass_: Pass) -> Computed:
+        """Runs a pass; sessions are not touched. Raises whatever the model raises."""
+        logits = self.state.engine.forward(pass_.batch)
+        return Computed(logits=logits, walks=self._draws.start(pass_, logits)())
+
+    def finish(self, pass_: Pass, computed: Computed, now: float) -> None:
+        """Commits what a pass gave. Drafters and coordinators hear of it before keys and values are put in order, because they
+        wait for it and nobody waits for that.
+
+        Args:
+            pass_: What was run.
+            computed: What came of it.
+            now: Seconds of the driver's clock, when the model was through.
+        """
+        state = self.state
+        walks = walk_frozen(pass_, state.sessions, computed.logits, computed.walks)
+        done = commit(state, pass_, walks, computed.logits, now=now)
+        state.table.cached_S[pass_.rows_E] += pass_.chains_E
+        # What was accepted has its rows; the last token of a round has none yet.
+        accepted_E = np.maximum(done.counts_E - 1, 0)
+        state.table.cached_S[done.rows_E] += accepted_E
+        next_ = self._planner.finished(pass_, done, now)
+        tell_drafters(state, done, next_)
+        self._untidy = pass_, walks, done
+        self._committed, self._handles = done.num_tokens, state.table.handles_S[pass_.rows_E]
+
+    def tidy(self) -> None:
+        """Puts the keys and values of the last pass in order, and ends the sessions whose text is over."""
+        if self._untidy is None:
+            return
+        (pass_, walks, done), self._untidy = self._untidy, None
+        engine = self.state.engine
+        chains = pass_.chains_E.tolist()
+        rows = pass_.rows_E.tolist()
+        kept_E = np.zeros(len(rows), np.int64)
+        kept_E[done.entries_E] = np.maximum(done.counts_E - 1, 0)
+        nodes = walks.nodes_ET.tolist()
+        for entry, (row, chain, kept) in enumerate(zip(rows, chains, kept_E.tolist(), strict=True)):
+            path = [*range(chain), *(chain + node for node in nodes[entry][:kept] if node >= 0)]
+            engine.rebase(row, path)
+        end_sessions(self.state, done)
+
+    def booked(self, pass_: Pass, *, model_s: float, now: float) -> None:
+        """Takes in how long a pass took, everything included.
+
+        Args:
+            pass_: What was run.
+            model_s: Seconds in the model.
+            now: Seconds of the driver's clock, when all was done.
+        """
+        self._planner.booked(pass_, model_s=model_s, now=now, committed=self._committed)
+        handles = [int(handle) for handle in self._handles]
+        self.state.recording.end_pass(pass_, handles, model_s=model_s)
+
+    # -- failures --------------------------------------------------------------------------------------------------
+
+    def apart(self, pass_: Pass, now: float) -> list[Pass]:
+        """A pass that failed, session by session and without candidates, so that whatever one of them brought along costs the
+        others nothing but time."""
+        self.state.tally.failed_passes += 1
+        passes = []
+        for entry, row in enumerate(pass_.rows_E.tolist()):
+            self.state.engine.truncate(row, int(self.state.table.cached_S[row]))
+            passes.append(plain(pass_, entry, now=now))
+        return passes
+
+    def fail(self, pass_: Pass, error: Exception) -> None:
+        """Ends the sessions of a pass that failed alone."""
+        for row in pass_.rows_E.tolist():
+            session = self.state.sessions[row]
+            _log.error("a session failed", request_id=session.request_id, exc_info=error)
+            self.state.fail(session, f"the target pass failed: {type(error).__name__}: {error}")
+
+    def _start_sessions(self) -> None:
+        """Takes over what others have computed before a session's first rows, unless one of them is still at it."""
+        table = self.state.table
+        for row in (table.used_S & ~table.started_S).nonzero()[0].tolist():
+            if self.state.slots.start(row):
+                cached = self.state.engine.cached(row)
+                table.cached_S[row] = cached
+                table.reused_S[row] = min(cached, int(table.prompts_S[row]))
+                table.started_S[row] = True

@@ -1,0 +1,271 @@
+"""What goes into the target worker and what comes out of it. Plain values; the servicer turns them into messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from outrider.actors.exchange.candidates import Candidates
+from outrider.actors.exchange.commits import Commits
+from outrider.actors.exchange.verdicts import Verdicts
+from outrider.actors.frozen.law_frame import FrozenTree
+from outrider.actors.speculation.options import Sampling, Speculation
+from outrider.v1 import trace_pb2
+
+
+class Finish(StrEnum):
+    """Why a session ended."""
+
+    STOP_TOKEN = "stop_token"
+    """End-of-text or one of the request's stop tokens was drawn."""
+
+    LENGTH = "length"
+    """`max_tokens` was reached."""
+
+    ABORTED = "aborted"
+    """The coordinator closed it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """Who opened a session: one coordinator stream, and the coordinator's number on it."""
+
+    stream: int
+    """Number of the stream at this target."""
+
+    session: int
+    """The coordinator's number of the session."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Open:
+    """Opens a session."""
+
+    owner: Owner
+    group: int
+    prompt: Sequence[int]
+    committed: Sequence[int]
+    sampling: Sampling
+    speculation: Speculation
+    drafters: tuple[str, ...]
+    request_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Close:
+    """Ends a session; unknown ones are ignored."""
+
+    owner: Owner
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloseStream:
+    """Ends every session of a coordinator stream that broke."""
+
+    stream: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steer:
+    """Changes the drafters or the budget of a session."""
+
+    owner: Owner
+    drafters: tuple[str, ...]
+    max_nodes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrafterJoined:
+    """A drafter's stream passed the handshake."""
+
+    drafter: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrafterLeft:
+    """A drafter's stream ended."""
+
+    drafter: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CandidateFrame:
+    """Candidates of several sessions."""
+
+    drafter: str
+    candidates: Candidates
+    message: trace_pb2.TraceMessage | None = None
+    """What it came with, while someone traces."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrozenCandidates:
+    """A frozen tree for one session."""
+
+    drafter: str
+    handle: int
+    base_length: int
+    """May be more than is committed: then the base is a prediction."""
+    base_hash: int
+    round: int
+    """The drafter's number of the tree."""
+    frozen: FrozenTree
+    num_bytes: int
+    """Size of the entry on the wire."""
+    message: trace_pb2.TraceMessage | None = None
+    """What it came with, while someone traces."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResyncRequest:
+    """A drafter asks for the committed tokens from `length` on."""
+
+    drafter: str
+    handle: int
+    length: int
+
+
+Event = (
+    Open
+    | Close
+    | CloseStream
+    | Steer
+    | DrafterJoined
+    | DrafterLeft
+    | CandidateFrame
+    | FrozenCandidates
+    | ResyncRequest
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """What speculation did in one session."""
+
+    rounds: int = 0
+    plain_passes: int = 0
+    proposed: int = 0
+    verified: int = 0
+    accepted: int = 0
+    stale: int = 0
+    tokens: int = 0
+    near_ties: int = 0
+    candidate_messages: int = 0
+    wire_bytes: int = 0
+    cached_tokens: int = 0
+    reached_by_depth: Sequence[int] = ()
+    accepted_by_depth: Sequence[int] = ()
+    prefill_s: float = 0.0
+    verify_s: float = 0.0
+    draft_wait_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logprob:
+    """Log-probabilities at one position, under the model's own distribution."""
+
+    chosen: float
+    """Natural log-probability of the token that was drawn."""
+
+    top_ids: tuple[int, ...]
+    """The most probable tokens, most probable first."""
+
+    top: tuple[float, ...]
+    """Their natural log-probabilities."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A session was opened."""
+
+    owner: Owner
+    handle: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CommitFrame:
+    """Tokens that a pass committed in several sessions of one coordinator stream."""
+
+    stream: int
+    commits: Commits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """Tokens that were committed in a session that wants log-probabilities."""
+
+    owner: Owner
+    epoch: int
+    tokens: tuple[int, ...]
+    origins: tuple[int, ...]
+    """For each token the drafter that proposed it, as an index into the session's drafters, or -1 for the target."""
+    logprobs: tuple[Logprob, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """A session ended, by itself or because the coordinator closed it."""
+
+    owner: Owner
+    reason: Finish
+    stats: Stats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """A session could not be opened, or cannot go on."""
+
+    owner: Owner
+    code: str
+    """Name of a gRPC status code."""
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class VerdictFrame:
+    """What a pass decided, for one drafter."""
+
+    drafter: str
+    verdicts: Verdicts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resync:
+    """Committed tokens for a drafter that lacks them."""
+
+    drafter: str
+    handle: int
+    epoch: int
+    base_length: int
+    base_hash: int
+    tokens: tuple[int, ...]
+    credits: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionClosed:
+    """A session is over for a drafter."""
+
+    drafter: str
+    handle: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftersWanted:
+    """Whether drafters should be attached to sessions, for every coordinator."""
+
+    is_wanted: bool
+
+
+Output = (
+    Opened
+    | CommitFrame
+    | Committed
+    | Finished
+    | Failed
+    | VerdictFrame
+    | Resync
+    | SessionClosed
+    | DraftersWanted
+)

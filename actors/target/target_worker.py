@@ -1,0 +1,198 @@
+"""The thread of a target: hands events to the core, runs its passes, sends its outputs. Knows nothing of Ray or gRPC.
+
+One thread owns the core and calls `step` in a loop. Other threads only `post` events. While the model runs, which touches
+no session, the owner is whoever posts candidates: they are in their pools by the time the next pass is planned. Outputs leave
+through a callback, in order.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+import structlog
+
+from outrider.actors.engine.protocol import Engine
+from outrider.actors.target.service.target_settings import TargetSettings
+from outrider.actors.target.service.wake_event import Bell
+from outrider.actors.target.target_core import Computed, TargetCore, Wait
+from outrider.actors.target.target_events import CandidateFrame, Event, FrozenCandidates, Output
+from outrider.actors.target.target_state import TargetState, random_handle
+from outrider.actors.target.verify.passes import Pass
+from outrider.actors.tracing.recorder import Recorder
+
+MAX_FAILED_PASSES = 3
+"""Passes in a row of which nothing came. One request may be at fault and ends with its pass; an engine that fails this often,
+whatever it is asked, is broken, and only a restart of the actor mends it."""
+
+_log = structlog.get_logger(__name__)
+
+
+class EngineBroken(RuntimeError):
+    """No pass succeeds any more."""
+
+
+class TargetWorker:
+    """Everything a target actor does between its streams."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        settings: TargetSettings,
+        emit: Callable[[list[Output]], None],
+        clock: Callable[[], float] = time.perf_counter,
+        recorder: Recorder | None = None,
+        new_handle: Callable[[], int] = random_handle,
+    ) -> None:
+        """Makes a worker.
+
+        Args:
+            engine: The target model.
+            settings: What the actor was told.
+            emit: Takes the outputs of a step, in order. Called by the worker's thread.
+            clock: Seconds; monotone.
+            recorder: Takes records for a timeline; None: nobody asks for them.
+            new_handle: Names sessions to drafters.
+        """
+        self._clock = clock
+        self._core = TargetCore(engine, settings, recorder, new_handle)
+        self._emit = emit
+        self._turn = threading.Lock()
+        """Held by the worker's thread, and free while the model runs."""
+        self._turn.acquire()
+        self._inbox: deque[tuple[float, Event]] = deque()
+        self._bell = Bell()
+        self._stopping = False
+        self._failed_passes = 0
+
+    # -- other threads ---------------------------------------------------------------------------------------------
+
+    def post(self, event: Event) -> None:
+        """Hands in an event. Any thread."""
+        # The time of arrival tells how fast drafters answer; a pass may lie between it and the taking in.
+        self._inbox.append((self._clock(), event))
+        self._bell.ring()
+        if self._turn.acquire(blocking=False):
+            try:
+                self._take_candidates()
+            finally:
+                self._turn.release()
+
+    def stop(self) -> None:
+        """Makes `run` return after the running pass. Any thread."""
+        self._stopping = True
+        self._bell.ring()
+
+    @property
+    def num_sessions(self) -> int:
+        """Number of sessions. Any thread."""
+        return len(self.state.sessions)
+
+    @property
+    def state(self) -> TargetState:
+        """What the worker knows. Other threads may read single values and copy collections whole."""
+        return self._core.state
+
+    def take_busy(self) -> float:
+        """Fraction of the time since the last call in which passes ran, 0 to 1."""
+        return self._core.take_busy(self._clock())
+
+    # -- the worker's thread ---------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Steps until `stop`.
+
+        Raises:
+            EngineBroken: Passes fail one after the other. This, like anything else raised here, must end the actor.
+        """
+        while not self._stopping:
+            wait_s = self.step()
+            if wait_s is None or wait_s > 0.0:
+                self.state.recording.begin_wait()
+                self._bell.wait(wait_s if wait_s is not None else 1.0)
+                self.state.recording.end_wait()
+
+    def step(self) -> float | None:
+        """Takes in the events that are there, then runs one pass if one is due.
+
+        Returns:
+            0 if more is to be done at once; otherwise the seconds after which to look again, None for not before
+            there is an event.
+        """
+        self._bell.silence()
+        while self._inbox:
+            arrived, event = self._inbox.popleft()
+            self._core.take(event, self._clock(), arrived)
+        # Drafters are attached and told what they lack while the next pass runs, not after it.
+        self._flush()
+        pass_ = self._core.begin(self._clock())
+        self._flush()
+        if isinstance(pass_, Wait):
+            return pass_.seconds
+        self._failed_passes = 0 if self._run(pass_) else self._failed_passes + 1
+        if self._failed_passes >= MAX_FAILED_PASSES:
+            raise EngineBroken(f"{self._failed_passes} passes failed in a row; the log says how")
+        return 0.0
+
+    def warm_up(self) -> None:
+        """Runs passes of different sizes, so that the cost model knows the shape of their times."""
+        self._core.warm_up(self._clock)
+
+    def _run(self, pass_: Pass) -> bool:
+        """Runs a pass, session by session if it raises. False: all of them failed, so the engine may be broken."""
+        try:
+            self._conclude(pass_, self._compute(pass_))
+        except _ModelError as raised:
+            requests = [self.state.sessions[row].request_id for row in pass_.rows_E.tolist()]
+            _log.error("target pass failed", request_ids=requests, exc_info=raised.cause)
+        else:
+            return True
+        succeeded = False
+        for alone in self._core.apart(pass_, self._clock()):
+            try:
+                self._conclude(alone, self._compute(alone))
+                succeeded = True
+            except _ModelError as raised:
+                self._core.fail(alone, raised.cause)
+                self._flush()
+        return succeeded
+
+    def _compute(self, pass_: Pass) -> Computed:
+        """Lets others take candidates in while the model runs. They are at it for a fraction of a millisecond, which is as long
+        as this waits."""
+        self._turn.release()
+        try:
+            return self._core.run(pass_)
+        except Exception as error:
+            raise _ModelError(error) from error
+        finally:
+            self._turn.acquire()
+
+    def _conclude(self, pass_: Pass, computed: Computed) -> None:
+        now = self._clock()
+        self._core.finish(pass_, computed, now)
+        self._flush()
+        self._core.tidy()
+        self._core.booked(pass_, model_s=now - pass_.began_s, now=self._clock())
+        self._flush()
+
+    def _flush(self) -> None:
+        outputs = self._core.take_outputs()
+        if outputs:
+            self._emit(outputs)
+
+    def _take_candidates(self) -> None:
+        """Takes in the candidates that wait, up to the first event of another kind: those may end a session of the pass."""
+        while self._inbox and isinstance(self._inbox[0][1], CandidateFrame | FrozenCandidates):
+            arrived, event = self._inbox.popleft()
+            self._core.take(event, self._clock(), arrived)
+
+
+class _ModelError(Exception):
+    """The model raised."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(cause)
+        self.cause = cause

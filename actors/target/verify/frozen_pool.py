@@ -1,0 +1,234 @@
+"""Frozen trees of one session that wait to be verified: for the committed text, or for a text that is expected.
+
+At most one tree of a drafter is ever taken for a base, and each base sees one round at most, because every round makes
+the text longer: repeated, late and second trees fall away by themselves. Which tree is verified depends on the order
+of arrival, never on what is in a tree; what is too large loses whole levels. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from outrider.actors.frozen.law_frame import FrozenTree
+from outrider.actors.speculation import learning
+from outrider.actors.speculation.options import Verifier
+from outrider.actors.speculation.trees.draft_tree import DraftTree
+from outrider.actors.speculation.verify.registry import METHODS, check_tree
+
+MAX_HELD = 4
+"""Trees of one drafter in one session. A drafter is rarely more than two predictions ahead; the oldest go first."""
+
+TRY_AGAIN = 32
+"""Passes without a tree after which one is verified although it was not worth it: text changes, and so does acceptance."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """A tree that can be verified now."""
+
+    frozen: FrozenTree
+    """The tree; if the verifier allows it, that of several drafters side by side."""
+
+    drafters_N: tuple[str, ...]
+    """Who drew each node."""
+
+    expected_nodes: int
+    """How large such a tree is by experience with earlier ones. Whether a tree is worth its rows is decided by this, not
+    by its own size: that depends on its tokens where a row has fewer than there should be siblings, and trees must not
+    be left out because of their tokens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Held:
+    """A tree of one drafter."""
+
+    round: int
+    frozen: FrozenTree
+    depth: int
+    """Number of its levels."""
+
+
+class HeldTrees:
+    """Trees by the base that they hang below."""
+
+    def __init__(self, verifier: Verifier) -> None:
+        self._verifier = verifier
+        self._mixes = METHODS[verifier].mixes_drafters
+        self._trees: dict[tuple[int, int], dict[str, _Held]] = {}
+        self._num_skipped = 0
+        self._mean_nodes = 0.0
+
+    @property
+    def num_trees(self) -> int:
+        """Number of trees held."""
+        return sum(map(len, self._trees.values()))
+
+    def take(
+        self, drafter: str, *, length: int, hash_: int, number: int, frozen: FrozenTree
+    ) -> bool:
+        """Keeps a tree.
+
+        Args:
+            drafter: Who drew it.
+            length: Of the base; not less than that of the text.
+            hash_: Of the base.
+            number: The drafter's number of the tree.
+            frozen: The tree.
+
+        Returns:
+            False if the drafter's tree for this base is held already.
+
+        Raises:
+            ValueError: The session's verifier cannot take the tree; the message says why.
+        """
+        check_tree(self._verifier, frozen.tree)
+        allowed = METHODS[self._verifier].replacements
+        if frozen.tree.replacement not in allowed:
+            raise ValueError(
+                f"{self._verifier} needs siblings drawn {' or '.join(sorted(allowed))} replacement; the tree "
+                f"says {frozen.tree.replacement}"
+            )
+        at_base = self._trees.setdefault((length, hash_), {})
+        if drafter in at_base:
+            return False
+        at_base[drafter] = _Held(
+            round=number, frozen=frozen, depth=max(_depths(frozen.tree), default=0)
+        )
+        self._bound(drafter)
+        return True
+
+    def spend(self, length: int, hash_: int) -> None:
+        """Drops the trees of a base whose round is decided. No other tree is verified there."""
+        self._forget((length, hash_))
+
+    def advance(self, length: int) -> int:
+        """Drops the trees that the text has passed by.
+
+        Returns:
+            The number of nodes in them.
+        """
+        passed = [base for base in self._trees if base[0] < length]
+        return sum(map(self._forget, passed))
+
+    def nodes_below(self, length: int) -> dict[str, int]:
+        """The number of nodes, by drafter, in trees that a text of this length has passed by."""
+        counts: dict[str, int] = {}
+        for base, trees in self._trees.items():
+            if base[0] < length:
+                for drafter, held in trees.items():
+                    counts[drafter] = counts.get(drafter, 0) + held.frozen.tree.num_nodes
+        return counts
+
+    def has(self, length: int, hash_: int) -> bool:
+        """True if there is a tree for this text."""
+        return (length, hash_) in self._trees
+
+    def is_complete(self, length: int, hash_: int, drafters: frozenset[str]) -> bool:
+        """True if no further tree for this text can go along: each of these drafters has sent one, or one is all it takes."""
+        return not self._mixes or drafters <= self._trees.get((length, hash_), {}).keys()
+
+    def ready(self, length: int, hash_: int, *, max_nodes: int, max_depth: int) -> Ready | None:
+        """The tree for this text, None if there is none or no room for its first level."""
+        at_base = self._trees.get((length, hash_))
+        if at_base is None or max_nodes < 1 or max_depth < 1:
+            return None
+        parts: list[FrozenTree] = []
+        drafters: tuple[str, ...] = ()
+        for drafter, held in at_base.items():
+            frozen, room = held.frozen, max_nodes - len(drafters)
+            if held.depth > max_depth or len(frozen.tree.tokens_N) > room:
+                frozen = first_levels(frozen, max_nodes=room, max_depth=max_depth)
+            size = len(frozen.tree.tokens_N)
+            if size:
+                parts.append(frozen)
+                drafters += (drafter,) * size
+            if not self._mixes:
+                break
+        if not parts:
+            return None
+        return Ready(
+            frozen=side_by_side(parts) if len(parts) > 1 else parts[0],
+            drafters_N=drafters,
+            expected_nodes=round(self._mean_nodes * len(parts)),
+        )
+
+    def is_worth(self, *, is_gain: bool) -> bool:
+        """Whether to verify a tree: if it pays, and now and then although it seems not to."""
+        if is_gain or self._num_skipped >= TRY_AGAIN:
+            self._num_skipped = 0
+            return True
+        self._num_skipped += 1
+        return False
+
+    def _forget(self, base: tuple[int, int]) -> int:
+        """Drops the trees of a base and remembers how large they were.
+
+        Returns:
+            The number of nodes in them.
+        """
+        sizes = [held.frozen.tree.num_nodes for held in self._trees.pop(base, {}).values()]
+        for size in sizes:
+            share = 1.0 - learning.ROUNDS if self._mean_nodes else 1.0
+            self._mean_nodes += share * (size - self._mean_nodes)
+        return sum(sizes)
+
+    def _bound(self, drafter: str) -> None:
+        own = [(trees[drafter].round, b) for b, trees in self._trees.items() if drafter in trees]
+        for _, base in sorted(own)[: max(len(own) - MAX_HELD, 0)]:
+            del self._trees[base][drafter]
+            if not self._trees[base]:
+                del self._trees[base]
+
+
+def first_levels(frozen: FrozenTree, *, max_nodes: int, max_depth: int) -> FrozenTree:
+    """The first levels of a tree, as many as fit whole."""
+    tree, depths = frozen.tree, _depths(frozen.tree)
+    deepest, num_nodes = 0, 0
+    while deepest < max_depth:
+        size = depths.count(deepest + 1)
+        if not size or num_nodes + size > max_nodes:
+            break
+        deepest, num_nodes = deepest + 1, num_nodes + size
+    if num_nodes == tree.num_nodes:
+        return frozen
+    kept = [node for node, depth in enumerate(depths) if depth <= deepest]
+    place = {-1: -1, **{node: index for index, node in enumerate(kept)}}
+    return FrozenTree(
+        tree=DraftTree(
+            tokens_N=tuple(tree.tokens_N[node] for node in kept),
+            parents_N=tuple(place[tree.parents_N[node]] for node in kept),
+            sources_N=tuple(tree.sources_N[node] for node in kept),
+            replacement=tree.replacement,
+        ),
+        rows=frozen.rows,
+    )
+
+
+def _depths(tree: DraftTree) -> list[int]:
+    """The level of each node, 1 below the root."""
+    depths: list[int] = []
+    for parent in tree.parents_N:
+        depths.append(1 if parent < 0 else depths[parent] + 1)
+    return depths
+
+
+def side_by_side(parts: Sequence[FrozenTree]) -> FrozenTree:
+    """One tree of several for the same base, each with its own rows; equal tokens stay separate nodes."""
+    tokens: list[int] = []
+    parents: list[int] = []
+    sources: list[int] = []
+    num_rows = 0
+    for part in parts:
+        start = len(tokens)
+        tokens.extend(part.tree.tokens_N)
+        parents.extend(p if p < 0 else p + start for p in part.tree.parents_N)
+        sources.extend(source + num_rows for source in part.tree.sources_N)
+        num_rows += len(part.rows)
+    tree = DraftTree(
+        tokens_N=tuple(tokens),
+        parents_N=tuple(parents),
+        sources_N=tuple(sources),
+        replacement=parts[0].tree.replacement,
+    )
+    return FrozenTree(tree=tree, rows=tuple(row for part in parts for row in part.rows))

@@ -1,0 +1,78 @@
+"""Draws and walks one row and one session at a time: the plain reference of `host_drawing.py` and `device_drawing.py`. Tests and checks on a
+device compare with it; nothing serves with it."""
+
+from __future__ import annotations
+
+import torch
+
+from outrider.actors.engine.protocol import Logits
+from outrider.actors.speculation.verify import coupled_draws
+from outrider.actors.target.target_events import Logprob
+from outrider.actors.target.target_session import Session
+from outrider.actors.target.verify.drawing import draw_one, logprob_of
+from outrider.actors.target.verify.passes import Pass
+from outrider.actors.target.verify.walks import Walks
+
+
+class Drawer:
+    """Draws tokens at the rows of one session in one pass."""
+
+    def __init__(
+        self, session: Session, logits_RV: torch.Tensor, parents_N: list[int], tokens_N: list[int]
+    ) -> None:
+        """Sets up the draws.
+
+        Args:
+            session: The session.
+            logits_RV: float32; row 0 belongs to the last committed token, row 1 + n to candidate node n.
+            parents_N: Parents of the candidate nodes, -1 for the root.
+            tokens_N: Their token ids.
+        """
+        self._session = session
+        self._logits_RV = logits_RV
+        self._parents_N = parents_N
+        self._tokens_N = tokens_N
+        self._path: list[int] = []
+        self.logprobs: list[Logprob] = []
+        self.near_ties = 0
+
+    def __call__(self, node: int) -> int:
+        """Draws the token after a node (-1: the root). Nodes must come in the order of a walk."""
+        session = self._session
+        row_1V = self._logits_RV[node + 1 : node + 2]
+        if node >= 0:
+            self._path.append(self._tokens_N[node])
+        depth = len(self._path)
+        scores_1V = session.transform.apply(row_1V, [self._path], [session.num_output + depth])
+        noise_1V = None
+        if session.noise is not None:
+            position = session.length + depth
+            noise_1V = session.noise.row_range(position, position + 1)
+        token, margin = draw_one(scores_1V, noise_1V)
+        if margin < session.near_tie:
+            self.near_ties += 1
+        if session.sampling.logprobs is not None:
+            self.logprobs.append(logprob_of(row_1V, token, session.sampling.logprobs))
+        return token
+
+
+def walk_one_at_a_time(pass_: Pass, sessions: dict[int, Session], logits: Logits) -> Walks:
+    """Draws and walks every session of a pass that samples by coupled draws, one after the other: the plain reference.
+
+    Args:
+        pass_: What was run.
+        sessions: By row.
+        logits: What came of it.
+    """
+    walks = Walks.empty(len(pass_.rows_E), 1)
+    roots = pass_.roots_E()
+    for entry in pass_.draws_coupled_E().nonzero()[0].tolist():
+        session = sessions[int(pass_.rows_E[entry])]
+        nodes = slice(int(pass_.starts_E[entry]), int(pass_.starts_E[entry + 1]))
+        start = int(roots[entry])
+        logits_RV = logits.values_RV[start : start + 1 + nodes.stop - nodes.start]
+        tokens, parents = pass_.tokens_N[nodes].tolist(), pass_.parents_N[nodes].tolist()
+        drawer = Drawer(session, logits_RV, parents, tokens)
+        walk = coupled_draws.walk(tokens, parents, drawer, session.remaining)
+        walks.put(entry, walk, drawer.near_ties, drawer.logprobs)
+    return walks

@@ -1,0 +1,1 @@
+"""What an actor does and when, recorded while someone asks for a timeline."""

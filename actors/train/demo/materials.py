@@ -1,0 +1,89 @@
+"""What the parts of a training run share: the corpus, the tokenizer and the models that are there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from torch import nn
+from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+
+from outrider.actors.train.demo.recipe import Recipe, build
+from outrider.actors.train.text.corpus import Document, load
+from outrider.actors.train.text.packing import Tokens, mix_stream
+from outrider.actors.train.text.train_tokenizer import encode_documents, load_tokenizer
+from outrider.actors.train.training_errors import TrainError
+
+STREAM_SEED = 20
+
+
+class Materials:
+    """Text of a data folder and models of an output folder; the corpus is read and encoded once."""
+
+    def __init__(
+        self, data_dir: Path, out: Path, device: torch.device, recipe: Recipe, console: Console
+    ) -> None:
+        self.out, self.device, self.recipe, self.console = out, device, recipe, console
+        self._data_dir = data_dir
+        self._text: dict[str, tuple[list[Document], list[Document]]] | None = None
+        self._tokens: dict[str, list[Tokens]] | None = None
+
+    def documents(self) -> dict[str, tuple[list[Document], list[Document]]]:
+        """Of each source, what is trained on and what is held out."""
+        if self._text is None:
+            self._text = {s.name: load(self._data_dir, s) for s in self.recipe.sources}
+        return self._text
+
+    def tokenizer(self) -> PreTrainedTokenizerFast:
+        """The trained one.
+
+        Raises:
+            TrainError: There is none yet.
+        """
+        folder = self.out / "tokenizer"
+        if not (folder / "tokenizer_config.json").exists():
+            raise TrainError(f"{folder}: no tokenizer yet; run the tokenizer stage first")
+        return load_tokenizer(folder)
+
+    def stream(self, num_tokens: int, seed: int) -> Tokens:
+        """Training text of all sources, mixed by their weights."""
+        if self._tokens is None:
+            tokenizer = self.tokenizer()
+            with self.console.status("encoding the corpus"):
+                self._tokens = {
+                    name: encode_documents(tokenizer, documents)
+                    for name, (documents, _) in self.documents().items()
+                }
+            sizes = ", ".join(f"{k} {sum(map(len, v)):,}" for k, v in self._tokens.items())
+            self.console.print(f"tokens: {sizes}")
+        weights = {source.name: source.weight for source in self.recipe.sources}
+        return mix_stream(self._tokens, weights, num_tokens, STREAM_SEED + seed)
+
+    def build(self, stage: str, layers: int | None = None) -> LlamaForCausalLM:
+        """A freshly initialised model, of the recipe's depth or another."""
+        vocabulary = self.tokenizer()
+        torch.manual_seed(self.recipe.schedules[stage].seed)
+        special = {
+            "bos": vocabulary.bos_token_id,
+            "eos": vocabulary.eos_token_id,
+            "pad": vocabulary.pad_token_id,
+        }
+        shape = self.recipe.shapes[stage]
+        shape = replace(shape, layers=shape.layers if layers is None else layers)
+        return nn.Module.to(build(shape, special), self.device)
+
+    def load(self, name: str) -> LlamaForCausalLM:
+        """A trained model, frozen.
+
+        Raises:
+            TrainError: There is no such model yet.
+        """
+        folder = self.out / name
+        if not folder.is_dir():
+            raise TrainError(f"{folder}: no such model yet; run the {name} stage first")
+        model: LlamaForCausalLM = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
+        model.train(False)
+        model.requires_grad_(False)
+        return nn.Module.to(model, self.device)

@@ -1,0 +1,1 @@
+"""One training run: steps, schedule, checkpoints, evaluation, within a bound on time."""

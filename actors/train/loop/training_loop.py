@@ -1,0 +1,115 @@
+"""The training loop: step, save, resume."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from transformers import LlamaForCausalLM
+
+from outrider.actors.train.loop.budget import Clock, Decision
+from outrider.actors.train.loop.optimizer import Optimizer
+from outrider.actors.train.loop.pacer import Pacer
+from outrider.actors.train.loop.training_checkpoint import Progress, load_progress, save_progress
+from outrider.actors.train.training_errors import TrainError
+
+CLIP_NORM = 1.0
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """A finished step: `loss` in nats per token, `seconds` since the previous one."""
+
+    step: int
+    steps: int
+    loss: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Saving:
+    """Where and how often progress is kept.
+
+    `snapshot` gets the model every `snapshot_seconds`, so that an unfinished one can be tried;
+    `saved` is told of every save.
+    """
+
+    path: Path
+    fingerprint: str
+    resume: bool
+    progress_seconds: float = 60.0
+    snapshot_seconds: float = 180.0
+    snapshot: Callable[[LlamaForCausalLM], None] | None = None
+    saved: Callable[[], None] = lambda: None
+
+
+def train(
+    model: LlamaForCausalLM,
+    pacer: Pacer,
+    loss_of_step: Callable[[int], torch.Tensor],
+    saving: Saving,
+    on_step: Callable[[StepReport], None],
+    clock: Clock = time.monotonic,
+) -> None:
+    """Train `model` in place until the pacer's schedule is done, going on from saved progress if any.
+
+    Raises:
+        ResumeError: the saved progress is of another run.
+        TrainError: the loss is not finite.
+    """
+    model.train()
+    recipe = pacer.schedule
+    optimizer = Optimizer(model, recipe.matrix_rate, recipe.other_rate)
+    saved = load_progress(saving.path, saving.fingerprint) if saving.resume else None
+    start = 0
+    if saved is not None:
+        model.load_state_dict(saved.model)
+        optimizer.restore(saved.optimizer)
+        torch.set_rng_state(saved.random_state)
+        start = saved.step
+        pacer.resume(start, Decision(**saved.decision) if saved.decision else None)
+
+    def save(step: int) -> None:
+        decision = pacer.decision()
+        progress = Progress(
+            saving.fingerprint,
+            step,
+            model.state_dict(),
+            optimizer.state(),
+            torch.get_rng_state(),
+            asdict(decision) if decision else None,
+        )
+        save_progress(saving.path, progress)
+        saving.saved()
+
+    last_save = last_snapshot = last_step = clock()
+    step = start
+    while step < pacer.schedule.steps:
+        loss = loss_of_step(step)
+        value = loss.item()
+        if not math.isfinite(value):
+            raise TrainError(
+                f"step {step}: loss is {value}; lower the rates and train without resume"
+            )
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP_NORM)
+        optimizer.step(pacer.schedule.rate(step))
+        step += 1
+        now = clock()
+        pacer.after(step, now - last_step)
+        on_step(StepReport(step, pacer.schedule.steps, value, now - last_step))
+        last_step = now
+        if now - last_save >= saving.progress_seconds:
+            save(step)
+            last_save = now
+        if saving.snapshot is not None and now - last_snapshot >= saving.snapshot_seconds:
+            saving.snapshot(model)
+            last_snapshot = now
+    pacer.finish()
+    if start < step:
+        save(step)
+    model.train(False)

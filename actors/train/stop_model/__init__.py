@@ -1,0 +1,1 @@
+"""Training of the model that says when drafting stops."""

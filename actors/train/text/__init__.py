@@ -1,0 +1,1 @@
+"""Text for training: sources, tokenizer, documents, batches."""

@@ -1,0 +1,1 @@
+"""Small models of every architecture of transformers, tried with the engine."""

@@ -1,0 +1,1 @@
+"""Passes timed on a GPU."""

@@ -1,0 +1,1 @@
+"""Rows of results, and the tables and plots made of them."""

@@ -1,0 +1,1 @@
+"""What suites start and talk to: services, clients, networks, single actors."""

@@ -1,0 +1,98 @@
+"""Decoding the prompts through the service, plainly or speculatively, and adding up what happened."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from bench.running.bench_prompts import Prompt
+from outrider.client import Client, SamplingOptions, SpeculationOptions
+from outrider.client.messages.results import SpeculationStats, Timing
+
+
+@dataclass(slots=True)
+class Decoded:
+    """What one run over the prompts gave."""
+
+    texts: list[tuple[int, ...]] = field(default_factory=list)
+    """Output token ids of each prompt."""
+
+    stats: list[SpeculationStats] = field(default_factory=list)
+    """Statistics of each prompt."""
+
+    timings: list[Timing] = field(default_factory=list)
+    """Where the time of each prompt went."""
+
+    decode_s: float = 0.0
+    """Seconds from the first token of each prompt to its last, added up: decoding without the prompt."""
+
+    total_s: float = 0.0
+    """Seconds from request to end, added up."""
+
+    def add(self, other: Decoded) -> None:
+        """Takes in what another run over other prompts gave."""
+        self.texts += other.texts
+        self.stats += other.stats
+        self.timings += other.timings
+        self.decode_s += other.decode_s
+        self.total_s += other.total_s
+
+    @property
+    def num_tokens(self) -> int:
+        """Output tokens."""
+        return sum(len(text) for text in self.texts)
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Output tokens a second, request to end, prompt included."""
+        return self.num_tokens / self.total_s
+
+    @property
+    def tokens_per_pass(self) -> float:
+        """Mean tokens committed in a target pass, bonus and plain passes included."""
+        passes = sum(s.rounds + s.plain_passes for s in self.stats)
+        return self.num_tokens / passes if passes else 0.0
+
+    @property
+    def bytes_per_token(self) -> float:
+        """Bytes of candidates and verdicts for each committed token, before framing."""
+        return sum(s.wire_bytes for s in self.stats) / self.num_tokens
+
+    @property
+    def near_ties(self) -> int:
+        """Draws whose two best perturbed logits were closer than the rounding of the target's type (docs/exactness.md)."""
+        return sum(s.near_ties for s in self.stats)
+
+
+def decode(
+    client: Client,
+    prompts: Sequence[Prompt],
+    *,
+    temperature: float,
+    max_tokens: int,
+    enabled: bool,
+    ignore_eos: bool = True,
+) -> Decoded:
+    """Decodes the prompts one after another; the seed of each is its number."""
+    run = Decoded()
+    for prompt in prompts:
+        sampling = SamplingOptions(
+            temperature=temperature, max_tokens=max_tokens, seed=prompt.id, ignore_eos=ignore_eos
+        )
+        began = time.perf_counter()
+        result = client.generate(
+            **prompt.request(),
+            sampling=sampling,
+            speculation=SpeculationOptions(enabled=enabled),
+            timeout_s=300.0,
+        )
+        run.total_s += time.perf_counter() - began
+        (output,) = result.outputs
+        completion = output.completion
+        assert completion is not None, "a whole result has a completion"
+        run.decode_s += completion.timing.total_s - completion.timing.first_token_s
+        run.texts.append(tuple(token.id for token in output.tokens))
+        run.stats.append(completion.speculation)
+        run.timings.append(completion.timing)
+    return run

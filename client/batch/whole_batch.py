@@ -1,0 +1,264 @@
+"""A whole batch: look through the input, go on where the output ends, run, sum up."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+
+from outrider.client.async_client import AsyncClient
+from outrider.client.batch.answers_file import LocalOutput, Output
+from outrider.client.batch.baseline import Baseline, measure_baseline, sample
+from outrider.client.batch.batch_run import BatchRun, RunSettings, Written
+from outrider.client.batch.batch_summary import Summary, summarise
+from outrider.client.batch.input_lines import read_lines
+from outrider.client.batch.parts import PartsOutput
+from outrider.client.batch.places import is_remote, local_path
+from outrider.client.batch.record import Rejection
+from outrider.client.batch.survey import Survey, done_ids, strictly, survey
+from outrider.client.connection import event_loop
+from outrider.client.connection.access import Tls
+from outrider.client.connection.channel import DEFAULT_ADDRESS
+from outrider.client.connection.timeouts import REQUEST_TIMEOUT_S
+from outrider.client.errors import InvalidRequest
+
+MAX_CONCURRENCY = 256
+"""Most records at once that are chosen without being asked for."""
+
+DEFAULT_CONCURRENCY = 8
+"""Records at once where the service does not say how many it can hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What to do."""
+
+    source: str
+    """The input: a path, or a URL that fsspec reads."""
+
+    destination: str
+    """The output: a path, or a URL that fsspec writes."""
+
+    address: str = DEFAULT_ADDRESS
+    """Of the service."""
+
+    tls: Tls | None = None
+    """Certificates; with shards, of files that are there on every node."""
+
+    token: str | Path | None = field(default=None, repr=False)
+    """What proves to the service who calls."""
+
+    timeout_s: float = REQUEST_TIMEOUT_S
+    """Seconds for one request."""
+
+    model: str = ""
+    """Of records that name none; empty takes the service's first."""
+
+    strict: bool = False
+    """Does nothing if a line cannot be run."""
+
+    concurrency: int | None = None
+    """Records at once, of all shards together; None: as many as the service can hold."""
+
+    attempts: int = 3
+    """Tries of a record that fails for a cause that may pass."""
+
+    patience_s: float = 600.0
+    """Seconds without a single answer after which the run ends."""
+
+    baseline: int = 0
+    """Records to decode plainly as well, afterwards."""
+
+    shards: int = 0
+    """Actors of a Ray cluster that send; 0: this process does."""
+
+    def client(self) -> AsyncClient:
+        """A client of the service."""
+        return AsyncClient(self.address, timeout_s=self.timeout_s, tls=self.tls, token=self.token)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What was done."""
+
+    records: int
+    done_before: int
+    """Records that earlier runs had answered."""
+
+    concurrency: int
+    wall_s: float
+    """Seconds of this run."""
+
+    tokens: int
+    """Output tokens of this run."""
+
+    summary: Summary
+    """Of the whole output."""
+
+    baseline: Baseline | None
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Output tokens a second, of this run; None if it had nothing to do."""
+        return self.tokens / self.wall_s if self.tokens else None
+
+    @property
+    def is_ok(self) -> bool:
+        """True if every record succeeded, and plain decoding said the same wherever it was asked."""
+        differs = self.baseline is not None and bool(self.baseline.different)
+        return not self.summary.total.failed and not differs
+
+    def as_dict(self) -> dict[str, object]:
+        """For programs."""
+        return {
+            "records": self.records,
+            "done_before": self.done_before,
+            "concurrency": self.concurrency,
+            "wall_s": self.wall_s,
+            "tokens": self.tokens,
+            "tokens_per_s": self.tokens_per_s,
+            "total": self.summary.total.as_dict(),
+            "categories": {
+                name: tally.as_dict() for name, tally in self.summary.by_category.items()
+            },
+            "baseline": self.baseline.as_dict() if self.baseline is not None else None,
+        }
+
+
+class Watcher:
+    """Is told how a batch goes. This one does not care."""
+
+    def begin(self, *, total: int, done: int) -> None:
+        """Work begins: of `total` records `done` are answered already."""
+
+    def wrote(self, written: Written) -> None:
+        """One more is answered."""
+
+
+def look_through(job: Job) -> Survey:
+    """Reads the whole input, before anybody is asked.
+
+    Raises:
+        InvalidRequest: It cannot be read, holds no record, is the output, or `strict` refuses it.
+    """
+    is_local = not is_remote(job.source) and not is_remote(job.destination)
+    if is_local and local_path(job.source).resolve() == local_path(job.destination).resolve():
+        raise InvalidRequest("input and output are the same file")
+    found = survey(read_lines(job.source), model=job.model)
+    if job.strict:
+        strictly(found)
+    if job.shards:
+        _ray_data().connect()
+    return found
+
+
+def run_job(job: Job, found: Survey, *, watcher: Watcher | None = None) -> Report:
+    """Answers every record that is not answered yet.
+
+    Args:
+        job: What to do.
+        found: What `look_through` has found.
+        watcher: Is told how it goes.
+
+    Raises:
+        OutriderError: The run cannot begin, or cannot go on; what was written stays, and the same job goes on with it.
+    """
+    watcher = watcher or Watcher()
+    fingerprints, capacity = event_loop.run(_ask_service(job))
+    settings = RunSettings(
+        concurrency=job.concurrency or capacity, attempts=job.attempts, patience_s=job.patience_s
+    )
+    tokens = 0
+
+    def count(written: Written) -> None:
+        nonlocal tokens
+        tokens += written.tokens
+        watcher.wrote(written)
+
+    output = _open(job)
+    try:
+        done = done_ids(found, output.answers(), fingerprints=fingerprints)
+        output.begin()
+        watcher.begin(total=len(found.line_by_id), done=len(done))
+        began_s = time.perf_counter()
+        left = (e for e in found.entries(read_lines(job.source)) if e.id not in done)
+        if job.shards:
+            left = (entry for entry in left if isinstance(entry, Rejection))
+
+        async def run() -> None:
+            async with job.client() as client:
+                await BatchRun(
+                    client, output, settings=settings, fingerprints=fingerprints, on_written=count
+                ).run(left)
+
+        event_loop.run(run())
+        if job.shards:
+            output.sync()
+            wanted = set(found.id_by_custom.values()) - done
+            _ray_data().run_shards(job, wanted, settings, fingerprints, count)
+        wall_s = time.perf_counter() - began_s
+        output.finish()
+        return Report(
+            records=len(found.line_by_id),
+            done_before=len(done),
+            concurrency=settings.concurrency,
+            wall_s=wall_s,
+            tokens=tokens,
+            summary=summarise(output.answers()),
+            baseline=_baseline(job, found, output, concurrency=settings.concurrency),
+        )
+    finally:
+        output.close()
+
+
+def _open(job: Job) -> Output:
+    """The output, where it lies."""
+    if job.shards or is_remote(job.destination):
+        return PartsOutput(job.destination)
+    path = local_path(job.destination)
+    if path.with_name(f"{path.name}.parts").exists():
+        raise InvalidRequest(f"a run with --shards has left {path}.parts; let such a run finish it")
+    return LocalOutput(path)
+
+
+def _ray_data() -> ModuleType:
+    """What needs Ray.
+
+    Raises:
+        InvalidRequest: It is not installed.
+    """
+    try:
+        return importlib.import_module("outrider.client.batch.ray_data")
+    except ImportError as error:
+        raise InvalidRequest(
+            f"--shards needs more than is installed ({error}); pip install 'outrider[serve,batch]'"
+        ) from None
+
+
+async def _ask_service(job: Job) -> tuple[dict[str, str], int]:
+    """The fingerprint of each model, and how many sequences the targets hold at once."""
+    async with job.client() as client:
+        fingerprints = {model.name: model.model_fingerprint for model in await client.models()}
+        status = await client.status()
+    held = sum(actor.capacity for actor in status.actors if actor.role == "target")
+    return fingerprints, min(held, MAX_CONCURRENCY) or DEFAULT_CONCURRENCY
+
+
+def _baseline(job: Job, found: Survey, output: Output, *, concurrency: int) -> Baseline | None:
+    """Compares a sample with plain decoding; None if that was not asked for, or no record can be compared."""
+    if not job.baseline:
+        return None
+    succeeded = {answer.id for answer in output.answers() if answer.error_code is None}
+    records = sample(found.entries(read_lines(job.source)), succeeded, job.baseline)
+    if not records:
+        return None
+    chosen = {record.id for record in records}
+    answers = {answer.id: answer for answer in output.answers() if answer.id in chosen}
+
+    async def measure() -> Baseline:
+        async with job.client() as client:
+            return await measure_baseline(client, records, answers, concurrency=concurrency)
+
+    return event_loop.run(measure())

@@ -1,0 +1,1 @@
+"""The commands of `outrider`, one file each."""

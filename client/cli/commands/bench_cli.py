@@ -1,0 +1,232 @@
+"""`outrider bench`: how fast a service is, and whether speculation pays."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from outrider.client.async_client import AsyncClient
+from outrider.client.cli import flags
+from outrider.client.cli.commands.bench_report import Plan, Report, print_report, report_as_dict
+from outrider.client.cli.exits import ExitCode, expected_errors, usage_error
+from outrider.client.cli.printing import print_json
+from outrider.client.cli.service_options import Service, connecting
+from outrider.client.connection import event_loop
+from outrider.client.measuring.figures import Sample, compare, figures
+from outrider.client.measuring.measure import measure
+from outrider.client.measuring.measuring_prompts import BUILT_IN, Prompt, read_prompts
+from outrider.client.messages.request_options import SamplingOptions, SpeculationOptions
+
+
+class Baseline(StrEnum):
+    """What to compare with."""
+
+    PLAIN = "plain"
+    """The same prompts and seeds through the same service, with speculation off."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Phase:
+    """All requests of one way of decoding."""
+
+    samples: list[Sample]
+    wall_s: float = 0.0
+
+
+@connecting
+def bench(
+    service: Service,
+    model: flags.Model = "",
+    prompts: Annotated[
+        Path | None,
+        typer.Option(
+            "--prompts",
+            metavar="FILE",
+            help="One text a line, or .jsonl with prompt, tokens or messages. Default: a varied few.",
+        ),
+    ] = None,
+    concurrency: Annotated[
+        int, typer.Option("--concurrency", min=1, max=4096, help="Requests at once.")
+    ] = 1,
+    max_tokens: Annotated[
+        int, typer.Option("--max-tokens", "-n", min=1, help="Output tokens of a request.")
+    ] = 64,
+    temperature: Annotated[
+        float, typer.Option("--temperature", "-t", min=0.0, help="0 is greedy.")
+    ] = 0.0,
+    seeds: Annotated[
+        str, typer.Option("--seeds", metavar="SEED,SEED,...", help="Each prompt runs with each.")
+    ] = "0",
+    runs: Annotated[int, typer.Option("--runs", min=1, help="How often to do it all.")] = 1,
+    warm_up: Annotated[
+        int, typer.Option("--warm-up", min=0, help="Requests before the clock starts.")
+    ] = 2,
+    compare_with: Annotated[
+        Baseline | None,
+        typer.Option(
+            "--compare",
+            help="Decode plainly too, check that the outputs are equal, give the ratio.",
+        ),
+    ] = None,
+    ignore_eos: flags.IgnoreEos = False,
+    speculate: flags.Speculate = None,
+    verifier: flags.VerifierName = None,
+    drafters: flags.Drafters = None,
+    max_nodes: flags.MaxNodes = None,
+    max_depth: flags.MaxDepth = None,
+    tree_shape: flags.TreeShape = None,
+    draft_length: flags.DraftLengthName = None,
+    roots: flags.RootsName = None,
+    tree_mask: flags.TreeMaskName = None,
+    aggressiveness: flags.Aggressiveness = None,
+    decision_threshold: flags.DecisionThreshold = None,
+    timeout_s: flags.TimeoutS = flags.TIMEOUT_DEFAULT,
+    as_json: flags.AsJson = False,
+) -> None:
+    """Measure time to first token, time per token, tokens per second and acceptance.
+
+    Ends with 1 if outputs differ where no near tie explains it.
+    """
+    if compare_with is not None and speculate is False:
+        raise usage_error("--compare plain with --plain would compare plain decoding with itself")
+    with expected_errors(as_json=as_json):
+        plan = Plan(
+            prompts=read_prompts(prompts) if prompts is not None else BUILT_IN,
+            seeds=parse_seeds(seeds),
+            runs=runs,
+            concurrency=concurrency,
+            sampling=SamplingOptions(
+                max_tokens=max_tokens,
+                temperature=temperature,
+                ignore_eos=True if ignore_eos else None,
+            ),
+            speculation=flags.speculation_options(
+                speculate=speculate,
+                verifier=verifier,
+                drafters=drafters,
+                max_nodes=max_nodes,
+                max_depth=max_depth,
+                tree_shape=tree_shape,
+                draft_length=draft_length,
+                roots=roots,
+                tree_mask=tree_mask,
+                aggressiveness=aggressiveness,
+                decision_threshold=decision_threshold,
+            ),
+            model=model,
+            compare_plain=compare_with is not None,
+        )
+        report = event_loop.run(run(plan, service=service, timeout_s=timeout_s, warm_up=warm_up))
+        if as_json:
+            print_json(report_as_dict(plan, report))
+        else:
+            print_report(plan, report)
+    if report.comparison is not None and report.comparison.unexplained:
+        raise typer.Exit(ExitCode.FAILURE)
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """Seeds from a list with commas.
+
+    Raises:
+        typer.Exit: An entry is not a number, or appears twice.
+    """
+    try:
+        seeds = tuple(int(seed) for seed in text.split(","))
+    except ValueError:
+        raise usage_error(
+            f"--seeds {text!r} is not a list of numbers, for instance 0,1,2"
+        ) from None
+    if len(set(seeds)) < len(seeds):
+        raise usage_error(f"--seeds {text!r} names a seed twice; --runs repeats measurements")
+    return seeds
+
+
+async def run(plan: Plan, *, service: Service, timeout_s: float, warm_up: int) -> Report:
+    """Measures by plan. Plain and speculative decoding take turns, and swap who goes first."""
+    speculative, plain = Phase(samples=[]), Phase(samples=[])
+    speed_ups = []
+    total = len(plan.prompts) * len(plan.seeds) * plan.runs * (2 if plan.compare_plain else 1)
+    progress = ProgressLine(total)
+    async with service.async_client(timeout_s=timeout_s) as client:
+        known = await client.models()
+        for _ in range(warm_up):
+            await _measure_phase(client, plan, plan.prompts[:1], plan.seeds[0], is_plain=False)
+        for run_number in range(plan.runs):
+            tokens, walls = [0, 0], [0.0, 0.0]
+            for turn, seed in enumerate(plan.seeds, start=run_number):
+                order = (True, False) if turn % 2 == 0 else (False, True)
+                for is_plain in order if plan.compare_plain else (False,):
+                    samples, wall_s = await _measure_phase(
+                        client, plan, plan.prompts, seed, is_plain=is_plain, progress=progress
+                    )
+                    phase = plain if is_plain else speculative
+                    phase.samples.extend(samples)
+                    phase.wall_s += wall_s
+                    tokens[is_plain] += sum(len(sample.token_ids) for sample in samples)
+                    walls[is_plain] += wall_s
+            if plan.compare_plain and tokens[True]:
+                speed_ups.append((tokens[False] / walls[False]) / (tokens[True] / walls[True]))
+    progress.clear()
+    return Report(
+        figures=figures(speculative.samples, wall_s=speculative.wall_s),
+        plain=figures(plain.samples, wall_s=plain.wall_s) if plan.compare_plain else None,
+        comparison=compare(
+            plain.samples,
+            speculative.samples,
+            plain_wall_s=plain.wall_s,
+            speculative_wall_s=speculative.wall_s,
+        )
+        if plan.compare_plain
+        else None,
+        speed_up_by_run=tuple(speed_ups),
+        emulated=next((m.emulated for m in known if plan.model in ("", m.name)), ""),
+    )
+
+
+async def _measure_phase(
+    client: AsyncClient,
+    plan: Plan,
+    prompts: Sequence[Prompt],
+    seed: int,
+    *,
+    is_plain: bool,
+    progress: ProgressLine | None = None,
+) -> tuple[tuple[Sample, ...], float]:
+    """Runs the prompts once, plainly or as the plan says."""
+    return await measure(
+        client,
+        prompts,
+        seed=seed,
+        sampling=plan.sampling,
+        speculation=SpeculationOptions(enabled=False) if is_plain else plan.speculation,
+        concurrency=plan.concurrency,
+        model=plan.model,
+        on_sample=progress.step if progress is not None else lambda sample: None,
+    )
+
+
+class ProgressLine:
+    """Counts requests on stderr, where somebody watches."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._done = 0
+        self._is_shown = sys.stderr.isatty()
+
+    def step(self, sample: Sample) -> None:
+        """One more is done."""
+        self._done += 1
+        if self._is_shown:
+            print(f"\r{self._done} of {self._total} requests", end="", file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        """Removes the line."""
+        if self._is_shown:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)

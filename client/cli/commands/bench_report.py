@@ -1,0 +1,141 @@
+"""What `outrider bench` was asked and what it measured, as a table and for programs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from statistics import median
+
+from rich.console import Console
+from rich.table import Table
+
+from outrider.client.cli.printing import emulation_note
+from outrider.client.measuring.figures import Comparison, Figures
+from outrider.client.measuring.measuring_prompts import Prompt
+from outrider.client.messages.request_options import SamplingOptions, SpeculationOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to measure."""
+
+    prompts: tuple[Prompt, ...]
+    seeds: tuple[int, ...]
+    runs: int
+    concurrency: int
+    sampling: SamplingOptions
+    speculation: SpeculationOptions
+    model: str
+    compare_plain: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What was measured."""
+
+    figures: Figures
+    plain: Figures | None
+    comparison: Comparison | None
+    speed_up_by_run: tuple[float, ...]
+    emulated: str = ""
+    """As `ModelInfo.emulated`."""
+
+    @property
+    def speed_up_median(self) -> float | None:
+        """The median over the runs."""
+        return median(self.speed_up_by_run) if self.speed_up_by_run else None
+
+
+def report_as_dict(plan: Plan, report: Report) -> dict[str, object]:
+    """What `--json` shows."""
+    comparison = None
+    if report.comparison is not None:
+        comparison = {
+            **asdict(report.comparison),
+            "unexplained": report.comparison.unexplained,
+            "speed_up_by_run": list(report.speed_up_by_run),
+            "speed_up_median": report.speed_up_median,
+        }
+    return {
+        "plan": {
+            "prompts": len(plan.prompts),
+            "categories": sorted({prompt.category for prompt in plan.prompts}),
+            "seeds": list(plan.seeds),
+            "runs": plan.runs,
+            "concurrency": plan.concurrency,
+            "max_tokens": plan.sampling.max_tokens,
+            "temperature": plan.sampling.temperature,
+        },
+        "emulated": report.emulated,
+        "figures": asdict(report.figures),
+        "plain": asdict(report.plain) if report.plain is not None else None,
+        "comparison": comparison,
+    }
+
+
+def print_report(plan: Plan, report: Report) -> None:
+    """The figures as a table, and what the comparison found."""
+    console = Console(highlight=False)
+    table = Table(
+        title=f"{len(plan.prompts)} prompts, {len(plan.seeds)} seeds, {plan.runs} runs, "
+        f"concurrency {plan.concurrency}, temperature {plan.sampling.temperature:g}"
+        + (f"; {emulation_note(report.emulated)}" if report.emulated else "")
+    )
+    table.add_column("")
+    columns = [report.figures] if report.plain is None else [report.plain, report.figures]
+    for name in ("measured",) if report.plain is None else ("plain", "speculative"):
+        table.add_column(name, justify="right")
+    rows = [
+        ("tokens", [f"{column.tokens}" for column in columns]),
+        ("tokens/s", [f"{column.tokens_per_s:.1f}" for column in columns]),
+        (
+            "first token p50 / p99, ms",
+            [_ms(c.first_token_p50_s, c.first_token_p99_s) for c in columns],
+        ),
+        ("time per token p50 / p99, ms", [_ms(c.token_p50_s, c.token_p99_s) for c in columns]),
+        ("tokens a target pass", [f"{column.mean_tokens_per_pass:.2f}" for column in columns]),
+        ("passes with candidates", [_with_candidates(column) for column in columns]),
+        ("candidates accepted", [f"{column.acceptance:.0%}" for column in columns]),
+        ("accepted by depth", [_by_depth(column.acceptance_by_depth) for column in columns]),
+        ("wire bytes a token", [f"{column.wire_bytes_per_token:.0f}" for column in columns]),
+    ]
+    for label, cells in rows:
+        table.add_row(label, *cells)
+    console.print(table)
+    if report.comparison is not None:
+        _print_comparison(console, report.comparison, report)
+
+
+def _print_comparison(console: Console, comparison: Comparison, report: Report) -> None:
+    explained = len(comparison.differences) - comparison.unexplained
+    console.print(
+        f"{comparison.equal} of {comparison.pairs} outputs equal"
+        + (f", {explained} differ by a near tie" if explained else "")
+        + (f", {comparison.unexplained} differ" if comparison.unexplained else "")
+    )
+    for difference in comparison.differences:
+        console.print(
+            f"  prompt {difference.prompt}, seed {difference.seed}: token {difference.position} differs"
+            + (" (near tie)" if difference.near_tie else "")
+        )
+    low, high = min(report.speed_up_by_run, default=0.0), max(report.speed_up_by_run, default=0.0)
+    console.print(
+        f"speed-up {report.speed_up_median or 0.0:.2f} (median of {len(report.speed_up_by_run)} runs, "
+        f"{low:.2f} to {high:.2f})"
+    )
+    for category, ratio in comparison.speed_up_by_category.items():
+        console.print(f"  {category}: {ratio:.2f}")
+
+
+def _ms(one_s: float | None, other_s: float | None) -> str:
+    return " / ".join(
+        "-" if time_s is None else f"{time_s * 1e3:.1f}" for time_s in (one_s, other_s)
+    )
+
+
+def _with_candidates(column: Figures) -> str:
+    passes = column.rounds + column.plain_passes
+    return f"{column.rounds / passes:.0%}" if passes else "-"
+
+
+def _by_depth(rates: tuple[float, ...]) -> str:
+    return " ".join(f"{rate:.2f}" for rate in rates) or "-"

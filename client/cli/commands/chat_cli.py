@@ -1,0 +1,174 @@
+"""`outrider chat`: a conversation in the terminal."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from outrider.client.blocking import Client
+from outrider.client.cli import flags
+from outrider.client.cli.exits import ExitCode, expected_errors, report
+from outrider.client.cli.printing import TextWriter, summary_line
+from outrider.client.cli.service_options import Service, connecting
+from outrider.client.errors import OutriderError
+from outrider.client.messages.request_options import Message, SamplingOptions, SpeculationOptions
+from outrider.client.messages.results import Admission, Completion, TextChunk
+
+_HELP = "/exit ends, /reset forgets the conversation; Ctrl-C stops an answer."
+
+
+@connecting
+def chat(
+    service: Service,
+    model: flags.Model = "",
+    system: Annotated[str | None, typer.Option("--system", help="A system message.")] = None,
+    temperature: flags.Temperature = None,
+    top_p: flags.TopP = None,
+    top_k: flags.TopK = None,
+    min_p: flags.MinP = None,
+    repetition_penalty: flags.RepetitionPenalty = None,
+    presence_penalty: flags.PresencePenalty = None,
+    frequency_penalty: flags.FrequencyPenalty = None,
+    seed: flags.Seed = None,
+    max_tokens: flags.MaxTokens = None,
+    stop: flags.Stop = None,
+    speculate: flags.Speculate = None,
+    drafters: flags.Drafters = None,
+    timeout_s: flags.TimeoutS = flags.TIMEOUT_DEFAULT,
+    show_origin: Annotated[
+        bool, typer.Option("--show-origin", help="Colour the text by who proposed each token.")
+    ] = False,
+    stats: Annotated[
+        bool, typer.Option("--stats", help="Say after each answer what speculation did.")
+    ] = False,
+) -> None:
+    """Talk with a model. /exit ends, /reset forgets the conversation; Ctrl-C stops an answer."""
+    with expected_errors():
+        sampling = flags.sampling_options(
+            temperature=temperature,
+            top_p=top_p,
+            top_k=top_k,
+            min_p=min_p,
+            repetition_penalty=repetition_penalty,
+            presence_penalty=presence_penalty,
+            frequency_penalty=frequency_penalty,
+            seed=seed,
+            max_tokens=max_tokens,
+            stop=stop,
+        )
+        with service.client(timeout_s=timeout_s) as client:
+            conversation = Conversation(
+                client,
+                model=model,
+                system=system,
+                sampling=sampling,
+                speculation=flags.speculation_options(speculate=speculate, drafters=drafters),
+                show_origin=show_origin,
+                stats=stats,
+            )
+            talk(conversation)
+
+
+class Conversation:
+    """The turns so far, and how to get the next."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        model: str,
+        system: str | None,
+        sampling: SamplingOptions,
+        speculation: SpeculationOptions,
+        show_origin: bool,
+        stats: bool,
+    ) -> None:
+        self._client = client
+        self._model = model
+        self._beginning = [Message("system", system)] if system is not None else []
+        self._sampling = sampling
+        self._speculation = speculation
+        self._show_origin = show_origin
+        self._stats = stats
+        self.turns = list(self._beginning)
+
+    def reset(self) -> None:
+        """Forgets all but the system message."""
+        self.turns = list(self._beginning)
+
+    def answer(self, text: str) -> None:
+        """Sends a user's turn and writes the answer as it comes.
+
+        An answer stopped by Ctrl-C stays as far as it came; a failed one leaves the conversation as it was.
+
+        Raises:
+            OutriderError: The request failed.
+        """
+        asked = [*self.turns, Message("user", text)]
+        said: list[str] = []
+        writer = TextWriter(
+            origins_from=self._client if self._show_origin else None, model=self._model
+        )
+        stream = self._client.stream(
+            messages=asked,
+            model=self._model,
+            sampling=self._sampling,
+            speculation=self._speculation,
+        )
+        try:
+            with stream:
+                for event in stream:
+                    match event:
+                        case Admission():
+                            writer.admit(event)
+                        case TextChunk():
+                            said.append(event.text)
+                            writer.write(event)
+                        case Completion() if self._stats:
+                            print(
+                                f"\n[{summary_line(event, emulated=writer.emulated)}]",
+                                end="",
+                                file=sys.stderr,
+                            )
+        except KeyboardInterrupt:
+            print(" [stopped]", end="", file=sys.stderr)
+        finally:
+            print(flush=True)
+        self.turns = [*asked, Message("assistant", "".join(said))]
+
+
+def talk(conversation: Conversation) -> None:
+    """Reads turns until the end of input or /exit.
+
+    Raises:
+        typer.Exit: A request failed, and nobody is there to see it.
+    """
+    is_interactive = sys.stdin.isatty()
+    if is_interactive:
+        print(_HELP, file=sys.stderr)
+    while True:
+        try:
+            line = input("> " if is_interactive else "").strip()
+        except EOFError:
+            return
+        except UnicodeDecodeError as error:
+            print(f"error: the line is not UTF-8: {error}", file=sys.stderr)
+            raise typer.Exit(ExitCode.INVALID) from None
+        match line:
+            case "":
+                continue
+            case "/exit" | "/quit":
+                return
+            case "/reset":
+                conversation.reset()
+            case "/help":
+                print(_HELP, file=sys.stderr)
+            case _:
+                try:
+                    conversation.answer(line)
+                except OutriderError as error:
+                    code = report(error, as_json=False)
+                    if not is_interactive:
+                        raise typer.Exit(code) from None

@@ -1,0 +1,213 @@
+"""`outrider generate`: one prompt, its continuation."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from outrider.client.blocking_stream import GenerationStream
+from outrider.client.cli import flags
+from outrider.client.cli.exits import expected_errors, usage_error
+from outrider.client.cli.printing import (
+    TextWriter,
+    event_as_dict,
+    print_json,
+    printable,
+    summary_line,
+)
+from outrider.client.cli.service_options import Service, connecting
+from outrider.client.errors import InvalidRequest
+from outrider.client.messages.collect import Collector
+from outrider.client.messages.request_options import Message
+from outrider.client.messages.results import Admission, Completion, Generation, TextChunk
+
+
+@connecting
+def generate(
+    service: Service,
+    prompt: Annotated[
+        str | None, typer.Argument(help="The prompt; read from stdin if left out, or '-'.")
+    ] = None,
+    model: flags.Model = "",
+    chat: Annotated[
+        bool, typer.Option("--chat", help="The prompt is a user's message, not a text to continue.")
+    ] = False,
+    system: Annotated[
+        str | None, typer.Option("--system", help="A system message; implies --chat.")
+    ] = None,
+    tokens: Annotated[
+        str | None, typer.Option("--tokens", metavar="ID,ID,...", help="A prompt of token ids.")
+    ] = None,
+    temperature: flags.Temperature = None,
+    top_p: flags.TopP = None,
+    top_k: flags.TopK = None,
+    min_p: flags.MinP = None,
+    repetition_penalty: flags.RepetitionPenalty = None,
+    presence_penalty: flags.PresencePenalty = None,
+    frequency_penalty: flags.FrequencyPenalty = None,
+    logit_bias: flags.LogitBias = None,
+    seed: flags.Seed = None,
+    max_tokens: flags.MaxTokens = None,
+    min_tokens: flags.MinTokens = None,
+    stop: flags.Stop = None,
+    stop_token_ids: flags.StopTokenIds = None,
+    ignore_eos: flags.IgnoreEos = False,
+    logprobs: flags.Logprobs = None,
+    n: flags.NumSequences = None,
+    speculate: flags.Speculate = None,
+    verifier: flags.VerifierName = None,
+    drafters: flags.Drafters = None,
+    max_nodes: flags.MaxNodes = None,
+    max_depth: flags.MaxDepth = None,
+    tree_shape: flags.TreeShape = None,
+    draft_length: flags.DraftLengthName = None,
+    roots: flags.RootsName = None,
+    tree_mask: flags.TreeMaskName = None,
+    aggressiveness: flags.Aggressiveness = None,
+    decision_threshold: flags.DecisionThreshold = None,
+    request_id: Annotated[
+        str | None, typer.Option("--request-id", help="Names the request. Default: a fresh name.")
+    ] = None,
+    timeout_s: flags.TimeoutS = flags.TIMEOUT_DEFAULT,
+    show_origin: Annotated[
+        bool, typer.Option("--show-origin", help="Colour the text by who proposed each token.")
+    ] = False,
+    stats: Annotated[
+        bool, typer.Option("--stats", help="Say on stderr what speculation did.")
+    ] = False,
+    as_json: flags.AsJson = False,
+    as_stream: Annotated[
+        bool, typer.Option("--stream", help="With --json: one object an event, as they come.")
+    ] = False,
+) -> None:
+    """Continue a text, or answer a message, and print the text as it comes."""
+    if tokens is not None and (prompt is not None or chat or system is not None):
+        raise usage_error(
+            "--tokens is a prompt of its own; leave out the prompt, --chat and --system"
+        )
+    if as_stream and not as_json:
+        raise usage_error("--stream goes with --json; text is always streamed")
+    text = None if tokens is not None else read_prompt(prompt)
+    with expected_errors(as_json=as_json):
+        is_chat = chat or system is not None
+        turns = [Message("system", system)] if system is not None else []
+        if is_chat and text is not None:
+            turns.append(Message("user", text))
+        with (
+            service.client(timeout_s=timeout_s) as client,
+            client.stream(
+                None if is_chat else text,
+                messages=turns if is_chat else None,
+                tokens=parse_tokens(tokens) if tokens is not None else None,
+                model=model,
+                sampling=flags.sampling_options(
+                    temperature=temperature,
+                    top_p=top_p,
+                    top_k=top_k,
+                    min_p=min_p,
+                    repetition_penalty=repetition_penalty,
+                    presence_penalty=presence_penalty,
+                    frequency_penalty=frequency_penalty,
+                    logit_bias=logit_bias,
+                    seed=seed,
+                    max_tokens=max_tokens,
+                    min_tokens=min_tokens,
+                    stop=stop,
+                    stop_token_ids=stop_token_ids,
+                    ignore_eos=ignore_eos,
+                    logprobs=logprobs,
+                    n=n,
+                ),
+                speculation=flags.speculation_options(
+                    speculate=speculate,
+                    verifier=verifier,
+                    drafters=drafters,
+                    max_nodes=max_nodes,
+                    max_depth=max_depth,
+                    tree_shape=tree_shape,
+                    draft_length=draft_length,
+                    roots=roots,
+                    tree_mask=tree_mask,
+                    aggressiveness=aggressiveness,
+                    decision_threshold=decision_threshold,
+                ),
+                request_id=request_id,
+            ) as stream,
+        ):
+            if as_json and as_stream:
+                for event in stream:
+                    print_json(event_as_dict(event))
+            elif as_json:
+                print_json(asdict(collect(stream)))
+            elif (n or 1) > 1:
+                print_sequences(collect(stream), stats=stats)
+            else:
+                writer = TextWriter(origins_from=client if show_origin else None, model=model)
+                print_stream(stream, writer, stats=stats)
+
+
+def read_prompt(argument: str | None) -> str:
+    """The prompt, from the command line or from stdin.
+
+    Raises:
+        typer.Exit: There is none, or it is not text.
+    """
+    if argument not in (None, "-"):
+        assert argument is not None
+        return argument
+    if argument is None and sys.stdin.isatty():
+        raise usage_error("a prompt is needed: as an argument, or on stdin")
+    try:
+        return sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError as error:
+        raise usage_error(f"the prompt on stdin is not UTF-8: {error}") from None
+
+
+def parse_tokens(ids: str) -> list[int]:
+    """Token ids from a list with commas.
+
+    Raises:
+        InvalidRequest: An entry is not a number.
+    """
+    try:
+        return [int(token) for token in ids.split(",")]
+    except ValueError:
+        raise InvalidRequest(
+            f"--tokens {ids!r} is not a list of token ids, for instance 12,7,80", field="tokens"
+        ) from None
+
+
+def collect(stream: GenerationStream) -> Generation:
+    """The whole result of a stream."""
+    collector = Collector()
+    for event in stream:
+        collector.add(event)
+    return collector.result(resumes=stream.resumes)
+
+
+def print_stream(stream: GenerationStream, writer: TextWriter, *, stats: bool) -> None:
+    """Writes text as it comes."""
+    for event in stream:
+        match event:
+            case Admission():
+                writer.admit(event)
+            case TextChunk():
+                writer.write(event)
+            case Completion():
+                print(flush=True)
+                if stats:
+                    print(summary_line(event, emulated=writer.emulated), file=sys.stderr)
+
+
+def print_sequences(result: Generation, *, stats: bool) -> None:
+    """Writes several sequences, one after the other."""
+    for output in result.outputs:
+        print(f"--- {output.index + 1} of {len(result.outputs)} ---")
+        print(printable(output.text) if sys.stdout.isatty() else output.text, flush=True)
+        if stats:
+            print(
+                summary_line(output.completion, emulated=result.admission.emulated), file=sys.stderr
+            )

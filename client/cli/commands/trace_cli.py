@@ -1,0 +1,152 @@
+"""`outrider trace`: a timeline of one request or of the whole service, and what it says."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from outrider.client.blocking_trace import RunningTrace
+from outrider.client.cli import flags
+from outrider.client.cli.exits import ExitCode, expected_errors, usage_error
+from outrider.client.cli.printing import print_json, printable
+from outrider.client.cli.service_options import Service, connecting
+from outrider.client.messages.stream_progress import new_request_id
+from outrider.client.timeline.perfetto_reader import NotATimeline
+from outrider.client.timeline.summary import Summary, summarise
+from outrider.client.timeline.timeline_file import load, save
+from outrider.client.timeline.timeline_model import Timeline
+from outrider.client.timeline.words import lines
+
+OUT = Path("outrider-trace.json")
+WHOLE_S = 5.0
+"""Default time for the whole service."""
+
+REQUEST_S = 60.0
+"""Default time for a request to come and to end."""
+
+
+@connecting
+def trace(
+    service: Service,
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="A saved timeline to sum up, instead of taking one."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help=f"Where the timeline goes. Default: {OUT}.")
+    ] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option(
+            "--seconds",
+            "-s",
+            help=f"How long. Default: {WHOLE_S:g}; for a request, which ends it, {REQUEST_S:g} at most.",
+        ),
+    ] = None,
+    request_id: Annotated[
+        str | None,
+        typer.Option("--request-id", "-r", help="Only this request, which runs or is to come."),
+    ] = None,
+    prompt: Annotated[
+        str | None, typer.Option("--prompt", "-p", help="Send this prompt, and trace its request.")
+    ] = None,
+    max_tokens: flags.MaxTokens = None,
+    temperature: flags.Temperature = None,
+    seed: flags.Seed = None,
+    speculate: flags.Speculate = None,
+    nodes: Annotated[
+        bool, typer.Option("--nodes", help="Show what became of each candidate, one by one.")
+    ] = False,
+    summary: Annotated[
+        bool, typer.Option("--summary/--no-summary", help="Say what the timeline shows.")
+    ] = True,
+    as_json: flags.AsJson = False,
+) -> None:
+    """Record who did what when, for ui.perfetto.dev, and say where the time went."""
+    if file is not None:
+        if out is not None or seconds is not None or request_id is not None or prompt is not None:
+            raise usage_error("a saved timeline is only summed up; leave out the other options")
+        tell(_loaded(file), as_json=as_json)
+        return
+    path = out or OUT
+    if not path.absolute().parent.is_dir():
+        raise usage_error(f"--out {path}: the folder {path.absolute().parent} does not exist")
+    is_request = prompt is not None or request_id is not None
+    name = request_id or (new_request_id() if prompt is not None else "")
+    with expected_errors(as_json=as_json), service.client() as client:
+        running = client.start_trace(
+            request_id=name,
+            seconds=seconds if seconds is not None else REQUEST_S if is_request else WHOLE_S,
+            nodes=nodes,
+        )
+        with running:
+            if prompt is not None:
+                running.wait_started()
+                client.generate(
+                    prompt,
+                    request_id=name,
+                    sampling=flags.sampling_options(
+                        temperature=temperature, seed=seed, max_tokens=max_tokens
+                    ),
+                    speculation=flags.speculation_options(speculate=speculate),
+                )
+            timeline = until_end(running)
+    _save(timeline, path)
+    if summary or as_json:
+        tell(timeline, as_json=as_json, path=path)
+    if not as_json:
+        Console(highlight=False, soft_wrap=True).print(
+            f"timeline: {path} (open it at ui.perfetto.dev)", markup=False
+        )
+
+
+def until_end(running: RunningTrace) -> Timeline:
+    """Waits for a trace; Ctrl-C ends it early, and what was recorded counts."""
+    try:
+        return running.result()
+    except KeyboardInterrupt:
+        running.stop()
+        return running.result()
+
+
+def tell(timeline: Timeline, *, as_json: bool, path: Path | None = None) -> None:
+    """Prints what a timeline says."""
+    found = summarise(timeline)
+    if as_json:
+        print_json({**as_dict(found), "file": str(path) if path is not None else None})
+        return
+    console = Console(highlight=False, soft_wrap=True)
+    for line in lines(found):
+        console.print(printable(line), markup=False)
+
+
+def as_dict(found: Summary) -> dict[str, object]:
+    """A summary for programs: its fields, and the figures that follow from them."""
+    shown: dict[str, object] = asdict(found)
+    shown["actors"] = [{**asdict(actor), "busy": actor.busy} for actor in found.actors]
+    shown["rounds"] = {**asdict(found.rounds), "hit_rate": found.rounds.hit_rate}
+    shown["fates"] = {
+        **asdict(found.fates),
+        "verified": found.fates.verified,
+        "held": found.fates.held,
+    }
+    return shown
+
+
+def _loaded(file: Path) -> Timeline:
+    try:
+        return load(file)
+    except (OSError, NotATimeline) as error:
+        raise usage_error(f"{file} cannot be read: {error}") from None
+
+
+def _save(timeline: Timeline, path: Path) -> None:
+    try:
+        save(timeline, path)
+    except OSError as error:
+        print_error = usage_error(f"--out {path} cannot be written: {error}")
+        raise typer.Exit(ExitCode.FAILURE) from print_error

@@ -1,0 +1,1 @@
+"""Connections to a service: addresses, certificates, tokens, time limits, retries."""

@@ -1,0 +1,1 @@
+"""Many requests, and what they amount to."""

@@ -1,0 +1,1 @@
+"""Requests and answers as values, and the same as messages."""

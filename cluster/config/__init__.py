@@ -1,0 +1,1 @@
+"""The configuration: its fields, its file, its errors."""

@@ -1,0 +1,201 @@
+"""The sections of targets and drafters."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from outrider.actors.engine.model_source import LAW_PREFIX, TABULAR_PREFIX
+from outrider.actors.engine.profiles import DEVICE_PREFIX, find_profile
+from outrider.cluster.config.config_section import NAME, Amount, AutoOr, Section
+from outrider.cluster.ray.node_labels import KEY, SELECTOR
+
+LabelKey = Annotated[str, Field(pattern=KEY)]
+LabelSelector = Annotated[str, Field(pattern=SELECTOR)]
+
+PROMPT_LOOKUP = "prompt_lookup"
+"""The drafting method that needs no model; as `--draft` it stands for itself."""
+
+
+TABLES = (LAW_PREFIX, TABULAR_PREFIX)
+"""How the names of models begin that are tables of distributions."""
+
+
+class _Actor(Section):
+    name: str = Field(default="", pattern=NAME)
+    """Its name, unique in the service. By default made from the model."""
+
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    """Type of weights and cache. `auto`: on a GPU that of the checkpoint, on a CPU float32."""
+
+    device: str = Field(default="cpu", pattern=r"^(cpu|cuda(:\d+)?|emulated:.+)$")
+    """`cpu`, `cuda` or `cuda:N`, counted among the devices that Ray gives the actor. `emulated:PROFILE`: passes take what the
+    profile says, asleep; only `law:` and `tabular:` models run there."""
+
+    num_slots: Annotated[int | Literal["auto"], AutoOr(1, 4_096)] = "auto"
+    """Sessions it can hold at a time. `auto`: 16, or as many as the memory has room for."""
+
+    max_context: Annotated[int | Literal["auto"], AutoOr(4, 10_000_000)] = "auto"
+    """Longest sequence, prompt and output. `auto`: the model's own, or less where the memory has no room for four of it."""
+
+    max_scratch: int = Field(default=320, ge=2, le=65_536)
+    """Tree nodes that a slot can hold behind the committed rows; bounds prefill chunks and trees."""
+
+    prefill_chunk: int = Field(default=256, ge=1, le=65_536)
+    """Prompt tokens in one pass, at most."""
+
+    num_threads: int | None = Field(default=None, ge=1, le=1_024)
+    """Threads of the arithmetic on a CPU. None: `num_cpus`, at least one."""
+
+    allow_remote_code: bool = False
+    """Runs code from the model's repository."""
+
+    direct_forward: bool = True
+    """Run Llama, Mistral, Qwen2 and Qwen3 models as functions of their weights; `false`: by transformers' own modules."""
+
+    cuda_graphs: Literal["auto", "on", "off"] = "auto"
+    """On a GPU, whether small passes are recorded and replayed: `auto` as far as the model can be, `on` or not start, `off`."""
+
+    replicas: int | None = Field(default=None, ge=1, le=1_000)
+    """How many actors to start. None: `min_replicas`, or one. Their number is fixed unless `min_replicas` or `max_replicas` differs."""
+
+    min_replicas: int | None = Field(default=None, ge=1, le=1_000)
+    """As many run at the least, however little there is to do. None: `replicas`."""
+
+    max_replicas: int | None = Field(default=None, ge=1, le=1_000)
+    """As many run at the most; between the two the load decides (see `autoscaling`). None: the greater of the two others."""
+
+    num_cpus: Amount = 1.0
+    """CPUs that Ray reserves for each."""
+
+    num_gpus: Amount | None = None
+    """GPUs that Ray reserves for each; may be a fraction. None: one with a `cuda` device, else none."""
+
+    resources: dict[str, Amount] = Field(default_factory=dict)
+    """Custom resources that Ray reserves for each, for instance `{target_node: 1}`."""
+
+    node_labels: dict[LabelKey, LabelSelector] = Field(default_factory=dict)
+    """Labels that its node must have, in Ray's form: `{gpu: h100}`, `{zone: "in(a,b)"}`, `{spot: "!true"}`."""
+
+    @property
+    def gpus(self) -> float:
+        """GPUs to reserve for one replica."""
+        if self.num_gpus is not None:
+            return self.num_gpus
+        return 1.0 if self.device.startswith("cuda") else 0.0
+
+    @property
+    def start(self) -> int:
+        """Replicas to start."""
+        return self.replicas or self.min_replicas or 1
+
+    @property
+    def least(self) -> int:
+        """Replicas that run at the least."""
+        return self.min_replicas or self.start
+
+    @property
+    def most(self) -> int:
+        """Replicas that run at the most."""
+        return self.max_replicas or self.start
+
+    def replica_names(self, count: int) -> tuple[str, ...]:
+        """The name of each of so many replicas. The first has the plain name, so that one that runs stays when others are added."""
+        return (self.name, *(f"{self.name}-{index}" for index in range(1, count)))
+
+    @property
+    def threads(self) -> int:
+        """Threads of the arithmetic of one replica."""
+        return self.num_threads or max(1, int(self.num_cpus))
+
+    @field_validator("device")
+    @classmethod
+    def _check_profile(cls, value: str) -> str:
+        if value.startswith(DEVICE_PREFIX):
+            find_profile(value.removeprefix(DEVICE_PREFIX))
+        return value
+
+    def _check_emulated(self, model: str | None) -> None:
+        """Refuses what an emulated device cannot run."""
+        if self.device.startswith(DEVICE_PREFIX) and not (model or "").startswith(TABLES):
+            raise ValueError(
+                f"device is {self.device}, which does no arithmetic, so it cannot run "
+                f"{'prompt_lookup' if model is None else repr(model)}: name a law:NAME or tabular:FILE model, or a real device"
+            )
+
+    @model_validator(mode="after")
+    def _check_replicas(self) -> Self:
+        if not self.least <= self.start <= self.most:
+            least, most = self.min_replicas, self.max_replicas
+            given = [f"min_replicas is {least}"] if least is not None else []
+            given += [f"replicas is {self.replicas}"] if self.replicas is not None else []
+            given += [f"max_replicas is {most}"] if most is not None else []
+            raise ValueError(f"{' and '.join(given)}: must rise in this order")
+        return self
+
+    @model_validator(mode="after")
+    def _check_room(self) -> Self:
+        if self.device.startswith("cuda") and self.gpus == 0:
+            raise ValueError(f"num_gpus is 0 with device {self.device}: reserve a GPU or use cpu")
+        if self.prefill_chunk > self.max_scratch:
+            raise ValueError(
+                f"prefill_chunk is {self.prefill_chunk} and max_scratch {self.max_scratch}: "
+                "a chunk must fit into the scratch rows"
+            )
+        return self
+
+
+class Target(_Actor):
+    """A target model."""
+
+    model: str = Field(min_length=1)
+    """Folder or hub id of a transformers model, `demo:NAME`, `law:NAME`, or `tabular:FILE`."""
+
+    niceness: int = Field(default=5, ge=0, le=19)
+    """Niceness of the arithmetic's threads on a CPU, so that event loops come first."""
+
+    max_batch_nodes: int = Field(default=256, ge=1, le=65_536)
+    """Tree nodes in one pass over all sessions, at most."""
+
+    max_patience_s: float = Field(default=0.5, ge=0, le=60, allow_inf_nan=False)
+    """How long a free target waits for candidates, at most."""
+
+    @model_validator(mode="after")
+    def _check_model(self) -> Self:
+        self._check_emulated(self.model)
+        return self
+
+
+class Drafter(_Actor):
+    """A drafter."""
+
+    method: str = "autoregressive"
+    """`autoregressive` (a draft model) or `prompt_lookup` (no model)."""
+
+    model: str | None = Field(default=None, min_length=1)
+    """Folder or hub id of a transformers model, `demo:NAME`, `law:NAME`, or `tabular:FILE`; none with `prompt_lookup`."""
+
+    niceness: int = Field(default=15, ge=0, le=19)
+    """Niceness of the arithmetic's threads on a CPU: above that of the target, which must not wait."""
+
+    width: int = Field(default=4, ge=1, le=1_024)
+    """Children of a node, at most."""
+
+    max_ahead: int = Field(default=128, ge=1, le=65_536)
+    """Nodes of one session below its committed text, at most."""
+
+    bytes_per_token: float = Field(default=400.0, gt=0, le=1e9, allow_inf_nan=False)
+    """Bytes on the wire that one more committed token may cost. With more, more candidates are sent ahead."""
+
+    @model_validator(mode="after")
+    def _check_method(self) -> Self:
+        methods = ("autoregressive", PROMPT_LOOKUP)
+        if self.method not in methods:
+            raise ValueError(f"method is {self.method!r}; allowed: {', '.join(methods)}")
+        if self.method == PROMPT_LOOKUP and self.model is not None:
+            raise ValueError(f"model is {self.model!r}, but prompt_lookup drafts without one")
+        if self.method != PROMPT_LOOKUP and self.model is None:
+            raise ValueError(f"model is missing: {self.method} drafts with one")
+        self._check_emulated(self.model)
+        return self

@@ -1,0 +1,68 @@
+"""Reads a configuration file into plain values; refuses what YAML would swallow silently."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from outrider.cluster.config.config_errors import ConfigError, Problem
+
+MAX_BYTES = 1 << 20
+"""Largest file that is read, in bytes: a real configuration has a few kB, and a wrong path may be a model's weights."""
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """Refuses a key that occurs twice, of which YAML would keep the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        keys: set[Hashable] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if key in keys:
+                raise yaml.MarkedYAMLError(
+                    problem=f"the key {key!r} occurs twice", problem_mark=key_node.start_mark
+                )
+            keys.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def read_mapping(path: Path) -> dict[str, Any]:
+    """The file's content. An empty file is an empty configuration.
+
+    Raises:
+        ConfigError: It cannot be read, is too large or malformed, or holds something other than a mapping.
+    """
+    text = _read_text(path)
+    try:
+        data = json.loads(text) if path.suffix == ".json" else yaml.load(text, _StrictLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise ConfigError(str(path), (Problem(where, error.problem or str(error)),)) from None
+    except (ValueError, TypeError, RecursionError, yaml.YAMLError) as error:
+        raise ConfigError(str(path), (Problem("", f"not valid: {error}"),)) from None
+    if data is None:
+        return {}
+    if not isinstance(data, dict):
+        kind = type(data).__name__
+        raise ConfigError(str(path), (Problem("", f"holds a {kind}; expected keys and values"),))
+    return data
+
+
+def _read_text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConfigError(str(path), (Problem("", f"cannot be read: {reason}"),)) from None
+    if len(raw) > MAX_BYTES:
+        raise ConfigError(str(path), (Problem("", f"has more than {MAX_BYTES} bytes"),))
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise ConfigError(str(path), (Problem("", f"is not UTF-8 text: {error}"),)) from None

@@ -1,0 +1,96 @@
+"""The Ray shell of a coordinator."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Protocol
+
+import grpc
+import ray
+import structlog
+
+from outrider.actors.engine.model_source import DEMO_PREFIX, resolve_model
+from outrider.actors.process.actor_runner import Identity, Residence, Started
+from outrider.actors.process.logs import configure_logs
+from outrider.actors.process.node_address import at_node, internal_listen
+from outrider.actors.rpc.grpc_server import internal_channel
+from outrider.cluster.gateway.coordinator_settings import CoordinatorSettings
+from outrider.cluster.supervise.roster import Roster
+from outrider.cluster.supervise.roster_wire import roster_from_proto
+from outrider.v1 import cluster_pb2, cluster_pb2_grpc
+
+RETRY_S = 0.5
+"""Pause before the roster is watched again after the stream broke."""
+
+log = structlog.get_logger(__name__)
+
+
+class _Informed(Protocol):
+    """Who wants to know the roster."""
+
+    async def update_roster(self, roster: Roster) -> None: ...
+
+
+class CoordinatorActor:
+    """A coordinator in a Ray process. Made by the supervisor."""
+
+    def __init__(self, settings: CoordinatorSettings, identity: Identity) -> None:
+        self._settings = settings
+        self._identity = identity
+        self._residence: Residence | None = None
+        self._watch: asyncio.Task[None] | None = None
+
+    async def start(self) -> Started:
+        """Loads the tokenizer, serves, learns the roster and registers; fails loudly."""
+        # Imported here: an import that fails is then an error of this call, with its own text.
+        from outrider.cluster.gateway.coordinator import Coordinator
+
+        configure_logs(self._identity.logs, actor=self._identity.name)
+        node_host = ray.util.get_node_ip_address()
+        settings = at_node(self._settings, node_host)
+        settings = replace(
+            settings, internal_listen=internal_listen(settings.internal_listen, node_host)
+        )
+        if settings.tokenizer.startswith(DEMO_PREFIX):
+            folder = resolve_model(settings.tokenizer).location
+            settings = replace(settings, tokenizer=folder)
+        coordinator = Coordinator(settings)
+        node_id = ray.get_runtime_context().get_node_id()
+        self._residence = Residence(self._identity, coordinator, node_id=node_id)
+        started = await self._residence.start()
+        is_informed = asyncio.Event()
+        self._watch = asyncio.create_task(self._follow(coordinator, is_informed), name="roster")
+        await is_informed.wait()
+        return started
+
+    async def run(self) -> None:
+        """Answers when the actor ends; one that failed or was fenced ends its process, and the supervisor starts another."""
+        if self._residence is not None and (reason := await self._residence.run()):
+            log.error("actor ends", actor=self._identity.name, reason=reason)
+            await self._residence.stop(0.0)
+            ray.actor.exit_actor()
+
+    async def stop(self, grace_s: float) -> None:
+        """Drains: no new work, running requests go on within the grace."""
+        if self._residence is not None:
+            await self._residence.stop(grace_s)
+        if self._watch is not None:
+            self._watch.cancel()
+            await asyncio.gather(self._watch, return_exceptions=True)
+
+    async def _follow(self, coordinator: _Informed, is_informed: asyncio.Event) -> None:
+        """Tells the coordinator of every roster, for as long as it lives."""
+        request = cluster_pb2.WatchRosterRequest(name=self._identity.name)
+        identity = self._identity
+        while True:
+            # A new channel each time: with TLS, it has the certificate of then.
+            async with internal_channel(identity.supervisor, identity.credentials) as channel:
+                stub = cluster_pb2_grpc.ClusterServiceStub(channel)
+                try:
+                    async for message in stub.WatchRoster(request):
+                        await coordinator.update_roster(roster_from_proto(message))
+                        is_informed.set()
+                except grpc.aio.AioRpcError as error:
+                    log.warning("roster stream broke", reason=error.details())
+            await asyncio.sleep(RETRY_S)

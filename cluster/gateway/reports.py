@@ -1,0 +1,193 @@
+"""What `ListModels` and `GetStatus` tell of targets and drafters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+from outrider.actors.exchange.policy_wire import (
+    draft_length_to_proto,
+    roots_to_proto,
+    tree_mask_to_proto,
+)
+from outrider.actors.rpc.wire import verifier_to_proto
+from outrider.actors.speculation.policies import DraftLength, Roots, TreeMask
+from outrider.cluster.links.all_links import Links, draft_lengths_of, verifiers_of
+from outrider.cluster.links.draft_link import DraftLink
+from outrider.cluster.links.target_link import TargetLink
+from outrider.cluster.supervise.roster import Absent, Member, Role, Roster
+from outrider.v1 import generation_pb2
+
+STATUS_S = 0.5
+"""Seconds that an actor has to answer before a status report calls it not ready."""
+
+
+def models(links: Links) -> generation_pb2.ListModelsResponse:
+    """The model served, its drafters, and what a request may ask of them."""
+    info, limits = links.info, links.limits()
+    drafters = links.drafters.values()
+    offered = {one for link in drafters if not links.misfit(link) for one in draft_lengths_of(link)}
+    return generation_pb2.ListModelsResponse(
+        models=[
+            generation_pb2.TargetModel(
+                name=info.model,
+                vocab_size=info.vocab_size,
+                max_context=info.max_context,
+                eos_token_ids=info.eos_token_ids,
+                verifiers=info.verifiers,
+                drafters=[
+                    generation_pb2.DrafterModel(
+                        name=link.name,
+                        method=link.info.method if link.info else "",
+                        verifiers=map(verifier_to_proto, verifiers_of(link)),
+                        ready=link.is_up and not links.misfit(link),
+                        draft_lengths=map(draft_length_to_proto, draft_lengths_of(link)),
+                        problem=_problem(links, link, links.misfit(link)),
+                    )
+                    for link in drafters
+                ]
+                + [
+                    generation_pb2.DrafterModel(name=absent.name, problem=_why(absent))
+                    for absent in _missing(links)
+                    if absent.role is Role.DRAFTER
+                ],
+                has_chat_template=limits.has_chat_template,
+                model_fingerprint=info.model_fingerprint,
+                tokenizer_fingerprint=info.tokenizer_fingerprint,
+                draft_lengths=[draft_length_to_proto(o) for o in DraftLength if o in offered],
+                roots=map(roots_to_proto, Roots),
+                tree_masks=map(tree_mask_to_proto, TreeMask),
+                emulated=links.emulated,
+            )
+        ]
+    )
+
+
+def add_peers(
+    status: generation_pb2.GetStatusResponse,
+    told: list[tuple[Member, generation_pb2.GetStatusResponse | None]],
+) -> None:
+    """Adds what other coordinators say of themselves to what one knows of itself."""
+    for peer, theirs in told:
+        if theirs is None:
+            status.actors.append(
+                generation_pb2.ActorStatus(
+                    name=peer.name,
+                    role=peer.role.value,
+                    address=peer.address,
+                    incarnation=peer.incarnation,
+                    pid=peer.pid,
+                    problem="it does not answer",
+                )
+            )
+            continue
+        status.running += theirs.running
+        status.waiting += theirs.waiting
+        status.finished += theirs.finished
+        status.accepting |= theirs.accepting
+        status.actors.extend(theirs.actors)
+
+
+async def actors(links: Links) -> list[generation_pb2.ActorStatus]:
+    """Every target and drafter, asked at the same time how busy it is."""
+    targets = list(links.targets.values())
+    drafters = list(links.drafters.values())
+    answers = await asyncio.gather(
+        *(link.refresh(STATUS_S) for link in targets),
+        *(link.refresh(STATUS_S) for link in drafters),
+    )
+    statuses, drafted = [], _drafted(targets)
+    for target, is_ready in zip(targets, answers, strict=False):
+        status = _status("target", target.address, is_ready, target.info, target.num_sessions)
+        status.problem = _problem(links, target)
+        if target.info is not None:
+            status.tokens = target.info.tokens
+            status.verified = sum(one.verified for one in target.info.drafters)
+            status.accepted = sum(one.accepted for one in target.info.drafters)
+        statuses.append(status)
+    for drafter, is_ready in zip(drafters, answers[len(targets) :], strict=True):
+        misfit = links.misfit(drafter)
+        status = _status(
+            "drafter",
+            drafter.address,
+            is_ready and not misfit,
+            drafter.info,
+            drafter.num_sessions,
+        )
+        status.name = drafter.name
+        status.verified, status.accepted = drafted.get(drafter.name, (0, 0))
+        status.problem = _problem(links, drafter, misfit)
+        statuses.append(status)
+    for absent in _missing(links):
+        statuses.append(
+            generation_pb2.ActorStatus(
+                name=absent.name,
+                role=absent.role.value,
+                model=absent.model,
+                problem=_why(absent),
+            )
+        )
+    return statuses
+
+
+def replicas(roster: Roster) -> list[generation_pb2.ReplicaStatus]:
+    """How many of each target and drafter there should be, and are."""
+    there = Counter((one.model, one.role) for one in roster.members if not one.is_draining)
+    return [
+        generation_pb2.ReplicaStatus(
+            name=scale.entry,
+            role=scale.role.value,
+            wanted=scale.wanted,
+            running=there[scale.entry, scale.role],
+            min=scale.least,
+            max=scale.most,
+            reason=scale.reason,
+        )
+        for scale in roster.scales
+    ]
+
+
+def _drafted(targets: list[TargetLink]) -> dict[str, tuple[int, int]]:
+    """By drafter: candidates that were verified and that were drawn, at all targets together."""
+    sums: dict[str, tuple[int, int]] = {}
+    for target in targets:
+        for one in target.info.drafters if target.info is not None else ():
+            verified, accepted = sums.get(one.name, (0, 0))
+            sums[one.name] = (verified + one.verified, accepted + one.accepted)
+    return sums
+
+
+def _missing(links: Links) -> list[Absent]:
+    """Actors that should be there and have no link that would tell of them."""
+    known = {links.name, *links.drafters, *(link.name for link in links.targets.values())}
+    return [absent for absent in links.roster.absent if absent.name not in known]
+
+
+def _why(absent: Absent) -> str:
+    restarts = f", started again {absent.restarts} times" if absent.restarts else ""
+    return f"{absent.state}{restarts}" + (f": {absent.reason}" if absent.reason else "")
+
+
+def _problem(links: Links, link: TargetLink | DraftLink, misfit: str = "") -> str:
+    """Why an actor is not ready, as far as that is known; empty for one that is connected and fits."""
+    if misfit or link.is_up:
+        return misfit
+    told = next((_why(absent) for absent in links.roster.absent if absent.name == link.name), "")
+    return told or link.last_error
+
+
+def _status(
+    role: str, address: str, is_ready: bool, info: Any, num_sessions: int
+) -> generation_pb2.ActorStatus:
+    status = generation_pb2.ActorStatus(
+        name=address, role=role, address=address, ready=is_ready, sessions=num_sessions
+    )
+    if info is not None:
+        status.name, status.model, status.pid = info.name, info.model, info.pid
+        status.incarnation, status.capacity, status.busy = (
+            info.incarnation,
+            info.num_slots,
+            info.busy,
+        )
+    return status

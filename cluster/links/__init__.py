@@ -1,0 +1,1 @@
+"""A coordinator's streams to targets and drafters."""

@@ -1,0 +1,238 @@
+"""One coordinator's stream to one target: all its sessions there, multiplexed.
+
+When the stream breaks, every session on it is told and forgotten; the link connects again by itself. Commands go out in
+the order given, so a `close` frees its slot before a later `open` asks for one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol, cast
+
+import grpc
+import structlog
+
+from outrider.actors.exchange import commits
+from outrider.actors.exchange.frames import BadFrame
+from outrider.actors.rpc.credentials import OPEN, Credentials
+from outrider.actors.rpc.wire import PROTOCOL_VERSION
+from outrider.cluster.links.stream_link import CONNECT_S, BidiCall, LinkBroken, is_end, keep, pump
+from outrider.v1 import target_pb2, target_pb2_grpc
+
+log = structlog.get_logger(__name__)
+
+
+class SessionSink(Protocol):
+    """Who is told what becomes of a session."""
+
+    def on_commit(self, epoch: int, ids: list[int], origins: list[int]) -> None:
+        """The target has committed tokens, none with log-probabilities. The lists are the sink's.
+
+        Args:
+            epoch: Rounds that the session has seen.
+            ids: Token ids.
+            origins: The drafter that proposed each, -1: the target itself.
+        """
+        ...
+
+    def on_event(self, event: target_pb2.SessionEvent) -> None:
+        """The target said something else about the session."""
+        ...
+
+    def on_lost(self, reason: str) -> None:
+        """The session is gone with its stream."""
+        ...
+
+    def on_drafters_wanted(self) -> None:
+        """The target has use for drafters again."""
+        ...
+
+
+class TargetLink:
+    """The stream to one target."""
+
+    def __init__(
+        self,
+        address: str,
+        hello: target_pb2.Hello,
+        *,
+        on_up: Callable[[TargetLink], None],
+        on_down: Callable[[TargetLink], None],
+        on_room: Callable[[TargetLink, target_pb2.SharedRoom], None],
+        credentials: Credentials = OPEN,
+    ) -> None:
+        """Takes whom to call.
+
+        Args:
+            address: Where the target listens.
+            hello: Introduces the coordinator.
+            on_up: Called when sessions can be opened. Raises `LinkBroken` to refuse the target.
+            on_down: Called when the stream is gone, before its sessions are told.
+            on_room: Called with what other coordinators hold of the target's slots.
+            credentials: What the stream carries.
+        """
+        self.address = address
+        self.info: target_pb2.TargetInfo | None = None
+        """What the target last told about itself; kept over breaks."""
+        self.is_up = False
+        self.wants_drafters = True
+        """Whether drafters should be attached to sessions: the target decodes plainly where they do not pay."""
+        self.num_breaks = 0
+        self.last_error = ""
+        self._hello = hello
+        self._credentials = credentials
+        self._on_up = on_up
+        self._on_down = on_down
+        self._on_room = on_room
+        self._sinks: dict[int, SessionSink] = {}
+        # Not bounded by itself: it holds at most a few commands for each session, and sessions are bounded by slots.
+        self._outgoing: asyncio.Queue[target_pb2.SessionCommand] = asyncio.Queue()
+        self._stub: target_pb2_grpc.TargetServiceAsyncStub | None = None
+
+    @property
+    def num_sessions(self) -> int:
+        """Sessions on this stream."""
+        return len(self._sinks)
+
+    @property
+    def name(self) -> str:
+        """The target's name; its address as long as it has not told."""
+        return self.info.name if self.info is not None else self.address
+
+    @property
+    def stub(self) -> target_pb2_grpc.TargetServiceAsyncStub | None:
+        """For other calls to the target, while the stream is up."""
+        return self._stub
+
+    @property
+    def incarnation(self) -> int:
+        """The start of the target that the stream leads to."""
+        return self.info.incarnation if self.info is not None else 0
+
+    @property
+    def fingerprint(self) -> str:
+        """Of what a text follows from, besides the request; empty as long as the target has not told."""
+        return self.info.model_fingerprint if self.info is not None else ""
+
+    async def run(self) -> None:
+        """Keeps the stream. Ends only by cancellation."""
+        try:
+            await keep(self.address, self._credentials, self._serve, self._note)
+        finally:
+            self._down("the coordinator is stopping")
+
+    def open(self, command: target_pb2.OpenSession, sink: SessionSink) -> None:
+        """Opens a session; what becomes of it is told to the sink."""
+        self._sinks[command.session] = sink
+        self._outgoing.put_nowait(target_pb2.SessionCommand(open=command))
+
+    def close(self, session: int) -> None:
+        """Ends a session at the target. Its sink is still told what comes, until `forget`."""
+        if session in self._sinks:
+            command = target_pb2.SessionCommand(close=target_pb2.CloseSession(session=session))
+            self._outgoing.put_nowait(command)
+
+    def forget(self, session: int) -> None:
+        """Stops telling the sink of a session."""
+        self._sinks.pop(session, None)
+
+    def steer(self, session: int, drafters: tuple[str, ...]) -> None:
+        """Tells the target whose candidates to accept from now on."""
+        if session in self._sinks:
+            steer = target_pb2.SteerSession(session=session, drafters=drafters)
+            self._outgoing.put_nowait(target_pb2.SessionCommand(steer=steer))
+
+    async def refresh(self, timeout_s: float) -> bool:
+        """Asks for the target's description again; False if it does not answer."""
+        if self._stub is None:
+            return False
+        try:
+            self.info = await self._stub.GetInfo(
+                target_pb2.GetTargetInfoRequest(), timeout=timeout_s
+            )
+        except grpc.aio.AioRpcError:
+            return False
+        return True
+
+    async def _serve(self, channel: grpc.aio.Channel) -> None:
+        stub = target_pb2_grpc.TargetServiceStub(channel)
+        info = await stub.GetInfo(target_pb2.GetTargetInfoRequest(), timeout=CONNECT_S)
+        if info.protocol_version != PROTOCOL_VERSION:
+            raise LinkBroken(
+                f"the target at {self.address} speaks protocol version {info.protocol_version}, this coordinator "
+                f"{PROTOCOL_VERSION}; run the same release on both"
+            )
+        if info.incarnation < self.incarnation:
+            raise LinkBroken(
+                f"the target at {self.address} is an old start ({info.incarnation}, {self.incarnation} was seen)"
+            )
+        call = cast(BidiCall[target_pb2.SessionCommand, target_pb2.SessionEvent], stub.Sessions())
+        await call.write(target_pb2.SessionCommand(hello=self._hello))
+        async with asyncio.timeout(CONNECT_S):
+            first = await call.read()
+        if is_end(first) or not first.HasField("hello"):
+            raise LinkBroken(f"the target at {self.address} did not introduce itself")
+        if first.hello.incarnation != info.incarnation:
+            raise LinkBroken(f"the target at {self.address} started again while it was asked")
+        self.info, self._stub = info, stub
+        self._outgoing = asyncio.Queue()
+        self.wants_drafters = True
+        try:
+            self._on_up(self)
+            self.is_up = True
+            log.info("target connected", target=info.name, address=self.address)
+            await pump(call, self._outgoing, self._take)
+        finally:
+            self._stub = None
+            self._down(f"the stream to the target {info.name!r} broke")
+
+    def _take(self, event: target_pb2.SessionEvent) -> None:
+        kind = event.WhichOneof("event")
+        if kind is None or kind == "hello":
+            return
+        if kind == "commits":
+            self._take_commits(event.commits.frame)
+            return
+        if kind == "several":
+            for each in event.several.events:
+                self._take(each)
+            return
+        if kind == "room":
+            self._on_room(self, event.room)
+            return
+        if kind == "drafters_wanted":
+            self.wants_drafters = event.drafters_wanted.is_wanted
+            for waiting in list(self._sinks.values()) if self.wants_drafters else ():
+                waiting.on_drafters_wanted()
+            return
+        # A session that is not known is over here; the target has not heard of it yet.
+        sink = self._sinks.get(getattr(event, kind).session)
+        if sink is not None:
+            sink.on_event(event)
+
+    def _take_commits(self, frame: bytes) -> None:
+        try:
+            told = commits.decode(frame)
+        except BadFrame as error:
+            raise LinkBroken(f"the target at {self.address} sent {error}") from error
+        sinks = self._sinks
+        for session, epoch, tokens, origins in told:
+            sink = sinks.get(session)
+            if sink is not None:
+                sink.on_commit(epoch, tokens, origins)
+
+    def _down(self, reason: str) -> None:
+        if not self.is_up:
+            return
+        self.is_up = False
+        self.num_breaks += 1
+        self._on_down(self)
+        sinks, self._sinks = self._sinks, {}
+        for sink in sinks.values():
+            sink.on_lost(reason)
+
+    def _note(self, reason: str) -> None:
+        if reason != self.last_error:
+            log.warning("target not connected", address=self.address, reason=reason)
+        self.last_error = reason

@@ -1,0 +1,111 @@
+"""`outrider plan`: reads what a plan is made from, makes it, and puts it in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from outrider.cluster.config.config_errors import ConfigError
+from outrider.cluster.plan.plan_request import PlanRequest, load_request
+from outrider.cluster.plan.planner import Plan, describe, plan
+from outrider.cluster.plan.serving_ways import Option
+from outrider.cluster.plan.trial import Tried
+from outrider.cluster.simulate.simulate_command import quiet
+from outrider.cluster.start.commands import USAGE, CommandFailed
+
+HEADINGS = ("way", "GPUs", "tokens/s", "a request", "x plain", "expected", "$ a million")
+"""Of the columns of `rows_of`."""
+
+
+def make_plan(file: Path, *, trials: int, tell: Callable[[str], None]) -> tuple[PlanRequest, Plan]:
+    """Makes a plan.
+
+    Args:
+        file: What it is made from.
+        trials: Options that are tried in virtual time.
+        tell: Takes lines on how it goes.
+
+    Raises:
+        CommandFailed: The file is wrong; nothing was run.
+    """
+    try:
+        request = load_request(file)
+    except ConfigError as error:
+        raise CommandFailed(str(error), USAGE) from None
+    with quiet():
+        return request, plan(request, trials=trials, tell=tell)
+
+
+def rows_of(request: PlanRequest, made: Plan) -> list[tuple[str, ...]]:
+    """Cells of a table, the best first."""
+    tried = [*filter(None, [made.best]), *made.others]
+    return [_row(request, one) for one in tried]
+
+
+def _row(request: PlanRequest, one: Tried) -> tuple[str, ...]:
+    option = one.option
+    return (
+        describe(option),
+        str(option.gpus),
+        f"{option.tokens_per_s:.0f}",
+        f"{option.tokens_per_s / request.traffic.requests:.1f}",
+        f"{option.speed_up:.2f}",
+        f"{one.expected:.2f}",
+        f"{option.usd_per_million:.2f}",
+    )
+
+
+def lines_of(made: Plan) -> list[str]:
+    """What the table does not say."""
+    lines = []
+    if made.best is None:
+        lines.append("nothing is fast enough: allow more GPUs, or ask for less")
+    paying = [point.sessions for point in made.loads if point.pays]
+    not_paying = [point.sessions for point in made.loads if not point.pays]
+    if not paying:
+        lines.append(
+            "a drafter on GPUs of its own pays at no load of a target; it may still make requests faster"
+        )
+    elif not not_paying:
+        lines.append(
+            f"a drafter pays at every load of a target up to {paying[-1]} requests at once"
+        )
+    else:
+        lines.append(
+            f"a drafter on GPUs of its own pays at {', '.join(map(str, paying))} requests at once for each target, "
+            f"not at {', '.join(map(str, not_paying))} (closed form)"
+        )
+    return lines
+
+
+def told(made: Plan) -> dict[str, Any]:
+    """For programs."""
+    return {
+        "best": None if made.best is None else _option(made.best.option, made.best.expected),
+        "others": [_option(one.option, one.expected) for one in made.others],
+        "loads": [
+            {
+                "sessions": point.sessions,
+                "pays": point.pays,
+                "plain_usd_per_million": point.plain_usd_per_million,
+                **_option(point.best, point.best.speed_up),
+            }
+            for point in made.loads
+        ],
+    }
+
+
+def _option(option: Option, expected: float) -> dict[str, Any]:
+    return {
+        "drafter": None if option.drafter is None else option.drafter.name,
+        "nodes": option.nodes,
+        "targets": option.targets,
+        "drafters": option.drafters,
+        "sessions_per_target": option.sessions,
+        "gpus": option.gpus,
+        "tokens_per_s": option.tokens_per_s,
+        "speed_up": option.speed_up,
+        "expected_speed_up": expected,
+        "usd_per_million_tokens": option.usd_per_million,
+    }

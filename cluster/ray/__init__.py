@@ -1,0 +1,1 @@
+"""Ray: started or joined, nodes, placement, actors as processes."""

@@ -1,0 +1,274 @@
+"""The Ray that a service runs on: its own, started and ended with it, or a running cluster that it joins.
+
+Only this module sets Ray's environment variables, and it puts them back. Ray reads them in every process that it starts.
+Its own Ray listens on loopback only, asks for a fresh token, and keeps all its files in one private folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from outrider.cluster.config.schema import Config
+from outrider.cluster.ray.preflight import Unfit, check_room
+from outrider.cluster.ray.private_folder import PrivateFolder, remove_leftovers, temporary_parent
+from outrider.cluster.ray.ray_patience import VARIABLES, StartCancelled, patient
+from outrider.cluster.ray.ray_ports import told_beforehand
+from outrider.cluster.start.signals import handlers_kept, uninterrupted
+
+OBJECT_STORE_BYTES = 100 * 2**20
+"""Ray's object store. No token passes through it; Ray refuses less than 75 MiB."""
+
+END_PATIENCE_S = 5.0
+"""How long Ray's processes may take to end by themselves; they take less than 2 s on an idle machine."""
+
+WORKER_NICENESS = "0"
+"""Niceness of the actors' processes. Ray's own choice is 15, as nice as the drafter's arithmetic: event loops, the target's
+passes and drafting would all be alike, and behind every other program of the machine."""
+
+_VARIABLES = (
+    "RAY_AUTH_MODE",
+    "RAY_AUTH_TOKEN",
+    "RAY_AUTH_TOKEN_PATH",
+    "RAY_USAGE_STATS_ENABLED",
+    "RAY_COLOR_PREFIX",
+    "RAY_worker_niceness",
+    *VARIABLES,
+)
+
+
+class RayUnavailable(RuntimeError):
+    """No Ray could be started or joined; says why."""
+
+
+class RayRuntime:
+    """A connection to Ray, and Ray itself if it is our own. A context manager; `stop` leaves no process and no file."""
+
+    def __init__(self, config: Config, *, show_logs: bool = False) -> None:
+        """Starts nothing yet.
+
+        Args:
+            config: The service's configuration.
+            show_logs: Actors' output appears on this process's output.
+        """
+        self._config = config
+        self._show_logs = show_logs
+        self._folder: PrivateFolder | None = None
+        self._saved: dict[str, str | None] = {}
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether Ray is our own."""
+        return self._config.cluster.address == "local"
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether our own Ray runs; a cluster that was joined counts as alive."""
+        return not self.is_embedded or self._has_raylet()
+
+    def start(self, *, is_cancelled: Callable[[], bool] = lambda: False) -> None:
+        """Starts or joins.
+
+        Args:
+            is_cancelled: Is asked again and again whether to give the start up.
+
+        Raises:
+            RayUnavailable: That failed. Nothing is left behind.
+            StartCancelled: `is_cancelled` said so. Nothing is left behind.
+        """
+        try:
+            self._prepare()
+            self._connect(is_cancelled)
+        except Unfit as error:
+            raise RayUnavailable(str(error)) from error
+        except BaseException as error:
+            with uninterrupted():
+                # Half-started processes do not know that they should end.
+                self.stop(patience_s=0.2)
+            if not isinstance(error, Exception) or isinstance(error, StartCancelled):
+                raise
+            raise RayUnavailable(self._explain(error)) from error
+
+    def note_ready_file(self, file: Path) -> None:
+        """Notes the ready file that goes with the service, which may be killed; does nothing in a cluster that was joined."""
+        if self._folder is not None:
+            self._folder.note_ready_file(file)
+
+    def stop(self, *, patience_s: float = END_PATIENCE_S) -> None:
+        """Leaves Ray; ends it and removes its files if it is our own. Idempotent.
+
+        Args:
+            patience_s: How long its processes may take to end before they are asked, and again before they are killed.
+        """
+        import ray
+
+        processes = self._processes()
+        ray.shutdown()
+        processes |= self._processes()
+        if self._folder is not None:
+            from outrider.cluster.ray import processes as process_table
+
+            process_table.end(processes, patience_s=patience_s)
+            self._folder.remove()
+            self._folder = None
+        self._restore()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _prepare(self) -> None:
+        """Sets what Ray reads from the environment."""
+        variables: dict[str, str | None] = {
+            "RAY_AUTH_MODE": self._config.cluster.auth,
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_COLOR_PREFIX": "1" if sys.stderr.isatty() else "0",
+        }
+        if self.is_embedded:
+            self._folder = _private_folder()
+            variables["RAY_AUTH_TOKEN"] = None
+            variables["RAY_AUTH_TOKEN_PATH"] = str(self._folder.write_token())
+            variables |= {**VARIABLES, "RAY_worker_niceness": WORKER_NICENESS}
+        self._saved = {name: os.environ.get(name) for name in _VARIABLES}
+        _set_environment(variables)
+        _forget_authentication()
+
+    def _connect(self, is_cancelled: Callable[[], bool]) -> None:
+        import ray
+
+        cluster = self._config.cluster
+        options: dict[str, Any] = {
+            "address": cluster.address,
+            "namespace": cluster.namespace,
+            "log_to_driver": self._show_logs,
+            "logging_level": logging.ERROR,
+            "configure_logging": True,
+        }
+        if self._folder is not None:
+            options |= {
+                "num_cpus": _cpus(self._config),
+                "resources": dict(cluster.local_resources),
+                "include_dashboard": cluster.local_dashboard,
+                "object_store_memory": OBJECT_STORE_BYTES,
+                # A folder inside ours, because Ray opens its own to everyone.
+                "_temp_dir": str(self._folder.path / "ray"),
+                "_node_ip_address": "127.0.0.1",
+            }
+        with contextlib.ExitStack() as around:
+            for context in (handlers_kept(), _quiet_future_warnings(), _loopback_allowed()):
+                around.enter_context(context)
+            if self.is_embedded:
+                around.enter_context(told_beforehand())
+                around.enter_context(patient(is_cancelled=is_cancelled, is_alive=self._has_raylet))
+            ray.init(**options)
+
+    def _has_raylet(self) -> bool:
+        """Whether the process of our own Ray's node runs."""
+        from outrider.cluster.ray import processes as process_table
+
+        return process_table.any_named("raylet", self._processes())
+
+    def _processes(self) -> frozenset[Any]:
+        if self._folder is None:
+            return frozenset()
+        from outrider.cluster.ray import processes
+
+        return processes.owned_by(str(self._folder.path))
+
+    def _restore(self) -> None:
+        if self._saved:
+            _set_environment(self._saved)
+            self._saved = {}
+            _forget_authentication()
+
+    def _explain(self, error: Exception) -> str:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        reason = " ".join(lines[:3]) or repr(error)
+        if self.is_embedded:
+            return f"cannot start Ray: {reason}"
+        address, auth = self._config.cluster.address, self._config.cluster.auth
+        return f"cannot join the Ray cluster at {address!r} (cluster.address) with cluster.auth {auth}: {reason}"
+
+
+def _cpus(config: Config) -> int:
+    """Logical CPUs of our own Ray: as many as the machine has, or twice what the actors ask for at the most, so that all of them
+    can be replaced while they serve. They are a count, and bind no one to a core."""
+    wanted = sum(actor.num_cpus * actor.most for actor in (*config.targets, *config.drafters))
+    return max(os.cpu_count() or 1, -int(-2 * wanted // 1))
+
+
+def _private_folder() -> PrivateFolder:
+    """A new private folder, where there is room for Ray's files, and none left of services that were killed.
+
+    Raises:
+        Unfit: There is no room.
+    """
+    try:
+        parent = temporary_parent()
+        remove_leftovers(parent)
+        check_room(parent, object_store_bytes=OBJECT_STORE_BYTES)
+        return PrivateFolder.make(parent)
+    except OSError as error:
+        raise Unfit(
+            f"no folder for Ray's files can be made ({error}); name one that can be written to in TMPDIR"
+        ) from error
+
+
+def _set_environment(variables: Mapping[str, str | None]) -> None:
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+def _forget_authentication() -> None:
+    """Makes Ray read mode and token again: it caches both for the life of a process."""
+    from ray import _raylet
+
+    # Its stub leaves these out; Ray's own tests change modes in this way and order.
+    module: Any = _raylet
+    module.Config.initialize("")
+    module.AuthenticationTokenLoader.instance().reset_cache()
+
+
+@contextlib.contextmanager
+def _quiet_future_warnings() -> Iterator[None]:
+    """Ray announces its own future changes by `FutureWarning`; a user can do nothing about them."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        yield
+
+
+@contextlib.contextmanager
+def _loopback_allowed() -> Iterator[None]:
+    """Lets Ray take 127.0.0.1 for its own address, and so listen there only.
+
+    On Linux Ray replaces loopback by the machine's own address, because a cluster needs that, and then listens on every
+    interface. This constant, which is off on macOS for the same reason, is the only way to say that one node is all there is.
+    """
+    from ray._private import ray_constants
+
+    constants: Any = ray_constants
+    earlier = constants.ENABLE_RAY_CLUSTER
+    constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        constants.ENABLE_RAY_CLUSTER = earlier

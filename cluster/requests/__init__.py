@@ -1,0 +1,1 @@
+"""Running requests: queue, slots, one state machine a sequence, text and its end."""

@@ -1,0 +1,47 @@
+"""A request while it runs: its sequences, and the stream to its client."""
+
+from __future__ import annotations
+
+import asyncio
+
+from outrider.cluster.gateway.client_stream import ClientStream, Write
+from outrider.cluster.gateway.status_codes import Refusal
+from outrider.cluster.requests.sequence import Sequence
+from outrider.cluster.tracing.request_recording import RequestRecording
+
+
+class RunningRequest:
+    """A request from its checks to its end."""
+
+    def __init__(self, request_id: str, recording: RequestRecording) -> None:
+        self.request_id = request_id
+        self.recording = recording
+        self.stream = ClientStream(request_id, recording)
+        self.sequences: list[Sequence] = []
+        self.is_aborted = False
+
+    def abort(self) -> None:
+        """Ends every sequence with what it has."""
+        self.is_aborted = True
+        for sequence in self.sequences:
+            sequence.abort()
+
+    async def run(self, write: Write) -> None:
+        """Runs the sequences and writes what they say, until each is complete.
+
+        Raises:
+            Refusal: The request cannot go on.
+        """
+        refusal: BaseException | None = None
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for sequence in self.sequences:
+                    tasks.create_task(sequence.run())
+                await self.stream.write_all(write, num_sequences=len(self.sequences))
+        except* Refusal as group:
+            refusal = group
+            while isinstance(refusal, BaseExceptionGroup):
+                refusal = refusal.exceptions[0]
+        if refusal is not None:
+            # Not raised above: up to Python 3.11.2 what is raised there comes out in a group again.
+            raise refusal from None

@@ -1,0 +1,102 @@
+"""Waiting for a slot: the asyncio shell around `admission`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from outrider.cluster.gateway.status_codes import Refusal
+from outrider.cluster.requests.admission import Admission, Grant, Ticket
+
+ASK_AGAIN_S = 0.5
+"""After a refusal for want of a slot. The target tells of room sooner, as long as it is what we take it for."""
+
+
+class Slots:
+    """Hands out slots to whoever waits for them. Lives on one event loop."""
+
+    def __init__(self, *, max_waiting: int) -> None:
+        self.admission = Admission(max_waiting=max_waiting)
+        self._waiters: dict[Ticket, asyncio.Future[Grant]] = {}
+
+    def set_target(self, target: str, num_slots: int) -> None:
+        """Adds a target."""
+        self.admission.set_target(target, num_slots)
+        self._dispatch()
+
+    def remove_target(self, target: str) -> None:
+        """Takes a target out; its grants are void."""
+        self.admission.remove_target(target)
+
+    def set_max_waiting(self, max_waiting: int) -> None:
+        """Changes the bound on the queue."""
+        self.admission.set_max_waiting(max_waiting)
+
+    def refused(self, grant: Grant) -> None:
+        """The target had no slot for this grant after all. It says when that changes; it is asked again in any case."""
+        before = self.admission.num_slots(grant.target)
+        self.admission.refused(grant)
+        asyncio.get_running_loop().call_later(ASK_AGAIN_S, self._ask_again, grant.target, before)
+
+    def _ask_again(self, target: str, num_slots: int) -> None:
+        if 0 <= self.admission.num_slots(target) < num_slots:
+            self.set_target(target, num_slots)
+
+    def forget(self, request: int) -> None:
+        """A request has ended."""
+        self.admission.routes.forget(request)
+
+    def enqueue(self, request: int, num_sequences: int, prompt: Sequence[int] = ()) -> bool:
+        """Queues the sequences of a request; False if the queue is full."""
+        if not self.admission.enqueue(request, num_sequences, prompt):
+            return False
+        for index in range(num_sequences):
+            self._expect(Ticket(request=request, index=index))
+        self._dispatch()
+        return True
+
+    def return_to_queue(self, ticket: Ticket) -> None:
+        """Queues a sequence that lost its slot, before all others."""
+        self.admission.return_to_queue(ticket)
+        self._expect(ticket)
+        self._dispatch()
+
+    async def wait(self, ticket: Ticket) -> Grant:
+        """Waits for the slot of a queued sequence.
+
+        Raises:
+            Refusal: No slot will come.
+        """
+        return await self._waiters[ticket]
+
+    def leave(self, ticket: Ticket, grant: Grant | None) -> None:
+        """Gives up the place in the queue or the slot, whichever the sequence has."""
+        waiter = self._waiters.pop(ticket, None)
+        self.admission.withdraw(ticket)
+        if grant is not None:
+            self.admission.release(grant)
+        if waiter is not None and waiter.done() and not waiter.cancelled():
+            if waiter.exception() is None:
+                self.admission.release(waiter.result())
+        elif waiter is not None:
+            waiter.cancel()
+        self._dispatch()
+
+    def fail_waiting(self, refusal: Refusal) -> None:
+        """Fails everyone who waits."""
+        for ticket, waiter in self._waiters.items():
+            self.admission.withdraw(ticket)
+            if not waiter.done():
+                waiter.set_exception(refusal)
+
+    def _expect(self, ticket: Ticket) -> None:
+        self._waiters[ticket] = asyncio.get_running_loop().create_future()
+
+    def _dispatch(self) -> None:
+        while grants := self.admission.grants():
+            for grant in grants:
+                waiter = self._waiters.get(grant.ticket)
+                if waiter is None or waiter.done():
+                    self.admission.release(grant)
+                else:
+                    waiter.set_result(grant)

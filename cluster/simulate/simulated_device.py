@@ -1,0 +1,105 @@
+"""Models on devices that are not there: a law for the tokens, a profile for the time, both of which a scenario may change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from outrider.actors.engine.engine_settings import EngineSettings
+from outrider.actors.engine.model_source import LAW_PREFIX
+from outrider.actors.engine.profiles import Profile, find_profile
+from outrider.actors.engine.protocol import Logits, Rows
+from outrider.actors.engine.tables.emulated_engine import EmulatedEngine
+from outrider.actors.engine.tables.token_slots import packed
+from outrider.actors.engine.tables.token_table import Table, load_table
+from outrider.actors.engine.tables.trigram_laws import law_table
+
+TABULAR = "tabular:"
+
+
+def table_of(model: str) -> Table:
+    """The table of `law:NAME` or `tabular:FILE`.
+
+    Raises:
+        ValueError: There is none.
+    """
+    if model.startswith(LAW_PREFIX):
+        return law_table(model.removeprefix(LAW_PREFIX))
+    if model.startswith(TABULAR):
+        return load_table(Path(model.removeprefix(TABULAR)))
+    raise ValueError(f"{model!r} is no law: give {LAW_PREFIX}NAME or {TABULAR}FILE")
+
+
+@dataclass(slots=True)
+class Paced:
+    """A profile at another pace."""
+
+    profile: Profile
+    factor: float = 1.0
+    """Of every pass's time; 2 is half as fast."""
+
+    @property
+    def name(self) -> str:
+        """See `Profile`."""
+        return self.profile.name
+
+    @property
+    def origin(self) -> str:
+        """See `Profile`."""
+        return self.profile.origin
+
+    def seconds(self, *, rows: int, sessions: int, context: int) -> float:
+        """See `Profile`."""
+        return self.factor * self.profile.seconds(rows=rows, sessions=sessions, context=context)
+
+
+class Device(EmulatedEngine):
+    """An engine whose pace and law can change while it runs."""
+
+    def __init__(self, model: str, profile: str, settings: EngineSettings) -> None:
+        """
+        Args:
+            model: `law:NAME` or `tabular:FILE`.
+            profile: Name of a profile.
+            settings: Numbers of slots and rows.
+
+        Raises:
+            ValueError: There is no such law or profile.
+        """
+        self.pace = Paced(find_profile(profile))
+        super().__init__(table_of(model), self.pace, settings)
+        self._own = self._rows
+        self.pass_s = 0.0
+        """Seconds of passes so far."""
+        self.num_passes = 0
+
+    def mislead(self, model: str | None, *, is_over: bool = False) -> None:
+        """Follows another law of as many tokens from now on.
+
+        Args:
+            model: `law:NAME` or `tabular:FILE`; None: its own with the tokens in another order, which agrees with nothing.
+            is_over: Back to its own.
+        """
+        if is_over:
+            self._rows = self._own
+        elif model is None:
+            order = torch.randperm(self._own.shape[-1], generator=torch.Generator().manual_seed(1))
+            self._rows = self._own[:, order].contiguous()
+        else:
+            table = table_of(model)
+            self._rows = torch.from_numpy(table.log_probs.reshape(-1, table.vocab_size))
+
+    def forward(self, batch: Sequence[Rows]) -> Logits:
+        """See `Engine`. Returns at once and counts what the pass would have taken."""
+        arrays = packed(batch)
+        logits = self.compute(arrays)
+        self.pass_s += self.seconds_of(arrays)
+        self.num_passes += 1
+        return logits
+
+    def clock(self) -> float:
+        """Seconds that go by only while passes run: for measurements of passes at the start."""
+        return self.pass_s

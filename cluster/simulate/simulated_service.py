@@ -1,0 +1,309 @@
+"""A scenario's service, put together and run in one of three ways."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import torch
+
+from outrider.actors.draft.draft_core import DraftCore
+from outrider.actors.draft.model.assembly import core_of, model_method
+from outrider.actors.draft.service.draft_settings import BYTES_PER_TOKEN, DraftSettings
+from outrider.actors.engine.engine_settings import EngineSettings
+from outrider.actors.target.service.target_settings import TargetSettings
+from outrider.actors.target.target_core import TargetCore
+from outrider.cluster.simulate.coordinator_process import CoordinatorProcess, Key
+from outrider.cluster.simulate.draft_process import DraftProcess
+from outrider.cluster.simulate.heap import Heap, Record
+from outrider.cluster.simulate.network import Stream, Way
+from outrider.cluster.simulate.prices import FREE, load_prices
+from outrider.cluster.simulate.scenario import Actor, Drafter, Link, Scenario
+from outrider.cluster.simulate.simulated_device import Device
+from outrider.cluster.simulate.simulated_process import Machine
+from outrider.cluster.simulate.target_process import PassLog, TargetProcess
+from outrider.cluster.simulate.traffic import Answers, Traffic
+
+
+class Mode(StrEnum):
+    """How a scenario is run."""
+
+    PIPELINED = "pipelined"
+    """As the service does."""
+    LOCKSTEP = "lockstep"
+    """Drafter and target wait for each other."""
+    PLAIN = "plain"
+    """No request wants speculation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What a run gave."""
+
+    mode: Mode
+    seconds: float
+    answers: Answers
+    outputs: dict[Key, list[int]]
+    logs: dict[str, PassLog]
+    """By target."""
+    wire_bytes: int
+    """Between drafters and targets, framing included."""
+    cpu_s: dict[str, float]
+    """Processor seconds of each process, models left out."""
+    device_s: dict[str, float]
+    """Seconds of passes of each actor."""
+    digest: str
+    num_events: int
+
+    @property
+    def tokens(self) -> int:
+        """Delivered."""
+        return sum(self.answers.tokens)
+
+
+class Service:
+    """Processes, and streams between them."""
+
+    def __init__(self, scenario: Scenario, mode: Mode) -> None:
+        """Puts it together; nothing happens yet.
+
+        Args:
+            scenario: What it is made of.
+            mode: How it is run.
+        """
+        self.scenario = scenario
+        self.mode = mode
+        self.heap = Heap()
+        self.record = Record()
+        self.prices = load_prices() if scenario.prices == "measured" else FREE
+        self.machines = {name: Machine(cores) for name, cores in scenario.machines.items()}
+        self._alone = Machine(None)
+        self.coordinator = CoordinatorProcess(
+            "coordinator",
+            self.heap,
+            self._machine(scenario.coordinator_machine),
+            self.record,
+            prices=self.prices,
+        )
+        self.streams: dict[tuple[str, str], Stream] = {}
+        """By (drafter or coordinator, the other end)."""
+        self._next_link = 1
+        self._next_start = 1
+        self.targets: dict[str, TargetProcess] = {}
+        self.drafters: dict[str, DraftProcess] = {}
+        drafters = scenario.drafters if mode is not Mode.PLAIN else ()
+        for target in scenario.targets:
+            self.start_target(target)
+        for drafter in drafters:
+            self.start_drafter(drafter)
+        self.traffic = Traffic(
+            scenario,
+            self.heap,
+            self.coordinator,
+            vocab_size=next(iter(self.targets.values())).device.spec.vocab_size,
+            speculates=mode is not Mode.PLAIN,
+        )
+
+    def run(self) -> Run:
+        """Runs the scenario to its end."""
+        torch.set_num_threads(1)
+        self.traffic.start()
+        self.heap.run(self.scenario.seconds)
+        processes = [self.coordinator, *self.targets.values(), *self.drafters.values()]
+        actors: dict[str, TargetProcess | DraftProcess] = {**self.targets, **self.drafters}
+        for key, output in sorted(self.coordinator.outputs.items()):
+            self.record.note(0.0, str(key), "output", np.array(output, "<u4").tobytes())
+        return Run(
+            mode=self.mode,
+            seconds=self.scenario.seconds,
+            answers=self.traffic.answers,
+            outputs=self.coordinator.outputs,
+            logs={name: target.log for name, target in self.targets.items()},
+            wire_bytes=sum(
+                stream.num_bytes
+                for (end, other), stream in self.streams.items()
+                if end in self.drafters and other in self.targets
+            ),
+            cpu_s={process.name: process.cpu_s for process in processes},
+            device_s={name: actor.device.pass_s for name, actor in actors.items()},
+            digest=self.record.digest,
+            num_events=self.record.num_events,
+        )
+
+    # -- actors ----------------------------------------------------------------------------------------------------
+
+    def start_target(self, actor: Actor) -> None:
+        """Starts a target, anew if it was there."""
+        device, number = self._device(actor), self._number()
+        settings = TargetSettings(
+            name=actor.name,
+            incarnation=number,
+            model_name="simulated",
+            engine=_room(actor),
+            lockstep=self.mode is Mode.LOCKSTEP,
+            adaptive=self.scenario.adaptive,
+            device_draws="off",
+        )
+        handles = np.random.default_rng([self.scenario.seed, number])
+
+        def new_core() -> TargetCore:
+            core = TargetCore(
+                device, settings, new_handle=lambda: int(handles.integers(1, 1 << 48))
+            )
+            core.warm_up(device.clock)
+            device.pass_s = 0.0
+            return core
+
+        process = TargetProcess(
+            actor.name,
+            self.heap,
+            self._machine(actor.machine),
+            self.record,
+            device=device,
+            new_core=new_core,
+            prices=self.prices,
+            on_core=actor.on_cores,
+        )
+        former = self.targets.get(actor.name)
+        if former is not None:
+            process.log, process.cpu_s = former.log, former.cpu_s
+        self.targets[actor.name] = process
+        stream = self._connect(self.coordinator, process, Link())
+        process.coordinator = stream
+        process.coordinator_takes = lambda payload: self.coordinator.on_target(actor.name, payload)
+        self.coordinator.targets[actor.name] = stream
+        self.coordinator.target_takes[actor.name] = process.on_command
+        self.coordinator.target_up(actor.name, actor.slots)
+        for drafter in self.drafters.values():
+            self.link(drafter, process)
+
+    def start_drafter(self, actor: Drafter) -> None:
+        """Starts a drafter, anew if it was there."""
+        device, number = self._device(actor), self._number()
+        settings = DraftSettings(
+            name=actor.name,
+            incarnation=number,
+            engine=_room(actor),
+            lockstep=self.mode is Mode.LOCKSTEP,
+            bytes_per_token=actor.bytes_per_token or BYTES_PER_TOKEN,
+        )
+        seeds = np.random.SeedSequence([self.scenario.seed, number])
+
+        def new_core() -> DraftCore:
+            method = model_method(
+                device,
+                settings,
+                new_generator=lambda: np.random.default_rng(seeds.spawn(1)[0]),
+            )
+            core = core_of(settings, *method)
+            device.pass_s = 0.0
+            return core
+
+        process = DraftProcess(
+            actor.name,
+            self.heap,
+            self._machine(actor.machine),
+            self.record,
+            device=device,
+            new_core=new_core,
+            prices=self.prices,
+            on_core=actor.on_cores,
+        )
+        former = self.drafters.get(actor.name)
+        if former is not None:
+            process.cpu_s = former.cpu_s
+        self.drafters[actor.name] = process
+        stream = self._connect(self.coordinator, process, Link())
+        process.coordinator = stream
+        process.coordinator_takes = lambda payload: self.coordinator.on_drafter(actor.name, payload)
+        self.coordinator.drafters[actor.name] = stream
+        self.coordinator.drafter_takes[actor.name] = process.on_command
+        for target in self.targets.values():
+            self.link(process, target)
+        self.coordinator.drafter_up(actor.name)
+
+    def link(self, drafter: DraftProcess, target: TargetProcess) -> None:
+        """Connects a drafter with a target, anew if it was."""
+        spec = next(one for one in self.scenario.drafters if one.name == drafter.name)
+        known = self.streams.get((drafter.name, target.name))
+        stream = self._connect(drafter, target, spec.link)
+        if known is not None:
+            stream.way = known.way
+        number, self._next_link = self._next_link, self._next_link + 1
+        drafter.link_of[target.name] = number
+        drafter.links[number] = stream
+        name = drafter.name
+        drafter.target_takes[number] = lambda payload: target.on_drafter(name, payload)
+        target.drafters[name] = stream
+        target.drafter_takes[name] = lambda payload: drafter.on_target(number, payload)
+        target.joined(name)
+
+    def unlink(self, drafter: DraftProcess, target: TargetProcess) -> None:
+        """Breaks the stream between them; both are told."""
+        number = drafter.link_of.pop(target.name, None)
+        if number is None:
+            return
+        self.streams[(drafter.name, target.name)].cut()
+        drafter.lost_target(number)
+        target.drafters.pop(drafter.name, None)
+        target.left(drafter.name)
+
+    def kill(self, name: str) -> None:
+        """Ends an actor; everybody who has a stream to it is told."""
+        if name in self.targets:
+            target = self.targets[name]
+            for drafter in self.drafters.values():
+                self.unlink(drafter, target)
+            self.coordinator.targets[name].cut()
+            self.coordinator.target_down(name)
+            target.kill()
+            return
+        process = self.drafters[name]
+        for target in self.targets.values():
+            self.unlink(process, target)
+        self.coordinator.drafters[name].cut()
+        self.coordinator.drafter_down(name)
+        process.kill()
+
+    # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _connect(
+        self,
+        one: CoordinatorProcess | DraftProcess,
+        other: TargetProcess | DraftProcess,
+        link: Link,
+    ) -> Stream:
+        name = f"{one.name}-{other.name}"
+        former = self.streams.get((one.name, other.name))
+        seed = zlib.crc32(f"{self.scenario.seed} {name} {self._next_link}".encode())
+        stream = Stream(name, self.heap, self.record, way_of(link), seed, (one, other))
+        if former is not None:
+            stream.num_bytes, stream.num_messages = former.num_bytes, former.num_messages
+        self.streams[(one.name, other.name)] = stream
+        return stream
+
+    def _device(self, actor: Actor) -> Device:
+        return Device(actor.model, actor.profile, _room(actor))
+
+    def _machine(self, name: str | None) -> Machine:
+        return self._alone if name is None else self.machines[name]
+
+    def _number(self) -> int:
+        number, self._next_start = self._next_start, self._next_start + 1
+        return number
+
+
+def way_of(link: Link) -> Way:
+    """A link in seconds and bytes."""
+    return Way(
+        latency_s=1e-3 * link.latency_ms,
+        jitter_s=1e-3 * link.jitter_ms,
+        bytes_per_s=link.mbit_per_s * 1e6 / 8.0,
+        loss=link.loss,
+    )
+
+
+def _room(actor: Actor) -> EngineSettings:
+    return EngineSettings(model=actor.model, num_slots=actor.slots, max_context=8192)

@@ -1,0 +1,134 @@
+"""`outrider apply`: shows what a configuration changes in a running service, and has it carried out."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from outrider.actors.rpc.grpc_server import internal_channel
+from outrider.actors.rpc.tls import UnfitTls
+from outrider.cluster.config.config_errors import ConfigError
+from outrider.cluster.config.config_file import read_mapping
+from outrider.cluster.config.schema import parse_config
+from outrider.cluster.start.commands import FAILED, USAGE, CommandFailed
+from outrider.cluster.start.signals import ending_by_signal
+from outrider.cluster.supervise import admin_file
+from outrider.cluster.supervise.admin_file import Admin, BadAdminFile
+from outrider.v1 import cluster_pb2, cluster_pb2_grpc
+
+LOOK_S = 1.0
+"""How often a watched file is looked at. A mounted ConfigMap changes a minute after its object anyway."""
+
+PLAN_S = 30.0
+"""Bound on the plan, which is made from memory."""
+
+Report = Callable[[str], None]
+
+
+def apply(
+    *,
+    config: Path,
+    admin: Path,
+    is_dry_run: bool = False,
+    drain_s: float = 600.0,
+    report: Report,
+) -> None:
+    """Makes a running service what a configuration file says, and waits until what is replaced has ended.
+
+    Args:
+        config: The configuration file.
+        admin: The service's admin file.
+        is_dry_run: Only show the plan.
+        drain_s: Seconds that requests may go on at actors that end.
+        report: Takes lines on how it goes.
+
+    Raises:
+        CommandFailed: The configuration is wrong, the service cannot be reached, or the change failed.
+    """
+    content = _read(config)
+    reached = _admin(admin)
+    asyncio.run(_apply(content, reached, is_dry_run, drain_s, report))
+
+
+def watch(*, config: Path, admin: Path, drain_s: float = 600.0, report: Report) -> None:
+    """Applies a configuration file, and again whenever it changes, until SIGINT or SIGTERM. What cannot be applied is reported
+    and leaves the service as it is. Arguments: as `apply`."""
+    applied: bytes | None = None
+    with ending_by_signal() as ending:
+        while True:
+            try:
+                present = config.read_bytes()
+            except OSError as error:  # A mounted file is exchanged under us.
+                report(f"cannot read {config}: {error.strerror}")
+            else:
+                if present != applied:
+                    applied = present
+                    try:
+                        apply(config=config, admin=admin, drain_s=drain_s, report=report)
+                    except CommandFailed as failure:
+                        report(f"not applied: {failure}")
+            if ending.wait(LOOK_S):
+                return
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The file's mapping, checked."""
+    try:
+        data = dict(read_mapping(path))
+        parse_config(data, source=str(path))
+    except ConfigError as error:
+        raise CommandFailed(str(error), USAGE) from error
+    return data
+
+
+def _admin(path: Path) -> Admin:
+    try:
+        return admin_file.read(path)
+    except BadAdminFile as error:
+        raise CommandFailed(str(error), USAGE) from error
+
+
+async def _apply(
+    content: dict[str, Any], admin: Admin, is_dry_run: bool, drain_s: float, report: Report
+) -> None:
+    request = cluster_pb2.ApplyRequest(
+        config_json=json.dumps(content, default=str), is_dry_run=is_dry_run, drain_s=drain_s
+    )
+    try:
+        async with internal_channel(admin.address, admin.credentials) as channel:
+            call = cluster_pb2_grpc.ClusterServiceStub(channel).Apply(request)
+            async with asyncio.timeout(PLAN_S):
+                first = await call.read()
+            if isinstance(first, cluster_pb2.ApplyEvent):
+                _show(first.plan, report)
+            while isinstance(event := await call.read(), cluster_pb2.ApplyEvent):
+                if event.HasField("applied"):
+                    report("applied; what was replaced ends when its requests have ended")
+                else:
+                    report(event.progress)
+    except UnfitTls as error:
+        raise CommandFailed(str(error), USAGE) from error
+    except TimeoutError as error:
+        raise CommandFailed(
+            f"the supervisor at {admin.address} did not answer within {PLAN_S:g} s", FAILED
+        ) from error
+    except grpc.aio.AioRpcError as error:
+        if error.code() is grpc.StatusCode.INVALID_ARGUMENT:
+            raise CommandFailed(error.details() or "", USAGE) from error
+        raise CommandFailed(f"{error.details()} ({error.code().name})", FAILED) from error
+
+
+def _show(plan: cluster_pb2.ApplyPlan, report: Report) -> None:
+    if not plan.changes:
+        report("nothing to change: the service is as the configuration says")
+    for change in plan.changes:
+        role = cluster_pb2.Role.Name(change.role).removeprefix("ROLE_").lower()
+        why = f" ({change.reason})" if change.reason else ""
+        report(
+            f"{change.kind:<8} {role} {change.name}{why}; cost to running requests: {change.cost}"
+        )

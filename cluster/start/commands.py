@@ -1,0 +1,261 @@
+"""What the commands of the command line do on the serving side. No argument parsing and no colours: that is the client's.
+
+Every function raises `CommandFailed` with an exit code for whatever a user can mend.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from outrider.cluster.config.config_errors import ConfigError, Problem
+from outrider.cluster.config.config_file import read_mapping
+from outrider.cluster.config.schema import Config, load_config, parse_config, schema, with_flags
+from outrider.cluster.start.ready_file_writer import remove_if_left, written
+from outrider.cluster.start.signals import ending_by_signal
+from outrider.cluster.supervise.admin_file import Admin
+from outrider.cluster.supervise.admin_file import written as written_admin_file
+
+FAILED = 1
+"""Exit code: the service could not be started, or has failed."""
+
+USAGE = 2
+"""Exit code: the command line or the configuration is wrong; nothing was started."""
+
+HEALTH_CHECK_S = 1.0
+"""How often a running service is asked whether it can still serve."""
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
+"""Values of `--log-level`."""
+
+Report = Callable[[str], None]
+"""Takes one line for the user."""
+
+
+class CommandFailed(Exception):
+    """A command failed for a reason that the user can read and mend."""
+
+    def __init__(self, message: str, exit_code: int = FAILED) -> None:
+        super().__init__(message, exit_code)
+        self.message = message
+        self.exit_code = exit_code
+
+    def __str__(self) -> str:
+        return self.message
+
+
+def serve(
+    *,
+    config: Path | None = None,
+    targets: Sequence[str] = (),
+    drafts: Sequence[str] = (),
+    listen: str | None = None,
+    emulate: str | None = None,
+    ready_file: Path | None = None,
+    admin_file: Path | None = None,
+    log_level: str = "warning",
+    report: Report = lambda line: print(line, file=sys.stderr, flush=True),
+) -> None:
+    """Serves until SIGINT or SIGTERM, then drains and ends everything that was started. Blocks.
+
+    Args:
+        config: The configuration file; flags are laid over it.
+        targets: Target models, in place of the file's.
+        drafts: Draft models, in place of the file's; `prompt_lookup` needs no model.
+        listen: Public address, in place of the file's.
+        emulate: Profiles of emulated devices, in place of the file's devices.
+        ready_file: Is written once the service serves, and removed when it begins to end. One that a service has left
+            that was killed is removed at once.
+        admin_file: Is written while the service runs, for `outrider apply`.
+        log_level: Least level of the events that actors log; one of `LOG_LEVELS`.
+        report: Takes lines on how it goes.
+
+    Raises:
+        CommandFailed: Usage, or the service cannot start or go on.
+    """
+    if log_level not in LOG_LEVELS:
+        raise CommandFailed(
+            f"--log-level is {log_level!r}; allowed: {', '.join(LOG_LEVELS)}", USAGE
+        )
+    for flag, file in (("--ready-file", ready_file), ("--admin-file", admin_file)):
+        if file is not None and not file.absolute().parent.is_dir():
+            raise CommandFailed(
+                f"{flag} {file}: the folder {file.absolute().parent} does not exist", USAGE
+            )
+    settings = service_config(
+        config, targets=targets, drafts=drafts, listen=listen, emulate=emulate
+    )
+    if ready_file is not None and (other := remove_if_left(ready_file)) is not None:
+        raise CommandFailed(
+            f"--ready-file {ready_file} is that of the service at {other.address}, which runs (process {other.pid}); "
+            "end that one, or take another file",
+            USAGE,
+        )
+    # Only now: Ray takes a second to import, which a mistyped flag should not cost.
+    from outrider.cluster.ray.ray_patience import StartCancelled
+    from outrider.cluster.start.launch import ServiceFailed, start_service
+    from outrider.cluster.start.progress_lines import progress_line
+
+    with ending_by_signal() as ending:
+        try:
+            with ExitStack() as running:
+                service = running.enter_context(
+                    start_service(
+                        settings,
+                        log_level=log_level,
+                        show_logs=True,
+                        progress=lambda actor: report(progress_line(actor)),
+                        is_cancelled=ending.is_set,
+                    )
+                )
+                address, metrics = service.address, service.metrics_address
+                if ready_file is not None:
+                    service.note_ready_file(ready_file)
+                    running.enter_context(
+                        written(
+                            ready_file,
+                            address=address,
+                            metrics=metrics,
+                            actors=service.actors(),
+                        )
+                    )
+                if admin_file is not None:
+                    supervisor, credentials = service.admin()
+                    admin = Admin(address=supervisor, credentials=credentials)
+                    running.enter_context(written_admin_file(admin_file, admin))
+                if metrics:
+                    report(f"metrics at http://{metrics}/metrics")
+                report(f"serving at {address}; Ctrl-C or SIGTERM ends it")
+                while not ending.wait(HEALTH_CHECK_S):
+                    failure = service.failure()
+                    # A signal to all processes at once ends the actors, too, which is no failure then.
+                    if failure is not None and not ending.is_set():
+                        raise ServiceFailed(failure)
+                report("ending: running requests may finish")
+        except ServiceFailed as error:
+            raise CommandFailed(str(error)) from error
+        except (
+            StartCancelled,
+            SystemExit,
+        ):  # While Ray itself starts, it turns SIGTERM into the latter.
+            report("ended while starting")
+    report("ended")
+
+
+def service_config(
+    path: Path | None = None,
+    *,
+    targets: Sequence[str] = (),
+    drafts: Sequence[str] = (),
+    listen: str | None = None,
+    emulate: str | None = None,
+) -> Config:
+    """The configuration of a service: the file, if any, with flags laid over it.
+
+    Raises:
+        CommandFailed: Something in it is not allowed.
+    """
+    try:
+        data = read_mapping(path) if path is not None else {}
+        merged = with_flags(
+            data, targets=tuple(targets), drafts=tuple(drafts), listen=listen, emulate=emulate
+        )
+        return parse_config(merged, source=str(path) if path is not None else "command line")
+    except ConfigError as error:
+        raise CommandFailed(str(error), USAGE) from error
+
+
+def config_validate(path: Path) -> dict[str, Any]:
+    """Checks a configuration file. Returns the whole configuration, defaults filled in.
+
+    Raises:
+        CommandFailed: Something in it is not allowed; names every problem.
+    """
+    try:
+        return load_config(path).model_dump(mode="json")
+    except ConfigError as error:
+        raise CommandFailed(str(error), USAGE) from error
+
+
+def config_problems(path: Path) -> tuple[Problem, ...]:
+    """What is wrong with a configuration file; nothing if it is allowed. For programs."""
+    try:
+        load_config(path)
+    except ConfigError as error:
+        return error.problems
+    return ()
+
+
+def config_schema() -> dict[str, Any]:
+    """The JSON schema of the configuration file."""
+    return schema()
+
+
+def train_demo(
+    *,
+    data: Path,
+    out: Path,
+    device: str = "auto",
+    resume: bool = True,
+    steps_scale: float = 1.0,
+    minutes: float | None = None,
+    stages: Sequence[str] | None = None,
+) -> dict[str, Any]:
+    """Trains the demonstration models; within `DEFAULT_MINUTES` if `minutes` is None. Returns the report.
+
+    Raises:
+        CommandFailed: Training data are missing, or an argument is not allowed.
+    """
+    from dataclasses import asdict
+
+    from outrider.actors.train.demo import train_demo as demo
+    from outrider.actors.train.demo.recipe import STAGES
+    from outrider.actors.train.loop.budget import DEFAULT_MINUTES
+    from outrider.actors.train.training_errors import TrainError
+
+    try:
+        report = demo.train_demo(
+            data,
+            out,
+            device=device,
+            resume=resume,
+            steps_scale=steps_scale,
+            minutes=DEFAULT_MINUTES if minutes is None else minutes,
+            stages=tuple(stages) if stages is not None else STAGES,
+        )
+    except TrainError as error:
+        raise CommandFailed(str(error)) from error
+    return asdict(report)
+
+
+def train_decision(
+    *,
+    data: Path,
+    target: Path | None = None,
+    drafts: Sequence[Path] | None = None,
+    texts: int = 240,
+    device: str = "auto",
+) -> list[dict[str, Any]]:
+    """Trains the decision models of draft models, the shipped ones if none are named. Returns the reports.
+
+    Raises:
+        CommandFailed: Training data are missing, or an argument is not allowed.
+    """
+    from dataclasses import asdict
+
+    from outrider.actors import demo
+    from outrider.actors.train.stop_model import train_stop_model
+    from outrider.actors.train.training_errors import TrainError
+
+    target_dir = target or demo.path("target")
+    draft_dirs = list(drafts or [demo.path(name) for name in demo.NAMES if name != "target"])
+    try:
+        reports = train_stop_model.train_decision(
+            data, target_dir, draft_dirs, texts=texts, device=device
+        )
+    except TrainError as error:
+        raise CommandFailed(str(error)) from error
+    return [asdict(report) for report in reports]

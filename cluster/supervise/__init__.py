@@ -1,0 +1,1 @@
+"""Which actors there are: started, watched, replaced, changed."""

@@ -1,0 +1,70 @@
+"""The file that lets this user change a running service: where its supervisor is, the secret that calls to it carry, and the files of
+its certificate."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from outrider.actors.rpc.credentials import Credentials
+from outrider.actors.rpc.tls import TlsFiles
+
+
+class BadAdminFile(ValueError):
+    """The file was not written by a service, or that is gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admin:
+    """How to reach a supervisor."""
+
+    address: str
+    credentials: Credentials
+
+
+@contextmanager
+def written(path: Path, admin: Admin) -> Iterator[None]:
+    """Inside, the file is there, readable by this user only. Written whole or not at all.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    tls = admin.credentials.tls
+    content = {
+        "address": admin.address,
+        "secret": admin.credentials.secret,
+        "tls": dataclasses.asdict(tls) if tls is not None else None,
+    }
+    try:
+        with open(new, "x", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+            json.dump(content, file)
+        os.replace(new, path)
+        yield
+    finally:
+        new.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
+
+
+def read(path: Path) -> Admin:
+    """Reads an admin file.
+
+    Raises:
+        BadAdminFile: There is none, or it is something else.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        address, secret, tls = content["address"], content["secret"], content.get("tls")
+        credentials = Credentials(str(secret), TlsFiles(**tls) if tls is not None else None)
+    except OSError as error:
+        raise BadAdminFile(
+            f"cannot read {path}: {error.strerror}; `outrider serve --admin-file` writes it while the service runs"
+        ) from error
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise BadAdminFile(f"{path} is not the admin file of a service") from None
+    return Admin(address=str(address), credentials=credentials)

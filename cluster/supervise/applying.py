@@ -1,0 +1,170 @@
+"""`Apply`: from a configuration to what runs, one change at a time, told as it goes; and from another number of replicas."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import grpc
+import structlog
+
+from outrider.cluster.autoscale.policy import Decision
+from outrider.cluster.config.config_errors import ConfigError
+from outrider.cluster.config.schema import Config, parse_config
+from outrider.cluster.ray.placement import PlacementError
+from outrider.cluster.supervise.changes import Change, NeedsRestart, check_changeable, plan
+from outrider.cluster.supervise.fleet import fleet, kept, scales, starting
+from outrider.cluster.supervise.keeper import LaunchFailed
+from outrider.cluster.supervise.roster import Scale
+from outrider.cluster.supervise.supervisor import Supervisor
+from outrider.v1 import cluster_pb2
+
+log = structlog.get_logger(__name__)
+
+
+class Applier:
+    """Changes what a supervisor keeps."""
+
+    def __init__(self, config: Config, supervisor: Supervisor) -> None:
+        """Takes what runs."""
+        self._config = config
+        self._supervisor = supervisor
+        self._is_busy = False
+        self._scaling: asyncio.Task[Any] | None = None
+        self._replicas = starting(config)
+        self._scales: dict[str, Scale] = {}
+        self._note(scales(config, self._replicas))
+
+    @property
+    def config(self) -> Config:
+        """What was asked for last."""
+        return self._config
+
+    @property
+    def replicas(self) -> dict[str, int]:
+        """How many there are of each target and drafter, by its name in the configuration."""
+        return dict(self._replicas)
+
+    @property
+    def scales(self) -> tuple[Scale, ...]:
+        """The same with bounds and reasons."""
+        return tuple(self._scales.values())
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a change is being carried out."""
+        return self._is_busy
+
+    def tell(self, entry: str, wanted: int, reason: str) -> None:
+        """Tells everyone how many replicas the load asks for, and why, or why there are not as many."""
+        self._note(
+            {**self._scales, entry: replace(self._scales[entry], wanted=wanted, reason=reason)}
+        )
+
+    async def scale(self, decisions: Mapping[str, Decision], *, drain_s: float) -> None:
+        """Changes the number of replicas. A call of `apply` cancels it.
+
+        Args:
+            decisions: How many there should be, by the names of entries.
+            drain_s: Seconds that requests may go on at actors that end.
+
+        Raises:
+            PlacementError, LaunchFailed: More cannot start. What ran goes on as it was.
+        """
+        wanted = {**self._replicas, **{entry: one.count for entry, one in decisions.items()}}
+        for entry, one in decisions.items():
+            self.tell(entry, one.wanted, one.reason)
+            log.info("scaling", entry=entry, replicas=one.count, reason=one.reason)
+        changes = plan(self._supervisor.configured, fleet(self._config, wanted))
+        self._is_busy, self._scaling = True, asyncio.current_task()
+        try:
+            await self._supervisor.change(changes, drain_s=drain_s, tell=lambda text: None)
+            self._replicas = wanted
+        except asyncio.CancelledError:
+            for entry in decisions:
+                self.tell(entry, self._replicas[entry], "")
+            raise
+        finally:
+            self._is_busy, self._scaling = False, None
+
+    async def apply(
+        self, request: cluster_pb2.ApplyRequest, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> AsyncIterator[cluster_pb2.ApplyEvent]:
+        """See `ClusterService.Apply`."""
+        try:
+            wanted = parse_config(json.loads(request.config_json), source="the configuration")
+            check_changeable(self._config, wanted)
+        except (ValueError, ConfigError) as error:
+            code = (
+                grpc.StatusCode.FAILED_PRECONDITION
+                if isinstance(error, NeedsRestart)
+                else grpc.StatusCode.INVALID_ARGUMENT
+            )
+            await context.abort(code, str(error))
+            raise
+        if self._scaling is not None and not request.is_dry_run:
+            self._scaling.cancel()
+            await asyncio.wait([self._scaling])
+        replicas = kept(self._config, wanted, self._replicas)
+        changes = plan(self._supervisor.configured, fleet(wanted, replicas))
+        yield cluster_pb2.ApplyEvent(plan=cluster_pb2.ApplyPlan(changes=map(_to_proto, changes)))
+        if request.is_dry_run:
+            return
+        if self._is_busy:
+            await context.abort(
+                grpc.StatusCode.ABORTED, "another change is being carried out; wait for its end"
+            )
+        self._is_busy = True
+        news: asyncio.Queue[cluster_pb2.ApplyEvent | None] = asyncio.Queue()
+        # A task of its own: what began goes on if the caller leaves.
+        work = asyncio.create_task(self._carry_out(wanted, changes, request.drain_s, news))
+        while (event := await news.get()) is not None:
+            yield event
+        failure = await work
+        if failure:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, failure)
+
+    async def _carry_out(
+        self,
+        wanted: Config,
+        changes: tuple[Change, ...],
+        drain_s: float,
+        news: asyncio.Queue[cluster_pb2.ApplyEvent | None],
+    ) -> str:
+        """Returns why nothing was changed; empty if everything was."""
+
+        def tell(text: str) -> None:
+            if text:
+                news.put_nowait(cluster_pb2.ApplyEvent(progress=text))
+
+        try:
+            ending = await self._supervisor.change(changes, drain_s=drain_s, tell=tell)
+        except (PlacementError, LaunchFailed) as error:
+            return f"{error}; what ran goes on as it was"
+        else:
+            self._config, self._replicas = wanted, kept(self._config, wanted, self._replicas)
+            self._note(scales(wanted, self._replicas))
+            news.put_nowait(cluster_pb2.ApplyEvent(applied=cluster_pb2.Applied()))
+            self._is_busy = False  # A further change may begin while the old drains.
+            await ending
+            return ""
+        finally:
+            self._is_busy = False
+            news.put_nowait(None)
+
+    def _note(self, found: dict[str, Scale]) -> None:
+        self._scales = found
+        self._supervisor.servicer.note_scales(self.scales)
+
+
+def _to_proto(change: Change) -> cluster_pb2.ApplyChange:
+    return cluster_pb2.ApplyChange(
+        kind=change.kind.value,
+        name=change.name,
+        role=cluster_pb2.Role.Value(f"ROLE_{change.role.name}"),
+        reason=change.reason,
+        cost=change.cost,
+    )

@@ -1,0 +1,301 @@
+"""Keeps the actors of a service alive: places them, starts them, replaces the dead and the silent, tells who is there.
+
+Knows nothing of Ray: actors run at an `ActorHost`. Invariants: at most one start of an actor is on the roster; a start is
+fenced before the next one begins; an actor that has served is started again for ever, with growing pauses; whoever should be
+there and is not is on the roster as absent, with the reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+import grpc
+import structlog
+
+from outrider.actors.process.logs import LogSettings
+from outrider.actors.rpc.credentials import Credentials
+from outrider.actors.rpc.grpc_server import bind, internal_server, serve_health
+from outrider.actors.rpc.tls import TlsFiles
+from outrider.cluster.config.host_port import join_host_port
+from outrider.cluster.metrics.federation import Federation
+from outrider.cluster.metrics.service_metrics import ServiceMetrics
+from outrider.cluster.supervise import cluster_service
+from outrider.cluster.supervise.actor_host import ActorHost
+from outrider.cluster.supervise.actor_status import ActorStatus
+from outrider.cluster.supervise.changes import Change, Kind
+from outrider.cluster.supervise.cluster_service import ClusterServicer
+from outrider.cluster.supervise.fleet import ActorSpec, beside
+from outrider.cluster.supervise.incarnations import Incarnations
+from outrider.cluster.supervise.keeper import Keeper, KeeperSettings
+from outrider.cluster.supervise.leaving import see_off
+from outrider.cluster.supervise.restart_policy import RestartPolicy
+from outrider.cluster.supervise.roster import Registry, Role
+from outrider.v1 import cluster_pb2_grpc
+
+EXPIRY_CHECK_S = 0.25
+"""How often leases are looked at: a small part of the shortest lease, 1 s."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SupervisorSettings:
+    """What a supervisor is told."""
+
+    host: str = "127.0.0.1"
+    """Host to listen on, as the actors reach it."""
+
+    placement_timeout_s: float = 60.0
+    """How long to wait for resources."""
+
+    start_timeout_s: float = 300.0
+    """How long an actor may take to serve."""
+
+    lease_s: float = 10.0
+    """An actor that is silent this long is replaced."""
+
+    restarts: RestartPolicy = field(default_factory=RestartPolicy)
+    """When a dead actor is started again."""
+
+    logs: LogSettings = field(default_factory=LogSettings)
+    """How the actors write logs."""
+
+    metrics: str | None = None
+    """HOST:PORT of the metrics over HTTP; None: not served."""
+
+    tls: TlsFiles | None = None
+    """Mutual TLS between the actors and with the supervisor; None: plain connections."""
+
+
+class Supervisor:
+    """Keeps one service alive."""
+
+    def __init__(
+        self,
+        specs: tuple[ActorSpec, ...],
+        host: ActorHost,
+        settings: SupervisorSettings,
+        *,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._specs = specs
+        self._host = host
+        self._settings = settings
+        self._clock_s = clock_s
+        self._credentials = Credentials.fresh(settings.tls)
+        self._servicer = ClusterServicer(Registry(lease_s=settings.lease_s), clock_s)
+        self._configured: dict[str, ActorSpec] = {spec.name: spec for spec in specs}
+        """What runs, as configured, by the configuration's names."""
+        self._keepers: dict[str, Keeper] = {}
+        """By the same names."""
+        self._leaving: dict[str, Keeper] = {}
+        """Those that end once their requests have ended, by the name that they run by."""
+        self._incarnations = Incarnations()
+        self._generation = 1
+        self._address = ""
+        self._tasks: list[asyncio.Task[None]] = []
+        self._server: grpc.aio.Server | None = None
+        self._metrics = ServiceMetrics(
+            settings.metrics, self.status, self._servicer, self._credentials
+        )
+
+    @property
+    def metrics_address(self) -> str:
+        """HOST:PORT of the metrics over HTTP; empty if they are not served."""
+        return self._metrics.address
+
+    def status(self) -> tuple[ActorStatus, ...]:
+        """Every actor, in the order of the configuration, the coordinators last; then those that are leaving."""
+        return tuple(keeper.status for keeper in (*self._keepers.values(), *self._leaving.values()))
+
+    @property
+    def configured(self) -> dict[str, ActorSpec]:
+        """What runs, as configured, by name."""
+        return dict(self._configured)
+
+    @property
+    def federation(self) -> Federation:
+        """Asks every actor for its metrics."""
+        return self._metrics.federation
+
+    @property
+    def admin(self) -> tuple[str, Credentials]:
+        """Address of the `ClusterService`, and what calls to it carry."""
+        return self._address, self._credentials
+
+    @property
+    def servicer(self) -> ClusterServicer:
+        """The `ClusterService`."""
+        return self._servicer
+
+    async def launch(self) -> str:
+        """Starts everything: first the workers, all at once, then the coordinators.
+
+        Returns:
+            The address of the `ClusterService`.
+
+        Raises:
+            PlacementError: Resources are missing.
+            LaunchFailed: An actor cannot start. What had started goes on until `stop`.
+        """
+        address = self._address = await self._serve()
+        for spec in self._specs:
+            self._keepers[spec.name] = self._keeper(spec)
+        await self._metrics.start()
+        await self._host.wait_for_room(
+            self._specs, timeout_s=self._settings.placement_timeout_s, tell=self._wait_for
+        )
+        await self._keep_all(tuple(self._keepers.values()))
+        return address
+
+    async def change(
+        self, changes: Sequence[Change], *, drain_s: float, tell: Callable[[str], None]
+    ) -> asyncio.Task[None]:
+        """Carries out a plan: what is new starts first, and what it replaces ends when it serves.
+
+        Args:
+            changes: What to do.
+            drain_s: Seconds that requests may go on at actors that end.
+            tell: Is told of each step.
+
+        Returns:
+            The end of those that leave, which goes on by itself.
+
+        Raises:
+            PlacementError, LaunchFailed: Something new cannot start. What ran goes on as it was.
+        """
+        self._generation += 1
+        specs = {one.name: self._fresh(one.spec) for one in changes if one.spec is not None}
+        await self._host.wait_for_room(
+            tuple(specs.values()), timeout_s=self._settings.placement_timeout_s, tell=tell
+        )
+        fresh = {name: self._keeper(spec) for name, spec in specs.items()}
+        try:
+            await self._keep_all(tuple(fresh.values()), tell=tell)
+        except BaseException:
+            await asyncio.gather(*(keeper.end(0.0) for keeper in fresh.values()))
+            raise
+        leaving = [self._keepers[one.name] for one in changes if one.kind is not Kind.ADD]
+        for one in changes:
+            if one.spec is None:
+                del self._configured[one.name], self._keepers[one.name]
+            else:
+                self._configured[one.name] = one.spec
+                self._keepers[one.name] = fresh[one.name]
+        for keeper in leaving:
+            self._leaving[keeper.spec.name] = keeper
+        serving = {spec.deployment for spec in self._configured.values()}
+        ending = asyncio.create_task(
+            see_off(leaving, serving, self._credentials, drain_s=drain_s, tell=tell),
+            name="leaving",
+        )
+        ending.add_done_callback(lambda _: self._forget(leaving))
+        self._tasks.append(ending)
+        return ending
+
+    def _forget(self, left: Iterable[Keeper]) -> None:
+        for keeper in left:
+            self._leaving.pop(keeper.spec.name, None)
+
+    def _fresh(self, spec: ActorSpec) -> ActorSpec:
+        """A spec under a name that nobody has had, listening where its predecessors do."""
+        named = spec
+        if spec.name in self._keepers or spec.name in self._leaving:
+            name = f"{spec.name}.{self._generation}"
+            named = replace(spec, name=name, settings=replace(spec.settings, name=name))
+        for other in self._keepers.values() if spec.role is Role.COORDINATOR else ():
+            if other.spec.role is Role.COORDINATOR and other.status.address:
+                return beside(named, other.spec)
+        return named
+
+    async def stop(self, grace_s: float) -> None:
+        """Ends everything: the coordinator drains within the grace, then the workers end. Idempotent."""
+        for is_coordinator, grace in ((True, grace_s), (False, 0.0)):
+            ending = (
+                keeper.end(grace)
+                for keeper in (*self._keepers.values(), *self._leaving.values())
+                if (keeper.status.role is Role.COORDINATOR) is is_coordinator
+            )
+            await asyncio.gather(*ending)
+        await self._metrics.stop()
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._server is not None:
+            await self._server.stop(0.0)
+            self._server = None
+
+    def _wait_for(self, lacking: str) -> None:
+        self._keepers[self._specs[-1].name].wait_for(f"no room yet: {lacking}" if lacking else "")
+
+    async def _serve(self) -> str:
+        server = internal_server(self._credentials)
+        cluster_pb2_grpc.add_ClusterServiceServicer_to_server(self._servicer, server)
+        await serve_health(server, cluster_service.NAME)
+        port = bind(server, join_host_port(self._settings.host, 0), self._credentials.tls)
+        await server.start()
+        self._server = server
+        self._tasks.append(asyncio.create_task(self._expire_forever(), name="expiry"))
+        return join_host_port(self._settings.host, port)
+
+    def _keeper(self, spec: ActorSpec) -> Keeper:
+        settings = KeeperSettings(
+            supervisor=self._address,
+            placement_timeout_s=self._settings.placement_timeout_s,
+            start_timeout_s=self._settings.start_timeout_s,
+            restarts=self._settings.restarts,
+            credentials=self._credentials,
+            logs=self._settings.logs,
+        )
+        return Keeper(
+            spec,
+            host=self._host,
+            servicer=self._servicer,
+            incarnations=self._incarnations,
+            settings=settings,
+            clock_s=self._clock_s,
+        )
+
+    async def _keep_all(
+        self, keepers: Sequence[Keeper], tell: Callable[[str], None] = lambda text: None
+    ) -> None:
+        """Starts actors: the workers, all at once, then the coordinators."""
+        for is_coordinator in (False, True):
+            some = [k for k in keepers if (k.spec.role is Role.COORDINATOR) is is_coordinator]
+            await self._keep(some)
+            for keeper in some:
+                tell(f"{keeper.spec.role} {keeper.spec.name}: {keeper.status.state}")
+
+    async def _keep(self, keepers: Iterable[Keeper]) -> None:
+        """Starts some actors, waits until all serve, and keeps each alive from then on."""
+        serving: list[asyncio.Future[None]] = []
+        for keeper in keepers:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            keeping = keeper.keep(future)
+            self._tasks.append(asyncio.create_task(keeping, name=keeper.spec.name))
+            serving.append(future)
+        # The first failure is the launch's; that of a second actor must not be reported as never retrieved.
+        results = asyncio.gather(*serving)
+        try:
+            await results
+        finally:
+            for future in serving:
+                future.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    async def _expire_forever(self) -> None:
+        """Ends the processes of those who are silent for longer than the lease; their keepers start them again."""
+        while True:
+            begun_s = self._clock_s()
+            await asyncio.sleep(EXPIRY_CHECK_S)
+            # A process, a container or a whole machine can be suspended: silence during that says nothing of the others.
+            paused_s = max(0.0, self._clock_s() - begun_s - EXPIRY_CHECK_S)
+            for member in self._servicer.expire(paused_s=paused_s):
+                log.warning("lease ended", actor=member.name, lease_s=self._settings.lease_s)
+                for keeper in (*self._keepers.values(), *self._leaving.values()):
+                    if keeper.spec.name != member.name:
+                        continue
+                    await keeper.kill(incarnation=member.incarnation)

@@ -1,0 +1,1 @@
+"""One trace over all actors, at a coordinator."""

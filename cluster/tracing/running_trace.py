@@ -1,0 +1,177 @@
+"""One trace that runs at a coordinator: follows every actor, takes in what the coordinator records itself, and ends in time.
+
+Nothing here waits without a bound: an actor that does not answer costs its track, a client that does not read costs records,
+which are counted where they are lost. What an actor sent before it died is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Mapping
+
+import grpc
+
+import outrider
+from outrider.actors.tracing.recorder import Recorder, Tap
+from outrider.actors.tracing.trace_stream import FLUSH_S, batches
+from outrider.cluster.gateway.status_codes import Refusal
+from outrider.cluster.links.all_links import Links
+from outrider.cluster.requests.running_request import RunningRequest
+from outrider.cluster.tracing.trace_source import Link, Outbox, follow
+from outrider.v1 import trace_pb2
+
+START_S = 2.0
+"""Bound on waiting until every actor records. One that is late joins later."""
+
+LINGER_S = 0.2
+"""For this time after the end of a request, what belongs to it still comes in."""
+
+END_S = 3.0
+"""Bound on waiting for the last records of the actors."""
+
+SHOWN_CHARS = 8
+"""Characters of a foreign request's name that a trace of the whole service shows. Who knows a name can abort the request."""
+
+Write = Callable[[trace_pb2.TraceResponse], Awaitable[None]]
+
+
+class RunningTrace:
+    """One trace."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        links: Links,
+        requests: Mapping[str, RunningRequest],
+        request: trace_pb2.TraceRequest,
+        limit: int,
+    ) -> None:
+        self._recorder = recorder
+        self._links = links
+        self._request = request
+        self._limit = limit
+        self._requests = requests
+        self._outbox = Outbox()
+        self._followers: dict[int, asyncio.Task[None]] = {}
+        self._reason = "time"
+        self._was_seen = False
+
+    async def run(self, source: trace_pb2.TraceSource, write: Write) -> None:
+        tap = self._recorder.open()
+        tasks: list[asyncio.Task[None]] = []
+        try:
+            own = trace_pb2.TraceSource()
+            own.CopyFrom(source)
+            own.start_ns = self._recorder.clock_ns()
+            own.pid = os.getpid()
+            self._follow_new()
+            await self._outbox.all_settled(self._followers, START_S)
+            await write(
+                trace_pb2.TraceResponse(
+                    started=trace_pb2.TraceStarted(
+                        clock_ns=self._recorder.clock_ns(),
+                        unix_ns=time.time_ns(),
+                        version=outrider.__version__,
+                    )
+                )
+            )
+            await write(trace_pb2.TraceResponse(source=own))
+            for running in self._requests.values():
+                for record in running.recording.before():
+                    tap.put(record)
+            tasks = [
+                asyncio.create_task(self._watch(tap)),
+                asyncio.create_task(self._write_all(write)),
+            ]
+            async with asyncio.timeout(self._request.seconds + 2 * END_S):
+                await self._until_over(tasks)
+        except TimeoutError:
+            # The client does not read: nothing can be told to it.
+            raise Refusal(
+                grpc.StatusCode.DEADLINE_EXCEEDED, "the trace was not read in time"
+            ) from None
+        finally:
+            self._recorder.close(tap)
+            for task in (*tasks, *self._followers.values()):
+                task.cancel()
+            await asyncio.gather(*tasks, *self._followers.values(), return_exceptions=True)
+        if self._request.request_id and not self._was_seen:
+            raise Refusal(
+                grpc.StatusCode.NOT_FOUND,
+                f"request_id {self._request.request_id!r} did not run within "
+                f"{self._request.seconds:g} s; begin the trace before the request, or while it runs",
+                field="request_id",
+            )
+        ended = trace_pb2.TraceEnded(reason=self._reason, clock_ns=self._recorder.clock_ns())
+        await write(trace_pb2.TraceResponse(ended=ended))
+
+    async def _until_over(self, tasks: list[asyncio.Task[None]]) -> None:
+        """Waits for the watch, which ends the followers and puts the end mark, and for the writer."""
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        for task in done:
+            task.result()
+
+    async def _watch(self, tap: Tap) -> None:
+        """Takes in what the coordinator records itself, and ends the trace when it is whole."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._request.seconds
+        while (now := loop.time()) < until:
+            await asyncio.sleep(min(FLUSH_S, until - now))
+            self._follow_new()
+            if await self._flush(tap):
+                self._reason = "request"
+                until = min(until, loop.time() + LINGER_S)
+            if self._outbox.num_records >= self._limit:
+                self._reason = "records"
+                break
+        self._outbox.ending.set()
+        await asyncio.wait([*self._followers.values(), _nothing()], timeout=END_S)
+        for running in self._requests.values():
+            tap.put(running.recording.so_far())
+        await self._flush(tap)
+        await self._outbox.close()
+
+    async def _flush(self, tap: Tap) -> bool:
+        """Passes on what the coordinator recorded. True if the request to trace has ended."""
+        is_over = False
+        for batch in batches(self._recorder, tap):
+            shown = [record for record in batch.records if self._is_shown(record)]
+            is_over |= any(record.kind == trace_pb2.TRACE_KIND_REQUEST for record in shown)
+            del batch.records[:]
+            batch.records.extend(map(self._masked, shown))
+            self._was_seen |= bool(shown)
+            await self._outbox.put(0, records=batch)
+        return is_over and bool(self._request.request_id)
+
+    def _is_shown(self, record: trace_pb2.TraceRecord) -> bool:
+        wanted = self._request.request_id
+        return not wanted or record.name == wanted
+
+    def _masked(self, record: trace_pb2.TraceRecord) -> trace_pb2.TraceRecord:
+        if self._request.request_id or len(record.name) <= SHOWN_CHARS:
+            return record
+        masked = trace_pb2.TraceRecord()
+        masked.CopyFrom(record)
+        masked.name = record.name[:SHOWN_CHARS] + "…"
+        return masked
+
+    async def _write_all(self, write: Write) -> None:
+        while (response := await self._outbox.get()) is not None:
+            await write(response)
+
+    def _follow_new(self) -> None:
+        links: list[Link] = [*self._links.targets.values(), *self._links.drafters.values()]
+        for link in links:
+            if id(link) not in self._followers:
+                self._followers[id(link)] = asyncio.create_task(
+                    follow(link, self._outbox, self._recorder.clock_ns, nodes=self._request.nodes)
+                )
+
+
+def _nothing() -> asyncio.Future[None]:
+    """Something to wait for where there may be nothing else."""
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    future.set_result(None)
+    return future

@@ -1,0 +1,156 @@
+"""Checks of the drafting policies that a client wrote. Pure, like `validation/`, which calls this."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+import grpc
+
+from outrider.actors.exchange.policy_wire import (
+    draft_length_from_proto,
+    roots_from_proto,
+    tree_mask_from_proto,
+)
+from outrider.actors.speculation.options import Verifier
+from outrider.actors.speculation.policies import (
+    MAX_AGGRESSIVENESS,
+    DraftLength,
+    DraftPolicies,
+    Roots,
+    TreeMask,
+)
+from outrider.actors.speculation.verify.registry import METHODS
+from outrider.cluster.gateway.status_codes import Refusal
+from outrider.v1 import sampling_pb2
+
+Choice = TypeVar("Choice", DraftLength, Roots, TreeMask)
+
+
+def settle_policies(
+    options: sampling_pb2.SpeculationOptions,
+    *,
+    defaults: DraftPolicies,
+    verifier: Verifier,
+    enabled: bool,
+    served: Mapping[str, Sequence[DraftLength]],
+) -> DraftPolicies:
+    """Checks the policies of a request and fills in the defaults.
+
+    Args:
+        options: What the client wrote.
+        defaults: What is configured.
+        verifier: The verifier in force.
+        enabled: False: the request decodes plainly.
+        served: The draft lengths that each drafter offers that could take part; none while a drafter has not said.
+
+    Raises:
+        Refusal: A policy is unknown, or contradicts another option.
+    """
+    length = defaults.draft_length
+    if options.draft_length:
+        length = _choice(options.draft_length, "draft_length", DraftLength)
+    mask = defaults.tree_mask
+    if options.tree_mask:
+        mask = _choice(options.tree_mask, "tree_mask", TreeMask)
+    if not enabled and options.HasField("enabled"):
+        _check_off(options)
+    if options.draft_length and enabled:
+        _check_served(length, served)
+    return DraftPolicies(
+        draft_length=length,
+        roots=_roots(options, defaults.roots, verifier),
+        tree_mask=mask,
+        aggressiveness=_number(
+            options, "aggressiveness", defaults, length, DraftLength.CONFIDENCE, MAX_AGGRESSIVENESS
+        ),
+        decision_threshold=_number(
+            options, "decision_threshold", defaults, length, DraftLength.DECISION, 1.0
+        ),
+    )
+
+
+def _choice(value: int, name: str, kind: type[Choice]) -> Choice:
+    """The policy of a wire value, or a refusal that lists the choices."""
+    try:
+        found = _FROM_WIRE[name](value)
+    except ValueError:
+        choices = ", ".join(one.value for one in kind)
+        raise _invalid(
+            name, f"is {value}, which this version does not know; choose among {choices}"
+        ) from None
+    return kind(found)
+
+
+_FROM_WIRE = {
+    "draft_length": draft_length_from_proto,
+    "roots": roots_from_proto,
+    "tree_mask": tree_mask_from_proto,
+}
+
+
+def _roots(options: sampling_pb2.SpeculationOptions, default: Roots, verifier: Verifier) -> Roots:
+    is_frozen = METHODS[verifier].needs_draft_probs
+    if not options.roots:
+        return Roots.DRAFT if is_frozen else default
+    roots = _choice(options.roots, "roots", Roots)
+    if roots is Roots.TARGET and is_frozen:
+        growing = ", ".join(
+            v.value for v, method in METHODS.items() if not method.needs_draft_probs
+        )
+        raise _invalid(
+            "roots",
+            f"is 'target', and {verifier.value!r} tests tokens that were drawn from the draft model: roots that were "
+            f"not would change the text's law; leave it out, or set speculation.verifier to one of {growing}",
+        )
+    return roots
+
+
+def _number(
+    options: sampling_pb2.SpeculationOptions,
+    name: str,
+    defaults: DraftPolicies,
+    length: DraftLength,
+    needed: DraftLength,
+    most: float,
+) -> float:
+    """A parameter of a draft length policy, which must be the one in force."""
+    value: float = getattr(options, name)
+    if not options.HasField(name):  # type: ignore[arg-type]  # the stub wants literals
+        default: float = getattr(defaults, name)
+        return default
+    if length is not needed:
+        raise _invalid(
+            name,
+            f"belongs to the draft length {needed.value!r}, and speculation.draft_length is {length.value!r}; "
+            "change one of them",
+        )
+    is_open = needed is DraftLength.CONFIDENCE
+    if not math.isfinite(value) or not 0.0 <= value <= most or (is_open and value == 0.0):
+        raise _invalid(name, f"must be in {'(' if is_open else '['}0, {most:g}], got {value:g}")
+    return value
+
+
+def _check_off(options: sampling_pb2.SpeculationOptions) -> None:
+    """Refuses policies of a request that decodes plainly because it says so."""
+    for name in ("draft_length", "roots", "tree_mask"):
+        if getattr(options, name):
+            raise _invalid(name, "is set while speculation.enabled is false; leave one out")
+
+
+def _check_served(length: DraftLength, served: Mapping[str, Sequence[DraftLength]]) -> None:
+    """Refuses a draft length that none of the drafters offers."""
+    if not served or any(not offered or length in offered for offered in served.values()):
+        return
+    offered = sorted({one.value for lengths in served.values() for one in lengths})
+    raise _invalid(
+        "draft_length",
+        f"is {length.value!r}, which none of the drafters {', '.join(map(repr, served))} offers; "
+        f"offered: {', '.join(offered)}",
+    )
+
+
+def _invalid(name: str, problem: str) -> Refusal:
+    field = f"speculation.{name}"
+    return Refusal(grpc.StatusCode.INVALID_ARGUMENT, f"{field} {problem}", field=field)

@@ -1,0 +1,76 @@
+"""How to be fast: verifier, drafters, and how large their trees may be."""
+
+from __future__ import annotations
+
+from outrider.actors.rpc.wire import verifier_from_proto
+from outrider.actors.speculation.options import Speculation, Verifier
+from outrider.cluster.validation.drafters import settle_drafters
+from outrider.cluster.validation.drafting_policies import settle_policies
+from outrider.cluster.validation.limits import Limits
+from outrider.cluster.validation.refusals import invalid
+from outrider.cluster.validation.tree_limits import MAX_DEPTH, MAX_NODES, room_for, settle_shape
+from outrider.v1 import sampling_pb2
+
+
+def settle_speculation(
+    options: sampling_pb2.SpeculationOptions, limits: Limits
+) -> tuple[Speculation, tuple[str, ...]]:
+    """The options in force, and the names of the drafters to use."""
+    defaults = limits.speculation
+    enabled = options.enabled if options.HasField("enabled") else defaults.enabled
+    named = tuple(options.drafters)
+    if named and options.HasField("enabled") and not options.enabled:
+        raise invalid(
+            "speculation.drafters",
+            f"names {', '.join(map(repr, named))} while speculation.enabled is false; leave one out",
+        )
+    verifier = _verifier(options, limits)
+    shape = settle_shape(options, verifier)
+    max_nodes = options.max_nodes if options.HasField("max_nodes") else defaults.max_nodes
+    if not 1 <= max_nodes <= MAX_NODES:
+        raise invalid("speculation.max_nodes", f"must be 1 to {MAX_NODES}, got {max_nodes}")
+    max_depth = options.max_depth if options.HasField("max_depth") else defaults.max_depth
+    if not 1 <= max_depth <= MAX_DEPTH:
+        raise invalid("speculation.max_depth", f"must be 1 to {MAX_DEPTH}, got {max_depth}")
+    if shape is not None:
+        max_nodes = room_for(shape, "max_nodes", shape.num_nodes, max_nodes, options)
+        max_depth = room_for(shape, "max_depth", shape.depth, max_depth, options)
+    able = [one for one in limits.drafters if not one.mismatch and one.can_verify(verifier)]
+    policies = settle_policies(
+        options,
+        defaults=defaults.policies,
+        verifier=verifier,
+        enabled=enabled,
+        served={one.name: one.draft_lengths for one in able if not named or one.name in named},
+    )
+    drafters = settle_drafters(named, verifier, policies.draft_length, limits) if enabled else ()
+    return (
+        Speculation(
+            enabled=enabled,
+            verifier=verifier,
+            max_nodes=max_nodes,
+            max_depth=max_depth,
+            tree_shape=shape,
+            policies=policies,
+        ),
+        drafters,
+    )
+
+
+def _verifier(options: sampling_pb2.SpeculationOptions, limits: Limits) -> Verifier:
+    if not options.HasField("verifier") or not options.verifier:
+        return limits.speculation.verifier
+    offered = ", ".join(verifier.value for verifier in limits.verifiers)
+    try:
+        verifier = verifier_from_proto(options.verifier)
+    except ValueError:
+        raise invalid(
+            "speculation.verifier",
+            f"is {int(options.verifier)}, which this version does not know; offered: {offered}",
+        ) from None
+    if verifier not in limits.verifiers:
+        raise invalid(
+            "speculation.verifier",
+            f"{verifier.value!r} is not offered by {limits.model!r}; offered: {offered}",
+        )
+    return verifier

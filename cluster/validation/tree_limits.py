@@ -1,0 +1,68 @@
+"""The shape of a frozen tree, and the limits that it must fit."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from outrider.actors.speculation.options import Verifier
+from outrider.actors.speculation.trees import level_shapes
+from outrider.actors.speculation.verify.registry import METHODS
+from outrider.cluster.validation.refusals import invalid
+from outrider.v1 import sampling_pb2
+
+MAX_NODES = 256
+MAX_DEPTH = 64
+MAX_SHAPE_CHARS = 128
+
+
+def settle_shape(
+    options: sampling_pb2.SpeculationOptions, verifier: Verifier
+) -> level_shapes.Shape | None:
+    """The shape that is asked for, or None: the verifier's own."""
+    field = "speculation.tree_shape"
+    if not options.HasField("tree_shape"):
+        return None
+    method = METHODS[verifier]
+    if not method.needs_draft_probs:
+        frozen = ", ".join(name.value for name, one in METHODS.items() if one.needs_draft_probs)
+        raise invalid(
+            field,
+            f"does not go with {verifier.value!r}, whose trees grow as they please; leave it out, or set "
+            f"speculation.verifier to one of {frozen}",
+        )
+    if len(options.tree_shape) > MAX_SHAPE_CHARS:
+        raise invalid(
+            field, f"must have at most {MAX_SHAPE_CHARS} characters, got {len(options.tree_shape)}"
+        )
+    try:
+        shape = level_shapes.parse(options.tree_shape)
+    except ValueError as error:
+        raise invalid(field, f"cannot be used: {error}") from None
+    if method.is_chain_only and any(count != 1 for count in shape.branching):
+        raise invalid(
+            field,
+            f"is {str(shape)!r}, a tree, and {verifier.value!r} verifies chains; write 1,1,1,1 for a chain of four",
+        )
+    for name, value, most in (
+        ("candidates", shape.num_nodes, MAX_NODES),
+        ("levels", shape.depth, MAX_DEPTH),
+    ):
+        if value > most:
+            raise invalid(field, f"has {value} {name}; at most {most} are possible")
+    return shape
+
+
+def room_for(
+    shape: level_shapes.Shape,
+    name: Literal["max_nodes", "max_depth"],
+    needed: int,
+    given: int,
+    options: sampling_pb2.SpeculationOptions,
+) -> int:
+    """The limit that lets a shape through: a default gives way, what the client wrote does not."""
+    if needed > given and options.HasField(name):
+        raise invalid(
+            "speculation.tree_shape",
+            f"is {str(shape)!r}, which needs {needed}, and speculation.{name} is {given}; change one of them",
+        )
+    return max(needed, given)
