@@ -11,8 +11,7 @@ from outrider.client.async_stream import AsyncGenerationStream
 from outrider.client.blocking import Client
 from outrider.client.blocking_stream import GenerationStream
 from outrider.client.connection.access import Tls
-from outrider.client.connection.retry import NO_RETRY, RetryPolicy
-from outrider.client.errors import (
+from outrider.client.connection.errors import (
     AlreadyRunning,
     Cancelled,
     DeadlineExceeded,
@@ -25,6 +24,7 @@ from outrider.client.errors import (
     Unauthorized,
     Unavailable,
 )
+from outrider.client.connection.retry import NO_RETRY, RetryPolicy
 from outrider.client.messages.request_options import (
     DraftLength,
     Message,

@@ -17,6 +17,7 @@ from outrider.client.async_stream import AsyncConnections, AsyncGenerationStream
 from outrider.client.async_trace import AsyncRunningTrace
 from outrider.client.connection.access import Access, Tls
 from outrider.client.connection.channel import DEFAULT_ADDRESS, parse_addresses
+from outrider.client.connection.errors import OutriderError, Unavailable, from_rpc_error
 from outrider.client.connection.retry import RetryPolicy
 from outrider.client.connection.timeouts import (
     CALL_TIMEOUT_S,
@@ -24,7 +25,6 @@ from outrider.client.connection.timeouts import (
     REQUEST_TIMEOUT_S,
     check_timeout,
 )
-from outrider.client.errors import OutriderError, Unavailable, from_rpc_error
 from outrider.client.messages.collect import Collector
 from outrider.client.messages.request_options import Message, SamplingOptions, SpeculationOptions
 from outrider.client.messages.request_wire import (

@@ -15,14 +15,14 @@ import grpc.aio
 
 from outrider.client.connection.access import Access
 from outrider.client.connection.channel import channel_options
-from outrider.client.connection.misfits import explained
-from outrider.client.errors import (
+from outrider.client.connection.errors import (
     Cancelled,
     DeadlineExceeded,
     OutriderError,
     Unavailable,
     from_rpc_error,
 )
+from outrider.client.connection.misfits import explained
 from outrider.client.messages.results import Admission, Event
 from outrider.client.messages.stream_progress import StreamProgress
 from outrider.v1.generation_pb2 import AbortRequest, GenerateRequest, GenerateResponse

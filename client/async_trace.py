@@ -10,7 +10,7 @@ from typing import Self
 import grpc
 
 from outrider.client.async_stream import AsyncConnections
-from outrider.client.errors import OutriderError
+from outrider.client.connection.errors import OutriderError
 from outrider.client.messages.trace_request import GRACE_S, SETTLE_S, Reception
 from outrider.client.timeline.timeline_model import Timeline
 from outrider.v1 import trace_pb2

@@ -18,7 +18,18 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from outrider.actors.draft.draft_events import (
+from outrider.actors.draft.judge import (
+    TOO_LONG,
+    Ask,
+    Broken,
+    Judgement,
+    Rewrite,
+    judge_resync,
+    judge_verdicts,
+)
+from outrider.actors.draft.model.fitting import no_room
+from outrider.actors.draft.sending.send_policy import Sender
+from outrider.actors.draft.state.draft_events import (
     Attach,
     Attached,
     Closed,
@@ -33,21 +44,10 @@ from outrider.actors.draft.draft_events import (
     SessionKey,
     VerdictFrame,
 )
-from outrider.actors.draft.draft_sessions import UNKNOWN, Session, Sessions
-from outrider.actors.draft.judge import (
-    TOO_LONG,
-    Ask,
-    Broken,
-    Judgement,
-    Rewrite,
-    judge_resync,
-    judge_verdicts,
-)
-from outrider.actors.draft.methods.drafter import CannotDraft, Drafter, DraftPass, NoRoom
-from outrider.actors.draft.model.fitting import no_room
-from outrider.actors.draft.sending.send_policy import Sender
-from outrider.actors.draft.service.draft_recording import DraftRecording
-from outrider.actors.draft.service.draft_stats import Counts, DraftStats
+from outrider.actors.draft.state.draft_recording import DraftRecording
+from outrider.actors.draft.state.draft_sessions import UNKNOWN, Session, Sessions
+from outrider.actors.draft.state.draft_stats import Counts, DraftStats
+from outrider.actors.draft.state.drafter import CannotDraft, Drafter, DraftPass, NoRoom
 from outrider.actors.engine.protocol import Logits
 from outrider.actors.exchange.verdicts import Verdicts
 from outrider.actors.speculation.trees import base_hash

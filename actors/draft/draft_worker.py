@@ -13,9 +13,9 @@ from collections import deque
 from collections.abc import Callable
 
 from outrider.actors.draft.draft_core import DraftCore
-from outrider.actors.draft.draft_events import Event, Report
-from outrider.actors.draft.methods.drafter import DraftPass
-from outrider.actors.draft.service.draft_stats import DraftStats
+from outrider.actors.draft.state.draft_events import Event, Report
+from outrider.actors.draft.state.draft_stats import DraftStats
+from outrider.actors.draft.state.drafter import DraftPass
 
 NAP_S = 0.5
 """Longest sleep. Events wake the worker at once; this bounds the harm of a lost wake-up."""

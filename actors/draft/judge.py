@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.actors.draft.draft_events import Resync
-from outrider.actors.draft.draft_sessions import Session, Sessions
+from outrider.actors.draft.state.draft_events import Resync
+from outrider.actors.draft.state.draft_sessions import Session, Sessions
 from outrider.actors.draft.trees.forest import NO_TOKEN
 from outrider.actors.speculation.trees import base_hash
 

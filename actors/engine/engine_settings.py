@@ -5,6 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+LAW_PREFIX = "law:"
+TABULAR_PREFIX = "tabular:"
+DEMO_PREFIX = "demo:"
+"""How names of models begin that are no folder and no hub id; `checkpoint/model_source.py` resolves them."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:

@@ -7,7 +7,7 @@ from typing import Any
 
 import grpc
 
-from outrider.actors.rpc.wire import PROTOCOL_VERSION
+from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION
 from outrider.v1 import target_pb2
 
 HELLO_TIMEOUT_S = 10.0

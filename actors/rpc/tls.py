@@ -16,7 +16,7 @@ from typing import Any
 import grpc
 import structlog
 
-from outrider.actors.process.file_version import FileVersion, file_version
+from outrider.actors.rpc.file_version import FileVersion, file_version
 
 log = structlog.get_logger(__name__)
 

@@ -8,16 +8,16 @@ import structlog
 from outrider.actors.exchange.candidates import ENTRY_BYTES
 from outrider.actors.speculation.trees.path_keys import Int64s
 from outrider.actors.speculation.trees.ragged import sizes_of
+from outrider.actors.target.candidates.candidate_pools import Base
 from outrider.actors.target.schedule.waiting import Waiting
-from outrider.actors.target.target_events import (
+from outrider.actors.target.state.target_events import (
     CandidateFrame,
     FrozenCandidates,
     ResyncRequest,
     SessionClosed,
     Steer,
 )
-from outrider.actors.target.target_state import TargetState
-from outrider.actors.target.verify.candidate_pools import Base
+from outrider.actors.target.state.target_state import TargetState
 
 _log = structlog.get_logger(__name__)
 

@@ -12,9 +12,9 @@ from outrider.actors.speculation.options import Verifier
 from outrider.actors.speculation.policies import Roots
 from outrider.actors.speculation.sampling.transforms import SamplingTransform, is_plain
 from outrider.actors.speculation.verify.registry import METHODS
-from outrider.actors.target.target_events import Open
-from outrider.actors.target.target_session import Session
-from outrider.actors.target.target_state import TargetState
+from outrider.actors.target.state.target_events import Open
+from outrider.actors.target.state.target_session import Session
+from outrider.actors.target.state.target_state import TargetState
 from outrider.actors.target.verify.near_ties import near_tie
 
 OFFERED: Final[frozenset[Verifier]] = frozenset(METHODS)

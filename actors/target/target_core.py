@@ -17,10 +17,11 @@ from outrider.actors.engine.protocol import Engine, Logits
 from outrider.actors.speculation.noise.gumbel import GumbelNoise
 from outrider.actors.speculation.trees.path_keys import Uint64s
 from outrider.actors.target import intake, opening
-from outrider.actors.target.schedule.next_pass import Planner
+from outrider.actors.target.next_pass import Planner
 from outrider.actors.target.schedule.warm_up import time_passes, time_prompt_row
-from outrider.actors.target.service.target_settings import TargetSettings
-from outrider.actors.target.target_events import (
+from outrider.actors.target.state.passes import Pass, plain
+from outrider.actors.target.state.round import Round
+from outrider.actors.target.state.target_events import (
     CandidateFrame,
     Close,
     CloseStream,
@@ -35,11 +36,10 @@ from outrider.actors.target.target_events import (
     ResyncRequest,
     Steer,
 )
-from outrider.actors.target.target_state import TargetState, random_handle
+from outrider.actors.target.state.target_settings import TargetSettings
+from outrider.actors.target.state.target_state import TargetState, random_handle
 from outrider.actors.target.verify.commit import commit, end_sessions, tell_drafters
 from outrider.actors.target.verify.device_drawing import draws_of
-from outrider.actors.target.verify.passes import Pass, plain
-from outrider.actors.target.verify.round import Round
 from outrider.actors.target.verify.walks import Walks, walk_frozen
 from outrider.actors.tracing.recorder import Recorder
 

@@ -15,12 +15,17 @@ from collections.abc import Callable
 import structlog
 
 from outrider.actors.engine.protocol import Engine
-from outrider.actors.target.service.target_settings import TargetSettings
-from outrider.actors.target.service.wake_event import Bell
+from outrider.actors.target.state.passes import Pass
+from outrider.actors.target.state.target_events import (
+    CandidateFrame,
+    Event,
+    FrozenCandidates,
+    Output,
+)
+from outrider.actors.target.state.target_settings import TargetSettings
+from outrider.actors.target.state.target_state import TargetState, random_handle
 from outrider.actors.target.target_core import Computed, TargetCore, Wait
-from outrider.actors.target.target_events import CandidateFrame, Event, FrozenCandidates, Output
-from outrider.actors.target.target_state import TargetState, random_handle
-from outrider.actors.target.verify.passes import Pass
+from outrider.actors.target.wake_event import Bell
 from outrider.actors.tracing.recorder import Recorder
 
 MAX_FAILED_PASSES = 3

@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 from bench.families.family_models import CONTEXT, VOCAB_SIZE, model_of, names
 from bench.families.family_table import Verdict, write
 from outrider.actors.engine.engine_settings import EngineSettings
-from outrider.actors.engine.load_engine import load_engine
+from outrider.actors.engine.load.load_engine import load_engine
 from outrider.actors.engine.protocol import Engine, Rows
 
 PROMPT = 22

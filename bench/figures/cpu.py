@@ -10,8 +10,8 @@ from typing import Self
 
 import grpc
 
+from outrider.cluster.roster.roster import Role
 from outrider.cluster.start.launch import RunningService
-from outrider.cluster.supervise.roster import Role
 from outrider.v1 import draft_pb2, draft_pb2_grpc, target_pb2, target_pb2_grpc
 
 TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")

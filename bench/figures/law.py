@@ -13,7 +13,7 @@ import torch
 
 from bench.running.led_drafter import LedDrafter
 from outrider.actors.draft.service.draft_server import load_method
-from outrider.actors.draft.service.draft_settings import DraftSettings
+from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.cluster.simulate.simulate_command import quiet

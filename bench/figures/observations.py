@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from outrider.actors.speculation.trees.path_keys import Int64s
-from outrider.actors.target.schedule.trust import Trust
-from outrider.actors.target.session_table import Bools, Float64s
+from outrider.actors.target.candidates.trust import Trust
+from outrider.actors.target.state.session_table import Bools, Float64s
 
 NUM_BINS = 10
 """Bins of probability in a diagram."""

@@ -10,9 +10,9 @@ import sys
 import time
 from pathlib import Path
 
+from outrider.actors.engine.checkpoint.model_source import resolve_model
 from outrider.actors.engine.engine_settings import EngineSettings
-from outrider.actors.engine.load_engine import load_engine
-from outrider.actors.engine.model_source import resolve_model
+from outrider.actors.engine.load.load_engine import load_engine
 from outrider.actors.process.logs import LogSettings, configure_logs
 from outrider.actors.target.schedule.warm_up import time_passes
 

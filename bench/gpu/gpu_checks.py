@@ -13,7 +13,7 @@ from outrider.actors.engine.protocol import Logits, Rows
 from outrider.actors.speculation.noise.gumbel import GumbelNoise
 from outrider.actors.speculation.verify import coupled_draws
 from outrider.actors.speculation.verify.coupled_draws import Walk
-from outrider.actors.target.target_state import TargetState
+from outrider.actors.target.state.target_state import TargetState
 from outrider.actors.target.verify.device_drawing import DeviceDraws
 from outrider.actors.target.verify.plain_drawing import Drawer
 from outrider.actors.tracing.recorder import Recorder

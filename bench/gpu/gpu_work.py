@@ -15,13 +15,13 @@ from outrider.actors.speculation.noise.gumbel import GumbelNoise
 from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.speculation.trees.ragged import starts_of
 from outrider.actors.target.opening import open_session
-from outrider.actors.target.service.target_settings import TargetSettings
-from outrider.actors.target.target_events import Open, Owner
-from outrider.actors.target.target_state import TargetState
+from outrider.actors.target.state.passes import Pass
+from outrider.actors.target.state.round import OWN
+from outrider.actors.target.state.target_events import Open, Owner
+from outrider.actors.target.state.target_settings import TargetSettings
+from outrider.actors.target.state.target_state import TargetState
 from outrider.actors.target.verify.device_drawing import DeviceDraws
 from outrider.actors.target.verify.host_drawing import HostDraws
-from outrider.actors.target.verify.passes import Pass
-from outrider.actors.target.verify.round import OWN
 from outrider.actors.tracing.recorder import Recorder
 
 CHUNK = 256

@@ -18,9 +18,9 @@ import grpc
 import numpy as np
 
 from outrider.actors.exchange import commits
+from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION
 from outrider.actors.rpc.grpc_server import bind, internal_server
 from outrider.actors.rpc.outbox import Outbox
-from outrider.actors.rpc.wire import PROTOCOL_VERSION
 from outrider.client.connection import event_loop
 from outrider.v1 import generation_pb2, sampling_pb2, target_pb2, target_pb2_grpc, trace_pb2
 

@@ -19,19 +19,20 @@ from pathlib import Path
 from typing import Any
 
 from outrider.actors.draft.service.draft_server import DraftServer
-from outrider.actors.draft.service.draft_settings import DraftSettings
-from outrider.actors.engine.model_source import DEMO_PREFIX, resolve_model
+from outrider.actors.draft.state.draft_settings import DraftSettings
+from outrider.actors.engine.checkpoint.model_source import resolve_model
+from outrider.actors.engine.engine_settings import DEMO_PREFIX
 from outrider.actors.process.actor_runner import Server
 from outrider.actors.process.logs import LogSettings, configure_logs
 from outrider.actors.process.memory import settle
 from outrider.actors.target.service.target_server import TargetServer
-from outrider.actors.target.service.target_settings import TargetSettings
+from outrider.actors.target.state.target_settings import TargetSettings
 from outrider.client.connection import event_loop
+from outrider.cluster.config.coordinator_settings import CoordinatorSettings
 from outrider.cluster.config.schema import parse_config
 from outrider.cluster.gateway.coordinator import Coordinator
-from outrider.cluster.gateway.coordinator_settings import CoordinatorSettings
-from outrider.cluster.supervise.fleet import ActorSettings, fleet, for_start
-from outrider.cluster.supervise.roster import EMPTY
+from outrider.cluster.placement.fleet import ActorSettings, fleet, for_start
+from outrider.cluster.roster.roster import EMPTY
 
 
 def main() -> None:

@@ -16,9 +16,14 @@ import numpy as np
 import torch
 
 from outrider.actors.draft.draft_core import DraftCore
-from outrider.actors.draft.draft_events import Attach, CandidateFrame, SessionKey, VerdictFrame
-from outrider.actors.draft.draft_sessions import Sessions
 from outrider.actors.draft.methods.autoregressive import AutoregressiveDrafter, num_nodes_of
+from outrider.actors.draft.state.draft_events import (
+    Attach,
+    CandidateFrame,
+    SessionKey,
+    VerdictFrame,
+)
+from outrider.actors.draft.state.draft_sessions import Sessions
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.tables.tabular_engine import Table, TabularEngine, random_table
 from outrider.actors.exchange import candidates, verdicts

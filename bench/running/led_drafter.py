@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from outrider.actors.draft.draft_core import DraftCore
-from outrider.actors.draft.draft_events import (
+from outrider.actors.draft.state.draft_events import (
     Attach,
     CandidateFrame,
     Detach,
@@ -17,8 +17,8 @@ from outrider.actors.draft.draft_events import (
     SessionKey,
     VerdictFrame,
 )
-from outrider.actors.draft.draft_sessions import Sessions
-from outrider.actors.draft.methods.drafter import Drafter
+from outrider.actors.draft.state.draft_sessions import Sessions
+from outrider.actors.draft.state.drafter import Drafter
 from outrider.actors.exchange.verdicts import Verdicts
 from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.speculation.trees import base_hash

@@ -17,11 +17,11 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
+from outrider.actors.engine.checkpoint.tokenizers import load_tokenizer, tokenizer_fingerprint
 from outrider.actors.engine.engine_settings import EngineSettings
-from outrider.actors.engine.load_engine import load_engine
-from outrider.actors.engine.tokenizers import load_tokenizer, tokenizer_fingerprint
+from outrider.actors.engine.load.load_engine import load_engine
 from outrider.actors.process.logs import LogSettings, configure_logs
-from outrider.actors.target.service.target_settings import TargetSettings
+from outrider.actors.target.state.target_settings import TargetSettings
 from outrider.actors.target.target_worker import TargetWorker
 
 KEPT: list[object] = [PreTrainedModel]

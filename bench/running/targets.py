@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from bench.running.child import Child
-from outrider.actors.engine.model_source import resolve_model
+from outrider.actors.engine.checkpoint.model_source import resolve_model
 
 SHIPPED = "shipped"
 """Part name of the target as it is."""

@@ -21,7 +21,7 @@ from bench.running.relay import Relay
 from bench.running.targets import MAX_CONTEXT, prepared
 from bench.suites.single_suite import medians
 from outrider.client.measuring.figures import Figures
-from outrider.cluster.supervise.roster import Role
+from outrider.cluster.roster.roster import Role
 
 KEYS = ("part", "concurrency", "enabled")
 """What tells rows apart."""

@@ -14,8 +14,8 @@ from typing import Any
 from bench.report.rows import median
 from bench.running.bench_prompts import load
 from bench.running.child import Child
-from outrider.actors.engine.model_source import resolve_model
-from outrider.cluster.gateway import text_tokenizer
+from outrider.actors.engine.checkpoint.model_source import resolve_model
+from outrider.cluster.text import text_tokenizer
 
 KEYS = ("part", "streams")
 """What tells rows apart."""

@@ -27,7 +27,7 @@ from bench.running.child import Child
 from bench.running.crowd import SEED, crowd, requests_of
 from bench.running.targets import MAX_CONTEXT, BenchTarget, prepared, timed_alone
 from bench.suites.single_suite import BASELINE_S, medians, prompt_ids, ratio
-from outrider.actors.engine.model_source import resolve_model
+from outrider.actors.engine.checkpoint.model_source import resolve_model
 from outrider.client import Client
 from outrider.client.measuring.figures import Figures, Sample, differences
 from outrider.cluster.start.launch import RunningService

@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from outrider.actors.draft.draft_events import CandidateFrame
 from outrider.actors.draft.service import draft_messages
+from outrider.actors.draft.state.draft_events import CandidateFrame
 from outrider.actors.exchange import commits
 from outrider.actors.exchange.candidates import Candidates
 from outrider.actors.exchange.commits import Commits
 from outrider.actors.exchange.verdicts import Target, Verdicts
 from outrider.actors.speculation.trees.path_keys import Uint64s
 from outrider.actors.target.service import target_messages
-from outrider.actors.target.target_events import CommitFrame, VerdictFrame
+from outrider.actors.target.state.target_events import CommitFrame, VerdictFrame
 from outrider.v1 import target_pb2
 
 KEYS = ("message", "sessions")

@@ -19,11 +19,11 @@ from scipy.optimize import brentq, nnls  # type: ignore[import-untyped]
 
 from bench.figures.machine import describe
 from bench.figures.message_price import PAUSE_S, TURNS, message_us
-from outrider.actors.draft.draft_events import VerdictFrame
-from outrider.actors.draft.methods.drafter import DraftPass
+from outrider.actors.draft.state.draft_events import VerdictFrame
+from outrider.actors.draft.state.drafter import DraftPass
 from outrider.actors.exchange import commits
-from outrider.actors.target.target_events import CandidateFrame
-from outrider.actors.target.verify.passes import Pass
+from outrider.actors.target.state.passes import Pass
+from outrider.actors.target.state.target_events import CandidateFrame
 from outrider.cluster.simulate.prices import FILE, Sleep
 from outrider.cluster.simulate.scenario import Scenario
 from outrider.cluster.simulate.simulate_command import quiet

@@ -28,7 +28,7 @@ from bench.running.child import Child
 from bench.running.targets import MAX_CONTEXT, BenchTarget, prepared
 from bench.running.texts import Decoded, decode
 from bench.suites.equality_suite import differences
-from outrider.actors.engine.model_source import resolve_model
+from outrider.actors.engine.checkpoint.model_source import resolve_model
 from outrider.client import Client
 from outrider.cluster.start.launch import RunningService
 

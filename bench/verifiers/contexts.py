@@ -9,12 +9,12 @@ import numpy as np
 import torch
 
 from bench.running.bench_prompts import Prompt
+from outrider.actors.engine.checkpoint.model_source import resolve_model
 from outrider.actors.engine.engine_settings import EngineSettings
-from outrider.actors.engine.load_engine import load_engine
-from outrider.actors.engine.model_source import resolve_model
+from outrider.actors.engine.load.load_engine import load_engine
 from outrider.actors.engine.protocol import Engine, Rows
 from outrider.actors.speculation.noise.gumbel import GumbelNoise, NoiseCache
-from outrider.cluster.gateway.text_tokenizer import TextCodec, load
+from outrider.cluster.text.text_tokenizer import TextCodec, load
 
 CHUNK = 256
 """Prompt tokens in one pass."""

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 
 from bench.verifiers import nodes
+from bench.verifiers.rates import recursive_rate
 from bench.verifiers.tally import Key
 from outrider.actors.frozen.sparse_rows import LEAST_PROB, MAX_KEPT, freeze, rest_share
-from outrider.actors.speculation.rates import recursive_rate
 from outrider.actors.speculation.sampling.random_acts import Float64s
 
 CUTS: dict[str, tuple[float, int, bool]] = {

@@ -9,13 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from outrider.actors.speculation.optimum import best_acceptance_identical, best_acceptances_distinct
-from outrider.actors.speculation.rates import (
-    canonical_rate,
-    exact_match_rate,
-    kseq_rate,
-    recursive_rate,
-)
+from bench.verifiers.optimum import best_acceptance_identical, best_acceptances_distinct
+from bench.verifiers.rates import canonical_rate, exact_match_rate, kseq_rate, recursive_rate
 from outrider.actors.speculation.sampling.random_acts import Float64s
 from outrider.actors.speculation.verify.residual import ratio, residual, without
 

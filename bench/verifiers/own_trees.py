@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bench.running.led_drafter import LedDrafter
-from outrider.actors.draft.draft_sessions import Sessions
 from outrider.actors.draft.methods.autoregressive import AutoregressiveDrafter, num_nodes_of
-from outrider.actors.draft.service.draft_settings import DraftSettings
+from outrider.actors.draft.state.draft_sessions import Sessions
+from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.engine.protocol import Engine
 from outrider.actors.speculation.options import Sampling, Speculation, Verifier
 

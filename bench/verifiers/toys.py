@@ -20,19 +20,14 @@ from tests.actors.speculation.branches import (
     static,
 )
 
-from outrider.actors.speculation.optimum import (
+from bench.verifiers.optimum import (
     best_acceptance,
     best_acceptance_distinct,
     best_acceptance_identical,
     candidate_law,
 )
+from bench.verifiers.rates import canonical_rate, coupled_rate, kseq_rate, recursive_rate
 from outrider.actors.speculation.options import Verifier
-from outrider.actors.speculation.rates import (
-    canonical_rate,
-    coupled_rate,
-    kseq_rate,
-    recursive_rate,
-)
 from outrider.actors.speculation.sampling.random_acts import Decisions, Float64s
 from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement
 from outrider.actors.speculation.verify.acceptance import Acceptance

@@ -10,9 +10,9 @@ from bench.verifiers import bounds
 from bench.verifiers.contexts import Context
 from bench.verifiers.tally import Tally
 from bench.verifiers.trees import Growing, Kind
-from outrider.actors.draft.draft_events import CandidateFrame
-from outrider.actors.draft.frozen.frozen_rounds import FrozenNews
 from outrider.actors.draft.service import draft_messages
+from outrider.actors.draft.state.draft_events import CandidateFrame
+from outrider.actors.draft.trees.frozen_rounds import FrozenNews
 from outrider.actors.frozen.law_frame import FrozenTree
 from outrider.actors.frozen.sparse_rows import DenseRows
 from outrider.actors.speculation.options import Verifier

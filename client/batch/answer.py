@@ -12,7 +12,7 @@ from typing import Any
 
 from outrider.client.batch.body import place_of
 from outrider.client.batch.record import Entry, Record, Rejection, Url
-from outrider.client.errors import (
+from outrider.client.connection.errors import (
     AlreadyRunning,
     Cancelled,
     DeadlineExceeded,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from outrider.client.batch.answer import LINE_BEGINS, Answer, read
-from outrider.client.errors import AlreadyRunning, InvalidRequest, OutriderError
+from outrider.client.connection.errors import AlreadyRunning, InvalidRequest, OutriderError
 
 
 class Output(Protocol):

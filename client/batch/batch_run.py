@@ -17,8 +17,7 @@ from outrider.client.async_client import AsyncClient
 from outrider.client.batch import answer as answers
 from outrider.client.batch.answers_file import Output
 from outrider.client.batch.record import Entry, Record, Rejection
-from outrider.client.connection.retry import RetryPolicy
-from outrider.client.errors import (
+from outrider.client.connection.errors import (
     AlreadyRunning,
     Cancelled,
     DeadlineExceeded,
@@ -29,6 +28,7 @@ from outrider.client.errors import (
     Unauthorized,
     Unavailable,
 )
+from outrider.client.connection.retry import RetryPolicy
 from outrider.client.messages.request_options import SpeculationOptions
 from outrider.client.messages.results import FinishReason, Generation
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import IO
 
 from outrider.client.batch.places import is_remote, local_path, remote, remote_errors
-from outrider.client.errors import InvalidRequest
+from outrider.client.connection.errors import InvalidRequest
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
 """Longest line: four times what a request may be. Beyond it the file is no JSON Lines, and would not fit in memory."""

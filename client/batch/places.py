@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from outrider.client.errors import InvalidRequest, OutriderError
+from outrider.client.connection.errors import InvalidRequest, OutriderError
 
 _LOCAL = "file://"
 

@@ -24,7 +24,7 @@ from outrider.client.batch.places import remote
 from outrider.client.batch.record import Record, parse
 from outrider.client.batch.whole_batch import Job
 from outrider.client.connection import event_loop
-from outrider.client.errors import InvalidRequest, OutriderError
+from outrider.client.connection.errors import InvalidRequest, OutriderError
 
 BLOCKS_OF_AN_ACTOR = 8
 """Blocks that the input is split into, for each actor: a slow actor gets fewer of them."""

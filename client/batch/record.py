@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from outrider.client.batch import body as bodies
 from outrider.client.batch.body import BadRecord, JsonObject, Problem
-from outrider.client.errors import InvalidRequest
+from outrider.client.connection.errors import InvalidRequest
 from outrider.client.messages.request_options import Message, SamplingOptions, SpeculationOptions
 from outrider.client.messages.request_wire import request_to_proto
 

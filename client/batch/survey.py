@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from outrider.client.batch.answer import Answer
 from outrider.client.batch.record import Entry, Rejection, duplicate, parse
-from outrider.client.errors import InvalidRequest
+from outrider.client.connection.errors import InvalidRequest
 
 MAX_SHOWN = 20
 """Faulty lines that a refusal names."""

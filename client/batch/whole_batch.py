@@ -21,8 +21,8 @@ from outrider.client.batch.survey import Survey, done_ids, strictly, survey
 from outrider.client.connection import event_loop
 from outrider.client.connection.access import Tls
 from outrider.client.connection.channel import DEFAULT_ADDRESS
+from outrider.client.connection.errors import InvalidRequest
 from outrider.client.connection.timeouts import REQUEST_TIMEOUT_S
-from outrider.client.errors import InvalidRequest
 
 MAX_CONCURRENCY = 256
 """Most records at once that are chosen without being asked for."""

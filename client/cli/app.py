@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import outrider
-from outrider.client.cli import serving
+from outrider.client.cli.commands import serving
 from outrider.client.cli.commands.apply_cli import apply
 from outrider.client.cli.commands.batch_cli import batch
 from outrider.client.cli.commands.bench_cli import bench
@@ -17,7 +17,7 @@ from outrider.client.cli.commands.simulate_cli import plan, simulate
 from outrider.client.cli.commands.status_cli import health, models, status
 from outrider.client.cli.commands.submit_cli import submit_app
 from outrider.client.cli.commands.trace_cli import trace
-from outrider.client.cli.exits import EXIT_CODES_HELP
+from outrider.client.cli.shared.exits import EXIT_CODES_HELP
 
 _TALK = "Talk to a service"
 _RUN = "Run a service"

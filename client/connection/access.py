@@ -13,7 +13,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from outrider.client.errors import InvalidRequest
+from outrider.client.connection.errors import InvalidRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from outrider.client.errors import InvalidRequest
+from outrider.client.connection.errors import InvalidRequest
 
 DEFAULT_ADDRESS = "127.0.0.1:50051"
 """Where `outrider serve` listens if it is not told otherwise."""

@@ -9,7 +9,7 @@ import socket
 import ssl
 
 from outrider.client.connection.access import Tls
-from outrider.client.errors import OutriderError, Unauthorized, Unavailable
+from outrider.client.connection.errors import OutriderError, Unauthorized, Unavailable
 
 PROBE_S = 1.0
 """Bound on each step of the question."""

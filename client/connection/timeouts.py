@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outrider.client.errors import InvalidRequest
+from outrider.client.connection.errors import InvalidRequest
 
 CONNECT_TIMEOUT_S = 10.0
 """Default time for one attempt to connect, TCP and HTTP/2 together."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outrider.client.errors import ServiceError
+from outrider.client.connection.errors import ServiceError
 from outrider.client.messages.results import (
     Admission,
     Completion,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 
-from outrider.client.errors import InvalidRequest
+from outrider.client.connection.errors import InvalidRequest
 from outrider.client.messages.request_options import (
     DraftLength,
     Message,

@@ -16,8 +16,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 
-from outrider.client.connection.retry import RetryPolicy
-from outrider.client.errors import (
+from outrider.client.connection.errors import (
     AlreadyRunning,
     Cancelled,
     ModelExchanged,
@@ -26,6 +25,7 @@ from outrider.client.errors import (
     ServiceError,
     Unavailable,
 )
+from outrider.client.connection.retry import RetryPolicy
 from outrider.client.messages.request_wire import resumed
 from outrider.client.messages.result_wire import event_from_proto
 from outrider.client.messages.results import Admission, Completion, Event, TextChunk

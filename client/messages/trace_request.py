@@ -6,7 +6,7 @@ import math
 
 import grpc
 
-from outrider.client.errors import InvalidRequest, OutriderError, from_rpc_error
+from outrider.client.connection.errors import InvalidRequest, OutriderError, from_rpc_error
 from outrider.client.timeline.assemble import assemble
 from outrider.client.timeline.timeline_model import Timeline
 from outrider.client.timeline.trace_collect import Collector

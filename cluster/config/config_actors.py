@@ -6,10 +6,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from outrider.actors.engine.model_source import LAW_PREFIX, TABULAR_PREFIX
+from outrider.actors.engine.engine_settings import LAW_PREFIX, TABULAR_PREFIX
 from outrider.actors.engine.profiles import DEVICE_PREFIX, find_profile
 from outrider.cluster.config.config_section import NAME, Amount, AutoOr, Section
-from outrider.cluster.ray.node_labels import KEY, SELECTOR
+from outrider.cluster.config.node_labels import KEY, SELECTOR
 
 LabelKey = Annotated[str, Field(pattern=KEY)]
 LabelSelector = Annotated[str, Field(pattern=SELECTOR)]

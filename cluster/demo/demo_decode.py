@@ -12,7 +12,7 @@ from outrider.client.messages.request_options import SamplingOptions, Speculatio
 from outrider.client.messages.results import Completion, TextChunk, Token
 from outrider.cluster.demo.demo_report import Decoded, Pair
 from outrider.cluster.demo.demo_screen import Screen
-from outrider.cluster.start.signals import Ending
+from outrider.cluster.process.signals import Ending
 
 TEMPERATURES = (0.0, 0.8)
 """Greedy, and a usual one: under coupled sampling both gain."""

@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from outrider.client.cli.attribution import Attribution
-from outrider.client.cli.origin import DRAFTER_STYLES, TARGET_STYLE, origin_style
-from outrider.client.cli.printing import printable
+from outrider.client.cli.shared.attribution import Attribution
+from outrider.client.cli.shared.origin import DRAFTER_STYLES, TARGET_STYLE, origin_style
+from outrider.client.cli.shared.printing import printable
 from outrider.client.measuring.measuring_prompts import Prompt
 from outrider.client.messages.results import TextChunk
 from outrider.client.timeline.intervals import common, spans, strip, total_us

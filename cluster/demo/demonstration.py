@@ -28,8 +28,8 @@ from outrider.cluster.demo.demo_decode import (
 from outrider.cluster.demo.demo_report import Pair, report_as_dict
 from outrider.cluster.demo.demo_screen import Screen
 from outrider.cluster.demo.demo_timeline import TRACE_S, with_texts, write_trace
+from outrider.cluster.process.signals import Ending, ending_by_signal
 from outrider.cluster.start.commands import FAILED, CommandFailed, service_config
-from outrider.cluster.start.signals import Ending, ending_by_signal
 
 REQUEST_TIMEOUT_S = 120.0
 """For one text; a slow machine takes seconds."""
@@ -113,10 +113,10 @@ def serve_and_decode(
         CommandFailed: The service cannot start, or a request failed.
     """
     # Only now: Ray takes a second to import, which a mistyped flag should not cost.
-    from outrider.client.errors import InvalidRequest, OutriderError
+    from outrider.client.connection.errors import InvalidRequest, OutriderError
+    from outrider.cluster.process.progress_lines import progress_line
     from outrider.cluster.ray.ray_patience import StartCancelled
     from outrider.cluster.start.launch import ServiceFailed, start_service
-    from outrider.cluster.start.progress_lines import progress_line
 
     try:
         with (

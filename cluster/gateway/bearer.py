@@ -11,8 +11,8 @@ from typing import Any
 import grpc
 import structlog
 
-from outrider.actors.process.file_version import file_version
 from outrider.actors.rpc.credentials import HEALTH
+from outrider.actors.rpc.file_version import file_version
 
 METADATA_KEY = "authorization"
 SCHEME = "Bearer"

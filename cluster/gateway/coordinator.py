@@ -19,15 +19,15 @@ from prometheus_client.core import Metric
 
 from outrider.actors.metrics.metrics_service import serve_metrics
 from outrider.actors.rpc.grpc_server import advertised, bind, check_free, internal_server
-from outrider.cluster.gateway import text_tokenizer
+from outrider.cluster.config.coordinator_settings import CoordinatorSettings
 from outrider.cluster.gateway.bearer import TokenGuard, Tokens
-from outrider.cluster.gateway.coordinator_settings import CoordinatorSettings
+from outrider.cluster.gateway.coordinator_metrics import CoordinatorCollector
 from outrider.cluster.gateway.gateway import Gateway
 from outrider.cluster.gateway.rpc import handlers
-from outrider.cluster.gateway.text_tokenizer import TextCodec
-from outrider.cluster.links.all_links import Links
-from outrider.cluster.metrics.coordinator_metrics import CoordinatorCollector
-from outrider.cluster.supervise.roster import EMPTY, Roster
+from outrider.cluster.requests.all_links import Links
+from outrider.cluster.roster.roster import EMPTY, Roster
+from outrider.cluster.text import text_tokenizer
+from outrider.cluster.text.text_tokenizer import TextCodec
 from outrider.v1 import generation_pb2
 
 SERVICE = generation_pb2.DESCRIPTOR.services_by_name["GenerationService"].full_name

@@ -10,14 +10,15 @@ import grpc
 import ray
 import structlog
 
-from outrider.actors.engine.model_source import DEMO_PREFIX, resolve_model
+from outrider.actors.engine.checkpoint.model_source import resolve_model
+from outrider.actors.engine.engine_settings import DEMO_PREFIX
 from outrider.actors.process.actor_runner import Identity, Residence, Started
 from outrider.actors.process.logs import configure_logs
 from outrider.actors.process.node_address import at_node, internal_listen
 from outrider.actors.rpc.grpc_server import internal_channel
-from outrider.cluster.gateway.coordinator_settings import CoordinatorSettings
-from outrider.cluster.supervise.roster import Roster
-from outrider.cluster.supervise.roster_wire import roster_from_proto
+from outrider.cluster.config.coordinator_settings import CoordinatorSettings
+from outrider.cluster.roster.roster import Roster
+from outrider.cluster.roster.roster_wire import roster_from_proto
 from outrider.v1 import cluster_pb2, cluster_pb2_grpc
 
 RETRY_S = 0.5

@@ -21,20 +21,18 @@ import structlog
 import outrider
 from outrider.actors.speculation.noise.seeds import derive_seed, fresh_seed
 from outrider.actors.tracing.recorder import Recorder
+from outrider.cluster.config.coordinator_settings import CoordinatorSettings
 from outrider.cluster.gateway import other_coordinators, reports
-from outrider.cluster.gateway.coordinator_settings import CoordinatorSettings
-from outrider.cluster.gateway.status_codes import Refusal
-from outrider.cluster.gateway.text_tokenizer import TextCodec
-from outrider.cluster.gateway.texts import Texts
-from outrider.cluster.links.all_links import Links
 from outrider.cluster.metrics.books import RequestBooks
+from outrider.cluster.metrics.request_recording import RequestRecording
 from outrider.cluster.metrics.request_spans import open_spans
-from outrider.cluster.requests.detokenise import Detokeniser
+from outrider.cluster.requests.all_links import Links
 from outrider.cluster.requests.running_request import RunningRequest
 from outrider.cluster.requests.sequence import Sequence
 from outrider.cluster.requests.sequence_plan import SequencePlan
 from outrider.cluster.requests.session import Session, State
-from outrider.cluster.tracing.request_recording import RequestRecording
+from outrider.cluster.text.detokenise import Detokeniser
+from outrider.cluster.text.text_tokenizer import TextCodec
 from outrider.cluster.tracing.trace_call import Tracing
 from outrider.cluster.validation.client_names import (
     check_fingerprint,
@@ -43,6 +41,8 @@ from outrider.cluster.validation.client_names import (
 )
 from outrider.cluster.validation.limits import Limits
 from outrider.cluster.validation.settle import Settled, settle
+from outrider.cluster.validation.status_codes import Refusal
+from outrider.cluster.validation.texts import Texts
 from outrider.v1 import generation_pb2, trace_pb2
 
 log = structlog.get_logger(__name__)

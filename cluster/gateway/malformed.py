@@ -12,7 +12,7 @@ import grpc
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
-from outrider.cluster.gateway.status_codes import Refusal
+from outrider.cluster.validation.status_codes import Refusal
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 

@@ -8,7 +8,7 @@ import grpc
 
 from outrider.actors.rpc.credentials import Credentials
 from outrider.actors.rpc.grpc_server import internal_channel
-from outrider.cluster.supervise.roster import Member, Role, Roster
+from outrider.cluster.roster.roster import Member, Role, Roster
 from outrider.v1 import generation_pb2, generation_pb2_grpc
 
 ANSWER_S = 1.0

@@ -11,12 +11,12 @@ from outrider.actors.exchange.policy_wire import (
     roots_to_proto,
     tree_mask_to_proto,
 )
-from outrider.actors.rpc.wire import verifier_to_proto
+from outrider.actors.exchange.request_options_wire import verifier_to_proto
 from outrider.actors.speculation.policies import DraftLength, Roots, TreeMask
-from outrider.cluster.links.all_links import Links, draft_lengths_of, verifiers_of
 from outrider.cluster.links.draft_link import DraftLink
 from outrider.cluster.links.target_link import TargetLink
-from outrider.cluster.supervise.roster import Absent, Member, Role, Roster
+from outrider.cluster.requests.all_links import Links, draft_lengths_of, verifiers_of
+from outrider.cluster.roster.roster import Absent, Member, Role, Roster
 from outrider.v1 import generation_pb2
 
 STATUS_S = 0.5

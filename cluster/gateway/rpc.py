@@ -9,10 +9,10 @@ import grpc
 import structlog
 from google.protobuf import message_factory
 
-from outrider.cluster.gateway.chunk_bytes import serialised
 from outrider.cluster.gateway.gateway import Context, Gateway
 from outrider.cluster.gateway.malformed import parser
-from outrider.cluster.gateway.status_codes import Refusal, trailing_metadata
+from outrider.cluster.requests.chunk_bytes import serialised
+from outrider.cluster.validation.status_codes import Refusal, trailing_metadata
 from outrider.v1 import generation_pb2
 
 log = structlog.get_logger(__name__)

@@ -19,8 +19,8 @@ from outrider.cluster.jobs.arguments import Parse
 from outrider.cluster.jobs.job_options import JobOptions
 from outrider.cluster.jobs.job_request import Submission, build, checked_id
 from outrider.cluster.jobs.ray_token import Credentials, find_credentials
+from outrider.cluster.process.signals import ending_by_signal
 from outrider.cluster.start.commands import FAILED, USAGE, CommandFailed, Report
-from outrider.cluster.start.signals import ending_by_signal
 
 if TYPE_CHECKING:
     from outrider.cluster.jobs.job_server import JobServer

@@ -13,8 +13,8 @@ from typing import Protocol, cast
 import grpc
 import structlog
 
+from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION
 from outrider.actors.rpc.credentials import OPEN, Credentials
-from outrider.actors.rpc.wire import PROTOCOL_VERSION
 from outrider.cluster.links.stream_link import CONNECT_S, BidiCall, LinkBroken, is_end, keep, pump
 from outrider.v1 import draft_pb2, draft_pb2_grpc, target_pb2
 

@@ -15,8 +15,8 @@ import structlog
 
 from outrider.actors.exchange import commits
 from outrider.actors.exchange.frames import BadFrame
+from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION
 from outrider.actors.rpc.credentials import OPEN, Credentials
-from outrider.actors.rpc.wire import PROTOCOL_VERSION
 from outrider.cluster.links.stream_link import CONNECT_S, BidiCall, LinkBroken, is_end, keep, pump
 from outrider.v1 import target_pb2, target_pb2_grpc
 

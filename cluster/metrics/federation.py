@@ -23,8 +23,8 @@ from outrider.actors.metrics.families import counter, counters, gauges
 from outrider.actors.metrics.metrics_service import render
 from outrider.actors.rpc.credentials import Credentials
 from outrider.actors.rpc.grpc_server import internal_channel
-from outrider.cluster.supervise.actor_status import ActorStatus, State
-from outrider.cluster.supervise.roster import Roster
+from outrider.cluster.roster.actor_status import ActorStatus, State
+from outrider.cluster.roster.roster import Roster
 from outrider.v1 import metrics_pb2, metrics_pb2_grpc
 
 COLLECT_S = 3.0

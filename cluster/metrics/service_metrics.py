@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from outrider.actors.rpc.credentials import Credentials
 from outrider.cluster.metrics.endpoint import MetricsEndpoint
 from outrider.cluster.metrics.federation import Federation
-from outrider.cluster.supervise.actor_status import ActorStatus
-from outrider.cluster.supervise.cluster_service import ClusterServicer
+from outrider.cluster.roster.actor_status import ActorStatus
+from outrider.cluster.roster.cluster_service import ClusterServicer
 
 
 class ServiceMetrics:

@@ -15,7 +15,9 @@ from outrider.actors.draft.service.draft_actor import DraftActor
 from outrider.actors.process.actor_runner import Identity, Started
 from outrider.actors.target.service.target_actor import TargetActor
 from outrider.cluster.gateway.coordinator_actor import CoordinatorActor
-from outrider.cluster.ray.placement import (
+from outrider.cluster.placement.actor_host import ActorCrashed, ActorRefused
+from outrider.cluster.placement.fleet import ActorSettings, ActorSpec
+from outrider.cluster.placement.placement import (
     PlacementError,
     PlacementPolicy,
     Tenant,
@@ -23,11 +25,9 @@ from outrider.cluster.ray.placement import (
     selectors,
     shortage,
 )
+from outrider.cluster.placement.ray_nodes import Surveyor, ask_for, living_nodes
 from outrider.cluster.ray.ray_errors import first_line
-from outrider.cluster.ray.ray_nodes import Surveyor, ask_for, living_nodes
-from outrider.cluster.supervise.actor_host import ActorCrashed, ActorRefused
-from outrider.cluster.supervise.fleet import ActorSettings, ActorSpec
-from outrider.cluster.supervise.roster import Role
+from outrider.cluster.roster.roster import Role
 
 CALLS_PER_ACTOR = 16
 """Control calls that an actor may hold at a time; `run` is one, `stop` another. Ray's default is a thousand."""

@@ -16,11 +16,15 @@ from types import TracebackType
 from typing import Any, Self
 
 from outrider.cluster.config.schema import Config
-from outrider.cluster.ray.preflight import Unfit, check_room
-from outrider.cluster.ray.private_folder import PrivateFolder, remove_leftovers, temporary_parent
+from outrider.cluster.process.preflight import Unfit, check_room
+from outrider.cluster.process.private_folder import (
+    PrivateFolder,
+    remove_leftovers,
+    temporary_parent,
+)
+from outrider.cluster.process.signals import handlers_kept, uninterrupted
 from outrider.cluster.ray.ray_patience import VARIABLES, StartCancelled, patient
 from outrider.cluster.ray.ray_ports import told_beforehand
-from outrider.cluster.start.signals import handlers_kept, uninterrupted
 
 OBJECT_STORE_BYTES = 100 * 2**20
 """Ray's object store. No token passes through it; Ray refuses less than 75 MiB."""
@@ -112,7 +116,7 @@ class RayRuntime:
         ray.shutdown()
         processes |= self._processes()
         if self._folder is not None:
-            from outrider.cluster.ray import processes as process_table
+            from outrider.cluster.process import processes as process_table
 
             process_table.end(processes, patience_s=patience_s)
             self._folder.remove()
@@ -178,14 +182,14 @@ class RayRuntime:
 
     def _has_raylet(self) -> bool:
         """Whether the process of our own Ray's node runs."""
-        from outrider.cluster.ray import processes as process_table
+        from outrider.cluster.process import processes as process_table
 
         return process_table.any_named("raylet", self._processes())
 
     def _processes(self) -> frozenset[Any]:
         if self._folder is None:
             return frozenset()
-        from outrider.cluster.ray import processes
+        from outrider.cluster.process import processes
 
         return processes.owned_by(str(self._folder.path))
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from outrider.cluster.gateway.client_stream import ClientStream, Write
-from outrider.cluster.gateway.status_codes import Refusal
+from outrider.cluster.metrics.request_recording import RequestRecording
+from outrider.cluster.requests.client_stream import ClientStream, Write
 from outrider.cluster.requests.sequence import Sequence
-from outrider.cluster.tracing.request_recording import RequestRecording
+from outrider.cluster.validation.status_codes import Refusal
 
 
 class RunningRequest:

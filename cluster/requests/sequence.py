@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import grpc
 import structlog
 
-from outrider.cluster.gateway.chunk_bytes import origin_of
-from outrider.cluster.gateway.client_stream import ClientStream
-from outrider.cluster.gateway.status_codes import Refusal
 from outrider.cluster.links.draft_link import DraftLink
 from outrider.cluster.links.target_link import TargetLink
+from outrider.cluster.metrics.request_recording import RequestRecording
 from outrider.cluster.requests.admission import Grant
+from outrider.cluster.requests.chunk_bytes import origin_of
+from outrider.cluster.requests.client_stream import ClientStream
 from outrider.cluster.requests.drafting import Drafting
 from outrider.cluster.requests.sequence_plan import (
     SequencePlan,
@@ -39,8 +39,8 @@ from outrider.cluster.requests.session_commands import (
     Open,
 )
 from outrider.cluster.requests.slot_queue import Slots
-from outrider.cluster.tracing.request_recording import RequestRecording
 from outrider.cluster.validation.client_names import exchanged
+from outrider.cluster.validation.status_codes import Refusal
 from outrider.v1 import draft_pb2, generation_pb2, target_pb2
 
 CLOSING_S = 1.0

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from outrider.actors.rpc.wire import sampling_to_proto, speculation_to_proto
+from outrider.actors.exchange.request_options_wire import sampling_to_proto, speculation_to_proto
 from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.cluster.requests.admission import Ticket
 from outrider.cluster.requests.session import Session

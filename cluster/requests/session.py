@@ -24,9 +24,6 @@ from enum import StrEnum
 
 import grpc
 
-from outrider.cluster.gateway.status_codes import RETRYABLE, Refusal, code_of
-from outrider.cluster.requests.detokenise import Detokeniser
-from outrider.cluster.requests.output_text import OutputText
 from outrider.cluster.requests.session_commands import (
     Attach,
     Close,
@@ -37,6 +34,9 @@ from outrider.cluster.requests.session_commands import (
     Open,
 )
 from outrider.cluster.requests.statistics import PartCounts
+from outrider.cluster.text.detokenise import Detokeniser
+from outrider.cluster.text.output_text import OutputText
+from outrider.cluster.validation.status_codes import RETRYABLE, Refusal, code_of
 from outrider.v1 import generation_pb2
 
 MAX_FRUITLESS_OPENS = 5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from outrider.cluster.gateway.status_codes import Refusal
+from outrider.cluster.validation.status_codes import Refusal
 from outrider.v1 import generation_pb2
 
 

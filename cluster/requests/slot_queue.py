@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from outrider.cluster.gateway.status_codes import Refusal
 from outrider.cluster.requests.admission import Admission, Grant, Ticket
+from outrider.cluster.validation.status_codes import Refusal
 
 ASK_AGAIN_S = 0.5
 """After a refusal for want of a slot. The target tells of room sooner, as long as it is what we take it for."""

@@ -9,7 +9,14 @@ from typing import Any
 import grpc
 
 from outrider.actors.draft.draft_core import DraftCore
-from outrider.actors.draft.draft_events import (
+from outrider.actors.draft.frozen.frozen_drafter import SERVED_SAMPLED
+from outrider.actors.draft.service.draft_messages import (
+    SERVED,
+    attach_from_proto,
+    event_from_proto,
+    message_of,
+)
+from outrider.actors.draft.state.draft_events import (
     Attached,
     CandidateFrame,
     Detach,
@@ -20,14 +27,7 @@ from outrider.actors.draft.draft_events import (
     SessionKey,
     VerdictFrame,
 )
-from outrider.actors.draft.frozen.frozen_drafter import SERVED_SAMPLED
-from outrider.actors.draft.methods.drafter import DraftPass
-from outrider.actors.draft.service.draft_messages import (
-    SERVED,
-    attach_from_proto,
-    event_from_proto,
-    message_of,
-)
+from outrider.actors.draft.state.drafter import DraftPass
 from outrider.actors.engine.protocol import Logits
 from outrider.cluster.simulate.heap import Heap, Record
 from outrider.cluster.simulate.network import Stream

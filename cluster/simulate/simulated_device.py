@@ -8,8 +8,7 @@ from pathlib import Path
 
 import torch
 
-from outrider.actors.engine.engine_settings import EngineSettings
-from outrider.actors.engine.model_source import LAW_PREFIX
+from outrider.actors.engine.engine_settings import LAW_PREFIX, EngineSettings
 from outrider.actors.engine.profiles import Profile, find_profile
 from outrider.actors.engine.protocol import Logits, Rows
 from outrider.actors.engine.tables.emulated_engine import EmulatedEngine

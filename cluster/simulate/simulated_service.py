@@ -9,11 +9,11 @@ from enum import StrEnum
 import numpy as np
 import torch
 
+from outrider.actors.draft.assembly import core_of, model_method
 from outrider.actors.draft.draft_core import DraftCore
-from outrider.actors.draft.model.assembly import core_of, model_method
-from outrider.actors.draft.service.draft_settings import BYTES_PER_TOKEN, DraftSettings
+from outrider.actors.draft.state.draft_settings import BYTES_PER_TOKEN, DraftSettings
 from outrider.actors.engine.engine_settings import EngineSettings
-from outrider.actors.target.service.target_settings import TargetSettings
+from outrider.actors.target.state.target_settings import TargetSettings
 from outrider.actors.target.target_core import TargetCore
 from outrider.cluster.simulate.coordinator_process import CoordinatorProcess, Key
 from outrider.cluster.simulate.draft_process import DraftProcess

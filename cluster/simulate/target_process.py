@@ -16,8 +16,8 @@ from outrider.actors.target.service.target_messages import (
     session_event,
     verdict_message,
 )
-from outrider.actors.target.target_core import Computed, TargetCore, Wait
-from outrider.actors.target.target_events import (
+from outrider.actors.target.state.passes import Pass
+from outrider.actors.target.state.target_events import (
     CandidateFrame,
     Close,
     CloseStream,
@@ -34,7 +34,7 @@ from outrider.actors.target.target_events import (
     Steer,
     VerdictFrame,
 )
-from outrider.actors.target.verify.passes import Pass
+from outrider.actors.target.target_core import Computed, TargetCore, Wait
 from outrider.cluster.simulate.heap import Heap, Record
 from outrider.cluster.simulate.network import Stream
 from outrider.cluster.simulate.prices import Prices

@@ -14,8 +14,8 @@ from typing import Any
 from outrider.cluster.config.config_errors import ConfigError, Problem
 from outrider.cluster.config.config_file import read_mapping
 from outrider.cluster.config.schema import Config, load_config, parse_config, schema, with_flags
-from outrider.cluster.start.ready_file_writer import remove_if_left, written
-from outrider.cluster.start.signals import ending_by_signal
+from outrider.cluster.process.ready_file_writer import remove_if_left, written
+from outrider.cluster.process.signals import ending_by_signal
 from outrider.cluster.supervise.admin_file import Admin
 from outrider.cluster.supervise.admin_file import written as written_admin_file
 
@@ -95,9 +95,9 @@ def serve(
             USAGE,
         )
     # Only now: Ray takes a second to import, which a mistyped flag should not cost.
+    from outrider.cluster.process.progress_lines import progress_line
     from outrider.cluster.ray.ray_patience import StartCancelled
     from outrider.cluster.start.launch import ServiceFailed, start_service
-    from outrider.cluster.start.progress_lines import progress_line
 
     with ending_by_signal() as ending:
         try:

@@ -17,14 +17,14 @@ from outrider.actors.rpc.credentials import Credentials
 from outrider.actors.rpc.tls import UnfitTls, check
 from outrider.cluster.config.schema import Config
 from outrider.cluster.gateway.bearer import NoTokens, Tokens
-from outrider.cluster.ray.preflight import Unfit, check_address
+from outrider.cluster.process.preflight import Unfit, check_address
+from outrider.cluster.process.signals import uninterrupted
 from outrider.cluster.ray.ray_errors import first_line
 from outrider.cluster.ray.ray_patience import StartCancelled
 from outrider.cluster.ray.ray_runtime import RayRuntime, RayUnavailable
-from outrider.cluster.start.signals import uninterrupted
-from outrider.cluster.supervise.actor_status import ActorStatus
+from outrider.cluster.roster.actor_status import ActorStatus
+from outrider.cluster.roster.roster import Role
 from outrider.cluster.supervise.restart_policy import RestartPolicy
-from outrider.cluster.supervise.roster import Role
 
 POLL_S = 0.2
 """How often the supervisor is asked how far it is."""
@@ -260,7 +260,7 @@ def _check_security(config: Config) -> None:
 
 def _check_models(config: Config) -> None:
     """Finds a wrong path before Ray is started, which takes seconds. In a cluster only the actor's node can tell."""
-    from outrider.actors.engine.model_source import resolve_model
+    from outrider.actors.engine.checkpoint.model_source import resolve_model
 
     models = [(f"targets[{i}].model", target.model) for i, target in enumerate(config.targets)]
     models += [
@@ -280,7 +280,7 @@ def _start_supervisor(config: Config, runtime: RayRuntime, *, log_level: str) ->
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     from outrider.actors.process.logs import LogSettings
-    from outrider.cluster.ray.placement import PlacementPolicy
+    from outrider.cluster.placement.placement import PlacementPolicy
     from outrider.cluster.supervise.supervisor import SupervisorSettings
     from outrider.cluster.supervise.supervisor_actor import NAME, SupervisorActor
 

@@ -11,14 +11,14 @@ from typing import Any
 import grpc
 import structlog
 
-from outrider.cluster.autoscale.policy import Decision
 from outrider.cluster.config.config_errors import ConfigError
 from outrider.cluster.config.schema import Config, parse_config
-from outrider.cluster.ray.placement import PlacementError
+from outrider.cluster.placement.fleet import fleet, kept, scales, starting
+from outrider.cluster.placement.placement import PlacementError
+from outrider.cluster.roster.roster import Scale
 from outrider.cluster.supervise.changes import Change, NeedsRestart, check_changeable, plan
-from outrider.cluster.supervise.fleet import fleet, kept, scales, starting
 from outrider.cluster.supervise.keeper import LaunchFailed
-from outrider.cluster.supervise.roster import Scale
+from outrider.cluster.supervise.replica_policy import Decision
 from outrider.cluster.supervise.supervisor import Supervisor
 from outrider.v1 import cluster_pb2
 

@@ -8,8 +8,8 @@ from enum import StrEnum
 from typing import Any
 
 from outrider.cluster.config.schema import Config
-from outrider.cluster.supervise.fleet import ActorSpec
-from outrider.cluster.supervise.roster import Role
+from outrider.cluster.placement.fleet import ActorSpec
+from outrider.cluster.roster.roster import Role
 
 RESTART_ONLY = ("cluster", "security", "service.listen", "service.advertise")
 """Keys that hold for as long as a service runs."""

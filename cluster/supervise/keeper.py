@@ -17,18 +17,18 @@ import structlog
 from outrider.actors.process.actor_runner import Identity, Started
 from outrider.actors.process.logs import LogSettings
 from outrider.actors.rpc.credentials import Credentials
-from outrider.cluster.supervise.actor_host import (
+from outrider.cluster.placement.actor_host import (
     ActorCrashed,
     ActorHost,
     ActorRefused,
     RunningActor,
 )
-from outrider.cluster.supervise.actor_status import ActorStatus, State
-from outrider.cluster.supervise.cluster_service import ClusterServicer
-from outrider.cluster.supervise.fleet import ActorSpec, for_start, listening_at
-from outrider.cluster.supervise.incarnations import Incarnations
+from outrider.cluster.placement.fleet import ActorSpec, for_start, listening_at
+from outrider.cluster.roster.actor_status import ActorStatus, State
+from outrider.cluster.roster.cluster_service import ClusterServicer
+from outrider.cluster.roster.incarnations import Incarnations
+from outrider.cluster.roster.roster import Absent, Role
 from outrider.cluster.supervise.restart_policy import RestartCount, RestartPolicy
-from outrider.cluster.supervise.roster import Absent, Role
 
 KILL_TIMEOUT_S = 5.0
 """How long the end of a killed process is waited for."""

@@ -11,9 +11,9 @@ import structlog
 
 from outrider.actors.rpc.credentials import Credentials
 from outrider.actors.rpc.grpc_server import internal_channel
-from outrider.cluster.supervise.actor_status import State
+from outrider.cluster.roster.actor_status import State
+from outrider.cluster.roster.roster import Role
 from outrider.cluster.supervise.keeper import Keeper
-from outrider.cluster.supervise.roster import Role
 from outrider.v1 import target_pb2, target_pb2_grpc
 
 LOOK_S = 0.5

@@ -22,17 +22,17 @@ from outrider.actors.rpc.tls import TlsFiles
 from outrider.cluster.config.host_port import join_host_port
 from outrider.cluster.metrics.federation import Federation
 from outrider.cluster.metrics.service_metrics import ServiceMetrics
-from outrider.cluster.supervise import cluster_service
-from outrider.cluster.supervise.actor_host import ActorHost
-from outrider.cluster.supervise.actor_status import ActorStatus
+from outrider.cluster.placement.actor_host import ActorHost
+from outrider.cluster.placement.fleet import ActorSpec, beside
+from outrider.cluster.roster import cluster_service
+from outrider.cluster.roster.actor_status import ActorStatus
+from outrider.cluster.roster.cluster_service import ClusterServicer
+from outrider.cluster.roster.incarnations import Incarnations
+from outrider.cluster.roster.roster import Registry, Role
 from outrider.cluster.supervise.changes import Change, Kind
-from outrider.cluster.supervise.cluster_service import ClusterServicer
-from outrider.cluster.supervise.fleet import ActorSpec, beside
-from outrider.cluster.supervise.incarnations import Incarnations
 from outrider.cluster.supervise.keeper import Keeper, KeeperSettings
 from outrider.cluster.supervise.leaving import see_off
 from outrider.cluster.supervise.restart_policy import RestartPolicy
-from outrider.cluster.supervise.roster import Registry, Role
 from outrider.v1 import cluster_pb2_grpc
 
 EXPIRY_CHECK_S = 0.25

@@ -7,13 +7,13 @@ import asyncio
 from outrider.actors.process.logs import configure_logs
 from outrider.actors.rpc.credentials import OPEN, Credentials
 from outrider.actors.rpc.tls import UnfitTls
-from outrider.cluster.autoscale.autoscaler import Autoscaler
 from outrider.cluster.config.schema import Config
-from outrider.cluster.ray.placement import PlacementError, PlacementPolicy
+from outrider.cluster.placement.fleet import fleet
+from outrider.cluster.placement.placement import PlacementError, PlacementPolicy
 from outrider.cluster.ray.ray_actors import RayActorHost
-from outrider.cluster.supervise.actor_status import ActorStatus
+from outrider.cluster.roster.actor_status import ActorStatus
 from outrider.cluster.supervise.applying import Applier
-from outrider.cluster.supervise.fleet import fleet
+from outrider.cluster.supervise.autoscaler import Autoscaler
 from outrider.cluster.supervise.keeper import LaunchFailed
 from outrider.cluster.supervise.supervisor import Supervisor, SupervisorSettings
 

@@ -16,10 +16,10 @@ import grpc
 import outrider
 from outrider.actors.tracing.recorder import Recorder, Tap
 from outrider.actors.tracing.trace_stream import FLUSH_S, batches
-from outrider.cluster.gateway.status_codes import Refusal
-from outrider.cluster.links.all_links import Links
+from outrider.cluster.requests.all_links import Links
 from outrider.cluster.requests.running_request import RunningRequest
 from outrider.cluster.tracing.trace_source import Link, Outbox, follow
+from outrider.cluster.validation.status_codes import Refusal
 from outrider.v1 import trace_pb2
 
 START_S = 2.0

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 import grpc
 
 from outrider.actors.tracing.recorder import Recorder
-from outrider.cluster.gateway.status_codes import Refusal
-from outrider.cluster.links.all_links import Links
+from outrider.cluster.requests.all_links import Links
 from outrider.cluster.requests.running_request import RunningRequest
 from outrider.cluster.tracing.running_trace import RunningTrace, Write
 from outrider.cluster.validation.client_names import check_request_id
 from outrider.cluster.validation.refusals import invalid
+from outrider.cluster.validation.status_codes import Refusal
 from outrider.v1 import trace_pb2
 
 MAX_TRACES = 4

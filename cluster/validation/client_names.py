@@ -6,9 +6,9 @@ import re
 
 import grpc
 
-from outrider.cluster.gateway.status_codes import Refusal
 from outrider.cluster.validation.limits import Limits
 from outrider.cluster.validation.refusals import invalid, shown
+from outrider.cluster.validation.status_codes import Refusal
 from outrider.v1 import generation_pb2
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")

@@ -6,9 +6,9 @@ import grpc
 
 from outrider.actors.speculation.options import Verifier
 from outrider.actors.speculation.policies import DraftLength
-from outrider.cluster.gateway.status_codes import Refusal
 from outrider.cluster.validation.limits import Limits
 from outrider.cluster.validation.refusals import invalid, shown
+from outrider.cluster.validation.status_codes import Refusal
 
 
 def settle_drafters(

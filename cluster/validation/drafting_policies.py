@@ -22,7 +22,7 @@ from outrider.actors.speculation.policies import (
     TreeMask,
 )
 from outrider.actors.speculation.verify.registry import METHODS
-from outrider.cluster.gateway.status_codes import Refusal
+from outrider.cluster.validation.status_codes import Refusal
 from outrider.v1 import sampling_pb2
 
 Choice = TypeVar("Choice", DraftLength, Roots, TreeMask)

@@ -6,7 +6,7 @@ import math
 
 import grpc
 
-from outrider.cluster.gateway.status_codes import Refusal
+from outrider.cluster.validation.status_codes import Refusal
 
 
 def invalid(field: str, problem: str) -> Refusal:

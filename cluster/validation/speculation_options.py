@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outrider.actors.rpc.wire import verifier_from_proto
+from outrider.actors.exchange.request_options_wire import verifier_from_proto
 from outrider.actors.speculation.options import Speculation, Verifier
 from outrider.cluster.validation.drafters import settle_drafters
 from outrider.cluster.validation.drafting_policies import settle_policies

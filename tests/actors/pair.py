@@ -9,7 +9,12 @@ from unittest.mock import patch
 import numpy as np
 
 from outrider.actors.draft.draft_core import DraftCore
-from outrider.actors.draft.draft_events import (
+from outrider.actors.draft.draft_worker import DraftWorker
+from outrider.actors.draft.frozen.frozen_drafter import SampledDrafter
+from outrider.actors.draft.methods.autoregressive import AutoregressiveDrafter, num_nodes_of
+from outrider.actors.draft.methods.by_verifier import DrafterByVerifier
+from outrider.actors.draft.service import draft_messages
+from outrider.actors.draft.state.draft_events import (
     Attach,
     CandidateFrame,
     Ended,
@@ -17,25 +22,19 @@ from outrider.actors.draft.draft_events import (
     Report,
     ResyncWanted,
 )
-from outrider.actors.draft.draft_events import SessionKey as Key
-from outrider.actors.draft.draft_sessions import Sessions
-from outrider.actors.draft.draft_worker import DraftWorker
-from outrider.actors.draft.frozen.frozen_drafter import SampledDrafter
-from outrider.actors.draft.methods.autoregressive import AutoregressiveDrafter, num_nodes_of
-from outrider.actors.draft.model.by_verifier import DrafterByVerifier
-from outrider.actors.draft.service import draft_messages
-from outrider.actors.draft.service.draft_settings import BYTES_PER_TOKEN
-from outrider.actors.draft.trees.lengths import Lengths
+from outrider.actors.draft.state.draft_events import SessionKey as Key
+from outrider.actors.draft.state.draft_sessions import Sessions
+from outrider.actors.draft.state.draft_settings import BYTES_PER_TOKEN
+from outrider.actors.draft.stopping.lengths import Lengths
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.kv.prefix_slots import PrefixSlots
 from outrider.actors.engine.tables.tabular_engine import Table, TabularEngine
 from outrider.actors.exchange import commits
 from outrider.actors.speculation.options import Sampling, Speculation
-from outrider.actors.target.schedule import next_pass
+from outrider.actors.target import next_pass
 from outrider.actors.target.schedule.mode import Mode
 from outrider.actors.target.service import target_messages
-from outrider.actors.target.service.target_settings import TargetSettings
-from outrider.actors.target.target_events import (
+from outrider.actors.target.state.target_events import (
     CommitFrame,
     Committed,
     DrafterJoined,
@@ -53,6 +52,7 @@ from outrider.actors.target.target_events import (
     Stats,
     VerdictFrame,
 )
+from outrider.actors.target.state.target_settings import TargetSettings
 from outrider.actors.target.target_worker import TargetWorker
 from outrider.v1 import target_pb2
 

@@ -13,15 +13,15 @@ from google.protobuf.descriptor import MethodDescriptor
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from outrider.actors.draft.service.draft_server import DraftServer
-from outrider.actors.draft.service.draft_settings import DraftSettings
+from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.tables.tabular_engine import random_table
 from outrider.actors.rpc.credentials import METADATA_KEY, OPEN, Credentials
 from outrider.actors.rpc.grpc_server import bind, internal_channel, internal_server
 from outrider.actors.target.service.target_server import TargetServer
-from outrider.actors.target.service.target_settings import TargetSettings
-from outrider.cluster.supervise.cluster_service import ClusterServicer
-from outrider.cluster.supervise.roster import Registry
+from outrider.actors.target.state.target_settings import TargetSettings
+from outrider.cluster.roster.cluster_service import ClusterServicer
+from outrider.cluster.roster.roster import Registry
 from outrider.v1 import (
     cluster_pb2,
     cluster_pb2_grpc,

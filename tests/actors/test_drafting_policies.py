@@ -15,7 +15,7 @@ from tests.actors.test_frozen_law import DRAFT as LAW_DRAFT
 from tests.actors.test_frozen_law import TARGET as LAW_TARGET
 from tests.actors.test_frozen_law import transition_p
 
-from outrider.actors.draft.trees.lengths import Lengths
+from outrider.actors.draft.stopping.lengths import Lengths
 from outrider.actors.engine.tables.tabular_engine import random_table
 from outrider.actors.speculation.options import Sampling, Speculation, Verifier
 from outrider.actors.speculation.policies import DraftLength, DraftPolicies, Roots, TreeMask

@@ -8,16 +8,16 @@ from dataclasses import replace
 import pytest
 from tests.actors.pair import Pair, Wire, blurred
 
-from outrider.actors.draft.draft_events import CandidateFrame
-from outrider.actors.draft.frozen.frozen_rounds import FrozenNews
 from outrider.actors.draft.service.draft_messages import message_of
+from outrider.actors.draft.state.draft_events import CandidateFrame
+from outrider.actors.draft.trees.frozen_rounds import FrozenNews
 from outrider.actors.engine.tables.tabular_engine import random_table
 from outrider.actors.frozen import law_frame
 from outrider.actors.speculation.options import Sampling, Speculation, Verifier
 from outrider.actors.speculation.trees import level_shapes
 from outrider.actors.speculation.verify.registry import METHODS
 from outrider.actors.target.service.target_messages import frozen_from_proto
-from outrider.actors.target.target_events import Finish, Finished
+from outrider.actors.target.state.target_events import Finish, Finished
 from outrider.v1 import target_pb2, tree_pb2
 
 VOCAB = 12

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.actors.rpc.wire import (
+from outrider.actors.exchange.request_options_wire import (
     sampling_from_proto,
     sampling_to_proto,
     speculation_from_proto,

@@ -7,9 +7,9 @@ import pytest
 from bench.running.bench_service import pair_config
 from bench.running.host import settings_of, thread_kind
 from bench.suites.costs_suite import memory, outside_ms
-from outrider.actors.draft.service.draft_settings import DraftSettings
-from outrider.actors.target.service.target_settings import TargetSettings
-from outrider.cluster.gateway.coordinator_settings import CoordinatorSettings
+from outrider.actors.draft.state.draft_settings import DraftSettings
+from outrider.actors.target.state.target_settings import TargetSettings
+from outrider.cluster.config.coordinator_settings import CoordinatorSettings
 
 CONFIG = pair_config("demo:target", lockstep=True)
 

@@ -8,7 +8,7 @@ import pytest
 from bench.figures import observations
 from bench.figures.observations import Bin, calibration_error, diagram
 from outrider.actors.speculation.learning import PRIOR_DRAWS
-from outrider.actors.target.schedule.trust import Trust
+from outrider.actors.target.candidates.trust import Trust
 
 
 def test_bins_hold_what_was_expected_and_what_came() -> None:

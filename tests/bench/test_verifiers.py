@@ -16,6 +16,7 @@ from bench.report import verifier_tables, written_report
 from bench.running.bench_prompts import Prompt
 from bench.verifiers import bounds, cost, nodes, suite
 from bench.verifiers.contexts import Models, contexts, probs_of
+from bench.verifiers.optimum import best_acceptance_identical
 from bench.verifiers.rounds import SHAPES, Job, rounds_of
 from bench.verifiers.suite import told
 from bench.verifiers.tally import Tally, ratio_of
@@ -25,10 +26,9 @@ from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.tables.tabular_engine import Table, TabularEngine, random_table
 from outrider.actors.frozen.law_frame import FrozenTree
 from outrider.actors.frozen.sparse_rows import SparseRow
-from outrider.actors.speculation.optimum import best_acceptance_identical
 from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement
 from outrider.actors.speculation.trees.level_shapes import parse
-from outrider.cluster.gateway.text_tokenizer import PretrainedCodec
+from outrider.cluster.text.text_tokenizer import PretrainedCodec
 
 TARGET, DRAFT = np.array([0.4, 0.3, 0.2, 0.1]), np.array([0.1, 0.2, 0.3, 0.4])
 VOCAB = 16

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from outrider.client.connection.channel import parse_addresses
-from outrider.client.errors import InvalidRequest
+from outrider.client.connection.errors import InvalidRequest
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pickle
 import grpc
 import pytest
 
-from outrider.client import errors
+from outrider.client.connection import errors
 
 
 def leaves() -> set[type[errors.OutriderError]]:

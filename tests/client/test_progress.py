@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.client.connection.retry import RetryPolicy
-from outrider.client.errors import (
+from outrider.client.connection.errors import (
     Cancelled,
     ModelExchanged,
     OutriderError,
@@ -13,6 +12,7 @@ from outrider.client.errors import (
     ServiceError,
     Unavailable,
 )
+from outrider.client.connection.retry import RetryPolicy
 from outrider.client.messages.stream_progress import Retry, StreamProgress, new_request_id
 from outrider.v1 import generation_pb2, sampling_pb2
 

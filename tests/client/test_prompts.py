@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from outrider.client.errors import InvalidRequest
+from outrider.client.connection.errors import InvalidRequest
 from outrider.client.measuring.measuring_prompts import BUILT_IN, read_prompts
 from outrider.client.messages.request_options import Message
 

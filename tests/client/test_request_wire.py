@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import pytest
 
-from outrider.client.errors import InvalidRequest
+from outrider.client.connection.errors import InvalidRequest
 from outrider.client.messages.request_options import (
     DraftLength,
     Message,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from outrider.client.connection.errors import InvalidRequest
 from outrider.client.connection.timeouts import check_timeout
-from outrider.client.errors import InvalidRequest
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, float("inf"), float("nan"), 1e9])

@@ -10,7 +10,7 @@ from tests.client.conftest import Failure, FakeService
 from tests.client.timeline.build import service
 
 from outrider.client import AsyncClient, Client
-from outrider.client.errors import InvalidRequest, NotFound, Overloaded
+from outrider.client.connection.errors import InvalidRequest, NotFound, Overloaded
 from outrider.client.timeline.summary import summarise
 
 

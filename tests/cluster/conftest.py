@@ -10,8 +10,8 @@ from tests.cluster.asking import Start, ready
 from tests.cluster.front import Front, Serve
 from tests.cluster.scripted import ByteCodec, Script, ScriptedTarget
 
+from outrider.cluster.config.coordinator_settings import CoordinatorSettings
 from outrider.cluster.gateway.coordinator import Coordinator
-from outrider.cluster.gateway.coordinator_settings import CoordinatorSettings
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ import grpc
 import numpy as np
 
 from outrider.actors.exchange import commits
+from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION
 from outrider.actors.rpc.grpc_server import internal_server
-from outrider.actors.rpc.wire import PROTOCOL_VERSION
 from outrider.v1 import (
     draft_pb2,
     draft_pb2_grpc,

@@ -13,9 +13,9 @@ from tests.cluster.in_process import InProcessHost, crashes, refusals, until
 
 from outrider.actors.rpc.grpc_server import internal_channel
 from outrider.cluster.config.schema import parse_config
-from outrider.cluster.supervise.actor_status import State
+from outrider.cluster.placement.fleet import fleet
+from outrider.cluster.roster.actor_status import State
 from outrider.cluster.supervise.applying import Applier
-from outrider.cluster.supervise.fleet import fleet
 from outrider.cluster.supervise.restart_policy import RestartPolicy
 from outrider.cluster.supervise.supervisor import Supervisor, SupervisorSettings
 from outrider.v1 import cluster_pb2, cluster_pb2_grpc

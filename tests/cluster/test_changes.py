@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from outrider.cluster.config.schema import parse_config
+from outrider.cluster.placement.fleet import fleet
 from outrider.cluster.supervise.changes import Change, Kind, NeedsRestart, check_changeable, plan
-from outrider.cluster.supervise.fleet import fleet
 
 BEFORE: dict[str, Any] = {
     "targets": [{"model": "org/big", "replicas": 2}],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.cluster.gateway.chunk_bytes import chunk_bytes, origin_of
+from outrider.cluster.requests.chunk_bytes import chunk_bytes, origin_of
 from outrider.cluster.requests.session_commands import Deliver
 from outrider.v1 import generation_pb2
 

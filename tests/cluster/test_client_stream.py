@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from outrider.actors.tracing.recorder import Recorder
-from outrider.cluster.gateway.client_stream import MAX_UNITED, ClientStream
 from outrider.cluster.metrics.books import RequestBooks
+from outrider.cluster.metrics.request_recording import RequestRecording
+from outrider.cluster.requests.client_stream import MAX_UNITED, ClientStream
 from outrider.cluster.requests.session_commands import Deliver
-from outrider.cluster.tracing.request_recording import RequestRecording
 from outrider.v1 import generation_pb2
 
 Message = generation_pb2.GenerateResponse

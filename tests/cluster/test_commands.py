@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from outrider.client.cli.app import app
+from outrider.cluster.process.ready_file_writer import written
 from outrider.cluster.start.commands import (
     FAILED,
     USAGE,
@@ -19,7 +20,6 @@ from outrider.cluster.start.commands import (
     serve,
     service_config,
 )
-from outrider.cluster.start.ready_file_writer import written
 
 
 def test_wrong_configuration_is_a_usage_error_with_every_problem(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from tests.cluster.front import Front, Serve
 from tests.cluster.scripted import Script, ScriptedDrafter, ScriptedTarget
 
-from outrider.cluster.supervise.roster import Absent, Member, Role, Roster
+from outrider.cluster.roster.roster import Absent, Member, Role, Roster
 from outrider.v1 import generation_pb2, sampling_pb2
 
 SERVICE = "outrider.v1.GenerationService"

@@ -12,8 +12,8 @@ from tests.cluster.front import Front, Serve
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.tables.tabular_engine import random_table
 from outrider.actors.target.service.target_server import TargetServer
-from outrider.actors.target.service.target_settings import TargetSettings
-from outrider.cluster.supervise.roster import Member, Role, Roster
+from outrider.actors.target.state.target_settings import TargetSettings
+from outrider.cluster.roster.roster import Member, Role, Roster
 from outrider.v1 import generation_pb2, sampling_pb2
 
 NUM_SLOTS = 4

@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 
 from outrider.client.blocking import Client
-from outrider.client.errors import Unavailable
+from outrider.client.connection.errors import Unavailable
 from outrider.client.measuring.measuring_prompts import BUILT_IN
 from outrider.client.messages.request_options import SamplingOptions, SpeculationOptions
 from outrider.client.messages.results import (
@@ -41,8 +41,8 @@ from outrider.cluster.demo import demo_decode, demo_timeline
 from outrider.cluster.demo import demonstration as demo
 from outrider.cluster.demo.demo_report import Pair, report_as_dict
 from outrider.cluster.demo.demo_screen import Screen, timeline_strip
+from outrider.cluster.process.signals import Ending
 from outrider.cluster.start.commands import CommandFailed
-from outrider.cluster.start.signals import Ending
 
 WORDS = ("one ", "two ", "three ", "four ")
 

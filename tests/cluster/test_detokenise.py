@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from outrider.cluster.requests.detokenise import Detokeniser
+from outrider.cluster.text.detokenise import Detokeniser
 
 SPECIAL = "<|end|>"
 CORPUS = [

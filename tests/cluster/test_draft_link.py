@@ -8,7 +8,7 @@ from collections.abc import Callable
 import grpc
 from tests.cluster.scripted import ScriptedDrafter
 
-from outrider.actors.rpc.wire import PROTOCOL_VERSION
+from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION
 from outrider.cluster.links.draft_link import DraftLink
 from outrider.v1 import draft_pb2, target_pb2
 

@@ -11,17 +11,17 @@ import pytest
 from tests.cluster.front import Front, Serve
 
 from outrider.actors.draft.service.draft_server import DraftServer
-from outrider.actors.draft.service.draft_settings import DraftSettings
+from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.target.service.target_server import TargetServer
-from outrider.actors.target.service.target_settings import TargetSettings
+from outrider.actors.target.state.target_settings import TargetSettings
 from outrider.cluster.config.config_errors import ConfigError
+from outrider.cluster.config.coordinator_settings import CoordinatorSettings
 from outrider.cluster.config.schema import parse_config
-from outrider.cluster.gateway.coordinator_settings import CoordinatorSettings
-from outrider.cluster.gateway.law_text import LawCodec
-from outrider.cluster.gateway.text_tokenizer import load
+from outrider.cluster.placement.fleet import fleet
 from outrider.cluster.start.commands import CommandFailed, service_config
-from outrider.cluster.supervise.fleet import fleet
+from outrider.cluster.text.law_text import LawCodec
+from outrider.cluster.text.text_tokenizer import load
 from outrider.v1 import generation_pb2, sampling_pb2
 
 

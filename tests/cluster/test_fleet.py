@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from outrider.actors.draft.service.draft_settings import DraftSettings
-from outrider.actors.target.service.target_settings import TargetSettings
+from outrider.actors.draft.state.draft_settings import DraftSettings
+from outrider.actors.target.state.target_settings import TargetSettings
+from outrider.cluster.config.coordinator_settings import CoordinatorSettings
 from outrider.cluster.config.schema import parse_config
-from outrider.cluster.gateway.coordinator_settings import CoordinatorSettings
-from outrider.cluster.supervise.fleet import fleet, for_start, listening_at
-from outrider.cluster.supervise.roster import Role
+from outrider.cluster.placement.fleet import fleet, for_start, listening_at
+from outrider.cluster.roster.roster import Role
 
 
 def test_default_service_is_the_demonstration_pair() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outrider.cluster.supervise.incarnations import Incarnations
+from outrider.cluster.roster.incarnations import Incarnations
 
 
 def test_numbers_rise_when_the_clock_stands_still_or_is_set_back() -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from outrider.cluster.config.node_labels import NODE_ID, matches
 from outrider.cluster.config.schema import parse_config
-from outrider.cluster.ray.node_labels import NODE_ID, matches
-from outrider.cluster.ray.placement import (
+from outrider.cluster.placement.fleet import ActorSpec, fleet
+from outrider.cluster.placement.placement import (
     NodeRoom,
     PlacementPolicy,
     Tenant,
@@ -14,8 +15,7 @@ from outrider.cluster.ray.placement import (
     selectors,
     shortage,
 )
-from outrider.cluster.supervise.fleet import ActorSpec, fleet
-from outrider.cluster.supervise.roster import Role
+from outrider.cluster.roster.roster import Role
 
 
 def specs(**target: object) -> tuple[ActorSpec, ...]:

@@ -13,8 +13,8 @@ from outrider.actors.speculation.options import Speculation, Verifier
 from outrider.actors.speculation.policies import DraftLength, DraftPolicies, Roots, TreeMask
 from outrider.actors.speculation.verify.registry import METHODS
 from outrider.cluster.config.config_service import Speculation as Configured
-from outrider.cluster.gateway.status_codes import Refusal
 from outrider.cluster.validation.limits import Drafter
+from outrider.cluster.validation.status_codes import Refusal
 from outrider.v1 import sampling_pb2
 
 FULL, CONFIDENCE, DECISION = DraftLength

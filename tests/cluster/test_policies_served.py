@@ -11,11 +11,11 @@ import pytest
 from tests.cluster.front import Front, Serve
 
 from outrider.actors.draft.service.draft_server import DraftServer
-from outrider.actors.draft.service.draft_settings import DraftSettings
+from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.tables.tabular_engine import random_table
 from outrider.actors.target.service.target_server import TargetServer
-from outrider.actors.target.service.target_settings import TargetSettings
+from outrider.actors.target.state.target_settings import TargetSettings
 from outrider.v1 import generation_pb2, sampling_pb2
 
 FULL, CONFIDENCE, DECISION = (

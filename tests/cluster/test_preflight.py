@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from outrider.client.cli.app import app
-from outrider.cluster.ray.preflight import (
+from outrider.cluster.process.preflight import (
     START_BYTES,
     START_FILES,
     Unfit,

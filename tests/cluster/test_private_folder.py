@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from outrider.client.connection.ready_file import read_ready_file
-from outrider.cluster.ray.private_folder import (
+from outrider.cluster.process.private_folder import (
     MAX_PARENT,
     OWNER,
     PREFIX,
@@ -22,13 +22,13 @@ from outrider.cluster.ray.private_folder import (
     remove_leftovers,
     temporary_parent,
 )
-from outrider.cluster.start.ready_file_writer import remove_if_left, written
+from outrider.cluster.process.ready_file_writer import remove_if_left, written
 
 SERVICE = """
 import sys, time
 from pathlib import Path
-from outrider.cluster.ray.private_folder import PrivateFolder
-from outrider.cluster.start.ready_file_writer import written
+from outrider.cluster.process.private_folder import PrivateFolder
+from outrider.cluster.process.ready_file_writer import written
 
 folder = PrivateFolder.make(Path(sys.argv[1]))
 folder.write_token()

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from outrider.cluster.ray import processes
+from outrider.cluster.process import processes
 
 WAIT = "import signal, sys, time; {0}; print('on', flush=True); time.sleep(60)"
 DEAF = "signal.signal(signal.SIGTERM, signal.SIG_IGN)"

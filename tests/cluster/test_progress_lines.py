@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.cluster.start.progress_lines import progress_line
-from outrider.cluster.supervise.actor_status import ActorStatus, State
-from outrider.cluster.supervise.roster import Role
+from outrider.cluster.process.progress_lines import progress_line
+from outrider.cluster.roster.actor_status import ActorStatus, State
+from outrider.cluster.roster.roster import Role
 
 
 @pytest.mark.parametrize("state", list(State))

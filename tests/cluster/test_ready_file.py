@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from outrider.client.connection.ready_file import BadReadyFile, read_ready_file
-from outrider.cluster.start.ready_file_writer import written
-from outrider.cluster.supervise.actor_status import ActorStatus
-from outrider.cluster.supervise.roster import Role
+from outrider.cluster.process.ready_file_writer import written
+from outrider.cluster.roster.actor_status import ActorStatus
+from outrider.cluster.roster.roster import Role
 
 ACTOR = ActorStatus(name="t", role=Role.TARGET, model="m", address="127.0.0.1:1", pid=7)
 

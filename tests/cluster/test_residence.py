@@ -9,8 +9,8 @@ import pytest
 from outrider.actors.process.actor_runner import Identity, Residence
 from outrider.actors.rpc.credentials import Credentials
 from outrider.actors.rpc.grpc_server import bind, internal_server
-from outrider.cluster.supervise.cluster_service import ClusterServicer
-from outrider.cluster.supervise.roster import Registry
+from outrider.cluster.roster.cluster_service import ClusterServicer
+from outrider.cluster.roster.roster import Registry
 from outrider.v1 import cluster_pb2_grpc
 
 BOUND_S = 10.0

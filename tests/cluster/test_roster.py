@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from outrider.cluster.supervise.roster import (
+from outrider.cluster.roster.roster import (
     Absent,
     Member,
     Registry,
@@ -14,7 +14,7 @@ from outrider.cluster.supervise.roster import (
     StaleIncarnation,
     Stranger,
 )
-from outrider.cluster.supervise.roster_wire import (
+from outrider.cluster.roster.roster_wire import (
     member_from_proto,
     member_to_proto,
     roster_from_proto,

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.cluster.requests.detokenise import Detokeniser
 from outrider.cluster.requests.session import MAX_FRUITLESS_OPENS, Session, State
 from outrider.cluster.requests.session_commands import (
     Attach,
@@ -20,6 +19,7 @@ from outrider.cluster.requests.session_commands import (
     Fail,
     Open,
 )
+from outrider.cluster.text.detokenise import Detokeniser
 from outrider.v1 import generation_pb2
 
 STOP_TOKEN = generation_pb2.FINISH_REASON_STOP_TOKEN

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from outrider.cluster.gateway.coordinator_settings import CoordinatorSettings
+from outrider.cluster.config.coordinator_settings import CoordinatorSettings
 
 
 @pytest.mark.parametrize(

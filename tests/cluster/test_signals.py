@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from outrider.cluster.start.signals import ending_by_signal, handlers_kept, uninterrupted
+from outrider.cluster.process.signals import ending_by_signal, handlers_kept, uninterrupted
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

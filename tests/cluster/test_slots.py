@@ -7,9 +7,9 @@ import asyncio
 import grpc
 import pytest
 
-from outrider.cluster.gateway.status_codes import Refusal
 from outrider.cluster.requests.admission import Grant, Ticket
 from outrider.cluster.requests.slot_queue import Slots
+from outrider.cluster.validation.status_codes import Refusal
 
 
 async def test_a_released_slot_wakes_the_next() -> None:

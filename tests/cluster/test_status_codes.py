@@ -7,7 +7,7 @@ import pickle
 import grpc
 from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]  # no stubs
 
-from outrider.cluster.gateway.status_codes import (
+from outrider.cluster.validation.status_codes import (
     DETAILS_KEY,
     MAX_MESSAGE_BYTES,
     PUSHBACK_KEY,

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from outrider.cluster.requests.stops import Passed, StopStrings
+from outrider.cluster.text.stops import Passed, StopStrings
 
 texts = st.text(alphabet="abc", max_size=24)
 stop_lists = st.lists(st.text(alphabet="abc", min_size=1, max_size=4), min_size=1, max_size=3)

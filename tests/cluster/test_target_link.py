@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 from tests.cluster.scripted import Script, ScriptedTarget
 
-from outrider.actors.rpc.wire import PROTOCOL_VERSION
+from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION
 from outrider.cluster.links.target_link import TargetLink
 from outrider.v1 import target_pb2
 

@@ -18,8 +18,8 @@ from tokenizers import (
     trainers,
 )
 
-from outrider.cluster.gateway import text_tokenizer
-from outrider.cluster.gateway.text_tokenizer import PretrainedCodec
+from outrider.cluster.text import text_tokenizer
+from outrider.cluster.text.text_tokenizer import PretrainedCodec
 
 TEMPLATE = (
     "{% for message in messages %}"

@@ -11,7 +11,7 @@ from tests.cluster.scripted import Script, ScriptedDrafter, ScriptedTarget
 from tests.cluster.test_together import Together, lockstep, ready, request, table, together
 
 from outrider.client.async_client import AsyncClient
-from outrider.client.errors import InvalidRequest, NotFound, OutriderError, Overloaded
+from outrider.client.connection.errors import InvalidRequest, NotFound, OutriderError, Overloaded
 from outrider.client.timeline.summary import summarise
 from outrider.client.timeline.timeline_model import DRAFTING, NETWORK, REQUESTS, WORK, Timeline
 from outrider.cluster.tracing import trace_call

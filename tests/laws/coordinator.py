@@ -12,8 +12,12 @@ from typing import Any
 from tests.laws.servers import MAX_CONTEXT, Addresses
 
 from outrider.actors.exchange import commits
+from outrider.actors.exchange.request_options_wire import (
+    PROTOCOL_VERSION,
+    sampling_to_proto,
+    speculation_to_proto,
+)
 from outrider.actors.rpc.grpc_server import internal_channel
-from outrider.actors.rpc.wire import PROTOCOL_VERSION, sampling_to_proto, speculation_to_proto
 from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.v1 import (
     draft_pb2,

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from outrider.actors.draft.frozen import frozen_drafter
-from outrider.actors.draft.frozen.frozen_rounds import Rounds
+from outrider.actors.draft.trees.frozen_rounds import Rounds
 from outrider.actors.frozen.law_frame import FrozenTree
 from outrider.actors.frozen.sparse_rows import SparseRow, freeze
 from outrider.actors.speculation.noise.uniforms import uniforms

@@ -17,13 +17,13 @@ from tests.laws import sabotage
 
 from outrider.actors.draft.frozen import frozen_levels
 from outrider.actors.draft.service.draft_server import DraftServer
-from outrider.actors.draft.service.draft_settings import DraftSettings
+from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.tables.tabular_engine import Table
 from outrider.actors.frozen.sparse_rows import SparseRow
 from outrider.actors.speculation.sampling.random_acts import Float64s
 from outrider.actors.target.service.target_server import TargetServer
-from outrider.actors.target.service.target_settings import TargetSettings
+from outrider.actors.target.state.target_settings import TargetSettings
 
 MAX_CONTEXT = 200_000
 """Tokens of one text; far more than any test needs."""

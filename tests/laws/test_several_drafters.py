@@ -17,13 +17,13 @@ from tests.laws.coordinator import Text
 from tests.laws.judgement import Judgement, judge
 from tests.laws.modes import DRAFTS, PROMPT, TARGET, VOCAB
 
-from outrider.actors.draft.draft_events import Attach
-from outrider.actors.draft.draft_events import SessionKey as Key
+from outrider.actors.draft.state.draft_events import Attach
+from outrider.actors.draft.state.draft_events import SessionKey as Key
 from outrider.actors.frozen.sparse_rows import SparseRow, freeze
 from outrider.actors.speculation.options import Sampling, Speculation, Verifier
 from outrider.actors.speculation.trees.level_shapes import parse
 from outrider.actors.target.service import target_messages
-from outrider.actors.target.target_events import (
+from outrider.actors.target.state.target_events import (
     CommitFrame,
     DrafterJoined,
     Event,

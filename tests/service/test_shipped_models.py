@@ -25,9 +25,9 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
 from tests.service.processes import ServiceProcess, run, serving, start, until
 
 from outrider.actors import demo
-from outrider.actors.rpc.wire import PROTOCOL_VERSION
+from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION
 from outrider.client import Client, SamplingOptions, SpeculationOptions, TextChunk
-from outrider.client.errors import InvalidRequest
+from outrider.client.connection.errors import InvalidRequest
 from outrider.client.messages.results import FinishReason, Generation
 from outrider.v1 import draft_pb2, draft_pb2_grpc, target_pb2, target_pb2_grpc
 

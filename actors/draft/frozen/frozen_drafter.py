@@ -18,13 +18,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from outrider.actors.draft.draft_sessions import Session, Sessions
 from outrider.actors.draft.frozen.frozen_levels import Seat, grow_level
 from outrider.actors.draft.frozen.frozen_plan import AHEAD, Entry, SampledPlanner
-from outrider.actors.draft.frozen.frozen_rounds import ROOT, Rounds
-from outrider.actors.draft.methods.drafter import CannotDraft, DraftPass
 from outrider.actors.draft.model.fitting import check_fits, take_slot, within
-from outrider.actors.draft.trees.lengths import Lengths
+from outrider.actors.draft.state.draft_sessions import Session, Sessions
+from outrider.actors.draft.state.drafter import CannotDraft, DraftPass
+from outrider.actors.draft.stopping.lengths import Lengths
+from outrider.actors.draft.trees.frozen_rounds import ROOT, Rounds
 from outrider.actors.draft.trees.scoring import confine
 from outrider.actors.engine.kv.prefix_slots import PrefixSlots
 from outrider.actors.engine.protocol import Batch, Engine, Logits

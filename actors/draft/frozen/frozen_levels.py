@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from outrider.actors.draft.frozen.frozen_rounds import Rounds, most_probable
-from outrider.actors.draft.trees.lengths import LengthPolicy
+from outrider.actors.draft.stopping.lengths import LengthPolicy
+from outrider.actors.draft.trees.frozen_rounds import Rounds, most_probable
 from outrider.actors.frozen.sparse_rows import (
     DRAWS_A_SIBLING,
     SparseRow,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from outrider.actors.draft.draft_sessions import Session
 from outrider.actors.draft.frozen.frozen_levels import Seat
-from outrider.actors.draft.frozen.frozen_rounds import ROOT
 from outrider.actors.draft.model.fitting import STAND_IN
+from outrider.actors.draft.state.draft_sessions import Session
+from outrider.actors.draft.trees.frozen_rounds import ROOT
 from outrider.actors.engine.protocol import Engine, Rows
 from outrider.actors.speculation.trees.level_shapes import Shape
-from outrider.actors.speculation.trees.tree_shape import shape_of
+from outrider.actors.speculation.verify.tree_shape import shape_of
 
 AHEAD = 1
 """Rounds drafted below predictions. The second prediction is right so rarely that its passes only delay others."""

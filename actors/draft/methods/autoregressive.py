@@ -16,16 +16,16 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.actors.draft.draft_sessions import Session, Sessions
-from outrider.actors.draft.methods.drafter import DraftPass
 from outrider.actors.draft.model.fitting import check_fits, take_slot, unread, within
+from outrider.actors.draft.model.growing import Grower
 from outrider.actors.draft.model.model_pass import ModelPass, Nodes, Reading, build
 from outrider.actors.draft.model.model_sessions import ModelSessions
+from outrider.actors.draft.state.draft_sessions import Session, Sessions
+from outrider.actors.draft.state.drafter import DraftPass
+from outrider.actors.draft.stopping.lengths import Lengths
 from outrider.actors.draft.trees.calibration import Rates, Sharpness, learn_walk
 from outrider.actors.draft.trees.draft_cost import PassCost
 from outrider.actors.draft.trees.forest import ROOT, Walk
-from outrider.actors.draft.trees.growing import Grower
-from outrider.actors.draft.trees.lengths import Lengths
 from outrider.actors.draft.trees.picking import best_first, runnable
 from outrider.actors.engine.kv.prefix_slots import PrefixSlots
 from outrider.actors.engine.protocol import WANTS, Batch, Engine, Logits

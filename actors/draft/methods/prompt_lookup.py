@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.actors.draft.draft_sessions import Session, Sessions
 from outrider.actors.draft.methods.autoregressive import LOOKAHEAD
-from outrider.actors.draft.methods.drafter import DraftPass
+from outrider.actors.draft.state.draft_sessions import Session, Sessions
+from outrider.actors.draft.state.drafter import DraftPass
 from outrider.actors.draft.trees.calibration import Rates, learn_walk
 from outrider.actors.draft.trees.forest import ROOT
 from outrider.actors.engine.protocol import Logits

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.actors.draft.draft_sessions import Session, Sessions
-from outrider.actors.draft.methods.drafter import CannotDraft, NoRoom
+from outrider.actors.draft.state.draft_sessions import Session, Sessions
+from outrider.actors.draft.state.drafter import CannotDraft, NoRoom
 from outrider.actors.engine.kv.prefix_slots import PrefixSlots
 from outrider.actors.engine.protocol import ModelSpec, NoFreeSlot
 from outrider.actors.speculation.options import Sampling

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.actors.draft.methods.drafter import DraftPass
 from outrider.actors.draft.model.model_sessions import ModelSessions
+from outrider.actors.draft.state.drafter import DraftPass
 from outrider.actors.draft.trees.draft_cost import PassCost
 from outrider.actors.draft.trees.forest import Forest
 from outrider.actors.engine.protocol import WANTS, Batch

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.actors.draft.draft_sessions import Session
 from outrider.actors.draft.model.fitting import stop_tokens
+from outrider.actors.draft.state.draft_sessions import Session
+from outrider.actors.draft.stopping.halting import Halting
+from outrider.actors.draft.stopping.lengths import LengthPolicy
 from outrider.actors.draft.trees.forest import Forest
-from outrider.actors.draft.trees.halting import Halting
-from outrider.actors.draft.trees.lengths import LengthPolicy
 from outrider.actors.draft.trees.scoring import is_restricted, scoring_of
 from outrider.actors.engine.protocol import ModelSpec
 from outrider.actors.speculation.options import Sampling

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.actors.draft.draft_events import CandidateFrame
-from outrider.actors.draft.draft_sessions import Session, Sessions
-from outrider.actors.draft.frozen.frozen_rounds import FrozenNews
-from outrider.actors.draft.methods.drafter import Drafter, DraftPass
 from outrider.actors.draft.sending.pace import TargetPace
 from outrider.actors.draft.sending.unsent import node_bytes, take_unsent
-from outrider.actors.draft.service.draft_recording import DraftRecording
-from outrider.actors.draft.service.draft_stats import Counts
+from outrider.actors.draft.state.draft_events import CandidateFrame
+from outrider.actors.draft.state.draft_recording import DraftRecording
+from outrider.actors.draft.state.draft_sessions import Session, Sessions
+from outrider.actors.draft.state.draft_stats import Counts
+from outrider.actors.draft.state.drafter import Drafter, DraftPass
+from outrider.actors.draft.trees.frozen_rounds import FrozenNews
 from outrider.actors.exchange.candidates import ENTRY_BYTES, Candidates
 from outrider.actors.exchange.verdicts import Verdicts
 

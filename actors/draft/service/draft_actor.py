@@ -5,7 +5,7 @@ from __future__ import annotations
 import ray
 import structlog
 
-from outrider.actors.draft.service.draft_settings import DraftSettings
+from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.process.actor_runner import Identity, Residence, Started
 from outrider.actors.process.logs import configure_logs
 from outrider.actors.process.node_address import at_node

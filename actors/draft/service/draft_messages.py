@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from outrider.actors.draft.draft_events import (
+from outrider.actors.draft.state.draft_events import (
     Attach,
     CandidateFrame,
     Closed,
@@ -13,10 +13,13 @@ from outrider.actors.draft.draft_events import (
     SessionKey,
     VerdictFrame,
 )
-from outrider.actors.draft.frozen.frozen_rounds import FrozenNews
+from outrider.actors.draft.trees.frozen_rounds import FrozenNews
 from outrider.actors.exchange import candidates, verdicts
+from outrider.actors.exchange.request_options_wire import (
+    sampling_from_proto,
+    speculation_from_proto,
+)
 from outrider.actors.frozen import law_frame
-from outrider.actors.rpc.wire import sampling_from_proto, speculation_from_proto
 from outrider.actors.speculation.options import Verifier
 from outrider.actors.speculation.policies import DraftLength
 from outrider.v1 import draft_pb2, target_pb2, tree_pb2

@@ -8,27 +8,27 @@ from pathlib import Path
 import grpc
 import structlog
 
-from outrider.actors.draft.draft_events import Report
-from outrider.actors.draft.draft_sessions import Sessions
+from outrider.actors.draft.assembly import core_of, model_method
 from outrider.actors.draft.draft_worker import DraftWorker
 from outrider.actors.draft.frozen.frozen_drafter import SERVED_SAMPLED
-from outrider.actors.draft.methods.drafter import Drafter
 from outrider.actors.draft.methods.prompt_lookup import PromptLookupDrafter
-from outrider.actors.draft.model.assembly import core_of, model_method
 from outrider.actors.draft.service.draft_messages import SERVED, SERVED_LENGTHS
 from outrider.actors.draft.service.draft_metrics import DraftCollector
 from outrider.actors.draft.service.draft_service import DraftServicer
-from outrider.actors.draft.service.draft_settings import DraftSettings
-from outrider.actors.draft.service.draft_stats import DraftStats
-from outrider.actors.draft.trees.lengths import Lengths
-from outrider.actors.draft.trees.stop_model_file import find_decision
-from outrider.actors.engine.load_engine import load_engine
-from outrider.actors.engine.model_source import resolve_model
+from outrider.actors.draft.state.draft_events import Report
+from outrider.actors.draft.state.draft_sessions import Sessions
+from outrider.actors.draft.state.draft_settings import DraftSettings
+from outrider.actors.draft.state.draft_stats import DraftStats
+from outrider.actors.draft.state.drafter import Drafter
+from outrider.actors.draft.stopping.lengths import Lengths
+from outrider.actors.draft.stopping.stop_model_file import find_decision
+from outrider.actors.engine.checkpoint.model_source import resolve_model
+from outrider.actors.engine.checkpoint.tokenizers import load_tokenizer, tokenizer_fingerprint
+from outrider.actors.engine.load.load_engine import load_engine
 from outrider.actors.engine.timed_engine import TimedEngine
-from outrider.actors.engine.tokenizers import load_tokenizer, tokenizer_fingerprint
+from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION, verifier_to_proto
 from outrider.actors.metrics.metrics_service import serve_metrics
 from outrider.actors.process.worker_server import WorkerServer
-from outrider.actors.rpc.wire import PROTOCOL_VERSION, verifier_to_proto
 from outrider.actors.speculation.options import Verifier
 from outrider.actors.speculation.policies import DraftLength
 from outrider.actors.tracing.recorder import Recorder

@@ -15,7 +15,11 @@ from typing import Any
 import grpc
 import structlog
 
-from outrider.actors.draft.draft_events import (
+from outrider.actors.draft.draft_worker import DraftWorker
+from outrider.actors.draft.service.draft_messages import SERVED_LENGTHS, attach_from_proto
+from outrider.actors.draft.service.target_stream import LinkRefused
+from outrider.actors.draft.service.target_streams import TargetLinks
+from outrider.actors.draft.state.draft_events import (
     Attached,
     CandidateFrame,
     Detach,
@@ -25,17 +29,13 @@ from outrider.actors.draft.draft_events import (
     ResyncWanted,
     SessionKey,
 )
-from outrider.actors.draft.draft_worker import DraftWorker
-from outrider.actors.draft.service.draft_messages import SERVED_LENGTHS, attach_from_proto
-from outrider.actors.draft.service.target_stream import LinkRefused
-from outrider.actors.draft.service.target_streams import TargetLinks
 from outrider.actors.engine.timed_engine import TimedEngine
 from outrider.actors.exchange.policy_wire import draft_length_to_proto
+from outrider.actors.exchange.request_options_wire import verifier_from_proto
 from outrider.actors.rpc.credentials import OPEN, Credentials
 from outrider.actors.rpc.hello import Incarnations, take_hello
 from outrider.actors.rpc.outbox import Outbox
 from outrider.actors.rpc.pump import pump
-from outrider.actors.rpc.wire import verifier_from_proto
 from outrider.actors.speculation.policies import DraftLength
 from outrider.actors.tracing.recorder import Recorder
 from outrider.actors.tracing.trace_stream import serve_trace

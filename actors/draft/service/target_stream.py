@@ -14,13 +14,13 @@ from collections.abc import Callable
 import grpc
 import structlog
 
-from outrider.actors.draft.draft_events import CandidateFrame, Event, ResyncWanted
 from outrider.actors.draft.service.draft_messages import event_from_proto, message_of
+from outrider.actors.draft.state.draft_events import CandidateFrame, Event, ResyncWanted
 from outrider.actors.exchange.frames import BadFrame
+from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION
 from outrider.actors.exchange.vocabulary import UNBOUNDED, Vocabulary, difference
 from outrider.actors.rpc.credentials import OPEN, Credentials
 from outrider.actors.rpc.grpc_server import internal_channel
-from outrider.actors.rpc.wire import PROTOCOL_VERSION
 from outrider.actors.tracing.recorder import Recorder
 from outrider.actors.tracing.trace_messages import StreamLog
 from outrider.v1 import target_pb2, target_pb2_grpc

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from outrider.actors.draft.draft_events import Event, LinkLost
 from outrider.actors.draft.service.target_stream import TargetLink
+from outrider.actors.draft.state.draft_events import Event, LinkLost
 from outrider.actors.rpc.credentials import OPEN, Credentials
 from outrider.actors.tracing.recorder import Recorder
 from outrider.v1 import target_pb2

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import torch
 
 from outrider.actors.engine.attention.attention import Attend, Manner
-from outrider.actors.engine.models.pass_cache import Writer
+from outrider.actors.engine.attention.pass_cache import Writer
 
 ATTENTION_NAME = "outrider_tree"
 """The name that the function is registered under in transformers."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from outrider.actors.engine.attention.growing_mask import GrowingMask
+from outrider.actors.engine.kv.growing_mask import GrowingMask
 from outrider.actors.engine.protocol import Rows, SlotOverflow
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from outrider.actors.engine.attention.growing_mask import GrowingMask, fits
+from outrider.actors.engine.kv.growing_mask import GrowingMask, fits
 from outrider.actors.engine.kv.slot import Growth, Room, Slot
 from outrider.actors.engine.protocol import NoFreeSlot, Rows
 

@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from outrider.actors.engine.attention.attention import Attend, Manner
+from outrider.actors.engine.attention.pass_cache import Writer
 from outrider.actors.engine.models.llama_weights import DirectLayer, DirectWeights
-from outrider.actors.engine.models.pass_cache import Writer
 
 MAX_ERROR = {torch.float32: 1e-4}
 """Greatest difference from the modules' logits, as a share of their spread, up to which this forward is trusted; for other

@@ -20,18 +20,18 @@ from outrider.actors.engine.attention.attention_each import AttendEach
 from outrider.actors.engine.attention.attention_hook import ATTENTION_NAME, RUNNING
 from outrider.actors.engine.attention.attention_stretches import AttendStretches
 from outrider.actors.engine.attention.attention_together import AttendTogether
+from outrider.actors.engine.attention.pass_cache import PassCache, Writer
 from outrider.actors.engine.attention.pass_layout import Plan, plan_pass
+from outrider.actors.engine.checkpoint.cache_argument import cache_argument
+from outrider.actors.engine.checkpoint.model_facts import check_config, eos_token_ids, text_config
+from outrider.actors.engine.checkpoint.room import room_for
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.graphs.cuda_graph import recorder_for
 from outrider.actors.engine.graphs.static_pass import Policy, StaticPasses
-from outrider.actors.engine.kv.room import room_for
 from outrider.actors.engine.kv.slots import SlotTable
 from outrider.actors.engine.kv.storage import Storage
-from outrider.actors.engine.models.cache_argument import cache_argument
 from outrider.actors.engine.models.llama_forward import MAX_ERROR, DirectModel
 from outrider.actors.engine.models.llama_weights import direct_weights
-from outrider.actors.engine.models.model_facts import check_config, eos_token_ids, text_config
-from outrider.actors.engine.models.pass_cache import PassCache, Writer
 from outrider.actors.engine.probe.load_probe import (
     ProbeTree,
     Reference,

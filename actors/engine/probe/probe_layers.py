@@ -18,9 +18,9 @@ from transformers.masking_utils import eager_mask
 
 from outrider.actors.engine.attention.attention import UnsupportedModel
 from outrider.actors.engine.attention.attention_hook import ATTENTION_NAME, tree_attention
+from outrider.actors.engine.checkpoint.cache_argument import cache_argument
+from outrider.actors.engine.checkpoint.model_facts import text_config
 from outrider.actors.engine.kv.storage import PlaneShape
-from outrider.actors.engine.models.cache_argument import cache_argument
-from outrider.actors.engine.models.model_facts import text_config
 from outrider.actors.engine.probe.probe_masks import window_of
 from outrider.actors.engine.probe.probe_recorder import (
     MASKED_NAME,

@@ -17,7 +17,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from outrider.actors.engine.model_source import LAW_PREFIX
+from outrider.actors.engine.engine_settings import LAW_PREFIX
 from outrider.actors.engine.tables.token_table import Table
 
 VOCAB_SIZE = 96

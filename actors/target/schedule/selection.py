@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.actors.speculation.trees.path_keys import Int64s
+from outrider.actors.target.candidates.candidate_pools import Pools
 from outrider.actors.target.schedule.cost import CostModel
-from outrider.actors.target.verify.candidate_pools import Pools
 
 Float64s = NDArray[np.float64]
 

@@ -8,8 +8,8 @@ from collections.abc import Collection
 
 import torch
 
+from outrider.actors.exchange.request_options_wire import verifier_from_proto
 from outrider.actors.exchange.vocabulary import Vocabulary, difference
-from outrider.actors.rpc.wire import verifier_from_proto
 from outrider.actors.speculation.options import Verifier
 from outrider.v1 import target_pb2
 

@@ -8,7 +8,7 @@ import structlog
 from outrider.actors.process.actor_runner import Identity, Residence, Started
 from outrider.actors.process.logs import configure_logs
 from outrider.actors.process.node_address import at_node
-from outrider.actors.target.service.target_settings import TargetSettings
+from outrider.actors.target.state.target_settings import TargetSettings
 
 log = structlog.get_logger(__name__)
 

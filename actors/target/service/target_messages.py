@@ -7,10 +7,13 @@ from collections.abc import Sequence
 import grpc
 
 from outrider.actors.exchange import candidates, commits, verdicts
+from outrider.actors.exchange.request_options_wire import (
+    sampling_from_proto,
+    speculation_from_proto,
+)
 from outrider.actors.frozen import law_frame
-from outrider.actors.rpc.wire import sampling_from_proto, speculation_from_proto
 from outrider.actors.target.service.slot_shares import Room
-from outrider.actors.target.target_events import (
+from outrider.actors.target.state.target_events import (
     CandidateFrame,
     CommitFrame,
     Committed,

@@ -14,7 +14,7 @@ from outrider.actors.metrics.families import (
     histogram,
     histograms,
 )
-from outrider.actors.target.target_state import TargetState
+from outrider.actors.target.state.target_state import TargetState
 
 
 class TargetCollector:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import grpc
 import structlog
 
-from outrider.actors.engine.load_engine import load_engine
+from outrider.actors.engine.checkpoint.tokenizers import load_tokenizer, tokenizer_fingerprint
+from outrider.actors.engine.load.load_engine import load_engine
 from outrider.actors.engine.timed_engine import TimedEngine
-from outrider.actors.engine.tokenizers import load_tokenizer, tokenizer_fingerprint
 from outrider.actors.metrics.metrics_service import serve_metrics
 from outrider.actors.process.worker_server import WorkerServer
 from outrider.actors.target.service.handshake import text_fingerprint
 from outrider.actors.target.service.target_metrics import TargetCollector
 from outrider.actors.target.service.target_service import TargetServicer
-from outrider.actors.target.service.target_settings import TargetSettings
-from outrider.actors.target.target_events import Output
+from outrider.actors.target.state.target_events import Output
+from outrider.actors.target.state.target_settings import TargetSettings
 from outrider.actors.target.target_worker import TargetWorker
 from outrider.actors.tracing.recorder import Recorder
 from outrider.v1 import target_pb2, target_pb2_grpc

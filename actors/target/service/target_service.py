@@ -16,11 +16,11 @@ import grpc
 import structlog
 
 from outrider.actors.engine.timed_engine import TimedEngine
+from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION, verifier_to_proto
 from outrider.actors.exchange.vocabulary import Vocabulary
 from outrider.actors.rpc.hello import Incarnations, take_hello
 from outrider.actors.rpc.outbox import Outbox
 from outrider.actors.rpc.pump import pump
-from outrider.actors.rpc.wire import PROTOCOL_VERSION, verifier_to_proto
 from outrider.actors.target.opening import OFFERED
 from outrider.actors.target.service.handshake import drafter_misfit
 from outrider.actors.target.service.slot_shares import Shares
@@ -36,8 +36,7 @@ from outrider.actors.target.service.target_messages import (
     shared_room,
     verdict_message,
 )
-from outrider.actors.target.service.target_settings import TargetSettings
-from outrider.actors.target.target_events import (
+from outrider.actors.target.state.target_events import (
     Close,
     CloseStream,
     CommitFrame,
@@ -54,6 +53,7 @@ from outrider.actors.target.target_events import (
     Steer,
     VerdictFrame,
 )
+from outrider.actors.target.state.target_settings import TargetSettings
 from outrider.actors.target.target_worker import TargetWorker
 from outrider.actors.tracing.recorder import Recorder
 from outrider.actors.tracing.trace_messages import StreamLog

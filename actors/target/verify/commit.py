@@ -14,17 +14,17 @@ from outrider.actors.exchange.commits import Commits
 from outrider.actors.speculation import learning
 from outrider.actors.speculation.trees.path_keys import Int64s, add_up, jumps_of
 from outrider.actors.speculation.trees.ragged import sizes_of, starts_of
-from outrider.actors.target.session_table import MOST_DEPTH, Bools
-from outrider.actors.target.target_events import (
+from outrider.actors.target.state.passes import Pass
+from outrider.actors.target.state.round import OWN, Round
+from outrider.actors.target.state.session_table import MOST_DEPTH, Bools
+from outrider.actors.target.state.target_events import (
     CommitFrame,
     Committed,
     Finish,
     Finished,
     VerdictFrame,
 )
-from outrider.actors.target.target_state import TargetState
-from outrider.actors.target.verify.passes import Pass
-from outrider.actors.target.verify.round import OWN, Round
+from outrider.actors.target.state.target_state import TargetState
 from outrider.actors.target.verify.walks import Walks
 
 

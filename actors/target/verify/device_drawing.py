@@ -23,10 +23,11 @@ from outrider.actors.speculation.noise.gumbel import GumbelNoise
 from outrider.actors.speculation.noise.seeds import mix_pairs
 from outrider.actors.speculation.trees.path_keys import add_up, jumps_of
 from outrider.actors.speculation.trees.ragged import ranges, sizes_of, starts_of
-from outrider.actors.target.service.target_settings import TargetSettings
-from outrider.actors.target.session_table import SessionTable
-from outrider.actors.target.target_events import Logprob
-from outrider.actors.target.target_session import Session
+from outrider.actors.target.state.passes import Pass
+from outrider.actors.target.state.session_table import SessionTable
+from outrider.actors.target.state.target_events import Logprob
+from outrider.actors.target.state.target_session import Session
+from outrider.actors.target.state.target_settings import TargetSettings
 from outrider.actors.target.verify.device_walk import (
     Draws,
     at_visited,
@@ -35,7 +36,6 @@ from outrider.actors.target.verify.device_walk import (
     walk_rows,
 )
 from outrider.actors.target.verify.host_drawing import HostDraws
-from outrider.actors.target.verify.passes import Pass
 from outrider.actors.target.verify.walks import Walks
 
 Read = Callable[[], Walks | None]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from outrider.actors.speculation.sampling.draw import draw, margins
 from outrider.actors.speculation.sampling.logprobs import logprobs
-from outrider.actors.target.target_events import Logprob
+from outrider.actors.target.state.target_events import Logprob
 
 _INFINITY = float("inf")
 _greatest = np.maximum.reduce

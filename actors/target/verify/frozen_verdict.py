@@ -22,8 +22,8 @@ from outrider.actors.speculation.sampling.random_acts import (
 from outrider.actors.speculation.trees.draft_tree import DraftTree
 from outrider.actors.speculation.verify.coupled_draws import Walk
 from outrider.actors.speculation.verify.registry import METHODS
-from outrider.actors.target.target_events import Logprob
-from outrider.actors.target.target_session import Session
+from outrider.actors.target.state.target_events import Logprob
+from outrider.actors.target.state.target_session import Session
 from outrider.actors.target.verify.drawing import draw_one, logprob_of
 
 

@@ -19,11 +19,11 @@ from outrider.actors.engine.staging import wait_for
 from outrider.actors.speculation.noise.gumbel import GumbelNoise
 from outrider.actors.speculation.trees.path_keys import Int64s
 from outrider.actors.speculation.trees.ragged import sizes_of
-from outrider.actors.target.session_table import SessionTable
-from outrider.actors.target.target_events import Logprob
-from outrider.actors.target.target_session import Session
+from outrider.actors.target.state.passes import Pass
+from outrider.actors.target.state.session_table import SessionTable
+from outrider.actors.target.state.target_events import Logprob
+from outrider.actors.target.state.target_session import Session
 from outrider.actors.target.verify.drawing import draw_rows, logprob_of
-from outrider.actors.target.verify.passes import Pass
 from outrider.actors.target.verify.walks import Walks
 
 Float32s = NDArray[np.float32]

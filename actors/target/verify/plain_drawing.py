@@ -7,10 +7,10 @@ import torch
 
 from outrider.actors.engine.protocol import Logits
 from outrider.actors.speculation.verify import coupled_draws
-from outrider.actors.target.target_events import Logprob
-from outrider.actors.target.target_session import Session
+from outrider.actors.target.state.passes import Pass
+from outrider.actors.target.state.target_events import Logprob
+from outrider.actors.target.state.target_session import Session
 from outrider.actors.target.verify.drawing import draw_one, logprob_of
-from outrider.actors.target.verify.passes import Pass
 from outrider.actors.target.verify.walks import Walks
 
 

@@ -9,10 +9,10 @@ import numpy as np
 from outrider.actors.engine.protocol import Logits
 from outrider.actors.speculation.trees.path_keys import Int64s
 from outrider.actors.speculation.verify.coupled_draws import Walk
-from outrider.actors.target.target_events import Logprob
-from outrider.actors.target.target_session import Session
+from outrider.actors.target.state.passes import Pass
+from outrider.actors.target.state.target_events import Logprob
+from outrider.actors.target.state.target_session import Session
 from outrider.actors.target.verify.frozen_verdict import FrozenVerdict
-from outrider.actors.target.verify.passes import Pass
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from transformers import DynamicCache, LlamaForCausalLM
 
-from outrider.actors.engine.models.cache_argument import cache_argument
+from outrider.actors.engine.checkpoint.cache_argument import cache_argument
 from outrider.actors.train.loop.objective import mixed_precision
 from outrider.actors.train.text.packing import Tokens
 

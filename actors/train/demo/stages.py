@@ -13,16 +13,17 @@ from transformers import LlamaForCausalLM
 
 from outrider.actors.train.demo.deepen import deepen
 from outrider.actors.train.demo.distillation import distillation_loss
+from outrider.actors.train.demo.evaluation import measure
 from outrider.actors.train.demo.inherit import inherit_embedding
 from outrider.actors.train.demo.materials import Materials
-from outrider.actors.train.demo.recipe import STAGES, Growth, Recipe, Schedule
+from outrider.actors.train.demo.recipe import STAGES, Growth, Recipe
 from outrider.actors.train.demo.writing import write_rollouts
 from outrider.actors.train.loop.budget import EVALUATION, GROWING, WRITING, Budget
 from outrider.actors.train.loop.evaluate import to_device
-from outrider.actors.train.loop.evaluation import measure
 from outrider.actors.train.loop.output_head import text_loss
 from outrider.actors.train.loop.pacer import Pacer
 from outrider.actors.train.loop.progress_bar import progress_bar
+from outrider.actors.train.loop.schedule import Schedule
 from outrider.actors.train.loop.training_checkpoint import (
     replace_folder,
     save_model,

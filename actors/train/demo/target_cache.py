@@ -17,9 +17,9 @@ import torch
 from safetensors.numpy import load_file, save_file
 from transformers import LlamaForCausalLM
 
-from outrider.actors.train.demo.recipe import Schedule
 from outrider.actors.train.loop.evaluate import to_device
 from outrider.actors.train.loop.objective import logits_of
+from outrider.actors.train.loop.schedule import Schedule
 from outrider.actors.train.text.packing import Tokens, rows_of_step
 
 LISTED = 128

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable
 from statistics import median_low
 
-from outrider.actors.train.demo.recipe import Schedule
 from outrider.actors.train.loop.budget import Decision
+from outrider.actors.train.loop.schedule import Schedule
 
 FEWEST_SHORT = 2
 """Steps of ordinary rows that are measured at least, besides one of long rows and the very first, which does not count."""

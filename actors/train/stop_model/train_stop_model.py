@@ -17,8 +17,8 @@ from torch import nn
 from transformers import LlamaForCausalLM
 from transformers.utils import logging as transformers_logging
 
-from outrider.actors.draft.trees.stop_model_file import save_decision
-from outrider.actors.engine.fingerprint import model_fingerprint
+from outrider.actors.draft.stopping.stop_model_file import save_decision
+from outrider.actors.engine.load.fingerprint import model_fingerprint
 from outrider.actors.speculation.stop_model import NUM_FEATURES, NUM_HIDDEN, DecisionModel, Float32s
 from outrider.actors.train.demo.train_demo import choose_device
 from outrider.actors.train.stop_model.stop_model_samples import (

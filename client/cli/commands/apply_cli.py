@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from outrider.client.cli.serving import failed_commands, serving_module
+from outrider.client.cli.commands.serving import failed_commands, serving_module
 
 
 def apply(

@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 
 from outrider.client.batch.whole_batch import Job, Report, look_through, run_job
-from outrider.client.cli import flags
 from outrider.client.cli.commands.batch_report import Bar, print_report
-from outrider.client.cli.exits import ExitCode, expected_errors, usage_error
-from outrider.client.cli.service_options import Service, connecting
-from outrider.client.errors import OutriderError
+from outrider.client.cli.shared import flags
+from outrider.client.cli.shared.exits import ExitCode, expected_errors, usage_error
+from outrider.client.cli.shared.service_options import Service, connecting
+from outrider.client.connection.errors import OutriderError
 
 
 @connecting

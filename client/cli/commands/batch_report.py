@@ -21,7 +21,7 @@ from outrider.client.batch.baseline import Baseline
 from outrider.client.batch.batch_run import Written
 from outrider.client.batch.batch_summary import Tally
 from outrider.client.batch.whole_batch import Report, Watcher
-from outrider.client.cli.printing import print_line, print_table, printable, table_of
+from outrider.client.cli.shared.printing import print_line, print_table, printable, table_of
 
 _TENTHS = 10
 """Lines of a whole batch, where there is no terminal."""

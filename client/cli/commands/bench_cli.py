@@ -12,11 +12,11 @@ from typing import Annotated
 import typer
 
 from outrider.client.async_client import AsyncClient
-from outrider.client.cli import flags
 from outrider.client.cli.commands.bench_report import Plan, Report, print_report, report_as_dict
-from outrider.client.cli.exits import ExitCode, expected_errors, usage_error
-from outrider.client.cli.printing import print_json
-from outrider.client.cli.service_options import Service, connecting
+from outrider.client.cli.shared import flags
+from outrider.client.cli.shared.exits import ExitCode, expected_errors, usage_error
+from outrider.client.cli.shared.printing import print_json
+from outrider.client.cli.shared.service_options import Service, connecting
 from outrider.client.connection import event_loop
 from outrider.client.measuring.figures import Sample, compare, figures
 from outrider.client.measuring.measure import measure

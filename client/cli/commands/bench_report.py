@@ -8,7 +8,7 @@ from statistics import median
 from rich.console import Console
 from rich.table import Table
 
-from outrider.client.cli.printing import emulation_note
+from outrider.client.cli.shared.printing import emulation_note
 from outrider.client.measuring.figures import Comparison, Figures
 from outrider.client.measuring.measuring_prompts import Prompt
 from outrider.client.messages.request_options import SamplingOptions, SpeculationOptions

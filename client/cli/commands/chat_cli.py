@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from outrider.client.blocking import Client
-from outrider.client.cli import flags
-from outrider.client.cli.exits import ExitCode, expected_errors, report
-from outrider.client.cli.printing import TextWriter, summary_line
-from outrider.client.cli.service_options import Service, connecting
-from outrider.client.errors import OutriderError
+from outrider.client.cli.shared import flags
+from outrider.client.cli.shared.exits import ExitCode, expected_errors, report
+from outrider.client.cli.shared.printing import TextWriter, summary_line
+from outrider.client.cli.shared.service_options import Service, connecting
+from outrider.client.connection.errors import OutriderError
 from outrider.client.messages.request_options import Message, SamplingOptions, SpeculationOptions
 from outrider.client.messages.results import Admission, Completion, TextChunk
 

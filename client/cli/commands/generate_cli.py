@@ -9,17 +9,17 @@ from typing import Annotated
 import typer
 
 from outrider.client.blocking_stream import GenerationStream
-from outrider.client.cli import flags
-from outrider.client.cli.exits import expected_errors, usage_error
-from outrider.client.cli.printing import (
+from outrider.client.cli.shared import flags
+from outrider.client.cli.shared.exits import expected_errors, usage_error
+from outrider.client.cli.shared.printing import (
     TextWriter,
     event_as_dict,
     print_json,
     printable,
     summary_line,
 )
-from outrider.client.cli.service_options import Service, connecting
-from outrider.client.errors import InvalidRequest
+from outrider.client.cli.shared.service_options import Service, connecting
+from outrider.client.connection.errors import InvalidRequest
 from outrider.client.messages.collect import Collector
 from outrider.client.messages.request_options import Message
 from outrider.client.messages.results import Admission, Completion, Generation, TextChunk

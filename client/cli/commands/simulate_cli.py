@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from outrider.client.cli import flags
-from outrider.client.cli.exits import ExitCode
-from outrider.client.cli.printing import print_json, print_table, table_of
-from outrider.client.cli.serving import failed_commands, serving_module
+from outrider.client.cli.commands.serving import failed_commands, serving_module
+from outrider.client.cli.shared import flags
+from outrider.client.cli.shared.exits import ExitCode
+from outrider.client.cli.shared.printing import print_json, print_table, table_of
 
 
 def simulate(

@@ -11,20 +11,20 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from outrider.client.cli import flags
 from outrider.client.cli.commands.status_watch import scalable, watch
-from outrider.client.cli.exits import ExitCode, expected_errors, usage_error
-from outrider.client.cli.printing import (
+from outrider.client.cli.shared import flags
+from outrider.client.cli.shared.exits import ExitCode, expected_errors, usage_error
+from outrider.client.cli.shared.printing import (
     emulation_note,
     print_json,
     print_line,
     print_table,
     table_of,
 )
-from outrider.client.cli.service_options import Service, connecting
+from outrider.client.cli.shared.service_options import Service, connecting
+from outrider.client.connection.errors import InvalidRequest, Unavailable
 from outrider.client.connection.ready_file import BadReadyFile, read_ready_file
 from outrider.client.connection.timeouts import CALL_TIMEOUT_S
-from outrider.client.errors import InvalidRequest, Unavailable
 from outrider.client.messages.results import Health, ModelInfo, Status
 
 

@@ -11,8 +11,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from outrider.client.cli.printing import emulation_note, print_line, table_of
-from outrider.client.errors import OutriderError
+from outrider.client.cli.shared.printing import emulation_note, print_line, table_of
+from outrider.client.connection.errors import OutriderError
 from outrider.client.messages.results import ActorInfo, Status
 
 

@@ -13,10 +13,10 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from outrider.client.cli import flags
-from outrider.client.cli.exits import ExitCode
-from outrider.client.cli.printing import print_json, print_line, print_table, table_of
-from outrider.client.cli.serving import failed_commands, serving_module
+from outrider.client.cli.commands.serving import failed_commands, serving_module
+from outrider.client.cli.shared import flags
+from outrider.client.cli.shared.exits import ExitCode
+from outrider.client.cli.shared.printing import print_json, print_line, print_table, table_of
 
 VERBS = {
     "serve": "Serve in the cluster: `outrider serve` as a job.",

@@ -10,10 +10,10 @@ import typer
 from rich.console import Console
 
 from outrider.client.blocking_trace import RunningTrace
-from outrider.client.cli import flags
-from outrider.client.cli.exits import ExitCode, expected_errors, usage_error
-from outrider.client.cli.printing import print_json, printable
-from outrider.client.cli.service_options import Service, connecting
+from outrider.client.cli.shared import flags
+from outrider.client.cli.shared.exits import ExitCode, expected_errors, usage_error
+from outrider.client.cli.shared.printing import print_json, printable
+from outrider.client.cli.shared.service_options import Service, connecting
 from outrider.client.messages.stream_progress import new_request_id
 from outrider.client.timeline.perfetto_reader import NotATimeline
 from outrider.client.timeline.summary import Summary, summarise

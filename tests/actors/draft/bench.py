@@ -10,7 +10,9 @@ import torch
 from tests.actors.draft.plain_tree import paths_of
 
 from outrider.actors.draft.draft_core import DraftCore
-from outrider.actors.draft.draft_events import (
+from outrider.actors.draft.draft_worker import DraftWorker
+from outrider.actors.draft.methods.autoregressive import AutoregressiveDrafter, num_nodes_of
+from outrider.actors.draft.state.draft_events import (
     Attach,
     Attached,
     CandidateFrame,
@@ -22,10 +24,8 @@ from outrider.actors.draft.draft_events import (
     SessionKey,
     VerdictFrame,
 )
-from outrider.actors.draft.draft_sessions import Sessions
-from outrider.actors.draft.draft_worker import DraftWorker
-from outrider.actors.draft.methods.autoregressive import AutoregressiveDrafter, num_nodes_of
-from outrider.actors.draft.methods.drafter import Drafter
+from outrider.actors.draft.state.draft_sessions import Sessions
+from outrider.actors.draft.state.drafter import Drafter
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.tables.tabular_engine import Table, TabularEngine, random_table
 from outrider.actors.exchange import candidates, verdicts

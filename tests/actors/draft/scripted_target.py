@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 from tests.actors.draft.bench import News, news_of
 
-from outrider.actors.draft.draft_events import CandidateFrame, Resync, VerdictFrame
+from outrider.actors.draft.state.draft_events import CandidateFrame, Resync, VerdictFrame
 from outrider.actors.exchange import candidates, verdicts
 from outrider.actors.rpc.grpc_server import bind, internal_server
 from outrider.v1 import target_pb2, target_pb2_grpc, tree_pb2

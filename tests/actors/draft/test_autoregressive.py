@@ -17,7 +17,7 @@ from tests.actors.draft.bench import (
     make_attach,
 )
 
-from outrider.actors.draft.draft_events import SessionKey
+from outrider.actors.draft.state.draft_events import SessionKey
 from outrider.actors.draft.trees.draft_cost import PassCost
 from outrider.actors.engine.tables.tabular_engine import Table
 from outrider.actors.speculation.noise.gumbel import GumbelNoise

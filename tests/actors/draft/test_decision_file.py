@@ -10,7 +10,7 @@ import pytest
 from tests.actors.speculation.test_decision import random_decision
 
 from outrider.actors import demo
-from outrider.actors.draft.trees.stop_model_file import (
+from outrider.actors.draft.stopping.stop_model_file import (
     FILE_NAME,
     find_decision,
     read_decision,

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from tests.actors.draft.bench import view
 from tests.actors.draft.plain_tree import Node, Path, PlainTree, paths_of
 
-from outrider.actors.draft.draft_sessions import Sessions
 from outrider.actors.draft.sending.unsent import take_unsent
+from outrider.actors.draft.state.draft_sessions import Sessions
 from outrider.actors.draft.trees.forest import NO_TOKEN, ROOT
 
 NUM = 3

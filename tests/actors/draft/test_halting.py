@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from outrider.actors.draft.frozen.frozen_rounds import ROOT
-from outrider.actors.draft.trees.halting import Halting
-from outrider.actors.draft.trees.lengths import ConfidenceLength, LengthPolicy
+from outrider.actors.draft.stopping.halting import Halting
+from outrider.actors.draft.stopping.lengths import ConfidenceLength, LengthPolicy
+from outrider.actors.draft.trees.frozen_rounds import ROOT
 
 
 @dataclass

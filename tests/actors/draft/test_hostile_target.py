@@ -15,7 +15,7 @@ from tests.actors.draft.bench import (
     make_attach,
 )
 
-from outrider.actors.draft.draft_events import Closed, Event, Resync, SessionKey
+from outrider.actors.draft.state.draft_events import Closed, Event, Resync, SessionKey
 from outrider.actors.exchange.verdicts import Target
 from outrider.actors.speculation.trees import base_hash
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from tests.actors.speculation.test_decision import random_decision
 
-from outrider.actors.draft.methods.drafter import CannotDraft
-from outrider.actors.draft.trees.lengths import (
+from outrider.actors.draft.state.drafter import CannotDraft
+from outrider.actors.draft.stopping.lengths import (
     ConfidenceLength,
     DecisionLength,
     Lengths,

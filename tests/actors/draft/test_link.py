@@ -11,15 +11,15 @@ import pytest
 from tests.actors.draft.bench import TARGET_TABLE, MiniTarget, make_attach
 from tests.actors.draft.scripted_target import heard_news, scripted_target, verdict_message
 
-from outrider.actors.draft.draft_events import (
+from outrider.actors.draft.service import target_stream as link_module
+from outrider.actors.draft.service.target_stream import LinkRefused, TargetLink
+from outrider.actors.draft.state.draft_events import (
     CandidateFrame,
     Event,
     ResyncWanted,
     SessionKey,
     VerdictFrame,
 )
-from outrider.actors.draft.service import target_stream as link_module
-from outrider.actors.draft.service.target_stream import LinkRefused, TargetLink
 from outrider.actors.exchange.candidates import Candidates
 from outrider.v1 import target_pb2
 

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 from tests.actors.draft.scripted_target import scripted_target
 
-from outrider.actors.draft.draft_events import Event, LinkLost
 from outrider.actors.draft.service.target_stream import LinkRefused
 from outrider.actors.draft.service.target_streams import TargetLinks
+from outrider.actors.draft.state.draft_events import Event, LinkLost
 from outrider.v1 import target_pb2
 
 HELLO = target_pb2.Hello(protocol_version=1, name="draft", incarnation=3)

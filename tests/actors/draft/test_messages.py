@@ -6,17 +6,17 @@ import pytest
 from tests.actors.draft.bench import TARGET_TABLE, MiniTarget, make_attach
 from tests.actors.draft.scripted_target import verdict_message
 
-from outrider.actors.draft.draft_events import (
+from outrider.actors.draft.service.draft_messages import (
+    attach_from_proto,
+    event_from_proto,
+    message_of,
+)
+from outrider.actors.draft.state.draft_events import (
     Closed,
     Resync,
     ResyncWanted,
     SessionKey,
     VerdictFrame,
-)
-from outrider.actors.draft.service.draft_messages import (
-    attach_from_proto,
-    event_from_proto,
-    message_of,
 )
 from outrider.actors.exchange.frames import BadFrame
 from outrider.v1 import draft_pb2, sampling_pb2, target_pb2, tree_pb2

@@ -7,9 +7,9 @@ import random
 import pytest
 from tests.actors.draft.bench import Bench, Verdict, View, frame_of, make_attach
 
-from outrider.actors.draft.draft_events import Resync, SessionKey
-from outrider.actors.draft.draft_sessions import Sessions
 from outrider.actors.draft.methods.prompt_lookup import OccurrenceIndex, PromptLookupDrafter
+from outrider.actors.draft.state.draft_events import Resync, SessionKey
+from outrider.actors.draft.state.draft_sessions import Sessions
 from outrider.actors.speculation.options import Speculation
 from outrider.actors.speculation.trees import base_hash
 

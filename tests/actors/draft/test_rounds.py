@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from outrider.actors.draft.draft_events import CandidateFrame
-from outrider.actors.draft.frozen.frozen_rounds import NOT_RUN, Round, Rounds, most_probable
 from outrider.actors.draft.service.draft_messages import message_of
+from outrider.actors.draft.state.draft_events import CandidateFrame
+from outrider.actors.draft.trees.frozen_rounds import NOT_RUN, Round, Rounds, most_probable
 from outrider.actors.frozen.law_frame import decode, encode
 from outrider.actors.frozen.sparse_rows import freeze
 from outrider.actors.speculation.trees import base_hash

@@ -22,10 +22,10 @@ from tests.actors.draft.scripted_target import (
     verdict_message,
 )
 
-from outrider.actors.draft.draft_events import Attach, Event
 from outrider.actors.draft.draft_worker import DraftWorker
 from outrider.actors.draft.service.draft_server import DraftServer
-from outrider.actors.draft.service.draft_settings import DraftSettings
+from outrider.actors.draft.state.draft_events import Attach, Event
+from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.rpc.grpc_server import internal_channel
 from outrider.v1 import draft_pb2, draft_pb2_grpc, sampling_pb2, target_pb2

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from outrider.actors.draft.service.draft_settings import DraftSettings
+from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.engine.engine_settings import EngineSettings
 
 GOOD = DraftSettings(name="d", incarnation=1, engine=EngineSettings(model="tabular:x"))

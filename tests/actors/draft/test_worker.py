@@ -21,7 +21,9 @@ from tests.actors.draft.bench import (
 from tests.actors.draft.plain_tree import Pool
 
 from outrider.actors.draft.draft_core import DraftCore
-from outrider.actors.draft.draft_events import (
+from outrider.actors.draft.draft_worker import DraftWorker
+from outrider.actors.draft.methods.prompt_lookup import PromptLookupDrafter
+from outrider.actors.draft.state.draft_events import (
     Attached,
     CandidateFrame,
     Closed,
@@ -29,9 +31,7 @@ from outrider.actors.draft.draft_events import (
     LinkLost,
     ResyncWanted,
 )
-from outrider.actors.draft.draft_sessions import Sessions
-from outrider.actors.draft.draft_worker import DraftWorker
-from outrider.actors.draft.methods.prompt_lookup import PromptLookupDrafter
+from outrider.actors.draft.state.draft_sessions import Sessions
 from outrider.actors.engine.protocol import Batch
 from outrider.actors.exchange.verdicts import Target
 from outrider.actors.speculation.options import Speculation

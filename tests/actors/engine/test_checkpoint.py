@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from transformers import PreTrainedModel
 
 from outrider.actors.engine.engine_settings import EngineSettings
-from outrider.actors.engine.load_engine import load_engine
+from outrider.actors.engine.load.load_engine import load_engine
 from outrider.actors.engine.protocol import Engine, Rows
 
 

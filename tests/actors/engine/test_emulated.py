@@ -8,7 +8,7 @@ import torch
 from tests.actors.engine.script import CONTEXT, VOCAB_SIZE, Script
 
 from outrider.actors.engine.engine_settings import EngineSettings
-from outrider.actors.engine.load_engine import load_engine
+from outrider.actors.engine.load.load_engine import load_engine
 from outrider.actors.engine.profiles import Linear, find_profile
 from outrider.actors.engine.protocol import Batch, NoFreeSlot, Rows, SlotOverflow
 from outrider.actors.engine.tables.emulated_engine import EmulatedEngine

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from transformers import PreTrainedModel
 
-from outrider.actors.engine.fingerprint import model_fingerprint
+from outrider.actors.engine.load.fingerprint import model_fingerprint
 
 
 def test_files_decide_where_there_are_some(

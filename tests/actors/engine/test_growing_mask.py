@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from outrider.actors.engine.attention.growing_mask import GrowingMask, fits
 from outrider.actors.engine.attention.pass_layout import sight
+from outrider.actors.engine.kv.growing_mask import GrowingMask, fits
 from outrider.actors.engine.kv.slots import SlotTable
 from outrider.actors.engine.models.transformers_engine import TransformersEngine
 from outrider.actors.engine.protocol import Engine, Rows

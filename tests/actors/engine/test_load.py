@@ -14,10 +14,10 @@ from safetensors.torch import load, save_file
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedModel
 
 from outrider.actors.engine.attention.attention import UnsupportedModel
+from outrider.actors.engine.checkpoint import room
 from outrider.actors.engine.engine_settings import EngineSettings
-from outrider.actors.engine.kv import room
 from outrider.actors.engine.kv.sizing import DoesNotFit, Memory
-from outrider.actors.engine.load_engine import choose_dtype, load_engine
+from outrider.actors.engine.load.load_engine import choose_dtype, load_engine
 from outrider.actors.engine.protocol import Rows
 from outrider.actors.engine.tables.tabular_engine import TabularEngine, random_table
 

@@ -9,12 +9,12 @@ import sys
 
 import pytest
 
-from outrider.actors.engine.priority import lower_priority
+from outrider.actors.engine.load.priority import lower_priority
 
 SCRIPT = """
 import json, os, threading
 import torch
-from outrider.actors.engine.priority import lower_priority
+from outrider.actors.engine.load.priority import lower_priority
 
 def nice(thread): return os.getpriority(os.PRIO_PROCESS, thread)
 

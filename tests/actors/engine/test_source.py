@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from outrider.actors.demo import NAMES, path
-from outrider.actors.engine.model_source import ModelSource, resolve_model
+from outrider.actors.engine.checkpoint.model_source import ModelSource, resolve_model
 
 
 def test_names_of_each_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

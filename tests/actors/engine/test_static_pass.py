@@ -15,6 +15,8 @@ from transformers import AttentionInterface, PreTrainedModel
 from outrider.actors.engine.attention.attention import UnsupportedModel
 from outrider.actors.engine.attention.attention_hook import ATTENTION_NAME, RUNNING, tree_attention
 from outrider.actors.engine.attention.pass_layout import plan_pass, sight
+from outrider.actors.engine.checkpoint.cache_argument import cache_argument
+from outrider.actors.engine.checkpoint.model_facts import text_config
 from outrider.actors.engine.graphs import static_attention, static_shape
 from outrider.actors.engine.graphs.cuda_graph import EagerRecorder, Run
 from outrider.actors.engine.graphs.static_attention import AttendStatic, StaticCache
@@ -24,8 +26,6 @@ from outrider.actors.engine.graphs.static_shape import Shape
 from outrider.actors.engine.kv.slots import SlotTable
 from outrider.actors.engine.kv.storage import PlaneShape, Storage
 from outrider.actors.engine.models import transformers_engine
-from outrider.actors.engine.models.cache_argument import cache_argument
-from outrider.actors.engine.models.model_facts import text_config
 from outrider.actors.engine.models.transformers_engine import TransformersEngine
 from outrider.actors.engine.protocol import Rows
 from outrider.actors.engine.staging import Staging

@@ -10,8 +10,8 @@ from tokenizers.models import BPE
 from tokenizers.trainers import BpeTrainer
 from transformers import PreTrainedTokenizerFast
 
+from outrider.actors.engine.checkpoint.tokenizers import load_tokenizer, tokenizer_fingerprint
 from outrider.actors.engine.tables.tabular_engine import random_table
-from outrider.actors.engine.tokenizers import load_tokenizer, tokenizer_fingerprint
 
 
 def trained(text: str = "the cat sat on the mat", **options: object) -> PreTrainedTokenizerFast:

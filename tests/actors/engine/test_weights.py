@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from outrider.actors.engine.models.weights import by_input, own_weights
+from outrider.actors.engine.load.weights import by_input, own_weights
 
 CPU = torch.device("cpu")
 

@@ -7,7 +7,7 @@ from itertools import chain, combinations
 import numpy as np
 import pytest
 
-from outrider.actors.speculation.optimum import (
+from bench.verifiers.optimum import (
     best_acceptance,
     best_acceptance_distinct,
     best_acceptance_identical,

@@ -28,11 +28,11 @@ from outrider.actors.speculation.sampling.transforms import SamplingTransform
 from outrider.actors.speculation.trees import base_hash
 from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement
 from outrider.actors.speculation.verify.registry import METHODS
-from outrider.actors.target.target_events import DrafterJoined, Finished, FrozenCandidates
+from outrider.actors.target.state.passes import Pass
+from outrider.actors.target.state.target_events import DrafterJoined, Finished, FrozenCandidates
 from outrider.actors.target.verify import commit, device_drawing
 from outrider.actors.target.verify.frozen_verdict import TargetRows
 from outrider.actors.target.verify.host_drawing import HostDraws
-from outrider.actors.target.verify.passes import Pass
 
 CPU = torch.device("cpu")
 VOCAB, EOS = 6, 5

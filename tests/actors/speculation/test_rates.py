@@ -7,14 +7,14 @@ import pytest
 from tests.actors.speculation.branches import constant_models, static
 from tests.actors.speculation.verifiers.checks import mean_accepted
 
-from outrider.actors.speculation.options import Verifier
-from outrider.actors.speculation.rates import (
+from bench.verifiers.rates import (
     canonical_rate,
     coupled_rate,
     exact_match_rate,
     kseq_rate,
     recursive_rate,
 )
+from outrider.actors.speculation.options import Verifier
 from outrider.actors.speculation.trees.draft_tree import Replacement
 
 

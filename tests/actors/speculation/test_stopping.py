@@ -32,7 +32,7 @@ from tests.actors.speculation.branches import (
 from tests.actors.speculation.test_coupled_law import SEEDS, Draws
 from tests.actors.speculation.verifiers.checks import EXACT, VISIBLE, check_of
 
-from outrider.actors.draft.trees.lengths import (
+from outrider.actors.draft.stopping.lengths import (
     ConfidenceLength,
     DecisionLength,
     DecisionRater,

@@ -6,8 +6,8 @@ import pytest
 
 from outrider.actors.speculation.options import Speculation, Verifier
 from outrider.actors.speculation.trees.level_shapes import Shape
-from outrider.actors.speculation.trees.tree_shape import shape_of
 from outrider.actors.speculation.verify.registry import METHODS
+from outrider.actors.speculation.verify.tree_shape import shape_of
 
 FROZEN = [verifier for verifier, method in METHODS.items() if method.needs_draft_probs]
 

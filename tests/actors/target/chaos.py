@@ -17,8 +17,7 @@ from outrider.actors.exchange.candidates import Candidates
 from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.speculation.trees import base_hash
 from outrider.actors.speculation.trees.ragged import starts_of
-from outrider.actors.target.service.target_settings import TargetSettings
-from outrider.actors.target.target_events import (
+from outrider.actors.target.state.target_events import (
     CandidateFrame,
     CommitFrame,
     Committed,
@@ -32,6 +31,7 @@ from outrider.actors.target.target_events import (
     Resync,
     VerdictFrame,
 )
+from outrider.actors.target.state.target_settings import TargetSettings
 from outrider.actors.target.target_worker import TargetWorker
 
 VOCAB = 6

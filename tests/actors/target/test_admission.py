@@ -12,8 +12,8 @@ from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.protocol import Engine, Logits, Rows
 from outrider.actors.engine.timed_engine import TimedEngine
 from outrider.actors.speculation.options import Sampling
-from outrider.actors.target.service.target_settings import TargetSettings
-from outrider.actors.target.target_events import Close, Finished, Open, Owner
+from outrider.actors.target.state.target_events import Close, Finished, Open, Owner
+from outrider.actors.target.state.target_settings import TargetSettings
 from outrider.actors.target.target_worker import TargetWorker
 
 

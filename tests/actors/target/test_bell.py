@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from outrider.actors.target.service.wake_event import Bell
+from outrider.actors.target.wake_event import Bell
 
 BOUND_S = 10.0
 SHORT_S = 0.01

@@ -16,11 +16,11 @@ from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.protocol import Logits, ModelSpec
 from outrider.actors.engine.tables.tabular_engine import TabularEngine, random_table
 from outrider.actors.speculation.options import Sampling
-from outrider.actors.target.service.target_settings import TargetSettings
+from outrider.actors.target.state.passes import Pass
+from outrider.actors.target.state.target_settings import TargetSettings
 from outrider.actors.target.verify import device_drawing
 from outrider.actors.target.verify.device_drawing import DeviceDraws, draws_of
 from outrider.actors.target.verify.host_drawing import HostDraws
-from outrider.actors.target.verify.passes import Pass
 from outrider.actors.target.verify.plain_drawing import Drawer, walk_one_at_a_time
 from outrider.actors.target.verify.walks import Walks
 

@@ -10,7 +10,7 @@ from outrider.actors.frozen.sparse_rows import freeze
 from outrider.actors.speculation.options import Verifier
 from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement, sources_by_parent
 from outrider.actors.speculation.trees.level_shapes import Shape
-from outrider.actors.target.verify.frozen_pool import (
+from outrider.actors.target.candidates.frozen_pool import (
     MAX_HELD,
     TRY_AGAIN,
     HeldTrees,

@@ -8,8 +8,8 @@ import pytest
 from outrider.actors.exchange import candidates, commits, verdicts
 from outrider.actors.exchange.candidates import Candidates
 from outrider.actors.exchange.commits import Commits
+from outrider.actors.exchange.request_options_wire import sampling_to_proto, speculation_to_proto
 from outrider.actors.exchange.verdicts import Target, Verdicts
-from outrider.actors.rpc.wire import sampling_to_proto, speculation_to_proto
 from outrider.actors.speculation.options import Sampling, Speculation, Verifier
 from outrider.actors.target.service.target_messages import (
     candidates_from_proto,
@@ -20,7 +20,7 @@ from outrider.actors.target.service.target_messages import (
     session_event,
     verdict_message,
 )
-from outrider.actors.target.target_events import (
+from outrider.actors.target.state.target_events import (
     CommitFrame,
     Committed,
     Failed,

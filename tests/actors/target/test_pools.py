@@ -11,7 +11,7 @@ from tests.actors.target.plain_pool import PlainPool
 from outrider.actors.exchange.candidates import Candidates
 from outrider.actors.speculation.trees.path_keys import Uint64s, terms
 from outrider.actors.speculation.trees.ragged import starts_of
-from outrider.actors.target.verify.candidate_pools import Base, Pools
+from outrider.actors.target.candidates.candidate_pools import Base, Pools
 
 VOCAB = 4
 ROWS = 5

@@ -11,7 +11,12 @@ from tests.actors.target.chaos import Harness, candidates, engine, opening, run_
 from tests.actors.target.passing import SETTINGS
 
 from outrider.actors.speculation.options import Sampling
-from outrider.actors.target.target_events import CandidateFrame, DrafterJoined, Event, Finished
+from outrider.actors.target.state.target_events import (
+    CandidateFrame,
+    DrafterJoined,
+    Event,
+    Finished,
+)
 from outrider.actors.target.target_worker import TargetWorker
 from outrider.actors.tracing.recorder import Recorder, Tap
 from outrider.v1 import trace_pb2

@@ -19,8 +19,8 @@ from outrider.actors.engine.tables.tabular_engine import TabularEngine, random_t
 from outrider.actors.speculation.noise.gumbel import GumbelNoise
 from outrider.actors.speculation.options import Sampling, Speculation, Verifier
 from outrider.actors.speculation.policies import DraftPolicies, Roots
+from outrider.actors.target.state.roots import NUM_ROOTS, PRIOR
 from outrider.actors.target.verify.commit import commit
-from outrider.actors.target.verify.roots import NUM_ROOTS, PRIOR
 from outrider.actors.target.verify.walks import Walks
 
 VOCAB = 30
@@ -139,7 +139,7 @@ def test_the_text_is_that_of_plain_decoding_and_drafters_hear_of_roots(sampling:
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tokens that were used least recently go first."""
-    monkeypatch.setattr("outrider.actors.target.verify.roots.CAPACITY", 3)
+    monkeypatch.setattr("outrider.actors.target.state.roots.CAPACITY", 3)
     table = some_sessions().state.roots
     table.remember([1, 2, 3], torch.randn(3, VOCAB))
     table.remember([1], torch.randn(1, VOCAB))

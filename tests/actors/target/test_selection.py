@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from tests.actors.target.plain_selection import Candidate, best_subset
 
+from outrider.actors.target.candidates.candidate_pools import Pools
 from outrider.actors.target.schedule.cost import CostModel
 from outrider.actors.target.schedule.selection import Selection, select
-from outrider.actors.target.verify.candidate_pools import Pools
 
 LENGTH = 7
 """Of every text."""

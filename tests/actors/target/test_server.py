@@ -23,8 +23,8 @@ from outrider.actors.exchange.commits import Commit
 from outrider.actors.rpc.grpc_server import internal_channel
 from outrider.actors.speculation.trees import base_hash
 from outrider.actors.target.service.target_server import TargetServer
-from outrider.actors.target.service.target_settings import TargetSettings
-from outrider.actors.target.target_events import DraftersWanted
+from outrider.actors.target.state.target_events import DraftersWanted
+from outrider.actors.target.state.target_settings import TargetSettings
 from outrider.v1 import sampling_pb2, target_pb2, target_pb2_grpc
 
 BOUND_S = 20.0

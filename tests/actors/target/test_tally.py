@@ -10,8 +10,8 @@ from tests.actors.target.chaos import engine
 from tests.actors.target.passing import Sessions
 
 from outrider.actors.speculation.options import Sampling
-from outrider.actors.target.tally import OWN, Tally, Totals
-from outrider.actors.target.target_events import Owner
+from outrider.actors.target.state.tally import OWN, Tally, Totals
+from outrider.actors.target.state.target_events import Owner
 
 
 def test_rounds_are_counted_by_drafter_and_position() -> None:

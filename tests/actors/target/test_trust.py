@@ -10,8 +10,8 @@ from tests.actors.target.chaos import VOCAB, Harness, candidates, engine, openin
 
 from outrider.actors.speculation.learning import PRIOR_DRAWS
 from outrider.actors.speculation.options import Sampling
-from outrider.actors.target.schedule.trust import Trust
-from outrider.actors.target.target_events import DrafterJoined, Finished
+from outrider.actors.target.candidates.trust import Trust
+from outrider.actors.target.state.target_events import DrafterJoined, Finished
 
 
 def tell(trust: Trust, drafter: int, stated: float, drawn: float, rounds: int) -> None:

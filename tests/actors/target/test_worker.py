@@ -26,7 +26,7 @@ from outrider.actors.engine.tables.tabular_engine import random_table
 from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.speculation.trees import base_hash
 from outrider.actors.speculation.trees.path_keys import Int64s
-from outrider.actors.target.target_events import (
+from outrider.actors.target.state.target_events import (
     Close,
     CloseStream,
     CommitFrame,

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from outrider.actors.train.demo.recipe import Growth, Recipe, Rollouts, Schedule, Shape
+from outrider.actors.train.demo.recipe import Growth, Recipe, Rollouts, Shape
+from outrider.actors.train.loop.schedule import Schedule
 from outrider.actors.train.text.corpus import Source
 from outrider.actors.train.text.sources import read_conversations, read_prose
 

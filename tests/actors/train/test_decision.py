@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from outrider.actors.draft.trees.stop_model_file import FILE_NAME, find_decision, read_decision
+from outrider.actors.draft.stopping.stop_model_file import FILE_NAME, find_decision, read_decision
 from outrider.actors.engine.engine_settings import EngineSettings
-from outrider.actors.engine.load_engine import load_engine
+from outrider.actors.engine.load.load_engine import load_engine
 from outrider.actors.speculation.stop_model import NUM_FEATURES
 from outrider.actors.train.demo.recipe import Recipe
 from outrider.actors.train.demo.train_demo import train_demo

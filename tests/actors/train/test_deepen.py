@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, LlamaForCausalLM
 
-from outrider.actors.engine.models.cache_argument import cache_argument
+from outrider.actors.engine.checkpoint.cache_argument import cache_argument
 from outrider.actors.train.demo.deepen import deepen, deepen_folder
 from outrider.actors.train.demo.recipe import Shape, build
 from outrider.actors.train.loop.training_checkpoint import save_model

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from outrider.actors.train.demo.recipe import SCHEDULES, Rollouts, Schedule, Shape, build
+from outrider.actors.train.demo.recipe import SCHEDULES, Rollouts, Shape, build
 from outrider.actors.train.demo.target_cache import Kept, batches_of, keep_chunk, num_batches
+from outrider.actors.train.loop.schedule import Schedule
 
 SCHEDULE = Schedule(steps=9, tokens_per_step=64, row_length=8, long_row_length=32, long_every=4)
 TEXT = np.arange(64 * 40, dtype=np.uint16)

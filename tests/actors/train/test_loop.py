@@ -11,9 +11,10 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
-from outrider.actors.train.demo.recipe import Schedule, Shape, build
+from outrider.actors.train.demo.recipe import Shape, build
 from outrider.actors.train.loop.output_head import text_loss
 from outrider.actors.train.loop.pacer import Pacer
+from outrider.actors.train.loop.schedule import Schedule
 from outrider.actors.train.loop.training_checkpoint import weights_digest
 from outrider.actors.train.loop.training_loop import Saving, StepReport, train
 from outrider.actors.train.training_errors import TrainError

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from outrider.actors.train.demo.recipe import Schedule
 from outrider.actors.train.loop.budget import Decision
 from outrider.actors.train.loop.pacer import Pacer
+from outrider.actors.train.loop.schedule import Schedule
 
 SCHEDULE = Schedule(steps=200, warmup=20, long_every=4)
 """Long rows at steps 1, 5, 9, ..."""

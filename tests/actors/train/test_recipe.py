@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.actors.train.demo.recipe import SHAPES, Schedule, build
+from outrider.actors.train.demo.recipe import SHAPES, build
+from outrider.actors.train.loop.schedule import Schedule
 
 SPECIAL = {"bos": 0, "eos": 1, "pad": 2}
 

@@ -20,7 +20,7 @@ from outrider.client import (
 )
 from outrider.client.batch import answer
 from outrider.client.batch.record import Record, parse
-from outrider.client.errors import ERROR_BY_CODE
+from outrider.client.connection.errors import ERROR_BY_CODE
 
 STATS = SpeculationStats(
     rounds=3,

@@ -10,7 +10,7 @@ from tests.client.batch.lines import completion, encode
 from outrider.client.batch import answer
 from outrider.client.batch.answers_file import LocalOutput
 from outrider.client.batch.record import Rejection, parse
-from outrider.client.errors import AlreadyRunning, InvalidRequest, OutriderError
+from outrider.client.connection.errors import AlreadyRunning, InvalidRequest, OutriderError
 
 
 def line_of(number: int) -> bytes:

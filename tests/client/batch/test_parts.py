@@ -13,7 +13,7 @@ from tests.client.batch.lines import completion, encode
 from outrider.client.batch import answer
 from outrider.client.batch.parts import PartsOutput
 from outrider.client.batch.record import Rejection, parse
-from outrider.client.errors import InvalidRequest, OutriderError
+from outrider.client.connection.errors import InvalidRequest, OutriderError
 
 fsspec = pytest.importorskip("fsspec")
 

@@ -12,7 +12,7 @@ from outrider.client.batch.answer import Answer
 from outrider.client.batch.input_lines import read_lines
 from outrider.client.batch.record import Record, Rejection
 from outrider.client.batch.survey import Survey, done_ids, strictly, survey
-from outrider.client.errors import InvalidRequest
+from outrider.client.connection.errors import InvalidRequest
 
 
 def look(tmp_path: Path, *values: object) -> tuple[Survey, list[Record | Rejection]]:

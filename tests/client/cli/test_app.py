@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import outrider
-from outrider.client.cli.exits import EXIT_CODES_HELP, ExitCode
+from outrider.client.cli.shared.exits import EXIT_CODES_HELP, ExitCode
 
 if TYPE_CHECKING:
     from tests.client.cli.conftest import Run

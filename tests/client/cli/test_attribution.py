@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.client.cli.attribution import Attribution
+from outrider.client.cli.shared.attribution import Attribution
 from outrider.client.messages.results import Origin, TextChunk, Token
 
 PIECES = {1: "Hello", 2: " wor", 3: "ld", 4: "\ufffd", 5: "\ufffd", 6: "world", 7: "", 8: "a\ufffd"}

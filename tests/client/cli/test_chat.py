@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.client.cli.conftest import Run
     from tests.client.conftest import Failure, FakeService
 
-    from outrider.client.cli.printing import TextWriter
+    from outrider.client.cli.shared.printing import TextWriter
     from outrider.client.messages.results import TextChunk
 
 
@@ -63,7 +63,7 @@ def test_interrupted_answer_stays_as_far_as_it_came(
     def interrupt(writer: TextWriter, chunk: TextChunk) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("outrider.client.cli.printing.TextWriter.write", interrupt)
+    monkeypatch.setattr("outrider.client.cli.shared.printing.TextWriter.write", interrupt)
     fake.stall_after = 6
     with Client(fake.address) as client:
         conversation = Conversation(

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from outrider.client.cli.origin import DRAFTER_STYLES, TARGET_STYLE, UNKNOWN_STYLE, origin_style
-from outrider.client.cli.printing import printable, summary_line
+from outrider.client.cli.shared.origin import (
+    DRAFTER_STYLES,
+    TARGET_STYLE,
+    UNKNOWN_STYLE,
+    origin_style,
+)
+from outrider.client.cli.shared.printing import printable, summary_line
 from outrider.client.messages.results import (
     Completion,
     FinishReason,

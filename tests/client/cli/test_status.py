@@ -12,7 +12,7 @@ import pytest
 
 from outrider.client.cli.commands.status_cli import print_models, print_status
 from outrider.client.messages.results import ActorInfo, DrafterInfo, Health, ModelInfo, Status
-from outrider.cluster.start import ready_file_writer
+from outrider.cluster.process import ready_file_writer
 
 if TYPE_CHECKING:
     from tests.client.cli.conftest import Run

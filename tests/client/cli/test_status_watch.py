@@ -12,7 +12,7 @@ from rich.console import Console
 
 from outrider.client.cli.commands import status_cli as status_module
 from outrider.client.cli.commands.status_watch import pace, watch
-from outrider.client.errors import Unavailable
+from outrider.client.connection.errors import Unavailable
 from outrider.client.messages.results import ActorInfo, Status
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from prometheus_client.core import Metric
 
 from outrider.actors.metrics.families import counter, counters, gauge
 from outrider.actors.metrics.metrics_service import render
-from outrider.cluster.autoscale.observed_load import Told
-from outrider.cluster.supervise.actor_status import ActorStatus, State
-from outrider.cluster.supervise.roster import Role
+from outrider.cluster.roster.actor_status import ActorStatus, State
+from outrider.cluster.roster.roster import Role
+from outrider.cluster.supervise.observed_load import Told
 
 
 class _Some:

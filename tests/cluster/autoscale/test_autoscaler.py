@@ -12,13 +12,13 @@ from tests.cluster.autoscale.telling import coordinator, drafter, target
 from tests.cluster.in_process import InProcessHost, until
 
 from outrider.actors.rpc.grpc_server import internal_channel
-from outrider.cluster.autoscale.autoscaler import Autoscaler
-from outrider.cluster.autoscale.observed_load import Told
 from outrider.cluster.config.schema import parse_config
-from outrider.cluster.supervise.actor_status import State
+from outrider.cluster.placement.fleet import ActorSpec, fleet
+from outrider.cluster.roster.actor_status import State
+from outrider.cluster.roster.roster import Role, Scale
 from outrider.cluster.supervise.applying import Applier
-from outrider.cluster.supervise.fleet import ActorSpec, fleet
-from outrider.cluster.supervise.roster import Role, Scale
+from outrider.cluster.supervise.autoscaler import Autoscaler
+from outrider.cluster.supervise.observed_load import Told
 from outrider.cluster.supervise.supervisor import Supervisor, SupervisorSettings
 from outrider.v1 import cluster_pb2, cluster_pb2_grpc
 

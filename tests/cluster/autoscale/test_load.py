@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from tests.cluster.autoscale.telling import coordinator, drafter, target
 
-from outrider.cluster.autoscale.observed_load import read, samples
-from outrider.cluster.supervise.actor_status import State
+from outrider.cluster.roster.actor_status import State
+from outrider.cluster.supervise.observed_load import read, samples
 
 
 def test_load_is_summed_over_replicas_and_told_by_entry() -> None:

@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 import pytest
 
-from outrider.cluster.autoscale.observed_load import Sample
-from outrider.cluster.autoscale.policy import UNPAID_S, decide
 from outrider.cluster.config.config_service import Autoscaling
-from outrider.cluster.supervise.roster import Role, Scale
+from outrider.cluster.roster.roster import Role, Scale
+from outrider.cluster.supervise.observed_load import Sample
+from outrider.cluster.supervise.replica_policy import UNPAID_S, decide
 
 LOOK_S = 5.0
 SETTINGS = Autoscaling(interval_s=LOOK_S, upscale_delay_s=30.0, downscale_delay_s=600.0)

@@ -11,8 +11,8 @@ from tests.cluster.test_together import Together
 
 from outrider.actors.rpc.credentials import OPEN
 from outrider.cluster.metrics.federation import Federation
-from outrider.cluster.supervise.actor_status import ActorStatus, State
-from outrider.cluster.supervise.roster import Member, Role, Roster, Scale
+from outrider.cluster.roster.actor_status import ActorStatus, State
+from outrider.cluster.roster.roster import Member, Role, Roster, Scale
 
 SCALES = (
     Scale(entry="table", role=Role.TARGET, least=1, most=2, wanted=2),

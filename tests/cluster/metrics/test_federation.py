@@ -17,8 +17,8 @@ from tests.cluster.test_together import request
 from outrider.actors.engine.protocol import Logits
 from outrider.actors.rpc.credentials import Credentials
 from outrider.cluster.metrics import federation
-from outrider.cluster.supervise.actor_status import State
-from outrider.cluster.supervise.roster import Role
+from outrider.cluster.roster.actor_status import State
+from outrider.cluster.roster.roster import Role
 from outrider.v1 import generation_pb2
 
 TOKENS = 64

@@ -13,7 +13,7 @@ from tests.cluster.metrics.page import Page, parsed
 from tests.cluster.test_supervisor import QUICK, SPECS
 
 from outrider.actors.rpc.grpc_server import internal_channel
-from outrider.cluster.supervise.actor_status import State
+from outrider.cluster.roster.actor_status import State
 from outrider.cluster.supervise.supervisor import Supervisor, SupervisorSettings
 from outrider.v1 import cluster_pb2, cluster_pb2_grpc
 

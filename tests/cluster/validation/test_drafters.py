@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.cluster.validation.cases import LIMITS, settle
 
-from outrider.cluster.gateway.status_codes import Refusal
 from outrider.cluster.validation.client_names import check_model
+from outrider.cluster.validation.status_codes import Refusal
 from outrider.v1 import sampling_pb2
 
 

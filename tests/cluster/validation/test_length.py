@@ -8,7 +8,7 @@ import grpc
 import pytest
 from tests.cluster.validation.cases import INVALID, RANGE, settle
 
-from outrider.cluster.gateway.status_codes import Refusal
+from outrider.cluster.validation.status_codes import Refusal
 
 
 def test_the_default_length_is_what_the_context_leaves() -> None:

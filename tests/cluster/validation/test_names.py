@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.cluster.gateway.status_codes import Refusal
 from outrider.cluster.validation.client_names import check_request_id
+from outrider.cluster.validation.status_codes import Refusal
 
 
 @pytest.mark.parametrize("name", ["a b", "ä", "x" * 129, "a\n", "a/b"])

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 from tests.cluster.validation.cases import INVALID, LIMITS, RANGE, settle
 
-from outrider.cluster.gateway.status_codes import Refusal
 from outrider.cluster.validation.prompt import (
     check_chat,
     check_prompt,
     check_text,
 )
+from outrider.cluster.validation.status_codes import Refusal
 from outrider.v1 import generation_pb2
 
 

@@ -9,7 +9,7 @@ import grpc
 import pytest
 from tests.cluster.validation.cases import INVALID, RANGE, settle
 
-from outrider.cluster.gateway.status_codes import Refusal
+from outrider.cluster.validation.status_codes import Refusal
 
 WRONG: list[tuple[dict[str, Any], grpc.StatusCode, str]] = [
     ({"temperature": -0.1}, INVALID, "sampling.temperature"),

@@ -8,7 +8,7 @@ import grpc
 import pytest
 from tests.cluster.validation.cases import INVALID, settle
 
-from outrider.cluster.gateway.status_codes import Refusal
+from outrider.cluster.validation.status_codes import Refusal
 from outrider.v1 import sampling_pb2
 
 SPECULATION: list[tuple[dict[str, Any], grpc.StatusCode, str]] = [

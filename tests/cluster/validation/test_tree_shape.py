@@ -9,7 +9,7 @@ import pytest
 from tests.cluster.validation.cases import INVALID, LIMITS, settle
 
 from outrider.actors.speculation.options import Verifier
-from outrider.cluster.gateway.status_codes import Refusal
+from outrider.cluster.validation.status_codes import Refusal
 from outrider.v1 import sampling_pb2
 
 TREES = replace(LIMITS, verifiers=tuple(Verifier))

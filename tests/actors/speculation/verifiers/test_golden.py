@@ -12,15 +12,15 @@ from tests.actors.speculation.branches import (
 )
 from tests.actors.speculation.verifiers.checks import mean_accepted
 
-from outrider.actors.speculation.optimum import best_acceptance_identical
-from outrider.actors.speculation.options import Verifier
-from outrider.actors.speculation.rates import (
+from bench.verifiers.optimum import best_acceptance_identical
+from bench.verifiers.rates import (
     canonical_rate,
     coupled_rate,
     exact_match_rate,
     kseq_rate,
     recursive_rate,
 )
+from outrider.actors.speculation.options import Verifier
 from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement, sources_by_parent
 from outrider.actors.speculation.verify.acceptance import Acceptance
 from outrider.actors.speculation.verify.kseq import best_scale

@@ -20,20 +20,16 @@ from tests.actors.speculation.branches import (
 )
 from tests.actors.speculation.verifiers.checks import EXACT, check_of, mean_accepted
 
-from outrider.actors.frozen.sparse_rows import SparseRow, freeze
-from outrider.actors.speculation.optimum import (
-    best_acceptance,
-    best_acceptance_identical,
-    candidate_law,
-)
-from outrider.actors.speculation.options import Verifier
-from outrider.actors.speculation.rates import (
+from bench.verifiers.optimum import best_acceptance, best_acceptance_identical, candidate_law
+from bench.verifiers.rates import (
     canonical_rate,
     coupled_rate,
     exact_match_rate,
     kseq_rate,
     recursive_rate,
 )
+from outrider.actors.frozen.sparse_rows import SparseRow, freeze
+from outrider.actors.speculation.options import Verifier
 from outrider.actors.speculation.sampling.random_acts import (
     Float64s,
     UniformDecisions,

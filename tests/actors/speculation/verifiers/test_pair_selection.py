@@ -5,12 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from outrider.actors.speculation.optimum import (
-    best_acceptance,
-    best_acceptance_identical,
-    candidate_law,
-)
-from outrider.actors.speculation.rates import canonical_rate
+from bench.verifiers.optimum import best_acceptance, best_acceptance_identical, candidate_law
+from bench.verifiers.rates import canonical_rate
 from outrider.actors.speculation.verify.pair_selection import best_share, divide, select_pair
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.actors.speculation.branches import random_models, static
 from tests.actors.speculation.verifiers.checks import EXACT, error, mean_accepted
 
-from outrider.actors.speculation.optimum import best_acceptance_identical
+from bench.verifiers.optimum import best_acceptance_identical
 from outrider.actors.speculation.options import Verifier
 from outrider.actors.speculation.sampling.random_acts import Float64s
 from outrider.actors.speculation.trees.draft_tree import Replacement

@@ -1,0 +1,74 @@
+"""Drafting with a model, put together: the one place that says which parts it has, in the actor and in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from outrider.actors.draft.draft_core import DraftCore
+from outrider.actors.draft.frozen.frozen_drafter import SampledDrafter
+from outrider.actors.draft.methods.autoregressive import AutoregressiveDrafter, num_nodes_of
+from outrider.actors.draft.methods.by_verifier import DrafterByVerifier
+from outrider.actors.draft.state.draft_sessions import Sessions
+from outrider.actors.draft.state.draft_settings import DraftSettings
+from outrider.actors.draft.state.drafter import Drafter
+from outrider.actors.draft.stopping.lengths import Lengths
+from outrider.actors.engine.kv.prefix_slots import PrefixSlots
+from outrider.actors.engine.protocol import Engine
+from outrider.actors.tracing.recorder import Recorder
+
+
+def model_method(
+    engine: Engine,
+    settings: DraftSettings,
+    *,
+    lengths: Lengths | None = None,
+    new_generator: Callable[[], np.random.Generator] = np.random.default_rng,
+) -> tuple[Sessions, DrafterByVerifier]:
+    """Sessions, and the method that drafts for them with a model, warmed up.
+
+    Args:
+        engine: The draft model.
+        settings: What the actor was told.
+        lengths: The length policies on offer; None: those that need no trained model.
+        new_generator: Makes the generator of a session whose verifier tests frozen trees; independent of everything the target draws.
+    """
+    slots = PrefixSlots(engine, is_shared=settings.prefix_reuse)
+    num_nodes = num_nodes_of(settings.width, settings.max_ahead, lockstep=settings.lockstep)
+    sessions = Sessions(engine.num_slots, num_nodes)
+    coupled = AutoregressiveDrafter(
+        sessions,
+        engine,
+        width=settings.width,
+        max_ahead=settings.max_ahead,
+        prefill_chunk=settings.prefill_chunk,
+        lockstep=settings.lockstep,
+        lengths=lengths,
+        slots=slots,
+    )
+    coupled.warm_up()
+    sampled = SampledDrafter(
+        sessions,
+        engine,
+        prefill_chunk=settings.prefill_chunk,
+        lockstep=settings.lockstep,
+        new_generator=new_generator,
+        lengths=lengths,
+        slots=slots,
+    )
+    return sessions, DrafterByVerifier(sessions, coupled=coupled, sampled=sampled)
+
+
+def core_of(
+    settings: DraftSettings, sessions: Sessions, drafter: Drafter, recorder: Recorder | None = None
+) -> DraftCore:
+    """The core that a drafter's settings ask for."""
+    return DraftCore(
+        sessions,
+        drafter,
+        max_ahead=settings.max_ahead,
+        bytes_per_token=settings.bytes_per_token,
+        lockstep=settings.lockstep,
+        recorder=recorder,
+    )

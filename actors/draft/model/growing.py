@@ -1,0 +1,169 @@
+"""From the logits of nodes that were run to their children in the forest."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from outrider.actors.draft.model.model_sessions import ModelSessions
+from outrider.actors.draft.state.draft_sessions import Sessions
+from outrider.actors.draft.stopping.rating import rate_rows
+from outrider.actors.draft.trees.calibration import Rates, Sharpness
+from outrider.actors.draft.trees.forest import ROOT, Forest
+from outrider.actors.draft.trees.scoring import Candidates, Places, Scorer, confine
+from outrider.actors.engine.protocol import Engine
+from outrider.actors.speculation.options import Sampling
+
+Int64s = NDArray[np.int64]
+
+LEAST_SENT = 0.5 / 255.0
+"""Estimates below this are 0 on the wire (`exchange.candidates`): such children are not kept, the best one of a node excepted."""
+
+
+class Grower:
+    """Adds children to trees."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        models: ModelSessions,
+        engine: Engine,
+        *,
+        width: int,
+        sharpness: Sharpness,
+        rates: Rates,
+    ) -> None:
+        """
+        Args:
+            sessions: The sessions.
+            models: What is kept of them beside.
+            engine: The draft model.
+            width: Children of a node, at most.
+            sharpness: Makes estimates of scores.
+            rates: Of the target's own roots, by rank from 1 on.
+        """
+        self._sessions = sessions
+        self._forest: Forest = sessions.forest
+        self._models = models
+        self._vocab_size = engine.spec.vocab_size
+        num = len(sessions.sessions)
+        self._scorer = Scorer(self._vocab_size, engine.spec.device, width, num)
+        self._sharpness = sharpness
+        self._rates = rates
+
+    def forget(self, row: int) -> None:
+        """Forgets a session."""
+        self._scorer.forget(row)
+
+    @torch.inference_mode()
+    def warm_up(self, logits_RV: torch.Tensor) -> None:
+        """Scores rows for nobody."""
+        num = len(logits_RV)
+        places = Places(
+            seeds_R=np.zeros(num, np.uint64),
+            lengths_R=np.ones(num, np.int64),
+            depths_R=np.zeros(num, np.int64),
+            inverse_temperatures_R=np.ones(num, np.float32),
+            scorings_R=np.ones(num, np.int64),
+            sessions_R=np.zeros(num, np.int64),
+            restricted={},
+        )
+        self._scorer.choose(self._scorer.scores(logits_RV, places), np.ones(num))
+        self._scorer.forget(0)
+
+    @torch.inference_mode()
+    def grow(self, rows_R: Int64s, nodes_R: Int64s, logits_RV: torch.Tensor) -> float:
+        """Adds the children of nodes that were run.
+
+        Args:
+            rows_R: Their sessions, those of a session one after another.
+            nodes_R: The nodes, or `ROOT`.
+            logits_RV: At them. May be written into.
+
+        Returns:
+            The value of the children that are worth sending.
+        """
+        models, forest = self._models, self._forest
+        restricted: dict[int, Sampling] = {}
+        if models.restricted:
+            options = map(models.restricted.get, rows_R.tolist())
+            restricted = {index: one for index, one in enumerate(options) if one is not None}
+        places = Places(
+            seeds_R=models.seeds_S[rows_R],
+            lengths_R=self._sessions.lengths_S[rows_R],
+            depths_R=forest.depths_SM.take(forest.places(rows_R, nodes_R)).astype(np.int64),
+            inverse_temperatures_R=models.inverse_temperatures_S[rows_R],
+            scorings_R=models.scorings_S[rows_R],
+            sessions_R=rows_R,
+            restricted=restricted,
+        )
+        scores_RV = self._scorer.scores(logits_RV, places)
+        if models.halting:
+            rate_rows(models.halting, self._forest, rows_R, nodes_R, scores_RV)
+        if models.narrow:
+            confine(scores_RV, models.vocab_sizes_S[rows_R])
+        if restricted:
+            if models.narrow:
+                confine(logits_RV, models.vocab_sizes_S[rows_R])
+            self._scorer.restrict_(scores_RV, logits_RV, places)
+        chosen = self._scorer.choose(scores_RV, self._sharpness.values[places.scorings_R])
+        worth = self._add(rows_R, nodes_R, chosen)
+        if self._sessions.roots:
+            self.add_roots(rows_R[nodes_R == ROOT])
+        return worth
+
+    def add_roots(self, rows_E: Int64s) -> None:
+        """Adds the target's own candidates below the text where the drafter has not had the same idea.
+
+        The target has them already, so they count as sent; what grows below them carries them along.
+        """
+        roots = self._sessions.roots
+        for row in rows_E.tolist() if roots else ():
+            of_row = self._forest.parents_SM[row] == ROOT
+            known = set(self._forest.tokens_SM[row][of_row].tolist())
+            ranked: dict[int, int] = {}
+            for rank, token in enumerate(roots.get(row, ()), start=1):
+                if token < self._vocab_size and token not in known:
+                    ranked.setdefault(token, rank)
+            if not ranked:
+                continue
+            ranks_K = np.array(list(ranked.values()))
+            tokens_K = np.array(list(ranked))
+            rows_K = np.full(len(ranked), row)
+            columns_K = self._forest.add(
+                rows_K=rows_K,
+                parents_K=np.full(len(ranked), ROOT),
+                tokens_K=tokens_K,
+                estimates_K=self._rates.estimates[ranks_K].astype(np.float32),
+                features_K=ranks_K,
+                ends_K=self._ends(rows_K, tokens_K),
+            )
+            # As if in the first message, which the target has taken in before any that it answers.
+            self._forest.sent_SM[rows_K, columns_K] = 1
+
+    def _add(self, rows_R: Int64s, nodes_R: Int64s, chosen: Candidates) -> float:
+        kept_RW = chosen.estimates_RW >= LEAST_SENT
+        np.greater(chosen.estimates_RW[:, 0], 0.0, out=kept_RW[:, 0])
+        parents_K = kept_RW.nonzero()[0]
+        rows_K = rows_R[parents_K]
+        tokens_K = chosen.tokens_RW[kept_RW]
+        columns_K = self._forest.add(
+            rows_K=rows_K,
+            parents_K=nodes_R[parents_K],
+            tokens_K=tokens_K,
+            estimates_K=chosen.estimates_RW[kept_RW],
+            slopes_K=chosen.slopes_RW[kept_RW],
+            ends_K=self._ends(rows_K, tokens_K),
+        )
+        values_K = self._forest.values_SM.take(self._forest.places(rows_K, columns_K))
+        return float(values_K[values_K >= self._sessions.floors_S[rows_K]].sum())
+
+    def _ends(self, rows_K: Int64s, tokens_K: Int64s) -> NDArray[np.bool_] | None:
+        """Whether the text ends with these tokens; None: no text ends with a token."""
+        if not self._models.stop_tokens_SK.shape[1]:
+            return None
+        ends_K: NDArray[np.bool_] = (self._models.stop_tokens_SK[rows_K] == tokens_K[:, None]).any(
+            axis=1
+        )
+        return ends_K

@@ -1,0 +1,1 @@
+"""What a drafter knows, and what a drafting method must offer."""

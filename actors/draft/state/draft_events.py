@@ -1,0 +1,145 @@
+"""What reaches a draft worker and what leaves it. Plain data; the wire's forms are made elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import grpc
+
+from outrider.actors.draft.trees.frozen_rounds import FrozenNews
+from outrider.actors.exchange.candidates import Candidates
+from outrider.actors.exchange.verdicts import Verdicts
+from outrider.actors.exchange.vocabulary import UNBOUNDED
+from outrider.actors.speculation.options import Sampling, Speculation
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SessionKey:
+    """Names a session at this drafter."""
+
+    link: int
+    """Number of the stream to the target, never used twice."""
+
+    handle: int
+    """The target's handle of the session."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attach:
+    """Begin to draft for a session."""
+
+    key: SessionKey
+    tokens: tuple[int, ...]
+    """Prompt and committed output, as far as known."""
+    prompt_length: int
+    sampling: Sampling
+    speculation: Speculation
+    round_trip_s: float = 0.0
+    """Seconds to the target and back, when the stream to it was opened."""
+    vocab_size: int = UNBOUNDED
+    """Number of the target's token ids; none beyond is proposed."""
+    request_id: str = ""
+    """For logs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detach:
+    """Stop drafting for a session, silently. Idempotent."""
+
+    key: SessionKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class VerdictFrame:
+    """What one pass of a target committed."""
+
+    link: int
+    verdicts: Verdicts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resync:
+    """Committed tokens that end at a base."""
+
+    key: SessionKey
+    epoch: int
+    length: int
+    hash: int
+    tokens: tuple[int, ...]
+    credits: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closed:
+    """The target ended a session for this drafter."""
+
+    key: SessionKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkLost:
+    """The stream to a target broke: all its sessions are over. The server has told their coordinators."""
+
+    link: int
+
+
+Event = Attach | Detach | VerdictFrame | Resync | Closed | LinkLost
+"""What reaches a worker."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attached:
+    """A session was attached."""
+
+    key: SessionKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A session could not be attached."""
+
+    key: SessionKey
+    code: grpc.StatusCode
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """A session ended by itself or by a failure."""
+
+    key: SessionKey
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResyncWanted:
+    """The worker asks for the committed tokens after the first `length`."""
+
+    key: SessionKey
+    length: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CandidateFrame:
+    """New candidates for one target."""
+
+    link: int
+    candidates: Candidates | None = None
+    """Those that may be merged with others."""
+    frozen: tuple[tuple[int, FrozenNews], ...] = ()
+    """Frozen trees, each with the target's handle of its session."""
+
+    @property
+    def num_entries(self) -> int:
+        """Trees."""
+        return len(self.frozen) + (len(self.candidates.handles_E) if self.candidates else 0)
+
+    @property
+    def num_nodes(self) -> int:
+        """Candidates in all."""
+        of_frozen = sum(news.frozen.tree.num_nodes for _, news in self.frozen)
+        return of_frozen + (self.candidates.num_nodes if self.candidates else 0)
+
+
+Report = Attached | Refused | Ended | ResyncWanted | CandidateFrame
+"""What leaves a worker."""

@@ -1,0 +1,111 @@
+"""What a drafter records for a timeline: its passes, why it sleeps, and how long it keeps candidates back.
+
+Hooks of the core and the worker. Each costs a look at `is_on` while nobody traces. The worker's thread only.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.actors.draft.state.draft_events import CandidateFrame
+from outrider.actors.draft.state.draft_sessions import Sessions
+from outrider.actors.tracing.recorder import Recorder
+from outrider.v1 import trace_pb2
+
+Int64s = NDArray[np.int64]
+
+
+class DraftRecording:
+    """Records of one drafter."""
+
+    def __init__(self, recorder: Recorder, sessions: Sessions, *, max_ahead: int) -> None:
+        """Args:
+        recorder: The drafter's.
+        sessions: Its sessions.
+        max_ahead: Nodes of one session below its base, at most.
+        """
+        self._recorder = recorder
+        self._sessions = sessions
+        self._max_ahead = max_ahead
+        self._held_since: dict[int, int] = {}
+
+    def begin_pass(self) -> None:
+        """A pass begins."""
+        self._recorder.enter(trace_pb2.TRACE_KIND_DRAFT)
+
+    def end_pass(self, grown: Int64s) -> None:
+        """A pass is over.
+
+        Args:
+            grown: Sessions that have new candidates.
+        """
+        if not self._recorder.is_on:
+            self._recorder.leave()
+            return
+        now_ns = self._recorder.clock_ns()
+        rows = grown.tolist()
+        for row in rows:
+            self._held_since.setdefault(row, now_ns)
+        self._recorder.leave(
+            trace_pb2.TraceRecord(
+                kind=trace_pb2.TRACE_KIND_DRAFT if rows else trace_pb2.TRACE_KIND_CATCH_UP,
+                parts=[
+                    trace_pb2.TracePart(
+                        handle=int(self._sessions.handles_S[row]),
+                        nodes=int(self._sessions.forest.num_nodes_S[row]),
+                    )
+                    for row in rows
+                ],
+            )
+        )
+
+    def begin_sleep(self) -> None:
+        """The worker goes to sleep."""
+        self._recorder.enter(self._why())
+
+    def end_sleep(self) -> None:
+        """It woke up."""
+        self._recorder.leave()
+
+    def handed_out(self, frame: CandidateFrame, link: int) -> None:
+        """Candidates leave the worker."""
+        if not self._held_since:
+            return
+        sizes = {handle: news.frozen.tree.num_nodes for handle, news in frame.frozen}
+        if frame.candidates is not None:
+            nodes_E = np.diff(frame.candidates.starts_E).tolist()
+            sizes |= dict(zip(frame.candidates.handles_E.tolist(), nodes_E, strict=True))
+        rows = self._sessions.rows_of(link, np.array(list(sizes), np.uint64)).tolist()
+        for row, (handle, num_nodes) in zip(rows, sizes.items(), strict=True):
+            since_ns = self._held_since.pop(row, None)
+            if since_ns is None or not self._recorder.is_on:
+                continue
+            self._recorder.add(
+                trace_pb2.TraceRecord(
+                    kind=trace_pb2.TRACE_KIND_HOLD,
+                    start_ns=since_ns,
+                    duration_ns=self._recorder.clock_ns() - since_ns,
+                    parts=[trace_pb2.TracePart(handle=handle, nodes=num_nodes)],
+                )
+            )
+
+    def forget(self, row: int) -> None:
+        """A session is over."""
+        self._held_since.pop(row, None)
+
+    def _why(self) -> trace_pb2.TraceKind.ValueType:
+        sessions = self._sessions
+        rows = np.flatnonzero(sessions.is_attached_S)
+        if not len(rows):
+            return trace_pb2.TRACE_KIND_NO_SESSION
+        able = rows[np.isnan(sessions.asked_at_S[rows])]
+        if not len(able):
+            return trace_pb2.TRACE_KIND_WAIT_TOKENS
+        if sessions.is_resting(able).any():
+            return trace_pb2.TRACE_KIND_REST
+        limits_E = sessions.allowed(able, self._max_ahead)
+        # As many nodes as may be are with the target.
+        if np.any((sessions.forest.num_sent(able) >= limits_E) & (limits_E > 0)):
+            return trace_pb2.TRACE_KIND_WAIT_CREDITS
+        return trace_pb2.TRACE_KIND_WAIT_VERDICT

@@ -1,0 +1,116 @@
+"""What a drafting method must offer to the core."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.actors.draft.state.draft_sessions import Session
+from outrider.actors.engine.protocol import Batch, Engine, Logits
+
+Bools = NDArray[np.bool_]
+Int64s = NDArray[np.int64]
+
+
+class CannotDraft(Exception):
+    """The method cannot serve this session; the message says why and what to do."""
+
+
+class NoRoom(Exception):
+    """Every place is taken; attach the session to another drafter, or configure more slots."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DraftPass:
+    """One unit of drafting work."""
+
+    batch: Batch | None
+    """Rows to run; None: the method has no model."""
+
+    rows_E: Int64s
+    """Sessions that it is for, none twice."""
+
+    gains_E: NDArray[np.float64]
+    """Tokens that it is expected to add to the next pass of each one's target."""
+
+    seconds: float
+    """That it is expected to take."""
+
+
+class Drafter(Protocol):
+    """Grows candidate trees of sessions, in their forest. Used by one thread.
+
+    What each call is told of sessions, it is told by their rows in `Sessions`, which it may read as it likes.
+    """
+
+    @property
+    def engine(self) -> Engine | None:
+        """Runs the batches; None: there is no model."""
+        ...
+
+    @property
+    def num_slots(self) -> int:
+        """Sessions that can be served at a time."""
+        ...
+
+    @property
+    def num_free_slots(self) -> int:
+        """Sessions that can be attached."""
+        ...
+
+    def attach(self, session: Session) -> None:
+        """Makes room for a session.
+
+        Raises:
+            NoRoom: Every place is taken.
+            CannotDraft: The session is not one that this method can serve.
+        """
+        ...
+
+    def detach(self, session: Session) -> None:
+        """Frees the session's room."""
+        ...
+
+    def follow(self, rows_E: Int64s, tokens_ET: Int64s, counts_E: Int64s) -> Int64s:
+        """Learns from tokens that are about to be committed, and keeps what grew below them.
+
+        Args:
+            rows_E: Sessions, none twice.
+            tokens_ET: Their tokens, filled up with `forest.NO_TOKEN`.
+            counts_E: How many each has, at least one.
+
+        Returns:
+            How many of them were foreseen.
+        """
+        ...
+
+    def rewrite(self, session: Session, keep: int) -> None:
+        """Takes in that the text was replaced after its first `keep` tokens; the tree is dropped."""
+        ...
+
+    def plan(self, rows_E: Int64s) -> DraftPass | None:
+        """The next unit of work for these sessions; None: there is nothing to do until something arrives."""
+        ...
+
+    def grow(self, plan: DraftPass, logits: Logits | None) -> Int64s:
+        """Grows the trees by what the pass gave.
+
+        Args:
+            plan: The unit of work.
+            logits: Of its batch; None if it has none.
+
+        Returns:
+            Sessions that have new candidates.
+        """
+        ...
+
+    def took(self, plan: DraftPass, seconds: float) -> None:
+        """Takes in what a unit of work took in all, the time outside the model included."""
+        ...
+
+    def is_complete(self, rows_E: Int64s) -> Bools:
+        """Whether each tree will not grow before the next verdict."""
+        ...

@@ -1,0 +1,1 @@
+"""When drafting stops: the length policies of requests."""

@@ -1,0 +1,307 @@
+"""The next pass: which sessions, with which candidates, or how long to wait instead. The four decisions of `schedule/` put together."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from outrider.actors.exchange.verdicts import Target
+from outrider.actors.speculation.trees.path_keys import Int64s
+from outrider.actors.speculation.trees.ragged import sizes_of
+from outrider.actors.target.candidates.frozen_pool import Ready
+from outrider.actors.target.schedule.mode import Mode
+from outrider.actors.target.schedule.selection import Selection, select
+from outrider.actors.target.schedule.waiting import Waiting
+from outrider.actors.target.state.passes import Pass, build
+from outrider.actors.target.state.round import Round
+from outrider.actors.target.state.session_table import Bools
+from outrider.actors.target.state.target_state import TargetState
+from outrider.actors.target.verify.commit import has_candidates
+
+LONGEST_CHAIN_WITH_TREE = 8
+"""Committed tokens up to which candidates are verified in the same pass. Longer chains are prompts: they ask for
+the logits of their last row only."""
+
+
+class Planner:
+    """Plans passes, and learns from them."""
+
+    def __init__(self, state: TargetState) -> None:
+        self._state = state
+        self.waiting = Waiting()
+        self._mode = Mode()
+        self._floor = 0.0
+        self._nodes = 0
+        """Candidates of the last pass."""
+        self._last_end: float | None = None
+        """When the last round ended, if another follows at once."""
+        self._busy_s = 0.0
+        self._busy_since: float | None = None
+
+    def plan(self, now: float) -> Pass | float:
+        """The next pass, or the seconds to wait for news, infinity: until there is some."""
+        state, table = self._state, self._state.table
+        rows = (table.used_S & table.started_S).nonzero()[0]
+        if not len(rows):
+            self._last_end = None
+            return math.inf
+        rows = rows[np.argsort(table.orders_S[rows])]
+        pending = table.lengths_S[rows] - table.cached_S[rows]
+        is_prompt = pending > LONGEST_CHAIN_WITH_TREE
+        prompts, waiting = rows[is_prompt], pending[is_prompt]
+        before = np.cumsum(waiting) - waiting
+        sizes = np.clip(state.settings.prefill_chunk - before, 0, waiting)
+        prompts, sizes = prompts[sizes > 0], sizes[sizes > 0]
+        decoding = rows[~is_prompt]
+        drafting = self._drafts(decoding)
+        selection: Selection | None = None
+        frozen: dict[int, Ready] = {}
+        if drafting and len(decoding):
+            num_rows = int(pending[~is_prompt].sum())
+            has = has_candidates(state, decoding)
+            selection = self._select(decoding, num_rows)
+            self._floor = selection.floor
+            frozen = self._frozen(decoding, has, selection, num_rows)
+            left_s = self._left_s(decoding, has, selection, now)
+            if left_s > 0.0 and (state.settings.lockstep or not len(prompts)):
+                table.waited_s_S[decoding] = np.fmin(table.waited_s_S[decoding], now)
+                return left_s
+        self._end_wait(decoding, now)
+        return build(
+            table,
+            state.pools,
+            prompts_P=prompts,
+            sizes_P=sizes,
+            rows_D=decoding,
+            selection=selection,
+            frozen=frozen,
+            drafter_numbers=state.numbers,
+            now=now,
+            drafting=drafting,
+        )
+
+    # -- the four decisions ----------------------------------------------------------------------------------------
+
+    def _drafts(self, decoding: Int64s) -> bool:
+        """Whether drafters work."""
+        state, settings = self._state, self._state.settings
+        if not settings.adaptive or settings.lockstep:
+            return True
+        count = int(self._drafted(decoding).sum())
+        if not count:
+            self._last_end = None
+            return True
+        drafts = self._mode.enter(count)
+        state.rest(is_resting=not drafts)
+        return drafts
+
+    def _drafted(self, decoding: Int64s) -> Bools:
+        """For which sessions a drafter works, or would if it were not at rest: at rest it may not be attached, and one that has
+        started again not even connected."""
+        table = self._state.table
+        takes_part = table.allowed_SD if self._state.is_resting else table.joined_SD
+        live = (
+            list(range(takes_part.shape[1])) if self._state.is_resting else list(self._state.live)
+        )
+        drafted: Bools = takes_part[decoding][:, live].any(axis=1) & table.speculates_S[decoding]
+        return drafted
+
+    def _select(self, decoding: Int64s, num_rows: int) -> Selection:
+        table = self._state.table
+        may_E = table.speculates_S[decoding] & ~table.frozen_S[decoding]
+        reach_E = np.minimum(table.max_depth_S[decoding], table.remaining_S[decoding] - 1)
+        return select(
+            self._state.pools,
+            decoding,
+            deepest_E=table.lengths_S[decoding] + np.where(may_E, reach_E, 0),
+            budgets_E=table.max_nodes_S[decoding],
+            num_rows=num_rows,
+            max_nodes=self._state.settings.max_batch_nodes,
+            cost=self._state.cost,
+        )
+
+    def _frozen(
+        self, decoding: Int64s, has: Bools, selection: Selection, num_rows: int
+    ) -> dict[int, Ready]:
+        """For each session whose verifier tests frozen trees the one for its text, if it is worth its time, by place.
+
+        A tree is verified whole or, where there is no room, without its last levels. Nothing here looks at its tokens, nor at
+        its size, which may tell of them.
+        """
+        state, table, cost = self._state, self._state.table, self._state.cost
+        taken: dict[int, Ready] = {}
+        num_nodes, tokens = len(selection.entries_N), selection.tokens
+        num_rows += num_nodes
+        lockstep, most = state.settings.lockstep, state.settings.max_batch_nodes
+        for place in (has & table.frozen_S[decoding]).nonzero()[0].tolist():
+            session = state.sessions[int(decoding[place])]
+            speculation = session.speculation
+            if session.trees is None or not speculation.enabled:
+                continue
+            max_nodes = int(table.max_nodes_S[session.row])
+            ready = session.trees.ready(
+                session.length,
+                session.hash,
+                max_nodes=min(max_nodes, most - num_nodes),
+                max_depth=min(speculation.max_depth, session.remaining - 1),
+            )
+            if ready is None:
+                continue
+            gain = float(table.yields_S[session.row]) - 1.0
+            is_gain = lockstep or (tokens + gain) * cost.predict(num_rows) >= tokens * cost.predict(
+                num_rows + ready.expected_nodes
+            )
+            if session.trees.is_worth(is_gain=is_gain):
+                taken[place] = ready
+                size = len(ready.drafters_N)
+                num_nodes, num_rows, tokens = num_nodes + size, num_rows + size, tokens + gain
+        return taken
+
+    def _left_s(self, decoding: Int64s, has: Bools, selection: Selection, now: float) -> float:
+        """Seconds that the next pass may still wait for candidates; 0: it begins."""
+        state, table = self._state, self._state.table
+        hopes = self._drafted(decoding) & (table.remaining_S[decoding] > 1)
+        starving, most_s = hopes & ~has, state.settings.max_patience_s
+        if state.settings.lockstep:
+            waits = starving | (hopes & ~self._is_complete(decoding))
+            since = table.verdict_s_S[decoding[waits]]
+            return max(float(since.max()) + most_s - now, 0.0) if waits.any() else 0.0
+        pace = self._pace(decoding)
+        if starving.any():
+            left_s = self._first_s(decoding[starving], pace, now)
+            left_s = max(left_s, self.waiting.promised_s - now)
+            elapsed_s = now - float(table.verdict_s_S[decoding[starving]].max())
+        elif len(growing := (hopes & has & table.grows_S[decoding]).nonzero()[0]):
+            elapsed_s = now - self.waiting.last_s
+            gain = self._leaves(decoding, growing, selection)
+            left_s = self.waiting.left_s(gain, pace, self.waiting.next, elapsed_s)
+        else:
+            return 0.0
+        return max(min(left_s, most_s - elapsed_s), 0.0)
+
+    def _first_s(self, starving: Int64s, pace: float, now: float) -> float:
+        """Seconds to wait for the first candidates of sessions that have none; 0: none of them is worth it."""
+        table = self._state.table
+        said_E, grown_E = table.due(starving)
+        # What answers an older text is of use if the tokens since are in it.
+        fits_E = table.hits_S[starving] ** grown_E
+        gains_E = (table.yields_S[starving] - table.hits_S[starving]) * fits_E
+        is_due = np.isfinite(said_E)
+        if not is_due.any():
+            return 0.0
+        return self.waiting.first_s(gains_E[is_due], now - said_E[is_due], pace)
+
+    def _pace(self, rows: Int64s) -> float:
+        """Tokens that the target commits in a second, as these sessions' passes over candidates go."""
+        tokens = float(self._state.table.yields_S[rows].sum())
+        return tokens / self._state.cost.predict(len(rows) + self._nodes)
+
+    def _is_complete(self, decoding: Int64s) -> Bools:
+        """In lockstep: which sessions have what their drafters send for this text."""
+        table = self._state.table
+        complete: Bools = table.answered_S[decoding].copy()
+        for place in table.frozen_S[decoding].nonzero()[0].tolist():
+            session = self._state.sessions[int(decoding[place])]
+            names = frozenset(
+                self._state.drafters[number]
+                for number in self._state.live
+                if table.joined_SD[session.row, number]
+            )
+            complete[place] = session.trees is not None and session.trees.is_complete(
+                session.length, session.hash, names
+            )
+        return complete
+
+    def _leaves(self, decoding: Int64s, growing: Int64s, selection: Selection) -> float:
+        """Tokens that one level more of new trees is expected to add."""
+        state, table, entries = self._state, self._state.table, selection.entries_N
+        if not len(entries):
+            return 0.0
+        rows = decoding[entries]
+        parents = state.pools.parents_SP[rows, selection.columns_N]
+        has_child = np.zeros((len(decoding), state.pools.capacity + 1), np.bool_)
+        has_child[entries, parents] = True
+        is_leaf = ~has_child[entries, selection.columns_N]
+        is_growing = np.zeros(len(decoding), np.bool_)
+        is_growing[growing] = True
+        is_leaf &= is_growing[entries]
+        depths = state.pools.depths_SP[rows, selection.columns_N] - table.lengths_S[rows]
+        reach = np.minimum(table.max_depth_S[rows], table.remaining_S[rows] - 1)
+        sizes = np.bincount(entries, minlength=len(decoding))[entries]
+        is_leaf &= (depths < reach) & (sizes < table.max_nodes_S[rows])
+        return float((selection.values_N * table.hits_S[rows])[is_leaf].sum())
+
+    # -- afterwards ------------------------------------------------------------------------------------------------
+
+    def _end_wait(self, decoding: Int64s, now: float) -> None:
+        """Counts the time that was waited, and learns from waiting in vain."""
+        table = self._state.table
+        rows = decoding[~np.isnan(table.waited_s_S[decoding])]
+        if not len(rows):
+            return
+        table.draft_wait_s_S[rows] += now - table.waited_s_S[rows]
+        table.waited_s_S[rows] = np.nan
+        vain = rows[~table.answered_S[rows]]
+        if len(vain):
+            # Counts double, so that a silent drafter soon costs nothing.
+            said_E, _ = table.due(vain)
+            if np.isfinite(said_E).any():
+                self.waiting.first.observe(2.0 * (now - float(said_E[np.isfinite(said_E)].max())))
+
+    def finished(self, pass_: Pass, done: Round, now: float) -> Target:
+        """What drafters are told of the next pass, right after a round was committed."""
+        state, table = self._state, self._state.table
+        self._nodes = len(pass_.tokens_N)
+        rows = done.rows_E[~done.over_E]
+        has = has_candidates(state, rows)
+        table.grows_S[rows] = ~has
+        # Who has lost a tree awaits the answer to this verdict; what answers earlier ones is for texts that are no more.
+        tried = sizes_of(pass_.starts_E)[done.entries_E[~done.over_E]] > 0
+        lost = rows[tried & ~has]
+        table.heard_S[lost] = table.lengths_S[lost] - 1
+        pass_s = now - pass_.began_s
+        wait_s = 0.0
+        if pass_.drafting and not state.settings.lockstep and not pass_.has_prompt:
+            starving = rows[~has & self._drafted(rows) & (table.remaining_S[rows] > 1)]
+            if len(starving):
+                wait_s = self._first_s(starving, self._pace(rows), now)
+                wait_s = min(wait_s, state.settings.max_patience_s)
+        self.waiting.promised_s = now + wait_s
+        free_s = 0.0
+        if wait_s <= 0.0:
+            free_s = state.cost.predict(len(rows) + self._nodes, drafting=pass_.drafting)
+        return Target(pass_s=pass_s, free_s=free_s, wait_s=wait_s, floor=self._floor)
+
+    def booked(self, pass_: Pass, *, model_s: float, now: float, committed: int) -> None:
+        """Attributes the time of a pass, all of it: what happens outside the model costs as much a second."""
+        state, table = self._state, self._state.table
+        pass_s = now - pass_.began_s
+        self._busy_s += pass_s
+        rows = pass_.rows_E
+        is_prompt = pass_.chains_E > 1
+        table.prefill_s_S[rows[is_prompt]] += pass_s
+        table.verify_s_S[rows[~is_prompt]] += pass_s
+        num_rows, drafting = pass_.batch.num_rows, pass_.drafting
+        predicted_s = None
+        if not pass_.has_prompt:
+            predicted_s = state.cost.predict(num_rows, drafting=drafting)
+            state.cost.observe(num_rows, model_s, pass_s, drafting=drafting)
+        state.tally.passed(num_rows, pass_s, predicted_s=predicted_s, has_prompt=pass_.has_prompt)
+        began, self._last_end = self._last_end, now
+        if began is None or pass_.has_prompt or not len(rows):
+            return
+        round_s = now - began
+        if state.settings.adaptive and not state.settings.lockstep:
+            plain_s = state.cost.predict(len(rows), drafting=False)
+            self._mode.observe(
+                committed * plain_s / (len(rows) * max(round_s, 1e-9)),
+                round_s / plain_s,
+                had_candidates=bool((pass_.drafters_N >= 0).any()),
+            )
+
+    def take_busy(self, now: float) -> float:
+        """Fraction of the time since the last call in which passes ran, 0 to 1."""
+        since, self._busy_since = self._busy_since, now
+        busy_s, self._busy_s = self._busy_s, 0.0
+        return min(busy_s / max(now - since, 1e-9), 1.0) if since is not None else 0.0

@@ -1,0 +1,1 @@
+"""What a target knows: sessions, candidates, drafters, the pass that runs."""

@@ -1,0 +1,250 @@
+"""What a target records for a timeline: its passes, its waits, and what became of every candidate.
+
+Hooks of the worker and of the parts of a pass. Each costs a look at `is_on` while nobody traces. The worker's thread only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from outrider.actors.speculation.trees.path_keys import Int64s
+from outrider.actors.speculation.trees.ragged import sizes_of
+from outrider.actors.target.candidates.candidate_pools import Pools
+from outrider.actors.target.state.passes import Pass
+from outrider.actors.target.state.round import Round
+from outrider.actors.target.state.session_table import Bools, SessionTable
+from outrider.actors.target.state.target_events import CandidateFrame, FrozenCandidates
+from outrider.actors.target.state.target_session import Session
+from outrider.actors.tracing.recorder import Recorder
+from outrider.v1 import trace_pb2
+
+_FATES = {
+    trace_pb2.NODE_FATE_ACCEPTED: "accepted",
+    trace_pb2.NODE_FATE_REJECTED: "rejected",
+    trace_pb2.NODE_FATE_FORESEEN: "foreseen",
+    trace_pb2.NODE_FATE_NEVER_CHOSEN: "never_chosen",
+}
+
+
+class TargetRecording:
+    """Records of one target."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        table: SessionTable,
+        pools: Pools,
+        sessions: Mapping[int, Session],
+        drafters: Sequence[str],
+    ) -> None:
+        """Records nothing until the recorder is on.
+
+        Args:
+            recorder: Takes the records.
+            table: The sessions.
+            pools: Their candidates.
+            sessions: By row.
+            drafters: Names, by number.
+        """
+        self._table = table
+        self._pools = pools
+        self._sessions = sessions
+        self._drafters = drafters
+        self._recorder = recorder
+        self._parts: list[trace_pb2.TracePart] = []
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anyone wants records."""
+        return self._recorder.is_on
+
+    # -- what the worker does ----------------------------------------------------------------------------------------
+
+    def begin_wait(self) -> None:
+        """The worker goes to sleep."""
+        rows = self._table.used_S.nonzero()[0]
+        if not len(rows):
+            kind = trace_pb2.TRACE_KIND_NO_SESSION
+        elif (self._pools.sizes_S[rows] > 0).any():
+            kind = trace_pb2.TRACE_KIND_WAIT_RIPENING
+        else:
+            kind = trace_pb2.TRACE_KIND_WAIT_CANDIDATES
+        self._recorder.enter(kind)
+
+    def end_wait(self) -> None:
+        """It woke up."""
+        self._recorder.leave()
+
+    def begin_pass(self) -> None:
+        """A pass begins."""
+        self._parts = []
+        self._recorder.enter(trace_pb2.TRACE_KIND_VERIFY)
+
+    def end_pass(self, pass_: Pass, handles_E: list[int], *, model_s: float) -> None:
+        """A pass is over, and everyone was told what came of it.
+
+        Args:
+            pass_: What was run.
+            handles_E: The handle of each entry's session.
+            model_s: Seconds in the model.
+        """
+        if not self._recorder.is_on:
+            self._recorder.leave()
+            return
+        settled = {part.handle for part in self._parts}
+        parts = self._parts + [
+            trace_pb2.TracePart(handle=handle) for handle in handles_E if handle not in settled
+        ]
+        kind = trace_pb2.TRACE_KIND_PREFILL if pass_.has_prompt else trace_pb2.TRACE_KIND_VERIFY
+        self._recorder.leave(
+            trace_pb2.TraceRecord(
+                kind=kind,
+                parts=parts,
+                rows=pass_.batch.num_rows,
+                model_ns=max(int(model_s * 1e9), 0),
+            )
+        )
+
+    # -- what becomes of candidates ----------------------------------------------------------------------------------
+
+    def taken(
+        self,
+        event: CandidateFrame,
+        waited_s: float,
+        rows_E: Int64s,
+        *,
+        stale_E: Int64s,
+        fresh_E: Int64s | None = None,
+        refused_E: Int64s | None = None,
+    ) -> None:
+        """Candidates were taken in.
+
+        Args:
+            event: The candidates.
+            waited_s: Since they came.
+            rows_E: Row of each entry's session; negative: there is none.
+            stale_E: Nodes off the text.
+            fresh_E: Nodes that are new; None: none.
+            refused_E: Nodes without room; None: none.
+        """
+        if event.message is None or not self._recorder.is_on:
+            return
+        found = event.candidates
+        sizes_E = sizes_of(found.starts_E)
+        for entry in range(len(rows_E)):
+            part = trace_pb2.TracePart(
+                handle=int(found.handles_E[entry]),
+                nodes=int(sizes_E[entry]),
+                stale=int(stale_E[entry]),
+                fresh=0 if fresh_E is None else int(fresh_E[entry]),
+                refused=0 if refused_E is None else int(refused_E[entry]),
+            )
+            self._taken(part, waited_s, event.message)
+
+    def held(
+        self, event: FrozenCandidates, waited_s: float, *, fresh: int = 0, stale: int = 0
+    ) -> None:
+        """A frozen tree was taken in, or not."""
+        if event.message is None or not self._recorder.is_on:
+            return
+        part = trace_pb2.TracePart(
+            handle=event.handle, nodes=event.frozen.tree.num_nodes, fresh=fresh, stale=stale
+        )
+        self._taken(part, waited_s, event.message)
+
+    def _taken(
+        self, part: trace_pb2.TracePart, waited_s: float, message: trace_pb2.TraceMessage
+    ) -> None:
+        waited_ns = max(int(waited_s * 1e9), 0)
+        self._recorder.add(
+            trace_pb2.TraceRecord(
+                kind=trace_pb2.TRACE_KIND_TAKEN,
+                start_ns=self._recorder.clock_ns() - waited_ns,
+                duration_ns=waited_ns,
+                parts=[part],
+                message=message,
+            )
+        )
+
+    def decided(self, pass_: Pass, done: Round, drawn_N: Bools) -> None:
+        """A round is decided and about to be committed.
+
+        Args:
+            pass_: What was run.
+            done: What will be committed.
+            drawn_N: Which candidates of the pass were drawn.
+        """
+        for index, entry in enumerate(done.entries_E.tolist()):
+            row, count = int(done.rows_E[index]), int(done.counts_E[index])
+            session, length = self._sessions[row], int(self._table.lengths_S[row])
+            nodes = range(int(pass_.starts_E[entry]), int(pass_.starts_E[entry + 1]))
+            found = self._fates(pass_, row, nodes, drawn_N, done, index)
+            part = trace_pb2.TracePart(
+                handle=session.handle,
+                nodes=len(nodes),
+                committed=count,
+                depth=max((node.depth for node in found[: len(nodes)]), default=0),
+            )
+            counts: dict[str, trace_pb2.TraceFates] = {}
+            for node in found:
+                fates = counts.setdefault(node.drafter, trace_pb2.TraceFates(drafter=node.drafter))
+                field = _FATES[node.fate]
+                setattr(fates, field, getattr(fates, field) + 1)
+            if session.trees is not None:
+                for name, passed in session.trees.nodes_below(length + count).items():
+                    fates = counts.setdefault(name, trace_pb2.TraceFates(drafter=name))
+                    fates.never_chosen += passed
+            part.fates.extend(counts.values())
+            if self._recorder.wants_nodes:
+                part.decided.extend(found)
+            self._parts.append(part)
+
+    def _fates(
+        self,
+        pass_: Pass,
+        row: int,
+        nodes: range,
+        drawn_N: Bools,
+        done: Round,
+        index: int,
+    ) -> list[trace_pb2.TraceNode]:
+        """What becomes of each candidate of one session, those of the pass first; those that stay in the pool are left out."""
+        table, pools, names = self._table, self._pools, self._drafters
+        length, size = int(table.lengths_S[row]), int(pools.sizes_S[row])
+        paths: list[tuple[int, ...]] = []
+        for column in range(size):
+            parent = int(pools.parents_SP[row, column])
+            above = paths[parent] if parent >= 0 else ()
+            paths.append((*above, int(pools.tokens_SP[row, column])))
+
+        def node_of(drafter: int, depth: int, estimate: float, fate: int) -> trace_pb2.TraceNode:
+            return trace_pb2.TraceNode(
+                drafter=names[drafter] if drafter >= 0 else "target",
+                depth=depth,
+                estimate=estimate,
+                fate=trace_pb2.NodeFate.ValueType(fate),
+            )
+
+        found: list[trace_pb2.TraceNode] = []
+        depths: list[int] = []
+        for node in nodes:
+            parent = int(pass_.parents_N[node])
+            depths.append(1 if parent < 0 else depths[parent] + 1)
+            fate = trace_pb2.NODE_FATE_ACCEPTED if drawn_N[node] else trace_pb2.NODE_FATE_REJECTED
+            estimate = float(pass_.estimates_N[node])
+            found.append(node_of(int(pass_.drafters_N[node]), depths[-1], estimate, fate))
+        verified = set(pass_.columns_N[nodes.start : nodes.stop].tolist())
+        committed = tuple(done.tokens_ET[index, : done.counts_E[index]].tolist())
+        for column, path in enumerate(paths):
+            depth = int(pools.depths_SP[row, column]) - length
+            if column in verified:
+                continue
+            if path == committed[:depth]:
+                fate = trace_pb2.NODE_FATE_FORESEEN
+            elif done.over_E[index] or path[: len(committed)] != committed:
+                fate = trace_pb2.NODE_FATE_NEVER_CHOSEN
+            else:
+                continue
+            estimate = float(pools.estimates_SP[row, column])
+            found.append(node_of(int(pools.drafters_SP[row, column]), depth, estimate, fate))
+        return found

@@ -1,0 +1,312 @@
+"""The commands that need the serving packages: imported only when one of them runs."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated
+
+import typer
+
+from outrider.client.cli.shared import flags
+from outrider.client.cli.shared.exits import ExitCode
+from outrider.client.cli.shared.printing import print_json
+
+config_app = typer.Typer(help="Check configuration files.", no_args_is_help=True)
+train_app = typer.Typer(help="Train models.", no_args_is_help=True)
+
+ConfigFile = Annotated[
+    Path, typer.Argument(metavar="FILE", help="Configuration file, YAML or JSON.")
+]
+
+
+Emulate = Annotated[
+    str | None,
+    typer.Option(
+        "--emulate",
+        metavar="PROFILE[,PROFILE]",
+        help="Run laws on an emulated device, for instance h100-8b, and drafters on another, for instance h100-8b,h100-1b.",
+    ),
+]
+
+
+def serve(
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", metavar="FILE", help="Configuration file.")
+    ] = None,
+    target: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--target",
+            metavar="PATH_OR_ID",
+            help="Target model, in place of the file's. Repeatable.",
+        ),
+    ] = None,
+    draft: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--draft",
+            metavar="PATH_OR_ID",
+            help="Draft model, in place of the file's; prompt_lookup needs none. Repeatable.",
+        ),
+    ] = None,
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            "--listen", metavar="HOST:PORT", help="Public address; port 0 takes a free one."
+        ),
+    ] = None,
+    emulate: Emulate = None,
+    ready_file: Annotated[
+        Path | None,
+        typer.Option("--ready-file", metavar="FILE", help="Is written once the service serves."),
+    ] = None,
+    admin_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--admin-file",
+            metavar="FILE",
+            envvar="OUTRIDER_ADMIN_FILE",
+            help="Is written while the service runs, for `outrider apply`; readable by you only.",
+        ),
+    ] = None,
+    log_level: Annotated[
+        str, typer.Option("--log-level", help="debug, info, warning or error.")
+    ] = "warning",
+) -> None:
+    """Serve until Ctrl-C or SIGTERM, then drain and end everything that was started.
+
+    Without any option: the shipped demonstration models, on this machine.
+    """
+    commands = serving_module("outrider.cluster.start.commands")
+    with failed_commands(commands):
+        commands.serve(
+            config=config,
+            targets=tuple(target or ()),
+            drafts=tuple(draft or ()),
+            listen=listen,
+            emulate=emulate,
+            ready_file=ready_file,
+            admin_file=admin_file,
+            log_level=log_level,
+        )
+
+
+@config_app.command("validate")
+def config_validate(
+    file: ConfigFile,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the whole configuration, or the problems.")
+    ] = False,
+) -> None:
+    """Check a configuration file and name everything that is wrong with it."""
+    commands = serving_module("outrider.cluster.start.commands")
+    with failed_commands(commands, as_json=as_json):
+        whole = commands.config_validate(file)
+    if as_json:
+        print_json(whole)
+    else:
+        print(f"{file} is valid")
+
+
+@config_app.command("schema")
+def config_schema() -> None:
+    """Print the JSON schema of the configuration file."""
+    commands = serving_module("outrider.cluster.start.commands")
+    print(json.dumps(commands.config_schema(), indent=2))
+
+
+@train_app.command("demo")
+def train_demo(
+    data: Annotated[
+        Path, typer.Option("--data", metavar="DIR", help="Folder of the training texts.")
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Gets the models.")],
+    device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
+    resume: Annotated[
+        bool, typer.Option("--resume/--afresh", help="Go on where a former run stopped.")
+    ] = True,
+    steps_scale: Annotated[
+        float, typer.Option("--steps-scale", help="Multiplies the number of steps.")
+    ] = 1.0,
+    minutes: Annotated[
+        float | None,
+        typer.Option(
+            "--minutes",
+            metavar="M",
+            help="Cut the work to what fits into so many minutes on this machine, 58 by default; 0 is no bound.",
+            show_default=False,
+        ),
+    ] = None,
+    stage: Annotated[
+        list[str] | None, typer.Option("--stage", help="Only this stage. Repeatable.")
+    ] = None,
+    as_json: flags.AsJson = False,
+) -> None:
+    """Train the demonstration models: tokenizer, target and drafters.
+
+    On a machine too slow for the whole recipe there are fewer steps, and the report says so. A run that goes on counts
+    the time spent before; with --stage the minutes are for the stages named.
+    """
+    commands = serving_module("outrider.cluster.start.commands")
+    try:
+        with failed_commands(commands, as_json=as_json):
+            report = commands.train_demo(
+                data=data,
+                out=out,
+                device=device,
+                resume=resume,
+                steps_scale=steps_scale,
+                minutes=minutes,
+                stages=tuple(stage) if stage else None,
+            )
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on from here", file=sys.stderr)
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
+    if as_json:
+        print_json(report)
+
+
+@train_app.command("decision")
+def train_decision(
+    data: Annotated[
+        Path, typer.Option("--data", metavar="DIR", help="Folder of the training texts.")
+    ],
+    target: Annotated[
+        Path | None,
+        typer.Option("--target", metavar="DIR", help="Target model, in place of the shipped one."),
+    ] = None,
+    draft: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--draft",
+            metavar="DIR",
+            help="Draft model, in place of the shipped ones; gets the result. Repeatable.",
+        ),
+    ] = None,
+    texts: Annotated[
+        int, typer.Option("--texts", min=12, help="Texts that the target writes to learn from.")
+    ] = 240,
+    device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
+    as_json: flags.AsJson = False,
+) -> None:
+    """Train the decision model that stops drafting, and put it beside the draft model's weights.
+
+    Takes a minute or two on two cores. Needed again whenever target or draft model change.
+    """
+    commands = serving_module("outrider.cluster.start.commands")
+    with failed_commands(commands, as_json=as_json):
+        reports = commands.train_decision(
+            data=data, target=target, drafts=draft, texts=texts, device=device
+        )
+    if as_json:
+        print_json({"models": reports})
+        return
+    for report in reports:
+        print(f"{report['file']}: {report['samples']:,} samples")
+        for way, found in report["ways"].items():
+            print(
+                f"  {way}: accepted {found['accepted']:.0%}; goes on at {found['goes_on']:.0%} of the rows, where "
+                f"{found['accepted_if_on']:.0%} are accepted, {found['accepted_if_off']:.0%} elsewhere; "
+                f"area under the curve {found['area']:.2f}"
+            )
+
+
+def demo(
+    max_tokens: Annotated[
+        int, typer.Option("--max-tokens", "-n", min=1, help="Output tokens for each prompt.")
+    ] = 64,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer and shorter texts: half a minute less.")
+    ] = False,
+    trace: Annotated[
+        Path,
+        typer.Option(
+            "--trace",
+            metavar="FILE",
+            help="Gets the timeline, for ui.perfetto.dev or chrome://tracing.",
+        ),
+    ] = Path("outrider-trace.json"),
+    target: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--target", metavar="PATH_OR_ID", help="Target model, in place of the shipped one."
+        ),
+    ] = None,
+    draft: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--draft",
+            metavar="PATH_OR_ID",
+            help="Draft model, in place of the shipped one. Repeatable.",
+        ),
+    ] = None,
+    emulate: Emulate = None,
+    no_color: Annotated[bool, typer.Option("--no-color", help="Plain text.")] = False,
+    as_json: flags.AsJson = False,
+) -> None:
+    """Start everything on this machine and show what speculation does.
+
+    Decodes varied prompts plainly and speculatively with the shipped models, checks that the texts are the same,
+    colours each token by who proposed it, and leaves a timeline of drafting against verification.
+    """
+    module = serving_module("outrider.cluster.demo.demonstration")
+    commands = serving_module("outrider.cluster.start.commands")
+    with failed_commands(commands, as_json=as_json):
+        code = module.run_demo(
+            max_tokens=max_tokens,
+            quick=quick,
+            trace=trace,
+            use_color=not no_color,
+            as_json=as_json,
+            targets=tuple(target or ()),
+            drafts=tuple(draft or ()),
+            emulate=emulate,
+        )
+    raise typer.Exit(code)
+
+
+def serving_module(name: str) -> ModuleType:
+    """A module of the serving side.
+
+    Raises:
+        typer.Exit: A package it needs is not installed.
+    """
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if missing.split(".")[0] == "outrider":
+            raise
+        print(
+            f"error: this needs the serving packages ({missing} is missing): pip install 'outrider[serve]'",
+            file=sys.stderr,
+        )
+        raise typer.Exit(ExitCode.FAILURE) from None
+
+
+@contextmanager
+def failed_commands(commands: ModuleType, *, as_json: bool = False) -> Iterator[None]:
+    """Ends the command when its body fails for a reason that the user can mend."""
+    try:
+        yield
+    except commands.CommandFailed as failure:
+        print(f"error: {failure.message}", file=sys.stderr)
+        if as_json:
+            kind = "Usage" if failure.exit_code == ExitCode.INVALID else "Failure"
+            print_json({"error": {"kind": kind, "message": failure.message}})
+        raise typer.Exit(failure.exit_code) from None
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if missing.split(".")[0] == "outrider":
+            raise
+        print(
+            f"error: this needs the serving packages ({missing} is missing): pip install 'outrider[serve]'",
+            file=sys.stderr,
+        )
+        raise typer.Exit(ExitCode.FAILURE) from None

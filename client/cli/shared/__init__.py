@@ -1,0 +1,1 @@
+"""What commands share: flags, where a service is, output, exit codes."""

@@ -1,0 +1,152 @@
+"""Writing results: text for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Collection
+from dataclasses import asdict
+from typing import Protocol
+
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from outrider.client.cli.shared.attribution import Attribution
+from outrider.client.cli.shared.origin import legend, origin_style
+from outrider.client.messages.results import Admission, Completion, Event, TextChunk
+
+_CONTROL = {code: "\N{REPLACEMENT CHARACTER}" for code in (*range(0x20), *range(0x7F, 0xA0))}
+for _kept in "\n\t":
+    del _CONTROL[ord(_kept)]
+
+_UNBOUNDED = 100_000
+"""Characters; wider than any table."""
+
+
+class Detokenizer(Protocol):
+    """What turns token ids into text; a `Client` does."""
+
+    def detokenize(
+        self, ids: list[int], *, model: str = "", skip_special_tokens: bool | None = None
+    ) -> str: ...
+
+
+def print_json(value: object) -> None:
+    """One JSON value on a line."""
+    print(json.dumps(value, ensure_ascii=False), flush=True)
+
+
+def table_of(*headings: str, names: Collection[str]) -> Table:
+    """An empty table whose cells are never cut: those of the columns `names` are folded where the terminal is narrow."""
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for heading in headings:
+        table.add_column(heading, overflow="fold", no_wrap=heading not in names)
+    return table
+
+
+def print_table(table: Table) -> None:
+    """Prints a table, in a pipe as wide as it is: programs that read it want whole lines."""
+    console = Console(highlight=False)
+    unbounded = console.options.update(max_width=_UNBOUNDED)
+    width = Measurement.get(console, unbounded, table).maximum
+    if not console.is_terminal:
+        console.width = max(console.width, width)
+    elif console.width < width:
+        table.padding = (0, 1, 0, 0)
+    console.print(table)
+
+
+def print_line(text: str) -> None:
+    """Prints a line as it is; a terminal wraps it, a pipe gets it whole."""
+    Console(highlight=False).print(text, markup=False, soft_wrap=True)
+
+
+def event_as_dict(event: Event) -> dict[str, object]:
+    """One event, with its kind."""
+    match event:
+        case Admission():
+            kind = "admission"
+        case TextChunk():
+            kind = "chunk"
+        case Completion():
+            kind = "completion"
+    return {"event": kind, **asdict(event)}
+
+
+def printable(text: str) -> str:
+    """The text without control characters, which a model could use to act on the terminal."""
+    return text.translate(_CONTROL)
+
+
+class TextWriter:
+    """Writes streamed text as it comes, in colours by origin if asked to."""
+
+    def __init__(self, *, origins_from: Detokenizer | None = None, model: str = "") -> None:
+        """Args:
+        origins_from: Turns tokens into text, to show the origin of each; None shows no origins.
+        model: The target model, for the same.
+        """
+        self._console = Console(highlight=False, soft_wrap=True)
+        self._is_terminal = sys.stdout.isatty()
+        self._detokenizer = origins_from
+        self._model = model
+        self._token_texts: dict[int, str] = {}
+        self._attribution = Attribution(self._token_text)
+        self._drafters: tuple[str, ...] = ()
+        self.emulated = ""
+        """As `Admission.emulated`, once the request is admitted."""
+
+    def admit(self, admission: Admission) -> None:
+        """Notes the drafters' names, and on what the service runs."""
+        self.emulated = admission.emulated
+        self._drafters = admission.drafters
+        if self._detokenizer is not None:
+            self._console.print(legend(self._drafters))
+
+    def write(self, chunk: TextChunk) -> None:
+        """Writes the text of a chunk."""
+        if self._detokenizer is None:
+            text = printable(chunk.text) if self._is_terminal else chunk.text
+            sys.stdout.write(text)
+            sys.stdout.flush()
+            return
+        line = Text()
+        for piece, token in self._attribution.feed(chunk):
+            line.append(printable(piece), style=origin_style(token, self._drafters))
+        self._console.print(line, end="")
+
+    def _token_text(self, token_id: int) -> str:
+        """What a token is on its own, asked once."""
+        assert self._detokenizer is not None
+        if token_id not in self._token_texts:
+            self._token_texts[token_id] = self._detokenizer.detokenize(
+                [token_id], model=self._model, skip_special_tokens=True
+            )
+        return self._token_texts[token_id]
+
+
+def emulation_note(emulated: str) -> str:
+    """What is said beside every figure of a service on emulated devices."""
+    return f"emulated: {emulated}"
+
+
+def summary_line(completion: Completion, *, emulated: str = "") -> str:
+    """What speculation did for a sequence, on one line.
+
+    Args:
+        completion: Its end.
+        emulated: As `Admission.emulated`.
+    """
+    stats, timing = completion.speculation, completion.timing
+    tokens = completion.usage.completion_tokens
+    parts = [f"{tokens} tokens", f"{stats.mean_tokens_per_pass:.2f} a target pass"]
+    if stats.verified:
+        parts.append(f"{stats.accepted} of {stats.verified} candidates accepted")
+    if timing.total_s > 0:
+        parts.append(f"{tokens / timing.total_s:.1f} tokens/s")
+    parts.append(f"ended by {completion.finish_reason.replace('_', ' ')}")
+    if emulated:
+        parts.append(emulation_note(emulated))
+    return ", ".join(parts)

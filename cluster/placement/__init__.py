@@ -1,0 +1,1 @@
+"""Which actors a configuration asks for, and on which node each runs."""

@@ -1,0 +1,99 @@
+"""The file that tells scripts where a service is, once it serves. `outrider.client.connection.ready_file` reads it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from outrider.cluster.roster.actor_status import ActorStatus
+
+MAX_BYTES = 1 << 20
+"""As much as is read: a ready file has a few kB, and a wrong path may be a model's weights."""
+
+
+@contextmanager
+def written(
+    path: Path, *, address: str, metrics: str = "", actors: Sequence[ActorStatus]
+) -> Iterator[None]:
+    """Inside, the file is there, and locked while this process lives.
+
+    It is written whole or not at all: who sees it can read it.
+
+    Args:
+        path: Where. Its folder exists.
+        address: The public address.
+        metrics: HOST:PORT of the metrics; empty if they are not served.
+        actors: Who serves.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    content = {
+        "address": address,
+        "metrics": metrics,
+        "pid": os.getpid(),
+        "actors": [
+            {
+                "name": actor.name,
+                "role": actor.role.value,
+                "model": actor.model,
+                "address": actor.address,
+                "pid": actor.pid,
+                "incarnation": actor.incarnation,
+            }
+            for actor in actors
+        ],
+    }
+    with tempfile.NamedTemporaryFile(
+        "w", dir=path.parent, prefix=f".{path.name}.", delete=False, encoding="utf-8"
+    ) as file:
+        try:
+            # Locked before it bears its name, so that nobody takes the service for dead.
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            json.dump(content, file, indent=2)
+            file.write("\n")
+            file.flush()
+            os.replace(file.name, path)
+        except BaseException:
+            os.unlink(file.name)
+            raise
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """The service that wrote a ready file, and lives."""
+
+    address: str
+    pid: int
+
+
+def remove_if_left(file: Path, *, pid: int | None = None) -> Owner | None:
+    """Removes a ready file whose service is gone.
+
+    Args:
+        file: Need not exist; anything but a ready file is left alone.
+        pid: Only that of this process.
+
+    Returns:
+        The service whose ready file was left alone because it lives.
+    """
+    with suppress(OSError, ValueError, KeyError, TypeError), file.open("rb") as opened:
+        content = json.loads(opened.read(MAX_BYTES))
+        owner = Owner(address=str(content["address"]), pid=int(content["pid"]))
+        try:
+            fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return owner
+        if pid in (None, owner.pid):
+            file.unlink()
+    return None

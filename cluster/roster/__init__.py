@@ -1,0 +1,1 @@
+"""Who is alive, where, and since when; the registry over gRPC."""

@@ -1,0 +1,71 @@
+"""What the supervisor tells of an actor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from outrider.cluster.roster.roster import Role
+
+
+class State(StrEnum):
+    """What an actor is doing."""
+
+    WAITING = "waiting"
+    """Its turn to start has not come."""
+
+    STARTING = "starting"
+    """Its process loads the model."""
+
+    SERVING = "serving"
+    """It is on the roster."""
+
+    RESTARTING = "restarting"
+    """It died and will be started again."""
+
+    DRAINING = "draining"
+    """It ends once its requests have ended."""
+
+    FAILED = "failed"
+    """It was given up."""
+
+    STOPPED = "stopped"
+    """It was told to end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActorStatus:
+    """One actor at one moment."""
+
+    name: str
+    """Its name."""
+
+    role: Role
+    """What it does."""
+
+    model: str
+    """The model it holds."""
+
+    state: State = State.WAITING
+    """What it is doing."""
+
+    address: str = ""
+    """Its gRPC address; empty unless it serves."""
+
+    pid: int = 0
+    """Its process; 0 unless it serves."""
+
+    node_id: str = ""
+    """The Ray node it runs on; empty unless it serves."""
+
+    incarnation: int = 0
+    """Identifies its latest start."""
+
+    restarts: int = 0
+    """How often it was started again, over the life of the service."""
+
+    description: str = ""
+    """What was chosen for it: type of the weights, slots, context."""
+
+    reason: str = ""
+    """Why it is not serving, if it should be."""

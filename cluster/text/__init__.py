@@ -1,0 +1,1 @@
+"""Tokens to text and back, and where a text ends."""
