@@ -18,7 +18,7 @@ from outrider.actors.frozen.law_frame import FrozenTree
 from outrider.actors.frozen.sparse_rows import DenseRows
 from outrider.actors.speculation.noise.gumbel import GumbelNoise
 from outrider.actors.speculation.noise.uniforms import uniforms
-from outrider.actors.speculation.options import Sampling, Verifier
+from outrider.actors.speculation.options import Sampling, VerifierName
 from outrider.actors.speculation.sampling.draw import draw
 from outrider.actors.speculation.sampling.random_acts import (
     Float64s,
@@ -98,7 +98,7 @@ def decode(
     prompt: Sequence[int],
     sampling: Sampling,
     propose: Propose = lambda text: NOTHING,
-    verifier: Verifier = Verifier.COUPLED,
+    verifier: VerifierName = VerifierName.COUPLED,
 ) -> list[int]:
     """The tokens of a request: `max_tokens`, or fewer of which the last is a stop token.
 
@@ -123,7 +123,7 @@ def decode(
     return text.tokens[len(prompt) :]
 
 
-def verify(text: Text, frozen: FrozenTree, scores_RV: torch.Tensor, verifier: Verifier) -> Walk:
+def verify(text: Text, frozen: FrozenTree, scores_RV: torch.Tensor, verifier: VerifierName) -> Walk:
     """One round: the nodes that are accepted, and the tokens to commit, one more than those."""
     tree, method = frozen.tree, METHODS[verifier]
     if not method.needs_draft_probs or not tree.num_nodes:

@@ -17,16 +17,20 @@ from outrider.actors.frozen.sparse_rows import (
     of_tokens,
 )
 from outrider.actors.reference import NOTHING, Propose, Text, probs_of
-from outrider.actors.speculation.options import Sampling, Verifier
+from outrider.actors.speculation.options import Sampling, VerifierName
 from outrider.actors.speculation.sampling.random_acts import UniformDecisions
 from outrider.actors.speculation.trees.draft_tree import DraftTree, sources_by_parent
-from outrider.actors.speculation.trees.level_shapes import Shape
+from outrider.actors.speculation.trees.level_shapes import LevelShape
 from outrider.actors.speculation.verify.registry import METHODS
 
 
 @contextmanager
 def model_drafter(
-    engine: Engine, prompt: Sequence[int], sampling: Sampling, shape: Shape, verifier: Verifier
+    engine: Engine,
+    prompt: Sequence[int],
+    sampling: Sampling,
+    shape: LevelShape,
+    verifier: VerifierName,
 ) -> Iterator[Propose]:
     """A drafter for one text, in a slot of its engine until the context ends.
 
@@ -58,7 +62,7 @@ def model_drafter(
         for depth, width in enumerate(shape.branching):
             scores_RV = text.scores(tree)
             text.keep(())
-            noise_1V = text.noise(depth) if verifier is Verifier.COUPLED else None
+            noise_1V = text.noise(depth) if verifier is VerifierName.COUPLED else None
             first = len(nodes)
             for node in level:
                 scores_1V = scores_RV[node + 1 : node + 2]

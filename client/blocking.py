@@ -24,7 +24,7 @@ from outrider.client.connection.timeouts import (
     REQUEST_TIMEOUT_S,
     check_timeout,
 )
-from outrider.client.messages.collect import Collector
+from outrider.client.messages.collect import ResultCollector
 from outrider.client.messages.request_options import Message, SamplingOptions, SpeculationOptions
 from outrider.client.messages.request_wire import (
     detokenize_to_proto,
@@ -174,7 +174,7 @@ class Client:
         Raises:
             OutriderError: By cause; see `errors.py`.
         """
-        collector = Collector()
+        collector = ResultCollector()
         with self.stream(
             prompt,
             tokens=tokens,

@@ -10,7 +10,7 @@ from outrider.actors.draft.draft_core import DraftCore
 from outrider.actors.draft.frozen.frozen_drafter import SampledDrafter
 from outrider.actors.draft.methods.autoregressive import AutoregressiveDrafter, num_nodes_of
 from outrider.actors.draft.methods.by_verifier import DrafterByVerifier
-from outrider.actors.draft.state.draft_sessions import Sessions
+from outrider.actors.draft.state.draft_sessions import DraftSessions
 from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.draft.state.drafter import Drafter
 from outrider.actors.draft.stopping.lengths import Lengths
@@ -25,7 +25,7 @@ def model_method(
     *,
     lengths: Lengths | None = None,
     new_generator: Callable[[], np.random.Generator] = np.random.default_rng,
-) -> tuple[Sessions, DrafterByVerifier]:
+) -> tuple[DraftSessions, DrafterByVerifier]:
     """Sessions, and the method that drafts for them with a model, warmed up.
 
     Args:
@@ -36,7 +36,7 @@ def model_method(
     """
     slots = PrefixSlots(engine, is_shared=settings.prefix_reuse)
     num_nodes = num_nodes_of(settings.width, settings.max_ahead, lockstep=settings.lockstep)
-    sessions = Sessions(engine.num_slots, num_nodes)
+    sessions = DraftSessions(engine.num_slots, num_nodes)
     coupled = AutoregressiveDrafter(
         sessions,
         engine,
@@ -61,7 +61,10 @@ def model_method(
 
 
 def core_of(
-    settings: DraftSettings, sessions: Sessions, drafter: Drafter, recorder: Recorder | None = None
+    settings: DraftSettings,
+    sessions: DraftSessions,
+    drafter: Drafter,
+    recorder: Recorder | None = None,
 ) -> DraftCore:
     """The core that a drafter's settings ask for."""
     return DraftCore(

@@ -30,22 +30,22 @@ from outrider.actors.draft.judge import (
 from outrider.actors.draft.model.fitting import no_room
 from outrider.actors.draft.sending.send_policy import Sender
 from outrider.actors.draft.state.draft_events import (
-    Attach,
     Attached,
+    AttachRefused,
+    AttachSession,
     Closed,
     Detach,
     Ended,
     Event,
     LinkLost,
-    Refused,
     Report,
-    Resync,
+    Resynced,
     ResyncWanted,
     SessionKey,
-    VerdictFrame,
+    VerdictsReceived,
 )
 from outrider.actors.draft.state.draft_recording import DraftRecording
-from outrider.actors.draft.state.draft_sessions import UNKNOWN, Session, Sessions
+from outrider.actors.draft.state.draft_sessions import UNKNOWN, DraftSession, DraftSessions
 from outrider.actors.draft.state.draft_stats import Counts, DraftStats
 from outrider.actors.draft.state.drafter import CannotDraft, Drafter, DraftPass, NoRoom
 from outrider.actors.engine.protocol import Logits
@@ -68,7 +68,7 @@ class DraftCore:
 
     def __init__(
         self,
-        sessions: Sessions,
+        sessions: DraftSessions,
         drafter: Drafter,
         *,
         max_ahead: int,
@@ -122,24 +122,26 @@ class DraftCore:
                 from here.
         """
         match event:
-            case VerdictFrame():
+            case VerdictsReceived():
                 arrived = now if arrived is None else arrived
                 self._sender.told(event.link, event.verdicts, arrived)
                 self._take_verdicts(event.link, event.verdicts, now)
-            case Attach():
+            case AttachSession():
                 self._attach(event)
             case LinkLost():
                 for row in self.sessions.on_link(event.link).tolist():
                     self._drop(self.sessions.at(row))
                 self._sender.forget(event.link)
-            case Resync() | Detach() | Closed():
+            case Resynced() | Detach() | Closed():
                 session = self.sessions.find(event.key)
                 if session is not None:
                     self._take_known(session, event, now)
 
-    def _take_known(self, session: Session, event: Resync | Detach | Closed, now: float) -> None:
+    def _take_known(
+        self, session: DraftSession, event: Resynced | Detach | Closed, now: float
+    ) -> None:
         match event:
-            case Resync():
+            case Resynced():
                 if event.epoch < self.sessions.epochs_S[session.row]:
                     self._counts.add(stale=1)
                 else:
@@ -150,7 +152,7 @@ class DraftCore:
             case Closed():
                 self._end([session.row], "the target ended the session for this drafter")
 
-    def _attach(self, event: Attach) -> None:
+    def _attach(self, event: AttachSession) -> None:
         sessions = self.sessions
         old = sessions.find(event.key)
         if old is not None:
@@ -179,7 +181,7 @@ class DraftCore:
         self._reports.append(ResyncWanted(key=event.key, length=session.length))
 
     def _refuse(self, key: SessionKey, code: grpc.StatusCode, message: str) -> None:
-        self._reports.append(Refused(key=key, code=code, message=message))
+        self._reports.append(AttachRefused(key=key, code=code, message=message))
 
     def _take_verdicts(self, link: int, verdicts: Verdicts, now: float) -> None:
         sessions = self.sessions
@@ -253,7 +255,7 @@ class DraftCore:
             if end > start:
                 roots[row] = tuple(verdicts.roots_T[start:end].tolist())
 
-    def _take_resync(self, session: Session, event: Resync, now: float) -> None:
+    def _take_resync(self, session: DraftSession, event: Resynced, now: float) -> None:
         sessions, row = self.sessions, session.row
         match judge_resync(session, event):
             case None:
@@ -392,7 +394,7 @@ class DraftCore:
             self._drop(session)
             self._reports.append(Ended(key=session.key, message=message))
 
-    def _drop(self, session: Session) -> None:
+    def _drop(self, session: DraftSession) -> None:
         _log.debug("session left", request_id=session.request_id)
         self.recording.forget(session.row)
         self.drafter.detach(session)

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.actors.draft.state.draft_events import Resync
-from outrider.actors.draft.state.draft_sessions import Session, Sessions
+from outrider.actors.draft.state.draft_events import Resynced
+from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
 from outrider.actors.draft.trees.forest import NO_TOKEN
 from outrider.actors.speculation.trees import base_hash
 
@@ -44,7 +44,7 @@ class Judgement:
 
 
 def judge_verdicts(
-    sessions: Sessions,
+    sessions: DraftSessions,
     rows_E: Int64s,
     *,
     lengths_E: Int64s,
@@ -109,7 +109,7 @@ class Broken:
     message: str
 
 
-def judge_resync(session: Session, resync: Resync) -> Rewrite | Ask | Broken | None:
+def judge_resync(session: DraftSession, resync: Resynced) -> Rewrite | Ask | Broken | None:
     """What the committed tokens that were asked for mean; None: nothing new."""
     start = resync.length - len(resync.tokens)
     if start < 0:

@@ -4,31 +4,31 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from outrider.actors.speculation.policies import DraftLength, DraftPolicies, Roots, TreeMask
+from outrider.actors.speculation.policies import DraftPolicies, LengthChoice, MaskPolicy, RootPolicy
 from outrider.v1 import sampling_pb2
 
 One = TypeVar("One")
 
-_LENGTHS: dict[DraftLength, sampling_pb2.DraftLength.ValueType] = {
-    one: sampling_pb2.DraftLength.Value(f"DRAFT_LENGTH_{one.name}") for one in DraftLength
+_LENGTHS: dict[LengthChoice, sampling_pb2.DraftLength.ValueType] = {
+    one: sampling_pb2.DraftLength.Value(f"DRAFT_LENGTH_{one.name}") for one in LengthChoice
 }
-_ROOTS: dict[Roots, sampling_pb2.Roots.ValueType] = {
-    one: sampling_pb2.Roots.Value(f"ROOTS_{one.name}") for one in Roots
+_ROOTS: dict[RootPolicy, sampling_pb2.Roots.ValueType] = {
+    one: sampling_pb2.Roots.Value(f"ROOTS_{one.name}") for one in RootPolicy
 }
-_MASKS: dict[TreeMask, sampling_pb2.TreeMask.ValueType] = {
-    one: sampling_pb2.TreeMask.Value(f"TREE_MASK_{one.name}") for one in TreeMask
+_MASKS: dict[MaskPolicy, sampling_pb2.TreeMask.ValueType] = {
+    one: sampling_pb2.TreeMask.Value(f"TREE_MASK_{one.name}") for one in MaskPolicy
 }
-_FROM_LENGTH: dict[int, DraftLength] = {value: one for one, value in _LENGTHS.items()}
-_FROM_ROOTS: dict[int, Roots] = {value: one for one, value in _ROOTS.items()}
-_FROM_MASK: dict[int, TreeMask] = {value: one for one, value in _MASKS.items()}
+_FROM_LENGTH: dict[int, LengthChoice] = {value: one for one, value in _LENGTHS.items()}
+_FROM_ROOTS: dict[int, RootPolicy] = {value: one for one, value in _ROOTS.items()}
+_FROM_MASK: dict[int, MaskPolicy] = {value: one for one, value in _MASKS.items()}
 
 
-def draft_length_to_proto(length: DraftLength) -> sampling_pb2.DraftLength.ValueType:
+def draft_length_to_proto(length: LengthChoice) -> sampling_pb2.DraftLength.ValueType:
     """The wire's value."""
     return _LENGTHS[length]
 
 
-def draft_length_from_proto(value: int) -> DraftLength:
+def draft_length_from_proto(value: int) -> LengthChoice:
     """The policy of a wire value.
 
     Raises:
@@ -37,22 +37,22 @@ def draft_length_from_proto(value: int) -> DraftLength:
     return _known(_FROM_LENGTH, value, "draft_length")
 
 
-def roots_to_proto(roots: Roots) -> sampling_pb2.Roots.ValueType:
+def roots_to_proto(roots: RootPolicy) -> sampling_pb2.Roots.ValueType:
     """The wire's value."""
     return _ROOTS[roots]
 
 
-def roots_from_proto(value: int) -> Roots:
+def roots_from_proto(value: int) -> RootPolicy:
     """The policy of a wire value; raises as `draft_length_from_proto`."""
     return _known(_FROM_ROOTS, value, "roots")
 
 
-def tree_mask_to_proto(mask: TreeMask) -> sampling_pb2.TreeMask.ValueType:
+def tree_mask_to_proto(mask: MaskPolicy) -> sampling_pb2.TreeMask.ValueType:
     """The wire's value."""
     return _MASKS[mask]
 
 
-def tree_mask_from_proto(value: int) -> TreeMask:
+def tree_mask_from_proto(value: int) -> MaskPolicy:
     """The policy of a wire value; raises as `draft_length_from_proto`."""
     return _known(_FROM_MASK, value, "tree_mask")
 

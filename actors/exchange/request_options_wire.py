@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 from outrider.actors.exchange.policy_wire import policies_from_proto, policies_to_proto
-from outrider.actors.speculation.options import Sampling, Speculation, Verifier
+from outrider.actors.speculation.options import Sampling, Speculation, VerifierName
 from outrider.actors.speculation.trees import level_shapes
 from outrider.v1 import sampling_pb2
 
 PROTOCOL_VERSION = 1
 """Version of the internal protocol. Peers that state another are refused."""
 
-_VERIFIERS: dict[Verifier, sampling_pb2.Verifier.ValueType] = {
-    verifier: sampling_pb2.Verifier.Value(f"VERIFIER_{verifier.name}") for verifier in Verifier
+_VERIFIERS: dict[VerifierName, sampling_pb2.Verifier.ValueType] = {
+    verifier: sampling_pb2.Verifier.Value(f"VERIFIER_{verifier.name}") for verifier in VerifierName
 }
-_FROM_WIRE: dict[int, Verifier] = {value: verifier for verifier, value in _VERIFIERS.items()}
+_FROM_WIRE: dict[int, VerifierName] = {value: verifier for verifier, value in _VERIFIERS.items()}
 
 
-def verifier_to_proto(verifier: Verifier) -> sampling_pb2.Verifier.ValueType:
+def verifier_to_proto(verifier: VerifierName) -> sampling_pb2.Verifier.ValueType:
     """The wire's value of a verifier."""
     return _VERIFIERS[verifier]
 
 
-def verifier_from_proto(value: int) -> Verifier:
+def verifier_from_proto(value: int) -> VerifierName:
     """The verifier of a wire value; unspecified means coupled.
 
     Raises:
         ValueError: The value is not known to this version.
     """
     if value == sampling_pb2.VERIFIER_UNSPECIFIED:
-        return Verifier.COUPLED
+        return VerifierName.COUPLED
     if value not in _FROM_WIRE:
         raise ValueError(f"speculation.verifier is {value}, which this version does not know")
     return _FROM_WIRE[value]

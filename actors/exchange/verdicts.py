@@ -21,11 +21,11 @@ MAX_TOKEN = 1 << 24
 """Bound of token ids."""
 
 VALUE_STEPS = 65_535
-"""Steps of `Target.floor` on the wire."""
+"""Steps of `TargetActivity.floor` on the wire."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class TargetActivity:
     """What the target does next."""
 
     pass_s: float = 0.0
@@ -45,7 +45,7 @@ class Target:
 class Verdicts:
     """What was committed. Entry e has tokens `starts_E[e]` to `starts_E[e + 1]`."""
 
-    target: Target = field(default_factory=Target)
+    target: TargetActivity = field(default_factory=TargetActivity)
 
     handles_E: npt.NDArray[np.uint64]
     """The target's handles of the sessions."""
@@ -149,7 +149,7 @@ def decode(frame: bytes) -> Verdicts:
     if max(int(tokens_T.max(initial=0)), int(roots_T.max(initial=0))) >= MAX_TOKEN:
         raise BadFrame(f"a token id is {MAX_TOKEN} or more")
     return Verdicts(
-        target=Target(
+        target=TargetActivity(
             pass_s=1e-6 * times[0],
             free_s=1e-6 * times[1],
             wait_s=1e-6 * times[2],

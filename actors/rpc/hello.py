@@ -45,7 +45,7 @@ async def take_hello(
     return hello  # type: ignore[no-any-return]  # requests of several message types come here
 
 
-class Incarnations:
+class PeerIncarnations:
     """The latest start of each peer: messages from an earlier one come from the dead."""
 
     def __init__(self) -> None:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from outrider.actors.speculation.policies import DraftPolicies
-from outrider.actors.speculation.trees.level_shapes import Shape
+from outrider.actors.speculation.trees.level_shapes import LevelShape
 
 
-class Verifier(StrEnum):
+class VerifierName(StrEnum):
     """How candidates are verified; the names are those of the configuration and the command line."""
 
     COUPLED = "coupled"
@@ -88,7 +88,7 @@ class Speculation:
     enabled: bool = True
     """False decodes plainly."""
 
-    verifier: Verifier = Verifier.COUPLED
+    verifier: VerifierName = VerifierName.COUPLED
     """How candidates are verified."""
 
     max_nodes: int = 16
@@ -97,7 +97,7 @@ class Speculation:
     max_depth: int = 8
     """Greatest depth of the candidate tree."""
 
-    tree_shape: Shape | None = None
+    tree_shape: LevelShape | None = None
     """Shape of a frozen tree; None: by verifier, within the limits above."""
 
     policies: DraftPolicies = field(default_factory=DraftPolicies)

@@ -13,7 +13,7 @@ MAX_AGGRESSIVENESS = 8.0
 """Greatest aggressiveness: beyond it the least confident row already allows the greatest depth."""
 
 
-class DraftLength(StrEnum):
+class LengthChoice(StrEnum):
     """When a drafter stops drafting further below the text."""
 
     FULL = "full"
@@ -26,7 +26,7 @@ class DraftLength(StrEnum):
     """As long as a trained model expects acceptance (Lu et al. 2024, arXiv 2409.10644)."""
 
 
-class Roots(StrEnum):
+class RootPolicy(StrEnum):
     """Where the first level of a growing tree comes from."""
 
     DRAFT = "draft"
@@ -36,7 +36,7 @@ class Roots(StrEnum):
     """From the drafters and, at once, from the target's own rows (after Lu et al. 2024)."""
 
 
-class TreeMask(StrEnum):
+class MaskPolicy(StrEnum):
     """How the attention mask of a growing tree is made."""
 
     SLICED = "sliced"
@@ -50,13 +50,13 @@ class TreeMask(StrEnum):
 class DraftPolicies:
     """The choices of one request."""
 
-    draft_length: DraftLength = DraftLength.FULL
+    draft_length: LengthChoice = LengthChoice.FULL
     """When drafters stop."""
 
-    roots: Roots = Roots.DRAFT
+    roots: RootPolicy = RootPolicy.DRAFT
     """Where trees begin."""
 
-    tree_mask: TreeMask = TreeMask.SLICED
+    tree_mask: MaskPolicy = MaskPolicy.SLICED
     """How masks are made."""
 
     aggressiveness: float = 1.0

@@ -11,7 +11,7 @@ from outrider.actors.speculation.trees.ragged import sizes_of
 from outrider.actors.target.candidates.candidate_pools import Base
 from outrider.actors.target.schedule.waiting import Waiting
 from outrider.actors.target.state.target_events import (
-    CandidateFrame,
+    CandidatesReceived,
     FrozenCandidates,
     ResyncRequest,
     SessionClosed,
@@ -23,7 +23,7 @@ _log = structlog.get_logger(__name__)
 
 
 def graft(
-    state: TargetState, event: CandidateFrame, waiting: Waiting, *, arrived: float, now: float
+    state: TargetState, event: CandidatesReceived, waiting: Waiting, *, arrived: float, now: float
 ) -> None:
     """Puts candidates into the pools of their sessions.
 

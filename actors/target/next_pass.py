@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from outrider.actors.exchange.verdicts import Target
+from outrider.actors.exchange.verdicts import TargetActivity
 from outrider.actors.speculation.trees.path_keys import Int64s
 from outrider.actors.speculation.trees.ragged import sizes_of
 from outrider.actors.target.candidates.frozen_pool import Ready
@@ -249,7 +249,7 @@ class Planner:
             if np.isfinite(said_E).any():
                 self.waiting.first.observe(2.0 * (now - float(said_E[np.isfinite(said_E)].max())))
 
-    def finished(self, pass_: Pass, done: Round, now: float) -> Target:
+    def finished(self, pass_: Pass, done: Round, now: float) -> TargetActivity:
         """What drafters are told of the next pass, right after a round was committed."""
         state, table = self._state, self._state.table
         self._nodes = len(pass_.tokens_N)
@@ -271,7 +271,7 @@ class Planner:
         free_s = 0.0
         if wait_s <= 0.0:
             free_s = state.cost.predict(len(rows) + self._nodes, drafting=pass_.drafting)
-        return Target(pass_s=pass_s, free_s=free_s, wait_s=wait_s, floor=self._floor)
+        return TargetActivity(pass_s=pass_s, free_s=free_s, wait_s=wait_s, floor=self._floor)
 
     def booked(self, pass_: Pass, *, model_s: float, now: float, committed: int) -> None:
         """Attributes the time of a pass, all of it: what happens outside the model costs as much a second."""

@@ -8,16 +8,16 @@ import numpy as np
 
 from outrider.actors.engine.protocol import Engine
 from outrider.actors.speculation.noise.gumbel import GumbelNoise, NoiseCache
-from outrider.actors.speculation.options import Verifier
-from outrider.actors.speculation.policies import Roots
+from outrider.actors.speculation.options import VerifierName
+from outrider.actors.speculation.policies import RootPolicy
 from outrider.actors.speculation.sampling.transforms import SamplingTransform, is_plain
 from outrider.actors.speculation.verify.registry import METHODS
-from outrider.actors.target.state.target_events import Open
-from outrider.actors.target.state.target_session import Session
+from outrider.actors.target.state.target_events import OpenSession
+from outrider.actors.target.state.target_session import TargetSession
 from outrider.actors.target.state.target_state import TargetState
 from outrider.actors.target.verify.near_ties import near_tie
 
-OFFERED: Final[frozenset[Verifier]] = frozenset(METHODS)
+OFFERED: Final[frozenset[VerifierName]] = frozenset(METHODS)
 """Verifiers that this target carries out. Exact match is coupled verification of candidates drawn without the noise."""
 
 
@@ -26,18 +26,20 @@ PRIOR_YIELD = 2.5
 draw as often as the first one, that would do so in 1 - 1 / 2.5 of the cases."""
 
 
-class Refused(Exception):
+class OpenRefused(Exception):
     """A session cannot be opened."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
 
-    def __reduce__(self) -> tuple[type[Refused], tuple[str, str]]:
-        return Refused, (self.code, str(self))
+    def __reduce__(self) -> tuple[type[OpenRefused], tuple[str, str]]:
+        return OpenRefused, (self.code, str(self))
 
 
-def open_session(event: Open, state: TargetState, noise: GumbelNoise, *, now: float) -> Session:
+def open_session(
+    event: OpenSession, state: TargetState, noise: GumbelNoise, *, now: float
+) -> TargetSession:
     """Makes a session and takes a slot for it.
 
     Args:
@@ -63,7 +65,7 @@ def open_session(event: Open, state: TargetState, noise: GumbelNoise, *, now: fl
             device=spec.device,
         )
     except ValueError as error:
-        raise Refused("INVALID_ARGUMENT", str(error)) from error
+        raise OpenRefused("INVALID_ARGUMENT", str(error)) from error
     transform.commit(event.committed)
     row = state.slots.take([*event.prompt, *event.committed], group=event.group)
     table.reset(row)
@@ -81,7 +83,7 @@ def open_session(event: Open, state: TargetState, noise: GumbelNoise, *, now: fl
     table.reports_S[row] = sampling.logprobs is not None
     needs_trees = METHODS[speculation.verifier].needs_draft_probs
     table.frozen_S[row] = needs_trees
-    wants_roots = speculation.policies.roots is Roots.TARGET
+    wants_roots = speculation.policies.roots is RootPolicy.TARGET
     table.rooted_S[row] = speculation.enabled and wants_roots and not needs_trees
     table.speculates_S[row] = speculation.enabled
     table.max_nodes_S[row] = speculation.max_nodes
@@ -90,7 +92,7 @@ def open_session(event: Open, state: TargetState, noise: GumbelNoise, *, now: fl
     table.say(np.array([row]), now)
     table.heard_S[row] = table.lengths_S[row] - 1
     table.set_stops(row, frozenset((*eos, *sampling.stop_token_ids)))
-    session = Session(
+    session = TargetSession(
         table,
         row,
         owner=event.owner,
@@ -106,15 +108,17 @@ def open_session(event: Open, state: TargetState, noise: GumbelNoise, *, now: fl
     return session
 
 
-def _check(event: Open, engine: Engine) -> None:
+def _check(event: OpenSession, engine: Engine) -> None:
     spec, sampling = engine.spec, event.sampling
     if engine.num_free == 0:
-        raise Refused("RESOURCE_EXHAUSTED", f"all {engine.num_slots} slots of the target are taken")
+        raise OpenRefused(
+            "RESOURCE_EXHAUSTED", f"all {engine.num_slots} slots of the target are taken"
+        )
     if not event.prompt:
-        raise Refused("INVALID_ARGUMENT", "prompt is empty; send at least one token")
+        raise OpenRefused("INVALID_ARGUMENT", "prompt is empty; send at least one token")
     needed = len(event.prompt) + sampling.max_tokens
     if needed > spec.max_context:
-        raise Refused(
+        raise OpenRefused(
             "OUT_OF_RANGE",
             f"prompt ({len(event.prompt)} tokens) and sampling.max_tokens ({sampling.max_tokens}) "
             f"need {needed} tokens; the context holds {spec.max_context}",
@@ -122,17 +126,17 @@ def _check(event: Open, engine: Engine) -> None:
     for name, ids in (("prompt", event.prompt), ("resume", event.committed)):
         outside = next((t for t in ids if not 0 <= t < spec.vocab_size), None)
         if outside is not None:
-            raise Refused(
+            raise OpenRefused(
                 "INVALID_ARGUMENT",
                 f"{name} holds token id {outside}; the vocabulary has ids 0 to {spec.vocab_size - 1}",
             )
     if len(event.committed) >= sampling.max_tokens:
-        raise Refused(
+        raise OpenRefused(
             "INVALID_ARGUMENT",
             f"resume holds {len(event.committed)} tokens, sampling.max_tokens allows {sampling.max_tokens}",
         )
     if event.speculation.verifier not in OFFERED:
-        raise Refused(
+        raise OpenRefused(
             "INVALID_ARGUMENT",
             f"speculation.verifier {event.speculation.verifier} is not offered by this target; "
             f"offered: {', '.join(sorted(OFFERED))}",

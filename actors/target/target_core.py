@@ -22,16 +22,16 @@ from outrider.actors.target.schedule.warm_up import time_passes, time_prompt_row
 from outrider.actors.target.state.passes import Pass, plain
 from outrider.actors.target.state.round import Round
 from outrider.actors.target.state.target_events import (
-    CandidateFrame,
-    Close,
+    CandidatesReceived,
+    CloseSession,
     CloseStream,
     DrafterJoined,
     DrafterLeft,
     Event,
     Failed,
     FrozenCandidates,
-    Open,
     Opened,
+    OpenSession,
     Output,
     ResyncRequest,
     Steer,
@@ -122,7 +122,7 @@ class TargetCore:
         state = self.state
         arrived = now if arrived is None else arrived
         match event:
-            case CandidateFrame():
+            case CandidatesReceived():
                 intake.graft(state, event, self._planner.waiting, arrived=arrived, now=now)
                 return
             case FrozenCandidates():
@@ -130,9 +130,9 @@ class TargetCore:
                 return
         self.tidy()
         match event:
-            case Open():
+            case OpenSession():
                 self._open(event, now)
-            case Close():
+            case CloseSession():
                 state.abort(event.owner, is_told=True)
             case CloseStream():
                 for owner in [o for o in state.owners if o.stream == event.stream]:
@@ -149,11 +149,11 @@ class TargetCore:
             case ResyncRequest():
                 intake.answer_resync(state, event)
 
-    def _open(self, event: Open, now: float) -> None:
+    def _open(self, event: OpenSession, now: float) -> None:
         state = self.state
         try:
             session = opening.open_session(event, state, self._noise, now=now)
-        except opening.Refused as refusal:
+        except opening.OpenRefused as refusal:
             state.say(Failed(owner=event.owner, code=refusal.code, message=str(refusal)))
             _log.info("session refused", request_id=event.request_id, reason=str(refusal))
             return

@@ -17,7 +17,7 @@ import structlog
 from outrider.actors.engine.protocol import Engine
 from outrider.actors.target.state.passes import Pass
 from outrider.actors.target.state.target_events import (
-    CandidateFrame,
+    CandidatesReceived,
     Event,
     FrozenCandidates,
     Output,
@@ -190,7 +190,7 @@ class TargetWorker:
 
     def _take_candidates(self) -> None:
         """Takes in the candidates that wait, up to the first event of another kind: those may end a session of the pass."""
-        while self._inbox and isinstance(self._inbox[0][1], CandidateFrame | FrozenCandidates):
+        while self._inbox and isinstance(self._inbox[0][1], CandidatesReceived | FrozenCandidates):
             arrived, event = self._inbox.popleft()
             self._core.take(event, self._clock(), arrived)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from bench.report.captions import Rows, table
 from outrider.client.timeline.spending import ActorTime
-from outrider.client.timeline.summary import Summary, summarise
+from outrider.client.timeline.summary import TimelineSummary, summarise
 from outrider.client.timeline.timeline_model import Timeline
 
 IDLE = "no session"
@@ -58,7 +58,7 @@ def told(timeline: Timeline, *, unit_s: float) -> dict[str, Any]:
     }
 
 
-def _of_role(summary: Summary, role: str) -> list[ActorTime]:
+def _of_role(summary: TimelineSummary, role: str) -> list[ActorTime]:
     return [actor for actor in summary.actors if actor.role == role]
 
 

@@ -17,7 +17,7 @@ from outrider.actors.speculation.trees.ragged import starts_of
 from outrider.actors.target.opening import open_session
 from outrider.actors.target.state.passes import Pass
 from outrider.actors.target.state.round import OWN
-from outrider.actors.target.state.target_events import Open, Owner
+from outrider.actors.target.state.target_events import OpenSession, SessionOwner
 from outrider.actors.target.state.target_settings import TargetSettings
 from outrider.actors.target.state.target_state import TargetState
 from outrider.actors.target.verify.device_drawing import DeviceDraws
@@ -51,8 +51,8 @@ SETTINGS = TargetSettings(
 def open_in(state: TargetState, prompt: Sequence[int], *, seed: int, temperature: float) -> int:
     """Opens a session; returns its row."""
     spec = state.engine.spec
-    event = Open(
-        owner=Owner(stream=1, session=seed),
+    event = OpenSession(
+        owner=SessionOwner(stream=1, session=seed),
         group=0,
         prompt=prompt,
         committed=(),

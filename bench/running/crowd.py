@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from bench.running.bench_prompts import Prompt
 from outrider.client import AsyncClient, SamplingOptions, SpeculationOptions
 from outrider.client.connection import event_loop
-from outrider.client.measuring.figures import Figures, Sample, figures
+from outrider.client.measuring.figures import Figures, RequestSample, figures
 from outrider.client.measuring.measure import measure
 from outrider.client.measuring.measuring_prompts import Prompt as Request
 
@@ -33,7 +33,7 @@ def crowd(
     concurrency: int,
     temperature: float,
     max_tokens: int,
-) -> tuple[tuple[Sample, ...], Figures]:
+) -> tuple[tuple[RequestSample, ...], Figures]:
     """Decodes every prompt once, all of them to their full length.
 
     Args:
@@ -48,7 +48,7 @@ def crowd(
         A sample for each prompt, in their order, and what they amount to.
     """
 
-    async def go() -> tuple[tuple[Sample, ...], float]:
+    async def go() -> tuple[tuple[RequestSample, ...], float]:
         async with AsyncClient(address, timeout_s=REQUEST_S) as client:
             return await measure(
                 client,

@@ -18,16 +18,16 @@ import torch
 from outrider.actors.draft.draft_core import DraftCore
 from outrider.actors.draft.methods.autoregressive import AutoregressiveDrafter, num_nodes_of
 from outrider.actors.draft.state.draft_events import (
-    Attach,
-    CandidateFrame,
+    AttachSession,
+    CandidatesSent,
     SessionKey,
-    VerdictFrame,
+    VerdictsReceived,
 )
-from outrider.actors.draft.state.draft_sessions import Sessions
+from outrider.actors.draft.state.draft_sessions import DraftSessions
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.tables.tabular_engine import Table, TabularEngine, random_table
 from outrider.actors.exchange import candidates, verdicts
-from outrider.actors.exchange.verdicts import Target, Verdicts
+from outrider.actors.exchange.verdicts import TargetActivity, Verdicts
 from outrider.actors.speculation.noise.gumbel import GumbelNoise
 from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.speculation.trees import base_hash
@@ -77,7 +77,7 @@ class Scripted:
         self._noise = GumbelNoise(table.vocab_size, torch.device("cpu"))
         self.committed = 0
 
-    def hear(self, frame: CandidateFrame) -> int:
+    def hear(self, frame: CandidatesSent) -> int:
         """Takes candidates in; their bytes."""
         if frame.candidates is None:
             return 0
@@ -96,7 +96,7 @@ class Scripted:
             }
         return len(data)
 
-    def commit(self, target: Target) -> VerdictFrame:
+    def commit(self, target: TargetActivity) -> VerdictsReceived:
         """A pass over all sessions."""
         self.epoch += 1
         rounds: list[list[int]] = []
@@ -132,7 +132,7 @@ class Scripted:
             root_starts_E=np.zeros(num + 1, np.int64),
             roots_T=np.zeros(0, np.int64),
         )
-        return VerdictFrame(link=1, verdicts=verdicts.decode(verdicts.encode(made)))
+        return VerdictsReceived(link=1, verdicts=verdicts.decode(verdicts.encode(made)))
 
 
 def measure(
@@ -145,7 +145,7 @@ def measure(
     draft_table = Table(log_probs=np.log(probs), name="blurred")
     settings = EngineSettings(model="table", num_slots=num, max_context=1 << 16, max_scratch=256)
     engine = Timed(TabularEngine(draft_table, settings))
-    sessions = Sessions(num, num_nodes_of(4, MAX_AHEAD))
+    sessions = DraftSessions(num, num_nodes_of(4, MAX_AHEAD))
     drafter = AutoregressiveDrafter(
         sessions,
         engine,
@@ -157,7 +157,7 @@ def measure(
     target = Scripted(target_table, num, credits)
     for session, text in enumerate(target.texts):
         core.take(
-            Attach(
+            AttachSession(
                 key=SessionKey(1, session),
                 tokens=tuple(text),
                 prompt_length=len(text),
@@ -173,7 +173,7 @@ def measure(
     tables: list[float] = []
     num_bytes = messages = 0
     warm = rounds // 4
-    frame: VerdictFrame | None = None
+    frame: VerdictsReceived | None = None
     for round_ in range(rounds + warm):
         if round_ == warm:
             owns, tables = [], []
@@ -195,10 +195,10 @@ def measure(
         owns.append(time.perf_counter() - began - engine.seconds)
         tables.append(engine.seconds)
         for report in reports:
-            if isinstance(report, CandidateFrame):
+            if isinstance(report, CandidatesSent):
                 num_bytes += target.hear(report)
                 messages += 1
-        frame = target.commit(Target(pass_s=25e-3, free_s=25e-3, floor=floor))
+        frame = target.commit(TargetActivity(pass_s=25e-3, free_s=25e-3, floor=floor))
     own, table = (1e6 * statistics.median(times) / num for times in (owns, tables))
     least = 1e6 * min(owns) / num
     return (

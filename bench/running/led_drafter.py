@@ -9,15 +9,15 @@ import numpy as np
 
 from outrider.actors.draft.draft_core import DraftCore
 from outrider.actors.draft.state.draft_events import (
-    Attach,
-    CandidateFrame,
+    AttachRefused,
+    AttachSession,
+    CandidatesSent,
     Detach,
     Ended,
-    Refused,
     SessionKey,
-    VerdictFrame,
+    VerdictsReceived,
 )
-from outrider.actors.draft.state.draft_sessions import Sessions
+from outrider.actors.draft.state.draft_sessions import DraftSessions
 from outrider.actors.draft.state.drafter import Drafter
 from outrider.actors.exchange.verdicts import Verdicts
 from outrider.actors.speculation.options import Sampling, Speculation
@@ -61,7 +61,7 @@ NO_TREE = Tree(tokens=(), parents=(), values=())
 class LedDrafter:
     """Leads a drafter that waits for the verdict on every tree."""
 
-    def __init__(self, sessions: Sessions, drafter: Drafter, *, max_ahead: int) -> None:
+    def __init__(self, sessions: DraftSessions, drafter: Drafter, *, max_ahead: int) -> None:
         """
         Args:
             sessions: That the method grows trees of.
@@ -86,7 +86,7 @@ class LedDrafter:
         speculation: Speculation,
     ) -> None:
         """Begins with a text."""
-        attach = Attach(
+        attach = AttachSession(
             key=SessionKey(LINK, handle),
             tokens=tuple(tokens),
             prompt_length=prompt_length,
@@ -117,7 +117,7 @@ class LedDrafter:
             root_starts_E=np.zeros(2, np.int64),
             roots_T=np.zeros(0, np.int64),
         )
-        self._core.take(VerdictFrame(link=LINK, verdicts=verdicts), 0.0)
+        self._core.take(VerdictsReceived(link=LINK, verdicts=verdicts), 0.0)
 
     def tree(self, handle: int) -> Tree:
         """The whole tree below the text."""
@@ -127,9 +127,9 @@ class LedDrafter:
             self._core.finish(plan, engine.forward(batch) if engine and batch else None)
         for report in self._core.take_reports():
             match report:
-                case CandidateFrame():
+                case CandidatesSent():
                     self._keep(report)
-                case Refused() | Ended():
+                case AttachRefused() | Ended():
                     raise RuntimeError(report.message)
         return self._trees.get(handle, NO_TREE)
 
@@ -139,7 +139,7 @@ class LedDrafter:
         del self._texts[handle]
         self._trees.pop(handle, None)
 
-    def _keep(self, report: CandidateFrame) -> None:
+    def _keep(self, report: CandidatesSent) -> None:
         found = report.candidates
         assert found is not None, "coupled verifiers have no frozen trees"
         for entry, handle in enumerate(found.handles_E.tolist()):

@@ -13,7 +13,7 @@ from itertools import product
 from typing import Any
 
 from outrider.actors.engine.profiles import find_profile
-from outrider.cluster.simulate.compare import Figures, compare
+from outrider.cluster.simulate.compare import ComparedFigures, compare
 from outrider.cluster.simulate.scenario import Scenario
 from outrider.cluster.simulate.simulate_command import quiet
 
@@ -126,7 +126,7 @@ def scenario(point: Point, rounds: float = ROUNDS) -> Scenario:
     )
 
 
-def _told(figures: Figures) -> dict[str, Any]:
+def _told(figures: ComparedFigures) -> dict[str, Any]:
     return {
         "speed_up": figures.speed_up,
         "over_lockstep": figures.over_lockstep,

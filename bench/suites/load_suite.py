@@ -29,7 +29,7 @@ from bench.running.targets import MAX_CONTEXT, BenchTarget, prepared, timed_alon
 from bench.suites.single_suite import BASELINE_S, medians, prompt_ids, ratio
 from outrider.actors.engine.checkpoint.model_source import resolve_model
 from outrider.client import Client
-from outrider.client.measuring.figures import Figures, Sample, differences
+from outrider.client.measuring.figures import Figures, RequestSample, differences
 from outrider.cluster.start.launch import RunningService
 
 KEYS = ("part", "concurrency", "temperature")
@@ -143,9 +143,9 @@ def _measure(
     theirs: list[dict[str, Any]] = []
     outside: list[dict[str, float]] = []
     different: list[dict[str, Any]] = []
-    by_way: dict[str, tuple[Sample, ...]] = {}
+    by_way: dict[str, tuple[RequestSample, ...]] = {}
 
-    def once(way: str) -> tuple[tuple[Sample, ...], Figures]:
+    def once(way: str) -> tuple[tuple[RequestSample, ...], Figures]:
         return crowd(
             running.address,
             prompts,

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from outrider.actors.draft.service import draft_messages
-from outrider.actors.draft.state.draft_events import CandidateFrame
+from outrider.actors.draft.state.draft_events import CandidatesSent
 from outrider.actors.exchange import commits
 from outrider.actors.exchange.candidates import Candidates
 from outrider.actors.exchange.commits import Commits
-from outrider.actors.exchange.verdicts import Target, Verdicts
+from outrider.actors.exchange.verdicts import TargetActivity, Verdicts
 from outrider.actors.speculation.trees.path_keys import Uint64s
 from outrider.actors.target.service import target_messages
-from outrider.actors.target.state.target_events import CommitFrame, VerdictFrame
+from outrider.actors.target.state.target_events import CommitFrame, VerdictsSent
 from outrider.v1 import target_pb2
 
 KEYS = ("message", "sessions")
@@ -119,11 +119,11 @@ def peak_bytes(call: Callable[[], object]) -> int:
 
 
 def _candidates(news: Candidates) -> bytes:
-    return draft_messages.message_of(CandidateFrame(link=1, candidates=news)).SerializeToString()
+    return draft_messages.message_of(CandidatesSent(link=1, candidates=news)).SerializeToString()
 
 
 def _verdicts(verdicts: Verdicts) -> bytes:
-    frame = VerdictFrame(drafter="draft", verdicts=verdicts)
+    frame = VerdictsSent(drafter="draft", verdicts=verdicts)
     return target_messages.verdict_message(frame).SerializeToString()
 
 
@@ -165,7 +165,7 @@ def _some_candidates(source: np.random.Generator, sessions: int, nodes: int) -> 
 
 def _some_verdicts(source: np.random.Generator, sessions: int) -> Verdicts:
     return Verdicts(
-        target=Target(pass_s=0.01, wait_s=0.001, floor=0.1),
+        target=TargetActivity(pass_s=0.01, wait_s=0.001, floor=0.1),
         handles_E=_handles(sessions),
         epochs_E=source.integers(1, 100, sessions),
         lengths_E=source.integers(50, 300, sessions),

@@ -20,7 +20,7 @@ from outrider.cluster.plan.trial import rate, scenario, tried
 from outrider.cluster.simulate.compare import run as run_mode
 from outrider.cluster.simulate.compare import session_rounds
 from outrider.cluster.simulate.simulate_command import quiet
-from outrider.cluster.simulate.simulated_service import Mode
+from outrider.cluster.simulate.simulated_service import SimulatedMode
 
 KEYS = ("part", "case")
 """What tells rows apart."""
@@ -100,7 +100,7 @@ def latency(layers: int, agrees: int) -> dict[str, Any]:
     request = _request("60ms+100us", f"{draft_ms:g}ms+10us", agrees, 0.05, 1, 16)
     option = _option(request)
     made = scenario(request, option)
-    runs = {mode: run_mode(made, mode) for mode in Mode}
+    runs = {mode: run_mode(made, mode) for mode in SimulatedMode}
     return {
         "part": "latency",
         "case": f"{layers} layers, agree{agrees}",
@@ -119,7 +119,7 @@ def scale(load: int) -> dict[str, Any]:
     """A cell at a load, and how many of them go into so many GPUs."""
     request = _request("h100x4-70b", "h100-1b", 70, 0.1, load, 16)
     made = scenario(request, _option(request))
-    plain, piped = run_mode(made, Mode.PLAIN), run_mode(made, Mode.PIPELINED)
+    plain, piped = run_mode(made, SimulatedMode.PLAIN), run_mode(made, SimulatedMode.PIPELINED)
     cell, alone = rate(piped), rate(plain)
     coordinator = piped.cpu_s["coordinator"] / piped.seconds
     sizes = {}

@@ -20,7 +20,11 @@ from outrider.cluster.simulate.compare import difference, session_rounds
 from outrider.cluster.simulate.prices import load_prices
 from outrider.cluster.simulate.scenario import Scenario
 from outrider.cluster.simulate.simulate_command import quiet
-from outrider.cluster.simulate.simulated_service import Mode, Run, Service
+from outrider.cluster.simulate.simulated_service import (
+    SimulatedMode,
+    SimulatedRun,
+    SimulatedService,
+)
 
 __all__ = ["KEYS", "run"]
 
@@ -29,7 +33,7 @@ MACHINE = "box"
 TARGET, DRAFTER, _ = ROLES
 """Each is called as its role."""
 
-MODES = dict(zip(WAYS, (Mode.PLAIN, Mode.PIPELINED), strict=True))
+MODES = dict(zip(WAYS, (SimulatedMode.PLAIN, SimulatedMode.PIPELINED), strict=True))
 
 ROOM = (1.6, 3.2, 6.4)
 """Virtual seconds for a wave of requests, over those that the measured rate asks for: the first that are enough."""
@@ -90,7 +94,9 @@ def predicted(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _compared(row: dict[str, Any], way: str, one: Run, tokens_per_s: float) -> dict[str, Any]:
+def _compared(
+    row: dict[str, Any], way: str, one: SimulatedRun, tokens_per_s: float
+) -> dict[str, Any]:
     """Units, and of the whole of both waves what makes them: tokens a round and processor time for a round of a session."""
     units, measured = tokens_per_s / row["unit_tokens_per_s"], row[way]
     rounds = session_rounds(one)
@@ -113,12 +119,12 @@ def _compared(row: dict[str, Any], way: str, one: Run, tokens_per_s: float) -> d
     }
 
 
-def _run(row: dict[str, Any], way: str) -> tuple[Run, float]:
+def _run(row: dict[str, Any], way: str) -> tuple[SimulatedRun, float]:
     """A run and its tokens a second in the window that is measured."""
     measured_s = row["level"] * row["max_tokens"] / row[way]["tokens_per_s"]
     prompts = prompts_of(row["level"])
     for room in ROOM:
-        service = Service(scenario(row, room * measured_s), MODES[way])
+        service = SimulatedService(scenario(row, room * measured_s), MODES[way])
         service.traffic.text_of = lambda key, _: (tuple(prompts[key[2]]), key[2])
         one = service.run()
         rates = [window_rate(one, wave) for wave in range(1, 1 + row["runs"])]
@@ -169,7 +175,7 @@ def scenario(row: dict[str, Any], wave_s: float) -> Scenario:
     )
 
 
-def window_rate(one: Run, wave: int) -> float | None:
+def window_rate(one: SimulatedRun, wave: int) -> float | None:
     """Tokens a second of a wave, from when each request has its first tokens until one has ended; None: the wave before was not over
     when it came, or it has not come so far.
 

@@ -19,15 +19,15 @@ from scipy.optimize import brentq, nnls  # type: ignore[import-untyped]
 
 from bench.figures.machine import describe
 from bench.figures.message_price import PAUSE_S, TURNS, message_us
-from outrider.actors.draft.state.draft_events import VerdictFrame
+from outrider.actors.draft.state.draft_events import VerdictsReceived
 from outrider.actors.draft.state.drafter import DraftPass
 from outrider.actors.exchange import commits
 from outrider.actors.target.state.passes import Pass
-from outrider.actors.target.state.target_events import CandidateFrame
+from outrider.actors.target.state.target_events import CandidatesReceived
 from outrider.cluster.simulate.prices import FILE, Sleep
 from outrider.cluster.simulate.scenario import Scenario
 from outrider.cluster.simulate.simulate_command import quiet
-from outrider.cluster.simulate.simulated_service import Mode, Service
+from outrider.cluster.simulate.simulated_service import SimulatedMode, SimulatedService
 
 LEVELS = (1, 2, 4, 8, 16, 32, 64)
 """Requests at once."""
@@ -60,7 +60,7 @@ def run(*, is_quick: bool = False) -> Iterator[dict[str, Any]]:
     rounds = 10 if is_quick else ROUNDS
     with quiet():
         for level in LEVELS[:2] if is_quick else LEVELS:
-            for mode in (Mode.PLAIN, Mode.PIPELINED):
+            for mode in (SimulatedMode.PLAIN, SimulatedMode.PIPELINED):
                 _sample(level, rounds, mode, samples)
         took = [_took(rounds, sleep_s) for sleep_s in (0.0, *SLEEPS_S)]
     sleep = sleep_of(took[1] / took[0], took[2] / took[0])
@@ -93,7 +93,7 @@ def run(*, is_quick: bool = False) -> Iterator[dict[str, Any]]:
 def _took(rounds: int, sleep_s: float) -> float:
     """Seconds of all kinds of steps together, by the median of each, after a sleep."""
     samples: Steps = {}
-    _sample(SLEEP_LEVEL, rounds, Mode.PIPELINED, samples, sleep_s)
+    _sample(SLEEP_LEVEL, rounds, SimulatedMode.PIPELINED, samples, sleep_s)
     return sum(statistics.median(sample[2] for sample in found) for found in samples.values())
 
 
@@ -122,9 +122,11 @@ def sleep_of(short: float, long: float) -> dict[str, float]:
     return {"times": round(times, 3), "within_us": round(1e6 * within_s, 1)}
 
 
-def _sample(level: int, rounds: int, mode: Mode, samples: Steps, sleep_s: float = 0.0) -> None:
+def _sample(
+    level: int, rounds: int, mode: SimulatedMode, samples: Steps, sleep_s: float = 0.0
+) -> None:
     """Runs a service and times the steps of its processes, each after a sleep if one is asked for."""
-    service = Service(_scenario(level, rounds), mode)
+    service = SimulatedService(_scenario(level, rounds), mode)
     (target,) = service.targets.values()
     coordinator = service.coordinator
     _time(
@@ -195,9 +197,9 @@ NOTHING = (0, 0)
 def _size(of: Any) -> tuple[int, int]:
     """Sessions and rows of a pass, a frame or its event; `NOTHING` of what is not priced."""
     match of:
-        case CandidateFrame():
+        case CandidatesReceived():
             return len(of.candidates.handles_E), of.candidates.num_nodes
-        case VerdictFrame():
+        case VerdictsReceived():
             return len(of.verdicts.handles_E), len(of.verdicts.tokens_T)
         case bytes():
             told = commits.decode(of)

@@ -14,13 +14,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from outrider.actors.frozen.law_frame import FrozenTree
-from outrider.actors.speculation.sampling.random_acts import Float64s, Rows
+from outrider.actors.speculation.sampling.random_acts import Float64s, ProbabilityRows
 
 THRESHOLDS = np.append(2.0 ** np.arange(-4.0, 6.01, 0.25), np.inf)
 
 
 def path_ratios(
-    frozen: FrozenTree, places: Sequence[int], target_probs_UV: Rows
+    frozen: FrozenTree, places: Sequence[int], target_probs_UV: ProbabilityRows
 ) -> list[list[float]]:
     """Target over draft probability of every path, by depth.
 

@@ -20,7 +20,7 @@ from outrider.actors.speculation.sampling.random_acts import (
     uniforms_needed,
 )
 from outrider.actors.speculation.trees.draft_tree import DraftTree, sources_by_parent
-from outrider.actors.speculation.trees.level_shapes import Shape, parse
+from outrider.actors.speculation.trees.level_shapes import LevelShape, parse
 from outrider.actors.speculation.verify.registry import METHODS, Method
 
 VOCABULARIES = (32_000, 152_000)
@@ -63,7 +63,7 @@ def cells(
 
 
 def _timed(
-    method: Method, shape: Shape, targets_NV: Float64s, rng: np.random.Generator
+    method: Method, shape: LevelShape, targets_NV: Float64s, rng: np.random.Generator
 ) -> tuple[float, int]:
     """Seconds of one verdict over a fresh tree, and its accepted candidates."""
     replacement = min(method.replacements)

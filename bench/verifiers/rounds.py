@@ -15,9 +15,9 @@ from bench.verifiers.contexts import LOOKAHEAD, Context, Models, contexts, probs
 from bench.verifiers.own_trees import OwnTrees
 from bench.verifiers.tally import Tally
 from bench.verifiers.trees import Growing, Kind, LawOf, as_sent, dense, grow
-from outrider.actors.speculation.options import Verifier
-from outrider.actors.speculation.sampling.random_acts import Rows
-from outrider.actors.speculation.trees.level_shapes import Shape, parse
+from outrider.actors.speculation.options import VerifierName
+from outrider.actors.speculation.sampling.random_acts import ProbabilityRows
+from outrider.actors.speculation.trees.level_shapes import LevelShape, parse
 
 SHAPES = tuple(parse(text) for text in ("1,1,1,1", "2,2", "4,2,1", "8,1,1"))
 """A chain of four, two small bushes, eight paths."""
@@ -28,7 +28,7 @@ COMPARED = SHAPES
 NODES_EVERY = 4
 """Contexts for each one whose rows are also compared at the single node."""
 
-TOKEN_ONLY = (Verifier.COUPLED, Verifier.EXACT_MATCH)
+TOKEN_ONLY = (VerifierName.COUPLED, VerifierName.EXACT_MATCH)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +153,7 @@ def _sampled(
     for tree in trees:
         if tree.kind in (Kind.LIKELY_DRAWS, Kind.MOST_PROBABLE):
             is_coupled = tree.kind is Kind.LIKELY_DRAWS
-            verifier = Verifier.COUPLED if is_coupled else Verifier.EXACT_MATCH
+            verifier = VerifierName.COUPLED if is_coupled else VerifierName.EXACT_MATCH
             key = ("round", str(tree.shape), str(verifier), "shape")
             tally.add(key, context.prompt, *_followed(tree, context.following))
         else:
@@ -166,7 +166,7 @@ def _sampled(
         _compare_rows(context, temperature, probs_UV, rng, tally)
 
 
-def _growing(kind: Kind, shape: Shape, seed: int, law_of: LawOf) -> Growing:
+def _growing(kind: Kind, shape: LevelShape, seed: int, law_of: LawOf) -> Growing:
     return Growing(
         kind=kind,
         shape=shape,
@@ -196,7 +196,7 @@ def _followed(tree: Growing, following: Sequence[int]) -> tuple[int, int]:
 def _compare_rows(
     context: Context,
     temperature: float,
-    probs_UV: Rows,
+    probs_UV: ProbabilityRows,
     rng: np.random.Generator,
     tally: Tally,
 ) -> None:

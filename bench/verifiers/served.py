@@ -10,8 +10,8 @@ from bench.running.bench_service import pair_config
 from bench.verifiers.rounds import SHAPES, TOKEN_ONLY
 from bench.verifiers.tally import ratio_of
 from bench.verifiers.verdicts import FROZEN
-from outrider.actors.speculation.options import Verifier
-from outrider.actors.speculation.trees.level_shapes import Shape
+from outrider.actors.speculation.options import VerifierName
+from outrider.actors.speculation.trees.level_shapes import LevelShape
 from outrider.actors.speculation.verify.registry import METHODS
 from outrider.client import Client, SamplingOptions, SpeculationOptions
 from outrider.client import Verifier as Name
@@ -19,7 +19,11 @@ from outrider.client.messages.results import SpeculationStats
 from outrider.cluster.config.schema import parse_config
 from outrider.cluster.start.launch import start_service
 
-GREEDY = (Verifier.COUPLED, Verifier.SPECULATIVE_SAMPLING, Verifier.MCSD_WITHOUT_REPLACEMENT)
+GREEDY = (
+    VerifierName.COUPLED,
+    VerifierName.SPECULATIVE_SAMPLING,
+    VerifierName.MCSD_WITHOUT_REPLACEMENT,
+)
 """Verifiers asked at temperature 0, where all give the same text from equal trees."""
 
 
@@ -34,7 +38,7 @@ def run(
         settings["speculation"]["adaptive"] = False
         config = parse_config(settings, source="the benchmark")
         with start_service(config) as running, Client(running.address) as client:
-            _ask(client, prompts[:1], Verifier.COUPLED, SHAPES[0], 0.8, 8)  # to warm up
+            _ask(client, prompts[:1], VerifierName.COUPLED, SHAPES[0], 0.8, 8)  # to warm up
             for temperature in temperatures:
                 yield {
                     "layer": "service, in lock-step" if is_lockstep else "service",
@@ -51,14 +55,14 @@ def run(
                 }
 
 
-def _usual(verifier: Verifier) -> Shape:
+def _usual(verifier: VerifierName) -> LevelShape:
     """The shape that is also asked for while drafter and target run at their own pace."""
     if verifier in TOKEN_ONLY:
         return SHAPES[2]
     return SHAPES[0] if METHODS[verifier].is_chain_only else SHAPES[1]
 
 
-def _pairs(temperature: float) -> Iterator[tuple[Verifier, Shape]]:
+def _pairs(temperature: float) -> Iterator[tuple[VerifierName, LevelShape]]:
     for verifier in (*TOKEN_ONLY, *FROZEN) if temperature > 0.0 else GREEDY:
         for shape in SHAPES:
             is_chain = shape.num_nodes == shape.depth
@@ -69,8 +73,8 @@ def _pairs(temperature: float) -> Iterator[tuple[Verifier, Shape]]:
 def _ask(
     client: Client,
     prompts: Sequence[Prompt],
-    verifier: Verifier,
-    shape: Shape,
+    verifier: VerifierName,
+    shape: LevelShape,
     temperature: float,
     max_tokens: int,
 ) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from bench.verifiers.optimum import (
     candidate_law,
 )
 from bench.verifiers.rates import canonical_rate, coupled_rate, kseq_rate, recursive_rate
-from outrider.actors.speculation.options import Verifier
+from outrider.actors.speculation.options import VerifierName
 from outrider.actors.speculation.sampling.random_acts import Decisions, Float64s
 from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement
 from outrider.actors.speculation.verify.acceptance import Acceptance
@@ -73,7 +73,7 @@ def toys() -> Iterator[Toy]:
 
 
 def mean_accepted(
-    verifier: Verifier, grow: Grow, replacement: Replacement, models: Models
+    verifier: VerifierName, grow: Grow, replacement: Replacement, models: Models
 ) -> float:
     """Expected number of accepted candidates, whatever ways of drawing the service offers for the verifier."""
 
@@ -89,7 +89,11 @@ def mean_accepted(
 
 def _accepted(paper: str, models: Models, example: str) -> Callable[..., Toy]:
     def toy(
-        verifier: Verifier, replacement: Replacement, *shape: int, published: float, of: str = ""
+        verifier: VerifierName,
+        replacement: Replacement,
+        *shape: int,
+        published: float,
+        of: str = "",
     ) -> Toy:
         ours = mean_accepted(verifier, static(*shape), replacement, models)
         tree = ",".join(map(str, shape))
@@ -100,26 +104,26 @@ def _accepted(paper: str, models: Models, example: str) -> Callable[..., Toy]:
 
 def _running_example() -> Iterator[Toy]:
     toy = _accepted(YANG, constant_models(TARGET.tolist(), DRAFT.tolist()), EXAMPLE)
-    mcsd, distinct = Verifier.MCSD_WITH_REPLACEMENT, Verifier.MCSD_WITHOUT_REPLACEMENT
+    mcsd, distinct = VerifierName.MCSD_WITH_REPLACEMENT, VerifierName.MCSD_WITHOUT_REPLACEMENT
     yield toy(mcsd, WITH, 2, published=0.72)
     yield toy(mcsd, WITH, 3, published=0.768)
     yield toy(distinct, WITHOUT, 2, published=0.7642857)
     yield toy(distinct, WITHOUT, 3, published=0.8402976)
-    yield toy(Verifier.EXACT_MATCH, WITH, 2, published=0.35)
-    yield toy(Verifier.EXACT_MATCH, WITHOUT, 2, published=0.4194444)
-    yield toy(Verifier.EXACT_MATCH, WITH, 3, published=0.4646)
-    yield toy(Verifier.EXACT_MATCH, WITHOUT, 3, published=0.6734127)
+    yield toy(VerifierName.EXACT_MATCH, WITH, 2, published=0.35)
+    yield toy(VerifierName.EXACT_MATCH, WITHOUT, 2, published=0.4194444)
+    yield toy(VerifierName.EXACT_MATCH, WITH, 3, published=0.4646)
+    yield toy(VerifierName.EXACT_MATCH, WITHOUT, 3, published=0.6734127)
     yield toy(mcsd, WITH, 2, 2, published=1.2384)
     yield toy(distinct, WITHOUT, 2, 2, published=1.348418)
-    yield toy(Verifier.SPECULATIVE_SAMPLING, WITH, 1, published=0.6, of=CHEN)
-    yield toy(Verifier.SPECULATIVE_SAMPLING, WITH, 1, 1, published=0.96, of=CHEN)
-    yield toy(Verifier.BLOCK, WITH, 1, 1, published=1.03, of=SUN)
-    yield toy(Verifier.TRAVERSAL, WITH, 1, 1, published=1.03, of=WENG)
+    yield toy(VerifierName.SPECULATIVE_SAMPLING, WITH, 1, published=0.6, of=CHEN)
+    yield toy(VerifierName.SPECULATIVE_SAMPLING, WITH, 1, 1, published=0.96, of=CHEN)
+    yield toy(VerifierName.BLOCK, WITH, 1, 1, published=1.03, of=SUN)
+    yield toy(VerifierName.TRAVERSAL, WITH, 1, 1, published=1.03, of=WENG)
     yield toy(distinct, WITHOUT, 2, 1, published=1.222857)
-    yield toy(Verifier.TRAVERSAL, WITHOUT, 2, 1, published=1.301429, of=WENG)
-    yield toy(Verifier.TRAVERSAL, WITH, 2, 2, published=1.2874, of=WENG)
-    yield toy(Verifier.TRAVERSAL, WITHOUT, 2, 2, published=1.398929, of=WENG)
-    yield toy(Verifier.KSEQ, WITH, 2, published=0.75, of=SPECTR)
+    yield toy(VerifierName.TRAVERSAL, WITHOUT, 2, 1, published=1.301429, of=WENG)
+    yield toy(VerifierName.TRAVERSAL, WITH, 2, 2, published=1.2874, of=WENG)
+    yield toy(VerifierName.TRAVERSAL, WITHOUT, 2, 2, published=1.398929, of=WENG)
+    yield toy(VerifierName.KSEQ, WITH, 2, published=0.75, of=SPECTR)
     scale = best_scale(TARGET, DRAFT, 3)
     yield Toy(SPECTR, f"k-SEQ scale for 3 candidates; {EXAMPLE}", 1.9395, scale.scale)
     yield Toy(SPECTR, f"k-SEQ acceptance of 3 candidates; {EXAMPLE}", 0.79395, scale.acceptance)
@@ -133,10 +137,10 @@ def _running_example() -> Iterator[Toy]:
 def _two_tokens() -> Iterator[Toy]:
     models = constant_models((1 / 3, 2 / 3), (2 / 3, 1 / 3))
     toy = _accepted(SUN, models, "target 1/3 2/3, draft 2/3 1/3")
-    yield toy(Verifier.SPECULATIVE_SAMPLING, WITH, 1, 1, published=10 / 9)
-    yield toy(Verifier.BLOCK, WITH, 1, 1, published=11 / 9)
-    yield toy(Verifier.MCSD_WITH_REPLACEMENT, WITH, 2, 2, published=112 / 81, of=WENG)
-    yield toy(Verifier.TRAVERSAL, WITH, 2, 2, published=118 / 81, of=WENG)
+    yield toy(VerifierName.SPECULATIVE_SAMPLING, WITH, 1, 1, published=10 / 9)
+    yield toy(VerifierName.BLOCK, WITH, 1, 1, published=11 / 9)
+    yield toy(VerifierName.MCSD_WITH_REPLACEMENT, WITH, 2, 2, published=112 / 81, of=WENG)
+    yield toy(VerifierName.TRAVERSAL, WITH, 2, 2, published=118 / 81, of=WENG)
 
 
 def _chains() -> Iterator[Toy]:
@@ -147,7 +151,7 @@ def _chains() -> Iterator[Toy]:
     ):
         models = constant_models((0.5, 0.5), draft, depth=length + 1)
         tokens = 1.0 + mean_accepted(
-            Verifier.SPECULATIVE_SAMPLING, static(*[1] * length), WITH, models
+            VerifierName.SPECULATIVE_SAMPLING, static(*[1] * length), WITH, models
         )
         share = 0.5 + draft[1]
         what = f"tokens a round, chain of {length}, acceptance {share:g} a token"

@@ -20,7 +20,7 @@ from outrider.actors.frozen.law_frame import FrozenTree
 from outrider.actors.frozen.sparse_rows import SparseRow, freeze, least_prob, rest_share
 from outrider.actors.speculation.sampling.random_acts import Float64s
 from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement, sources_by_parent
-from outrider.actors.speculation.trees.level_shapes import Shape
+from outrider.actors.speculation.trees.level_shapes import LevelShape
 
 ROOT = -1
 
@@ -41,17 +41,17 @@ class Kind(StrEnum):
     """The draft's most probable tokens."""
 
 
-LawOf = Callable[[Float64s, Shape, int], SparseRow]
+LawOf = Callable[[Float64s, LevelShape, int], SparseRow]
 """From a draft row, the tree's shape and the row's depth to the law that children are drawn from."""
 
 
-def as_sent(probs_V: Float64s, shape: Shape, depth: int) -> SparseRow:
+def as_sent(probs_V: Float64s, shape: LevelShape, depth: int) -> SparseRow:
     """The law that drafters send."""
     share = rest_share(shape.branching[depth])
     return freeze(probs_V, least_prob(depth), rest_share=share)
 
 
-def dense(probs_V: Float64s, shape: Shape, depth: int) -> SparseRow:
+def dense(probs_V: Float64s, shape: LevelShape, depth: int) -> SparseRow:
     """The whole row as it is: what no message could carry."""
     ids = np.flatnonzero(probs_V)
     return SparseRow(ids_K=ids.astype(np.uint32), weights_K=probs_V[ids])
@@ -62,7 +62,7 @@ class Growing:
     """One tree while it is drawn."""
 
     kind: Kind
-    shape: Shape
+    shape: LevelShape
     law_of: LawOf
     seed: tuple[int, ...]
     """Of the draws. Equal for trees that are to be compared: nearly equal laws then give nearly always equal tokens."""

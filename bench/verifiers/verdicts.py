@@ -11,12 +11,16 @@ from bench.verifiers.contexts import Context
 from bench.verifiers.tally import Tally
 from bench.verifiers.trees import Growing, Kind
 from outrider.actors.draft.service import draft_messages
-from outrider.actors.draft.state.draft_events import CandidateFrame
+from outrider.actors.draft.state.draft_events import CandidatesSent
 from outrider.actors.draft.trees.frozen_rounds import FrozenNews
 from outrider.actors.frozen.law_frame import FrozenTree
 from outrider.actors.frozen.sparse_rows import DenseRows
-from outrider.actors.speculation.options import Verifier
-from outrider.actors.speculation.sampling.random_acts import Rows, UniformDecisions, uniforms_needed
+from outrider.actors.speculation.options import VerifierName
+from outrider.actors.speculation.sampling.random_acts import (
+    ProbabilityRows,
+    UniformDecisions,
+    uniforms_needed,
+)
 from outrider.actors.speculation.trees.draft_tree import Replacement
 from outrider.actors.speculation.verify.registry import METHODS
 
@@ -29,7 +33,7 @@ FROZEN = tuple(verifier for verifier, method in METHODS.items() if method.needs_
 class _Placed:
     """The target's rows of one tree among those of all."""
 
-    def __init__(self, probs_UV: Rows, places: Sequence[int]) -> None:
+    def __init__(self, probs_UV: ProbabilityRows, places: Sequence[int]) -> None:
         self._probs_UV = probs_UV
         self._places = (-1, *places)
 
@@ -37,7 +41,7 @@ class _Placed:
         return self._probs_UV[self._places[row] + 1]
 
 
-def _able(tree: Growing) -> Iterator[Verifier]:
+def _able(tree: Growing) -> Iterator[VerifierName]:
     """Verifiers that can take a tree."""
     is_chain = tree.shape.num_nodes == tree.shape.depth
     replacement = Replacement.WITH if tree.kind is Kind.INDEPENDENT else Replacement.WITHOUT
@@ -47,14 +51,14 @@ def _able(tree: Growing) -> Iterator[Verifier]:
             yield verifier
 
 
-def _drawn(verifier: Verifier) -> Replacement:
+def _drawn(verifier: VerifierName) -> Replacement:
     """How the service's drafters draw siblings for it."""
     allowed = METHODS[verifier].replacements
     return Replacement.WITHOUT if Replacement.WITHOUT in allowed else Replacement.WITH
 
 
 def verify(
-    tree: Growing, probs_UV: Rows, context: Context, seed: int, tally: Tally, name: str
+    tree: Growing, probs_UV: ProbabilityRows, context: Context, seed: int, tally: Tally, name: str
 ) -> None:
     frozen = tree.frozen()
     children = frozen.tree.children()
@@ -95,14 +99,14 @@ class _Read:
 def weigh(tree: Growing, context: Context, tally: Tally) -> None:
     """Bytes of the message that carries a tree, as the target counts them, and tokens in its rows."""
     news = FrozenNews(number=100, length=len(context.tokens), hash=2**63, frozen=tree.frozen())
-    message = draft_messages.message_of(CandidateFrame(link=1, frozen=((7, news),)))
+    message = draft_messages.message_of(CandidatesSent(link=1, frozen=((7, news),)))
     size = message.candidates.ByteSize()
     num_tokens = sum(len(law.ids_K) for law in tree.laws)
     key = ("bytes", str(tree.shape), str(tree.kind))
     tally.add(key, context.prompt, size, num_tokens, len(tree.laws), len(tree.tokens))
 
 
-def bound(tree: Growing, probs_UV: Rows, context: Context, tally: Tally) -> None:
+def bound(tree: Growing, probs_UV: ProbabilityRows, context: Context, tally: Tally) -> None:
     ratios = bounds.path_ratios(tree.frozen(), tree.places, probs_UV)
     is_chain = tree.shape.num_nodes == tree.shape.depth
     for depth in range(tree.shape.depth):

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from outrider.client.batch.body import place_of
-from outrider.client.batch.record import Entry, Record, Rejection, Url
+from outrider.client.batch.record import BatchRecord, Entry, Rejection, Url
 from outrider.client.connection.errors import (
     AlreadyRunning,
     Cancelled,
@@ -69,7 +69,7 @@ class Answer:
     """Of all choices together."""
 
 
-def success(record: Record, generation: Generation, *, created: int) -> bytes:
+def success(record: BatchRecord, generation: Generation, *, created: int) -> bytes:
     """The line of a record that succeeded.
 
     Args:
@@ -109,7 +109,7 @@ def success(record: Record, generation: Generation, *, created: int) -> bytes:
     return _line(record, _response(200, generation.admission.request_id, body), None)
 
 
-def failure(record: Record, error: OutriderError) -> bytes:
+def failure(record: BatchRecord, error: OutriderError) -> bytes:
     """The line of a record that the service refused, or could not do."""
     status, code = next(
         (entry for kind, entry in STATUS_BY_ERROR.items() if isinstance(error, kind)),
@@ -186,11 +186,11 @@ def _response(status: int, request_id: str | None, body: object) -> dict[str, ob
     return {"status_code": status, "request_id": request_id or "", "body": body}
 
 
-def _label(record: Record) -> dict[str, object]:
+def _label(record: BatchRecord) -> dict[str, object]:
     return {"category": record.category} if record.category else {}
 
 
-def _choice(record: Record, output: Output) -> dict[str, object]:
+def _choice(record: BatchRecord, output: Output) -> dict[str, object]:
     """One sequence, as a choice."""
     said: dict[str, object]
     if record.url is Url.CHAT:
@@ -207,7 +207,7 @@ def _choice(record: Record, output: Output) -> dict[str, object]:
     }
 
 
-def _stop_reason(record: Record, output: Output) -> str | int | None:
+def _stop_reason(record: BatchRecord, output: Output) -> str | int | None:
     """The stop string or the stop token that ended a sequence, as vLLM tells it; None at the end of text."""
     completion = output.completion
     match completion.finish_reason:

@@ -16,7 +16,7 @@ from outrider.client.batch.answer import LINE_BEGINS, Answer, read
 from outrider.client.connection.errors import AlreadyRunning, InvalidRequest, OutriderError
 
 
-class Output(Protocol):
+class AnswersFile(Protocol):
     """Where answers go. `answers` and `begin` come first, once; `finish` comes last, if all is done."""
 
     sync_every_s: float

@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass
 from outrider.client.async_client import AsyncClient
 from outrider.client.batch.answer import Answer
 from outrider.client.batch.batch_run import ask
-from outrider.client.batch.record import Entry, Record
-from outrider.client.measuring.figures import Sample, compare, total_stats
+from outrider.client.batch.record import BatchRecord, Entry
+from outrider.client.measuring.figures import RequestSample, compare, total_stats
 from outrider.client.messages.request_options import Verifier
 
 SAME_TEXT = (None, Verifier.COUPLED, Verifier.EXACT_MATCH)
@@ -50,12 +50,12 @@ class Baseline:
         return asdict(self)
 
 
-def is_comparable(record: Record) -> bool:
+def is_comparable(record: BatchRecord) -> bool:
     """True if plain decoding must give the record's text, and is another way of decoding it."""
     return record.speculation.verifier in SAME_TEXT and record.speculation.enabled is not False
 
 
-def sample(entries: Iterable[Entry], succeeded: Container[str], count: int) -> list[Record]:
+def sample(entries: Iterable[Entry], succeeded: Container[str], count: int) -> list[BatchRecord]:
     """Some records that can be compared, the same ones each time: ids are digests, and their order is as good as chance.
 
     Args:
@@ -66,14 +66,14 @@ def sample(entries: Iterable[Entry], succeeded: Container[str], count: int) -> l
     fit = (
         entry
         for entry in entries
-        if isinstance(entry, Record) and entry.id in succeeded and is_comparable(entry)
+        if isinstance(entry, BatchRecord) and entry.id in succeeded and is_comparable(entry)
     )
     return heapq.nsmallest(count, fit, key=lambda record: record.id)
 
 
 async def measure_baseline(
     client: AsyncClient,
-    records: Sequence[Record],
+    records: Sequence[BatchRecord],
     answers: Mapping[str, Answer],
     *,
     concurrency: int,
@@ -89,7 +89,7 @@ async def measure_baseline(
     Raises:
         OutriderError: A request failed.
     """
-    samples: dict[bool, list[Sample]] = {True: [], False: []}
+    samples: dict[bool, list[RequestSample]] = {True: [], False: []}
     wall_s = {True: 0.0, False: 0.0}
     texts: dict[str, tuple[str, ...]] = {}
     for turn, start in enumerate(range(0, len(records), concurrency)):
@@ -138,13 +138,13 @@ async def measure_baseline(
 
 
 async def _measure(
-    client: AsyncClient, place: int, record: Record, *, model_fingerprint: str, is_plain: bool
-) -> tuple[Sample, tuple[str, ...]]:
+    client: AsyncClient, place: int, record: BatchRecord, *, model_fingerprint: str, is_plain: bool
+) -> tuple[RequestSample, tuple[str, ...]]:
     """Decodes one record, and takes its time."""
     began_s = time.perf_counter()
     generation = await ask(client, record, model_fingerprint=model_fingerprint, is_plain=is_plain)
     total_s = time.perf_counter() - began_s
-    measured = Sample(
+    measured = RequestSample(
         prompt=place,
         category=record.category,
         seed=record.sampling.seed or 0,

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from outrider.client.async_client import AsyncClient
 from outrider.client.batch import answer as answers
-from outrider.client.batch.answers_file import Output
-from outrider.client.batch.record import Entry, Record, Rejection
+from outrider.client.batch.answers_file import AnswersFile
+from outrider.client.batch.record import BatchRecord, Entry, Rejection
 from outrider.client.connection.errors import (
     AlreadyRunning,
     Cancelled,
@@ -64,7 +64,7 @@ class BatchRun:
     def __init__(
         self,
         client: AsyncClient,
-        output: Output,
+        output: AnswersFile,
         *,
         settings: RunSettings,
         fingerprints: Mapping[str, str],
@@ -125,7 +125,7 @@ class BatchRun:
             else:
                 await self._answer(entry)
 
-    async def _answer(self, record: Record) -> None:
+    async def _answer(self, record: BatchRecord) -> None:
         """Sends a record until there is an answer, and writes it."""
         failures = tries = 0
         num_answers = self._num_answers
@@ -167,13 +167,13 @@ class BatchRun:
             delay_s = self._backoff.delay_s(tries, num_addresses=1, jitter=random.random())
             await asyncio.sleep(max(delay_s, error.retry_after_s or 0.0))
 
-    def _fingerprint_of(self, record: Record) -> str:
+    def _fingerprint_of(self, record: BatchRecord) -> str:
         """Of the model that must answer; empty if the service does not know it, and will say so."""
         if record.model:
             return self._fingerprints.get(record.model, "")
         return next(iter(self._fingerprints.values()), "")
 
-    def _write_success(self, record: Record, generation: Generation) -> None:
+    def _write_success(self, record: BatchRecord, generation: Generation) -> None:
         line = answers.success(record, generation, created=int(time.time()))
         tokens = sum(output.completion.usage.completion_tokens for output in generation.outputs)
         self._write(line, is_ok=True, tokens=tokens)
@@ -186,7 +186,7 @@ class BatchRun:
 
 
 async def ask(
-    client: AsyncClient, record: Record, *, model_fingerprint: str = "", is_plain: bool = False
+    client: AsyncClient, record: BatchRecord, *, model_fingerprint: str = "", is_plain: bool = False
 ) -> Generation:
     """Sends a record once.
 

@@ -14,7 +14,7 @@ NO_CATEGORY = "(none)"
 
 
 @dataclass(slots=True, kw_only=True)
-class Tally:
+class BatchTally:
     """Counts over some records."""
 
     ok: int = 0
@@ -62,18 +62,18 @@ class Tally:
 
 
 @dataclass(slots=True, kw_only=True)
-class Summary:
+class BatchSummary:
     """All of a batch, and each category."""
 
-    total: Tally = field(default_factory=Tally)
-    by_category: dict[str, Tally] = field(default_factory=dict)
+    total: BatchTally = field(default_factory=BatchTally)
+    by_category: dict[str, BatchTally] = field(default_factory=dict)
 
 
-def summarise(answers: Iterable[Answer]) -> Summary:
+def summarise(answers: Iterable[Answer]) -> BatchSummary:
     """Counts the answers of a batch."""
-    summary = Summary()
+    summary = BatchSummary()
     for answer in answers:
         summary.total.add(answer)
-        summary.by_category.setdefault(answer.category or NO_CATEGORY, Tally()).add(answer)
+        summary.by_category.setdefault(answer.category or NO_CATEGORY, BatchTally()).add(answer)
     summary.by_category = dict(sorted(summary.by_category.items()))
     return summary

@@ -16,7 +16,7 @@ JsonObject = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class BodyProblem:
     """Why a record cannot be run."""
 
     code: str
@@ -32,7 +32,7 @@ class BadRecord(Exception):
 
     def __init__(self, code: str, message: str, field: str | None = None) -> None:
         super().__init__(message)
-        self.problem = Problem(code, message, field)
+        self.problem = BodyProblem(code, message, field)
 
 
 def wrong(field: str, value: object, needed: str) -> BadRecord:

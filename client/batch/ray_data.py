@@ -21,7 +21,7 @@ import ray.data
 from outrider.client.batch.batch_run import BatchRun, RunSettings, Written
 from outrider.client.batch.parts import PartsOutput
 from outrider.client.batch.places import remote
-from outrider.client.batch.record import Record, parse
+from outrider.client.batch.record import BatchRecord, parse
 from outrider.client.batch.whole_batch import Job
 from outrider.client.connection import event_loop
 from outrider.client.connection.errors import InvalidRequest, OutriderError
@@ -116,7 +116,7 @@ class Shard:
             parse(0, str(line).removeprefix("\ufeff").strip().encode(), model=self._job.model)
             for line in batch["text"]
         ]
-        records = [e for e in entries if isinstance(e, Record) and e.id in self._wanted]
+        records = [e for e in entries if isinstance(e, BatchRecord) and e.id in self._wanted]
         written: list[Written] = []
         error = b""
         try:
@@ -134,7 +134,7 @@ class Shard:
             "error": np.array(errors, dtype=object),
         }
 
-    async def _answer(self, records: list[Record], written: list[Written]) -> None:
+    async def _answer(self, records: list[BatchRecord], written: list[Written]) -> None:
         """Sends the records; their answers are in parts when this returns, also by an error."""
         output = PartsOutput(self._job.destination)
         try:

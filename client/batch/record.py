@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any, NoReturn
 
 from outrider.client.batch import body as bodies
-from outrider.client.batch.body import BadRecord, JsonObject, Problem
+from outrider.client.batch.body import BadRecord, BodyProblem, JsonObject
 from outrider.client.connection.errors import InvalidRequest
 from outrider.client.messages.request_options import Message, SamplingOptions, SpeculationOptions
 from outrider.client.messages.request_wire import request_to_proto
@@ -29,7 +29,7 @@ class Url(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class BatchRecord:
     """A request that can be sent."""
 
     line: int
@@ -60,10 +60,10 @@ class Rejection:
     """Names the answer. Fixed by the line and its number: a line may have no other name."""
 
     custom_id: str | None
-    problem: Problem
+    problem: BodyProblem
 
 
-Entry = Record | Rejection
+Entry = BatchRecord | Rejection
 
 
 def parse(line: int, raw: bytes, *, model: str = "") -> Entry:
@@ -82,7 +82,7 @@ def parse(line: int, raw: bytes, *, model: str = "") -> Entry:
         return reject(line, raw, error.problem, value)
 
 
-def reject(line: int, raw: bytes, problem: Problem, value: object = None) -> Rejection:
+def reject(line: int, raw: bytes, problem: BodyProblem, value: object = None) -> Rejection:
     """The answer to a line that cannot be run.
 
     Args:
@@ -114,7 +114,7 @@ def duplicate(line: int, record_id: str, custom_id: str, lines: Sequence[int]) -
         line=line,
         id=_id_of(str(line).encode(), record_id.encode()),
         custom_id=custom_id,
-        problem=Problem(
+        problem=BodyProblem(
             "duplicate_custom_id",
             f"line {line}: custom_id {bodies.shown(custom_id)} names the records of lines {shown}; none of them is run",
             "custom_id",
@@ -152,7 +152,7 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON number")
 
 
-def _record(line: int, value: object, model: str) -> Record:
+def _record(line: int, value: object, model: str) -> BatchRecord:
     """The record that a JSON value is."""
     if not isinstance(value, dict):
         raise BadRecord("invalid_record", "is not a JSON object")
@@ -179,7 +179,7 @@ def _record(line: int, value: object, model: str) -> Record:
     sampling = bodies.sampling_of(body)
     if sampling.seed is None:
         sampling = replace(sampling, seed=seed_of(custom_id))
-    record = Record(
+    record = BatchRecord(
         line=line,
         id=_id_of(model.encode(), json.dumps(value, sort_keys=True).encode()),
         custom_id=custom_id,
@@ -252,7 +252,7 @@ def _category(value: JsonObject) -> str:
     return ""
 
 
-def _check_wire(record: Record) -> None:
+def _check_wire(record: BatchRecord) -> None:
     """Refuses what cannot be sent as it is: a number beyond its field, an unknown verifier, a prompt too large."""
     try:
         request_to_proto(

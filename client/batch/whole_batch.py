@@ -9,10 +9,10 @@ from pathlib import Path
 from types import ModuleType
 
 from outrider.client.async_client import AsyncClient
-from outrider.client.batch.answers_file import LocalOutput, Output
+from outrider.client.batch.answers_file import AnswersFile, LocalOutput
 from outrider.client.batch.baseline import Baseline, measure_baseline, sample
 from outrider.client.batch.batch_run import BatchRun, RunSettings, Written
-from outrider.client.batch.batch_summary import Summary, summarise
+from outrider.client.batch.batch_summary import BatchSummary, summarise
 from outrider.client.batch.input_lines import read_lines
 from outrider.client.batch.parts import PartsOutput
 from outrider.client.batch.places import is_remote, local_path
@@ -80,7 +80,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class BatchReport:
     """What was done."""
 
     records: int
@@ -94,7 +94,7 @@ class Report:
     tokens: int
     """Output tokens of this run."""
 
-    summary: Summary
+    summary: BatchSummary
     """Of the whole output."""
 
     baseline: Baseline | None
@@ -154,7 +154,7 @@ def look_through(job: Job) -> Survey:
     return found
 
 
-def run_job(job: Job, found: Survey, *, watcher: Watcher | None = None) -> Report:
+def run_job(job: Job, found: Survey, *, watcher: Watcher | None = None) -> BatchReport:
     """Answers every record that is not answered yet.
 
     Args:
@@ -200,7 +200,7 @@ def run_job(job: Job, found: Survey, *, watcher: Watcher | None = None) -> Repor
             _ray_data().run_shards(job, wanted, settings, fingerprints, count)
         wall_s = time.perf_counter() - began_s
         output.finish()
-        return Report(
+        return BatchReport(
             records=len(found.line_by_id),
             done_before=len(done),
             concurrency=settings.concurrency,
@@ -213,7 +213,7 @@ def run_job(job: Job, found: Survey, *, watcher: Watcher | None = None) -> Repor
         output.close()
 
 
-def _open(job: Job) -> Output:
+def _open(job: Job) -> AnswersFile:
     """The output, where it lies."""
     if job.shards or is_remote(job.destination):
         return PartsOutput(job.destination)
@@ -246,7 +246,7 @@ async def _ask_service(job: Job) -> tuple[dict[str, str], int]:
     return fingerprints, min(held, MAX_CONCURRENCY) or DEFAULT_CONCURRENCY
 
 
-def _baseline(job: Job, found: Survey, output: Output, *, concurrency: int) -> Baseline | None:
+def _baseline(job: Job, found: Survey, output: AnswersFile, *, concurrency: int) -> Baseline | None:
     """Compares a sample with plain decoding; None if that was not asked for, or no record can be compared."""
     if not job.baseline:
         return None

@@ -9,7 +9,7 @@ from outrider.client.messages.results import SpeculationStats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class RequestSample:
     """One measured request, by the client's clock."""
 
     prompt: int
@@ -124,7 +124,7 @@ def acceptance_by_depth(stats: SpeculationStats) -> tuple[float, ...]:
     return tuple(accepted / reached for accepted, reached in pairs if reached)
 
 
-def figures(samples: Sequence[Sample], *, wall_s: float) -> Figures:
+def figures(samples: Sequence[RequestSample], *, wall_s: float) -> Figures:
     """The figures of a run.
 
     Args:
@@ -162,7 +162,9 @@ def first_difference(one: Sequence[int], other: Sequence[int]) -> int | None:
     return None if len(one) == len(other) else min(len(one), len(other))
 
 
-def differences(plain: Sequence[Sample], speculative: Sequence[Sample]) -> tuple[Difference, ...]:
+def differences(
+    plain: Sequence[RequestSample], speculative: Sequence[RequestSample]
+) -> tuple[Difference, ...]:
     """Where outputs of the same prompt and seed differ. Runs of both must be in the same order."""
     found = []
     for one, other in zip(plain, speculative, strict=True):
@@ -180,8 +182,8 @@ def differences(plain: Sequence[Sample], speculative: Sequence[Sample]) -> tuple
 
 
 def compare(
-    plain: Sequence[Sample],
-    speculative: Sequence[Sample],
+    plain: Sequence[RequestSample],
+    speculative: Sequence[RequestSample],
     *,
     plain_wall_s: float,
     speculative_wall_s: float,
@@ -203,7 +205,7 @@ def compare(
     )
 
 
-def _time_of(samples: Sequence[Sample], category: str) -> float:
+def _time_of(samples: Sequence[RequestSample], category: str) -> float:
     """Seconds that the requests of a category took, one after the other."""
     return sum(sample.total_s for sample in samples if sample.category == category)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from outrider.client.async_client import AsyncClient
-from outrider.client.measuring.figures import Sample
+from outrider.client.measuring.figures import RequestSample
 from outrider.client.measuring.measuring_prompts import Prompt
 from outrider.client.messages.request_options import SamplingOptions, SpeculationOptions
 from outrider.client.messages.results import Completion, TextChunk
@@ -23,8 +23,8 @@ async def measure(
     speculation: SpeculationOptions,
     concurrency: int,
     model: str = "",
-    on_sample: Callable[[Sample], None] = lambda sample: None,
-) -> tuple[tuple[Sample, ...], float]:
+    on_sample: Callable[[RequestSample], None] = lambda sample: None,
+) -> tuple[tuple[RequestSample, ...], float]:
     """Runs each prompt once. Returns the samples in the order of the prompts, and the seconds of the whole.
 
     Args:
@@ -40,7 +40,7 @@ async def measure(
     Raises:
         OutriderError: A request failed; the others are cancelled.
     """
-    samples: dict[int, Sample] = {}
+    samples: dict[int, RequestSample] = {}
     waiting = iter(enumerate(prompts))
     options = replace(sampling, seed=seed)
 
@@ -71,7 +71,7 @@ async def _measure_one(
     options: SamplingOptions,
     speculation: SpeculationOptions,
     model: str,
-) -> Sample:
+) -> RequestSample:
     """Runs one prompt and takes its times."""
     ids: list[int] = []
     first_s = last_s = 0.0
@@ -97,7 +97,7 @@ async def _measure_one(
                     completion = event
     assert completion is not None, "a stream without a completion raises"
     later = len(ids) - in_first
-    return Sample(
+    return RequestSample(
         prompt=number,
         category=prompt.category,
         seed=options.seed or 0,

@@ -14,7 +14,7 @@ from outrider.client.messages.results import (
 )
 
 
-class Collector:
+class ResultCollector:
     """Takes the events of one stream, in order."""
 
     def __init__(self) -> None:

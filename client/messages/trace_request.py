@@ -9,7 +9,7 @@ import grpc
 from outrider.client.connection.errors import InvalidRequest, OutriderError, from_rpc_error
 from outrider.client.timeline.assemble import assemble
 from outrider.client.timeline.timeline_model import Timeline
-from outrider.client.timeline.trace_collect import Collector
+from outrider.client.timeline.trace_collect import TraceCollector
 from outrider.v1 import trace_pb2
 
 MAX_TRACE_S = 600.0
@@ -58,7 +58,7 @@ class Reception:
         self.is_stopping = False
         self.failure: OutriderError | None = None
         """Why there is no trace; None if there is one."""
-        self._collector = Collector()
+        self._collector = TraceCollector()
 
     def add(self, response: trace_pb2.TraceResponse) -> None:
         """Takes a message in."""

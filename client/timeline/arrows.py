@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from outrider.client.timeline.timeline_model import NETWORK, Arrow, Slice, Source
+from outrider.client.timeline.timeline_model import NETWORK, Arrow, Slice, TrackSource
 from outrider.v1 import trace_pb2
 
 Key = tuple[str, int, int, bool, int]
@@ -31,7 +31,7 @@ class Ends:
     received: dict[Key, Slice] = field(default_factory=dict)
 
 
-def join(ends: Ends, sources: Sequence[Source]) -> tuple[list[Arrow], list[Slice]]:
+def join(ends: Ends, sources: Sequence[TrackSource]) -> tuple[list[Arrow], list[Slice]]:
     """Arrows of the messages of which both ends are known, and their times under way.
 
     A time that comes out negative, because clocks are compared only so well, is shown as 0.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from outrider.client.timeline.arrows import Ends, join
-from outrider.client.timeline.session_names import Sessions
+from outrider.client.timeline.session_names import SessionNames
 from outrider.client.timeline.slices import Converter
-from outrider.client.timeline.timeline_model import Mark, Slice, Source, Timeline
-from outrider.client.timeline.trace_collect import Collector, Gathered
+from outrider.client.timeline.timeline_model import Mark, Slice, Timeline, TrackSource
+from outrider.client.timeline.trace_collect import Gathered, TraceCollector
 
 
-def assemble(collector: Collector, *, request_id: str = "") -> Timeline:
+def assemble(collector: TraceCollector, *, request_id: str = "") -> Timeline:
     """The timeline of what was collected.
 
     Args:
@@ -20,7 +20,7 @@ def assemble(collector: Collector, *, request_id: str = "") -> Timeline:
     """
     origin_ns = collector.started.clock_ns
     gathered = list(collector.sources.values())
-    sessions = Sessions(
+    sessions = SessionNames(
         record
         for one in gathered
         if one.source.role == "coordinator"
@@ -29,7 +29,7 @@ def assemble(collector: Collector, *, request_id: str = "") -> Timeline:
     )
     slices: list[Slice] = []
     marks: list[Mark] = []
-    sources: list[Source] = []
+    sources: list[TrackSource] = []
     ends = Ends()
     for one, process in zip(gathered, _processes(gathered), strict=True):
         converter = Converter(
@@ -73,10 +73,10 @@ def _processes(gathered: Iterable[Gathered]) -> list[str]:
     return names
 
 
-def _source(one: Gathered, process: str, converter: Converter) -> Source:
+def _source(one: Gathered, process: str, converter: Converter) -> TrackSource:
     clock, is_own = one.clock, one.source.role == "coordinator"
     error_ns = 0.0 if is_own else clock.error_ns
-    return Source(
+    return TrackSource(
         process=process,
         name=one.source.name,
         role=one.source.role,

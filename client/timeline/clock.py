@@ -17,7 +17,7 @@ shorter finds fewer quick readings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class ClockReading:
     """One question and its answer, in nanoseconds."""
 
     asked_ns: int
@@ -37,12 +37,12 @@ class Reading:
         return max(way_ns, 0) / 2
 
 
-class Clock:
+class ClockOffset:
     """Another's clock."""
 
-    def __init__(self, readings: Iterable[Reading]) -> None:
+    def __init__(self, readings: Iterable[ClockReading]) -> None:
         """Takes its readings; with none it is taken for ours."""
-        best: dict[int, Reading] = {}
+        best: dict[int, ClockReading] = {}
         for reading in readings:
             window = reading.asked_ns // WINDOW_NS
             if window not in best or reading.error_ns < best[window].error_ns:

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from outrider.client.timeline.perfetto import FORMAT, HEAD
-from outrider.client.timeline.timeline_model import Arrow, Mark, Slice, Source, Timeline
+from outrider.client.timeline.timeline_model import Arrow, Mark, Slice, Timeline, TrackSource
 
 
 class NotATimeline(ValueError):
@@ -69,11 +69,11 @@ def _read(content: Any, other: Mapping[str, Any]) -> Timeline:
     for both in ends.values():
         sent, received = (by_place[e["pid"], e["tid"], float(e["ts"])] for e in both)
         arrows.append(Arrow(name=both[0]["name"], sent=sent, received=received))
-    names = {one.name for one in fields(Source)}
+    names = {one.name for one in fields(TrackSource)}
     return Timeline(
         **{name: other[name] for name in HEAD},
         sources=tuple(
-            Source(**{name: value for name, value in source.items() if name in names})
+            TrackSource(**{name: value for name, value in source.items() if name in names})
             for source in other["sources"]
         ),
         slices=tuple(slices),

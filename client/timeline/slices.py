@@ -6,7 +6,7 @@ from typing import Any
 
 from outrider.client.timeline import coordinator_slices
 from outrider.client.timeline.arrows import Ends, key_of
-from outrider.client.timeline.session_names import Owner, Sessions
+from outrider.client.timeline.session_names import SessionNames, SessionRequest
 from outrider.client.timeline.timeline_model import DRAFTING, REQUESTS, WORK, Mark, Slice
 from outrider.client.timeline.trace_collect import Gathered
 from outrider.client.timeline.track_names import FATES, KINDS
@@ -27,7 +27,7 @@ class Converter:
         *,
         process: str,
         origin_ns: int,
-        sessions: Sessions,
+        sessions: SessionNames,
         is_scoped: bool,
         ends: Ends,
     ) -> None:
@@ -104,7 +104,7 @@ class Converter:
             return any(part.handle in self._sessions.handles for part in record.parts)
         return any(self._owner(part.handle) is not None for part in record.parts)
 
-    def _owner(self, handle: int) -> Owner | None:
+    def _owner(self, handle: int) -> SessionRequest | None:
         source = self._gathered.source
         return self._sessions.owner(source.name, source.incarnation, handle)
 
@@ -155,7 +155,7 @@ class Converter:
         self,
         record: trace_pb2.TraceRecord,
         part: trace_pb2.TracePart,
-        owner: Owner | None,
+        owner: SessionRequest | None,
         end_us: float,
     ) -> None:
         label = owner.label if owner is not None else f"session {part.handle}"

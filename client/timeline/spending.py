@@ -11,8 +11,8 @@ from outrider.client.timeline.timeline_model import (
     REQUESTS,
     WORK,
     Slice,
-    Source,
     Timeline,
+    TrackSource,
 )
 from outrider.client.timeline.track_names import BETWEEN, BUSY, WAITS_AT_TARGET
 
@@ -80,7 +80,7 @@ def actor_times(timeline: Timeline) -> tuple[ActorTime, ...]:
     )
 
 
-def _actor(source: Source, slices: Sequence[Slice]) -> ActorTime:
+def _actor(source: TrackSource, slices: Sequence[Slice]) -> ActorTime:
     return ActorTime(
         process=source.process,
         role=source.role,

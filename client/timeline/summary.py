@@ -48,7 +48,7 @@ class Fates:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rounds:
+class RoundFigures:
     """Rounds of all sessions: what one pass did for one session after its prompt."""
 
     rounds: int = 0
@@ -68,7 +68,7 @@ class Rounds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stream:
+class StreamFigures:
     """Messages of one kind that went one way between two actors."""
 
     track: str
@@ -82,7 +82,7 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class TimelineSummary:
     """All of it."""
 
     version: str
@@ -95,20 +95,20 @@ class Summary:
     """By how much times of two actors may be wrong against each other; None: some clock is not known."""
 
     actors: tuple[ActorTime, ...]
-    rounds: Rounds
+    rounds: RoundFigures
     fates: Fates
     fates_by_drafter: dict[str, Fates]
-    streams: tuple[Stream, ...]
+    streams: tuple[StreamFigures, ...]
     requests: tuple[RequestTime, ...]
     gone: dict[str, str] = field(default_factory=dict)
     """Actors that went away, and why."""
 
 
-def summarise(timeline: Timeline) -> Summary:
+def summarise(timeline: Timeline) -> TimelineSummary:
     """The figures of a timeline."""
     errors = [source.clock_error_us for source in timeline.sources]
     by_drafter = _fates(timeline)
-    return Summary(
+    return TimelineSummary(
         version=timeline.version,
         request_id=timeline.request_id,
         duration_us=timeline.duration_us,
@@ -128,7 +128,7 @@ def summarise(timeline: Timeline) -> Summary:
     )
 
 
-def _rounds(timeline: Timeline) -> Rounds:
+def _rounds(timeline: Timeline) -> RoundFigures:
     rounds = with_candidates = hits = committed = 0
     begun: set[str] = set()
     for one in sorted(timeline.slices, key=lambda one: one.start_us):
@@ -143,7 +143,9 @@ def _rounds(timeline: Timeline) -> Rounds:
         rounds += 1
         with_candidates += one.args["nodes"] > 0
         hits += any(fates["accepted"] for fates in one.args.get("fates", {}).values())
-    return Rounds(rounds=rounds, with_candidates=with_candidates, hits=hits, committed=committed)
+    return RoundFigures(
+        rounds=rounds, with_candidates=with_candidates, hits=hits, committed=committed
+    )
 
 
 def _fates(timeline: Timeline) -> dict[str, Fates]:
@@ -170,13 +172,13 @@ def _added(parts: Iterable[Fates]) -> Fates:
     return Fates(**{name: sum(getattr(part, name) for part in found) for name in names})
 
 
-def _streams(timeline: Timeline) -> tuple[Stream, ...]:
+def _streams(timeline: Timeline) -> tuple[StreamFigures, ...]:
     groups: dict[tuple[str, str], list[Slice]] = {}
     for one in timeline.slices:
         if one.process == NETWORK:
             groups.setdefault((one.track, one.name), []).append(one)
     return tuple(
-        Stream(
+        StreamFigures(
             track=track,
             what=what,
             messages=len(found),

@@ -63,7 +63,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class TrackSource:
     """One start of one actor, as far as it was traced."""
 
     process: str
@@ -112,7 +112,7 @@ class Timeline:
     ended: str = ""
     """Why: `request`, `time`, `records`, or what went wrong."""
 
-    sources: tuple[Source, ...] = ()
+    sources: tuple[TrackSource, ...] = ()
     slices: tuple[Slice, ...] = ()
     arrows: tuple[Arrow, ...] = ()
     marks: tuple[Mark, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from outrider.client.timeline.clock import Clock, Reading
+from outrider.client.timeline.clock import ClockOffset, ClockReading
 from outrider.v1 import trace_pb2
 
 
@@ -14,7 +14,7 @@ class Gathered:
 
     source: trace_pb2.TraceSource
     records: list[trace_pb2.TraceRecord] = field(default_factory=list)
-    readings: list[Reading] = field(default_factory=list)
+    readings: list[ClockReading] = field(default_factory=list)
     until_ns: int = 0
     num_lost: int = 0
     current: int = trace_pb2.TRACE_KIND_UNSPECIFIED
@@ -22,12 +22,12 @@ class Gathered:
     gone: str = ""
 
     @property
-    def clock(self) -> Clock:
+    def clock(self) -> ClockOffset:
         """Its clock."""
-        return Clock(self.readings)
+        return ClockOffset(self.readings)
 
 
-class Collector:
+class TraceCollector:
     """Takes the messages of one trace."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class Collector:
             case "reading":
                 reading = response.reading
                 gathered.readings.append(
-                    Reading(
+                    ClockReading(
                         asked_ns=reading.asked_ns,
                         received_ns=reading.received_ns,
                         answered_ns=reading.answered_ns,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from outrider.client.timeline.spending import ActorTime, RequestTime
-from outrider.client.timeline.summary import Fates, Stream, Summary
+from outrider.client.timeline.summary import Fates, StreamFigures, TimelineSummary
 from outrider.client.timeline.track_names import BUSY
 
 SHOWN_REQUESTS = 10
@@ -19,7 +19,7 @@ _ENDED = {
 }
 
 
-def lines(summary: Summary) -> list[str]:
+def lines(summary: TimelineSummary) -> list[str]:
     """The summary, a line a thing."""
     told = [_head(summary)]
     told += [f"{process} went away: {why}" for process, why in summary.gone.items()]
@@ -34,7 +34,7 @@ def lines(summary: Summary) -> list[str]:
     return told
 
 
-def _head(summary: Summary) -> str:
+def _head(summary: TimelineSummary) -> str:
     what = f"request {summary.request_id}" if summary.request_id else "the whole service"
     why = _ENDED.get(summary.ended, summary.ended or "its end is missing")
     lost = f"{summary.num_lost} LOST" if summary.num_lost else "none lost"
@@ -60,7 +60,7 @@ def _actor(actor: ActorTime) -> str:
     return line
 
 
-def _speculation(summary: Summary) -> list[str]:
+def _speculation(summary: TimelineSummary) -> list[str]:
     rounds = summary.rounds
     if not rounds.rounds:
         return ["no round was decided in this time"]
@@ -88,7 +88,7 @@ def _fates(fates: Fates) -> str:
     )
 
 
-def _stream(stream: Stream) -> str:
+def _stream(stream: StreamFigures) -> str:
     return (
         f"{stream.track}: {stream.messages} {stream.what}, {stream.bytes} bytes; under way "
         f"{_time(stream.median_us)} in the middle, {_time(stream.p99_us)} at worst but 1%"
@@ -103,7 +103,7 @@ def _request(one: RequestTime) -> str:
     )
 
 
-def _verdict(summary: Summary) -> list[str]:
+def _verdict(summary: TimelineSummary) -> list[str]:
     """What the targets' time was lost to, all of them together, while there was something to do."""
     lost: dict[str, float] = {}
     for actor in summary.actors:

@@ -146,7 +146,7 @@ class _Actor(Section):
         return self
 
 
-class Target(_Actor):
+class TargetConfig(_Actor):
     """A target model."""
 
     model: str = Field(min_length=1)
@@ -167,7 +167,7 @@ class Target(_Actor):
         return self
 
 
-class Drafter(_Actor):
+class DrafterConfig(_Actor):
     """A drafter."""
 
     method: str = "autoregressive"

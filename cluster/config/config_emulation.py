@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from outrider.actors.engine.profiles import DEVICE_PREFIX, draft_profile, find_profile
-from outrider.cluster.config.config_errors import ConfigError, Problem
+from outrider.cluster.config.config_errors import ConfigError, ConfigProblem
 
 EMULATED_TARGET = "law:agree70"
 """The target's model where none is named: an emulated device runs no checkpoint."""
@@ -37,7 +37,7 @@ def emulated(data: Mapping[str, Any], profiles: str) -> dict[str, Any]:
             draft = draft or draft_profile(target)
             find_profile(draft)
     except ValueError as error:
-        raise ConfigError("flags", (Problem("--emulate", str(error)),)) from None
+        raise ConfigError("flags", (ConfigProblem("--emulate", str(error)),)) from None
     merged["targets"] = _on(merged["targets"], DEVICE_PREFIX + target)
     if merged.get("drafters"):
         merged["drafters"] = _on(merged["drafters"], DEVICE_PREFIX + draft)

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class ConfigProblem:
     """One thing that is not allowed."""
 
     path: str
@@ -28,7 +28,7 @@ class Problem:
 class ConfigError(ValueError):
     """A configuration that is not allowed; nothing was started."""
 
-    def __init__(self, source: str, problems: Sequence[Problem]) -> None:
+    def __init__(self, source: str, problems: Sequence[ConfigProblem]) -> None:
         super().__init__(source, tuple(problems))
         self.source = source
         self.problems = tuple(problems)
@@ -38,7 +38,7 @@ class ConfigError(ValueError):
         return "\n".join([f"{self.source}: {count}", *(f"  {each}" for each in self.problems)])
 
 
-def problems_of(error: ValidationError, model: type[BaseModel]) -> tuple[Problem, ...]:
+def problems_of(error: ValidationError, model: type[BaseModel]) -> tuple[ConfigProblem, ...]:
     """Every problem of a failed validation, in the file's order of sections.
 
     Args:
@@ -48,20 +48,22 @@ def problems_of(error: ValidationError, model: type[BaseModel]) -> tuple[Problem
     return tuple(_problem(details, model) for details in error.errors(include_url=False))
 
 
-def _problem(details: Any, model: type[BaseModel]) -> Problem:
+def _problem(details: Any, model: type[BaseModel]) -> ConfigProblem:
     location: tuple[str | int, ...] = details["loc"]
     kind: str = details["type"]
     if kind == "extra_forbidden":
-        return Problem(_path(location[:-1]), _unknown_key(location, model))
+        return ConfigProblem(_path(location[:-1]), _unknown_key(location, model))
     if kind == "missing":
-        return Problem(_path(location[:-1]), f"the key {location[-1]!r} is missing")
+        return ConfigProblem(_path(location[:-1]), f"the key {location[-1]!r} is missing")
     if kind == "value_error":
-        return Problem(_path(location), str(details["ctx"]["error"]))
+        return ConfigProblem(_path(location), str(details["ctx"]["error"]))
     if kind == "string_pattern_mismatch":
         pattern = details["ctx"]["pattern"]
-        return Problem(_path(location), f"must match {pattern}, but is {_shown(details['input'])}")
+        return ConfigProblem(
+            _path(location), f"must match {pattern}, but is {_shown(details['input'])}"
+        )
     message = details["msg"].replace("Input should be", "must be", 1)
-    return Problem(_path(location), f"{message}, but is {_shown(details['input'])}")
+    return ConfigProblem(_path(location), f"{message}, but is {_shown(details['input'])}")
 
 
 def _unknown_key(location: tuple[str | int, ...], model: type[BaseModel]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from outrider.cluster.config.config_errors import ConfigError, Problem
+from outrider.cluster.config.config_errors import ConfigError, ConfigProblem
 
 MAX_BYTES = 1 << 20
 """Largest file that is read, in bytes: a real configuration has a few kB, and a wrong path may be a model's weights."""
@@ -42,14 +42,16 @@ def read_mapping(path: Path) -> dict[str, Any]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise ConfigError(str(path), (Problem(where, error.problem or str(error)),)) from None
+        raise ConfigError(str(path), (ConfigProblem(where, error.problem or str(error)),)) from None
     except (ValueError, TypeError, RecursionError, yaml.YAMLError) as error:
-        raise ConfigError(str(path), (Problem("", f"not valid: {error}"),)) from None
+        raise ConfigError(str(path), (ConfigProblem("", f"not valid: {error}"),)) from None
     if data is None:
         return {}
     if not isinstance(data, dict):
         kind = type(data).__name__
-        raise ConfigError(str(path), (Problem("", f"holds a {kind}; expected keys and values"),))
+        raise ConfigError(
+            str(path), (ConfigProblem("", f"holds a {kind}; expected keys and values"),)
+        )
     return data
 
 
@@ -59,10 +61,10 @@ def _read_text(path: Path) -> str:
             raw = file.read(MAX_BYTES + 1)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise ConfigError(str(path), (Problem("", f"cannot be read: {reason}"),)) from None
+        raise ConfigError(str(path), (ConfigProblem("", f"cannot be read: {reason}"),)) from None
     if len(raw) > MAX_BYTES:
-        raise ConfigError(str(path), (Problem("", f"has more than {MAX_BYTES} bytes"),))
+        raise ConfigError(str(path), (ConfigProblem("", f"has more than {MAX_BYTES} bytes"),))
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
-        raise ConfigError(str(path), (Problem("", f"is not UTF-8 text: {error}"),)) from None
+        raise ConfigError(str(path), (ConfigProblem("", f"is not UTF-8 text: {error}"),)) from None

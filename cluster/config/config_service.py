@@ -7,19 +7,19 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from outrider.actors.process.logs import LogFormat
-from outrider.actors.speculation.options import Verifier
+from outrider.actors.speculation.options import VerifierName
 from outrider.actors.speculation.policies import (
     MAX_AGGRESSIVENESS,
-    DraftLength,
     DraftPolicies,
-    Roots,
-    TreeMask,
+    LengthChoice,
+    MaskPolicy,
+    RootPolicy,
 )
 from outrider.cluster.config.config_section import NAME, Amount, Seconds, Section
 from outrider.cluster.config.host_port import split_host_port
 
 
-class Service(Section):
+class ServiceConfig(Section):
     """What clients see."""
 
     listen: str = "127.0.0.1:50051"
@@ -79,7 +79,7 @@ class Restarts(Section):
     """An actor that lived this long starts counting its restarts anew."""
 
 
-class Cluster(Section):
+class ClusterConfig(Section):
     """Ray, and how actors are placed and watched."""
 
     address: str = "local"
@@ -144,13 +144,13 @@ class Autoscaling(Section):
     """How long texts may go on at a target that is ended because there is little to do. It ends when they have ended."""
 
 
-class Speculation(Section):
+class SpeculationConfig(Section):
     """What a request gets that does not say otherwise."""
 
     enabled: bool = True
     """False decodes plainly."""
 
-    verifier: Verifier = Verifier.COUPLED
+    verifier: VerifierName = VerifierName.COUPLED
     """How candidates are verified."""
 
     max_nodes: int = Field(default=16, ge=1, le=4_096)
@@ -159,13 +159,13 @@ class Speculation(Section):
     max_depth: int = Field(default=8, ge=1, le=1_024)
     """Depth of the candidate tree, at most."""
 
-    draft_length: DraftLength = DraftLength.FULL
+    draft_length: LengthChoice = LengthChoice.FULL
     """When drafters stop: `full`, `confidence` or `decision`. Only drafters that offer it take part."""
 
-    roots: Roots = Roots.DRAFT
+    roots: RootPolicy = RootPolicy.DRAFT
     """Where trees begin: `draft` or `target`; `draft` for verifiers of frozen trees, whatever is said here."""
 
-    tree_mask: TreeMask = TreeMask.SLICED
+    tree_mask: MaskPolicy = MaskPolicy.SLICED
     """How masks of growing trees are made: `sliced` or `built`."""
 
     aggressiveness: float = Field(default=1.0, gt=0.0, le=MAX_AGGRESSIVENESS)

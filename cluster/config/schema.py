@@ -14,13 +14,18 @@ from typing import Any, Self
 from pydantic import ValidationError, model_validator
 
 from outrider.actors.engine.profiles import DEVICE_PREFIX
-from outrider.cluster.config.config_actors import PROMPT_LOOKUP, Drafter, Target
+from outrider.cluster.config.config_actors import PROMPT_LOOKUP, DrafterConfig, TargetConfig
 from outrider.cluster.config.config_emulation import emulated
-from outrider.cluster.config.config_errors import ConfigError, Problem, problems_of
+from outrider.cluster.config.config_errors import ConfigError, ConfigProblem, problems_of
 from outrider.cluster.config.config_file import read_mapping
 from outrider.cluster.config.config_section import Section
 from outrider.cluster.config.config_security import Security
-from outrider.cluster.config.config_service import Autoscaling, Cluster, Service, Speculation
+from outrider.cluster.config.config_service import (
+    Autoscaling,
+    ClusterConfig,
+    ServiceConfig,
+    SpeculationConfig,
+)
 
 DEMO_TARGET = "demo:target"
 """The shipped target model."""
@@ -35,22 +40,22 @@ COORDINATOR = "coordinator"
 class Config(Section):
     """A service. Without `targets` and `drafters` it is the demonstration pair."""
 
-    service: Service = Service()
+    service: ServiceConfig = ServiceConfig()
     """What clients see."""
 
     security: Security = Security()
     """Certificates and tokens."""
 
-    cluster: Cluster = Cluster()
+    cluster: ClusterConfig = ClusterConfig()
     """Ray, and how actors are placed and watched."""
 
-    targets: tuple[Target, ...]
+    targets: tuple[TargetConfig, ...]
     """The target model, one. Given without `drafters`, it decodes plainly."""
 
-    drafters: tuple[Drafter, ...] = ()
+    drafters: tuple[DrafterConfig, ...] = ()
     """The drafters; each may serve every target with its tokenizer."""
 
-    speculation: Speculation = Speculation()
+    speculation: SpeculationConfig = SpeculationConfig()
     """What a request gets that does not say otherwise."""
 
     autoscaling: Autoscaling = Autoscaling()
@@ -139,7 +144,9 @@ def with_flags(
     if listen is not None:
         service = merged.get("service") or {}
         if not isinstance(service, Mapping):
-            raise ConfigError("flags", (Problem("service", "must be a mapping of keys to values"),))
+            raise ConfigError(
+                "flags", (ConfigProblem("service", "must be a mapping of keys to values"),)
+            )
         merged["service"] = {**service, "listen": listen}
     return merged
 

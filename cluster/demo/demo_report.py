@@ -71,7 +71,7 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Totals:
+class DemoTotals:
     """Figures over many pairs."""
 
     temperature: float | None
@@ -92,13 +92,13 @@ class Totals:
     """Where the time of speculative decoding went, as fractions of the whole."""
 
 
-def totals(pairs: Sequence[Pair], *, temperature: float | None = None) -> Totals:
+def totals(pairs: Sequence[Pair], *, temperature: float | None = None) -> DemoTotals:
     """The figures over the pairs of one temperature, or over all."""
     chosen = [pair for pair in pairs if temperature in (None, pair.temperature)]
     plain = [pair.plain for pair in chosen]
     fast = [pair.speculative for pair in chosen]
     stats = total_stats([run.completion.speculation for run in fast])
-    return Totals(
+    return DemoTotals(
         temperature=temperature,
         texts=len(chosen),
         equal=sum(pair.first_difference is None for pair in chosen),

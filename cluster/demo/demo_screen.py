@@ -21,8 +21,8 @@ from outrider.client.timeline.timeline_model import DRAFTING, WORK, Slice, Timel
 from outrider.client.timeline.track_names import BUSY
 from outrider.cluster.demo.demo_report import (
     Decoded,
+    DemoTotals,
     Pair,
-    Totals,
     origins,
     pass_bars,
     share_bar,
@@ -224,7 +224,7 @@ def _table(first: str, *, title: str) -> Table:
     return table
 
 
-def _row(table: Table, name: str, found: Totals, temperature: str) -> None:
+def _row(table: Table, name: str, found: DemoTotals, temperature: str) -> None:
     same = "yes" if found.equal == found.texts else "no"
     table.add_row(
         name,
@@ -238,14 +238,14 @@ def _row(table: Table, name: str, found: Totals, temperature: str) -> None:
     )
 
 
-def _acceptance(found: Totals) -> Text:
+def _acceptance(found: DemoTotals) -> Text:
     lines = ["accepted, by depth in the tree (of the rounds whose tree reached it):"]
     for depth, share in enumerate(found.acceptance_by_depth, start=1):
         lines.append(f"{depth:>4} {share_bar(share, 40)} {share:.0%}")
     return Text("\n".join(lines))
 
 
-def _shares(found: Totals) -> Text:
+def _shares(found: DemoTotals) -> Text:
     lines = ["where the time of speculative decoding went:"]
     for name, share in found.time_shares.items():
         lines.append(f"{name:>20} {share_bar(share, 40)} {share:.0%}")

@@ -30,7 +30,7 @@ from outrider.cluster.requests.all_links import Links
 from outrider.cluster.requests.running_request import RunningRequest
 from outrider.cluster.requests.sequence import Sequence
 from outrider.cluster.requests.sequence_plan import SequencePlan
-from outrider.cluster.requests.session import Session, State
+from outrider.cluster.requests.session import Session, SessionState
 from outrider.cluster.text.detokenise import Detokeniser
 from outrider.cluster.text.text_tokenizer import TextCodec
 from outrider.cluster.tracing.trace_call import Tracing
@@ -91,7 +91,10 @@ class Gateway:
     def load(self) -> tuple[int, int]:
         """Requests that are being decoded, and that wait for a slot."""
         running = sum(
-            any(one.session.state in (State.RUNNING, State.CLOSING) for one in request.sequences)
+            any(
+                one.session.state in (SessionState.RUNNING, SessionState.CLOSING)
+                for one in request.sequences
+            )
             for request in self._requests.values()
         )
         return running, len(self._requests) - running

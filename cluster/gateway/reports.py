@@ -12,7 +12,7 @@ from outrider.actors.exchange.policy_wire import (
     tree_mask_to_proto,
 )
 from outrider.actors.exchange.request_options_wire import verifier_to_proto
-from outrider.actors.speculation.policies import DraftLength, Roots, TreeMask
+from outrider.actors.speculation.policies import LengthChoice, MaskPolicy, RootPolicy
 from outrider.cluster.links.draft_link import DraftLink
 from outrider.cluster.links.target_link import TargetLink
 from outrider.cluster.requests.all_links import Links, draft_lengths_of, verifiers_of
@@ -55,9 +55,9 @@ def models(links: Links) -> generation_pb2.ListModelsResponse:
                 has_chat_template=limits.has_chat_template,
                 model_fingerprint=info.model_fingerprint,
                 tokenizer_fingerprint=info.tokenizer_fingerprint,
-                draft_lengths=[draft_length_to_proto(o) for o in DraftLength if o in offered],
-                roots=map(roots_to_proto, Roots),
-                tree_masks=map(tree_mask_to_proto, TreeMask),
+                draft_lengths=[draft_length_to_proto(o) for o in LengthChoice if o in offered],
+                roots=map(roots_to_proto, RootPolicy),
+                tree_masks=map(tree_mask_to_proto, MaskPolicy),
                 emulated=links.emulated,
             )
         ]

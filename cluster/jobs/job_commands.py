@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from outrider.cluster.jobs.arguments import Parse
 from outrider.cluster.jobs.job_options import JobOptions
 from outrider.cluster.jobs.job_request import Submission, build, checked_id
-from outrider.cluster.jobs.ray_token import Credentials, find_credentials
+from outrider.cluster.jobs.ray_token import RayToken, find_credentials
 from outrider.cluster.process.signals import ending_by_signal
 from outrider.cluster.start.commands import FAILED, USAGE, CommandFailed, Report
 
@@ -43,17 +43,17 @@ AGENT_POLL_S = 1.0
 NO_AGENT = "No available agent"
 """How Ray refuses then."""
 
-__all__ = ["Cluster", "JobOptions", "job_logs", "jobs", "plan", "stop", "submit"]
+__all__ = ["JobCluster", "JobOptions", "job_logs", "jobs", "plan", "stop", "submit"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class JobCluster:
     """Which cluster, as the command line says it; the environment says the rest."""
 
     address: str | None = None
     token_file: Path | None = None
 
-    def credentials(self) -> Credentials:
+    def credentials(self) -> RayToken:
         """Mode and token; see `find_credentials`."""
         return find_credentials(self.token_file, os.environ)
 
@@ -74,7 +74,7 @@ def _write(text: str) -> None:
 
 
 def plan(
-    cluster: Cluster, verb: str, arguments: Sequence[str], options: JobOptions, parse: Parse
+    cluster: JobCluster, verb: str, arguments: Sequence[str], options: JobOptions, parse: Parse
 ) -> dict[str, Any]:
     """What `submit` would send, in plain values. Sends nothing and asks nobody; holds no token.
 
@@ -93,7 +93,7 @@ def plan(
 
 
 def submit(
-    cluster: Cluster,
+    cluster: JobCluster,
     verb: str,
     arguments: Sequence[str],
     options: JobOptions,
@@ -141,7 +141,7 @@ def submit(
 
 
 def job_logs(
-    cluster: Cluster,
+    cluster: JobCluster,
     job: str,
     *,
     follow: bool = False,
@@ -175,7 +175,7 @@ def job_logs(
 
 
 def jobs(
-    cluster: Cluster, job: str | None = None, *, ended: bool = False
+    cluster: JobCluster, job: str | None = None, *, ended: bool = False
 ) -> tuple[dict[str, Any], ...]:
     """Submitted jobs, the newest last, in plain values: id, status, times in ms since 1970, command, message, exit code.
 
@@ -199,7 +199,7 @@ def jobs(
     return tuple(_as_dict(each) for each in found if ended or not each.status.is_terminal())
 
 
-def stop(cluster: Cluster, job: str, *, wait: bool = True, report: Report = _say) -> None:
+def stop(cluster: JobCluster, job: str, *, wait: bool = True, report: Report = _say) -> None:
     """Stops a job, and waits until it has ended. One that has ended already is as it should be.
 
     Raises:
@@ -228,13 +228,13 @@ def stop(cluster: Cluster, job: str, *, wait: bool = True, report: Report = _say
     report(f"{job}: {details.status}")
 
 
-def _connect(cluster: Cluster, credentials: Credentials) -> JobServer:
+def _connect(cluster: JobCluster, credentials: RayToken) -> JobServer:
     from outrider.cluster.jobs.job_server import connect, named_address
 
     return connect(named_address(cluster.address, os.environ), credentials)
 
 
-def _send(server: JobServer, credentials: Credentials, made: Submission) -> None:
+def _send(server: JobServer, credentials: RayToken, made: Submission) -> None:
     """Sends the archive, then the request."""
     from outrider.cluster.jobs.job_server import asking
 
@@ -266,7 +266,7 @@ def _send(server: JobServer, credentials: Credentials, made: Submission) -> None
             raise CommandFailed(f"Ray refuses the request: {error}", USAGE) from error
 
 
-def _details(server: JobServer, credentials: Credentials, job: str) -> Any:
+def _details(server: JobServer, credentials: RayToken, job: str) -> Any:
     """What Ray knows of a job."""
     from outrider.cluster.jobs.job_server import asking
 
@@ -282,8 +282,8 @@ def _details(server: JobServer, credentials: Credentials, job: str) -> Any:
 
 def _follow(
     server: JobServer,
-    cluster: Cluster,
-    credentials: Credentials,
+    cluster: JobCluster,
+    credentials: RayToken,
     job: str,
     *,
     stop_on_signal: bool,

@@ -19,7 +19,7 @@ from ray.dashboard.utils import ray_address_to_api_server_url
 from ray.exceptions import AuthenticationError, RayError
 from ray.job_submission import JobSubmissionClient
 
-from outrider.cluster.jobs.ray_token import Credentials
+from outrider.cluster.jobs.ray_token import RayToken
 from outrider.cluster.ray.ray_errors import first_line
 from outrider.cluster.start.commands import FAILED, USAGE, CommandFailed
 
@@ -56,7 +56,7 @@ def named_address(option: str | None, environment: Mapping[str, str]) -> str | N
     return next((address for address in candidates if address), None)
 
 
-def connect(address: str | None, credentials: Credentials) -> JobServer:
+def connect(address: str | None, credentials: RayToken) -> JobServer:
     """A job server that answers and takes the token.
 
     Args:
@@ -78,7 +78,7 @@ def connect(address: str | None, credentials: Credentials) -> JobServer:
 
 
 @contextmanager
-def asking(url: str, credentials: Credentials) -> Iterator[None]:
+def asking(url: str, credentials: RayToken) -> Iterator[None]:
     """Says what a failed request means.
 
     Raises:

@@ -16,7 +16,7 @@ Mode = Literal["token", "disabled"]
 
 
 @dataclass(frozen=True, slots=True)
-class Credentials:
+class RayToken:
     """How to speak to a job server, and the mode that the job itself is told."""
 
     mode: Mode
@@ -28,7 +28,7 @@ class Credentials:
         return {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
 
 
-def find_credentials(token_file: Path | None, environment: Mapping[str, str]) -> Credentials:
+def find_credentials(token_file: Path | None, environment: Mapping[str, str]) -> RayToken:
     """The mode and the token.
 
     Args:
@@ -45,16 +45,16 @@ def find_credentials(token_file: Path | None, environment: Mapping[str, str]) ->
     if mode == "disabled":
         if token_file is not None:
             raise CommandFailed("--token-file is of no use with RAY_AUTH_MODE=disabled", USAGE)
-        return Credentials("disabled")
+        return RayToken("disabled")
     token = _find_token(token_file, environment)
     if token is not None:
-        return Credentials("token", token)
+        return RayToken("token", token)
     if mode == "token":
         raise CommandFailed(
             "RAY_AUTH_MODE is token, but there is none: --token-file FILE, RAY_AUTH_TOKEN_PATH or RAY_AUTH_TOKEN",
             USAGE,
         )
-    return Credentials("disabled")
+    return RayToken("disabled")
 
 
 def _find_token(token_file: Path | None, environment: Mapping[str, str]) -> str | None:

@@ -23,7 +23,7 @@ from outrider.actors.metrics.families import counter, counters, gauges
 from outrider.actors.metrics.metrics_service import render
 from outrider.actors.rpc.credentials import Credentials
 from outrider.actors.rpc.grpc_server import internal_channel
-from outrider.cluster.roster.actor_status import ActorStatus, State
+from outrider.cluster.roster.actor_status import ActorState, ActorStatus
 from outrider.cluster.roster.roster import Roster
 from outrider.v1 import metrics_pb2, metrics_pb2_grpc
 
@@ -102,7 +102,7 @@ class Federation:
 
     async def _ask(self, status: ActorStatus, address: str) -> Families | None:
         """What one actor tells; None if it does not answer."""
-        if status.state is not State.SERVING or not address:
+        if status.state is not ActorState.SERVING or not address:
             return None
         channel = self._channels.get(address)
         if channel is None:
@@ -169,7 +169,9 @@ class _Own:
         )
 
     def _replicas(self) -> Iterable[Metric]:
-        serving = Counter((s.model, s.role) for s in self._statuses if s.state is State.SERVING)
+        serving = Counter(
+            (s.model, s.role) for s in self._statuses if s.state is ActorState.SERVING
+        )
         for name, help_, value in (
             ("wanted", "Actors that the load asks for.", lambda scale: scale.wanted),
             ("running", "Actors that serve.", lambda scale: serving[scale.entry, scale.role]),

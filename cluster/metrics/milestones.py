@@ -18,7 +18,7 @@ MAX_ROUNDS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class RoundTimes:
     """One message with tokens to the client: what one round committed, or several if the client is slow."""
 
     end_ns: int
@@ -35,7 +35,7 @@ class SequenceTimes:
     opened_ns: int | None = None
     """When its target had opened its first session."""
     target: str = ""
-    rounds: list[Round] = field(default_factory=list)
+    rounds: list[RoundTimes] = field(default_factory=list)
     """The first ones."""
     num_tokens: int = 0
     last_ns: int | None = None
@@ -100,7 +100,7 @@ class Milestones:
         times.last_ns = now_ns
         times.num_tokens += num_tokens
         if self._keeps_rounds and len(times.rounds) < MAX_ROUNDS:
-            times.rounds.append(Round(now_ns, num_tokens))
+            times.rounds.append(RoundTimes(now_ns, num_tokens))
 
     def completed(self, index: int, completion: generation_pb2.Completion) -> None:
         """A sequence is whole."""

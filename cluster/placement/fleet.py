@@ -10,11 +10,11 @@ from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.rpc.credentials import OPEN, Credentials
 from outrider.actors.speculation.options import Speculation
 from outrider.actors.target.state.target_settings import TargetSettings
-from outrider.cluster.config.config_actors import Drafter, Target
+from outrider.cluster.config.config_actors import DrafterConfig, TargetConfig
 from outrider.cluster.config.coordinator_settings import CoordinatorSettings
 from outrider.cluster.config.host_port import join_host_port, split_host_port
 from outrider.cluster.config.schema import Config
-from outrider.cluster.roster.roster import Role, Scale
+from outrider.cluster.roster.roster import ReplicaScale, Role
 
 ActorSettings = TargetSettings | DraftSettings | CoordinatorSettings
 
@@ -83,11 +83,11 @@ def kept(before: Config, after: Config, replicas: Mapping[str, int]) -> dict[str
     return found
 
 
-def scales(config: Config, replicas: Mapping[str, int]) -> dict[str, Scale]:
+def scales(config: Config, replicas: Mapping[str, int]) -> dict[str, ReplicaScale]:
     """How many of each target and drafter there are and may be, by its name in the configuration."""
     roles = ((Role.TARGET, config.targets), (Role.DRAFTER, config.drafters))
     return {
-        actor.name: Scale(
+        actor.name: ReplicaScale(
             entry=actor.name,
             role=role,
             least=actor.least,
@@ -124,7 +124,7 @@ def beside(spec: ActorSpec, other: ActorSpec) -> ActorSpec:
     return replace(spec, settings=replace(mine, listen=theirs.listen, shares_port=True))
 
 
-def _target(config: Config, target: Target, name: str) -> ActorSpec:
+def _target(config: Config, target: TargetConfig, name: str) -> ActorSpec:
     settings = TargetSettings(
         name=name,
         incarnation=0,
@@ -148,7 +148,7 @@ def _target(config: Config, target: Target, name: str) -> ActorSpec:
     )
 
 
-def _drafter(config: Config, drafter: Drafter, name: str) -> ActorSpec:
+def _drafter(config: Config, drafter: DrafterConfig, name: str) -> ActorSpec:
     settings = DraftSettings(
         name=name,
         incarnation=0,
@@ -208,12 +208,12 @@ def _coordinator(config: Config, name: str) -> ActorSpec:
     )
 
 
-def _deployment(target: Target) -> str:
+def _deployment(target: TargetConfig) -> str:
     """Names what decides the text: another model or another type is another deployment."""
     return f"{target.name}={target.model} {target.dtype}"
 
 
-def _engine(actor: Target | Drafter, model: str) -> EngineSettings:
+def _engine(actor: TargetConfig | DrafterConfig, model: str) -> EngineSettings:
     return EngineSettings(
         model=model,
         dtype=actor.dtype,
@@ -230,6 +230,6 @@ def _engine(actor: Target | Drafter, model: str) -> EngineSettings:
     )
 
 
-def _resources(actor: Target | Drafter) -> dict[str, float]:
+def _resources(actor: TargetConfig | DrafterConfig) -> dict[str, float]:
     wanted = {"CPU": actor.num_cpus, "GPU": actor.gpus, **actor.resources}
     return {kind: amount for kind, amount in wanted.items() if amount > 0}

@@ -18,7 +18,7 @@ Count = Annotated[int, Field(ge=1, le=1_000_000)]
 Percent = Annotated[int, Field(ge=35, le=95)]
 
 
-class Device(Section):
+class PlanDevice(Section):
     """A model on a device."""
 
     profile: str
@@ -29,7 +29,7 @@ class Device(Section):
     """Price of each, in any unit."""
 
     @model_validator(mode="after")
-    def _exists(self) -> Device:
+    def _exists(self) -> PlanDevice:
         find_profile(self.profile)
         return self
 
@@ -51,14 +51,14 @@ class Device(Section):
         return find_profile(self.profile)
 
 
-class Target(Device):
+class PlanTarget(PlanDevice):
     """The target model."""
 
     slots: Count = 256
     """Sessions that one can hold."""
 
 
-class Drafter(Device):
+class PlanDrafter(PlanDevice):
     """A draft model that could be used."""
 
     name: Annotated[str, Field(pattern=NAME)]
@@ -69,12 +69,12 @@ class Drafter(Device):
     slots: Count = 256
 
     @model_validator(mode="after")
-    def _agrees(self) -> Drafter:
+    def _agrees(self) -> PlanDrafter:
         check_law(f"agree{self.agrees}/draft")
         return self
 
 
-class Traffic(Section):
+class PlanTraffic(Section):
     """What is asked."""
 
     requests: Count = 64
@@ -89,9 +89,9 @@ class Traffic(Section):
 class PlanRequest(Section):
     """What a plan is made from."""
 
-    target: Target
-    drafters: Annotated[tuple[Drafter, ...], Field(min_length=1, strict=False)]
-    traffic: Traffic = Traffic()
+    target: PlanTarget
+    drafters: Annotated[tuple[PlanDrafter, ...], Field(min_length=1, strict=False)]
+    traffic: PlanTraffic = PlanTraffic()
     nodes: Annotated[tuple[Count, ...], Field(min_length=1, strict=False)] = (2, 4, 8, 16)
     """Tree budgets to try."""
     gpus: Count | None = None

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from outrider.actors.speculation.ideal import mean_run
-from outrider.cluster.plan.plan_request import Drafter, PlanRequest
+from outrider.cluster.plan.plan_request import PlanDrafter, PlanRequest
 from outrider.cluster.simulate.foresight import foresight
 from outrider.cluster.simulate.prices import load_prices
 
@@ -36,7 +36,7 @@ FIRST_LEVELS = 2.0
 class Option:
     """A way to serve all requests."""
 
-    drafter: Drafter | None
+    drafter: PlanDrafter | None
     """None: plain decoding."""
     nodes: int
     """Of a tree, at most."""
@@ -133,7 +133,7 @@ def _target_s(request: PlanRequest, sessions: int, rows: int) -> float:
     return pass_s + prices.target.around_s(prices.sleep.factor(pass_s), sessions, rows)
 
 
-def _draft_s(request: PlanRequest, drafter: Drafter, sessions: int, rows: int) -> float:
+def _draft_s(request: PlanRequest, drafter: PlanDrafter, sessions: int, rows: int) -> float:
     """The same of a drafter."""
     traffic, prices = request.traffic, load_prices()
     context = sessions * (traffic.prompt + traffic.tokens // 2)
@@ -149,7 +149,7 @@ def _prompt_s(request: PlanRequest, sessions: int) -> float:
 
 
 def expected(
-    request: PlanRequest, drafter: Drafter, sessions: int, shared_by: int, nodes: int
+    request: PlanRequest, drafter: PlanDrafter, sessions: int, shared_by: int, nodes: int
 ) -> float:
     """The speed-up over plain decoding that the closed form expects, at least 1: drafters rest where they do not pay.
 

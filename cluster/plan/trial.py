@@ -8,7 +8,7 @@ from outrider.cluster.plan.plan_request import PlanRequest
 from outrider.cluster.plan.serving_ways import MAX_DEPTH, Option
 from outrider.cluster.simulate.compare import run
 from outrider.cluster.simulate.scenario import Scenario
-from outrider.cluster.simulate.simulated_service import Mode, Run
+from outrider.cluster.simulate.simulated_service import SimulatedMode, SimulatedRun
 
 PASSES = 300
 """Plain passes that a trial lasts for, at least; and as long as two requests take plainly."""
@@ -29,16 +29,16 @@ class Tried:
 
 def tried(request: PlanRequest, option: Option) -> Tried:
     """Simulates a cell of an option, plainly and, if it has a drafter, with it."""
-    plain = rate(run(scenario(request, option), Mode.PLAIN))
+    plain = rate(run(scenario(request, option), SimulatedMode.PLAIN))
     rated = plain
     if option.drafter is not None:
-        rated = rate(run(scenario(request, option), Mode.PIPELINED))
+        rated = rate(run(scenario(request, option), SimulatedMode.PIPELINED))
     cells = option.targets / option.shared_by
     simulated = replace(option, tokens_per_s=rated * cells, speed_up=rated / plain)
     return Tried(option=simulated, expected=option.speed_up)
 
 
-def rate(one: Run) -> float:
+def rate(one: SimulatedRun) -> float:
     """Tokens a second after the beginning."""
     began = SETTLING * one.seconds
     answers = one.answers

@@ -70,14 +70,14 @@ def written(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Owner:
+class FileOwner:
     """The service that wrote a ready file, and lives."""
 
     address: str
     pid: int
 
 
-def remove_if_left(file: Path, *, pid: int | None = None) -> Owner | None:
+def remove_if_left(file: Path, *, pid: int | None = None) -> FileOwner | None:
     """Removes a ready file whose service is gone.
 
     Args:
@@ -89,7 +89,7 @@ def remove_if_left(file: Path, *, pid: int | None = None) -> Owner | None:
     """
     with suppress(OSError, ValueError, KeyError, TypeError), file.open("rb") as opened:
         content = json.loads(opened.read(MAX_BYTES))
-        owner = Owner(address=str(content["address"]), pid=int(content["pid"]))
+        owner = FileOwner(address=str(content["address"]), pid=int(content["pid"]))
         try:
             fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -39,7 +39,7 @@ class Grant:
     target: str
 
 
-class Admission:
+class AdmissionQueue:
     """The queue and the slots of every target."""
 
     def __init__(self, *, max_waiting: int) -> None:

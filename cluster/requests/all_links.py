@@ -16,18 +16,18 @@ from outrider.actors.exchange.request_options_wire import (
     verifier_to_proto,
 )
 from outrider.actors.exchange.vocabulary import Vocabulary, difference
-from outrider.actors.speculation.options import Verifier
-from outrider.actors.speculation.policies import DraftLength
+from outrider.actors.speculation.options import VerifierName
+from outrider.actors.speculation.policies import LengthChoice
 from outrider.cluster.config.coordinator_settings import CoordinatorSettings
 from outrider.cluster.links.draft_link import DraftLink
 from outrider.cluster.links.stream_link import LinkBroken
 from outrider.cluster.links.target_link import TargetLink
 from outrider.cluster.requests.coordinator_shares import allowance, share
-from outrider.cluster.requests.sequence import Cluster
+from outrider.cluster.requests.sequence import SequencePeers
 from outrider.cluster.requests.slot_queue import Slots
 from outrider.cluster.roster.roster import EMPTY, Member, Role, Roster
 from outrider.cluster.text.text_tokenizer import TextCodec
-from outrider.cluster.validation.limits import Drafter, Limits
+from outrider.cluster.validation.limits import KnownDrafter, Limits
 from outrider.cluster.validation.status_codes import Refusal
 from outrider.v1 import target_pb2
 
@@ -67,7 +67,7 @@ class Links:
         self.roster = EMPTY
         """What the supervisor last told."""
         self.slots = Slots(max_waiting=settings.max_waiting)
-        self.cluster = Cluster(
+        self.cluster = SequencePeers(
             targets=self.targets,
             drafters=self.drafters,
             slots=self.slots,
@@ -204,8 +204,8 @@ class Links:
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
-    def _drafter(self, link: DraftLink) -> Drafter:
-        return Drafter(
+    def _drafter(self, link: DraftLink) -> KnownDrafter:
+        return KnownDrafter(
             name=link.name,
             verifiers=verifiers_of(link),
             draft_lengths=draft_lengths_of(link),
@@ -320,18 +320,18 @@ class Links:
             log.warning("drafter serves nobody", drafter=link.name, reason=reason)
 
 
-def verifiers_of(link: DraftLink) -> tuple[Verifier, ...]:
+def verifiers_of(link: DraftLink) -> tuple[VerifierName, ...]:
     """What a drafter says that it can serve, as far as this version knows it."""
     if link.info is None:
         return ()
-    known = {verifier_to_proto(verifier): verifier for verifier in Verifier}
+    known = {verifier_to_proto(verifier): verifier for verifier in VerifierName}
     return tuple(known[value] for value in link.info.verifiers if value in known)
 
 
-def draft_lengths_of(link: DraftLink) -> tuple[DraftLength, ...]:
+def draft_lengths_of(link: DraftLink) -> tuple[LengthChoice, ...]:
     """The draft length policies that a drafter says that it can serve, as far as this version knows them."""
     if link.info is None:
         return ()
-    known = {draft_length_to_proto(length): length for length in DraftLength}
+    known = {draft_length_to_proto(length): length for length in LengthChoice}
     found = tuple(known[value] for value in link.info.draft_lengths if value in known)
-    return found or (DraftLength.FULL,)
+    return found or (LengthChoice.FULL,)

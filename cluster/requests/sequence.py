@@ -28,9 +28,9 @@ from outrider.cluster.requests.sequence_plan import (
     completion,
     open_session,
 )
-from outrider.cluster.requests.session import Session, State
+from outrider.cluster.requests.session import Session, SessionState
 from outrider.cluster.requests.session_commands import (
-    Attach,
+    AttachDrafter,
     Close,
     Command,
     Complete,
@@ -54,7 +54,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class SequencePeers:
     """What sequences share: the links, the slots, and a source of session numbers."""
 
     targets: Mapping[str, TargetLink]
@@ -74,7 +74,7 @@ class Sequence:
         self,
         plan: SequencePlan,
         session: Session,
-        cluster: Cluster,
+        cluster: SequencePeers,
         client: ClientStream,
         recording: RequestRecording,
     ) -> None:
@@ -100,12 +100,12 @@ class Sequence:
         """Runs to the end. The client learns of its admission when the sequence has its first slot, or needs none."""
         try:
             self._carry_out(self.session.start())
-            while self.session.state is not State.ENDED:
+            while self.session.state is not SessionState.ENDED:
                 if self._must_open:
                     self._must_open = False
                     await self._acquire()
                     self._client.admit()
-                    if self.session.state is State.OPENING:
+                    if self.session.state is SessionState.OPENING:
                         self._open()
                 await self._until_woken()
             self._client.admit()
@@ -183,7 +183,7 @@ class Sequence:
 
     def on_drafters_wanted(self) -> None:
         """The target has use for drafters again."""
-        if self._drafting is not None and self.session.state is State.RUNNING:
+        if self._drafting is not None and self.session.state is SessionState.RUNNING:
             self._drafting.start()
 
     def on_drafter_up(self, name: str) -> None:
@@ -198,7 +198,7 @@ class Sequence:
             match command:
                 case Deliver():
                     self._deliver(command)
-                case Attach():
+                case AttachDrafter():
                     if self._drafting is not None:
                         self._drafting.start()
                 case Close():
@@ -209,7 +209,7 @@ class Sequence:
                     self._client.complete(self._completion(command))
                 case Fail():
                     self._client.refuse(command.refusal)
-        if self.session.state is not State.RUNNING:
+        if self.session.state is not SessionState.RUNNING:
             self._wake.set()
 
     def _deliver(self, command: Deliver) -> None:
@@ -279,7 +279,7 @@ class Sequence:
 
     async def _ended(self) -> None:
         """Waits until the session has ended, for instance by an abort while it is queued."""
-        while self.session.state is not State.ENDED:
+        while self.session.state is not SessionState.ENDED:
             self._wake.clear()
             await self._wake.wait()
 
@@ -299,8 +299,8 @@ class Sequence:
 
     async def _until_woken(self) -> None:
         """Waits for the next opening or the end; not for ever on a target that was told to close."""
-        while not self._must_open and self.session.state is not State.ENDED:
-            is_closing = self.session.state is State.CLOSING
+        while not self._must_open and self.session.state is not SessionState.ENDED:
+            is_closing = self.session.state is SessionState.CLOSING
             self._wake.clear()
             try:
                 async with asyncio.timeout(CLOSING_S if is_closing else None):
@@ -349,7 +349,7 @@ class Sequence:
         """Leaves nothing behind. A session that has not ended is closed at the target."""
         self._stop_drafting()
         if self._link is not None:
-            if self.session.state is not State.ENDED:
+            if self.session.state is not SessionState.ENDED:
                 self._link.close(self._number)
             self._link.forget(self._number)
             self._link = None

@@ -15,7 +15,7 @@ from outrider.cluster.requests.statistics import PartCounts, merge_stats, merge_
 from outrider.v1 import draft_pb2, generation_pb2, target_pb2
 
 
-class Place(Protocol):
+class SessionPlace(Protocol):
     """One start of a target."""
 
     @property
@@ -80,7 +80,7 @@ def open_session(
 
 
 def attach_session(
-    plan: SequencePlan, target: Place, *, session: int, handle: int, committed: Sequence[int]
+    plan: SequencePlan, target: SessionPlace, *, session: int, handle: int, committed: Sequence[int]
 ) -> draft_pb2.AttachSession:
     """What a drafter is asked for.
 

@@ -5,7 +5,7 @@ The coordinator feeds it what the target said and carries out what it answers. T
 | state | on | goes to | and commands |
 |---|---|---|---|
 | admitted | `start` | opening; ended if the resumed tokens are already the whole output | `Open`; `Complete` |
-| opening | `opened` | running | `Attach` |
+| opening | `opened` | running | `AttachDrafter` |
 | opening | `failed` for want of a slot | opening: `Open` |
 | opening, running | `failed`, `lost`, a commit out of turn | opening; ended after too many tries | `Open`; `Fail` |
 | running | `committed` | running; closing if a stop string was completed | `Deliver`; `Close` |
@@ -25,7 +25,7 @@ from enum import StrEnum
 import grpc
 
 from outrider.cluster.requests.session_commands import (
-    Attach,
+    AttachDrafter,
     Close,
     Command,
     Complete,
@@ -44,7 +44,7 @@ MAX_FRUITLESS_OPENS = 5
 target that is still filling up; more only repeats what brings the target down."""
 
 
-class State(StrEnum):
+class SessionState(StrEnum):
     """Where a sequence stands."""
 
     ADMITTED = "admitted"
@@ -82,7 +82,7 @@ class Session:
             min_tokens: Stop strings completed before this many output tokens do not end the output.
             resume: Output tokens that the client already has.
         """
-        self.state = State.ADMITTED
+        self.state = SessionState.ADMITTED
         self.output: list[int] = list(resume)
         """The committed output tokens, resumed ones included."""
         self.parts: list[PartCounts | generation_pb2.SpeculationStats] = []
@@ -108,17 +108,17 @@ class Session:
             return self._complete()
         if (whole := self._end_if_whole()) is not None:
             return whole
-        self.state = State.OPENING
+        self.state = SessionState.OPENING
         return [Open()]
 
     def opened(self) -> list[Command]:
         """The target has opened the session."""
-        if self.state is not State.OPENING:
+        if self.state is not SessionState.OPENING:
             return []
-        self.state = State.RUNNING
+        self.state = SessionState.RUNNING
         self._epoch = 0
         self.parts.append(PartCounts())
-        return [Attach()]
+        return [AttachDrafter()]
 
     def committed(
         self,
@@ -135,7 +135,7 @@ class Session:
             origins: The drafter that proposed each, -1: the target itself.
             told: The tokens with their log-probabilities, if the client wants those.
         """
-        if self.state is not State.RUNNING:
+        if self.state is not SessionState.RUNNING:
             return []
         if epoch != self._epoch + 1:
             return [
@@ -156,7 +156,7 @@ class Session:
         del ids[read.num_read :], origins[read.num_read :]
         self.output += ids
         delivered = Deliver(read.text, ids, origins, (told or [])[: read.num_read])
-        self.state = State.CLOSING
+        self.state = SessionState.CLOSING
         self._end = Complete(reason=generation_pb2.FINISH_REASON_STOP_STRING, stop=read.stop)
         return [delivered, Close()]
 
@@ -168,32 +168,35 @@ class Session:
         cached_tokens: int,
     ) -> list[Command]:
         """The target has ended the session, or tells what became of one that was closed."""
-        if self.state not in (State.RUNNING, State.CLOSING):
+        if self.state not in (SessionState.RUNNING, SessionState.CLOSING):
             return []
         self.parts[-1] = stats
         self.timings.append(timing)
         self.cached_tokens = max(self.cached_tokens, cached_tokens)
-        if self.state is State.CLOSING:
+        if self.state is SessionState.CLOSING:
             return self._complete()
         return self._end_by_target(reason)
 
     def closing_expired(self) -> list[Command]:
         """The target did not tell in time what became of a closed session."""
-        return self._complete() if self.state is State.CLOSING else []
+        return self._complete() if self.state is SessionState.CLOSING else []
 
     def failed(self, code: int, message: str) -> list[Command]:
         """The target cannot open the session or go on with it."""
         match self.state:
-            case State.CLOSING:
+            case SessionState.CLOSING:
                 return self._complete()
-            case State.OPENING | State.RUNNING:
+            case SessionState.OPENING | SessionState.RUNNING:
                 status = code_of(code)
-                if status is grpc.StatusCode.RESOURCE_EXHAUSTED and self.state is State.OPENING:
+                if (
+                    status is grpc.StatusCode.RESOURCE_EXHAUSTED
+                    and self.state is SessionState.OPENING
+                ):
                     # Others were faster. That says nothing against the session, so it may happen any number of times.
                     return [Open(is_full=True)]
                 if status in RETRYABLE:
                     return self._reopen(f"the target answered {status.name}: {message}", status)
-                self.state = State.ENDED
+                self.state = SessionState.ENDED
                 return [Fail(refusal=Refusal(status, message))]
             case _:
                 return []
@@ -201,9 +204,9 @@ class Session:
     def lost(self, reason: str) -> list[Command]:
         """The stream to the target broke."""
         match self.state:
-            case State.CLOSING:
+            case SessionState.CLOSING:
                 return self._complete()
-            case State.OPENING | State.RUNNING:
+            case SessionState.OPENING | SessionState.RUNNING:
                 return self._reopen(reason)
             case _:
                 return []
@@ -211,12 +214,12 @@ class Session:
     def abort(self) -> list[Command]:
         """The client wants no more."""
         match self.state:
-            case State.ENDED:
+            case SessionState.ENDED:
                 return []
-            case State.CLOSING:
+            case SessionState.CLOSING:
                 return self._complete()
             case _:
-                was_open = self.state is not State.ADMITTED
+                was_open = self.state is not SessionState.ADMITTED
                 self._end = Complete(reason=generation_pb2.FINISH_REASON_ABORTED)
                 ending = self._finish_text(may_stop=False)
                 return [Close(), *ending] if was_open else ending
@@ -245,7 +248,7 @@ class Session:
             return whole
         self._fruitless_opens += 1
         if self._fruitless_opens > MAX_FRUITLESS_OPENS:
-            self.state = State.ENDED
+            self.state = SessionState.ENDED
             return [
                 Fail(
                     refusal=Refusal(
@@ -255,7 +258,7 @@ class Session:
                     )
                 )
             ]
-        self.state = State.OPENING
+        self.state = SessionState.OPENING
         return [Open(reason=reason)]
 
     def _finish_text(self, *, may_stop: bool = True) -> list[Command]:
@@ -267,5 +270,5 @@ class Session:
         return [Deliver(passed.text, [], []), *ending] if passed.text else ending
 
     def _complete(self) -> list[Command]:
-        self.state = State.ENDED
+        self.state = SessionState.ENDED
         return [self._end]

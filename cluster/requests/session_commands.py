@@ -19,7 +19,7 @@ class Open:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attach:
+class AttachDrafter:
     """Attach the drafters."""
 
 
@@ -63,4 +63,4 @@ class Fail:
     refusal: Refusal
 
 
-Command = Open | Attach | Deliver | Close | Complete | Fail
+Command = Open | AttachDrafter | Deliver | Close | Complete | Fail

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from outrider.cluster.requests.admission import Admission, Grant, Ticket
+from outrider.cluster.requests.admission import AdmissionQueue, Grant, Ticket
 from outrider.cluster.validation.status_codes import Refusal
 
 ASK_AGAIN_S = 0.5
@@ -16,7 +16,7 @@ class Slots:
     """Hands out slots to whoever waits for them. Lives on one event loop."""
 
     def __init__(self, *, max_waiting: int) -> None:
-        self.admission = Admission(max_waiting=max_waiting)
+        self.admission = AdmissionQueue(max_waiting=max_waiting)
         self._waiters: dict[Ticket, asyncio.Future[Grant]] = {}
 
     def set_target(self, target: str, num_slots: int) -> None:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from outrider.cluster.roster.roster import Role
 
 
-class State(StrEnum):
+class ActorState(StrEnum):
     """What an actor is doing."""
 
     WAITING = "waiting"
@@ -46,7 +46,7 @@ class ActorStatus:
     model: str
     """The model it holds."""
 
-    state: State = State.WAITING
+    state: ActorState = ActorState.WAITING
     """What it is doing."""
 
     address: str = ""

@@ -14,8 +14,8 @@ from outrider.cluster.roster.roster import (
     Absent,
     Member,
     Registry,
+    ReplicaScale,
     Roster,
-    Scale,
     StaleIncarnation,
     Stranger,
 )
@@ -70,7 +70,7 @@ class ClusterServicer(cluster_pb2_grpc.ClusterServiceServicer):
         self._registry.forget_absent(name)
         self._wake()
 
-    def note_scales(self, scales: tuple[Scale, ...]) -> None:
+    def note_scales(self, scales: tuple[ReplicaScale, ...]) -> None:
         """Tells everyone how many actors there should be."""
         self._registry.note_scales(scales)
         self._wake()

@@ -83,7 +83,7 @@ class Absent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scale:
+class ReplicaScale:
     """How many actors one entry of the configuration has."""
 
     entry: str
@@ -124,7 +124,7 @@ class Roster:
     last_refusal: str = ""
     """Why the last one was."""
 
-    scales: tuple[Scale, ...] = ()
+    scales: tuple[ReplicaScale, ...] = ()
     """How many actors there should be."""
 
 
@@ -156,7 +156,7 @@ class Registry:
         self._absent: dict[str, Absent] = {}
         self._refused = 0
         self._last_refusal = ""
-        self._scales: tuple[Scale, ...] = ()
+        self._scales: tuple[ReplicaScale, ...] = ()
         self._version = 0
 
     @property
@@ -172,7 +172,7 @@ class Registry:
             scales=self._scales,
         )
 
-    def note_scales(self, scales: tuple[Scale, ...]) -> None:
+    def note_scales(self, scales: tuple[ReplicaScale, ...]) -> None:
         """Tells how many actors there should be from now on."""
         if scales != self._scales:
             self._scales = scales

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outrider.cluster.roster.roster import Absent, Member, Role, Roster, Scale
+from outrider.cluster.roster.roster import Absent, Member, ReplicaScale, Role, Roster
 from outrider.v1 import cluster_pb2
 
 
@@ -108,7 +108,7 @@ def roster_from_proto(message: cluster_pb2.Roster) -> Roster:
         refused=message.refused,
         last_refusal=message.last_refusal,
         scales=tuple(
-            Scale(
+            ReplicaScale(
                 entry=scale.entry,
                 role=_role(scale.role),
                 least=scale.least,

@@ -12,7 +12,11 @@ from outrider.actors.speculation.verify.registry import METHODS
 from outrider.cluster.simulate import faults
 from outrider.cluster.simulate.foresight import foresight, ideal_speed_up
 from outrider.cluster.simulate.scenario import Scenario
-from outrider.cluster.simulate.simulated_service import Mode, Run, Service
+from outrider.cluster.simulate.simulated_service import (
+    SimulatedMode,
+    SimulatedRun,
+    SimulatedService,
+)
 
 WINDOW = 200
 """Rounds of a window."""
@@ -22,11 +26,11 @@ STEP = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class ComparedFigures:
     """Of a scenario. Rates are of tokens delivered, over the whole run."""
 
     scenario: str
-    tokens_per_s: dict[Mode, float]
+    tokens_per_s: dict[SimulatedMode, float]
     speed_up: float
     """Pipelined over plain."""
     over_lockstep: float
@@ -45,38 +49,38 @@ class Figures:
     ideal: float | None
     eta: float | None
     """Speed-up over the ideal; None where that is not known: other verifiers, loads that change, faults."""
-    digests: dict[Mode, str]
+    digests: dict[SimulatedMode, str]
     failed: int
     """Requests."""
     broken: tuple[str, ...] = ()
     """Bounds that do not hold; that outputs differ is the first of all."""
 
 
-def compare(scenario: Scenario, modes: Iterable[Mode] = Mode) -> Figures:
+def compare(scenario: Scenario, modes: Iterable[SimulatedMode] = SimulatedMode) -> ComparedFigures:
     """Runs a scenario in each way.
 
     Args:
         scenario: The scenario.
         modes: Ways; plain and pipelined are always among them.
     """
-    wanted = {Mode.PLAIN, Mode.PIPELINED, *modes}
-    runs = {mode: run(scenario, mode) for mode in Mode if mode in wanted}
+    wanted = {SimulatedMode.PLAIN, SimulatedMode.PIPELINED, *modes}
+    runs = {mode: run(scenario, mode) for mode in SimulatedMode if mode in wanted}
     figures = figures_of(scenario, runs)
     if METHODS[scenario.verifier].needs_draft_probs and scenario.temperature > 0.0:
         # The same law, but other tokens.
         return figures
-    unequal = [difference(runs[Mode.PLAIN], one) for one in runs.values()]
+    unequal = [difference(runs[SimulatedMode.PLAIN], one) for one in runs.values()]
     return replace(figures, broken=(*filter(None, unequal), *figures.broken))
 
 
-def run(scenario: Scenario, mode: Mode) -> Run:
+def run(scenario: Scenario, mode: SimulatedMode) -> SimulatedRun:
     """Runs a scenario in one way."""
-    service = Service(scenario, mode)
+    service = SimulatedService(scenario, mode)
     faults.plan(service)
     return service.run()
 
 
-def difference(plain: Run, other: Run) -> str:
+def difference(plain: SimulatedRun, other: SimulatedRun) -> str:
     """Where an output first differs from that of plain decoding, as far as both came; empty if nowhere."""
     for key in sorted(plain.outputs.keys() & other.outputs.keys()):
         for at, (one, two) in enumerate(zip(plain.outputs[key], other.outputs[key], strict=False)):
@@ -85,21 +89,21 @@ def difference(plain: Run, other: Run) -> str:
     return ""
 
 
-def figures_of(scenario: Scenario, runs: dict[Mode, Run]) -> Figures:
+def figures_of(scenario: Scenario, runs: dict[SimulatedMode, SimulatedRun]) -> ComparedFigures:
     """What runs say."""
-    plain, piped = runs[Mode.PLAIN], runs[Mode.PIPELINED]
+    plain, piped = runs[SimulatedMode.PLAIN], runs[SimulatedMode.PIPELINED]
     rates = {mode: one.tokens / one.seconds for mode, one in runs.items()}
     rounds = session_rounds(piped)
-    lockstep = rates.get(Mode.LOCKSTEP, 0.0)
+    lockstep = rates.get(SimulatedMode.LOCKSTEP, 0.0)
     limit = _ideal(scenario)
-    speed_up = _over(rates[Mode.PIPELINED], rates[Mode.PLAIN])
+    speed_up = _over(rates[SimulatedMode.PIPELINED], rates[SimulatedMode.PLAIN])
     names = [actor.name for actor in scenario.targets]
     drafters = [actor.name for actor in scenario.drafters]
-    figures = Figures(
+    figures = ComparedFigures(
         scenario=scenario.name,
         tokens_per_s=rates,
         speed_up=speed_up,
-        over_lockstep=_over(rates[Mode.PIPELINED], lockstep),
+        over_lockstep=_over(rates[SimulatedMode.PIPELINED], lockstep),
         tokens_per_pass=_over(sum(sum(log.tokens) for log in piped.logs.values()), rounds),
         window=worst_window(plain, piped),
         bytes_per_token=_over(piped.wire_bytes, piped.tokens),
@@ -118,7 +122,7 @@ def figures_of(scenario: Scenario, runs: dict[Mode, Run]) -> Figures:
     return judged(scenario, figures)
 
 
-def judged(scenario: Scenario, figures: Figures) -> Figures:
+def judged(scenario: Scenario, figures: ComparedFigures) -> ComparedFigures:
     """The same, with the bounds that do not hold."""
     bounds, broken = scenario.bounds, []
     least = {
@@ -141,8 +145,8 @@ def judged(scenario: Scenario, figures: Figures) -> Figures:
     return replace(figures, broken=tuple(broken))
 
 
-def worst_window(plain: Run, piped: Run) -> float | None:
-    """See `Figures.window`. Of the first target's rounds; tokens are those of all."""
+def worst_window(plain: SimulatedRun, piped: SimulatedRun) -> float | None:
+    """See `ComparedFigures.window`. Of the first target's rounds; tokens are those of all."""
     ends = next(iter(piped.logs.values())).ends_s
     if len(ends) < 2 * WINDOW:
         return None
@@ -155,14 +159,14 @@ def worst_window(plain: Run, piped: Run) -> float | None:
     return None if worst == np.inf else float(worst)
 
 
-def _delivered(one: Run, began: float, ended: float) -> float:
+def _delivered(one: SimulatedRun, began: float, ended: float) -> float:
     """Tokens that left the coordinator in a time."""
     times = np.array(one.answers.times_s)
     tokens = np.array(one.answers.tokens)
     return float(tokens[(times > began) & (times <= ended)].sum())
 
 
-def session_rounds(one: Run) -> int:
+def session_rounds(one: SimulatedRun) -> int:
     """Rounds of sessions that committed something."""
     return sum(
         sessions
@@ -172,7 +176,7 @@ def session_rounds(one: Run) -> int:
     )
 
 
-def _plain_share(plain: Run) -> float:
+def _plain_share(plain: SimulatedRun) -> float:
     """Tokens over those of passes without a pause: the device's own rate at the load that there was."""
     tokens = sum(sum(log.tokens) for log in plain.logs.values())
     alone = sum(

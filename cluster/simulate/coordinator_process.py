@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 from outrider.actors.exchange import commits
 from outrider.actors.speculation.options import Sampling, Speculation
-from outrider.cluster.requests.admission import Admission, Grant
+from outrider.cluster.requests.admission import AdmissionQueue, Grant
 from outrider.cluster.requests.sequence_plan import SequencePlan, attach_session, open_session
-from outrider.cluster.requests.session import Session, State
+from outrider.cluster.requests.session import Session, SessionState
 from outrider.cluster.requests.session_commands import (
-    Attach,
+    AttachDrafter,
     Close,
     Command,
     Complete,
@@ -19,8 +19,8 @@ from outrider.cluster.requests.session_commands import (
     Fail,
     Open,
 )
-from outrider.cluster.simulate.heap import Heap, Record
-from outrider.cluster.simulate.network import Stream
+from outrider.cluster.simulate.heap import EventRecord, Heap
+from outrider.cluster.simulate.network import SimulatedStream
 from outrider.cluster.simulate.prices import Prices
 from outrider.cluster.simulate.simulated_process import Machine, Process
 from outrider.v1 import draft_pb2, target_pb2
@@ -39,7 +39,7 @@ REOPEN_S = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class SimulatedPlace:
     """Where a session is decoded; what `attach_session` asks of a link."""
 
     address: str
@@ -67,15 +67,15 @@ class CoordinatorProcess(Process):
     """Runs requests."""
 
     def __init__(
-        self, name: str, heap: Heap, machine: Machine, record: Record, *, prices: Prices
+        self, name: str, heap: Heap, machine: Machine, record: EventRecord, *, prices: Prices
     ) -> None:
         """Arguments: as `TargetProcess`."""
         super().__init__(name, heap, machine, record, prices)
-        self.targets: dict[str, Stream] = {}
-        self.drafters: dict[str, Stream] = {}
+        self.targets: dict[str, SimulatedStream] = {}
+        self.drafters: dict[str, SimulatedStream] = {}
         self.target_takes: dict[str, Callable[[bytes], None]] = {}
         self.drafter_takes: dict[str, Callable[[bytes], None]] = {}
-        self.admission = Admission(max_waiting=1 << 20)
+        self.admission = AdmissionQueue(max_waiting=1 << 20)
         self.wants_drafters: dict[str, bool] = {}
         self.num_failed = 0
         self.outputs: dict[Key, list[int]] = {}
@@ -237,7 +237,7 @@ class CoordinatorProcess(Process):
                 case Deliver():
                     self.spend_on_message()
                     running.on_tokens(len(command.ids), self.now)
-                case Attach():
+                case AttachDrafter():
                     self._fill(running)
                 case Close():
                     self._close(running)
@@ -277,7 +277,7 @@ class CoordinatorProcess(Process):
     def _dispatch(self) -> None:
         for grant in self.admission.grants():
             running = self._running.get(grant.ticket.request)
-            if running is None or running.session.state is not State.OPENING:
+            if running is None or running.session.state is not SessionState.OPENING:
                 self.admission.release(grant)
                 continue
             running.grant, running.target = grant, grant.target
@@ -295,7 +295,7 @@ class CoordinatorProcess(Process):
     def _fill(self, running: Running) -> None:
         """Attaches every drafter that is there."""
         plan = running.plan
-        if running.session.state is not State.RUNNING or not plan.speculation.enabled:
+        if running.session.state is not SessionState.RUNNING or not plan.speculation.enabled:
             return
         if not self.wants_drafters.get(running.target, True):
             return
@@ -305,7 +305,7 @@ class CoordinatorProcess(Process):
             running.attached.add(name)
             attach = attach_session(
                 plan,
-                Place(address=running.target, incarnation=1),
+                SimulatedPlace(address=running.target, incarnation=1),
                 session=running.number,
                 handle=running.handle,
                 committed=running.session.output,

@@ -18,21 +18,21 @@ from outrider.actors.draft.service.draft_messages import (
 )
 from outrider.actors.draft.state.draft_events import (
     Attached,
-    CandidateFrame,
+    AttachRefused,
+    CandidatesSent,
     Detach,
     Ended,
     LinkLost,
-    Refused,
     ResyncWanted,
     SessionKey,
-    VerdictFrame,
+    VerdictsReceived,
 )
 from outrider.actors.draft.state.drafter import DraftPass
 from outrider.actors.engine.protocol import Logits
-from outrider.cluster.simulate.heap import Heap, Record
-from outrider.cluster.simulate.network import Stream
+from outrider.cluster.simulate.heap import EventRecord, Heap
+from outrider.cluster.simulate.network import SimulatedStream
 from outrider.cluster.simulate.prices import Prices, Step
-from outrider.cluster.simulate.simulated_device import Device
+from outrider.cluster.simulate.simulated_device import SimulatedDevice
 from outrider.cluster.simulate.simulated_process import Machine, Process
 from outrider.v1 import draft_pb2, target_pb2
 
@@ -45,9 +45,9 @@ class DraftProcess(Process):
         name: str,
         heap: Heap,
         machine: Machine,
-        record: Record,
+        record: EventRecord,
         *,
-        device: Device,
+        device: SimulatedDevice,
         new_core: Callable[[], DraftCore],
         prices: Prices,
         on_core: bool = False,
@@ -56,9 +56,9 @@ class DraftProcess(Process):
         super().__init__(name, heap, machine, record, prices)
         self.device = device
         self.core = new_core()
-        self.coordinator: Stream | None = None
+        self.coordinator: SimulatedStream | None = None
         self.coordinator_takes: Callable[[bytes], None] = lambda payload: None
-        self.links: dict[int, Stream] = {}
+        self.links: dict[int, SimulatedStream] = {}
         """Streams to targets, by number. A stream that broke has another number afterwards."""
         self.link_of: dict[str, int] = {}
         """By the target's name."""
@@ -105,7 +105,7 @@ class DraftProcess(Process):
         if link not in self.links:
             return
         event = event_from_proto(target_pb2.VerdictMessage.FromString(payload), link)
-        if isinstance(event, VerdictFrame):
+        if isinstance(event, VerdictsReceived):
             told = event.verdicts
             self.spend(self._prices.drafter.take.seconds(len(told.handles_E), len(told.tokens_T)))
         if event is not None:
@@ -176,7 +176,7 @@ class DraftProcess(Process):
     def _send(self) -> None:
         for report in self.core.take_reports():
             match report:
-                case CandidateFrame():
+                case CandidatesSent():
                     self.num_nodes_sent += report.num_nodes
                     self._tell_target(report.link, message_of(report))
                 case ResyncWanted():
@@ -186,7 +186,7 @@ class DraftProcess(Process):
                     if session is not None:
                         attached = draft_pb2.SessionAttached(session=session)
                         self._tell_coordinator(draft_pb2.DraftEvent(attached=attached))
-                case Refused():
+                case AttachRefused():
                     session = self._disown(report.key)
                     if session is not None:
                         self._refuse(session, report.code, report.message)

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from outrider.cluster.simulate.draft_process import DraftProcess
 from outrider.cluster.simulate.network import Way
 from outrider.cluster.simulate.scenario import Fault
-from outrider.cluster.simulate.simulated_device import Device
-from outrider.cluster.simulate.simulated_service import Service, way_of
+from outrider.cluster.simulate.simulated_device import SimulatedDevice
+from outrider.cluster.simulate.simulated_service import SimulatedService, way_of
 from outrider.cluster.simulate.target_process import TargetProcess
 
 Change = Callable[[], None]
 
 
-def plan(service: Service) -> None:
+def plan(service: SimulatedService) -> None:
     """Plans the faults of a service's scenario; those of actors that this mode has not are left out."""
     for fault in service.scenario.faults:
         if fault.who in service.machines or fault.who in {**service.targets, **service.drafters}:
@@ -24,7 +24,7 @@ def plan(service: Service) -> None:
                 service.heap.at(fault.at_s + fault.seconds, end)
 
 
-def _changes(service: Service, fault: Fault) -> tuple[Change, Change]:
+def _changes(service: SimulatedService, fault: Fault) -> tuple[Change, Change]:
     """What happens at its beginning and at its end."""
     who, heap = fault.who, service.heap
     match fault.what:
@@ -53,19 +53,19 @@ def _changes(service: Service, fault: Fault) -> tuple[Change, Change]:
             )
 
 
-def _actor(service: Service, who: str) -> TargetProcess | DraftProcess:
+def _actor(service: SimulatedService, who: str) -> TargetProcess | DraftProcess:
     return service.targets[who] if who in service.targets else service.drafters[who]
 
 
-def _device(service: Service, who: str) -> Device:
+def _device(service: SimulatedService, who: str) -> SimulatedDevice:
     return _actor(service, who).device
 
 
-def _pace(service: Service, who: str, factor: float) -> None:
+def _pace(service: SimulatedService, who: str, factor: float) -> None:
     _device(service, who).pace.factor = factor
 
 
-def _start(service: Service, who: str) -> None:
+def _start(service: SimulatedService, who: str) -> None:
     for target in service.scenario.targets:
         if target.name == who:
             service.start_target(target)
@@ -74,17 +74,17 @@ def _start(service: Service, who: str) -> None:
             service.start_drafter(drafter)
 
 
-def _cut(service: Service, who: str) -> None:
+def _cut(service: SimulatedService, who: str) -> None:
     for target in service.targets.values():
         service.unlink(service.drafters[who], target)
 
 
-def _mend(service: Service, who: str) -> None:
+def _mend(service: SimulatedService, who: str) -> None:
     for target in service.targets.values():
         service.link(service.drafters[who], target)
 
 
-def _lead(service: Service, who: str, way: Way) -> None:
+def _lead(service: SimulatedService, who: str, way: Way) -> None:
     for (end, other), stream in service.streams.items():
         if end == who and other in service.targets:
             stream.way = way

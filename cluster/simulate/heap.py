@@ -59,7 +59,7 @@ class Heap:
             self.now = until
 
 
-class Record:
+class EventRecord:
     """What happened, as a digest."""
 
     def __init__(self) -> None:

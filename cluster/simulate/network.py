@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from outrider.cluster.simulate.heap import Heap, Record
+from outrider.cluster.simulate.heap import EventRecord, Heap
 from outrider.cluster.simulate.simulated_process import Process
 
 FRAMING_BYTES = 32
@@ -38,14 +38,14 @@ class Way:
     """Share of messages of which a packet is lost, 0 to 1."""
 
 
-class Stream:
+class SimulatedStream:
     """A connection between two processes."""
 
     def __init__(
         self,
         name: str,
         heap: Heap,
-        record: Record,
+        record: EventRecord,
         way: Way,
         seed: int,
         ends: tuple[Process, Process],

@@ -37,7 +37,7 @@ class Step(Section):
         return 1e-6 * (self.fixed_us + self.session_us * sessions + self.row_us * rows)
 
 
-class Message(Section):
+class MessagePrice(Section):
     """Microseconds of a message sent or received: gRPC, and the hand-over between threads."""
 
     wake_us: Micros = 0.0
@@ -93,7 +93,7 @@ class Prices(Section):
     machine: str
     """Where they were measured."""
     sleep: Sleep
-    message: Message
+    message: MessagePrice
     target: Steps
     drafter: Steps
     coordinator: CoordinatorSteps
@@ -102,7 +102,7 @@ class Prices(Section):
 FREE = Prices(
     machine="none: processor time is free",
     sleep=Sleep(),
-    message=Message(),
+    message=MessagePrice(),
     target=Steps(take=Step(), begin=Step(), finish=Step()),
     drafter=Steps(take=Step(), begin=Step(), finish=Step()),
     coordinator=CoordinatorSteps(take=Step(), request=Step()),

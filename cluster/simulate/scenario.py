@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from outrider.actors.engine.profiles import find_profile
-from outrider.actors.speculation.options import Speculation, Verifier
-from outrider.cluster.config.config_errors import ConfigError, Problem, problems_of
+from outrider.actors.speculation.options import Speculation, VerifierName
+from outrider.cluster.config.config_errors import ConfigError, ConfigProblem, problems_of
 from outrider.cluster.config.config_file import read_mapping
 from outrider.cluster.config.config_section import NAME, Section
 from outrider.cluster.simulate.simulated_device import table_of
@@ -52,7 +52,7 @@ class Actor(Section):
         return self
 
 
-class Drafter(Actor):
+class ScenarioDrafter(Actor):
     """A drafter and its way to the targets."""
 
     link: Link = Link()
@@ -133,14 +133,14 @@ class Scenario(Section):
     seconds: Annotated[float, Field(gt=0.0, le=86_400.0)]
     """Virtual."""
     targets: Annotated[tuple[Actor, ...], Field(min_length=1, strict=False)]
-    drafters: Annotated[tuple[Drafter, ...], Field(strict=False)] = ()
+    drafters: Annotated[tuple[ScenarioDrafter, ...], Field(strict=False)] = ()
     machines: dict[Name, Count] = Field(default_factory=dict)
     """Cores of each."""
     coordinator_machine: Name | None = None
     prices: Literal["measured", "free"] = "measured"
     """What processor time costs."""
     temperature: Annotated[float, Field(ge=0.0, le=5.0)] = 0.8
-    verifier: Verifier = Field(Verifier.COUPLED, strict=False)
+    verifier: VerifierName = Field(VerifierName.COUPLED, strict=False)
     max_nodes: Count = 16
     max_depth: Count = 8
     adaptive: bool = True
@@ -190,4 +190,4 @@ def load_scenario(file: Path) -> Scenario:
     except ValidationError as error:
         raise ConfigError(str(file), problems_of(error, Scenario)) from None
     except ValueError as error:
-        raise ConfigError(str(file), (Problem("", str(error)),)) from None
+        raise ConfigError(str(file), (ConfigProblem("", str(error)),)) from None

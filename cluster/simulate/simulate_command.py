@@ -12,9 +12,9 @@ from typing import Any
 import structlog
 
 from outrider.cluster.config.config_errors import ConfigError
-from outrider.cluster.simulate.compare import Figures, compare
+from outrider.cluster.simulate.compare import ComparedFigures, compare
 from outrider.cluster.simulate.scenario import load_scenario
-from outrider.cluster.simulate.simulated_service import Mode
+from outrider.cluster.simulate.simulated_service import SimulatedMode
 from outrider.cluster.start.commands import USAGE, CommandFailed
 
 HEADINGS = (
@@ -36,7 +36,7 @@ def simulate(
     files: Sequence[Path],
     *,
     seconds: float | None = None,
-    report: Callable[[Figures], None],
+    report: Callable[[ComparedFigures], None],
 ) -> bool:
     """Runs scenarios, one after another.
 
@@ -66,11 +66,11 @@ def simulate(
     return holds
 
 
-def row_of(figures: Figures) -> tuple[str, ...]:
+def row_of(figures: ComparedFigures) -> tuple[str, ...]:
     """Cells of a table."""
     return (
         figures.scenario,
-        f"{figures.tokens_per_s[Mode.PLAIN]:.0f}",
+        f"{figures.tokens_per_s[SimulatedMode.PLAIN]:.0f}",
         f"{figures.speed_up:.2f}",
         f"{figures.over_lockstep:.2f}",
         "-" if figures.window is None else f"{figures.window:.2f}",
@@ -82,7 +82,7 @@ def row_of(figures: Figures) -> tuple[str, ...]:
     )
 
 
-def told(figures: Figures) -> dict[str, Any]:
+def told(figures: ComparedFigures) -> dict[str, Any]:
     """For programs."""
     return asdict(figures)
 

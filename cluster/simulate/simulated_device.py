@@ -55,7 +55,7 @@ class Paced:
         return self.factor * self.profile.seconds(rows=rows, sessions=sessions, context=context)
 
 
-class Device(EmulatedEngine):
+class SimulatedDevice(EmulatedEngine):
     """An engine whose pace and law can change while it runs."""
 
     def __init__(self, model: str, profile: str, settings: EngineSettings) -> None:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from outrider.cluster.simulate.heap import Heap, Record, Timer
+from outrider.cluster.simulate.heap import EventRecord, Heap, Timer
 from outrider.cluster.simulate.prices import Prices
 
 
@@ -47,7 +47,7 @@ class Process(ABC):
     """Takes turns: in each it does what there is to do, which takes processor time, and says when to look again."""
 
     def __init__(
-        self, name: str, heap: Heap, machine: Machine, record: Record, prices: Prices
+        self, name: str, heap: Heap, machine: Machine, record: EventRecord, prices: Prices
     ) -> None:
         self._prices = prices
         self.name = name

@@ -17,17 +17,17 @@ from outrider.actors.target.state.target_settings import TargetSettings
 from outrider.actors.target.target_core import TargetCore
 from outrider.cluster.simulate.coordinator_process import CoordinatorProcess, Key
 from outrider.cluster.simulate.draft_process import DraftProcess
-from outrider.cluster.simulate.heap import Heap, Record
-from outrider.cluster.simulate.network import Stream, Way
+from outrider.cluster.simulate.heap import EventRecord, Heap
+from outrider.cluster.simulate.network import SimulatedStream, Way
 from outrider.cluster.simulate.prices import FREE, load_prices
-from outrider.cluster.simulate.scenario import Actor, Drafter, Link, Scenario
-from outrider.cluster.simulate.simulated_device import Device
+from outrider.cluster.simulate.scenario import Actor, Link, Scenario, ScenarioDrafter
+from outrider.cluster.simulate.simulated_device import SimulatedDevice
 from outrider.cluster.simulate.simulated_process import Machine
 from outrider.cluster.simulate.target_process import PassLog, TargetProcess
 from outrider.cluster.simulate.traffic import Answers, Traffic
 
 
-class Mode(StrEnum):
+class SimulatedMode(StrEnum):
     """How a scenario is run."""
 
     PIPELINED = "pipelined"
@@ -39,10 +39,10 @@ class Mode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class SimulatedRun:
     """What a run gave."""
 
-    mode: Mode
+    mode: SimulatedMode
     seconds: float
     answers: Answers
     outputs: dict[Key, list[int]]
@@ -63,10 +63,10 @@ class Run:
         return sum(self.answers.tokens)
 
 
-class Service:
+class SimulatedService:
     """Processes, and streams between them."""
 
-    def __init__(self, scenario: Scenario, mode: Mode) -> None:
+    def __init__(self, scenario: Scenario, mode: SimulatedMode) -> None:
         """Puts it together; nothing happens yet.
 
         Args:
@@ -76,7 +76,7 @@ class Service:
         self.scenario = scenario
         self.mode = mode
         self.heap = Heap()
-        self.record = Record()
+        self.record = EventRecord()
         self.prices = load_prices() if scenario.prices == "measured" else FREE
         self.machines = {name: Machine(cores) for name, cores in scenario.machines.items()}
         self._alone = Machine(None)
@@ -87,13 +87,13 @@ class Service:
             self.record,
             prices=self.prices,
         )
-        self.streams: dict[tuple[str, str], Stream] = {}
+        self.streams: dict[tuple[str, str], SimulatedStream] = {}
         """By (drafter or coordinator, the other end)."""
         self._next_link = 1
         self._next_start = 1
         self.targets: dict[str, TargetProcess] = {}
         self.drafters: dict[str, DraftProcess] = {}
-        drafters = scenario.drafters if mode is not Mode.PLAIN else ()
+        drafters = scenario.drafters if mode is not SimulatedMode.PLAIN else ()
         for target in scenario.targets:
             self.start_target(target)
         for drafter in drafters:
@@ -103,10 +103,10 @@ class Service:
             self.heap,
             self.coordinator,
             vocab_size=next(iter(self.targets.values())).device.spec.vocab_size,
-            speculates=mode is not Mode.PLAIN,
+            speculates=mode is not SimulatedMode.PLAIN,
         )
 
-    def run(self) -> Run:
+    def run(self) -> SimulatedRun:
         """Runs the scenario to its end."""
         torch.set_num_threads(1)
         self.traffic.start()
@@ -115,7 +115,7 @@ class Service:
         actors: dict[str, TargetProcess | DraftProcess] = {**self.targets, **self.drafters}
         for key, output in sorted(self.coordinator.outputs.items()):
             self.record.note(0.0, str(key), "output", np.array(output, "<u4").tobytes())
-        return Run(
+        return SimulatedRun(
             mode=self.mode,
             seconds=self.scenario.seconds,
             answers=self.traffic.answers,
@@ -142,7 +142,7 @@ class Service:
             incarnation=number,
             model_name="simulated",
             engine=_room(actor),
-            lockstep=self.mode is Mode.LOCKSTEP,
+            lockstep=self.mode is SimulatedMode.LOCKSTEP,
             adaptive=self.scenario.adaptive,
             device_draws="off",
         )
@@ -179,14 +179,14 @@ class Service:
         for drafter in self.drafters.values():
             self.link(drafter, process)
 
-    def start_drafter(self, actor: Drafter) -> None:
+    def start_drafter(self, actor: ScenarioDrafter) -> None:
         """Starts a drafter, anew if it was there."""
         device, number = self._device(actor), self._number()
         settings = DraftSettings(
             name=actor.name,
             incarnation=number,
             engine=_room(actor),
-            lockstep=self.mode is Mode.LOCKSTEP,
+            lockstep=self.mode is SimulatedMode.LOCKSTEP,
             bytes_per_token=actor.bytes_per_token or BYTES_PER_TOKEN,
         )
         seeds = np.random.SeedSequence([self.scenario.seed, number])
@@ -274,18 +274,18 @@ class Service:
         one: CoordinatorProcess | DraftProcess,
         other: TargetProcess | DraftProcess,
         link: Link,
-    ) -> Stream:
+    ) -> SimulatedStream:
         name = f"{one.name}-{other.name}"
         former = self.streams.get((one.name, other.name))
         seed = zlib.crc32(f"{self.scenario.seed} {name} {self._next_link}".encode())
-        stream = Stream(name, self.heap, self.record, way_of(link), seed, (one, other))
+        stream = SimulatedStream(name, self.heap, self.record, way_of(link), seed, (one, other))
         if former is not None:
             stream.num_bytes, stream.num_messages = former.num_bytes, former.num_messages
         self.streams[(one.name, other.name)] = stream
         return stream
 
-    def _device(self, actor: Actor) -> Device:
-        return Device(actor.model, actor.profile, _room(actor))
+    def _device(self, actor: Actor) -> SimulatedDevice:
+        return SimulatedDevice(actor.model, actor.profile, _room(actor))
 
     def _machine(self, name: str | None) -> Machine:
         return self._alone if name is None else self.machines[name]

@@ -18,8 +18,8 @@ from outrider.actors.target.service.target_messages import (
 )
 from outrider.actors.target.state.passes import Pass
 from outrider.actors.target.state.target_events import (
-    CandidateFrame,
-    Close,
+    CandidatesReceived,
+    CloseSession,
     CloseStream,
     CommitFrame,
     DrafterJoined,
@@ -27,18 +27,18 @@ from outrider.actors.target.state.target_events import (
     DraftersWanted,
     Event,
     FrozenCandidates,
-    Owner,
     Resync,
     ResyncRequest,
     SessionClosed,
+    SessionOwner,
     Steer,
-    VerdictFrame,
+    VerdictsSent,
 )
 from outrider.actors.target.target_core import Computed, TargetCore, Wait
-from outrider.cluster.simulate.heap import Heap, Record
-from outrider.cluster.simulate.network import Stream
+from outrider.cluster.simulate.heap import EventRecord, Heap
+from outrider.cluster.simulate.network import SimulatedStream
 from outrider.cluster.simulate.prices import Prices
-from outrider.cluster.simulate.simulated_device import Device
+from outrider.cluster.simulate.simulated_device import SimulatedDevice
 from outrider.cluster.simulate.simulated_process import Machine, Process
 from outrider.v1 import target_pb2
 
@@ -71,9 +71,9 @@ class TargetProcess(Process):
         name: str,
         heap: Heap,
         machine: Machine,
-        record: Record,
+        record: EventRecord,
         *,
-        device: Device,
+        device: SimulatedDevice,
         new_core: Callable[[], TargetCore],
         prices: Prices,
         on_core: bool = False,
@@ -93,8 +93,8 @@ class TargetProcess(Process):
         self.device = device
         self.core = new_core()
         self.log = PassLog()
-        self.coordinator: Stream | None = None
-        self.drafters: dict[str, Stream] = {}
+        self.coordinator: SimulatedStream | None = None
+        self.drafters: dict[str, SimulatedStream] = {}
         self.coordinator_takes: Callable[[bytes], None] = lambda payload: None
         self.drafter_takes: dict[str, Callable[[bytes], None]] = {}
         self._on_core = on_core
@@ -114,10 +114,12 @@ class TargetProcess(Process):
             case "open":
                 self._note(open_from_proto(command.open, STREAM))
             case "close":
-                self._note(Close(owner=Owner(stream=STREAM, session=command.close.session)))
+                self._note(
+                    CloseSession(owner=SessionOwner(stream=STREAM, session=command.close.session))
+                )
             case "steer":
                 steer = command.steer
-                owner = Owner(stream=STREAM, session=steer.session)
+                owner = SessionOwner(stream=STREAM, session=steer.session)
                 drafters = tuple(steer.drafters)
                 self._note(Steer(owner=owner, drafters=drafters, max_nodes=steer.max_nodes))
 
@@ -167,7 +169,9 @@ class TargetProcess(Process):
             letter.take(letter.payload)
         while self._events:
             arrived, event = self._events[0]
-            if self._pass is not None and not isinstance(event, CandidateFrame | FrozenCandidates):
+            if self._pass is not None and not isinstance(
+                event, CandidatesReceived | FrozenCandidates
+            ):
                 break
             self._events.popleft()
             self.core.take(event, self.now, arrived)
@@ -215,7 +219,7 @@ class TargetProcess(Process):
     def _send(self) -> None:
         for output in self.core.take_outputs():
             match output:
-                case VerdictFrame():
+                case VerdictsSent():
                     self._tell_drafter(output.drafter, verdict_message(output))
                 case Resync() | SessionClosed():
                     self._tell_drafter(output.drafter, drafter_message(output))

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from outrider.cluster.config.config_errors import ConfigError, Problem
+from outrider.cluster.config.config_errors import ConfigError, ConfigProblem
 from outrider.cluster.config.config_file import read_mapping
 from outrider.cluster.config.schema import Config, load_config, parse_config, schema, with_flags
 from outrider.cluster.process.ready_file_writer import remove_if_left, written
@@ -180,7 +180,7 @@ def config_validate(path: Path) -> dict[str, Any]:
         raise CommandFailed(str(error), USAGE) from error
 
 
-def config_problems(path: Path) -> tuple[Problem, ...]:
+def config_problems(path: Path) -> tuple[ConfigProblem, ...]:
     """What is wrong with a configuration file; nothing if it is allowed. For programs."""
     try:
         load_config(path)

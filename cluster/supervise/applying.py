@@ -15,10 +15,10 @@ from outrider.cluster.config.config_errors import ConfigError
 from outrider.cluster.config.schema import Config, parse_config
 from outrider.cluster.placement.fleet import fleet, kept, scales, starting
 from outrider.cluster.placement.placement import PlacementError
-from outrider.cluster.roster.roster import Scale
+from outrider.cluster.roster.roster import ReplicaScale
 from outrider.cluster.supervise.changes import Change, NeedsRestart, check_changeable, plan
 from outrider.cluster.supervise.keeper import LaunchFailed
-from outrider.cluster.supervise.replica_policy import Decision
+from outrider.cluster.supervise.replica_policy import ReplicaDecision
 from outrider.cluster.supervise.supervisor import Supervisor
 from outrider.v1 import cluster_pb2
 
@@ -35,7 +35,7 @@ class Applier:
         self._is_busy = False
         self._scaling: asyncio.Task[Any] | None = None
         self._replicas = starting(config)
-        self._scales: dict[str, Scale] = {}
+        self._scales: dict[str, ReplicaScale] = {}
         self._note(scales(config, self._replicas))
 
     @property
@@ -49,7 +49,7 @@ class Applier:
         return dict(self._replicas)
 
     @property
-    def scales(self) -> tuple[Scale, ...]:
+    def scales(self) -> tuple[ReplicaScale, ...]:
         """The same with bounds and reasons."""
         return tuple(self._scales.values())
 
@@ -64,7 +64,7 @@ class Applier:
             {**self._scales, entry: replace(self._scales[entry], wanted=wanted, reason=reason)}
         )
 
-    async def scale(self, decisions: Mapping[str, Decision], *, drain_s: float) -> None:
+    async def scale(self, decisions: Mapping[str, ReplicaDecision], *, drain_s: float) -> None:
         """Changes the number of replicas. A call of `apply` cancels it.
 
         Args:
@@ -155,7 +155,7 @@ class Applier:
             self._is_busy = False
             news.put_nowait(None)
 
-    def _note(self, found: dict[str, Scale]) -> None:
+    def _note(self, found: dict[str, ReplicaScale]) -> None:
         self._scales = found
         self._supervisor.servicer.note_scales(self.scales)
 

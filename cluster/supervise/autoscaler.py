@@ -15,11 +15,11 @@ import structlog
 
 from outrider.cluster.config.config_service import Autoscaling
 from outrider.cluster.placement.placement import PlacementError
-from outrider.cluster.roster.roster import Scale
+from outrider.cluster.roster.roster import ReplicaScale
 from outrider.cluster.supervise.applying import Applier
 from outrider.cluster.supervise.keeper import LaunchFailed
-from outrider.cluster.supervise.observed_load import Reading, Sample, Told, read, samples
-from outrider.cluster.supervise.replica_policy import UNPAID_S, Decision, decide
+from outrider.cluster.supervise.observed_load import LoadReading, LoadSample, Told, read, samples
+from outrider.cluster.supervise.replica_policy import UNPAID_S, ReplicaDecision, decide
 from outrider.cluster.supervise.restart_policy import RestartCount, RestartPolicy
 
 MAX_PAUSE_S = 600.0
@@ -46,8 +46,8 @@ class Autoscaler:
         self._applier = applier
         self._look = look
         self._clock_s = clock_s
-        self._readings: tuple[Reading, ...] = ()
-        self._history: dict[str, list[Sample]] = {}
+        self._readings: tuple[LoadReading, ...] = ()
+        self._history: dict[str, list[LoadSample]] = {}
         self._work: asyncio.Task[None] | None = None
         self._growing: dict[str, int] = {}
         """Entries of which `_work` starts more, and how many there will be."""
@@ -92,9 +92,9 @@ class Autoscaler:
             self._growing = {entry: one.count for entry, one in changes.items() if one.grows}
             self._work = asyncio.create_task(self._change(changes, settings), name="scaling")
 
-    def _decide(self) -> dict[str, Decision]:
+    def _decide(self) -> dict[str, ReplicaDecision]:
         """What should be otherwise, by entry."""
-        found: dict[str, Decision] = {}
+        found: dict[str, ReplicaDecision] = {}
         for scale in self._applier.scales:
             entry, current = scale.entry, self._applier.replicas[scale.entry]
             if entry in self._failures and not self._is_needed(entry, scale.wanted):
@@ -110,7 +110,7 @@ class Autoscaler:
         (scale,) = (one for one in self._applier.scales if one.entry == entry)
         return self._decision(scale, count).wanted >= count
 
-    def _decision(self, scale: Scale, current: int) -> Decision:
+    def _decision(self, scale: ReplicaScale, current: int) -> ReplicaDecision:
         return decide(
             scale,
             current,
@@ -120,7 +120,9 @@ class Autoscaler:
             is_short=bool(self._failures.keys() - {scale.entry}),
         )
 
-    def _due(self, decisions: dict[str, Decision], now_s: float) -> dict[str, Decision]:
+    def _due(
+        self, decisions: dict[str, ReplicaDecision], now_s: float
+    ) -> dict[str, ReplicaDecision]:
         """What is done now: first what goes, which makes room; then what comes, unless it found none a moment ago."""
         fewer = {entry: one for entry, one in decisions.items() if not one.grows}
         if fewer:
@@ -131,7 +133,7 @@ class Autoscaler:
                 due[entry] = replace(decision, is_careful=entry in self._failures)
         return due
 
-    async def _change(self, changes: dict[str, Decision], settings: Autoscaling) -> None:
+    async def _change(self, changes: dict[str, ReplicaDecision], settings: Autoscaling) -> None:
         try:
             await self._applier.scale(changes, drain_s=settings.drain_s)
         except (PlacementError, LaunchFailed) as error:
@@ -144,7 +146,9 @@ class Autoscaler:
             if not self._growing:
                 self._not_before_s = dict.fromkeys(self._failures, 0.0)  # What went has left room.
 
-    def _failed(self, entry: str, decision: Decision, error: str, settings: Autoscaling) -> None:
+    def _failed(
+        self, entry: str, decision: ReplicaDecision, error: str, settings: Autoscaling
+    ) -> None:
         policy = RestartPolicy(
             backoff_s=settings.upscale_delay_s,
             max_backoff_s=max(MAX_PAUSE_S, settings.upscale_delay_s),

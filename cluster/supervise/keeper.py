@@ -24,7 +24,7 @@ from outrider.cluster.placement.actor_host import (
     RunningActor,
 )
 from outrider.cluster.placement.fleet import ActorSpec, for_start, listening_at
-from outrider.cluster.roster.actor_status import ActorStatus, State
+from outrider.cluster.roster.actor_status import ActorState, ActorStatus
 from outrider.cluster.roster.cluster_service import ClusterServicer
 from outrider.cluster.roster.incarnations import Incarnations
 from outrider.cluster.roster.roster import Absent, Role
@@ -120,13 +120,13 @@ class Keeper:
                 count = count.after_death(served_s=death.served_s, policy=self._settings.restarts)
                 wait_s = self._wait_s(count, death)
                 if self._is_retiring:
-                    self._set(state=State.STOPPED)
+                    self._set(state=ActorState.STOPPED)
                 if self._is_ending or self._is_retiring:
                     break
                 if wait_s is None:
                     return self._give_up(death.reason, serving)
                 log.warning("restarting", actor=self._spec.name, reason=death.reason, wait_s=wait_s)
-                self._set(state=State.RESTARTING, reason=death.reason)
+                self._set(state=ActorState.RESTARTING, reason=death.reason)
                 if count.in_a_row > LAUNCH_RESTARTS and not serving.done():
                     serving.set_result(None)  # A drafter: the launch goes on without it.
                 await asyncio.sleep(wait_s)
@@ -147,8 +147,8 @@ class Keeper:
         """Does not start the actor again when it ends; it takes no new sessions from now on."""
         self._is_retiring = True
         self._servicer.drain(self._spec.name)
-        if self._status.state is State.SERVING:
-            self._set(state=State.DRAINING)
+        if self._status.state is ActorState.SERVING:
+            self._set(state=ActorState.DRAINING)
 
     def wait_for(self, reason: str) -> None:
         """Says why the actor's turn to start has not come."""
@@ -163,18 +163,18 @@ class Keeper:
         """Stops the actor: politely within the grace, then by force. It is not started again."""
         self._is_ending = True
         running = self._running
-        if running is not None and self._status.state in (State.SERVING, State.DRAINING):
+        if running is not None and self._status.state in (ActorState.SERVING, ActorState.DRAINING):
             await self._within(grace_s + KILL_TIMEOUT_S, "stop", running.stop(grace_s))
         if running is not None:
             await self._within(KILL_TIMEOUT_S, "kill", running.kill())
-        if self._status.state is not State.FAILED:
-            self._set(state=State.STOPPED, address="", pid=0, node_id="")
+        if self._status.state is not ActorState.FAILED:
+            self._set(state=ActorState.STOPPED, address="", pid=0, node_id="")
 
     async def _live(self, serving: asyncio.Future[None]) -> _Death:
         """One life of the actor, from fence to grave: why it ended."""
         incarnation = self._incarnations.next()
         self._servicer.fence(self._spec.name, incarnation=incarnation)
-        self._set(state=State.STARTING, incarnation=incarnation)
+        self._set(state=ActorState.STARTING, incarnation=incarnation)
         running = await self._spawn(incarnation)
         self._running = running
         try:
@@ -241,7 +241,7 @@ class Keeper:
         if self._spec.role is Role.COORDINATOR:
             self._spec = listening_at(self._spec, started.address)
         self._set(
-            state=State.SERVING,
+            state=ActorState.SERVING,
             address=started.address,
             pid=started.pid,
             node_id=started.node_id,
@@ -262,7 +262,7 @@ class Keeper:
         return count.wait_s(self._settings.restarts)
 
     def _give_up(self, reason: str, serving: asyncio.Future[None]) -> None:
-        self._set(state=State.FAILED, reason=reason)
+        self._set(state=ActorState.FAILED, reason=reason)
         log.error("given up", actor=self._spec.name, reason=reason)
         if not serving.done():
             role, name = self._spec.role, self._spec.name
@@ -271,7 +271,7 @@ class Keeper:
 
     def _set(self, **changes: Any) -> None:
         status = self._status = replace(self._status, **changes)
-        if status.state in (State.SERVING, State.DRAINING, State.STOPPED):
+        if status.state in (ActorState.SERVING, ActorState.DRAINING, ActorState.STOPPED):
             self._servicer.forget_absent(status.name)
         else:
             self._servicer.note_absent(

@@ -11,7 +11,7 @@ import structlog
 
 from outrider.actors.rpc.credentials import Credentials
 from outrider.actors.rpc.grpc_server import internal_channel
-from outrider.cluster.roster.actor_status import State
+from outrider.cluster.roster.actor_status import ActorState
 from outrider.cluster.roster.roster import Role
 from outrider.cluster.supervise.keeper import Keeper
 from outrider.v1 import target_pb2, target_pb2_grpc
@@ -62,7 +62,7 @@ async def see_off(
 async def _until_idle(keeper: Keeper, credentials: Credentials, deadline: float) -> None:
     """Waits until a target has no session, is gone, or the time is over."""
     await asyncio.sleep(LOOK_S)  # Coordinators hear of the roster first.
-    while time.monotonic() < deadline and keeper.status.state is State.DRAINING:
+    while time.monotonic() < deadline and keeper.status.state is ActorState.DRAINING:
         try:
             async with internal_channel(keeper.status.address, credentials) as channel:
                 info = await target_pb2_grpc.TargetServiceStub(channel).GetInfo(

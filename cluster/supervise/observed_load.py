@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from prometheus_client.parser import text_string_to_metric_families
 
 from outrider.actors.metrics.families import PREFIX
-from outrider.cluster.roster.actor_status import ActorStatus, State
+from outrider.cluster.roster.actor_status import ActorState, ActorStatus
 from outrider.cluster.roster.roster import Role
 from outrider.v1 import metrics_pb2
 
@@ -25,7 +25,7 @@ Told = tuple[ActorStatus, Sequence[metrics_pb2.MetricFamily] | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class LoadReading:
     """What one actor told."""
 
     name: str
@@ -47,7 +47,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class LoadSample:
     """The load of one entry of the configuration at one moment."""
 
     at_s: float
@@ -69,11 +69,11 @@ class Sample:
     """Drafters: those of them that these drafters had proposed."""
 
 
-def read(told: Iterable[Told]) -> tuple[Reading, ...] | None:
+def read(told: Iterable[Told]) -> tuple[LoadReading, ...] | None:
     """What all actors that serve told. None if a target or a coordinator did not answer: then the load is not known."""
     readings = []
     for status, families in told:
-        if status.state is not State.SERVING:
+        if status.state is not ActorState.SERVING:
             continue
         if families is not None:
             readings.append(_reading(status, families))
@@ -82,7 +82,9 @@ def read(told: Iterable[Told]) -> tuple[Reading, ...] | None:
     return tuple(readings)
 
 
-def samples(before: Sequence[Reading], now: Sequence[Reading], at_s: float) -> dict[str, Sample]:
+def samples(
+    before: Sequence[LoadReading], now: Sequence[LoadReading], at_s: float
+) -> dict[str, LoadSample]:
     """The load by entry, of those of which a replica answered.
 
     Args:
@@ -108,7 +110,7 @@ def samples(before: Sequence[Reading], now: Sequence[Reading], at_s: float) -> d
         slots = sum(one.slots for one in replicas)
         is_target = replicas[0].role is Role.TARGET
         served = min(1.0, slots / sessions) if sessions else 1.0
-        found[entry] = Sample(
+        found[entry] = LoadSample(
             at_s=at_s,
             sessions=sessions,
             waiting=waiting if is_target else 0,
@@ -119,7 +121,7 @@ def samples(before: Sequence[Reading], now: Sequence[Reading], at_s: float) -> d
     return found
 
 
-def _reading(status: ActorStatus, families: Sequence[metrics_pb2.MetricFamily]) -> Reading:
+def _reading(status: ActorStatus, families: Sequence[metrics_pb2.MetricFamily]) -> LoadReading:
     values: dict[str, float] = {}
     accepted: dict[str, float] = {}
     for family in families:
@@ -131,7 +133,7 @@ def _reading(status: ActorStatus, families: Sequence[metrics_pb2.MetricFamily]) 
                     accepted[sample.labels.get("drafter", "")] = sample.value
                 else:
                     values[sample.name] = sample.value
-    return Reading(
+    return LoadReading(
         name=status.name,
         incarnation=status.incarnation,
         role=status.role,

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from outrider.cluster.config.config_service import Autoscaling
-from outrider.cluster.roster.roster import Role, Scale
-from outrider.cluster.supervise.observed_load import Sample
+from outrider.cluster.roster.roster import ReplicaScale, Role
+from outrider.cluster.supervise.observed_load import LoadSample
 
 TOLERANCE = 0.1
 """Part of the occupancy that must stay free with fewer replicas: a load at the very limit changes nothing."""
@@ -34,7 +34,7 @@ JUDGED_TOKENS = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class ReplicaDecision:
     """How many there should be."""
 
     current: int
@@ -61,14 +61,14 @@ class Decision:
 
 
 def decide(
-    scale: Scale,
+    scale: ReplicaScale,
     current: int,
-    history: Sequence[Sample],
+    history: Sequence[LoadSample],
     settings: Autoscaling,
     *,
     now_s: float,
     is_short: bool = False,
-) -> Decision:
+) -> ReplicaDecision:
     """The number of replicas from now on.
 
     Args:
@@ -82,7 +82,7 @@ def decide(
     unpaid_s = min(settings.upscale_delay_s, UNPAID_S) if is_short else UNPAID_S
     gain = _gain(_window(history, now_s, unpaid_s)) if scale.role is Role.DRAFTER else None
     if gain is not None and gain < LEAST_GAIN and current > scale.least:
-        return Decision(
+        return ReplicaDecision(
             current=current,
             wanted=scale.least,
             reason=f"of each token {gain:.2f} was theirs in the last {unpaid_s:g} s: they do not pay",
@@ -91,7 +91,7 @@ def decide(
     needed = min((_needed(one, settings.target_occupancy) for one in recent), default=0)
     count = min(needed, scale.most)
     if count > current and (gain is None or gain >= WORTH_ADDING):
-        return Decision(current=current, wanted=count, reason=_load(recent[-1], current))
+        return ReplicaDecision(current=current, wanted=count, reason=_load(recent[-1], current))
     past = _window(history, now_s, settings.downscale_delay_s)
     occupancy = settings.target_occupancy * (1.0 - TOLERANCE)
     needed = max((_needed(one, occupancy) for one in past), default=current)
@@ -99,15 +99,15 @@ def decide(
     if count < current:
         most = max(one.sessions + one.waiting for one in past)
         delay_s = settings.downscale_delay_s
-        return Decision(
+        return ReplicaDecision(
             current=current,
             wanted=count,
             reason=f"at most {most} texts at a time in the last {delay_s:g} s",
         )
-    return Decision(current=current, wanted=current)
+    return ReplicaDecision(current=current, wanted=current)
 
 
-def _window(history: Sequence[Sample], now_s: float, length_s: float) -> list[Sample]:
+def _window(history: Sequence[LoadSample], now_s: float, length_s: float) -> list[LoadSample]:
     """The samples of the last seconds; none if that is longer than has been looked."""
     since_s = now_s - length_s
     if not history or history[0].at_s > since_s:
@@ -115,17 +115,17 @@ def _window(history: Sequence[Sample], now_s: float, length_s: float) -> list[Sa
     return [one for one in history if one.at_s >= since_s]
 
 
-def _needed(sample: Sample, occupancy: float) -> int:
+def _needed(sample: LoadSample, occupancy: float) -> int:
     return math.ceil((sample.sessions + sample.waiting) / (sample.slots * occupancy))
 
 
-def _gain(window: Sequence[Sample]) -> float | None:
+def _gain(window: Sequence[LoadSample]) -> float | None:
     """Tokens that drafters proposed in each token committed; None if there were too few to tell."""
     tokens = sum(one.tokens for one in window)
     return sum(one.gained for one in window) / tokens if tokens >= JUDGED_TOKENS else None
 
 
-def _load(sample: Sample, replicas: int) -> str:
+def _load(sample: LoadSample, replicas: int) -> str:
     waiting = f" and {sample.waiting} wait" if sample.waiting else ""
     slots = replicas * sample.slots
     return f"{sample.sessions} texts run{waiting}, with {slots} slot{'s' if slots > 1 else ''}"

@@ -18,7 +18,7 @@ from outrider.actors.tracing.recorder import Recorder, Tap
 from outrider.actors.tracing.trace_stream import FLUSH_S, batches
 from outrider.cluster.requests.all_links import Links
 from outrider.cluster.requests.running_request import RunningRequest
-from outrider.cluster.tracing.trace_source import Link, Outbox, follow
+from outrider.cluster.tracing.trace_source import Link, TraceRequests, follow
 from outrider.cluster.validation.status_codes import Refusal
 from outrider.v1 import trace_pb2
 
@@ -37,7 +37,7 @@ SHOWN_CHARS = 8
 Write = Callable[[trace_pb2.TraceResponse], Awaitable[None]]
 
 
-class RunningTrace:
+class CoordinatorTrace:
     """One trace."""
 
     def __init__(
@@ -53,7 +53,7 @@ class RunningTrace:
         self._request = request
         self._limit = limit
         self._requests = requests
-        self._outbox = Outbox()
+        self._outbox = TraceRequests()
         self._followers: dict[int, asyncio.Task[None]] = {}
         self._reason = "time"
         self._was_seen = False

@@ -11,7 +11,7 @@ import grpc
 from outrider.actors.tracing.recorder import Recorder
 from outrider.cluster.requests.all_links import Links
 from outrider.cluster.requests.running_request import RunningRequest
-from outrider.cluster.tracing.running_trace import RunningTrace, Write
+from outrider.cluster.tracing.running_trace import CoordinatorTrace, Write
 from outrider.cluster.validation.client_names import check_request_id
 from outrider.cluster.validation.refusals import invalid
 from outrider.cluster.validation.status_codes import Refusal
@@ -57,7 +57,7 @@ class Tracing:
         """
         limit = check(request)
         with self._counted():
-            trace = RunningTrace(self._recorder, self._links, self._requests, request, limit)
+            trace = CoordinatorTrace(self._recorder, self._links, self._requests, request, limit)
             await trace.run(self._source, write)
 
     @contextmanager

@@ -34,7 +34,7 @@ LAST_S = 2.0
 Link = TargetLink | DraftLink
 
 
-class Outbox:
+class TraceRequests:
     """Messages of one trace on their way to the client."""
 
     def __init__(self) -> None:
@@ -81,7 +81,9 @@ class Outbox:
         await self._queue.put(None)
 
 
-async def follow(link: Link, outbox: Outbox, clock_ns: Callable[[], int], *, nodes: bool) -> None:
+async def follow(
+    link: Link, outbox: TraceRequests, clock_ns: Callable[[], int], *, nodes: bool
+) -> None:
     """Records one actor until `outbox.ending`, also over its restarts.
 
     Args:
@@ -110,7 +112,7 @@ async def follow(link: Link, outbox: Outbox, clock_ns: Callable[[], int], *, nod
 class _Source:
     """One call to one start of an actor."""
 
-    def __init__(self, link: Link, outbox: Outbox, clock_ns: Callable[[], int]) -> None:
+    def __init__(self, link: Link, outbox: TraceRequests, clock_ns: Callable[[], int]) -> None:
         self._link = link
         self._outbox = outbox
         self._clock_ns = clock_ns

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import grpc
 
-from outrider.actors.speculation.options import Verifier
-from outrider.actors.speculation.policies import DraftLength
+from outrider.actors.speculation.options import VerifierName
+from outrider.actors.speculation.policies import LengthChoice
 from outrider.cluster.validation.limits import Limits
 from outrider.cluster.validation.refusals import invalid, shown
 from outrider.cluster.validation.status_codes import Refusal
 
 
 def settle_drafters(
-    named: tuple[str, ...], verifier: Verifier, length: DraftLength, limits: Limits
+    named: tuple[str, ...], verifier: VerifierName, length: LengthChoice, limits: Limits
 ) -> tuple[str, ...]:
     """The drafters named, or all that can serve the request."""
     known = {drafter.name: drafter for drafter in limits.drafters}

@@ -13,28 +13,28 @@ from outrider.actors.exchange.policy_wire import (
     roots_from_proto,
     tree_mask_from_proto,
 )
-from outrider.actors.speculation.options import Verifier
+from outrider.actors.speculation.options import VerifierName
 from outrider.actors.speculation.policies import (
     MAX_AGGRESSIVENESS,
-    DraftLength,
     DraftPolicies,
-    Roots,
-    TreeMask,
+    LengthChoice,
+    MaskPolicy,
+    RootPolicy,
 )
 from outrider.actors.speculation.verify.registry import METHODS
 from outrider.cluster.validation.status_codes import Refusal
 from outrider.v1 import sampling_pb2
 
-Choice = TypeVar("Choice", DraftLength, Roots, TreeMask)
+Choice = TypeVar("Choice", LengthChoice, RootPolicy, MaskPolicy)
 
 
 def settle_policies(
     options: sampling_pb2.SpeculationOptions,
     *,
     defaults: DraftPolicies,
-    verifier: Verifier,
+    verifier: VerifierName,
     enabled: bool,
-    served: Mapping[str, Sequence[DraftLength]],
+    served: Mapping[str, Sequence[LengthChoice]],
 ) -> DraftPolicies:
     """Checks the policies of a request and fills in the defaults.
 
@@ -50,10 +50,10 @@ def settle_policies(
     """
     length = defaults.draft_length
     if options.draft_length:
-        length = _choice(options.draft_length, "draft_length", DraftLength)
+        length = _choice(options.draft_length, "draft_length", LengthChoice)
     mask = defaults.tree_mask
     if options.tree_mask:
-        mask = _choice(options.tree_mask, "tree_mask", TreeMask)
+        mask = _choice(options.tree_mask, "tree_mask", MaskPolicy)
     if not enabled and options.HasField("enabled"):
         _check_off(options)
     if options.draft_length and enabled:
@@ -63,10 +63,10 @@ def settle_policies(
         roots=_roots(options, defaults.roots, verifier),
         tree_mask=mask,
         aggressiveness=_number(
-            options, "aggressiveness", defaults, length, DraftLength.CONFIDENCE, MAX_AGGRESSIVENESS
+            options, "aggressiveness", defaults, length, LengthChoice.CONFIDENCE, MAX_AGGRESSIVENESS
         ),
         decision_threshold=_number(
-            options, "decision_threshold", defaults, length, DraftLength.DECISION, 1.0
+            options, "decision_threshold", defaults, length, LengthChoice.DECISION, 1.0
         ),
     )
 
@@ -90,12 +90,14 @@ _FROM_WIRE = {
 }
 
 
-def _roots(options: sampling_pb2.SpeculationOptions, default: Roots, verifier: Verifier) -> Roots:
+def _roots(
+    options: sampling_pb2.SpeculationOptions, default: RootPolicy, verifier: VerifierName
+) -> RootPolicy:
     is_frozen = METHODS[verifier].needs_draft_probs
     if not options.roots:
-        return Roots.DRAFT if is_frozen else default
-    roots = _choice(options.roots, "roots", Roots)
-    if roots is Roots.TARGET and is_frozen:
+        return RootPolicy.DRAFT if is_frozen else default
+    roots = _choice(options.roots, "roots", RootPolicy)
+    if roots is RootPolicy.TARGET and is_frozen:
         growing = ", ".join(
             v.value for v, method in METHODS.items() if not method.needs_draft_probs
         )
@@ -111,8 +113,8 @@ def _number(
     options: sampling_pb2.SpeculationOptions,
     name: str,
     defaults: DraftPolicies,
-    length: DraftLength,
-    needed: DraftLength,
+    length: LengthChoice,
+    needed: LengthChoice,
     most: float,
 ) -> float:
     """A parameter of a draft length policy, which must be the one in force."""
@@ -126,7 +128,7 @@ def _number(
             f"belongs to the draft length {needed.value!r}, and speculation.draft_length is {length.value!r}; "
             "change one of them",
         )
-    is_open = needed is DraftLength.CONFIDENCE
+    is_open = needed is LengthChoice.CONFIDENCE
     if not math.isfinite(value) or not 0.0 <= value <= most or (is_open and value == 0.0):
         raise _invalid(name, f"must be in {'(' if is_open else '['}0, {most:g}], got {value:g}")
     return value
@@ -139,7 +141,7 @@ def _check_off(options: sampling_pb2.SpeculationOptions) -> None:
             raise _invalid(name, "is set while speculation.enabled is false; leave one out")
 
 
-def _check_served(length: DraftLength, served: Mapping[str, Sequence[DraftLength]]) -> None:
+def _check_served(length: LengthChoice, served: Mapping[str, Sequence[LengthChoice]]) -> None:
     """Refuses a draft length that none of the drafters offers."""
     if not served or any(not offered or length in offered for offered in served.values()):
         return

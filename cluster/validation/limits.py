@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from outrider.actors.speculation.options import Speculation, Verifier
-from outrider.actors.speculation.policies import DraftLength
+from outrider.actors.speculation.options import Speculation, VerifierName
+from outrider.actors.speculation.policies import LengthChoice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drafter:
+class KnownDrafter:
     """A drafter as far as a request can name it."""
 
     name: str
-    verifiers: tuple[Verifier, ...]
+    verifiers: tuple[VerifierName, ...]
     """What it can serve. Empty: not known yet."""
-    draft_lengths: tuple[DraftLength, ...] = ()
+    draft_lengths: tuple[LengthChoice, ...] = ()
     """Draft length policies that it can serve. Empty: not known yet."""
     mismatch: str = ""
     """Why it cannot serve this model; empty if it can."""
 
-    def can_verify(self, verifier: Verifier) -> bool:
+    def can_verify(self, verifier: VerifierName) -> bool:
         """True if it serves the verifier, as far as is known."""
         return not self.verifiers or verifier in self.verifiers
 
@@ -35,8 +35,8 @@ class Limits:
     vocab_size: int
     max_context: int
     eos_token_ids: frozenset[int]
-    verifiers: tuple[Verifier, ...]
-    drafters: tuple[Drafter, ...]
+    verifiers: tuple[VerifierName, ...]
+    drafters: tuple[KnownDrafter, ...]
     default_max_tokens: int
     speculation: Speculation
     has_tokenizer: bool

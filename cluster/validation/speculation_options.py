@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from outrider.actors.exchange.request_options_wire import verifier_from_proto
-from outrider.actors.speculation.options import Speculation, Verifier
+from outrider.actors.speculation.options import Speculation, VerifierName
 from outrider.cluster.validation.drafters import settle_drafters
 from outrider.cluster.validation.drafting_policies import settle_policies
 from outrider.cluster.validation.limits import Limits
@@ -57,7 +57,7 @@ def settle_speculation(
     )
 
 
-def _verifier(options: sampling_pb2.SpeculationOptions, limits: Limits) -> Verifier:
+def _verifier(options: sampling_pb2.SpeculationOptions, limits: Limits) -> VerifierName:
     if not options.HasField("verifier") or not options.verifier:
         return limits.speculation.verifier
     offered = ", ".join(verifier.value for verifier in limits.verifiers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from outrider.actors.speculation.options import Verifier
+from outrider.actors.speculation.options import VerifierName
 from outrider.actors.speculation.trees import level_shapes
 from outrider.actors.speculation.verify.registry import METHODS
 from outrider.cluster.validation.refusals import invalid
@@ -16,8 +16,8 @@ MAX_SHAPE_CHARS = 128
 
 
 def settle_shape(
-    options: sampling_pb2.SpeculationOptions, verifier: Verifier
-) -> level_shapes.Shape | None:
+    options: sampling_pb2.SpeculationOptions, verifier: VerifierName
+) -> level_shapes.LevelShape | None:
     """The shape that is asked for, or None: the verifier's own."""
     field = "speculation.tree_shape"
     if not options.HasField("tree_shape"):
@@ -53,7 +53,7 @@ def settle_shape(
 
 
 def room_for(
-    shape: level_shapes.Shape,
+    shape: level_shapes.LevelShape,
     name: Literal["max_nodes", "max_depth"],
     needed: int,
     given: int,

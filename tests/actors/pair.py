@@ -15,15 +15,15 @@ from outrider.actors.draft.methods.autoregressive import AutoregressiveDrafter, 
 from outrider.actors.draft.methods.by_verifier import DrafterByVerifier
 from outrider.actors.draft.service import draft_messages
 from outrider.actors.draft.state.draft_events import (
-    Attach,
-    CandidateFrame,
+    AttachRefused,
+    AttachSession,
+    CandidatesSent,
     Ended,
-    Refused,
     Report,
     ResyncWanted,
 )
 from outrider.actors.draft.state.draft_events import SessionKey as Key
-from outrider.actors.draft.state.draft_sessions import Sessions
+from outrider.actors.draft.state.draft_sessions import DraftSessions
 from outrider.actors.draft.state.draft_settings import BYTES_PER_TOKEN
 from outrider.actors.draft.stopping.lengths import Lengths
 from outrider.actors.engine.engine_settings import EngineSettings
@@ -42,15 +42,15 @@ from outrider.actors.target.state.target_events import (
     Event,
     Failed,
     Finished,
-    Open,
     Opened,
+    OpenSession,
     Output,
-    Owner,
     Resync,
     ResyncRequest,
     SessionClosed,
+    SessionOwner,
     Stats,
-    VerdictFrame,
+    VerdictsSent,
 )
 from outrider.actors.target.state.target_settings import TargetSettings
 from outrider.actors.target.target_worker import TargetWorker
@@ -84,7 +84,7 @@ class Pair:
     now: float = 0.0
     outputs: list[Output] = field(default_factory=list)
     reports: list[Report] = field(default_factory=list)
-    ended: list[Ended | Refused] = field(default_factory=list)
+    ended: list[Ended | AttachRefused] = field(default_factory=list)
     wanted: list[bool] = field(default_factory=list)
     """What coordinators were told of whether to attach drafters."""
 
@@ -109,7 +109,7 @@ class Pair:
         engine = TabularEngine(self.draft_table, room)
         slots = PrefixSlots(engine)
         width, max_ahead = 4, 64
-        sessions = Sessions(
+        sessions = DraftSessions(
             engine.num_slots, num_nodes_of(width, max_ahead, lockstep=self.lockstep)
         )
         generators = iter(np.random.SeedSequence(self.seed).spawn(1000))
@@ -159,8 +159,8 @@ class Pair:
         self.texts[session] = []
         self.commits[session] = []
         self.target.post(
-            Open(
-                owner=Owner(stream=1, session=session),
+            OpenSession(
+                owner=SessionOwner(stream=1, session=session),
                 group=0,
                 prompt=tuple(prompt),
                 committed=(),
@@ -173,7 +173,7 @@ class Pair:
         if not is_attached:
             return
         self.draft.post(
-            Attach(
+            AttachSession(
                 key=Key(LINK, self.handles[session]),
                 tokens=tuple(prompt),
                 prompt_length=len(prompt),
@@ -223,9 +223,9 @@ class Pair:
         wire: Wire = []
         for report in reports:
             match report:
-                case CandidateFrame() | ResyncWanted():
+                case CandidatesSent() | ResyncWanted():
                     wire.append(draft_messages.message_of(report))
-                case Ended() | Refused():
+                case Ended() | AttachRefused():
                     self.ended.append(report)
         return wire
 
@@ -243,7 +243,7 @@ class Pair:
                 self.commits[output.owner.session].append(output.tokens)
             case Finished() | Failed():
                 self.ends[output.owner.session] = output
-            case VerdictFrame():
+            case VerdictsSent():
                 if not self.is_lost():
                     self._tell(target_messages.verdict_message(output))
             case Resync() | SessionClosed():

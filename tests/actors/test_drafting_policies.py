@@ -17,8 +17,8 @@ from tests.actors.test_frozen_law import transition_p
 
 from outrider.actors.draft.stopping.lengths import Lengths
 from outrider.actors.engine.tables.tabular_engine import random_table
-from outrider.actors.speculation.options import Sampling, Speculation, Verifier
-from outrider.actors.speculation.policies import DraftLength, DraftPolicies, Roots, TreeMask
+from outrider.actors.speculation.options import Sampling, Speculation, VerifierName
+from outrider.actors.speculation.policies import DraftPolicies, LengthChoice, MaskPolicy, RootPolicy
 from outrider.actors.speculation.trees import level_shapes
 from outrider.actors.speculation.verify.registry import METHODS
 
@@ -28,12 +28,12 @@ FROZEN = [verifier for verifier, method in METHODS.items() if method.needs_draft
 
 LENGTHS: list[DraftPolicies] = [
     DraftPolicies(),
-    DraftPolicies(draft_length=DraftLength.CONFIDENCE, aggressiveness=0.4),
-    DraftPolicies(draft_length=DraftLength.DECISION, decision_threshold=0.5),
+    DraftPolicies(draft_length=LengthChoice.CONFIDENCE, aggressiveness=0.4),
+    DraftPolicies(draft_length=LengthChoice.DECISION, decision_threshold=0.5),
 ]
 GROWING = [
     replace(length, roots=roots, tree_mask=mask)
-    for length, roots, mask in product(LENGTHS, Roots, TreeMask)
+    for length, roots, mask in product(LENGTHS, RootPolicy, MaskPolicy)
 ]
 SAMPLINGS = [
     Sampling(seed=3, max_tokens=40, temperature=0.0),
@@ -55,9 +55,9 @@ def plain(sampling: Sampling) -> list[int]:
     return alone.texts[0]
 
 
-@pytest.mark.parametrize("verifier", [Verifier.COUPLED, Verifier.EXACT_MATCH])
+@pytest.mark.parametrize("verifier", [VerifierName.COUPLED, VerifierName.EXACT_MATCH])
 @pytest.mark.parametrize("policies", GROWING)
-def test_texts_are_those_of_plain_decoding(policies: DraftPolicies, verifier: Verifier) -> None:
+def test_texts_are_those_of_plain_decoding(policies: DraftPolicies, verifier: VerifierName) -> None:
     """Every combination, greedy, sampled and filtered, in fewer passes than tokens."""
     for sampling in SAMPLINGS:
         both = pair()
@@ -98,7 +98,7 @@ def test_roots_of_the_target_are_accepted_without_any_drafter() -> None:
     """The target alone speculates with what it last thought after each token; the tokens count as its own."""
     sampling = replace(SAMPLINGS[1], max_tokens=150)
     alone = pair()
-    policies = DraftPolicies(roots=Roots.TARGET)
+    policies = DraftPolicies(roots=RootPolicy.TARGET)
     alone.open(0, sampling, Speculation(policies=policies), is_attached=False)
     alone.run()
     stats = alone.stats(0)
@@ -113,7 +113,7 @@ def test_roots_of_the_target_help_a_drafter_that_knows_nothing() -> None:
     uniform = replace(TARGET, log_probs=np.full_like(TARGET.log_probs, -np.log(12.0)))
     sampling = Sampling(seed=4, max_tokens=150, temperature=0.0)
     accepted = []
-    for roots in Roots:
+    for roots in RootPolicy:
         both = Pair(TARGET, uniform)
         both.open(0, sampling, Speculation(policies=DraftPolicies(roots=roots)))
         both.run()
@@ -125,7 +125,7 @@ def test_roots_of_the_target_help_a_drafter_that_knows_nothing() -> None:
 @pytest.mark.parametrize("verifier", FROZEN)
 @pytest.mark.parametrize("length", LENGTHS[1:])
 def test_greedy_texts_of_frozen_trees_are_those_of_plain_decoding(
-    verifier: Verifier, length: DraftPolicies
+    verifier: VerifierName, length: DraftPolicies
 ) -> None:
     """With trees of varying depth."""
     sampling = SAMPLINGS[0]
@@ -139,12 +139,12 @@ def test_greedy_texts_of_frozen_trees_are_those_of_plain_decoding(
 @pytest.mark.parametrize(
     ("verifier", "length", "shape"),
     [
-        (Verifier.MCSD_WITHOUT_REPLACEMENT, replace(LENGTHS[1], aggressiveness=2.5), "2,2"),
-        (Verifier.BLOCK, LENGTHS[2], "1,1,1"),
+        (VerifierName.MCSD_WITHOUT_REPLACEMENT, replace(LENGTHS[1], aggressiveness=2.5), "2,2"),
+        (VerifierName.BLOCK, LENGTHS[2], "1,1,1"),
     ],
 )
 def test_texts_of_frozen_trees_follow_the_targets_law(
-    verifier: Verifier, length: DraftPolicies, shape: str
+    verifier: VerifierName, length: DraftPolicies, shape: str
 ) -> None:
     """As `test_frozen_law`, where depths vary with the row of the base: trees of one level and of several."""
     both = Pair(LAW_TARGET, LAW_DRAFT, seed=7, lengths=Lengths(decisive_model()))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from outrider.actors.rpc.hello import Incarnations
+from outrider.actors.rpc.hello import PeerIncarnations
 
 
 def test_earlier_starts_are_dead() -> None:
     """Once a later start has connected, an earlier one is refused; the same one may come again."""
-    incarnations = Incarnations()
+    incarnations = PeerIncarnations()
     assert incarnations.refusal("d", 5) is None
     assert incarnations.refusal("d", 5) is None
     assert incarnations.refusal("d", 6) is None

@@ -8,26 +8,26 @@ from enum import StrEnum
 import pytest
 
 from outrider.actors.exchange import policy_wire
-from outrider.actors.speculation.policies import DraftLength, DraftPolicies, Roots, TreeMask
+from outrider.actors.speculation.policies import DraftPolicies, LengthChoice, MaskPolicy, RootPolicy
 from outrider.v1 import sampling_pb2
 
 KINDS: list[tuple[type[StrEnum], int, Callable[..., int], Callable[[int], StrEnum], str]] = [
     (
-        DraftLength,
+        LengthChoice,
         len(sampling_pb2.DraftLength.values()),
         policy_wire.draft_length_to_proto,
         policy_wire.draft_length_from_proto,
         "speculation.draft_length",
     ),
     (
-        Roots,
+        RootPolicy,
         len(sampling_pb2.Roots.values()),
         policy_wire.roots_to_proto,
         policy_wire.roots_from_proto,
         "speculation.roots",
     ),
     (
-        TreeMask,
+        MaskPolicy,
         len(sampling_pb2.TreeMask.values()),
         policy_wire.tree_mask_to_proto,
         policy_wire.tree_mask_from_proto,
@@ -54,9 +54,9 @@ def test_every_policy_has_a_number(
 def test_policies_round_trip() -> None:
     """Every choice and parameter arrives; what is absent takes the default."""
     chosen = DraftPolicies(
-        draft_length=DraftLength.DECISION,
-        roots=Roots.TARGET,
-        tree_mask=TreeMask.BUILT,
+        draft_length=LengthChoice.DECISION,
+        roots=RootPolicy.TARGET,
+        tree_mask=MaskPolicy.BUILT,
         aggressiveness=2.5,
         decision_threshold=0.7,
     )

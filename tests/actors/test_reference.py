@@ -17,7 +17,7 @@ from outrider.actors.engine.tables.tabular_engine import Table, TabularEngine, r
 from outrider.actors.frozen.law_frame import FrozenTree
 from outrider.actors.reference import Propose, decode
 from outrider.actors.reference_drafter import model_drafter
-from outrider.actors.speculation.options import Sampling, Speculation, Verifier
+from outrider.actors.speculation.options import Sampling, Speculation, VerifierName
 from outrider.actors.speculation.trees.draft_tree import DraftTree
 from outrider.actors.speculation.trees.level_shapes import parse
 from outrider.actors.speculation.verify.registry import METHODS
@@ -43,7 +43,7 @@ def engine(table: Table) -> TabularEngine:
 
 
 def drafter(
-    table: Table, sampling: Sampling, verifier: Verifier
+    table: Table, sampling: Sampling, verifier: VerifierName
 ) -> AbstractContextManager[Propose]:
     """A drafter of this law."""
     return model_drafter(engine(table), PROMPT, sampling, parse(SHAPES[verifier]), verifier)
@@ -62,13 +62,13 @@ def test_text_is_that_of_plain_decoding_and_of_the_service(sampling: Sampling) -
     """For every option; stop tokens end all three alike."""
     plain = decode(engine(TARGET), PROMPT, sampling)
     assert plain == served(sampling)
-    for verifier in (Verifier.COUPLED, Verifier.EXACT_MATCH):
+    for verifier in (VerifierName.COUPLED, VerifierName.EXACT_MATCH):
         with drafter(DRAFT, sampling, verifier) as propose:
             assert decode(engine(TARGET), PROMPT, sampling, propose, verifier) == plain
 
 
 @pytest.mark.parametrize("verifier", METHODS)
-def test_greedy_text_is_the_same_by_every_verifier(verifier: Verifier) -> None:
+def test_greedy_text_is_the_same_by_every_verifier(verifier: VerifierName) -> None:
     """And it takes fewer passes of the target than it has tokens."""
     sampling = SAMPLINGS[0]
     passes = 0
@@ -85,19 +85,19 @@ def test_greedy_text_is_the_same_by_every_verifier(verifier: Verifier) -> None:
 
 
 @pytest.mark.parametrize("verifier", law.FROZEN)
-def test_text_follows_the_targets_law(verifier: Verifier) -> None:
+def test_text_follows_the_targets_law(verifier: VerifierName) -> None:
     """Counts of what follows what, compared with the table."""
     assert _transition_p(verifier, law.DRAFT, told=law.DRAFT) > MIN_P
 
 
-@pytest.mark.parametrize("verifier", [Verifier.SPECULATIVE_SAMPLING, Verifier.SPECINFER])
-def test_laws_that_were_not_drawn_from_are_caught(verifier: Verifier) -> None:
+@pytest.mark.parametrize("verifier", [VerifierName.SPECULATIVE_SAMPLING, VerifierName.SPECINFER])
+def test_laws_that_were_not_drawn_from_are_caught(verifier: VerifierName) -> None:
     """The comparison can fail: here the verifier is told another drafter's rows."""
     flat = random_table(law.VOCAB, 2, seed=99)
     assert _transition_p(verifier, law.DRAFT, told=flat) < MIN_P
 
 
-def _transition_p(verifier: Verifier, table: Table, told: Table) -> float:
+def _transition_p(verifier: VerifierName, table: Table, told: Table) -> float:
     texts = []
     for seed in range(100, 102):
         sampling = Sampling(seed=seed, max_tokens=600, temperature=law.TEMPERATURE)
@@ -143,7 +143,7 @@ def test_slots_are_given_back_whatever_happens() -> None:
         decode(target, PROMPT, PLAIN, broken)
     with pytest.raises(ValueError, match="prompt is empty"):
         decode(target, (), PLAIN)
-    with model_drafter(draft, PROMPT, PLAIN, parse("2,1"), Verifier.COUPLED) as propose:
+    with model_drafter(draft, PROMPT, PLAIN, parse("2,1"), VerifierName.COUPLED) as propose:
         assert draft.num_free == 0
         assert len(decode(target, PROMPT, PLAIN, propose)) == PLAIN.max_tokens
     assert (target.num_free, draft.num_free) == (1, 1)

@@ -8,7 +8,7 @@ import pytest
 from bench.figures.law import Text, foreseen
 from bench.running.led_drafter import LedDrafter, Tree
 from outrider.actors.draft.methods.autoregressive import AutoregressiveDrafter, num_nodes_of
-from outrider.actors.draft.state.draft_sessions import Sessions
+from outrider.actors.draft.state.draft_sessions import DraftSessions
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.tables.tabular_engine import Table, TabularEngine
 from outrider.actors.speculation.options import Speculation
@@ -45,7 +45,7 @@ def test_foreseen_is_what_the_drafter_puts_first() -> None:
     engine = TabularEngine(
         table, EngineSettings(model="tabular:x", num_slots=1, max_scratch=16, max_context=64)
     )
-    sessions = Sessions(1, num_nodes_of(2, 16, lockstep=True))
+    sessions = DraftSessions(1, num_nodes_of(2, 16, lockstep=True))
     method = AutoregressiveDrafter(
         sessions, engine, width=2, max_ahead=16, prefill_chunk=4, lockstep=True
     )

@@ -10,7 +10,7 @@ from bench.report import rows as results
 from bench.report import tables_simulated
 from bench.suites import predicted_suite
 from bench.suites.predicted_suite import window_rate
-from outrider.cluster.simulate.simulated_service import Mode, Run
+from outrider.cluster.simulate.simulated_service import SimulatedMode, SimulatedRun
 from outrider.cluster.simulate.traffic import Answers, Asked
 
 MACHINE = {"cores": 2, "commit": "abc", "two_at_once": 1.0}
@@ -40,7 +40,7 @@ ROW: dict[str, Any] = {
 }
 
 
-def _run(ended_s: tuple[float, float], until_s: float = 12.0) -> Run:
+def _run(ended_s: tuple[float, float], until_s: float = 12.0) -> SimulatedRun:
     """Two waves of a request or two; a token each tenth of a second."""
     answers = Answers()
     began_s = {("wave", 0, 0): 0.0, ("wave", 1, 0): 6.0, ("wave", 1, 1): 6.0}
@@ -54,8 +54,8 @@ def _run(ended_s: tuple[float, float], until_s: float = 12.0) -> Run:
                 answers.times_s.append(tenth / 10)
                 answers.keys.append(key)
                 answers.tokens.append(1)
-    return Run(
-        mode=Mode.PLAIN,
+    return SimulatedRun(
+        mode=SimulatedMode.PLAIN,
         seconds=until_s,
         answers=answers,
         outputs={},

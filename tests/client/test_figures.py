@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from outrider.client.measuring.figures import (
-    Sample,
+    RequestSample,
     acceptance_by_depth,
     compare,
     differences,
@@ -17,9 +17,11 @@ from outrider.client.measuring.figures import (
 from outrider.client.messages.results import SpeculationStats
 
 
-def sample(ids: tuple[int, ...], *, prompt: int = 0, total_s: float = 1.0, ties: int = 0) -> Sample:
+def sample(
+    ids: tuple[int, ...], *, prompt: int = 0, total_s: float = 1.0, ties: int = 0
+) -> RequestSample:
     """One request."""
-    return Sample(
+    return RequestSample(
         prompt=prompt,
         category="c",
         seed=0,

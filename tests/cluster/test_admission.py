@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.cluster.requests.admission import Admission, Grant, Ticket
+from outrider.cluster.requests.admission import AdmissionQueue, Grant, Ticket
 
 
 def indices(grants: list[Grant]) -> list[tuple[int, int]]:
@@ -15,7 +15,7 @@ def indices(grants: list[Grant]) -> list[tuple[int, int]]:
 
 def test_requests_start_in_order_of_arrival() -> None:
     """The first to come gets the first free slot."""
-    admission = Admission(max_waiting=8)
+    admission = AdmissionQueue(max_waiting=8)
     admission.set_target("t", 1)
     for request in (1, 2, 3):
         assert admission.enqueue(request, 1)
@@ -31,7 +31,7 @@ def test_requests_start_in_order_of_arrival() -> None:
 
 def test_a_request_of_many_sequences_takes_turns_with_the_others() -> None:
     """It gets slots gradually, and a later request does not wait for all of it."""
-    admission = Admission(max_waiting=8)
+    admission = AdmissionQueue(max_waiting=8)
     admission.set_target("t", 2)
     admission.enqueue(1, 4)
     first = admission.grants()
@@ -44,21 +44,21 @@ def test_a_request_of_many_sequences_takes_turns_with_the_others() -> None:
 
 def test_a_full_queue_refuses_and_stays_as_it_was() -> None:
     """Beyond the bound nothing is queued; with a free slot nobody is refused."""
-    admission = Admission(max_waiting=1)
+    admission = AdmissionQueue(max_waiting=1)
     admission.set_target("t", 1)
     assert admission.enqueue(1, 1)
     assert len(admission.grants()) == 1
     assert admission.enqueue(2, 1)
     assert not admission.enqueue(3, 1)
     assert admission.num_waiting == 1
-    no_queue = Admission(max_waiting=0)
+    no_queue = AdmissionQueue(max_waiting=0)
     no_queue.set_target("t", 1)
     assert no_queue.enqueue(1, 1)
 
 
 def test_sequences_that_lost_their_target_go_first() -> None:
     """They return past a full queue, and are served before it."""
-    admission = Admission(max_waiting=1)
+    admission = AdmissionQueue(max_waiting=1)
     admission.set_target("old", 1)
     admission.enqueue(1, 1)
     admission.grants()
@@ -71,7 +71,7 @@ def test_sequences_that_lost_their_target_go_first() -> None:
 
 def test_the_target_with_most_room_is_chosen() -> None:
     """Load spreads over targets."""
-    admission = Admission(max_waiting=8)
+    admission = AdmissionQueue(max_waiting=8)
     admission.set_target("small", 1)
     admission.set_target("large", 3)
     for request in range(4):
@@ -83,7 +83,7 @@ def test_the_target_with_most_room_is_chosen() -> None:
 
 def test_a_withdrawn_sequence_gets_no_slot() -> None:
     """Whoever gives up leaves no trace in the queue."""
-    admission = Admission(max_waiting=8)
+    admission = AdmissionQueue(max_waiting=8)
     admission.enqueue(1, 2)
     admission.withdraw(Ticket(request=1, index=0))
     admission.withdraw(Ticket(request=1, index=1))
@@ -102,7 +102,7 @@ def test_a_withdrawn_sequence_gets_no_slot() -> None:
 )
 def test_slots_are_never_given_out_twice(steps: list[tuple[str, int]]) -> None:
     """Over any history, no target has more live grants than slots, and no free slot is left while someone waits."""
-    admission = Admission(max_waiting=4)
+    admission = AdmissionQueue(max_waiting=4)
     slots = {"a": 2, "b": 1}
     live: list[Grant] = []
     up: set[str] = set()
@@ -133,7 +133,7 @@ def test_slots_are_never_given_out_twice(steps: list[tuple[str, int]]) -> None:
 
 def test_a_target_that_refuses_gets_no_more_until_it_tells() -> None:
     """Others hold its slots: what was refused goes elsewhere or waits, and nobody asks in vain again and again."""
-    admission = Admission(max_waiting=8)
+    admission = AdmissionQueue(max_waiting=8)
     admission.set_target("t", 3)
     admission.enqueue(1, 2)
     first, second = admission.grants()

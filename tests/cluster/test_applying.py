@@ -14,7 +14,7 @@ from tests.cluster.in_process import InProcessHost, crashes, refusals, until
 from outrider.actors.rpc.grpc_server import internal_channel
 from outrider.cluster.config.schema import parse_config
 from outrider.cluster.placement.fleet import fleet
-from outrider.cluster.roster.actor_status import State
+from outrider.cluster.roster.actor_status import ActorState
 from outrider.cluster.supervise.applying import Applier
 from outrider.cluster.supervise.restart_policy import RestartPolicy
 from outrider.cluster.supervise.supervisor import Supervisor, SupervisorSettings
@@ -43,7 +43,7 @@ class Running:
     @property
     def serving(self) -> set[str]:
         """Names of the actors that serve."""
-        return {s.name for s in self.supervisor.status() if s.state is State.SERVING}
+        return {s.name for s in self.supervisor.status() if s.state is ActorState.SERVING}
 
     async def apply(
         self, *, drain_s: float = 0.0, is_dry_run: bool = False, **sections: Any

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 import yaml
 
-from outrider.cluster.config.config_errors import ConfigError, Problem
+from outrider.cluster.config.config_errors import ConfigError, ConfigProblem
 from outrider.cluster.config.schema import load_config, name_of, parse_config, schema, with_flags
 
 FULL = """
@@ -264,7 +264,7 @@ def test_missing_file(tmp_path: Path) -> None:
 
 def test_error_crosses_processes() -> None:
     """It is raised in workers, too."""
-    error = ConfigError("f", (Problem("a", "b"),))
+    error = ConfigError("f", (ConfigProblem("a", "b"),))
 
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
 

@@ -34,8 +34,8 @@ from outrider.client.timeline.timeline_model import (
     REQUESTS,
     WORK,
     Slice,
-    Source,
     Timeline,
+    TrackSource,
 )
 from outrider.cluster.demo import demo_decode, demo_timeline
 from outrider.cluster.demo import demonstration as demo
@@ -254,7 +254,7 @@ def test_timeline_holds_the_texts(tmp_path: Path) -> None:
     pairs = quick_pairs(ScriptedClient())
     start_us = pairs[0].plain.start_us
     verify = Slice(process="target", track=WORK, name="verify", start_us=0.0, duration_us=5.0)
-    source = Source(
+    source = TrackSource(
         process="target",
         name="target",
         role="target",

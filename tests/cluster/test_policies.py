@@ -9,22 +9,22 @@ import grpc
 import pytest
 from tests.cluster.validation.cases import LIMITS, settle
 
-from outrider.actors.speculation.options import Speculation, Verifier
-from outrider.actors.speculation.policies import DraftLength, DraftPolicies, Roots, TreeMask
+from outrider.actors.speculation.options import Speculation, VerifierName
+from outrider.actors.speculation.policies import DraftPolicies, LengthChoice, MaskPolicy, RootPolicy
 from outrider.actors.speculation.verify.registry import METHODS
-from outrider.cluster.config.config_service import Speculation as Configured
-from outrider.cluster.validation.limits import Drafter
+from outrider.cluster.config.config_service import SpeculationConfig as Configured
+from outrider.cluster.validation.limits import KnownDrafter
 from outrider.cluster.validation.status_codes import Refusal
 from outrider.v1 import sampling_pb2
 
-FULL, CONFIDENCE, DECISION = DraftLength
+FULL, CONFIDENCE, DECISION = LengthChoice
 LENGTH = sampling_pb2.DRAFT_LENGTH_CONFIDENCE
 OFFERED = replace(
     LIMITS,
-    verifiers=tuple(Verifier),
+    verifiers=tuple(VerifierName),
     drafters=(
-        Drafter(name="full", verifiers=tuple(Verifier), draft_lengths=(FULL,)),
-        Drafter(name="able", verifiers=tuple(Verifier), draft_lengths=(FULL, CONFIDENCE)),
+        KnownDrafter(name="full", verifiers=tuple(VerifierName), draft_lengths=(FULL,)),
+        KnownDrafter(name="able", verifiers=tuple(VerifierName), draft_lengths=(FULL, CONFIDENCE)),
     ),
 )
 
@@ -79,15 +79,15 @@ def test_wrong_policies_are_refused(options: dict[str, Any], field: str, problem
     assert problem in refused.value.message
 
 
-@pytest.mark.parametrize("verifier", list(Verifier))
-def test_roots_of_the_target_go_with_growing_trees_only(verifier: Verifier) -> None:
+@pytest.mark.parametrize("verifier", list(VerifierName))
+def test_roots_of_the_target_go_with_growing_trees_only(verifier: VerifierName) -> None:
     """A frozen tree must hold nothing but draws from the rows that come with it."""
     options = {
         "roots": sampling_pb2.ROOTS_TARGET,
         "verifier": sampling_pb2.Verifier.Value(f"VERIFIER_{verifier.name}"),
     }
     if not METHODS[verifier].needs_draft_probs:
-        assert settled(**options).speculation.policies.roots is Roots.TARGET
+        assert settled(**options).speculation.policies.roots is RootPolicy.TARGET
         return
     with pytest.raises(Refusal, match="would change the text's law") as refused:
         settled(**options)
@@ -97,19 +97,24 @@ def test_roots_of_the_target_go_with_growing_trees_only(verifier: Verifier) -> N
 def test_drafters_that_do_not_offer_the_length_are_left_out() -> None:
     """Unnamed drafters take part if they can; those that have not said yet may be able."""
     assert settled(draft_length=LENGTH).drafters == ("able",)
-    unsaid = replace(OFFERED, drafters=(*OFFERED.drafters[:1], Drafter(name="new", verifiers=())))
+    unsaid = replace(
+        OFFERED, drafters=(*OFFERED.drafters[:1], KnownDrafter(name="new", verifiers=()))
+    )
     assert settled(unsaid, draft_length=LENGTH).drafters == ("new",)
 
 
 def test_what_is_written_goes_through_and_the_rest_is_as_configured() -> None:
     """Defaults come from the configuration, and give way where they do not fit."""
     configured = Configured(
-        draft_length=CONFIDENCE, roots=Roots.TARGET, tree_mask=TreeMask.BUILT, aggressiveness=3.0
+        draft_length=CONFIDENCE,
+        roots=RootPolicy.TARGET,
+        tree_mask=MaskPolicy.BUILT,
+        aggressiveness=3.0,
     ).policies
     limits = replace(OFFERED, speculation=Speculation(policies=configured))
     assert settled(limits).speculation.policies == configured
     frozen = settled(limits, verifier=sampling_pb2.VERIFIER_KSEQ).speculation.policies
-    assert frozen == replace(configured, roots=Roots.DRAFT)
+    assert frozen == replace(configured, roots=RootPolicy.DRAFT)
     asked = settled(
         limits,
         draft_length=LENGTH,

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from outrider.cluster.requests.admission import Admission, Grant
+from outrider.cluster.requests.admission import AdmissionQueue, Grant
 from outrider.cluster.requests.prefix_routes import BLOCK, PrefixRoutes
 
 CHAT = list(range(4 * BLOCK))
 
 
-def admission(**slots: int) -> Admission:
+def admission(**slots: int) -> AdmissionQueue:
     """Targets with room."""
-    made = Admission(max_waiting=64)
+    made = AdmissionQueue(max_waiting=64)
     for target, count in slots.items():
         made.set_target(target, count)
     return made
 
 
-def send(made: Admission, request: int, prompt: list[int]) -> Grant:
+def send(made: AdmissionQueue, request: int, prompt: list[int]) -> Grant:
     """Queues a request of one sequence and lets it go."""
     assert made.enqueue(request, 1, prompt)
     (grant,) = made.grants()

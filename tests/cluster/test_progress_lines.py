@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from outrider.cluster.process.progress_lines import progress_line
-from outrider.cluster.roster.actor_status import ActorStatus, State
+from outrider.cluster.roster.actor_status import ActorState, ActorStatus
 from outrider.cluster.roster.roster import Role
 
 
-@pytest.mark.parametrize("state", list(State))
-def test_every_state_has_a_line_that_names_the_actor(state: State) -> None:
+@pytest.mark.parametrize("state", list(ActorState))
+def test_every_state_has_a_line_that_names_the_actor(state: ActorState) -> None:
     """No state is forgotten."""
     line = progress_line(ActorStatus(name="t", role=Role.TARGET, model="m", state=state))
 
@@ -21,7 +21,7 @@ def test_every_state_has_a_line_that_names_the_actor(state: State) -> None:
 def test_failure_says_why() -> None:
     """The reason is the actor's own."""
     actor = ActorStatus(
-        name="t", role=Role.TARGET, model="m", state=State.FAILED, reason="no such folder"
+        name="t", role=Role.TARGET, model="m", state=ActorState.FAILED, reason="no such folder"
     )
 
     assert progress_line(actor) == "target t: failed: no such folder"
@@ -34,7 +34,7 @@ def test_serving_says_what_was_chosen() -> None:
         name="t",
         role=Role.TARGET,
         model="m",
-        state=State.SERVING,
+        state=ActorState.SERVING,
         address="h:1",
         description=chosen,
     )

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.cluster.requests.session import MAX_FRUITLESS_OPENS, Session, State
+from outrider.cluster.requests.session import MAX_FRUITLESS_OPENS, Session, SessionState
 from outrider.cluster.requests.session_commands import (
-    Attach,
+    AttachDrafter,
     Close,
     Command,
     Complete,
@@ -55,7 +55,7 @@ def make(
 def running(session: Session) -> Session:
     """The session, opened."""
     assert session.start() == [Open()]
-    assert session.opened() == [Attach()]
+    assert session.opened() == [AttachDrafter()]
     return session
 
 
@@ -88,7 +88,7 @@ def test_commits_become_text_and_the_target_ends_it() -> None:
     assert text_of(commit(session, 1, "hel")) == "hel"
     assert text_of(commit(session, 2, "lo")) == "lo"
     assert finish(session, LENGTH) == [Complete(reason=LENGTH)]
-    assert session.state is State.ENDED
+    assert session.state is SessionState.ENDED
     assert commit(session, 3, "x") == []
 
 
@@ -114,7 +114,7 @@ def test_a_stop_string_ends_the_output_exactly_before_it(commits: list[str]) -> 
     assert bytes(ids_of(commands)) == b"one STOP"
     assert bytes(session.output) == b"one STOP"
     assert commands[-1] == Close()
-    assert session.state is State.CLOSING
+    assert session.state is SessionState.CLOSING
     assert finish(session, ABORTED) == [Complete(reason=STOP_STRING, stop="STOP")]
 
 
@@ -159,7 +159,7 @@ def test_a_commit_out_of_turn_opens_the_session_again(epoch: int) -> None:
     commands = commit(session, epoch, "zz")
     assert [type(command) for command in commands] == [Close, Open]
     assert bytes(session.output) == b"ab"
-    assert session.opened() == [Attach()]
+    assert session.opened() == [AttachDrafter()]
     assert text_of(commit(session, 1, "cd")) == "cd"
 
 
@@ -214,7 +214,7 @@ def test_a_resumed_output_that_is_whole_needs_no_target(
 ) -> None:
     """A stream that lost only its last message is completed at once."""
     assert session.start()[-1] == Complete(reason=reason, stop=stop)
-    assert session.state is State.ENDED
+    assert session.state is SessionState.ENDED
 
 
 def test_a_lost_target_that_had_said_everything_is_not_asked_again() -> None:
@@ -250,7 +250,7 @@ def test_text_and_tokens_are_the_same_whatever_breaks(
     session = running(make(stops=("STOP",), max_tokens=len(data) + 1))
     commands: list[Command] = []
     epoch = turn = 0
-    while session.state is State.RUNNING and len(session.output) < len(data):
+    while session.state is SessionState.RUNNING and len(session.output) < len(data):
         if turn in breaks:
             commands += session.lost("gone")
             session.opened()
@@ -272,7 +272,7 @@ def test_a_resumed_stream_fits_the_broken_one(text: str, cut: int) -> None:
     cut = min(cut, len(data))
     before = running(make(stops=("STS",)))
     first = commit(before, 1, data[:cut]) if cut else []
-    if before.state is State.CLOSING:
+    if before.state is SessionState.CLOSING:
         return
     after = running(make(stops=("STS",), resume=data[:cut]))
     second = commit(after, 1, data[cut:]) + finish(after, LENGTH)

@@ -14,7 +14,7 @@ from outrider.actors.rpc.grpc_server import internal_channel
 from outrider.cluster.config.schema import parse_config
 from outrider.cluster.placement.fleet import fleet
 from outrider.cluster.placement.placement import PlacementError
-from outrider.cluster.roster.actor_status import ActorStatus, State
+from outrider.cluster.roster.actor_status import ActorState, ActorStatus
 from outrider.cluster.roster.roster import Roster
 from outrider.cluster.roster.roster_wire import roster_from_proto
 from outrider.cluster.supervise.keeper import LaunchFailed
@@ -67,7 +67,7 @@ async def test_launch_starts_the_workers_before_the_coordinator(running: Running
     await running.supervisor.launch()
 
     assert [actor.identity.name for actor in running.host.starts] == ["t", "d", "coordinator"]
-    assert {status.state for status in running.supervisor.status()} == {State.SERVING}
+    assert {status.state for status in running.supervisor.status()} == {ActorState.SERVING}
 
 
 async def test_dead_actor_is_started_again_with_a_greater_incarnation(running: Running) -> None:
@@ -75,7 +75,9 @@ async def test_dead_actor_is_started_again_with_a_greater_incarnation(running: R
     await running.supervisor.launch()
     await running.host.of("d")[0].die()
     await until(
-        lambda: running.status("d").restarts == 1 and running.status("d").state is State.SERVING
+        lambda: (
+            running.status("d").restarts == 1 and running.status("d").state is ActorState.SERVING
+        )
     )
 
     first, second = running.host.of("d")
@@ -109,7 +111,9 @@ async def test_silent_actor_is_replaced(running: Running) -> None:
     await running.supervisor.launch()
     await running.host.of("d")[0].hang()
     await until(
-        lambda: running.status("d").restarts == 1 and running.status("d").state is State.SERVING
+        lambda: (
+            running.status("d").restarts == 1 and running.status("d").state is ActorState.SERVING
+        )
     )
 
     assert await running.host.of("d")[0].run() == "killed"
@@ -121,7 +125,7 @@ async def test_pause_of_the_whole_machine_ends_nobody(running: Running) -> None:
     running.paused_s = 3600.0
     await asyncio.sleep(0.6)
 
-    assert {status.state for status in running.supervisor.status()} == {State.SERVING}
+    assert {status.state for status in running.supervisor.status()} == {ActorState.SERVING}
     assert len(running.host.starts) == 3
 
 
@@ -133,18 +137,18 @@ async def test_actor_that_keeps_dying_is_started_for_ever_and_the_rest_goes_on(
     running.host.failures["d"] = crashes(30)
     await running.host.of("d")[0].die()
     await until(lambda: running.status("d").reason == "crashed while starting: out of memory")
-    await until(lambda: running.status("d").state is State.SERVING)
+    await until(lambda: running.status("d").state is ActorState.SERVING)
 
     assert running.status("d").restarts == 31
-    assert running.status("t").state is State.SERVING
+    assert running.status("t").state is ActorState.SERVING
 
 
 async def test_a_drafter_that_crashes_at_launch_does_not_end_it(running: Running) -> None:
     """The service serves without it, and it comes when it can."""
     running.host.failures["d"] = crashes(10)
     await running.supervisor.launch()
-    assert running.status("t").state is State.SERVING
-    await until(lambda: running.status("d").state is State.SERVING)
+    assert running.status("t").state is ActorState.SERVING
+    await until(lambda: running.status("d").state is ActorState.SERVING)
 
 
 async def test_refusal_at_launch_is_told_at_once(running: Running) -> None:
@@ -179,7 +183,9 @@ async def test_refusal_after_a_first_life_is_tried_again(running: Running) -> No
     running.host.failures["t"] = refusals("stale file handle", times=2)
     await running.host.of("t")[0].die()
     await until(
-        lambda: running.status("t").restarts == 3 and running.status("t").state is State.SERVING
+        lambda: (
+            running.status("t").restarts == 3 and running.status("t").state is ActorState.SERVING
+        )
     )
 
     assert running.status("t").reason == ""
@@ -202,7 +208,7 @@ async def test_stop_drains_the_coordinator_and_ends_everything(running: Running)
 
     graces = {actor.identity.name: actor.grace_s for actor in running.host.starts}
     assert graces == {"coordinator": 3.0, "t": 0.0, "d": 0.0}
-    assert {status.state for status in running.supervisor.status()} == {State.STOPPED}
+    assert {status.state for status in running.supervisor.status()} == {ActorState.STOPPED}
     assert len(running.host.starts) == 3
 
 
@@ -211,7 +217,7 @@ async def test_stop_while_an_actor_waits_for_its_restart(running: Running) -> No
     await running.supervisor.launch()
     running.host.failures["d"] = crashes(2)
     await running.host.of("d")[0].die()
-    await until(lambda: running.status("d").state is State.RESTARTING)
+    await until(lambda: running.status("d").state is ActorState.RESTARTING)
     await running.supervisor.stop(0.0)
     num_starts = len(running.host.of("d"))
     await asyncio.sleep(0.1)
@@ -224,6 +230,6 @@ async def test_coordinator_comes_back_on_its_port(running: Running) -> None:
     await running.supervisor.launch()
     await running.host.of("coordinator")[0].die()
     await until(lambda: running.status("coordinator").restarts == 1)
-    await until(lambda: running.status("coordinator").state is State.SERVING)
+    await until(lambda: running.status("coordinator").state is ActorState.SERVING)
 
     assert running.host.of("coordinator")[1].settings.listen == "127.0.0.1:9"

@@ -15,7 +15,7 @@ from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.tables.tabular_engine import random_table
 from outrider.actors.exchange.request_options_wire import verifier_to_proto
-from outrider.actors.speculation.options import Verifier
+from outrider.actors.speculation.options import VerifierName
 from outrider.actors.speculation.verify.registry import METHODS
 from outrider.actors.target.service.target_server import TargetServer
 from outrider.actors.target.state.target_settings import TargetSettings
@@ -98,7 +98,7 @@ async def test_every_verifier_works_for_the_request_that_asks_for_it(front: Fron
     """Greedy texts are those of plain decoding; sampled ones come; the drafter's candidates are in both."""
     off = sampling_pb2.SpeculationOptions(enabled=False)
     plain, _ = await generate(front, request(off, temperature=0.0))
-    for verifier in Verifier:
+    for verifier in VerifierName:
         options = sampling_pb2.SpeculationOptions(
             verifier=verifier_to_proto(verifier), drafters=["draft-0"]
         )
@@ -123,7 +123,7 @@ async def test_models_say_which_verifiers_they_and_their_drafters_offer(front: F
     """The target offers all, a drafter with a model serves all, one without serves those that need no model."""
     answer = await front.stub.ListModels(generation_pb2.ListModelsRequest())
     (model,) = answer.models
-    everything = {verifier_to_proto(verifier) for verifier in Verifier}
+    everything = {verifier_to_proto(verifier) for verifier in VerifierName}
     assert set(model.verifiers) == everything
     by_name = {drafter.name: set(drafter.verifiers) for drafter in model.drafters}
     assert by_name == {

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from tests.docs.examples import PAGES, ROOT, Example, examples
 
-from outrider.client.batch.record import Record, parse
+from outrider.client.batch.record import BatchRecord, parse
 from outrider.cluster.config.schema import Config, parse_config
 
 YAML = examples("yaml")
@@ -53,6 +53,6 @@ def test_records_of_a_batch_are_read() -> None:
     for example in examples("json", "jsonl", page="docs/batch.md"):
         for line in example.text.splitlines():
             if "body" in json.loads(line):
-                assert isinstance(parse(1, line.encode()), Record)
+                assert isinstance(parse(1, line.encode()), BatchRecord)
                 records += 1
     assert records >= 2

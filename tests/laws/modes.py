@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from outrider.actors.engine.tables.tabular_engine import random_table
-from outrider.actors.speculation.options import Speculation, Verifier
+from outrider.actors.speculation.options import Speculation, VerifierName
 from outrider.actors.speculation.trees.level_shapes import parse
 from outrider.actors.speculation.verify.registry import METHODS
 
@@ -23,7 +23,7 @@ DRAFTS = {
 class Mode:
     """A verifier with the trees that it gets."""
 
-    verifier: Verifier
+    verifier: VerifierName
     shape: str | None = None
     """K-configuration of each drafter's tree; None where the drafter grows it as it likes."""
 
@@ -51,20 +51,20 @@ CHAIN, TREE, LATE, PATHS = "1,1,1", "2,2,2", "1,2,2", "3,1,1"
 BOTH = tuple(DRAFTS)
 
 MODES = (
-    Mode(verifier=Verifier.COUPLED),
-    Mode(verifier=Verifier.COUPLED, drafters=BOTH),
-    Mode(verifier=Verifier.EXACT_MATCH),
-    Mode(verifier=Verifier.SPECULATIVE_SAMPLING, shape=CHAIN),
-    Mode(verifier=Verifier.BLOCK, shape=CHAIN),
-    Mode(verifier=Verifier.MCSD_WITH_REPLACEMENT, shape=LATE),
-    Mode(verifier=Verifier.MCSD_WITHOUT_REPLACEMENT, shape=TREE),
-    Mode(verifier=Verifier.SPECINFER, shape=PATHS),
-    Mode(verifier=Verifier.SPECINFER, shape="1,1", drafters=BOTH),
-    Mode(verifier=Verifier.KSEQ, shape=LATE),
-    Mode(verifier=Verifier.CANONICAL, shape=PATHS),
-    Mode(verifier=Verifier.CANONICAL, shape="1,1", drafters=BOTH),
-    Mode(verifier=Verifier.TRAVERSAL, shape=TREE),
-    Mode(verifier=Verifier.TRAVERSAL_WITH_REPLACEMENT, shape=TREE),
+    Mode(verifier=VerifierName.COUPLED),
+    Mode(verifier=VerifierName.COUPLED, drafters=BOTH),
+    Mode(verifier=VerifierName.EXACT_MATCH),
+    Mode(verifier=VerifierName.SPECULATIVE_SAMPLING, shape=CHAIN),
+    Mode(verifier=VerifierName.BLOCK, shape=CHAIN),
+    Mode(verifier=VerifierName.MCSD_WITH_REPLACEMENT, shape=LATE),
+    Mode(verifier=VerifierName.MCSD_WITHOUT_REPLACEMENT, shape=TREE),
+    Mode(verifier=VerifierName.SPECINFER, shape=PATHS),
+    Mode(verifier=VerifierName.SPECINFER, shape="1,1", drafters=BOTH),
+    Mode(verifier=VerifierName.KSEQ, shape=LATE),
+    Mode(verifier=VerifierName.CANONICAL, shape=PATHS),
+    Mode(verifier=VerifierName.CANONICAL, shape="1,1", drafters=BOTH),
+    Mode(verifier=VerifierName.TRAVERSAL, shape=TREE),
+    Mode(verifier=VerifierName.TRAVERSAL_WITH_REPLACEMENT, shape=TREE),
 )
 """At least one for every verifier of the registry, see the test."""
 

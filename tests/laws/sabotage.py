@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from outrider.actors.draft.frozen import frozen_drafter
-from outrider.actors.draft.trees.frozen_rounds import Rounds
+from outrider.actors.draft.trees.frozen_rounds import FrozenRounds
 from outrider.actors.frozen.law_frame import FrozenTree
 from outrider.actors.frozen.sparse_rows import SparseRow, freeze
 from outrider.actors.speculation.noise.uniforms import uniforms
@@ -28,17 +28,17 @@ def apply(name: str) -> None:
 
 def rows_of_another_temperature() -> None:
     """The drafter sends rows at temperature 0.8 with tokens that it drew at 1."""
-    freeze_tree = Rounds._freeze
+    freeze_tree = FrozenRounds._freeze
 
     def cooled(row: SparseRow) -> SparseRow:
         probs_V = row.dense(row.vocab_size)
         return freeze(probs_V ** (1 / 0.8))
 
-    def send(self: Rounds, round_: Any) -> FrozenTree:
+    def send(self: FrozenRounds, round_: Any) -> FrozenTree:
         tree = freeze_tree(self, round_)
         return replace(tree, rows=tuple(map(cooled, tree.rows)))
 
-    Rounds._freeze = send  # type: ignore[method-assign]
+    FrozenRounds._freeze = send  # type: ignore[method-assign]
 
 
 def target_for_residual() -> None:

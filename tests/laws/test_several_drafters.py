@@ -17,10 +17,10 @@ from tests.laws.coordinator import Text
 from tests.laws.judgement import Judgement, judge
 from tests.laws.modes import DRAFTS, PROMPT, TARGET, VOCAB
 
-from outrider.actors.draft.state.draft_events import Attach
+from outrider.actors.draft.state.draft_events import AttachSession
 from outrider.actors.draft.state.draft_events import SessionKey as Key
 from outrider.actors.frozen.sparse_rows import SparseRow, freeze
-from outrider.actors.speculation.options import Sampling, Speculation, Verifier
+from outrider.actors.speculation.options import Sampling, Speculation, VerifierName
 from outrider.actors.speculation.trees.level_shapes import parse
 from outrider.actors.target.service import target_messages
 from outrider.actors.target.state.target_events import (
@@ -29,13 +29,13 @@ from outrider.actors.target.state.target_events import (
     Event,
     Finished,
     FrozenCandidates,
-    Open,
     Opened,
-    Owner,
+    OpenSession,
     Resync,
     ResyncRequest,
     SessionClosed,
-    VerdictFrame,
+    SessionOwner,
+    VerdictsSent,
 )
 
 TOKENS = 1600
@@ -65,14 +65,14 @@ class Company:
         for name in self._pairs:
             self._first.target.post(DrafterJoined(drafter=name))
 
-    def run(self, verifier: Verifier, shape: str) -> None:
+    def run(self, verifier: VerifierName, shape: str) -> None:
         """Opens sessions and runs them to their ends."""
         self._speculation = Speculation(verifier=verifier, tree_shape=parse(shape))
         for session in range(SESSIONS):
             self.texts[session] = Text(tokens=list(PROMPT))
             self._first.target.post(
-                Open(
-                    owner=Owner(stream=1, session=session),
+                OpenSession(
+                    owner=SessionOwner(stream=1, session=session),
                     group=0,
                     prompt=PROMPT,
                     committed=(),
@@ -112,7 +112,7 @@ class Company:
                         text.tokens.extend(one.tokens)
                 case Finished():
                     self.ends[output.owner.session] = output
-                case VerdictFrame():
+                case VerdictsSent():
                     self._pairs[output.drafter]._tell(target_messages.verdict_message(output))
                 case Resync() | SessionClosed():
                     self._pairs[output.drafter]._tell(target_messages.drafter_message(output))
@@ -120,7 +120,7 @@ class Company:
     def _attach(self, session: int, handle: int) -> None:
         for pair in self._pairs.values():
             pair.draft.post(
-                Attach(
+                AttachSession(
                     key=Key(LINK, handle),
                     tokens=PROMPT,
                     prompt_length=len(PROMPT),
@@ -137,8 +137,8 @@ def judged(company: Company, depth: int) -> Judgement:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("shape", ["1,1", "2,1"])
-@pytest.mark.parametrize("verifier", [Verifier.SPECINFER, Verifier.CANONICAL])
-def test_texts_follow_the_law(verifier: Verifier, shape: str) -> None:
+@pytest.mark.parametrize("verifier", [VerifierName.SPECINFER, VerifierName.CANONICAL])
+def test_texts_follow_the_law(verifier: VerifierName, shape: str) -> None:
     """Independent paths from each drafter, of which nearly every round tests both."""
     company = Company()
     company.run(verifier, shape)
@@ -159,8 +159,8 @@ def flattened(drafter: str, event: Event) -> Event:
     return replace(event, frozen=replace(event.frozen, rows=rows))
 
 
-@pytest.mark.parametrize("verifier", [Verifier.SPECINFER, Verifier.CANONICAL])
-def test_wrong_rows_of_one_drafter_are_caught(verifier: Verifier) -> None:
+@pytest.mark.parametrize("verifier", [VerifierName.SPECINFER, VerifierName.CANONICAL])
+def test_wrong_rows_of_one_drafter_are_caught(verifier: VerifierName) -> None:
     """Though those of the other are right."""
     company = Company(flattened)
     company.run(verifier, "1,1")

@@ -21,20 +21,20 @@ from numpy.typing import NDArray
 from outrider.actors.draft.frozen.frozen_levels import Seat, grow_level
 from outrider.actors.draft.frozen.frozen_plan import AHEAD, Entry, SampledPlanner
 from outrider.actors.draft.model.fitting import check_fits, take_slot, within
-from outrider.actors.draft.state.draft_sessions import Session, Sessions
+from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
 from outrider.actors.draft.state.drafter import CannotDraft, DraftPass
 from outrider.actors.draft.stopping.lengths import Lengths
-from outrider.actors.draft.trees.frozen_rounds import ROOT, Rounds
+from outrider.actors.draft.trees.frozen_rounds import ROOT, FrozenRounds
 from outrider.actors.draft.trees.scoring import confine
 from outrider.actors.engine.kv.prefix_slots import PrefixSlots
 from outrider.actors.engine.protocol import Batch, Engine, Logits
 from outrider.actors.frozen.sparse_rows import MAX_KEPT
-from outrider.actors.speculation.options import Verifier
+from outrider.actors.speculation.options import VerifierName
 from outrider.actors.speculation.sampling.transforms import SamplingTransform, is_greedy
 from outrider.actors.speculation.trees.draft_tree import Replacement
 from outrider.actors.speculation.verify.registry import METHODS
 
-SERVED_SAMPLED: tuple[Verifier, ...] = tuple(
+SERVED_SAMPLED: tuple[VerifierName, ...] = tuple(
     verifier for verifier, method in METHODS.items() if method.needs_draft_probs
 )
 """Verifiers that this method drafts for."""
@@ -55,7 +55,7 @@ class SampledDrafter:
 
     def __init__(
         self,
-        sessions: Sessions,
+        sessions: DraftSessions,
         engine: Engine,
         *,
         prefill_chunk: int,
@@ -85,7 +85,7 @@ class SampledDrafter:
         self._keep = keep
         self._new_generator = new_generator
         self._lengths = lengths or Lengths()
-        self._seats: dict[Session, Seat] = {}
+        self._seats: dict[DraftSession, Seat] = {}
 
     @property
     def num_slots(self) -> int:
@@ -97,7 +97,7 @@ class SampledDrafter:
         """Sessions that can be attached."""
         return self._engine.num_free
 
-    def attach(self, session: Session) -> None:
+    def attach(self, session: DraftSession) -> None:
         """Makes room for a session; its text is run by later calls of `draft`.
 
         Raises:
@@ -115,7 +115,7 @@ class SampledDrafter:
         policy = self._lengths.policy(speculation.policies, longest=speculation.max_depth)
         slot = take_slot(self._slots, session)
         replacement = _replacement(session.speculation.verifier)
-        session.frozen = Rounds(replacement)
+        session.frozen = FrozenRounds(replacement)
         self._seats[session] = Seat(
             slot=slot,
             cached=self._engine.cached(slot),
@@ -127,7 +127,7 @@ class SampledDrafter:
             policy=policy,
         )
 
-    def detach(self, session: Session) -> None:
+    def detach(self, session: DraftSession) -> None:
         """Frees the session's slot; the rows of its text may serve another one."""
         self._slots.release(self._seats.pop(session).slot, session.tokens)
 
@@ -147,7 +147,7 @@ class SampledDrafter:
             seat.transform.commit(self._readable(tokens))
         return np.array(foreseen, np.int64)
 
-    def rewrite(self, session: Session, keep: int) -> None:
+    def rewrite(self, session: DraftSession, keep: int) -> None:
         """See `Drafter`: the last token is run again for its logits."""
         seat = self._seats[session]
         seat.rounds.clear()
@@ -162,7 +162,7 @@ class SampledDrafter:
             [self._is_complete(self._sessions.at(row)) for row in rows_E.tolist()], bool
         )
 
-    def _is_complete(self, session: Session) -> bool:
+    def _is_complete(self, session: DraftSession) -> bool:
         rounds = self._seats[session].rounds.rounds
         if rounds:
             return rounds[0].is_frozen
@@ -192,7 +192,7 @@ class SampledDrafter:
     def took(self, plan: DraftPass, seconds: float) -> None:
         """See `Drafter`; nothing depends on it."""
 
-    def _transform(self, session: Session) -> SamplingTransform:
+    def _transform(self, session: DraftSession) -> SamplingTransform:
         spec = self._engine.spec
         transform = SamplingTransform(
             session.sampling,
@@ -208,8 +208,8 @@ class SampledDrafter:
         """Those that the draft model has."""
         return [token for token in tokens if token < self._engine.spec.vocab_size]
 
-    def _run(self, entries: Sequence[Entry], logits: Logits) -> list[Session]:
-        growing: list[tuple[Session, Seat]] = []
+    def _run(self, entries: Sequence[Entry], logits: Logits) -> list[DraftSession]:
+        growing: list[tuple[DraftSession, Seat]] = []
         scores: list[torch.Tensor] = []
         for index, entry in enumerate(entries):
             session, seat = entry.session, entry.seat
@@ -236,7 +236,7 @@ class SampledDrafter:
             return []
         # At once, because a softmax of many rows costs little more than one of few.
         probs_RV = torch.softmax(torch.cat(scores).double(), dim=-1).cpu().numpy()
-        grown: list[Session] = []
+        grown: list[DraftSession] = []
         first = 0
         for (session, seat), scores_NV in zip(growing, scores, strict=True):
             probs_NV, first = probs_RV[first : first + len(scores_NV)], first + len(scores_NV)
@@ -246,7 +246,7 @@ class SampledDrafter:
         return grown
 
     def _scores(
-        self, session: Session, seat: Seat, nodes: Sequence[int], logits_NV: torch.Tensor
+        self, session: DraftSession, seat: Seat, nodes: Sequence[int], logits_NV: torch.Tensor
     ) -> torch.Tensor:
         """The request's own scores at these nodes."""
         paths = [seat.rounds.path(node) for node in nodes]
@@ -254,14 +254,16 @@ class SampledDrafter:
         num_output = session.length - session.prompt_length
         return seat.transform.apply(logits_NV, paths, [num_output + len(path) for path in paths])
 
-    def _predict(self, session: Session, seat: Seat, leaf: int, scores_1V: torch.Tensor) -> None:
+    def _predict(
+        self, session: DraftSession, seat: Seat, leaf: int, scores_1V: torch.Tensor
+    ) -> None:
         """Begins the tree below the most probable token after a leaf."""
         last = seat.rounds.rounds[-1]
         shape = self._planner.shape(session, last.length + last.shape.depth + 1)
         seat.rounds.predict(leaf, int(scores_1V[0].argmax()), shape)
 
 
-def _replacement(verifier: Verifier) -> Replacement:
+def _replacement(verifier: VerifierName) -> Replacement:
     """How siblings are drawn: without replacement where the verifier allows it, because no candidate is wasted."""
     allowed = METHODS[verifier].replacements
     return Replacement.WITHOUT if Replacement.WITHOUT in allowed else Replacement.WITH

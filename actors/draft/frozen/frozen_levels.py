@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from outrider.actors.draft.stopping.lengths import LengthPolicy
-from outrider.actors.draft.trees.frozen_rounds import Rounds, most_probable
+from outrider.actors.draft.trees.frozen_rounds import FrozenRounds, most_probable
 from outrider.actors.frozen.sparse_rows import (
     DRAWS_A_SIBLING,
     SparseRow,
@@ -28,7 +28,7 @@ class Seat:
     """What the drafter of frozen trees keeps about a session."""
 
     slot: int
-    rounds: Rounds
+    rounds: FrozenRounds
     transform: SamplingTransform
     generator: np.random.Generator
     is_greedy: bool

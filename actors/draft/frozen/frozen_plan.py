@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from outrider.actors.draft.frozen.frozen_levels import Seat
 from outrider.actors.draft.model.fitting import STAND_IN
-from outrider.actors.draft.state.draft_sessions import Session
+from outrider.actors.draft.state.draft_sessions import DraftSession
 from outrider.actors.draft.trees.frozen_rounds import ROOT
 from outrider.actors.engine.protocol import Engine, Rows
-from outrider.actors.speculation.trees.level_shapes import Shape
+from outrider.actors.speculation.trees.level_shapes import LevelShape
 from outrider.actors.speculation.verify.tree_shape import shape_of
 
 AHEAD = 1
@@ -24,7 +24,7 @@ MAX_PASS_NODES = 64
 class Entry:
     """One session's part of a pass: committed tokens (`nodes` empty) or nodes to run."""
 
-    session: Session
+    session: DraftSession
     seat: Seat
     rows: Rows
     nodes: tuple[int, ...] = ()
@@ -45,7 +45,9 @@ class SampledPlanner:
         self._ahead = ahead
         self._turn = 0
 
-    def entries(self, sessions: list[Session], seats: Mapping[Session, Seat]) -> Sequence[Entry]:
+    def entries(
+        self, sessions: list[DraftSession], seats: Mapping[DraftSession, Seat]
+    ) -> Sequence[Entry]:
         """The parts of the next pass: sessions whose next tree is missing first, then those that draft ahead."""
         missing: list[Entry] = []
         ahead: list[Entry] = []
@@ -64,7 +66,7 @@ class SampledPlanner:
                 ahead.append(self._expand(session, seat, [seat.rounds.best_leaf()]))
         return _bounded([*missing, *ahead])
 
-    def shape(self, session: Session, length: int) -> Shape:
+    def shape(self, session: DraftSession, length: int) -> LevelShape:
         """Shape of a tree below so many tokens, for which target and draft model have room."""
         end = min(session.final_length - 1, self._engine.spec.max_context)
         shape = shape_of(session.speculation, end - length)
@@ -72,13 +74,13 @@ class SampledPlanner:
             shape = shape.prefix(shape.depth - 1)
         return shape
 
-    def _in_turn(self, sessions: list[Session]) -> list[Session]:
+    def _in_turn(self, sessions: list[DraftSession]) -> list[DraftSession]:
         """The sessions, each first now and then, so that a full pass leaves out another one each time."""
         self._turn += 1
         first = self._turn % len(sessions) if sessions else 0
         return sessions[first:] + sessions[:first]
 
-    def _may_predict(self, session: Session, seat: Seat) -> bool:
+    def _may_predict(self, session: DraftSession, seat: Seat) -> bool:
         if len(seat.rounds.rounds) > self._ahead:
             return False
         last = seat.rounds.rounds[-1]
@@ -87,7 +89,7 @@ class SampledPlanner:
         num_rows = seat.rounds.num_run + 1 + shape.num_internal
         return shape.depth > 0 and num_rows <= self._engine.max_scratch
 
-    def _catch_up(self, session: Session, seat: Seat, room: int) -> Entry | None:
+    def _catch_up(self, session: DraftSession, seat: Seat, room: int) -> Entry | None:
         if room < 1 or not self.shape(session, session.length).depth:
             return None
         vocab_size = self._engine.spec.vocab_size
@@ -102,7 +104,7 @@ class SampledPlanner:
         )
         return Entry(session=session, seat=seat, rows=rows)
 
-    def _expand(self, session: Session, seat: Seat, nodes: Sequence[int]) -> Entry:
+    def _expand(self, session: DraftSession, seat: Seat, nodes: Sequence[int]) -> Entry:
         rounds = seat.rounds
         rows = Rows(
             slot=seat.slot,

@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 
 from outrider.actors.draft.model.fitting import check_fits, take_slot, unread, within
 from outrider.actors.draft.model.growing import Grower
-from outrider.actors.draft.model.model_pass import ModelPass, Nodes, Reading, build
+from outrider.actors.draft.model.model_pass import ModelPass, Nodes, TextReading, build
 from outrider.actors.draft.model.model_sessions import ModelSessions
-from outrider.actors.draft.state.draft_sessions import Session, Sessions
+from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
 from outrider.actors.draft.state.drafter import DraftPass
 from outrider.actors.draft.stopping.lengths import Lengths
 from outrider.actors.draft.trees.calibration import Rates, Sharpness, learn_walk
 from outrider.actors.draft.trees.draft_cost import PassCost
-from outrider.actors.draft.trees.forest import ROOT, Walk
+from outrider.actors.draft.trees.forest import ROOT, TreeWalk
 from outrider.actors.draft.trees.picking import best_first, runnable
 from outrider.actors.engine.kv.prefix_slots import PrefixSlots
 from outrider.actors.engine.protocol import WANTS, Batch, Engine, Logits
@@ -62,7 +62,7 @@ class AutoregressiveDrafter:
 
     def __init__(
         self,
-        sessions: Sessions,
+        sessions: DraftSessions,
         engine: Engine,
         *,
         width: int,
@@ -129,7 +129,7 @@ class AutoregressiveDrafter:
         finally:
             self.engine.release(slot)
 
-    def attach(self, session: Session) -> None:
+    def attach(self, session: DraftSession) -> None:
         """Makes room for a session; its text is run by later passes.
 
         Raises:
@@ -146,7 +146,7 @@ class AutoregressiveDrafter:
         self._models.add(session, slot=slot, depth=depth, policy=policy)
         self._models.cached_S[session.row] = self.engine.cached(slot)
 
-    def detach(self, session: Session) -> None:
+    def detach(self, session: DraftSession) -> None:
         """Frees the session's slot; the rows of its text may serve another one."""
         self._slots.release(int(self._models.slots_S[session.row]), session.tokens)
         self._models.remove(session.row)
@@ -173,7 +173,7 @@ class AutoregressiveDrafter:
         self._grower.add_roots(rows_E[stays_E])
         return walk.reached_E
 
-    def rewrite(self, session: Session, keep: int) -> None:
+    def rewrite(self, session: DraftSession, keep: int) -> None:
         """See `Drafter`: the last token is run again for its logits."""
         models, row = self._models, session.row
         slot = int(models.slots_S[row])
@@ -251,7 +251,7 @@ class AutoregressiveDrafter:
             self.cost.observe(plan.batch.num_rows, seconds)
 
     def _rebase(
-        self, rows_E: Int64s, walk: Walk, scratch_ET: Int64s, num_run_E: Int64s, stays_E: Bools
+        self, rows_E: Int64s, walk: TreeWalk, scratch_ET: Int64s, num_run_E: Int64s, stays_E: Bools
     ) -> None:
         """Commits the rows of the ways, and drops the trees that do not go on below them."""
         forest, models = self._forest, self._models
@@ -291,7 +291,9 @@ class AutoregressiveDrafter:
         )
         if not num_rows and not len(nodes_K):
             return None
-        reading = Reading(rows_B=reading_B, counts_B=counts_B, is_read_B=is_read_B, tokens_R=read_R)
+        reading = TextReading(
+            rows_B=reading_B, counts_B=counts_B, is_read_B=is_read_B, tokens_R=read_R
+        )
         nodes = Nodes(growing_G=growing_G, entries_K=entries_K, nodes_K=nodes_K, values_K=values_K)
         return build(models, forest, reading, nodes, next_yield=self._yield, cost=self.cost)
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from outrider.actors.draft.frozen.frozen_drafter import SampledDrafter
 from outrider.actors.draft.methods.autoregressive import AutoregressiveDrafter
-from outrider.actors.draft.state.draft_sessions import Session, Sessions
+from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
 from outrider.actors.draft.state.drafter import DraftPass
 from outrider.actors.engine.protocol import Engine, Logits
 from outrider.actors.speculation.verify.registry import METHODS
@@ -36,7 +36,7 @@ class DrafterByVerifier:
     """Hands each session to the method that its verifier needs."""
 
     def __init__(
-        self, sessions: Sessions, *, coupled: AutoregressiveDrafter, sampled: SampledDrafter
+        self, sessions: DraftSessions, *, coupled: AutoregressiveDrafter, sampled: SampledDrafter
     ) -> None:
         """Takes the two methods, which use the same sessions and engine."""
         self._sessions = sessions
@@ -59,7 +59,7 @@ class DrafterByVerifier:
         """Sessions that can be attached."""
         return self._coupled.num_free_slots
 
-    def attach(self, session: Session) -> None:
+    def attach(self, session: DraftSession) -> None:
         """Makes room for a session.
 
         Raises:
@@ -69,7 +69,7 @@ class DrafterByVerifier:
         self._sessions.is_frozen_S[session.row] = _is_sampled(session)
         self._of(session).attach(session)
 
-    def detach(self, session: Session) -> None:
+    def detach(self, session: DraftSession) -> None:
         """Frees the session's slot."""
         self._of(session).detach(session)
 
@@ -84,7 +84,7 @@ class DrafterByVerifier:
                 foreseen_E[of_E] = method.follow(rows_E[of_E], tokens_ET[of_E], counts_E[of_E])
         return foreseen_E
 
-    def rewrite(self, session: Session, keep: int) -> None:
+    def rewrite(self, session: DraftSession, keep: int) -> None:
         """See `Drafter`."""
         self._of(session).rewrite(session, keep)
 
@@ -127,9 +127,9 @@ class DrafterByVerifier:
         assert isinstance(plan, MethodPass), "it is this method's own"
         plan.method.took(plan.inner, seconds)
 
-    def _of(self, session: Session) -> Method:
+    def _of(self, session: DraftSession) -> Method:
         return self._sampled if _is_sampled(session) else self._coupled
 
 
-def _is_sampled(session: Session) -> bool:
+def _is_sampled(session: DraftSession) -> bool:
     return METHODS[session.speculation.verifier].needs_draft_probs

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.actors.draft.methods.autoregressive import LOOKAHEAD
-from outrider.actors.draft.state.draft_sessions import Session, Sessions
+from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
 from outrider.actors.draft.state.drafter import DraftPass
 from outrider.actors.draft.trees.calibration import Rates, learn_walk
 from outrider.actors.draft.trees.forest import ROOT
@@ -82,7 +82,7 @@ class PromptLookupDrafter:
 
     engine = None
 
-    def __init__(self, sessions: Sessions, *, max_ahead: int, lockstep: bool = False) -> None:
+    def __init__(self, sessions: DraftSessions, *, max_ahead: int, lockstep: bool = False) -> None:
         """
         Args:
             sessions: With room for `max_ahead` nodes a tree.
@@ -108,12 +108,12 @@ class PromptLookupDrafter:
         """Sessions that can be attached."""
         return self.num_slots - len(self._indices)
 
-    def attach(self, session: Session) -> None:
+    def attach(self, session: DraftSession) -> None:
         """Makes room for a session; there is some wherever there is a row for it."""
         self._indices[session.row] = OccurrenceIndex()
         self._is_fresh_S[session.row] = True
 
-    def detach(self, session: Session) -> None:
+    def detach(self, session: DraftSession) -> None:
         """Forgets a session."""
         del self._indices[session.row]
         self._is_fresh_S[session.row] = False
@@ -129,7 +129,7 @@ class PromptLookupDrafter:
         self._is_fresh_S[rows_E] = True
         return walk.reached_E
 
-    def rewrite(self, session: Session, keep: int) -> None:
+    def rewrite(self, session: DraftSession, keep: int) -> None:
         """See `Drafter`."""
         self._forest.clear(np.array([session.row]))
         self._indices[session.row] = OccurrenceIndex()
@@ -156,7 +156,7 @@ class PromptLookupDrafter:
     def took(self, plan: DraftPass, seconds: float) -> None:
         """See `Drafter`; nothing depends on it."""
 
-    def _propose(self, session: Session) -> None:
+    def _propose(self, session: DraftSession) -> None:
         index, tokens = self._indices[session.row], session.tokens
         index.extend(tokens)
         depth = session.speculation.max_depth * (1 if self._lockstep else LOOKAHEAD)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.actors.draft.state.draft_sessions import Session, Sessions
+from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
 from outrider.actors.draft.state.drafter import CannotDraft, NoRoom
 from outrider.actors.engine.kv.prefix_slots import PrefixSlots
 from outrider.actors.engine.protocol import ModelSpec, NoFreeSlot
@@ -21,7 +21,7 @@ STAND_IN = 0
 """What the draft model reads in place of a token that it does not have. Any id does: what is drafted is a guess anyway."""
 
 
-def check_fits(session: Session, spec: ModelSpec) -> None:
+def check_fits(session: DraftSession, spec: ModelSpec) -> None:
     """Refuses a session that a draft model cannot follow.
 
     Raises:
@@ -51,7 +51,7 @@ def within(sampling: Sampling, vocab_size: int) -> Sampling:
     )
 
 
-def take_slot(slots: PrefixSlots, session: Session) -> int:
+def take_slot(slots: PrefixSlots, session: DraftSession) -> int:
     """A free slot of the model, with what there is of the session's text.
 
     Raises:
@@ -78,7 +78,7 @@ def stop_tokens(sampling: Sampling, spec: ModelSpec) -> Collection[int]:
 
 
 def unread(
-    sessions: Sessions, rows_E: Int64s, *, cached_E: Int64s, counts_E: Int64s, vocab_size: int
+    sessions: DraftSessions, rows_E: Int64s, *, cached_E: Int64s, counts_E: Int64s, vocab_size: int
 ) -> Int64s:
     """The next committed tokens that the model has not seen, those of one session after another.
 

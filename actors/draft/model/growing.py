@@ -7,11 +7,11 @@ import torch
 from numpy.typing import NDArray
 
 from outrider.actors.draft.model.model_sessions import ModelSessions
-from outrider.actors.draft.state.draft_sessions import Sessions
+from outrider.actors.draft.state.draft_sessions import DraftSessions
 from outrider.actors.draft.stopping.rating import rate_rows
 from outrider.actors.draft.trees.calibration import Rates, Sharpness
 from outrider.actors.draft.trees.forest import ROOT, Forest
-from outrider.actors.draft.trees.scoring import Candidates, Places, Scorer, confine
+from outrider.actors.draft.trees.scoring import Places, ScoredTokens, Scorer, confine
 from outrider.actors.engine.protocol import Engine
 from outrider.actors.speculation.options import Sampling
 
@@ -26,7 +26,7 @@ class Grower:
 
     def __init__(
         self,
-        sessions: Sessions,
+        sessions: DraftSessions,
         models: ModelSessions,
         engine: Engine,
         *,
@@ -142,7 +142,7 @@ class Grower:
             # As if in the first message, which the target has taken in before any that it answers.
             self._forest.sent_SM[rows_K, columns_K] = 1
 
-    def _add(self, rows_R: Int64s, nodes_R: Int64s, chosen: Candidates) -> float:
+    def _add(self, rows_R: Int64s, nodes_R: Int64s, chosen: ScoredTokens) -> float:
         kept_RW = chosen.estimates_RW >= LEAST_SENT
         np.greater(chosen.estimates_RW[:, 0], 0.0, out=kept_RW[:, 0])
         parents_K = kept_RW.nonzero()[0]

@@ -38,7 +38,7 @@ class ModelPass(DraftPass):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Reading:
+class TextReading:
     """Sessions that read."""
 
     rows_B: Int64s
@@ -66,7 +66,7 @@ class Nodes:
 def build(
     models: ModelSessions,
     forest: Forest,
-    reading: Reading,
+    reading: TextReading,
     nodes: Nodes,
     *,
     next_yield: float,

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.actors.draft.model.fitting import stop_tokens
-from outrider.actors.draft.state.draft_sessions import Session
+from outrider.actors.draft.state.draft_sessions import DraftSession
 from outrider.actors.draft.stopping.halting import Halting
 from outrider.actors.draft.stopping.lengths import LengthPolicy
 from outrider.actors.draft.trees.forest import Forest
@@ -50,7 +50,9 @@ class ModelSessions:
         self.halting: dict[int, Halting] = {}
         """Where to stop, in rows whose request's policy stops anywhere."""
 
-    def add(self, session: Session, *, slot: int, depth: int, policy: LengthPolicy | None) -> None:
+    def add(
+        self, session: DraftSession, *, slot: int, depth: int, policy: LengthPolicy | None
+    ) -> None:
         """Takes a session in."""
         row, sampling = session.row, session.sampling
         self.slots_S[row] = slot

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from outrider.actors.exchange.verdicts import Target
+from outrider.actors.exchange.verdicts import TargetActivity
 from outrider.actors.speculation import learning
 
 
@@ -33,7 +33,7 @@ class TargetPace:
         self._wait_s = 0.0
         """How much later it is still of use, because the target waits."""
 
-    def told(self, target: Target, num_tokens: int, now: float) -> None:
+    def told(self, target: TargetActivity, num_tokens: int, now: float) -> None:
         """Takes in a frame of verdicts that committed so many tokens."""
         self.floor = target.floor
         weight = learning.PASSES if self._pass_s > 0.0 else 0.0

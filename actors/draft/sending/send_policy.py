@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 from outrider.actors.draft.sending.pace import TargetPace
 from outrider.actors.draft.sending.unsent import node_bytes, take_unsent
-from outrider.actors.draft.state.draft_events import CandidateFrame
+from outrider.actors.draft.state.draft_events import CandidatesSent
 from outrider.actors.draft.state.draft_recording import DraftRecording
-from outrider.actors.draft.state.draft_sessions import Session, Sessions
+from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
 from outrider.actors.draft.state.draft_stats import Counts
 from outrider.actors.draft.state.drafter import Drafter, DraftPass
 from outrider.actors.draft.trees.frozen_rounds import FrozenNews
@@ -24,7 +24,7 @@ class Sender:
 
     def __init__(
         self,
-        sessions: Sessions,
+        sessions: DraftSessions,
         drafter: Drafter,
         *,
         max_ahead: int,
@@ -40,7 +40,7 @@ class Sender:
         self._lockstep = lockstep
         self._paces: dict[int, TargetPace] = {}
 
-    def attached(self, session: Session, round_trip_s: float) -> None:
+    def attached(self, session: DraftSession, round_trip_s: float) -> None:
         """Takes a session in."""
         link = session.key.link
         if link not in self._paces:
@@ -63,7 +63,7 @@ class Sender:
 
     def due(
         self, plan: DraftPass | None, now: float, counts: Counts, recording: DraftRecording
-    ) -> list[CandidateFrame]:
+    ) -> list[CandidatesSent]:
         """What goes out before a pass is run.
 
         Args:
@@ -73,7 +73,7 @@ class Sender:
             recording: Is told of it.
         """
         sessions = self._sessions
-        frames: list[CandidateFrame] = []
+        frames: list[CandidatesSent] = []
         dirty = sessions.is_dirty_S.nonzero()[0]
         if not len(dirty):
             return frames
@@ -107,7 +107,7 @@ class Sender:
 
         return self._paces[link].is_due(now, plan.seconds, gain)
 
-    def _frame(self, link: int, rows: Int64s, now: float) -> CandidateFrame | None:
+    def _frame(self, link: int, rows: Int64s, now: float) -> CandidatesSent | None:
         """The frame of a link's sessions; None if they have nothing to say."""
         sessions = self._sessions
         if self._lockstep:
@@ -125,7 +125,7 @@ class Sender:
             sessions.is_waiting_S[row] = self._lockstep and bool(news)
         if candidates is None and not frozen:
             return None
-        return CandidateFrame(link=link, candidates=candidates, frozen=tuple(frozen))
+        return CandidatesSent(link=link, candidates=candidates, frozen=tuple(frozen))
 
     def _candidates(self, rows_E: Int64s, now: float) -> Candidates | None:
         if not len(rows_E):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from outrider.actors.draft.state.draft_events import (
-    Attach,
-    CandidateFrame,
+    AttachSession,
+    CandidatesSent,
     Closed,
-    Resync,
+    Resynced,
     ResyncWanted,
     SessionKey,
-    VerdictFrame,
+    VerdictsReceived,
 )
 from outrider.actors.draft.trees.frozen_rounds import FrozenNews
 from outrider.actors.exchange import candidates, verdicts
@@ -20,24 +20,24 @@ from outrider.actors.exchange.request_options_wire import (
     speculation_from_proto,
 )
 from outrider.actors.frozen import law_frame
-from outrider.actors.speculation.options import Verifier
-from outrider.actors.speculation.policies import DraftLength
+from outrider.actors.speculation.options import VerifierName
+from outrider.actors.speculation.policies import LengthChoice
 from outrider.v1 import draft_pb2, target_pb2, tree_pb2
 
-SERVED: tuple[Verifier, ...] = (Verifier.COUPLED, Verifier.EXACT_MATCH)
+SERVED: tuple[VerifierName, ...] = (VerifierName.COUPLED, VerifierName.EXACT_MATCH)
 """Verifiers that need nothing of a drafter but tokens."""
 
 
-SERVED_LENGTHS: tuple[DraftLength, ...] = (DraftLength.FULL,)
+SERVED_LENGTHS: tuple[LengthChoice, ...] = (LengthChoice.FULL,)
 """Draft length policies that need nothing of a drafter."""
 
 
 def attach_from_proto(
     message: draft_pb2.AttachSession,
     key: SessionKey,
-    served: Collection[Verifier] = SERVED,
-    lengths: Collection[DraftLength] = SERVED_LENGTHS,
-) -> Attach:
+    served: Collection[VerifierName] = SERVED,
+    lengths: Collection[LengthChoice] = SERVED_LENGTHS,
+) -> AttachSession:
     """The event of an attach command.
 
     Args:
@@ -71,7 +71,7 @@ def attach_from_proto(
     for name in ("max_nodes", "max_depth"):
         if getattr(speculation, name) < 1:
             raise ValueError(f"speculation.{name} is {getattr(speculation, name)}; at least 1")
-    return Attach(
+    return AttachSession(
         key=key,
         tokens=tuple(message.tokens),
         prompt_length=message.prompt_length,
@@ -83,7 +83,7 @@ def attach_from_proto(
 
 def event_from_proto(
     message: target_pb2.VerdictMessage, link: int
-) -> VerdictFrame | Resync | Closed | None:
+) -> VerdictsReceived | Resynced | Closed | None:
     """The event of what a target said. A second hello says nothing.
 
     Raises:
@@ -91,10 +91,10 @@ def event_from_proto(
     """
     match message.WhichOneof("message"):
         case "verdicts":
-            return VerdictFrame(link=link, verdicts=verdicts.decode(message.verdicts.frame))
+            return VerdictsReceived(link=link, verdicts=verdicts.decode(message.verdicts.frame))
         case "resync":
             resync = message.resync
-            return Resync(
+            return Resynced(
                 key=SessionKey(link, resync.handle),
                 epoch=resync.epoch,
                 length=resync.base.length,
@@ -107,7 +107,7 @@ def event_from_proto(
     return None
 
 
-def message_of(report: CandidateFrame | ResyncWanted) -> target_pb2.DrafterMessage:
+def message_of(report: CandidatesSent | ResyncWanted) -> target_pb2.DrafterMessage:
     """What a report says to the target."""
     if isinstance(report, ResyncWanted):
         return target_pb2.DrafterMessage(

@@ -16,7 +16,7 @@ from outrider.actors.draft.service.draft_messages import SERVED, SERVED_LENGTHS
 from outrider.actors.draft.service.draft_metrics import DraftCollector
 from outrider.actors.draft.service.draft_service import DraftServicer
 from outrider.actors.draft.state.draft_events import Report
-from outrider.actors.draft.state.draft_sessions import Sessions
+from outrider.actors.draft.state.draft_sessions import DraftSessions
 from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.draft.state.draft_stats import DraftStats
 from outrider.actors.draft.state.drafter import Drafter
@@ -29,8 +29,8 @@ from outrider.actors.engine.timed_engine import TimedEngine
 from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION, verifier_to_proto
 from outrider.actors.metrics.metrics_service import serve_metrics
 from outrider.actors.process.worker_server import WorkerServer
-from outrider.actors.speculation.options import Verifier
-from outrider.actors.speculation.policies import DraftLength
+from outrider.actors.speculation.options import VerifierName
+from outrider.actors.speculation.policies import LengthChoice
 from outrider.actors.tracing.recorder import Recorder
 from outrider.v1 import draft_pb2, draft_pb2_grpc, target_pb2
 
@@ -43,10 +43,10 @@ _log = structlog.get_logger(__name__)
 class _Loaded:
     """A method that is ready to draft, and what identifies its model."""
 
-    sessions: Sessions
+    sessions: DraftSessions
     drafter: Drafter
-    verifiers: tuple[Verifier, ...] = SERVED
-    lengths: tuple[DraftLength, ...] = SERVED_LENGTHS
+    verifiers: tuple[VerifierName, ...] = SERVED
+    lengths: tuple[LengthChoice, ...] = SERVED_LENGTHS
     model: str = ""
     model_fingerprint: str = ""
     tokenizer_fingerprint: str = ""
@@ -147,7 +147,7 @@ def load_method(settings: DraftSettings) -> _Loaded:
         ValueError, OSError: The model cannot be loaded; the message says why.
     """
     if settings.method == "prompt_lookup" or settings.engine is None:
-        sessions = Sessions(settings.num_slots, settings.max_ahead)
+        sessions = DraftSessions(settings.num_slots, settings.max_ahead)
         lookup = PromptLookupDrafter(
             sessions, max_ahead=settings.max_ahead, lockstep=settings.lockstep
         )

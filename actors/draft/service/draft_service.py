@@ -21,10 +21,10 @@ from outrider.actors.draft.service.target_stream import LinkRefused
 from outrider.actors.draft.service.target_streams import TargetLinks
 from outrider.actors.draft.state.draft_events import (
     Attached,
-    CandidateFrame,
+    AttachRefused,
+    CandidatesSent,
     Detach,
     Ended,
-    Refused,
     Report,
     ResyncWanted,
     SessionKey,
@@ -33,10 +33,10 @@ from outrider.actors.engine.timed_engine import TimedEngine
 from outrider.actors.exchange.policy_wire import draft_length_to_proto
 from outrider.actors.exchange.request_options_wire import verifier_from_proto
 from outrider.actors.rpc.credentials import OPEN, Credentials
-from outrider.actors.rpc.hello import Incarnations, take_hello
+from outrider.actors.rpc.hello import PeerIncarnations, take_hello
 from outrider.actors.rpc.outbox import Outbox
 from outrider.actors.rpc.pump import pump
-from outrider.actors.speculation.policies import DraftLength
+from outrider.actors.speculation.policies import LengthChoice
 from outrider.actors.tracing.recorder import Recorder
 from outrider.actors.tracing.trace_stream import serve_trace
 from outrider.v1 import draft_pb2, draft_pb2_grpc, target_pb2, trace_pb2
@@ -68,7 +68,7 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
         worker: DraftWorker,
         hello: target_pb2.Hello,
         model: str,
-        lengths: Sequence[DraftLength] = SERVED_LENGTHS,
+        lengths: Sequence[LengthChoice] = SERVED_LENGTHS,
         engine: TimedEngine | None = None,
         recorder: Recorder | None = None,
         credentials: Credentials = OPEN,
@@ -99,7 +99,7 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
         )
         self._streams: set[_CoordinatorStream] = set()
         self._owners: dict[SessionKey, tuple[_CoordinatorStream, int]] = {}
-        self._incarnations = Incarnations()
+        self._incarnations = PeerIncarnations()
         self._closed: str | None = None
 
     # -- RPCs ------------------------------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
     def deliver(self, report: Report) -> None:
         """Passes on what the worker reports."""
         match report:
-            case CandidateFrame():
+            case CandidatesSent():
                 link = self._links.find(report.link)
                 if link is not None:
                     link.send(report)
@@ -175,7 +175,7 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
                     stream, session = owner
                     attached = draft_pb2.SessionAttached(session=session)
                     stream.outbox.put(draft_pb2.DraftEvent(attached=attached))
-            case Refused():
+            case AttachRefused():
                 owner = self._disown(report.key)
                 if owner is not None:
                     self._refuse(*owner, report.code, report.message)

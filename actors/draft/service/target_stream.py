@@ -15,7 +15,7 @@ import grpc
 import structlog
 
 from outrider.actors.draft.service.draft_messages import event_from_proto, message_of
-from outrider.actors.draft.state.draft_events import CandidateFrame, Event, ResyncWanted
+from outrider.actors.draft.state.draft_events import CandidatesSent, Event, ResyncWanted
 from outrider.actors.exchange.frames import BadFrame
 from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION
 from outrider.actors.exchange.vocabulary import UNBOUNDED, Vocabulary, difference
@@ -45,7 +45,7 @@ class LinkRefused(Exception):
         """What happened and what to do."""
 
 
-class TargetLink:
+class TargetStream:
     """One stream to one target."""
 
     def __init__(
@@ -56,7 +56,7 @@ class TargetLink:
         incarnation: int,
         hello: target_pb2.Hello,
         post: Callable[[Event], None],
-        on_lost: Callable[[TargetLink, str], None],
+        on_lost: Callable[[TargetStream, str], None],
         recorder: Recorder | None = None,
         credentials: Credentials = OPEN,
     ) -> None:
@@ -86,7 +86,7 @@ class TargetLink:
         self._log = StreamLog(recorder or Recorder(), self._hello)
         self._post = post
         self._on_lost = on_lost
-        self._waiting: list[CandidateFrame | ResyncWanted] = []
+        self._waiting: list[CandidatesSent | ResyncWanted] = []
         self._num_waiting = 0
         self._news = asyncio.Event()
         self._cut: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -130,12 +130,12 @@ class TargetLink:
                 await self._pump
         await self._hang_up()
 
-    def send(self, report: CandidateFrame | ResyncWanted) -> None:
+    def send(self, report: CandidatesSent | ResyncWanted) -> None:
         """Hands over what the target is to hear. Ignored once the stream has ended."""
         if not self.is_open:
             return
         self._waiting.append(report)
-        self._num_waiting += report.num_entries if isinstance(report, CandidateFrame) else 1
+        self._num_waiting += report.num_entries if isinstance(report, CandidatesSent) else 1
         if self._num_waiting > MAX_WAITING and not self._cut.done():
             self._cut.set_result(f"the target did not read {MAX_WAITING} trees")
         self._news.set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from outrider.actors.draft.service.target_stream import TargetLink
+from outrider.actors.draft.service.target_stream import TargetStream
 from outrider.actors.draft.state.draft_events import Event, LinkLost
 from outrider.actors.rpc.credentials import OPEN, Credentials
 from outrider.actors.tracing.recorder import Recorder
@@ -37,15 +37,15 @@ class TargetLinks:
         self._on_lost = on_lost
         self._recorder = recorder
         self._credentials = credentials
-        self._links: dict[int, TargetLink] = {}
+        self._links: dict[int, TargetStream] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._next_number = 1
 
-    def find(self, number: int) -> TargetLink | None:
+    def find(self, number: int) -> TargetStream | None:
         """The open link with this number."""
         return self._links.get(number)
 
-    async def get(self, address: str, incarnation: int) -> TargetLink:
+    async def get(self, address: str, incarnation: int) -> TargetStream:
         """The link to a start of a target, opened if it is not.
 
         Raises:
@@ -56,7 +56,7 @@ class TargetLinks:
             for link in self._links.values():
                 if link.address == address and link.incarnation == incarnation and link.is_open:
                     return link
-            link = TargetLink(
+            link = TargetStream(
                 self._next_number,
                 address,
                 incarnation=incarnation,
@@ -75,7 +75,7 @@ class TargetLinks:
         """Ends every link."""
         await asyncio.gather(*(link.close() for link in list(self._links.values())))
 
-    def _lost(self, link: TargetLink, reason: str) -> None:
+    def _lost(self, link: TargetStream, reason: str) -> None:
         self._links.pop(link.number, None)
         self._post(LinkLost(link=link.number))
         self._on_lost(link.number, reason)

@@ -25,7 +25,7 @@ class SessionKey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attach:
+class AttachSession:
     """Begin to draft for a session."""
 
     key: SessionKey
@@ -50,7 +50,7 @@ class Detach:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class VerdictFrame:
+class VerdictsReceived:
     """What one pass of a target committed."""
 
     link: int
@@ -58,7 +58,7 @@ class VerdictFrame:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resync:
+class Resynced:
     """Committed tokens that end at a base."""
 
     key: SessionKey
@@ -83,7 +83,7 @@ class LinkLost:
     link: int
 
 
-Event = Attach | Detach | VerdictFrame | Resync | Closed | LinkLost
+Event = AttachSession | Detach | VerdictsReceived | Resynced | Closed | LinkLost
 """What reaches a worker."""
 
 
@@ -95,7 +95,7 @@ class Attached:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class AttachRefused:
     """A session could not be attached."""
 
     key: SessionKey
@@ -120,7 +120,7 @@ class ResyncWanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CandidateFrame:
+class CandidatesSent:
     """New candidates for one target."""
 
     link: int
@@ -141,5 +141,5 @@ class CandidateFrame:
         return of_frozen + (self.candidates.num_nodes if self.candidates else 0)
 
 
-Report = Attached | Refused | Ended | ResyncWanted | CandidateFrame
+Report = Attached | AttachRefused | Ended | ResyncWanted | CandidatesSent
 """What leaves a worker."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.actors.draft.state.draft_events import CandidateFrame
-from outrider.actors.draft.state.draft_sessions import Sessions
+from outrider.actors.draft.state.draft_events import CandidatesSent
+from outrider.actors.draft.state.draft_sessions import DraftSessions
 from outrider.actors.tracing.recorder import Recorder
 from outrider.v1 import trace_pb2
 
@@ -19,7 +19,7 @@ Int64s = NDArray[np.int64]
 class DraftRecording:
     """Records of one drafter."""
 
-    def __init__(self, recorder: Recorder, sessions: Sessions, *, max_ahead: int) -> None:
+    def __init__(self, recorder: Recorder, sessions: DraftSessions, *, max_ahead: int) -> None:
         """Args:
         recorder: The drafter's.
         sessions: Its sessions.
@@ -68,7 +68,7 @@ class DraftRecording:
         """It woke up."""
         self._recorder.leave()
 
-    def handed_out(self, frame: CandidateFrame, link: int) -> None:
+    def handed_out(self, frame: CandidatesSent, link: int) -> None:
         """Candidates leave the worker."""
         if not self._held_since:
             return

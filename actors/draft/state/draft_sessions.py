@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.actors.draft.state.draft_events import Attach, SessionKey
+from outrider.actors.draft.state.draft_events import AttachSession, SessionKey
 from outrider.actors.draft.trees.forest import Forest
-from outrider.actors.draft.trees.frozen_rounds import Rounds
-from outrider.actors.speculation.policies import TreeMask
+from outrider.actors.draft.trees.frozen_rounds import FrozenRounds
+from outrider.actors.speculation.policies import MaskPolicy
 from outrider.actors.speculation.trees import base_hash
 
 Int64s = NDArray[np.int64]
@@ -26,7 +26,7 @@ FIRST_COLUMNS = 1024
 """Tokens of text that there is room for at first; doubled as texts need it."""
 
 
-class Session:
+class DraftSession:
     """What does not change about a session, and its frozen trees."""
 
     __slots__ = (
@@ -42,7 +42,7 @@ class Session:
         "vocab_size",
     )
 
-    def __init__(self, sessions: Sessions, row: int, attach: Attach) -> None:
+    def __init__(self, sessions: DraftSessions, row: int, attach: AttachSession) -> None:
         self._sessions = sessions
         self.row = row
         self.key = attach.key
@@ -52,9 +52,9 @@ class Session:
         self.prompt_length = attach.prompt_length
         self.vocab_size = attach.vocab_size
         """Token ids of the target; none beyond is proposed."""
-        self.is_built = attach.speculation.policies.tree_mask is TreeMask.BUILT
+        self.is_built = attach.speculation.policies.tree_mask is MaskPolicy.BUILT
         """Whether the masks of the session's passes are built rather than sliced."""
-        self.frozen: Rounds | None = None
+        self.frozen: FrozenRounds | None = None
         """Trees of a verifier that tests frozen ones, instead of those in the forest."""
 
     @property
@@ -78,7 +78,7 @@ class Session:
         return self.prompt_length + self.sampling.max_tokens
 
 
-class Sessions:
+class DraftSessions:
     """Rows of sessions, and the trees of the same rows."""
 
     def __init__(self, num_sessions: int, num_nodes: int) -> None:
@@ -88,7 +88,7 @@ class Sessions:
             num_nodes: Nodes of a tree, at most.
         """
         self.forest = Forest(num_sessions, num_nodes)
-        self.sessions: list[Session | None] = [None] * num_sessions
+        self.sessions: list[DraftSession | None] = [None] * num_sessions
         self._rows: dict[int, dict[int, int]] = {}
         self.is_attached_S = np.zeros(num_sessions, np.bool_)
         self.links_S = np.zeros(num_sessions, np.int64)
@@ -122,10 +122,10 @@ class Sessions:
     def __len__(self) -> int:
         return int(np.count_nonzero(self.is_attached_S))
 
-    def __iter__(self) -> Iterator[Session]:
+    def __iter__(self) -> Iterator[DraftSession]:
         return iter([session for session in self.sessions if session is not None])
 
-    def find(self, key: SessionKey) -> Session | None:
+    def find(self, key: SessionKey) -> DraftSession | None:
         """The session with this key, if it is attached."""
         row = self._rows.get(key.link, {}).get(key.handle)
         return None if row is None else self.sessions[row]
@@ -139,16 +139,16 @@ class Sessions:
         """Rows of a link's sessions."""
         return np.flatnonzero(self.is_attached_S & (self.links_S == link))
 
-    def at(self, row: int) -> Session:
+    def at(self, row: int) -> DraftSession:
         """The session of a row that is taken."""
         session = self.sessions[row]
         assert session is not None, f"row {row} is free"
         return session
 
-    def add(self, attach: Attach) -> Session:
+    def add(self, attach: AttachSession) -> DraftSession:
         """Gives a session a row; there is a free one wherever the drafting method has room."""
         row = self.sessions.index(None)
-        session = self.sessions[row] = Session(self, row, attach)
+        session = self.sessions[row] = DraftSession(self, row, attach)
         key = attach.key
         self._rows.setdefault(key.link, {})[key.handle] = row
         self.is_attached_S[row] = True
@@ -163,7 +163,7 @@ class Sessions:
         self.replace(row, 0, attach.tokens)
         return session
 
-    def remove(self, session: Session) -> None:
+    def remove(self, session: DraftSession) -> None:
         """Frees the row of a session."""
         row = session.row
         self.forest.clear(np.array([row]))

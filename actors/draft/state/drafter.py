@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.actors.draft.state.draft_sessions import Session
+from outrider.actors.draft.state.draft_sessions import DraftSession
 from outrider.actors.engine.protocol import Batch, Engine, Logits
 
 Bools = NDArray[np.bool_]
@@ -61,7 +61,7 @@ class Drafter(Protocol):
         """Sessions that can be attached."""
         ...
 
-    def attach(self, session: Session) -> None:
+    def attach(self, session: DraftSession) -> None:
         """Makes room for a session.
 
         Raises:
@@ -70,7 +70,7 @@ class Drafter(Protocol):
         """
         ...
 
-    def detach(self, session: Session) -> None:
+    def detach(self, session: DraftSession) -> None:
         """Frees the session's room."""
         ...
 
@@ -87,7 +87,7 @@ class Drafter(Protocol):
         """
         ...
 
-    def rewrite(self, session: Session, keep: int) -> None:
+    def rewrite(self, session: DraftSession, keep: int) -> None:
         """Takes in that the text was replaced after its first `keep` tokens; the tree is dropped."""
         ...
 

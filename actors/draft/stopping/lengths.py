@@ -17,7 +17,7 @@ import torch
 
 from outrider.actors.draft.state.drafter import CannotDraft
 from outrider.actors.speculation.confidence import confident_length, row_confidence
-from outrider.actors.speculation.policies import DraftLength, DraftPolicies
+from outrider.actors.speculation.policies import DraftPolicies, LengthChoice
 from outrider.actors.speculation.stop_model import DecisionModel
 
 
@@ -127,11 +127,11 @@ class Lengths:
         self._decision = DecisionRater(decision) if decision is not None else None
 
     @property
-    def offered(self) -> tuple[DraftLength, ...]:
+    def offered(self) -> tuple[LengthChoice, ...]:
         """Names of the policies."""
         if self._decision is None:
-            return (DraftLength.FULL, DraftLength.CONFIDENCE)
-        return tuple(DraftLength)
+            return (LengthChoice.FULL, LengthChoice.CONFIDENCE)
+        return tuple(LengthChoice)
 
     def policy(self, policies: DraftPolicies, *, longest: int) -> LengthPolicy | None:
         """The policy of a session; None: nothing stops early.
@@ -144,11 +144,11 @@ class Lengths:
             CannotDraft: The policy needs a decision model, and there is none.
         """
         match policies.draft_length:
-            case DraftLength.FULL:
+            case LengthChoice.FULL:
                 return None
-            case DraftLength.CONFIDENCE:
+            case LengthChoice.CONFIDENCE:
                 return ConfidenceLength(longest=longest, aggressiveness=policies.aggressiveness)
-            case DraftLength.DECISION:
+            case LengthChoice.DECISION:
                 if self._decision is None:
                     raise CannotDraft(
                         "speculation.draft_length is decision, and the draft model has no decision model; "

@@ -15,7 +15,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.actors.draft.trees.forest import Forest, Walk
+from outrider.actors.draft.trees.forest import Forest, TreeWalk
 from outrider.actors.speculation import learning
 
 Int64s = NDArray[np.int64]
@@ -124,7 +124,7 @@ class Rates:
 def learn_walk(
     forest: Forest,
     rows_E: Int64s,
-    walk: Walk,
+    walk: TreeWalk,
     *,
     rates: Rates,
     sharpness: Sharpness | None = None,

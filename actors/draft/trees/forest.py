@@ -40,7 +40,7 @@ _EMPTY = np.array([-1, 0, 0], np.int32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Walk:
+class TreeWalk:
     """The way of committed tokens through the trees of E sessions."""
 
     path_ET: Int64s
@@ -160,7 +160,7 @@ class Forest:
         # Of each session the last one counts.
         self.num_run_S[rows_K] = numbers_K + 1
 
-    def walk(self, rows_E: Int64s, tokens_ET: Int64s) -> Walk:
+    def walk(self, rows_E: Int64s, tokens_ET: Int64s) -> TreeWalk:
         """Follows tokens from the roots down, as far as the trees go.
 
         Args:
@@ -190,7 +190,7 @@ class Forest:
             ends_E1[ended_E, 0] = ends_E
             path_ET[ended_E, step] = ends_E
         sizes = [len(part) for part in nodes[1:]]
-        return Walk(
+        return TreeWalk(
             path_ET=path_ET,
             reached_E=(path_ET > 0).sum(axis=1),
             entries_K=np.concatenate(entries),

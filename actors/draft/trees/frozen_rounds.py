@@ -22,7 +22,7 @@ from outrider.actors.frozen.sparse_rows import SparseRow
 from outrider.actors.speculation.sampling.random_acts import Float64s
 from outrider.actors.speculation.trees import base_hash
 from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement, sources_by_parent
-from outrider.actors.speculation.trees.level_shapes import Shape
+from outrider.actors.speculation.trees.level_shapes import LevelShape
 
 ROOT = -1
 """Stands for the root where a node or its scratch row is asked for."""
@@ -48,7 +48,7 @@ class FrozenNews:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Round:
+class FrozenRound:
     """One tree."""
 
     number: int
@@ -58,7 +58,7 @@ class Round:
     """Length of the base."""
     hash: int
     """Hash of the base."""
-    shape: Shape
+    shape: LevelShape
     frontier: list[int]
     """Nodes whose children are drawn next, the anchor first of all; empty once the tree is frozen."""
     nodes: list[int] = field(default_factory=list)
@@ -90,7 +90,7 @@ class Followed:
     """The verdict was the predicted one."""
 
 
-class Rounds:
+class FrozenRounds:
     """Rounds of one session, the committed one first."""
 
     def __init__(self, replacement: Replacement) -> None:
@@ -100,7 +100,7 @@ class Rounds:
 
     def clear(self) -> None:
         """Forgets everything; numbers go on."""
-        self.rounds: list[Round] = []
+        self.rounds: list[FrozenRound] = []
         self.tokens: list[int] = []
         self.parents: list[int] = []
         self.scratch: list[int] = []
@@ -118,11 +118,11 @@ class Rounds:
             node = self.parents[node]
         return tokens[::-1]
 
-    def begin(self, *, length: int, hash_: int, shape: Shape) -> Round:
+    def begin(self, *, length: int, hash_: int, shape: LevelShape) -> FrozenRound:
         """Begins the round below the committed text."""
         return self._begin(anchor=ROOT, length=length, hash_=hash_, shape=shape)
 
-    def predict(self, leaf: int, token: int, shape: Shape) -> Round:
+    def predict(self, leaf: int, token: int, shape: LevelShape) -> FrozenRound:
         """Begins a round below the outcome of the last one: the leaf is accepted, then the token comes."""
         last = self.rounds[-1]
         tokens = self.path(leaf)[len(self.path(last.anchor)) :]
@@ -135,7 +135,7 @@ class Rounds:
         )
 
     def grow(
-        self, round_: Round, laws: Sequence[SparseRow], drawn: Sequence[Sequence[int]]
+        self, round_: FrozenRound, laws: Sequence[SparseRow], drawn: Sequence[Sequence[int]]
     ) -> None:
         """Adds the next level.
 
@@ -245,9 +245,9 @@ class Rounds:
             one.frontier = [renamed[node] for node in one.frontier]
         return Followed(path=path[::-1], keep=keep, is_foreseen=True)
 
-    def _begin(self, *, anchor: int, length: int, hash_: int, shape: Shape) -> Round:
+    def _begin(self, *, anchor: int, length: int, hash_: int, shape: LevelShape) -> FrozenRound:
         self._num_begun += 1
-        begun = Round(
+        begun = FrozenRound(
             number=self._num_begun,
             anchor=anchor,
             length=length,
@@ -267,7 +267,7 @@ class Rounds:
     def _children(self, node: int) -> list[int]:
         return [child for child, parent in enumerate(self.parents) if parent == node]
 
-    def _freeze(self, round_: Round) -> FrozenTree:
+    def _freeze(self, round_: FrozenRound) -> FrozenTree:
         place = {round_.anchor: -1, **{node: index for index, node in enumerate(round_.nodes)}}
         parents_N = tuple(place[self.parents[node]] for node in round_.nodes)
         tree = DraftTree(

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from outrider.actors.draft.trees.calibration import LEAST, MOST, Scoring
 from outrider.actors.draft.trees.noise_window import NoiseWindow
 from outrider.actors.speculation.noise.gumbel import GumbelNoise, NoiseCache
-from outrider.actors.speculation.options import Sampling, Verifier
+from outrider.actors.speculation.options import Sampling, VerifierName
 
 Float32s = NDArray[np.float32]
 Int64s = NDArray[np.int64]
@@ -37,11 +37,11 @@ LEAST_SCORE = -1e9
 """Stands for minus infinity where scores are multiplied by probabilities of zero."""
 
 
-def scoring_of(sampling: Sampling, verifier: Verifier) -> Scoring:
+def scoring_of(sampling: Sampling, verifier: VerifierName) -> Scoring:
     """How candidates of a session are scored."""
     if sampling.temperature <= 0.0:
         return Scoring.GREEDY
-    return Scoring.COUPLED if verifier is Verifier.COUPLED else Scoring.BLIND
+    return Scoring.COUPLED if verifier is VerifierName.COUPLED else Scoring.BLIND
 
 
 def is_restricted(sampling: Sampling) -> bool:
@@ -70,7 +70,7 @@ class Places:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Candidates:
+class ScoredTokens:
     """Candidates for the token after each of R rows, the likeliest first."""
 
     tokens_RW: Int64s
@@ -147,7 +147,7 @@ class Scorer:
                 excluded_V[keep_M] = False
                 scores_RV[row].masked_fill_(excluded_V, -math.inf)
 
-    def choose(self, scores_RV: torch.Tensor, sharpness_R: NDArray[np.float64]) -> Candidates:
+    def choose(self, scores_RV: torch.Tensor, sharpness_R: NDArray[np.float64]) -> ScoredTokens:
         """The best tokens of each row.
 
         Args:
@@ -165,7 +165,7 @@ class Scorer:
         if not is_there_RW.all():
             estimates_RW = np.where(is_there_RW, estimates_RW, np.float32(0.0))
             slopes_RW = np.where(is_there_RW, slopes_RW, np.float32(0.0))
-        return Candidates(
+        return ScoredTokens(
             tokens_RW=tokens_RW.cpu().numpy(), estimates_RW=estimates_RW, slopes_RW=slopes_RW
         )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from outrider.actors.engine.attention.attention import Manner, attend, attend_plainly
-from outrider.actors.engine.attention.pass_layout import Plan, Sight, sight
+from outrider.actors.engine.attention.pass_layout import PassLayout, Sight, sight
 from outrider.actors.engine.kv.storage import Storage
 
 
@@ -30,7 +30,7 @@ class AttendEach:
     def __init__(
         self,
         storage: Storage,
-        plan: Plan,
+        plan: PassLayout,
         *,
         dtype: torch.dtype,
         device: torch.device,

@@ -14,7 +14,7 @@ import torch
 
 from outrider.actors.engine.attention.attention import Manner, attend, attend_plainly
 from outrider.actors.engine.attention.attention_each import AttendEach
-from outrider.actors.engine.attention.pass_layout import Plan, sight
+from outrider.actors.engine.attention.pass_layout import PassLayout, sight
 from outrider.actors.engine.attention.stretches import Stretch, stretches_of
 from outrider.actors.engine.kv.storage import Storage
 from outrider.actors.engine.staging import to_device
@@ -35,7 +35,7 @@ class _Shown:
 class _Stretch:
     """One stretch in one pass."""
 
-    def __init__(self, stretch: Stretch, storage: Storage, plan: Plan) -> None:
+    def __init__(self, stretch: Stretch, storage: Storage, plan: PassLayout) -> None:
         self._stretch, self._storage, self._plan = stretch, storage, plan
         segments = [plan.segments[index] for index in stretch.members]
         self._segments = segments
@@ -108,7 +108,9 @@ class _Stretch:
 class AttendStretches:
     """A call for each stretch, and one for each other session; see `attention.Attend`."""
 
-    def __init__(self, storage: Storage, plan: Plan, *, dtype: torch.dtype, device: torch.device):
+    def __init__(
+        self, storage: Storage, plan: PassLayout, *, dtype: torch.dtype, device: torch.device
+    ):
         """Prepares for one pass."""
         found, alone = stretches_of(plan)
         self._stretches = [_Stretch(stretch, storage, plan) for stretch in found]

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from outrider.actors.engine.attention.attention import Manner, attend, attend_plainly
-from outrider.actors.engine.attention.pass_layout import Plan, sight
+from outrider.actors.engine.attention.pass_layout import PassLayout, sight
 from outrider.actors.engine.kv.storage import Storage
 from outrider.actors.engine.staging import to_device
 
@@ -31,7 +31,9 @@ class _Gathered:
 class AttendTogether:
     """One kernel call for all sessions; see `attention.Attend`."""
 
-    def __init__(self, storage: Storage, plan: Plan, *, dtype: torch.dtype, device: torch.device):
+    def __init__(
+        self, storage: Storage, plan: PassLayout, *, dtype: torch.dtype, device: torch.device
+    ):
         """Prepares for one pass."""
         self._storage = storage
         self._plan = plan

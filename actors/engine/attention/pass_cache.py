@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from outrider.actors.engine.attention.pass_layout import Plan
+from outrider.actors.engine.attention.pass_layout import PassLayout
 from outrider.actors.engine.kv.storage import Storage
 from outrider.actors.engine.staging import to_device
 
@@ -34,7 +34,7 @@ class PassCache:
 
     is_compileable = False
 
-    def __init__(self, storage: Storage, plan: Plan, *, device: torch.device):
+    def __init__(self, storage: Storage, plan: PassLayout, *, device: torch.device):
         """Prepares for one pass."""
         self._storage = storage
         self.layer = -1

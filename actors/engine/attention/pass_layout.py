@@ -14,15 +14,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from outrider.actors.engine.kv.slot import Growth
+from outrider.actors.engine.kv.slot import SlotGrowth
 from outrider.actors.engine.protocol import Rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class PassLayout:
     """One pass."""
 
-    segments: list[Growth]
+    segments: list[SlotGrowth]
     """Rows of each session, in the order of the packed batch."""
 
     starts: list[int]
@@ -46,7 +46,7 @@ class Plan:
         return self.starts[-1]
 
 
-def plan_pass(batch: Sequence[Rows], segments: list[Growth]) -> Plan:
+def plan_pass(batch: Sequence[Rows], segments: list[SlotGrowth]) -> PassLayout:
     """Packs a checked batch."""
     starts, offsets = [0], [0]
     tokens: list[int] = []
@@ -62,7 +62,7 @@ def plan_pass(batch: Sequence[Rows], segments: list[Growth]) -> Plan:
             wanted.append(end - 1)
         starts.append(end)
         offsets.append(len(wanted))
-    return Plan(
+    return PassLayout(
         segments=segments,
         starts=starts,
         tokens=tokens,
@@ -86,7 +86,7 @@ class Sight:
     """Without a mask: whether row i sees rows 0 to i; otherwise each sees all."""
 
 
-def sight(segment: Growth, *, window: int | None, implicit: bool = True) -> Sight:
+def sight(segment: SlotGrowth, *, window: int | None, implicit: bool = True) -> Sight:
     """What the rows of a segment see.
 
     Args:
@@ -127,7 +127,7 @@ def _lineage_bits(lineages: list[int], width: int) -> npt.NDArray[np.bool_]:
 
 
 def _cut_window(
-    mask_NS: npt.NDArray[np.float32], segment: Growth, *, first: int, window: int
+    mask_NS: npt.NDArray[np.float32], segment: SlotGrowth, *, first: int, window: int
 ) -> None:
     """Hides what lies a window or more before each row."""
     depths = np.array(segment.depths)

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from outrider.actors.engine.attention.pass_layout import Plan
-from outrider.actors.engine.kv.slot import Growth
+from outrider.actors.engine.attention.pass_layout import PassLayout
+from outrider.actors.engine.kv.slot import SlotGrowth
 
 MOST_ROWS = 16
 """Rows of one session, beyond which its arithmetic outweighs a call."""
@@ -39,7 +39,7 @@ class Stretch:
     """Slots from the first member's to the last's."""
 
 
-def stretches_of(plan: Plan) -> tuple[list[Stretch], list[int]]:
+def stretches_of(plan: PassLayout) -> tuple[list[Stretch], list[int]]:
     """Splits the sessions of a pass.
 
     Returns:
@@ -57,13 +57,13 @@ def stretches_of(plan: Plan) -> tuple[list[Stretch], list[int]]:
     return found, [index for index in range(len(plan.segments)) if index not in together]
 
 
-def _size(segment: Growth) -> tuple[int, int]:
+def _size(segment: SlotGrowth) -> tuple[int, int]:
     """Equal for sessions that are padded to at most twice their size."""
     rows = max(segment.total, SHORTEST) - 1
     return rows.bit_length(), (len(segment.parents) - 1).bit_length()
 
 
-def _split(members: Sequence[int], segments: Sequence[Growth]) -> list[Stretch]:
+def _split(members: Sequence[int], segments: Sequence[SlotGrowth]) -> list[Stretch]:
     """Cuts at wide gaps, and drops what is too short. No slot is in a pass twice."""
     runs: list[list[int]] = []
     for index in members:

@@ -13,7 +13,7 @@ from transformers import PreTrainedConfig
 from outrider.actors.engine.checkpoint.model_facts import context_limit, memory_facts
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.kv.device_memory import device_memory
-from outrider.actors.engine.kv.sizing import Room, choose_room
+from outrider.actors.engine.kv.sizing import CacheRoom, choose_room
 
 PLAIN_TYPES = frozenset({"F64", "F32", "F16", "BF16"})
 """Types of tensors in a file that loading turns into the model's type; others (quantised ones) stay what they are."""
@@ -31,7 +31,7 @@ def room_for(
     model: nn.Module | None = None,
     dtype: torch.dtype = torch.float32,
     folder: Path | None = None,
-) -> Room:
+) -> CacheRoom:
     """Slots and context by settings, model and memory.
 
     Args:

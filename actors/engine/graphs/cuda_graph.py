@@ -18,7 +18,7 @@ WARM_UPS = 2
 Run = Callable[[], torch.Tensor]
 
 
-class Recorder(Protocol):
+class GraphRecorder(Protocol):
     """Turns work into something that repeats it."""
 
     reuses_memory: bool
@@ -39,7 +39,7 @@ class EagerRecorder:
     reuses_memory = False
 
     def record(self, run: Run) -> Run:
-        """See `Recorder`."""
+        """See `GraphRecorder`."""
         return run
 
 
@@ -65,7 +65,7 @@ class CudaGraphRecorder:
         self._graphs: list[torch.cuda.CUDAGraph] = []
 
     def record(self, run: Run) -> Run:
-        """See `Recorder`. Takes some ten times as long as the work."""
+        """See `GraphRecorder`. Takes some ten times as long as the work."""
         with torch.cuda.device(self._device):
             current = torch.cuda.current_stream(self._device)
             self._stream.wait_stream(current)
@@ -92,6 +92,6 @@ class CudaGraphRecorder:
         return replay
 
 
-def recorder_for(device: torch.device) -> Recorder:
+def recorder_for(device: torch.device) -> GraphRecorder:
     """The recorder of a device."""
     return CudaGraphRecorder(device) if device.type == "cuda" else EagerRecorder()

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from outrider.actors.engine.attention.pass_layout import Plan
-from outrider.actors.engine.graphs.static_shape import Shape
+from outrider.actors.engine.attention.pass_layout import PassLayout
+from outrider.actors.engine.graphs.static_shape import StaticShape
 from outrider.actors.engine.staging import Int64s
 
 WORD_BITS = 32
@@ -23,7 +23,7 @@ WORD_BITS = 32
 class StaticInputs:
     """Views of the buffer on the device, by what they mean. Shapes: R rows, E entries, N queries of each, W words."""
 
-    shape: Shape
+    shape: StaticShape
     """The sizes."""
 
     tokens_R: torch.Tensor
@@ -60,12 +60,12 @@ class StaticInputs:
     """Least position of its rows."""
 
 
-def num_integers(shape: Shape, words: int) -> int:
+def num_integers(shape: StaticShape, words: int) -> int:
     """Length of the buffer that a shape takes."""
     return shape.rows * (5 + words) + shape.entries * (shape.longest + 4)
 
 
-def views(buffer: torch.Tensor, shape: Shape, words: int) -> StaticInputs:
+def views(buffer: torch.Tensor, shape: StaticShape, words: int) -> StaticInputs:
     """The meaning of a buffer's integers for a shape, in the order of `fill`."""
     rows, entries = shape.rows, shape.entries
     sizes = [*[rows] * 5, rows * words, entries * shape.longest, *[entries] * 4]
@@ -88,7 +88,7 @@ def views(buffer: torch.Tensor, shape: Shape, words: int) -> StaticInputs:
     )
 
 
-def fill(plan: Plan, shape: Shape, *, capacity: int, words: int) -> list[Int64s]:
+def fill(plan: PassLayout, shape: StaticShape, *, capacity: int, words: int) -> list[Int64s]:
     """The integers of a pass.
 
     Args:
@@ -129,7 +129,7 @@ def fill(plan: Plan, shape: Shape, *, capacity: int, words: int) -> list[Int64s]
     return [of_rows.reshape(-1), lineages.reshape(-1), queries.reshape(-1), of_entries.reshape(-1)]
 
 
-def _words(plan: Plan, words: int) -> np.ndarray[tuple[int, int], np.dtype[np.uint32]]:
+def _words(plan: PassLayout, words: int) -> np.ndarray[tuple[int, int], np.dtype[np.uint32]]:
     num_bytes = words * (WORD_BITS // 8)
     packed = b"".join(
         [

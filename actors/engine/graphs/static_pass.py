@@ -15,15 +15,15 @@ import structlog
 import torch
 
 from outrider.actors.engine.attention.attention import Attend, UnsupportedModel
-from outrider.actors.engine.attention.pass_layout import Plan
-from outrider.actors.engine.graphs.cuda_graph import Recorder, Run
+from outrider.actors.engine.attention.pass_layout import PassLayout
+from outrider.actors.engine.graphs.cuda_graph import GraphRecorder, Run
 from outrider.actors.engine.graphs.static_attention import AttendStatic, StaticCache
 from outrider.actors.engine.graphs.static_inputs import WORD_BITS, fill, num_integers, views
 from outrider.actors.engine.graphs.static_shape import (
     MOST_PADDED,
     ROWS,
     Need,
-    Shape,
+    StaticShape,
     need_of,
     shape_of,
 )
@@ -76,7 +76,7 @@ class StaticPasses:
         self,
         call: CallModel,
         storage: Storage,
-        recorder: Recorder,
+        recorder: GraphRecorder,
         *,
         max_scratch: int,
         dtype: torch.dtype,
@@ -104,8 +104,8 @@ class StaticPasses:
         most_entries = min(storage.num_slots, MOST_PADDED)
         most = ROWS[-1] * (5 + self._words) + MOST_PADDED + ROWS[-1] + 4 * most_entries
         self._staging = Staging(most, device)
-        self._seen: Counter[Shape] = Counter()
-        self._recorded: dict[Shape, Run] = {}
+        self._seen: Counter[StaticShape] = Counter()
+        self._recorded: dict[StaticShape, Run] = {}
         self._refused = False
 
     @property
@@ -113,7 +113,7 @@ class StaticPasses:
         """Recorded shapes."""
         return len(self._recorded)
 
-    def run(self, plan: Plan) -> torch.Tensor | None:
+    def run(self, plan: PassLayout) -> torch.Tensor | None:
         """Runs a pass.
 
         Returns:
@@ -140,22 +140,22 @@ class StaticPasses:
         logits_RV = self._recorded[shape]()[: len(plan.wanted)]
         return logits_RV.clone() if self._recorder.reuses_memory else logits_RV
 
-    def _may_record(self, shape: Shape) -> bool:
+    def _may_record(self, shape: StaticShape) -> bool:
         return (
             not self._refused
             and len(self._recorded) < self._policy.most
             and self._seen[shape] >= self._policy.after
         )
 
-    def _least_that_holds(self, need: Need) -> Shape | None:
+    def _least_that_holds(self, need: Need) -> StaticShape | None:
         fitting = [shape for shape in self._recorded if shape.holds(need)]
         return min(fitting, key=lambda shape: shape.work, default=None)
 
-    def _fill(self, plan: Plan, shape: Shape) -> None:
+    def _fill(self, plan: PassLayout, shape: StaticShape) -> None:
         capacity = self._storage.capacity
         self._staging.fill(fill(plan, shape, capacity=capacity, words=self._words))
 
-    def _record(self, shape: Shape) -> None:
+    def _record(self, shape: StaticShape) -> None:
         assert num_integers(shape, self._words) <= len(self._staging.buffer), shape
         try:
             self._recorded[shape] = self._recorder.record(self._work(shape))
@@ -170,7 +170,7 @@ class StaticPasses:
                 "passes cannot be recorded; they stay plain", shape=shape, reason=str(error)
             )
 
-    def _work(self, shape: Shape) -> Callable[[], torch.Tensor]:
+    def _work(self, shape: StaticShape) -> Callable[[], torch.Tensor]:
         inputs = views(self._staging.buffer, shape, self._words)
 
         def run() -> torch.Tensor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from outrider.actors.engine.attention.pass_layout import Plan
+from outrider.actors.engine.attention.pass_layout import PassLayout
 
 ROWS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128)
 """Numbers of rows, packed or of one session: the steps are finer where trees of 16, 32 and 64 nodes and their root lie."""
@@ -37,7 +37,7 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class StaticShape:
     """Sizes of all tensors of a pass."""
 
     rows: int
@@ -72,7 +72,7 @@ class Shape:
         return rows_read, self.rows * self.entries * self.longest
 
 
-def need_of(plan: Plan) -> Need:
+def need_of(plan: PassLayout) -> Need:
     """What a planned pass asks of a shape."""
     segments = plan.segments
     return Need(
@@ -84,7 +84,7 @@ def need_of(plan: Plan) -> Need:
     )
 
 
-def shape_of(need: Need, *, num_slots: int, capacity: int) -> Shape | None:
+def shape_of(need: Need, *, num_slots: int, capacity: int) -> StaticShape | None:
     """The least shape that holds a pass.
 
     Args:
@@ -105,7 +105,7 @@ def shape_of(need: Need, *, num_slots: int, capacity: int) -> Shape | None:
     if entries * longest > max(rows, MOST_PADDED):
         return None
     shown = _shown(need.shown, capacity)
-    return Shape(rows=rows, entries=entries, longest=longest, shown=shown, by_slot=by_slot)
+    return StaticShape(rows=rows, entries=entries, longest=longest, shown=shown, by_slot=by_slot)
 
 
 def _step(count: int) -> int | None:

@@ -75,7 +75,7 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
+class CacheRoom:
     """What was chosen."""
 
     num_slots: int
@@ -94,7 +94,7 @@ def choose_room(
     num_slots: int | None,
     max_context: int | None,
     max_scratch: int,
-) -> Room:
+) -> CacheRoom:
     """Chooses what was left open, and checks what was not.
 
     The rule: the whole context in 16 slots; if that does not fit, in as many as do, down to 4; then 4 slots of a shorter
@@ -197,9 +197,9 @@ def _both(costs: _Costs, budget: int) -> tuple[int, int]:
     return 1, costs.most_context(budget, 1)
 
 
-def _room(costs: _Costs, num_slots: int, context: int, reason: str) -> Room:
+def _room(costs: _Costs, num_slots: int, context: int, reason: str) -> CacheRoom:
     needed = costs.fixed + costs.slots(num_slots, context)
-    return Room(num_slots=num_slots, max_context=context, needed=needed, reason=reason)
+    return CacheRoom(num_slots=num_slots, max_context=context, needed=needed, reason=reason)
 
 
 def _why(costs: _Costs, context: int, memory: Memory) -> str:

@@ -20,7 +20,7 @@ from outrider.actors.engine.protocol import Rows, SlotOverflow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
+class SlotRoom:
     """How much a slot holds."""
 
     max_context: int
@@ -37,7 +37,7 @@ class Room:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Growth:
+class SlotGrowth:
     """Checked rows that a slot is about to get."""
 
     slot: int
@@ -85,7 +85,7 @@ class Slot:
     mask: GrowingMask | None = None
     """The mask of the scratch rows, once one of their passes could take a slice of it. The place's own: the next session has it, too."""
 
-    def check(self, rows: Rows, room: Room) -> Growth:
+    def check(self, rows: Rows, room: SlotRoom) -> SlotGrowth:
         """What an entry of a batch would add, without adding it.
 
         Raises:
@@ -122,7 +122,7 @@ class Slot:
                 f"slot {self.number}: a row at position {self.cached + max(new_depths)}, "
                 f"and max_context is {room.max_context}; stop the sequence, or cut the tree's depth"
             )
-        return Growth(
+        return SlotGrowth(
             slot=self.number,
             cached=self.cached,
             scratch=scratch,
@@ -133,7 +133,7 @@ class Slot:
             mask=self._mask(parents, room) if rows.mask == "sliced" else None,
         )
 
-    def grow(self, growth: Growth) -> None:
+    def grow(self, growth: SlotGrowth) -> None:
         """Adds checked rows."""
         if growth.mask is None and self.mask is not None:
             # What a pass that failed, or was not asked for a slice, has left there.
@@ -197,7 +197,7 @@ class Slot:
         if self.mask is not None:
             self.mask.keep(())
 
-    def _mask(self, parents: list[int], room: Room) -> npt.NDArray[np.float32] | None:
+    def _mask(self, parents: list[int], room: SlotRoom) -> npt.NDArray[np.float32] | None:
         """The mask of rows that grow from rows that were run before; None where it must be built, or none is needed."""
         scratch = len(self.parents)
         if not room.keeps_mask or max(parents) >= scratch or scratch + len(parents) == 1:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from outrider.actors.engine.kv.growing_mask import GrowingMask, fits
-from outrider.actors.engine.kv.slot import Growth, Room, Slot
+from outrider.actors.engine.kv.slot import Slot, SlotGrowth, SlotRoom
 from outrider.actors.engine.protocol import NoFreeSlot, Rows
 
 
@@ -47,7 +47,7 @@ class SlotTable:
         self.max_scratch = max_scratch
         self.vocab_size = vocab_size
         has_masks = fits(num_slots=num_slots, max_context=max_context, max_scratch=max_scratch)
-        self._room = Room(
+        self._room = SlotRoom(
             max_context=max_context,
             max_scratch=max_scratch,
             vocab_size=vocab_size,
@@ -128,7 +128,7 @@ class SlotTable:
         held = self._slots[slot]
         return self._kept[slot] if held is None else held.cached
 
-    def check(self, batch: Sequence[Rows]) -> list[Growth]:
+    def check(self, batch: Sequence[Rows]) -> list[SlotGrowth]:
         """What a batch would add, without adding it.
 
         Raises:
@@ -145,7 +145,7 @@ class SlotTable:
             )
         return [self.taken(rows.slot).check(rows, self._room) for rows in batch]
 
-    def grow(self, growth: Growth) -> None:
+    def grow(self, growth: SlotGrowth) -> None:
         """Adds checked rows."""
         self.taken(growth.slot).grow(growth)
 

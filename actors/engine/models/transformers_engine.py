@@ -21,7 +21,7 @@ from outrider.actors.engine.attention.attention_hook import ATTENTION_NAME, RUNN
 from outrider.actors.engine.attention.attention_stretches import AttendStretches
 from outrider.actors.engine.attention.attention_together import AttendTogether
 from outrider.actors.engine.attention.pass_cache import PassCache, Writer
-from outrider.actors.engine.attention.pass_layout import Plan, plan_pass
+from outrider.actors.engine.attention.pass_layout import PassLayout, plan_pass
 from outrider.actors.engine.checkpoint.cache_argument import cache_argument
 from outrider.actors.engine.checkpoint.model_facts import check_config, eos_token_ids, text_config
 from outrider.actors.engine.checkpoint.room import room_for
@@ -239,7 +239,7 @@ class TransformersEngine:
             self._table.grow(growth)
         return Logits(values_RV=values_RV, offsets=plan.offsets)
 
-    def _run(self, plan: Plan) -> torch.Tensor:
+    def _run(self, plan: PassLayout) -> torch.Tensor:
         device, dtype = self._spec.device, self._spec.dtype
         cache = PassCache(self._storage, plan, device=device)
         attend: Attend = self._attend_type(self._storage, plan, dtype=dtype, device=device)

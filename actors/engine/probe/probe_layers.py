@@ -26,7 +26,7 @@ from outrider.actors.engine.probe.probe_recorder import (
     MASKED_NAME,
     PLAIN_NAME,
     RECORDING,
-    Recorder,
+    LayerRecorder,
     recorded_attention,
 )
 
@@ -86,8 +86,8 @@ def record_demands(model: PreTrainedModel, *, name: str, max_context: int) -> li
     vocab_size = text_config(model.config).vocab_size
     tokens = torch.tensor([[(13 * i + 1) % vocab_size for i in range(num_rows)]])
     positions = torch.arange(past, max_context, device=model.device)[None]
-    ours = Recorder(length=past + FALSE_LENGTH, shown=0)
-    plain = Recorder(length=past, shown=past)
+    ours = LayerRecorder(length=past + FALSE_LENGTH, shown=0)
+    plain = LayerRecorder(length=past, shown=past)
     logits = [
         _record(model, tokens, cache, given, attention=attention, title=title)
         for cache, given, attention in (
@@ -98,7 +98,7 @@ def record_demands(model: PreTrainedModel, *, name: str, max_context: int) -> li
     layers = _check_calls(model, ours, title=title)
     place = _difference(ours, plain, logits)
     if place:
-        told = Recorder(length=past, shown=0)
+        told = LayerRecorder(length=past, shown=0)
         again = _record(model, tokens, told, positions, attention=PLAIN_NAME, title=title)
         raise UnsupportedModel(
             f"{title} does not go by the positions that it is given: behind {past} tokens {place} differs from what "
@@ -125,7 +125,7 @@ def record_demands(model: PreTrainedModel, *, name: str, max_context: int) -> li
 def _record(
     model: PreTrainedModel,
     tokens: torch.Tensor,
-    cache: Recorder,
+    cache: LayerRecorder,
     positions: torch.Tensor | None,
     *,
     attention: str,
@@ -168,7 +168,7 @@ def _switch_attention(model: PreTrainedModel, attention: str, *, title: str) -> 
         )
 
 
-def _check_calls(model: PreTrainedModel, recorder: Recorder, *, title: str) -> list[int]:
+def _check_calls(model: PreTrainedModel, recorder: LayerRecorder, *, title: str) -> list[int]:
     """The layers, each of which uses cache and attention once and asks for nothing that is not supported."""
     layers = list(range(text_config(model.config).num_hidden_layers))
     if sorted(recorder.calls) != layers or sorted(recorder.written_layers) != layers:
@@ -188,7 +188,7 @@ def _check_calls(model: PreTrainedModel, recorder: Recorder, *, title: str) -> l
     return layers
 
 
-def _difference(one: Recorder, other: Recorder, logits: list[torch.Tensor]) -> str:
+def _difference(one: LayerRecorder, other: LayerRecorder, logits: list[torch.Tensor]) -> str:
     """Where two passes differ first; empty if nowhere."""
     pairs = [
         (f"the attention of layer {layer}", ours, theirs)

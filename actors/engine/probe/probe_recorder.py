@@ -27,7 +27,7 @@ class Call:
     options: dict[str, object]
 
 
-class Recorder:
+class LayerRecorder:
     """A cache that forgets, but remembers calls."""
 
     is_compileable = False
@@ -107,7 +107,7 @@ def _told(rows: torch.Tensor) -> str:
 class _Recording(threading.local):
     """The pass that the thread runs."""
 
-    cache: Recorder | None = None
+    cache: LayerRecorder | None = None
 
 
 RECORDING = _Recording()

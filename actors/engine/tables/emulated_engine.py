@@ -19,7 +19,7 @@ from outrider.actors.engine.tables.token_slots import packed
 from outrider.actors.engine.tables.token_table import Table
 
 
-class Clock(Protocol):
+class PassClock(Protocol):
     """What passes time by. Virtual time has another one."""
 
     def now(self) -> float:
@@ -52,7 +52,7 @@ class EmulatedEngine(TabularEngine):
         profile: Profile,
         settings: EngineSettings | None = None,
         *,
-        clock: Clock | None = None,
+        clock: PassClock | None = None,
     ) -> None:
         """Gives a table slots, and its passes a duration.
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 Float64s = NDArray[np.float64]
 
 
-class Rows(Protocol):
+class ProbabilityRows(Protocol):
     """Probability rows, read one at a time: an array (N, V), or anything that makes rows when asked."""
 
     def __getitem__(self, row: int, /) -> Float64s:

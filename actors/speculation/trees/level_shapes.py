@@ -19,7 +19,7 @@ MAX_NODES = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class LevelShape:
     """A tree by the number of children at each depth."""
 
     branching: tuple[int, ...]
@@ -73,12 +73,12 @@ class Shape:
             level = list(range(start, len(parents)))
         return tuple(parents)
 
-    def prefix(self, levels: int) -> Shape:
+    def prefix(self, levels: int) -> LevelShape:
         """The first levels: the first nodes of the same arrays."""
-        return Shape(self.branching[:levels])
+        return LevelShape(self.branching[:levels])
 
 
-def parse(text: str) -> Shape:
+def parse(text: str) -> LevelShape:
     """Read a k-configuration such as `4,2,2`.
 
     Raises:
@@ -90,14 +90,14 @@ def parse(text: str) -> Shape:
         raise ValueError(
             f"tree shape is {text!r}; write the children of each level, for example 4,2,2"
         ) from None
-    return Shape(branching)
+    return LevelShape(branching)
 
 
-def chain(length: int) -> Shape:
+def chain(length: int) -> LevelShape:
     """One candidate after the other."""
-    return Shape((1,) * length)
+    return LevelShape((1,) * length)
 
 
-def paths(count: int, depth: int) -> Shape:
+def paths(count: int, depth: int) -> LevelShape:
     """Independent paths: `count` chains side by side. Each may come from a drafter of its own."""
-    return Shape((count, *(1,) * (depth - 1)))
+    return LevelShape((count, *(1,) * (depth - 1)))

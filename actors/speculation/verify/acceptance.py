@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from outrider.actors.speculation.sampling.random_acts import Decisions, Rows
+from outrider.actors.speculation.sampling.random_acts import Decisions, ProbabilityRows
 from outrider.actors.speculation.trees.draft_tree import DraftTree
 
 
@@ -34,8 +34,8 @@ class Verify(Protocol):
         self,
         *,
         tree: DraftTree,
-        target_probs_NV: Rows,
-        draft_probs_RV: Rows | None,
+        target_probs_NV: ProbabilityRows,
+        draft_probs_RV: ProbabilityRows | None,
         decisions: Decisions,
     ) -> Acceptance:
         """Decide which candidates stay.
@@ -55,7 +55,7 @@ def accepted(tree: DraftTree, path: Sequence[int], token: int) -> Acceptance:
     return Acceptance(path=tuple(path), tokens=(*(tree.tokens_N[node] for node in path), token))
 
 
-def required(draft_probs_RV: Rows | None, tree: DraftTree) -> Rows:
+def required(draft_probs_RV: ProbabilityRows | None, tree: DraftTree) -> ProbabilityRows:
     """The draft rows of a method that cannot do without.
 
     Raises:

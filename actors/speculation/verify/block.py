@@ -13,7 +13,7 @@ can be kept. At temperature 0 the longest prefix of argmaxes survives.
 
 from __future__ import annotations
 
-from outrider.actors.speculation.sampling.random_acts import Decisions, Float64s, Rows
+from outrider.actors.speculation.sampling.random_acts import Decisions, Float64s, ProbabilityRows
 from outrider.actors.speculation.trees.draft_tree import DraftTree
 from outrider.actors.speculation.verify.acceptance import Acceptance, accepted, required
 from outrider.actors.speculation.verify.residual import excess
@@ -44,7 +44,11 @@ def correction(weight: float, target_V: Float64s, draft_V: Float64s) -> Float64s
 
 
 def block(
-    *, tree: DraftTree, target_probs_NV: Rows, draft_probs_RV: Rows | None, decisions: Decisions
+    *,
+    tree: DraftTree,
+    target_probs_NV: ProbabilityRows,
+    draft_probs_RV: ProbabilityRows | None,
+    decisions: Decisions,
 ) -> Acceptance:
     """Verify a chain. Arguments: `acceptance.Verify`; the tree must be a chain."""
     rows_RV = required(draft_probs_RV, tree)

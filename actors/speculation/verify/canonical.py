@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from outrider.actors.speculation.sampling.random_acts import Decisions, Float64s, Rows
+from outrider.actors.speculation.sampling.random_acts import Decisions, Float64s, ProbabilityRows
 from outrider.actors.speculation.trees.draft_tree import DraftTree
 from outrider.actors.speculation.verify.acceptance import Acceptance, required
 from outrider.actors.speculation.verify.descend import Choice, descend, first_holding
@@ -28,8 +28,8 @@ from outrider.actors.speculation.verify.tournament import Tournament
 def canonical(
     *,
     tree: DraftTree,
-    target_probs_NV: Rows,
-    draft_probs_RV: Rows | None,
+    target_probs_NV: ProbabilityRows,
+    draft_probs_RV: ProbabilityRows | None,
     decisions: Decisions,
     block: int = DEFAULT_BLOCK,
 ) -> Acceptance:

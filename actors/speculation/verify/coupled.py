@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from outrider.actors.speculation.sampling.random_acts import Decisions, Float64s, Rows
+from outrider.actors.speculation.sampling.random_acts import Decisions, Float64s, ProbabilityRows
 from outrider.actors.speculation.trees.draft_tree import DraftTree
 from outrider.actors.speculation.verify.acceptance import Acceptance
 from outrider.actors.speculation.verify.exact_match import exact_match
@@ -44,8 +44,8 @@ class CoupledDecisions:
 def coupled(
     *,
     tree: DraftTree,
-    target_probs_NV: Rows,
-    draft_probs_RV: Rows | None = None,
+    target_probs_NV: ProbabilityRows,
+    draft_probs_RV: ProbabilityRows | None = None,
     decisions: Decisions,
 ) -> Acceptance:
     """Follow the target's draws; `decisions` are `CoupledDecisions`. Arguments: `acceptance.Verify`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from outrider.actors.speculation.sampling.random_acts import Decisions, Float64s, Rows
+from outrider.actors.speculation.sampling.random_acts import Decisions, Float64s, ProbabilityRows
 from outrider.actors.speculation.trees.draft_tree import DraftTree
 from outrider.actors.speculation.verify.acceptance import Acceptance, accepted
 
@@ -26,7 +26,7 @@ Choose = Callable[[Float64s, Sequence[int]], Choice]
 
 
 def descend(
-    *, tree: DraftTree, target_probs_NV: Rows, decisions: Decisions, choose: Choose
+    *, tree: DraftTree, target_probs_NV: ProbabilityRows, decisions: Decisions, choose: Choose
 ) -> Acceptance:
     """Follow `choose` from the root until no child is chosen; at a leaf, draw from the target's own row.
 
@@ -56,7 +56,9 @@ def first_holding(tree: DraftTree, siblings: Sequence[int], token: int) -> Choic
     return Choice(None, token)
 
 
-def shared_row(tree: DraftTree, siblings: Sequence[int], draft_probs_RV: Rows) -> Float64s:
+def shared_row(
+    tree: DraftTree, siblings: Sequence[int], draft_probs_RV: ProbabilityRows
+) -> Float64s:
     """The one row that all siblings were drawn from.
 
     Raises:

@@ -13,7 +13,7 @@ argmax.
 
 from __future__ import annotations
 
-from outrider.actors.speculation.sampling.random_acts import Decisions, Rows
+from outrider.actors.speculation.sampling.random_acts import Decisions, ProbabilityRows
 from outrider.actors.speculation.trees.draft_tree import DraftTree
 from outrider.actors.speculation.verify.acceptance import Acceptance
 from outrider.actors.speculation.verify.coupled_draws import walk
@@ -22,8 +22,8 @@ from outrider.actors.speculation.verify.coupled_draws import walk
 def exact_match(
     *,
     tree: DraftTree,
-    target_probs_NV: Rows,
-    draft_probs_RV: Rows | None = None,
+    target_probs_NV: ProbabilityRows,
+    draft_probs_RV: ProbabilityRows | None = None,
     decisions: Decisions,
 ) -> Acceptance:
     """Follow the target's draws as far as the tree holds them. Arguments: `acceptance.Verify`."""

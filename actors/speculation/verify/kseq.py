@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from outrider.actors.speculation.sampling.random_acts import Decisions, Float64s, Rows
+from outrider.actors.speculation.sampling.random_acts import Decisions, Float64s, ProbabilityRows
 from outrider.actors.speculation.trees.draft_tree import DraftTree
 from outrider.actors.speculation.verify.acceptance import Acceptance, required
 from outrider.actors.speculation.verify.descend import Choice, descend, first_holding, shared_row
@@ -34,7 +34,7 @@ _FEW = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class KseqScale:
     """The scale of one node, and what follows from it."""
 
     scale: float
@@ -47,18 +47,18 @@ class Scale:
     """Probability that one of k siblings is accepted."""
 
 
-def best_scale(target_V: Float64s, draft_V: Float64s, k: int) -> Scale:
+def best_scale(target_V: Float64s, draft_V: Float64s, k: int) -> KseqScale:
     """Find the least valid scale for `k` siblings.
 
     Where the scale lies between two neighbouring ratios target / draft, common = target sum / scale + draft sum over
     fixed sets of tokens. Only ratios between 1 and k matter, and of these, after each trial, those on one side of it.
     """
 
-    def scaled(scale: float, common: float) -> Scale:
+    def scaled(scale: float, common: float) -> KseqScale:
         common = min(common, 1.0)
-        return Scale(scale, common, 1.0 - (1.0 - common) ** k)
+        return KseqScale(scale, common, 1.0 - (1.0 - common) ** k)
 
-    def is_valid(candidate: Scale) -> bool:
+    def is_valid(candidate: KseqScale) -> bool:
         return candidate.acceptance <= candidate.scale * candidate.common
 
     unscaled = scaled(1.0, float(np.minimum(target_V, draft_V).sum()))
@@ -102,7 +102,11 @@ def best_scale(target_V: Float64s, draft_V: Float64s, k: int) -> Scale:
 
 
 def kseq(
-    *, tree: DraftTree, target_probs_NV: Rows, draft_probs_RV: Rows | None, decisions: Decisions
+    *,
+    tree: DraftTree,
+    target_probs_NV: ProbabilityRows,
+    draft_probs_RV: ProbabilityRows | None,
+    decisions: Decisions,
 ) -> Acceptance:
     """Verify a tree from the top. Arguments: `acceptance.Verify`."""
     rows_RV = required(draft_probs_RV, tree)

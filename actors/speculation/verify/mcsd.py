@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from outrider.actors.speculation.sampling.random_acts import Decisions, Float64s, Rows
+from outrider.actors.speculation.sampling.random_acts import Decisions, Float64s, ProbabilityRows
 from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement
 from outrider.actors.speculation.verify.acceptance import Acceptance, required
 from outrider.actors.speculation.verify.descend import Choice, descend, shared_row
@@ -23,7 +23,11 @@ from outrider.actors.speculation.verify.residual import ratio, residual, without
 
 
 def mcsd(
-    *, tree: DraftTree, target_probs_NV: Rows, draft_probs_RV: Rows | None, decisions: Decisions
+    *,
+    tree: DraftTree,
+    target_probs_NV: ProbabilityRows,
+    draft_probs_RV: ProbabilityRows | None,
+    decisions: Decisions,
 ) -> Acceptance:
     """Verify a tree from the top. Arguments: `acceptance.Verify`; the mode is `tree.replacement`."""
     rows_RV = required(draft_probs_RV, tree)

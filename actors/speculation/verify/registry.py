@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
-from outrider.actors.speculation.options import Verifier
+from outrider.actors.speculation.options import VerifierName
 from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement
 from outrider.actors.speculation.verify.acceptance import Verify
 from outrider.actors.speculation.verify.block import block
@@ -20,7 +20,7 @@ from outrider.actors.speculation.verify.speculative_sampling import speculative_
 from outrider.actors.speculation.verify.traversal import traversal
 
 
-class Growth(StrEnum):
+class TreeGrowth(StrEnum):
     """What the shape of a tree may depend on."""
 
     ANYTHING = "anything"
@@ -40,7 +40,7 @@ class Method:
     verify: Verify
     """The function."""
 
-    growth: Growth
+    growth: TreeGrowth
     """What the shape of the tree may depend on."""
 
     needs_draft_probs: bool
@@ -70,7 +70,7 @@ _WITHOUT = frozenset({Replacement.WITHOUT})
 def _method(
     verify: Verify,
     *,
-    growth: Growth = Growth.DRAWN_TOKENS,
+    growth: TreeGrowth = TreeGrowth.DRAWN_TOKENS,
     needs_draft_probs: bool = True,
     needs_all_target_rows: bool = False,
     is_chain_only: bool = False,
@@ -92,29 +92,31 @@ def _method(
 
 METHODS = MappingProxyType(
     {
-        Verifier.COUPLED: _method(
+        VerifierName.COUPLED: _method(
             coupled,
-            growth=Growth.ANYTHING,
+            growth=TreeGrowth.ANYTHING,
             needs_draft_probs=False,
             mixes_drafters=True,
             shares_noise=True,
         ),
-        Verifier.EXACT_MATCH: _method(
-            exact_match, growth=Growth.ANYTHING, needs_draft_probs=False, mixes_drafters=True
+        VerifierName.EXACT_MATCH: _method(
+            exact_match, growth=TreeGrowth.ANYTHING, needs_draft_probs=False, mixes_drafters=True
         ),
-        Verifier.SPECULATIVE_SAMPLING: _method(speculative_sampling, is_chain_only=True),
-        Verifier.MCSD_WITH_REPLACEMENT: _method(mcsd, replacements=_WITH),
-        Verifier.MCSD_WITHOUT_REPLACEMENT: _method(mcsd, replacements=_WITHOUT),
-        Verifier.SPECINFER: _method(
-            specinfer, growth=Growth.PREFIX, replacements=_WITH, mixes_drafters=True
+        VerifierName.SPECULATIVE_SAMPLING: _method(speculative_sampling, is_chain_only=True),
+        VerifierName.MCSD_WITH_REPLACEMENT: _method(mcsd, replacements=_WITH),
+        VerifierName.MCSD_WITHOUT_REPLACEMENT: _method(mcsd, replacements=_WITHOUT),
+        VerifierName.SPECINFER: _method(
+            specinfer, growth=TreeGrowth.PREFIX, replacements=_WITH, mixes_drafters=True
         ),
-        Verifier.KSEQ: _method(kseq, growth=Growth.PREFIX, replacements=_WITH),
-        Verifier.CANONICAL: _method(
-            canonical, growth=Growth.PREFIX, replacements=_WITH, mixes_drafters=True
+        VerifierName.KSEQ: _method(kseq, growth=TreeGrowth.PREFIX, replacements=_WITH),
+        VerifierName.CANONICAL: _method(
+            canonical, growth=TreeGrowth.PREFIX, replacements=_WITH, mixes_drafters=True
         ),
-        Verifier.BLOCK: _method(block, needs_all_target_rows=True, is_chain_only=True),
-        Verifier.TRAVERSAL: _method(traversal, needs_all_target_rows=True, replacements=_WITHOUT),
-        Verifier.TRAVERSAL_WITH_REPLACEMENT: _method(
+        VerifierName.BLOCK: _method(block, needs_all_target_rows=True, is_chain_only=True),
+        VerifierName.TRAVERSAL: _method(
+            traversal, needs_all_target_rows=True, replacements=_WITHOUT
+        ),
+        VerifierName.TRAVERSAL_WITH_REPLACEMENT: _method(
             traversal, needs_all_target_rows=True, replacements=_WITH
         ),
     }
@@ -122,7 +124,7 @@ METHODS = MappingProxyType(
 """Every verifier that an option can name."""
 
 
-def check_tree(verifier: Verifier, tree: DraftTree) -> None:
+def check_tree(verifier: VerifierName, tree: DraftTree) -> None:
     """Refuse a tree that a verifier cannot take. What a tree cannot show (how it was grown) is the drafter's promise.
 
     Raises:

@@ -13,14 +13,18 @@ token that the draft cannot have drawn is rejected. At temperature 0 the longest
 
 from __future__ import annotations
 
-from outrider.actors.speculation.sampling.random_acts import Decisions, Rows
+from outrider.actors.speculation.sampling.random_acts import Decisions, ProbabilityRows
 from outrider.actors.speculation.trees.draft_tree import DraftTree
 from outrider.actors.speculation.verify.acceptance import Acceptance, accepted, required
 from outrider.actors.speculation.verify.residual import ratio, residual
 
 
 def speculative_sampling(
-    *, tree: DraftTree, target_probs_NV: Rows, draft_probs_RV: Rows | None, decisions: Decisions
+    *,
+    tree: DraftTree,
+    target_probs_NV: ProbabilityRows,
+    draft_probs_RV: ProbabilityRows | None,
+    decisions: Decisions,
 ) -> Acceptance:
     """Verify a chain token by token. Arguments: `acceptance.Verify`; the tree must be a chain."""
     draft_probs_RV = required(draft_probs_RV, tree)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from outrider.actors.speculation.sampling.random_acts import Decisions, Float64s, Rows
+from outrider.actors.speculation.sampling.random_acts import Decisions, Float64s, ProbabilityRows
 from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement
 from outrider.actors.speculation.verify.acceptance import Acceptance, accepted, required
 from outrider.actors.speculation.verify.block import path_weight
@@ -54,7 +54,11 @@ def after_failure(standing: Standing, token: int, replacement: Replacement) -> S
 
 
 def traversal(
-    *, tree: DraftTree, target_probs_NV: Rows, draft_probs_RV: Rows | None, decisions: Decisions
+    *,
+    tree: DraftTree,
+    target_probs_NV: ProbabilityRows,
+    draft_probs_RV: ProbabilityRows | None,
+    decisions: Decisions,
 ) -> Acceptance:
     """Verify a tree from the leaves. Arguments: `acceptance.Verify`; the mode is `tree.replacement`."""
     rows_RV = required(draft_probs_RV, tree)

@@ -6,7 +6,7 @@ Decided before anything is drawn, so it cannot depend on a token. A tree that mu
 from __future__ import annotations
 
 from outrider.actors.speculation.options import Speculation
-from outrider.actors.speculation.trees.level_shapes import Shape, chain, parse
+from outrider.actors.speculation.trees.level_shapes import LevelShape, chain, parse
 from outrider.actors.speculation.verify.registry import METHODS
 
 CHAIN_LENGTH = 4
@@ -17,7 +17,7 @@ BUSHES = tuple(parse(text) for text in ("4,2,2", "4,2,1", "2,2,2", "2,2,1", "2,2
 """Trees that nobody gave a shape, the most preferred first (the first is that of Yang et al. 2024, arXiv 2401.06706)."""
 
 
-def shape_of(speculation: Speculation, max_depth: int) -> Shape:
+def shape_of(speculation: Speculation, max_depth: int) -> LevelShape:
     """The shape of the next tree.
 
     Args:
@@ -30,16 +30,16 @@ def shape_of(speculation: Speculation, max_depth: int) -> Shape:
     if METHODS[speculation.verifier].is_chain_only:
         return chain(min(CHAIN_LENGTH, depth, speculation.max_nodes))
     return next(
-        (bush for bush in _cut(depth) if bush.num_nodes <= speculation.max_nodes), Shape(())
+        (bush for bush in _cut(depth) if bush.num_nodes <= speculation.max_nodes), LevelShape(())
     )
 
 
-def fitting(shape: Shape, max_nodes: int) -> Shape:
+def fitting(shape: LevelShape, max_nodes: int) -> LevelShape:
     """The first levels of a shape that hold at most so many nodes together."""
     while shape.num_nodes > max_nodes:
         shape = shape.prefix(shape.depth - 1)
     return shape
 
 
-def _cut(depth: int) -> tuple[Shape, ...]:
+def _cut(depth: int) -> tuple[LevelShape, ...]:
     return tuple(bush.prefix(depth) for bush in BUSHES)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from outrider.actors.frozen.law_frame import FrozenTree
 from outrider.actors.speculation import learning
-from outrider.actors.speculation.options import Verifier
+from outrider.actors.speculation.options import VerifierName
 from outrider.actors.speculation.trees.draft_tree import DraftTree
 from outrider.actors.speculation.verify.registry import METHODS, check_tree
 
@@ -52,7 +52,7 @@ class _Held:
 class HeldTrees:
     """Trees by the base that they hang below."""
 
-    def __init__(self, verifier: Verifier) -> None:
+    def __init__(self, verifier: VerifierName) -> None:
         self._verifier = verifier
         self._mixes = METHODS[verifier].mixes_drafters
         self._trees: dict[tuple[int, int], dict[str, _Held]] = {}

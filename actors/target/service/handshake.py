@@ -10,7 +10,7 @@ import torch
 
 from outrider.actors.exchange.request_options_wire import verifier_from_proto
 from outrider.actors.exchange.vocabulary import Vocabulary, difference
-from outrider.actors.speculation.options import Verifier
+from outrider.actors.speculation.options import VerifierName
 from outrider.v1 import target_pb2
 
 
@@ -34,7 +34,7 @@ def drafter_misfit(
     *,
     vocabulary: Vocabulary,
     target_name: str,
-    offered: Collection[Verifier],
+    offered: Collection[VerifierName],
 ) -> str | None:
     """Why a drafter does not fit, None if it does."""
     theirs = Vocabulary(size=hello.vocab_size, tokenizer=hello.tokenizer_fingerprint)
@@ -50,7 +50,7 @@ def drafter_misfit(
     return None
 
 
-def _verifier(value: int) -> Verifier | None:
+def _verifier(value: int) -> VerifierName | None:
     try:
         return verifier_from_proto(value)
     except ValueError:

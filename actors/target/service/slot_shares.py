@@ -13,7 +13,7 @@ CONTENDED_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
+class SharedRoom:
     """What one coordinator is told."""
 
     coordinators: int
@@ -31,7 +31,7 @@ class Shares:
 
     def __init__(self) -> None:
         self._held: dict[int, set[int]] = {}
-        self._told: dict[int, Room] = {}
+        self._told: dict[int, SharedRoom] = {}
         self._refused: dict[int, float] = {}
         """When to tell those who were refused."""
         self._contended_until = float("-inf")
@@ -60,18 +60,18 @@ class Shares:
         self._refused[stream] = now_s + ASK_AGAIN_S
         self._contended_until = now_s + CONTENDED_S
 
-    def news(self, *, now_s: float) -> dict[int, Room]:
+    def news(self, *, now_s: float) -> dict[int, SharedRoom]:
         """What each coordinator should be told that it was not. One alone is told nothing, unless it was refused."""
         found = {}
         for stream, held in self._held.items():
             others = sum(map(len, self._held.values())) - len(held)
-            room = Room(
+            room = SharedRoom(
                 coordinators=len(self._held),
                 held_by_others=others,
                 is_contended=len(self._held) > 1 and now_s < self._contended_until,
             )
             known = self._told.get(
-                stream, Room(coordinators=1, held_by_others=0, is_contended=False)
+                stream, SharedRoom(coordinators=1, held_by_others=0, is_contended=False)
             )
             if room != known or self._refused.get(stream, now_s + 1.0) <= now_s:
                 found[stream] = self._told[stream] = room

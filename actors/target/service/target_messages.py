@@ -12,22 +12,22 @@ from outrider.actors.exchange.request_options_wire import (
     speculation_from_proto,
 )
 from outrider.actors.frozen import law_frame
-from outrider.actors.target.service.slot_shares import Room
+from outrider.actors.target.service.slot_shares import SharedRoom
 from outrider.actors.target.state.target_events import (
-    CandidateFrame,
+    CandidatesReceived,
     CommitFrame,
     Committed,
     Failed,
     Finish,
     Finished,
     FrozenCandidates,
-    Open,
     Opened,
-    Owner,
+    OpenSession,
     Resync,
     SessionClosed,
+    SessionOwner,
     Stats,
-    VerdictFrame,
+    VerdictsSent,
 )
 from outrider.v1 import generation_pb2, target_pb2, trace_pb2, tree_pb2
 
@@ -44,14 +44,14 @@ _FINISH = {
 }
 
 
-def open_from_proto(message: target_pb2.OpenSession, stream: int) -> Open:
+def open_from_proto(message: target_pb2.OpenSession, stream: int) -> OpenSession:
     """The event of an open command.
 
     Raises:
         ValueError: A field is absent or unknown.
     """
-    return Open(
-        owner=Owner(stream=stream, session=message.session),
+    return OpenSession(
+        owner=SessionOwner(stream=stream, session=message.session),
         group=message.group,
         prompt=tuple(message.prompt),
         committed=tuple(message.committed),
@@ -67,7 +67,7 @@ def candidates_from_proto(
     drafter: str,
     vocab_size: int,
     traced: trace_pb2.TraceMessage | None = None,
-) -> CandidateFrame | None:
+) -> CandidatesReceived | None:
     """The event of a candidate batch, checked completely: what is returned can be grafted and verified.
 
     Args:
@@ -85,7 +85,7 @@ def candidates_from_proto(
     if not message.frame:
         return None
     found = candidates.decode(message.frame, vocab_size)
-    return CandidateFrame(drafter=drafter, candidates=found, message=traced)
+    return CandidatesReceived(drafter=drafter, candidates=found, message=traced)
 
 
 def frozen_from_proto(
@@ -180,7 +180,7 @@ def drafters_wanted(is_wanted: bool) -> target_pb2.SessionEvent:
     return target_pb2.SessionEvent(drafters_wanted=target_pb2.DraftersWanted(is_wanted=is_wanted))
 
 
-def shared_room(room: Room) -> target_pb2.SessionEvent:
+def shared_room(room: SharedRoom) -> target_pb2.SessionEvent:
     """What other coordinators hold."""
     return target_pb2.SessionEvent(
         room=target_pb2.SharedRoom(
@@ -241,7 +241,7 @@ def stats_to_proto(stats: Stats) -> generation_pb2.SpeculationStats:
     )
 
 
-def verdict_message(frame: VerdictFrame) -> target_pb2.VerdictMessage:
+def verdict_message(frame: VerdictsSent) -> target_pb2.VerdictMessage:
     """What a drafter is told after a pass."""
     return target_pb2.VerdictMessage(
         verdicts=target_pb2.VerdictBatch(frame=verdicts.encode(frame.verdicts))

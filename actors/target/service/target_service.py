@@ -18,7 +18,7 @@ import structlog
 from outrider.actors.engine.timed_engine import TimedEngine
 from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION, verifier_to_proto
 from outrider.actors.exchange.vocabulary import Vocabulary
-from outrider.actors.rpc.hello import Incarnations, take_hello
+from outrider.actors.rpc.hello import PeerIncarnations, take_hello
 from outrider.actors.rpc.outbox import Outbox
 from outrider.actors.rpc.pump import pump
 from outrider.actors.target.opening import OFFERED
@@ -37,7 +37,7 @@ from outrider.actors.target.service.target_messages import (
     verdict_message,
 )
 from outrider.actors.target.state.target_events import (
-    Close,
+    CloseSession,
     CloseStream,
     CommitFrame,
     Committed,
@@ -48,10 +48,10 @@ from outrider.actors.target.state.target_events import (
     Finished,
     Opened,
     Output,
-    Owner,
     ResyncRequest,
+    SessionOwner,
     Steer,
-    VerdictFrame,
+    VerdictsSent,
 )
 from outrider.actors.target.state.target_settings import TargetSettings
 from outrider.actors.target.target_worker import TargetWorker
@@ -92,7 +92,7 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
         self._tokenizer_fingerprint = tokenizer_fingerprint
         self._worker = worker
         self._recorder = recorder
-        self._incarnations = Incarnations()
+        self._incarnations = PeerIncarnations()
         self._coordinators: dict[int, Outbox[target_pb2.SessionEvent]] = {}
         self._drafters: dict[str, Outbox[target_pb2.VerdictMessage]] = {}
         self._logs: dict[str, StreamLog] = {}
@@ -108,7 +108,7 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
             match output:
                 case Opened() | CommitFrame() | Committed() | Finished() | Failed():
                     told.append(output)
-                case VerdictFrame():
+                case VerdictsSent():
                     self._tell(output.drafter, verdict_message(output))
                 case DraftersWanted():
                     self._wants_drafters = output.is_wanted
@@ -283,15 +283,15 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
                 try:
                     self._worker.post(open_from_proto(command.open, stream))
                 except ValueError as error:
-                    owner = Owner(stream=stream, session=command.open.session)
+                    owner = SessionOwner(stream=stream, session=command.open.session)
                     self.deliver([Failed(owner=owner, code="INVALID_ARGUMENT", message=str(error))])
             case "close":
-                owner = Owner(stream=stream, session=command.close.session)
-                self._worker.post(Close(owner=owner))
+                owner = SessionOwner(stream=stream, session=command.close.session)
+                self._worker.post(CloseSession(owner=owner))
             case "steer":
                 self._worker.post(
                     Steer(
-                        owner=Owner(stream=stream, session=command.steer.session),
+                        owner=SessionOwner(stream=stream, session=command.steer.session),
                         drafters=tuple(command.steer.drafters),
                         max_nodes=command.steer.max_nodes,
                     )

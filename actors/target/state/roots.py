@@ -23,13 +23,13 @@ import torch
 
 from outrider.actors.engine.protocol import Logits
 from outrider.actors.speculation import learning
-from outrider.actors.speculation.options import Verifier
+from outrider.actors.speculation.options import VerifierName
 from outrider.actors.speculation.trees.path_keys import Int64s
 from outrider.actors.target.candidates.candidate_pools import Pools
 from outrider.actors.target.state.passes import Pass
 from outrider.actors.target.state.round import OWN, Round
 from outrider.actors.target.state.session_table import SessionTable
-from outrider.actors.target.state.target_session import Session
+from outrider.actors.target.state.target_session import TargetSession
 
 NUM_ROOTS = 4
 """Candidates for the next token. With the demonstration pair at temperature 0.8 the first is drawn in half of the cases in
@@ -48,7 +48,9 @@ PRIOR = (0.35, 0.1, 0.05, 0.03)
 class RootTable:
     """What the target last thought after each token, and what it proposes now."""
 
-    def __init__(self, table: SessionTable, pools: Pools, sessions: Mapping[int, Session]) -> None:
+    def __init__(
+        self, table: SessionTable, pools: Pools, sessions: Mapping[int, TargetSession]
+    ) -> None:
         """Nothing was seen yet.
 
         Args:
@@ -132,14 +134,14 @@ class RootTable:
             drafter=OWN,
         )
 
-    def _best(self, session: Session, last: int) -> list[int]:
+    def _best(self, session: TargetSession, last: int) -> list[int]:
         kept = self._rows.get(last)
         if kept is None:
             return []
         scores_K, ids_K = kept
         if session.noise is not None:
             scores_K = scores_K / session.sampling.temperature
-            if session.speculation.verifier is Verifier.COUPLED:
+            if session.speculation.verifier is VerifierName.COUPLED:
                 (noise_V,) = session.noise.row_range(session.length, session.length + 1)
                 scores_K = scores_K + noise_V[ids_K]
         count = min(NUM_ROOTS, len(ids_K))

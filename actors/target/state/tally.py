@@ -54,7 +54,7 @@ class DrafterTally:
 
 
 @dataclass(slots=True, kw_only=True)
-class Totals:
+class TargetTotals:
     """Sums over sessions."""
 
     sessions: int = 0
@@ -80,7 +80,7 @@ class Totals:
         self.draft_wait_s += stats.draft_wait_s
 
 
-class Tally:
+class TargetTally:
     """The books of one target since its start."""
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ class Tally:
         """Seconds of passes without prompts over those predicted."""
         self.busy_s = 0.0
         self.failed_passes = 0
-        self._ended = Totals()
+        self._ended = TargetTotals()
 
     def of(self, drafter: str) -> DrafterTally:
         """The books of one drafter."""
@@ -154,7 +154,7 @@ class Tally:
         """Adds what a session did to the sums. With the lock held, right before it is forgotten."""
         self._ended.add(stats, prompt_tokens)
 
-    def totals(self, table: SessionTable) -> Totals:
+    def totals(self, table: SessionTable) -> TargetTotals:
         """Sums over all sessions, those that run included. Any thread."""
         with self.lock:
             sums, used = replace(self._ended), table.used_S.nonzero()[0]

@@ -28,7 +28,7 @@ class Finish(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Owner:
+class SessionOwner:
     """Who opened a session: one coordinator stream, and the coordinator's number on it."""
 
     stream: int
@@ -39,10 +39,10 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Open:
+class OpenSession:
     """Opens a session."""
 
-    owner: Owner
+    owner: SessionOwner
     group: int
     prompt: Sequence[int]
     committed: Sequence[int]
@@ -53,10 +53,10 @@ class Open:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Close:
+class CloseSession:
     """Ends a session; unknown ones are ignored."""
 
-    owner: Owner
+    owner: SessionOwner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class CloseStream:
 class Steer:
     """Changes the drafters or the budget of a session."""
 
-    owner: Owner
+    owner: SessionOwner
     drafters: tuple[str, ...]
     max_nodes: int
 
@@ -90,7 +90,7 @@ class DrafterLeft:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CandidateFrame:
+class CandidatesReceived:
     """Candidates of several sessions."""
 
     drafter: str
@@ -127,13 +127,13 @@ class ResyncRequest:
 
 
 Event = (
-    Open
-    | Close
+    OpenSession
+    | CloseSession
     | CloseStream
     | Steer
     | DrafterJoined
     | DrafterLeft
-    | CandidateFrame
+    | CandidatesReceived
     | FrozenCandidates
     | ResyncRequest
 )
@@ -179,7 +179,7 @@ class Logprob:
 class Opened:
     """A session was opened."""
 
-    owner: Owner
+    owner: SessionOwner
     handle: int
 
 
@@ -195,7 +195,7 @@ class CommitFrame:
 class Committed:
     """Tokens that were committed in a session that wants log-probabilities."""
 
-    owner: Owner
+    owner: SessionOwner
     epoch: int
     tokens: tuple[int, ...]
     origins: tuple[int, ...]
@@ -207,7 +207,7 @@ class Committed:
 class Finished:
     """A session ended, by itself or because the coordinator closed it."""
 
-    owner: Owner
+    owner: SessionOwner
     reason: Finish
     stats: Stats
 
@@ -216,14 +216,14 @@ class Finished:
 class Failed:
     """A session could not be opened, or cannot go on."""
 
-    owner: Owner
+    owner: SessionOwner
     code: str
     """Name of a gRPC status code."""
     message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class VerdictFrame:
+class VerdictsSent:
     """What a pass decided, for one drafter."""
 
     drafter: str
@@ -264,7 +264,7 @@ Output = (
     | Committed
     | Finished
     | Failed
-    | VerdictFrame
+    | VerdictsSent
     | Resync
     | SessionClosed
     | DraftersWanted

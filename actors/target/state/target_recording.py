@@ -13,8 +13,8 @@ from outrider.actors.target.candidates.candidate_pools import Pools
 from outrider.actors.target.state.passes import Pass
 from outrider.actors.target.state.round import Round
 from outrider.actors.target.state.session_table import Bools, SessionTable
-from outrider.actors.target.state.target_events import CandidateFrame, FrozenCandidates
-from outrider.actors.target.state.target_session import Session
+from outrider.actors.target.state.target_events import CandidatesReceived, FrozenCandidates
+from outrider.actors.target.state.target_session import TargetSession
 from outrider.actors.tracing.recorder import Recorder
 from outrider.v1 import trace_pb2
 
@@ -34,7 +34,7 @@ class TargetRecording:
         recorder: Recorder,
         table: SessionTable,
         pools: Pools,
-        sessions: Mapping[int, Session],
+        sessions: Mapping[int, TargetSession],
         drafters: Sequence[str],
     ) -> None:
         """Records nothing until the recorder is on.
@@ -109,7 +109,7 @@ class TargetRecording:
 
     def taken(
         self,
-        event: CandidateFrame,
+        event: CandidatesReceived,
         waited_s: float,
         rows_E: Int64s,
         *,

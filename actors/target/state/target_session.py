@@ -10,10 +10,10 @@ from outrider.actors.speculation.sampling.transforms import SamplingTransform
 from outrider.actors.speculation.verify.registry import METHODS
 from outrider.actors.target.candidates.frozen_pool import HeldTrees
 from outrider.actors.target.state.session_table import SessionTable
-from outrider.actors.target.state.target_events import Owner, Stats
+from outrider.actors.target.state.target_events import SessionOwner, Stats
 
 
-class Session:
+class TargetSession:
     """One sequence that is being decoded. Its text and its numbers are in the table."""
 
     def __init__(
@@ -21,7 +21,7 @@ class Session:
         table: SessionTable,
         row: int,
         *,
-        owner: Owner,
+        owner: SessionOwner,
         sampling: Sampling,
         speculation: Speculation,
         drafters: tuple[str, ...],

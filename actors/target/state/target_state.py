@@ -16,19 +16,19 @@ from outrider.actors.target.candidates.trust import Trust
 from outrider.actors.target.schedule.cost import CostModel
 from outrider.actors.target.state.roots import RootTable
 from outrider.actors.target.state.session_table import SessionTable
-from outrider.actors.target.state.tally import Tally
+from outrider.actors.target.state.tally import TargetTally
 from outrider.actors.target.state.target_events import (
     DraftersWanted,
     Failed,
     Finish,
     Finished,
     Output,
-    Owner,
     Resync,
     SessionClosed,
+    SessionOwner,
 )
 from outrider.actors.target.state.target_recording import TargetRecording
-from outrider.actors.target.state.target_session import Session
+from outrider.actors.target.state.target_session import TargetSession
 from outrider.actors.target.state.target_settings import TargetSettings
 from outrider.actors.tracing.recorder import Recorder
 
@@ -69,11 +69,11 @@ class TargetState:
         self.slots = PrefixSlots(engine, is_shared=settings.prefix_reuse)
         self.table = SessionTable(engine.num_slots, engine.spec.max_context)
         self.pools = Pools(engine.num_slots, POOL_CAPACITY)
-        self.sessions: dict[int, Session] = {}
+        self.sessions: dict[int, TargetSession] = {}
         """By row."""
         self.rows: dict[int, int] = {}
         """By handle."""
-        self.owners: dict[Owner, int] = {}
+        self.owners: dict[SessionOwner, int] = {}
         """Rows by owner."""
         self.drafters: list[str] = []
         """Names, by number; numbers are never used twice."""
@@ -89,7 +89,7 @@ class TargetState:
         self.recording = TargetRecording(
             recorder, self.table, self.pools, self.sessions, self.drafters
         )
-        self.tally = Tally()
+        self.tally = TargetTally()
         self._new_handle = new_handle
         self._outputs: list[Output] = []
 
@@ -115,7 +115,7 @@ class TargetState:
             self.table.add_drafter()
         return number
 
-    def allow(self, session: Session, drafters: Iterable[str]) -> None:
+    def allow(self, session: TargetSession, drafters: Iterable[str]) -> None:
         """Sets whose candidates a session takes."""
         names = list(drafters)
         known = session.drafters
@@ -181,18 +181,18 @@ class TargetState:
             continue
         return handle
 
-    def add(self, session: Session) -> None:
+    def add(self, session: TargetSession) -> None:
         """Takes a new session in."""
         self.sessions[session.row] = session
         self.rows[session.handle] = session.row
         self.owners[session.owner] = session.row
 
-    def of(self, owner: Owner) -> Session | None:
+    def of(self, owner: SessionOwner) -> TargetSession | None:
         """The session of an owner, if it is still there."""
         row = self.owners.get(owner)
         return None if row is None else self.sessions[row]
 
-    def abort(self, owner: Owner, *, is_told: bool) -> None:
+    def abort(self, owner: SessionOwner, *, is_told: bool) -> None:
         """Ends a session; its owner is told what speculation did, for the statistics of a stop string."""
         session = self.of(owner)
         if session is not None:
@@ -200,13 +200,13 @@ class TargetState:
                 self.say(Finished(owner=owner, reason=Finish.ABORTED, stats=session.stats()))
             self.drop(session)
 
-    def fail(self, session: Session, message: str) -> None:
+    def fail(self, session: TargetSession, message: str) -> None:
         """Ends a session that cannot go on here; its coordinator opens it again, elsewhere if it can. What is in its slot may
         be why, so nobody gets that."""
         self.say(Failed(owner=session.owner, code="ABORTED", message=message))
         self.drop(session, keeps=False)
 
-    def drop(self, session: Session, *, keeps: bool = True) -> None:
+    def drop(self, session: TargetSession, *, keeps: bool = True) -> None:
         """Frees the slot, whose rows others may use if it `keeps` them, and tells the drafters."""
         row, handle, stats = session.row, session.handle, session.stats()
         joined = self.table.joined_SD[row].nonzero()[0].tolist()

@@ -22,7 +22,7 @@ from outrider.actors.target.state.target_events import (
     Committed,
     Finish,
     Finished,
-    VerdictFrame,
+    VerdictsSent,
 )
 from outrider.actors.target.state.target_state import TargetState
 from outrider.actors.target.verify.walks import Walks
@@ -175,7 +175,7 @@ def _tell(state: TargetState, done: Round, walks: Walks) -> None:
         state.say(CommitFrame(stream=stream, commits=commits))
 
 
-def tell_drafters(state: TargetState, done: Round, target: wire.Target) -> None:
+def tell_drafters(state: TargetState, done: Round, target: wire.TargetActivity) -> None:
     """What drafters hear of the round, one frame each. Those at rest are told once; when they are woken they hear the rest.
 
     Args:
@@ -216,7 +216,7 @@ def tell_drafters(state: TargetState, done: Round, target: wire.Target) -> None:
         table.counts["wire_bytes"][rows] += sizes
         name = state.drafters[number]
         state.tally.of(name).sent += int(sizes.sum())
-        state.say(VerdictFrame(drafter=name, verdicts=verdicts))
+        state.say(VerdictsSent(drafter=name, verdicts=verdicts))
     if state.is_resting:
         table.rested_S[done.rows_E[goes_on]] = table.lengths_S[done.rows_E[goes_on]]
 

@@ -26,7 +26,7 @@ from outrider.actors.speculation.trees.ragged import ranges, sizes_of, starts_of
 from outrider.actors.target.state.passes import Pass
 from outrider.actors.target.state.session_table import SessionTable
 from outrider.actors.target.state.target_events import Logprob
-from outrider.actors.target.state.target_session import Session
+from outrider.actors.target.state.target_session import TargetSession
 from outrider.actors.target.state.target_settings import TargetSettings
 from outrider.actors.target.verify.device_walk import (
     Draws,
@@ -61,7 +61,9 @@ class _Forest:
 class DeviceDraws:
     """Draws and walks of passes, on the engine's device."""
 
-    def __init__(self, engine: Engine, table: SessionTable, sessions: dict[int, Session]) -> None:
+    def __init__(
+        self, engine: Engine, table: SessionTable, sessions: dict[int, TargetSession]
+    ) -> None:
         """Makes the noise of the engine's vocabulary.
 
         Args:
@@ -273,7 +275,10 @@ def _read_logprobs(
 
 
 def draws_of(
-    engine: Engine, settings: TargetSettings, table: SessionTable, sessions: dict[int, Session]
+    engine: Engine,
+    settings: TargetSettings,
+    table: SessionTable,
+    sessions: dict[int, TargetSession],
 ) -> DeviceDraws | HostDraws:
     """Where a target draws: on the device, if that is a GPU or the settings say so."""
     mode, device = settings.device_draws, engine.spec.device

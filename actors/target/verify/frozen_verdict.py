@@ -23,7 +23,7 @@ from outrider.actors.speculation.trees.draft_tree import DraftTree
 from outrider.actors.speculation.verify.coupled_draws import Walk
 from outrider.actors.speculation.verify.registry import METHODS
 from outrider.actors.target.state.target_events import Logprob
-from outrider.actors.target.state.target_session import Session
+from outrider.actors.target.state.target_session import TargetSession
 from outrider.actors.target.verify.drawing import draw_one, logprob_of
 
 
@@ -32,7 +32,7 @@ class TargetRows:
 
     def __init__(
         self,
-        session: Session,
+        session: TargetSession,
         logits_RV: torch.Tensor,
         tree: DraftTree,
         *,
@@ -88,7 +88,7 @@ class FrozenVerdict:
     near_ties = 0
     """Nothing here is decided by which of two perturbed scores is greater."""
 
-    def __init__(self, session: Session, logits_RV: torch.Tensor, frozen: FrozenTree) -> None:
+    def __init__(self, session: TargetSession, logits_RV: torch.Tensor, frozen: FrozenTree) -> None:
         """Sets up the round.
 
         Args:

@@ -22,7 +22,7 @@ from outrider.actors.speculation.trees.ragged import sizes_of
 from outrider.actors.target.state.passes import Pass
 from outrider.actors.target.state.session_table import SessionTable
 from outrider.actors.target.state.target_events import Logprob
-from outrider.actors.target.state.target_session import Session
+from outrider.actors.target.state.target_session import TargetSession
 from outrider.actors.target.verify.drawing import draw_rows, logprob_of
 from outrider.actors.target.verify.walks import Walks
 
@@ -79,7 +79,9 @@ class _Family:
 class HostDraws:
     """Draws and walks of passes."""
 
-    def __init__(self, engine: Engine, table: SessionTable, sessions: dict[int, Session]) -> None:
+    def __init__(
+        self, engine: Engine, table: SessionTable, sessions: dict[int, TargetSession]
+    ) -> None:
         """Makes the noise of the engine's vocabulary.
 
         Args:

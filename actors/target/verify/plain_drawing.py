@@ -9,7 +9,7 @@ from outrider.actors.engine.protocol import Logits
 from outrider.actors.speculation.verify import coupled_draws
 from outrider.actors.target.state.passes import Pass
 from outrider.actors.target.state.target_events import Logprob
-from outrider.actors.target.state.target_session import Session
+from outrider.actors.target.state.target_session import TargetSession
 from outrider.actors.target.verify.drawing import draw_one, logprob_of
 from outrider.actors.target.verify.walks import Walks
 
@@ -18,7 +18,11 @@ class Drawer:
     """Draws tokens at the rows of one session in one pass."""
 
     def __init__(
-        self, session: Session, logits_RV: torch.Tensor, parents_N: list[int], tokens_N: list[int]
+        self,
+        session: TargetSession,
+        logits_RV: torch.Tensor,
+        parents_N: list[int],
+        tokens_N: list[int],
     ) -> None:
         """Sets up the draws.
 
@@ -56,7 +60,7 @@ class Drawer:
         return token
 
 
-def walk_one_at_a_time(pass_: Pass, sessions: dict[int, Session], logits: Logits) -> Walks:
+def walk_one_at_a_time(pass_: Pass, sessions: dict[int, TargetSession], logits: Logits) -> Walks:
     """Draws and walks every session of a pass that samples by coupled draws, one after the other: the plain reference.
 
     Args:

@@ -11,7 +11,7 @@ from outrider.actors.speculation.trees.path_keys import Int64s
 from outrider.actors.speculation.verify.coupled_draws import Walk
 from outrider.actors.target.state.passes import Pass
 from outrider.actors.target.state.target_events import Logprob
-from outrider.actors.target.state.target_session import Session
+from outrider.actors.target.state.target_session import TargetSession
 from outrider.actors.target.verify.frozen_verdict import FrozenVerdict
 
 
@@ -69,7 +69,7 @@ class Walks:
 
 
 def walk_frozen(
-    pass_: Pass, sessions: dict[int, Session], logits: Logits, walks: Walks | None
+    pass_: Pass, sessions: dict[int, TargetSession], logits: Logits, walks: Walks | None
 ) -> Walks:
     """Adds the verdicts on frozen trees, which are tested on the host wherever the model runs.
 

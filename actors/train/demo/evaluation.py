@@ -12,7 +12,7 @@ from outrider.actors.train.demo.materials import Materials
 from outrider.actors.train.demo.recipe import STAGES
 from outrider.actors.train.demo.rollout import continue_rows
 from outrider.actors.train.demo.writing import rollouts_name
-from outrider.actors.train.loop.budget import EVALUATION, SHARES, WRITING, Budget, Decision
+from outrider.actors.train.loop.budget import EVALUATION, SHARES, WRITING, Budget, StepDecision
 from outrider.actors.train.loop.evaluate import (
     agreement,
     held_out_loss,
@@ -78,7 +78,7 @@ def measure(materials: Materials, budget: Budget) -> TrainReport:
     return report
 
 
-def _parts(budget: Budget, target: LlamaForCausalLM) -> dict[str, Decision]:
+def _parts(budget: Budget, target: LlamaForCausalLM) -> dict[str, StepDecision]:
     """What was decided on for what is there."""
     names = {part: part for part in SHARES} | {WRITING: rollouts_name(target)}
     found = {part: budget.decided(name) for part, name in names.items()}
@@ -98,7 +98,7 @@ def _evaluated_rows(
         seconds = seconds_per_row(target, next(iter(held.values())), budget.clock)
         passes = len(held) * (1 + 2 * num_drafts) + LONG_LENGTH // HELD_OUT_LENGTH
         rows = rows_within(budget.left(), seconds * passes, HELD_OUT_ROWS)
-    budget.decide(EVALUATION, Decision(count=rows, of=HELD_OUT_ROWS, minutes=minutes))
+    budget.decide(EVALUATION, StepDecision(count=rows, of=HELD_OUT_ROWS, minutes=minutes))
     return rows
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from outrider.actors.train.loop.schedule import Schedule
-from outrider.actors.train.text.corpus import Source
+from outrider.actors.train.text.corpus import CorpusSource
 from outrider.actors.train.text.sources import SOURCES
 from outrider.actors.train.text.train_tokenizer import CONTEXT, VOCABULARY_SIZE
 
@@ -16,7 +16,7 @@ STAGES = ("tokenizer", "target", "draft", "draft-small")
 
 
 @dataclass(frozen=True)
-class Shape:
+class ModelShape:
     """Architecture of one model; a Llama with tied embeddings."""
 
     hidden: int
@@ -28,9 +28,9 @@ class Shape:
 
 
 SHAPES = {
-    "target": Shape(hidden=160, layers=20, heads=5, key_value_heads=1, intermediate=304),
-    "draft": Shape(hidden=128, layers=2, heads=4, key_value_heads=2, intermediate=224),
-    "draft-small": Shape(hidden=96, layers=1, heads=3, key_value_heads=1, intermediate=160),
+    "target": ModelShape(hidden=160, layers=20, heads=5, key_value_heads=1, intermediate=304),
+    "draft": ModelShape(hidden=128, layers=2, heads=4, key_value_heads=2, intermediate=224),
+    "draft-small": ModelShape(hidden=96, layers=1, heads=3, key_value_heads=1, intermediate=160),
 }
 SCHEDULES = {
     "target": Schedule(steps=600, warmup=30, decay_share=0.6),
@@ -40,7 +40,7 @@ SCHEDULES = {
 
 
 @dataclass(frozen=True)
-class Growth:
+class LayerGrowth:
     """A part of the target's training during which it has fewer layers than in the end.
 
     A step costs what its layers cost, and most of what is learnt early needs few of them (Gong et al. 2019; Du et al. 2024,
@@ -54,12 +54,12 @@ class Growth:
 
 
 GROWTH = (
-    Growth(
+    LayerGrowth(
         "target-shallow",
         5,
         Schedule(steps=1000, row_length=128, long_row_length=256, decay_share=0.0),
     ),
-    Growth(
+    LayerGrowth(
         "target-half",
         10,
         Schedule(steps=500, row_length=128, long_row_length=256, warmup=30, decay_share=0.0),
@@ -84,14 +84,14 @@ class Rollouts:
 class Recipe:
     """Everything that decides the weights besides the data."""
 
-    sources: tuple[Source, ...] = SOURCES
-    shapes: Mapping[str, Shape] = field(default_factory=lambda: SHAPES)
+    sources: tuple[CorpusSource, ...] = SOURCES
+    shapes: Mapping[str, ModelShape] = field(default_factory=lambda: SHAPES)
     schedules: Mapping[str, Schedule] = field(default_factory=lambda: SCHEDULES)
-    growth: tuple[Growth, ...] = GROWTH
+    growth: tuple[LayerGrowth, ...] = GROWTH
     rollouts: Rollouts = Rollouts()
 
 
-def build(shape: Shape, special: dict[str, int]) -> LlamaForCausalLM:
+def build(shape: ModelShape, special: dict[str, int]) -> LlamaForCausalLM:
     """A freshly initialised model, float32, on the CPU.
 
     Args:

@@ -16,7 +16,7 @@ from outrider.actors.train.demo.distillation import distillation_loss
 from outrider.actors.train.demo.evaluation import measure
 from outrider.actors.train.demo.inherit import inherit_embedding
 from outrider.actors.train.demo.materials import Materials
-from outrider.actors.train.demo.recipe import STAGES, Growth, Recipe
+from outrider.actors.train.demo.recipe import STAGES, LayerGrowth, Recipe
 from outrider.actors.train.demo.writing import write_rollouts
 from outrider.actors.train.loop.budget import EVALUATION, GROWING, WRITING, Budget
 from outrider.actors.train.loop.evaluate import to_device
@@ -51,7 +51,7 @@ def parts_of(stages: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*parts, EVALUATION]))
 
 
-class Run:
+class TrainingRun:
     """One call of `train_demo`: the stages share the corpus, which is read once."""
 
     def __init__(
@@ -116,7 +116,9 @@ class Run:
         replace_folder(partial, folder)
 
     def _train_target(self) -> None:
-        whole = Growth(TARGET, self._recipe.shapes[TARGET].layers, self._recipe.schedules[TARGET])
+        whole = LayerGrowth(
+            TARGET, self._recipe.shapes[TARGET].layers, self._recipe.schedules[TARGET]
+        )
         parts = [
             replace(part, schedule=part.schedule.scaled(self._scale))
             for part in (*self._recipe.growth, whole)
@@ -132,7 +134,7 @@ class Run:
             model = grown
             self._fit_text(model, part, stream[sum(lengths[:index]) :])
 
-    def _fit_text(self, model: LlamaForCausalLM, part: Growth, stream: Tokens) -> None:
+    def _fit_text(self, model: LlamaForCausalLM, part: LayerGrowth, stream: Tokens) -> None:
         schedule = part.schedule
 
         def loss_of_step(step: int) -> torch.Tensor:

@@ -9,7 +9,7 @@ import torch
 from transformers.utils import logging as transformers_logging
 
 from outrider.actors.train.demo.recipe import STAGES, Recipe
-from outrider.actors.train.demo.stages import Run, parts_of
+from outrider.actors.train.demo.stages import TrainingRun, parts_of
 from outrider.actors.train.loop.budget import DEFAULT_MINUTES, Budget, Clock, check_minutes
 from outrider.actors.train.loop.training_report import TrainReport
 from outrider.actors.train.text.corpus import check
@@ -63,7 +63,7 @@ def train_demo(
         resume=resume,
         clock=clock,
     )
-    run = Run(data_dir, out_dir, on, resume, steps_scale, recipe, budget)
+    run = TrainingRun(data_dir, out_dir, on, resume, steps_scale, recipe, budget)
     shown = transformers_logging.is_progress_bar_enabled()
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:

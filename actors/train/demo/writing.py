@@ -10,7 +10,7 @@ from transformers import LlamaForCausalLM
 from outrider.actors.train.demo.materials import Materials
 from outrider.actors.train.demo.rollout import rollout_chunks
 from outrider.actors.train.demo.target_cache import Kept, batches_of, keep_chunk, num_batches
-from outrider.actors.train.loop.budget import WRITING, Budget, Decision
+from outrider.actors.train.loop.budget import WRITING, Budget, StepDecision
 from outrider.actors.train.loop.progress_bar import progress_bar
 from outrider.actors.train.loop.schedule import Schedule
 from outrider.actors.train.loop.training_checkpoint import weights_digest
@@ -91,10 +91,10 @@ def write_rollouts(
             left = budget.left()
             if minutes and not is_decided and len(times) == 2:
                 count = min(chunks, num_chunks + int(max(0.0, left) / max(pace, 1e-9)))
-                now = Decision(count=count * plan.rows, of=wanted, minutes=minutes)
+                now = StepDecision(count=count * plan.rows, of=wanted, minutes=minutes)
                 materials.console.print(expected(WRITING, now, (count - num_chunks) * pace))
             if not is_decided and left < pace:
                 break
     if not is_decided:
-        budget.decide(name, Decision(count=num_chunks * plan.rows, of=wanted, minutes=minutes))
+        budget.decide(name, StepDecision(count=num_chunks * plan.rows, of=wanted, minutes=minutes))
     return kept

@@ -33,7 +33,7 @@ Clock = Callable[[], float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class StepDecision:
     """How much of a part is done.
 
     Attributes:
@@ -94,7 +94,7 @@ class Budget:
         self.clock = clock
         self._path, self._parts = path, tuple(parts)
         self._seconds: dict[str, float] = {}
-        self._decided: dict[str, Decision] = {}
+        self._decided: dict[str, StepDecision] = {}
         if resume and path.exists():
             self._read()
         elif path.exists():
@@ -151,11 +151,11 @@ class Budget:
         whole = sum(SHARES[part] for part in self._parts)
         return {part: SHARES[part] / whole * self.minutes for part in self._parts}
 
-    def decided(self, name: str) -> Decision | None:
+    def decided(self, name: str) -> StepDecision | None:
         """What was decided under this name, in this call or an earlier one."""
         return self._decided.get(name)
 
-    def decide(self, name: str, decision: Decision) -> None:
+    def decide(self, name: str, decision: StepDecision) -> None:
         """Keeps a decision."""
         self._decided[name] = decision
         self.save()
@@ -169,7 +169,7 @@ class Budget:
             content = json.loads(self._path.read_text(encoding="utf-8"))
             self._seconds = {str(name): float(value) for name, value in content["seconds"].items()}
             self._decided = {
-                str(name): Decision(**value) for name, value in content["decided"].items()
+                str(name): StepDecision(**value) for name, value in content["decided"].items()
             }
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise ResumeError(

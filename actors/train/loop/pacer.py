@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from statistics import median_low
 
-from outrider.actors.train.loop.budget import Decision
+from outrider.actors.train.loop.budget import StepDecision
 from outrider.actors.train.loop.schedule import Schedule
 
 FEWEST_SHORT = 2
@@ -31,7 +31,7 @@ class Pacer:
         schedule: Schedule,
         left: Callable[[], float],
         minutes: float = 0.0,
-        announce: Callable[[Decision, float], None] = lambda decision, seconds: None,
+        announce: Callable[[StepDecision, float], None] = lambda decision, seconds: None,
     ) -> None:
         """
         Args:
@@ -50,13 +50,13 @@ class Pacer:
         self._long: list[float] = []
         self._since: tuple[int, float] = (0, 0.0)
 
-    def decision(self) -> Decision | None:
+    def decision(self) -> StepDecision | None:
         """What was decided; None while it is being measured."""
         if not self._decided:
             return None
-        return Decision(count=self.schedule.steps, of=self._recipe.steps, minutes=self._minutes)
+        return StepDecision(count=self.schedule.steps, of=self._recipe.steps, minutes=self._minutes)
 
-    def resume(self, done: int, saved: Decision | None) -> None:
+    def resume(self, done: int, saved: StepDecision | None) -> None:
         """Goes on after `done` steps of an earlier call, with its decision if that still holds."""
         self._start = done
         self._since = (done, 0.0)
@@ -103,7 +103,7 @@ class Pacer:
         self._since = (done, 0.0)
         self._allowance = max(left, 0.0)
         self._announce(
-            Decision(count=self.schedule.steps, of=self._recipe.steps, minutes=self._minutes),
+            StepDecision(count=self.schedule.steps, of=self._recipe.steps, minutes=self._minutes),
             (self.schedule.steps - done) * pace,
         )
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from transformers import LlamaForCausalLM
 
-from outrider.actors.train.loop.budget import Clock, Decision
+from outrider.actors.train.loop.budget import Clock, StepDecision
 from outrider.actors.train.loop.optimizer import Optimizer
 from outrider.actors.train.loop.pacer import Pacer
 from outrider.actors.train.loop.training_checkpoint import Progress, load_progress, save_progress
@@ -71,7 +71,7 @@ def train(
         optimizer.restore(saved.optimizer)
         torch.set_rng_state(saved.random_state)
         start = saved.step
-        pacer.resume(start, Decision(**saved.decision) if saved.decision else None)
+        pacer.resume(start, StepDecision(**saved.decision) if saved.decision else None)
 
     def save(step: int) -> None:
         decision = pacer.decision()

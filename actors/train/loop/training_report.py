@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from outrider.actors.train.loop.budget import EVALUATION, WRITING, Decision
+from outrider.actors.train.loop.budget import EVALUATION, WRITING, StepDecision
 from outrider.actors.train.loop.evaluate import Agreement
 
 UNITS = {WRITING: "rows", EVALUATION: "rows a source"}
@@ -34,7 +34,7 @@ class TrainReport:
     parameters: dict[str, int]
     losses: dict[str, float]
     agreements: dict[str, dict[str, Agreement]]
-    parts: dict[str, Decision] = field(default_factory=dict)
+    parts: dict[str, StepDecision] = field(default_factory=dict)
     cut: tuple[str, ...] = ()
 
 
@@ -77,7 +77,7 @@ def as_markdown(report: TrainReport) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in (titles, ruler, *lines(report)))
 
 
-def expected(part: str, decision: Decision, seconds: float) -> str:
+def expected(part: str, decision: StepDecision, seconds: float) -> str:
     """What was decided, as a line for the user."""
     unit = UNITS.get(part, "steps")
     minutes = seconds / 60
@@ -86,7 +86,7 @@ def expected(part: str, decision: Decision, seconds: float) -> str:
     )
 
 
-def cut_sentences(parts: Mapping[str, Decision]) -> tuple[str, ...]:
+def cut_sentences(parts: Mapping[str, StepDecision]) -> tuple[str, ...]:
     """A sentence for each part that is shorter than the recipe's."""
     return tuple(
         f"{part}: {decision.count} of {decision.of} {UNITS.get(part, 'steps')}, as "
@@ -108,6 +108,6 @@ def read_report(path: Path) -> TrainReport:
         draft: {source: Agreement(**values) for source, values in by_source.items()}
         for draft, by_source in stored["agreements"].items()
     }
-    parts = {name: Decision(**values) for name, values in stored.get("parts", {}).items()}
+    parts = {name: StepDecision(**values) for name, values in stored.get("parts", {}).items()}
     cut = tuple(stored.get("cut", ()))
     return TrainReport(stored["parameters"], stored["losses"], agreements, parts, cut)

@@ -27,7 +27,7 @@ from outrider.actors.speculation.stop_model import Float32s, row_features
 from outrider.actors.train.demo.rollout import continue_rows
 from outrider.actors.train.loop.evaluate import to_device
 from outrider.actors.train.loop.objective import logits_of
-from outrider.actors.train.text.corpus import Source
+from outrider.actors.train.text.corpus import CorpusSource
 from outrider.actors.train.text.packing import Tokens
 from outrider.actors.train.text.train_tokenizer import encode_documents
 from outrider.actors.train.training_errors import DataError
@@ -56,7 +56,7 @@ class Samples:
 
 def beginnings(
     data_dir: Path,
-    sources: Sequence[Source],
+    sources: Sequence[CorpusSource],
     tokenizer: PreTrainedTokenizerFast,
     *,
     count: int,

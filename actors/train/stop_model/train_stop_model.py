@@ -29,7 +29,7 @@ from outrider.actors.train.stop_model.stop_model_samples import (
     join,
     write_texts,
 )
-from outrider.actors.train.text.corpus import Source, check
+from outrider.actors.train.text.corpus import CorpusSource, check
 from outrider.actors.train.text.sources import SOURCES
 from outrider.actors.train.text.train_tokenizer import load_tokenizer
 from outrider.actors.train.training_errors import TrainError
@@ -91,7 +91,7 @@ def train_decision(
     prompt_length: int = PROMPT_LENGTH,
     device: str = "auto",
     seed: int = 0,
-    sources: tuple[Source, ...] = SOURCES,
+    sources: tuple[CorpusSource, ...] = SOURCES,
 ) -> list[DecisionReport]:
     """Trains a decision model for each draft model and writes it into that model's folder.
 

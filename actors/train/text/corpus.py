@@ -16,7 +16,7 @@ LANGUAGES: Mapping[str, str] = {"de": "German", "fr": "French", "ja": "Japanese"
 
 
 @dataclass(frozen=True)
-class Message:
+class ChatTurn:
     """One turn of a conversation."""
 
     role: str
@@ -29,14 +29,14 @@ class Document:
 
     key: str
     text: str = ""
-    messages: tuple[Message, ...] = ()
+    messages: tuple[ChatTurn, ...] = ()
 
 
 Reader = Callable[[Path], Iterator[Document]]
 
 
 @dataclass(frozen=True)
-class Source:
+class CorpusSource:
     """A named part of the corpus.
 
     `weight` is its share of the training tokens (shares are normalised over all sources);
@@ -60,7 +60,7 @@ def coin(key: str, salt: str, sides: int) -> int:
     return int.from_bytes(digest, "big") % sides
 
 
-def load(data_dir: Path, source: Source) -> tuple[list[Document], list[Document]]:
+def load(data_dir: Path, source: CorpusSource) -> tuple[list[Document], list[Document]]:
     """All documents of a source, in file order.
 
     Returns:
@@ -81,7 +81,7 @@ def load(data_dir: Path, source: Source) -> tuple[list[Document], list[Document]
     return train, held
 
 
-def check(data_dir: Path, sources: tuple[Source, ...]) -> None:
+def check(data_dir: Path, sources: tuple[CorpusSource, ...]) -> None:
     """Raise DataError naming every file that is missing, before any work starts."""
     if not data_dir.is_dir():
         raise DataError(

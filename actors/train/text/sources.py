@@ -11,9 +11,9 @@ from pathlib import Path
 
 from outrider.actors.train.text.corpus import (
     LANGUAGES,
+    ChatTurn,
+    CorpusSource,
     Document,
-    Message,
-    Source,
     coin,
     read_lines,
     read_records,
@@ -30,10 +30,11 @@ SYSTEM_PROMPTS = (
 def conversation(key: str, *turns: str) -> Document:
     """User and assistant in turn; one in eight opens with a system prompt."""
     messages = [
-        Message("user" if index % 2 == 0 else "assistant", turn) for index, turn in enumerate(turns)
+        ChatTurn("user" if index % 2 == 0 else "assistant", turn)
+        for index, turn in enumerate(turns)
     ]
     if coin(key, "system", 8) == 0:
-        messages.insert(0, Message("system", SYSTEM_PROMPTS[coin(key, "which", 3)]))
+        messages.insert(0, ChatTurn("system", SYSTEM_PROMPTS[coin(key, "which", 3)]))
     return Document(key, messages=tuple(messages))
 
 
@@ -127,22 +128,24 @@ def group_lines(path: Path, size: int) -> Iterator[Document]:
 
 
 SOURCES = (
-    Source("openstax", ("openstax/openstax_train.jsonl.gz",), 0.28, read_prose),
-    Source("gsm8k", ("gsm8k/train.jsonl.gz",), 0.23, read_sums),
-    Source("python_stdlib", ("python_stdlib/stdlib_train.jsonl.gz",), 0.20, read_python),
-    Source("mbpp", ("mbpp/mbpp_train.jsonl",), 0.03, read_tasks),
-    Source(
+    CorpusSource("openstax", ("openstax/openstax_train.jsonl.gz",), 0.28, read_prose),
+    CorpusSource("gsm8k", ("gsm8k/train.jsonl.gz",), 0.23, read_sums),
+    CorpusSource("python_stdlib", ("python_stdlib/stdlib_train.jsonl.gz",), 0.20, read_python),
+    CorpusSource("mbpp", ("mbpp/mbpp_train.jsonl",), 0.03, read_tasks),
+    CorpusSource(
         "tatoeba",
         tuple(f"tatoeba/tatoeba_en_{code}_train.jsonl.gz" for code in LANGUAGES),
         0.14,
         read_translations,
     ),
-    Source(
+    CorpusSource(
         "chat",
         ("chat/self_instruct_human_train.jsonl", "chat/short_instructions_train.jsonl"),
         0.05,
         read_conversations,
     ),
-    Source("common_voice", ("common_voice/cv_en_train.txt.gz",), 0.05, read_sentences),
-    Source("tinyshakespeare", ("tinyshakespeare/tinyshakespeare_train.txt.gz",), 0.03, read_verse),
+    CorpusSource("common_voice", ("common_voice/cv_en_train.txt.gz",), 0.05, read_sentences),
+    CorpusSource(
+        "tinyshakespeare", ("tinyshakespeare/tinyshakespeare_train.txt.gz",), 0.03, read_verse
+    ),
 )

@@ -9,7 +9,7 @@ import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
-from outrider.actors.train.text.corpus import Document, Message
+from outrider.actors.train.text.corpus import ChatTurn, Document
 from outrider.actors.train.text.packing import Tokens
 
 VOCABULARY_SIZE = 4096
@@ -88,7 +88,7 @@ def encode_documents(
     """
     table = tokenizer.get_vocab()
     backend = tokenizer.backend_tokenizer
-    turns = [document.messages or (Message("", document.text),) for document in documents]
+    turns = [document.messages or (ChatTurn("", document.text),) for document in documents]
     flat = [message.content for messages in turns for message in messages]
     was = backend.encode_special_tokens
     backend.encode_special_tokens = True

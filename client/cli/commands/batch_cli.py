@@ -8,17 +8,17 @@ from typing import Annotated
 
 import typer
 
-from outrider.client.batch.whole_batch import Job, Report, look_through, run_job
+from outrider.client.batch.whole_batch import BatchReport, Job, look_through, run_job
 from outrider.client.cli.commands.batch_report import Bar, print_report
 from outrider.client.cli.shared import flags
 from outrider.client.cli.shared.exits import ExitCode, expected_errors, usage_error
-from outrider.client.cli.shared.service_options import Service, connecting
+from outrider.client.cli.shared.service_options import ServiceAddress, connecting
 from outrider.client.connection.errors import OutriderError
 
 
 @connecting
 def batch(
-    service: Service,
+    service: ServiceAddress,
     source: Annotated[
         str,
         typer.Argument(
@@ -120,7 +120,7 @@ def batch(
         raise typer.Exit(ExitCode.FAILURE)
 
 
-def write_summary(file: Path, report: Report) -> None:
+def write_summary(file: Path, report: BatchReport) -> None:
     """The summary for programs.
 
     Raises:

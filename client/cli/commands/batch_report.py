@@ -19,8 +19,8 @@ from rich.text import Text
 
 from outrider.client.batch.baseline import Baseline
 from outrider.client.batch.batch_run import Written
-from outrider.client.batch.batch_summary import Tally
-from outrider.client.batch.whole_batch import Report, Watcher
+from outrider.client.batch.batch_summary import BatchTally
+from outrider.client.batch.whole_batch import BatchReport, Watcher
 from outrider.client.cli.shared.printing import print_line, print_table, printable, table_of
 
 _TENTHS = 10
@@ -80,7 +80,7 @@ class Bar(Watcher):
             print(f"{self._done} of {self._total} records, {said}", file=sys.stderr, flush=True)
 
 
-def print_report(report: Report) -> None:
+def print_report(report: BatchReport) -> None:
     """The summary as a table, and what the baseline found."""
     table = table_of(
         "category",
@@ -132,7 +132,7 @@ def _print_baseline(baseline: Baseline) -> None:
             print_line(f"  {printable(category) or '(none)'}: {ratio:.2f}")
 
 
-def _cells(tally: Tally) -> tuple[str, ...]:
+def _cells(tally: BatchTally) -> tuple[str, ...]:
     return (
         f"{tally.ok}",
         f"{tally.failed}",

@@ -12,19 +12,24 @@ from typing import Annotated
 import typer
 
 from outrider.client.async_client import AsyncClient
-from outrider.client.cli.commands.bench_report import Plan, Report, print_report, report_as_dict
+from outrider.client.cli.commands.bench_report import (
+    BenchPlan,
+    BenchReport,
+    print_report,
+    report_as_dict,
+)
 from outrider.client.cli.shared import flags
 from outrider.client.cli.shared.exits import ExitCode, expected_errors, usage_error
 from outrider.client.cli.shared.printing import print_json
-from outrider.client.cli.shared.service_options import Service, connecting
+from outrider.client.cli.shared.service_options import ServiceAddress, connecting
 from outrider.client.connection import event_loop
-from outrider.client.measuring.figures import Sample, compare, figures
+from outrider.client.measuring.figures import RequestSample, compare, figures
 from outrider.client.measuring.measure import measure
 from outrider.client.measuring.measuring_prompts import BUILT_IN, Prompt, read_prompts
 from outrider.client.messages.request_options import SamplingOptions, SpeculationOptions
 
 
-class Baseline(StrEnum):
+class BaselineChoice(StrEnum):
     """What to compare with."""
 
     PLAIN = "plain"
@@ -35,13 +40,13 @@ class Baseline(StrEnum):
 class Phase:
     """All requests of one way of decoding."""
 
-    samples: list[Sample]
+    samples: list[RequestSample]
     wall_s: float = 0.0
 
 
 @connecting
 def bench(
-    service: Service,
+    service: ServiceAddress,
     model: flags.Model = "",
     prompts: Annotated[
         Path | None,
@@ -68,7 +73,7 @@ def bench(
         int, typer.Option("--warm-up", min=0, help="Requests before the clock starts.")
     ] = 2,
     compare_with: Annotated[
-        Baseline | None,
+        BaselineChoice | None,
         typer.Option(
             "--compare",
             help="Decode plainly too, check that the outputs are equal, give the ratio.",
@@ -96,7 +101,7 @@ def bench(
     if compare_with is not None and speculate is False:
         raise usage_error("--compare plain with --plain would compare plain decoding with itself")
     with expected_errors(as_json=as_json):
-        plan = Plan(
+        plan = BenchPlan(
             prompts=read_prompts(prompts) if prompts is not None else BUILT_IN,
             seeds=parse_seeds(seeds),
             runs=runs,
@@ -148,7 +153,9 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     return seeds
 
 
-async def run(plan: Plan, *, service: Service, timeout_s: float, warm_up: int) -> Report:
+async def run(
+    plan: BenchPlan, *, service: ServiceAddress, timeout_s: float, warm_up: int
+) -> BenchReport:
     """Measures by plan. Plain and speculative decoding take turns, and swap who goes first."""
     speculative, plain = Phase(samples=[]), Phase(samples=[])
     speed_ups = []
@@ -174,7 +181,7 @@ async def run(plan: Plan, *, service: Service, timeout_s: float, warm_up: int) -
             if plan.compare_plain and tokens[True]:
                 speed_ups.append((tokens[False] / walls[False]) / (tokens[True] / walls[True]))
     progress.clear()
-    return Report(
+    return BenchReport(
         figures=figures(speculative.samples, wall_s=speculative.wall_s),
         plain=figures(plain.samples, wall_s=plain.wall_s) if plan.compare_plain else None,
         comparison=compare(
@@ -192,13 +199,13 @@ async def run(plan: Plan, *, service: Service, timeout_s: float, warm_up: int) -
 
 async def _measure_phase(
     client: AsyncClient,
-    plan: Plan,
+    plan: BenchPlan,
     prompts: Sequence[Prompt],
     seed: int,
     *,
     is_plain: bool,
     progress: ProgressLine | None = None,
-) -> tuple[tuple[Sample, ...], float]:
+) -> tuple[tuple[RequestSample, ...], float]:
     """Runs the prompts once, plainly or as the plan says."""
     return await measure(
         client,
@@ -220,7 +227,7 @@ class ProgressLine:
         self._done = 0
         self._is_shown = sys.stderr.isatty()
 
-    def step(self, sample: Sample) -> None:
+    def step(self, sample: RequestSample) -> None:
         """One more is done."""
         self._done += 1
         if self._is_shown:

@@ -15,7 +15,7 @@ from outrider.client.messages.request_options import SamplingOptions, Speculatio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class BenchPlan:
     """What to measure."""
 
     prompts: tuple[Prompt, ...]
@@ -29,7 +29,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class BenchReport:
     """What was measured."""
 
     figures: Figures
@@ -45,7 +45,7 @@ class Report:
         return median(self.speed_up_by_run) if self.speed_up_by_run else None
 
 
-def report_as_dict(plan: Plan, report: Report) -> dict[str, object]:
+def report_as_dict(plan: BenchPlan, report: BenchReport) -> dict[str, object]:
     """What `--json` shows."""
     comparison = None
     if report.comparison is not None:
@@ -72,7 +72,7 @@ def report_as_dict(plan: Plan, report: Report) -> dict[str, object]:
     }
 
 
-def print_report(plan: Plan, report: Report) -> None:
+def print_report(plan: BenchPlan, report: BenchReport) -> None:
     """The figures as a table, and what the comparison found."""
     console = Console(highlight=False)
     table = Table(
@@ -105,7 +105,7 @@ def print_report(plan: Plan, report: Report) -> None:
         _print_comparison(console, report.comparison, report)
 
 
-def _print_comparison(console: Console, comparison: Comparison, report: Report) -> None:
+def _print_comparison(console: Console, comparison: Comparison, report: BenchReport) -> None:
     explained = len(comparison.differences) - comparison.unexplained
     console.print(
         f"{comparison.equal} of {comparison.pairs} outputs equal"

@@ -11,7 +11,7 @@ from outrider.client.blocking import Client
 from outrider.client.cli.shared import flags
 from outrider.client.cli.shared.exits import ExitCode, expected_errors, report
 from outrider.client.cli.shared.printing import TextWriter, summary_line
-from outrider.client.cli.shared.service_options import Service, connecting
+from outrider.client.cli.shared.service_options import ServiceAddress, connecting
 from outrider.client.connection.errors import OutriderError
 from outrider.client.messages.request_options import Message, SamplingOptions, SpeculationOptions
 from outrider.client.messages.results import Admission, Completion, TextChunk
@@ -21,7 +21,7 @@ _HELP = "/exit ends, /reset forgets the conversation; Ctrl-C stops an answer."
 
 @connecting
 def chat(
-    service: Service,
+    service: ServiceAddress,
     model: flags.Model = "",
     system: Annotated[str | None, typer.Option("--system", help="A system message.")] = None,
     temperature: flags.Temperature = None,

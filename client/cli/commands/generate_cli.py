@@ -18,16 +18,16 @@ from outrider.client.cli.shared.printing import (
     printable,
     summary_line,
 )
-from outrider.client.cli.shared.service_options import Service, connecting
+from outrider.client.cli.shared.service_options import ServiceAddress, connecting
 from outrider.client.connection.errors import InvalidRequest
-from outrider.client.messages.collect import Collector
+from outrider.client.messages.collect import ResultCollector
 from outrider.client.messages.request_options import Message
 from outrider.client.messages.results import Admission, Completion, Generation, TextChunk
 
 
 @connecting
 def generate(
-    service: Service,
+    service: ServiceAddress,
     prompt: Annotated[
         str | None, typer.Argument(help="The prompt; read from stdin if left out, or '-'.")
     ] = None,
@@ -182,7 +182,7 @@ def parse_tokens(ids: str) -> list[int]:
 
 def collect(stream: GenerationStream) -> Generation:
     """The whole result of a stream."""
-    collector = Collector()
+    collector = ResultCollector()
     for event in stream:
         collector.add(event)
     return collector.result(resumes=stream.resumes)

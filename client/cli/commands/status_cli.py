@@ -21,7 +21,7 @@ from outrider.client.cli.shared.printing import (
     print_table,
     table_of,
 )
-from outrider.client.cli.shared.service_options import Service, connecting
+from outrider.client.cli.shared.service_options import ServiceAddress, connecting
 from outrider.client.connection.errors import InvalidRequest, Unavailable
 from outrider.client.connection.ready_file import BadReadyFile, read_ready_file
 from outrider.client.connection.timeouts import CALL_TIMEOUT_S
@@ -30,7 +30,7 @@ from outrider.client.messages.results import Health, ModelInfo, Status
 
 @connecting
 def status(
-    service: Service,
+    service: ServiceAddress,
     ready_file: Annotated[
         Path | None,
         typer.Option(
@@ -74,7 +74,7 @@ def status(
 
 
 @connecting
-def health(service: Service, timeout_s: flags.TimeoutS = 5.0) -> None:
+def health(service: ServiceAddress, timeout_s: flags.TimeoutS = 5.0) -> None:
     """Ask whether the service serves: ends with 0 if so, else with 1. Needs no token. For probes."""
     with expected_errors(), service.client() as client:
         found = client.health(timeout_s=timeout_s)
@@ -108,7 +108,7 @@ def address_of(ready_file: Path) -> str:
 
 @connecting
 def models(
-    service: Service,
+    service: ServiceAddress,
     timeout_s: flags.TimeoutS = CALL_TIMEOUT_S,
     as_json: flags.AsJson = False,
 ) -> None:

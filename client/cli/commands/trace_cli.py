@@ -13,10 +13,10 @@ from outrider.client.blocking_trace import RunningTrace
 from outrider.client.cli.shared import flags
 from outrider.client.cli.shared.exits import ExitCode, expected_errors, usage_error
 from outrider.client.cli.shared.printing import print_json, printable
-from outrider.client.cli.shared.service_options import Service, connecting
+from outrider.client.cli.shared.service_options import ServiceAddress, connecting
 from outrider.client.messages.stream_progress import new_request_id
 from outrider.client.timeline.perfetto_reader import NotATimeline
-from outrider.client.timeline.summary import Summary, summarise
+from outrider.client.timeline.summary import TimelineSummary, summarise
 from outrider.client.timeline.timeline_file import load, save
 from outrider.client.timeline.timeline_model import Timeline
 from outrider.client.timeline.words import lines
@@ -31,7 +31,7 @@ REQUEST_S = 60.0
 
 @connecting
 def trace(
-    service: Service,
+    service: ServiceAddress,
     file: Annotated[
         Path | None,
         typer.Argument(help="A saved timeline to sum up, instead of taking one."),
@@ -124,7 +124,7 @@ def tell(timeline: Timeline, *, as_json: bool, path: Path | None = None) -> None
         console.print(printable(line), markup=False)
 
 
-def as_dict(found: Summary) -> dict[str, object]:
+def as_dict(found: TimelineSummary) -> dict[str, object]:
     """A summary for programs: its fields, and the figures that follow from them."""
     shown: dict[str, object] = asdict(found)
     shown["actors"] = [{**asdict(actor), "busy": actor.busy} for actor in found.actors]

@@ -25,7 +25,7 @@ TOKEN = "OUTRIDER_TOKEN"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Service:
+class ServiceAddress:
     """What the options say."""
 
     address: str = DEFAULT_ADDRESS
@@ -115,10 +115,10 @@ def _service(
         Path | None,
         _file("--token-file", f"File with a token. Default: the token in {TOKEN}, if any."),
     ] = None,
-) -> Service:
+) -> ServiceAddress:
     """A service from the options' values."""
     wanted = tls or any(value is not None for value in (tls_ca, tls_cert, tls_key, tls_name))
-    return Service(
+    return ServiceAddress(
         address=address,
         tls=Tls(ca=tls_ca, cert=tls_cert, key=tls_key, server_name=tls_name) if wanted else None,
         token=token_file or os.environ.get(TOKEN) or None,

@@ -13,23 +13,23 @@ from outrider.actors.draft.draft_core import DraftCore
 from outrider.actors.draft.draft_worker import DraftWorker
 from outrider.actors.draft.methods.autoregressive import AutoregressiveDrafter, num_nodes_of
 from outrider.actors.draft.state.draft_events import (
-    Attach,
     Attached,
-    CandidateFrame,
+    AttachRefused,
+    AttachSession,
+    CandidatesSent,
     Ended,
-    Refused,
     Report,
-    Resync,
+    Resynced,
     ResyncWanted,
     SessionKey,
-    VerdictFrame,
+    VerdictsReceived,
 )
-from outrider.actors.draft.state.draft_sessions import Sessions
+from outrider.actors.draft.state.draft_sessions import DraftSessions
 from outrider.actors.draft.state.drafter import Drafter
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.tables.tabular_engine import Table, TabularEngine, random_table
 from outrider.actors.exchange import candidates, verdicts
-from outrider.actors.exchange.verdicts import Target, Verdicts
+from outrider.actors.exchange.verdicts import TargetActivity, Verdicts
 from outrider.actors.speculation.noise.gumbel import GumbelNoise
 from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.speculation.trees import base_hash
@@ -66,9 +66,9 @@ def make_attach(
     temperature: float = 0.8,
     max_tokens: int = 400,
     round_trip_s: float = 0.0,
-) -> Attach:
+) -> AttachSession:
     """The event that attaches a session."""
-    return Attach(
+    return AttachSession(
         key=SessionKey(link, handle),
         tokens=tuple(tokens),
         prompt_length=len(tokens) if prompt_length is None else prompt_length,
@@ -95,13 +95,13 @@ class Verdict:
 
 
 def frame_of(
-    entries: Sequence[Verdict], *, link: int = 1, target: Target | None = None
-) -> VerdictFrame:
+    entries: Sequence[Verdict], *, link: int = 1, target: TargetActivity | None = None
+) -> VerdictsReceived:
     """Verdicts of one pass, as they arrive."""
     sizes = np.array([len(entry.tokens) for entry in entries])
     root_sizes = np.array([len(entry.roots) for entry in entries])
     made = Verdicts(
-        target=target or Target(),
+        target=target or TargetActivity(),
         handles_E=np.array([entry.handle for entry in entries], np.uint64),
         epochs_E=np.array([entry.epoch for entry in entries]),
         lengths_E=np.array([entry.length for entry in entries]),
@@ -114,13 +114,13 @@ def frame_of(
         root_starts_E=starts_of(root_sizes),
         roots_T=np.array([t for entry in entries for t in entry.roots], np.int64),
     )
-    return VerdictFrame(link=link, verdicts=verdicts.decode(verdicts.encode(made)))
+    return VerdictsReceived(link=link, verdicts=verdicts.decode(verdicts.encode(made)))
 
 
 class MiniTarget:
     """The truth of one session: draws tokens from a table with the shared noise, and issues verdicts."""
 
-    def __init__(self, table: Table, attach: Attach) -> None:
+    def __init__(self, table: Table, attach: AttachSession) -> None:
         self.table = table
         self.key = attach.key
         self.tokens = list(attach.tokens)
@@ -170,15 +170,15 @@ class MiniTarget:
         starving: bool = False,
         seen: int = 2**31,
         roots: tuple[int, ...] = (),
-        target: Target | None = None,
-    ) -> VerdictFrame:
+        target: TargetActivity | None = None,
+    ) -> VerdictsReceived:
         """A frame with this verdict alone."""
         verdict = self.decide(count, starving=starving, seen=seen, roots=roots)
         return frame_of([verdict], link=self.key.link, target=target)
 
-    def resync(self, length: int) -> Resync:
+    def resync(self, length: int) -> Resynced:
         """The answer to a request for the tokens after the first `length`."""
-        return Resync(
+        return Resynced(
             key=self.key,
             epoch=self.epoch,
             length=self.length,
@@ -207,7 +207,7 @@ class News:
         return paths_of(self.tokens, self.parents)
 
 
-def news_of(frame: CandidateFrame) -> list[News]:
+def news_of(frame: CandidatesSent) -> list[News]:
     """The entries of a frame, as they arrive."""
     if frame.candidates is None:
         return []
@@ -255,7 +255,7 @@ class View:
         return [child for child, parent in enumerate(self.parents) if parent == node]
 
 
-def view(sessions: Sessions, row: int) -> View:
+def view(sessions: DraftSessions, row: int) -> View:
     """The tree of a row."""
     forest = sessions.forest
     cells = slice(1, 1 + int(forest.num_nodes_S[row]))
@@ -275,7 +275,7 @@ class Bench:
 
     def __init__(
         self,
-        sessions: Sessions,
+        sessions: DraftSessions,
         drafter: Drafter,
         *,
         max_ahead: int = 64,
@@ -334,16 +334,16 @@ class Bench:
 
     def take_news(self) -> list[News]:
         """Candidates since the last call; other reports are dropped."""
-        frames = [report for report in self.take() if isinstance(report, CandidateFrame)]
+        frames = [report for report in self.take() if isinstance(report, CandidatesSent)]
         return [news for frame in frames for news in news_of(frame)]
 
     def take_asked(self) -> list[ResyncWanted]:
         """Requests since the last call; other reports are dropped."""
         return [report for report in self.take() if isinstance(report, ResyncWanted)]
 
-    def take_refused(self) -> list[Refused]:
+    def take_refused(self) -> list[AttachRefused]:
         """Refusals since the last call; other reports are dropped."""
-        return [report for report in self.take() if isinstance(report, Refused)]
+        return [report for report in self.take() if isinstance(report, AttachRefused)]
 
     def take_ended(self) -> list[Ended]:
         """Ends since the last call; other reports are dropped."""
@@ -374,7 +374,7 @@ class TableBench(Bench):
             model="table", num_slots=num_slots, max_context=max_context, max_scratch=max_scratch
         )
         self.engine = TabularEngine(table, settings)
-        sessions = Sessions(num_slots, num_nodes_of(width, max_ahead, lockstep=lockstep))
+        sessions = DraftSessions(num_slots, num_nodes_of(width, max_ahead, lockstep=lockstep))
         self.model_drafter = AutoregressiveDrafter(
             sessions,
             self.engine,

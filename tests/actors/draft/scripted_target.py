@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 from tests.actors.draft.bench import News, news_of
 
-from outrider.actors.draft.state.draft_events import CandidateFrame, Resync, VerdictFrame
+from outrider.actors.draft.state.draft_events import CandidatesSent, Resynced, VerdictsReceived
 from outrider.actors.exchange import candidates, verdicts
 from outrider.actors.rpc.grpc_server import bind, internal_server
 from outrider.v1 import target_pb2, target_pb2_grpc, tree_pb2
@@ -77,16 +77,16 @@ def heard_news(message: target_pb2.DrafterMessage) -> list[News]:
     if not message.candidates.frame:
         return []
     arrived = candidates.decode(message.candidates.frame, 1 << 32)
-    return news_of(CandidateFrame(link=0, candidates=arrived))
+    return news_of(CandidatesSent(link=0, candidates=arrived))
 
 
-def verdict_message(frame: VerdictFrame) -> target_pb2.VerdictMessage:
+def verdict_message(frame: VerdictsReceived) -> target_pb2.VerdictMessage:
     """Verdicts on the wire."""
     batch = target_pb2.VerdictBatch(frame=verdicts.encode(frame.verdicts))
     return target_pb2.VerdictMessage(verdicts=batch)
 
 
-def resync_message(resync: Resync) -> target_pb2.VerdictMessage:
+def resync_message(resync: Resynced) -> target_pb2.VerdictMessage:
     """Committed tokens on the wire."""
     return target_pb2.VerdictMessage(
         resync=target_pb2.Resync(

@@ -9,7 +9,7 @@ from tests.actors.draft.bench import view
 from tests.actors.draft.plain_tree import Node, Path, PlainTree, paths_of
 
 from outrider.actors.draft.sending.unsent import take_unsent
-from outrider.actors.draft.state.draft_sessions import Sessions
+from outrider.actors.draft.state.draft_sessions import DraftSessions
 from outrider.actors.draft.trees.forest import NO_TOKEN, ROOT
 
 NUM = 3
@@ -21,7 +21,7 @@ class Both:
     """A forest, and the plain trees that it should hold."""
 
     def __init__(self) -> None:
-        self.sessions = Sessions(NUM, 400)
+        self.sessions = DraftSessions(NUM, 400)
         self.forest = self.sessions.forest
         self.plain = [PlainTree() for _ in range(NUM)]
         self.number = 0
@@ -185,7 +185,7 @@ def test_trees_are_those_of_plain_python(draws: st.DataObject) -> None:
 
 def test_a_freed_row_is_empty() -> None:
     """Nothing of a session is left in its row."""
-    forest = Sessions(2, 20).forest
+    forest = DraftSessions(2, 20).forest
     row = np.array([1])
     forest.add(
         rows_K=row,

@@ -15,8 +15,8 @@ from tests.actors.draft.bench import (
     make_attach,
 )
 
-from outrider.actors.draft.state.draft_events import Closed, Event, Resync, SessionKey
-from outrider.actors.exchange.verdicts import Target
+from outrider.actors.draft.state.draft_events import Closed, Event, Resynced, SessionKey
+from outrider.actors.exchange.verdicts import TargetActivity
 from outrider.actors.speculation.trees import base_hash
 
 IDS = (0, 1, 23, 24, 1_000, 2**24 - 1)
@@ -47,7 +47,7 @@ def nonsense(generator: random.Random, handles: tuple[int, ...], mini: MiniTarge
                 )
                 for handle in generator.choices((*handles, 99), k=generator.randrange(1, 4))
             ]
-            target = Target(
+            target = TargetActivity(
                 pass_s=generator.choice((0.0, 1e-3, 4294.0)),
                 free_s=generator.choice((0.0, 1e-3, 4294.0)),
                 wait_s=generator.choice((0.0, 4294.0)),
@@ -55,7 +55,7 @@ def nonsense(generator: random.Random, handles: tuple[int, ...], mini: MiniTarge
             )
             return frame_of(entries, link=key.link, target=target)
         case 1:
-            return Resync(
+            return Resynced(
                 key=key, epoch=2**31, length=length, hash=hash_, tokens=tokens, credits=credits
             )
         case _:

@@ -13,7 +13,7 @@ from outrider.actors.draft.stopping.lengths import (
     Lengths,
     rate_confidence,
 )
-from outrider.actors.speculation.policies import DraftLength, DraftPolicies
+from outrider.actors.speculation.policies import DraftPolicies, LengthChoice
 
 
 def test_confidence_goes_as_deep_as_the_mean_allows() -> None:
@@ -41,11 +41,11 @@ def test_the_decision_model_goes_on_above_the_threshold() -> None:
 def test_decision_needs_a_model() -> None:
     """Without one it is neither offered nor given; with one its rows are rated by it."""
     bare, full = Lengths(), Lengths(random_decision(1))
-    wanted = DraftPolicies(draft_length=DraftLength.DECISION)
-    assert bare.offered == (DraftLength.FULL, DraftLength.CONFIDENCE)
+    wanted = DraftPolicies(draft_length=LengthChoice.DECISION)
+    assert bare.offered == (LengthChoice.FULL, LengthChoice.CONFIDENCE)
     with pytest.raises(CannotDraft, match="outrider train decision"):
         bare.policy(wanted, longest=4)
-    assert full.offered == tuple(DraftLength)
+    assert full.offered == tuple(LengthChoice)
     policy = full.policy(wanted, longest=4)
     other = full.policy(wanted, longest=4)
     assert policy is not None

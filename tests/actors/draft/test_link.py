@@ -12,13 +12,13 @@ from tests.actors.draft.bench import TARGET_TABLE, MiniTarget, make_attach
 from tests.actors.draft.scripted_target import heard_news, scripted_target, verdict_message
 
 from outrider.actors.draft.service import target_stream as link_module
-from outrider.actors.draft.service.target_stream import LinkRefused, TargetLink
+from outrider.actors.draft.service.target_stream import LinkRefused, TargetStream
 from outrider.actors.draft.state.draft_events import (
-    CandidateFrame,
+    CandidatesSent,
     Event,
     ResyncWanted,
     SessionKey,
-    VerdictFrame,
+    VerdictsReceived,
 )
 from outrider.actors.exchange.candidates import Candidates
 from outrider.v1 import target_pb2
@@ -38,7 +38,7 @@ def ignore(*_: object) -> None:
     """Takes anything."""
 
 
-def candidates(count: int) -> CandidateFrame:
+def candidates(count: int) -> CandidatesSent:
     """One node for each of so many sessions."""
     made = Candidates(
         handles_E=np.arange(7, 7 + count, dtype=np.uint64),
@@ -50,16 +50,16 @@ def candidates(count: int) -> CandidateFrame:
         parents_N=np.full(count, -1),
         estimates_N=np.full(count, 128, np.uint8),
     )
-    return CandidateFrame(link=1, candidates=made)
+    return CandidatesSent(link=1, candidates=made)
 
 
 def make_link(
     address: str,
     post: Callable[[Event], None] = ignore,
-    on_lost: Callable[[TargetLink, str], None] = ignore,
+    on_lost: Callable[[TargetStream, str], None] = ignore,
     hello: target_pb2.Hello = HELLO,
-) -> TargetLink:
-    return TargetLink(1, address, incarnation=5, hello=hello, post=post, on_lost=on_lost)
+) -> TargetStream:
+    return TargetStream(1, address, incarnation=5, hello=hello, post=post, on_lost=on_lost)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ async def test_messages_pass_both_ways() -> None:
         target.say.put_nowait(verdict_message(verdict))
         async with asyncio.timeout(TIMEOUT_S):
             event = await events.get()
-        assert isinstance(event, VerdictFrame)
+        assert isinstance(event, VerdictsReceived)
         assert event.verdicts.tokens_T.tolist() == verdict.verdicts.tokens_T.tolist()
         await link.close()
         assert not link.is_open

@@ -13,10 +13,10 @@ from outrider.actors.draft.service.draft_messages import (
 )
 from outrider.actors.draft.state.draft_events import (
     Closed,
-    Resync,
+    Resynced,
     ResyncWanted,
     SessionKey,
-    VerdictFrame,
+    VerdictsReceived,
 )
 from outrider.actors.exchange.frames import BadFrame
 from outrider.v1 import draft_pb2, sampling_pb2, target_pb2, tree_pb2
@@ -82,13 +82,13 @@ def test_what_a_target_says_becomes_events() -> None:
     """Verdicts are read as a frame; the other messages are the link's session's."""
     verdict = MiniTarget(TARGET_TABLE, make_attach()).commit(2, starving=True)
     event = event_from_proto(verdict_message(verdict), 7)
-    assert isinstance(event, VerdictFrame)
+    assert isinstance(event, VerdictsReceived)
     assert event.link == 7
     assert event.verdicts.tokens_T.tolist() == verdict.verdicts.tokens_T.tolist()
     assert event.verdicts.starving_E.tolist() == [True]
     base = tree_pb2.Base(length=9, hash=2**64 - 3)
     resync = target_pb2.Resync(handle=1, epoch=2, base=base, tokens=[4], credits=6)
-    assert event_from_proto(target_pb2.VerdictMessage(resync=resync), 7) == Resync(
+    assert event_from_proto(target_pb2.VerdictMessage(resync=resync), 7) == Resynced(
         key=SessionKey(7, 1), epoch=2, length=9, hash=2**64 - 3, tokens=(4,), credits=6
     )
     closed = target_pb2.VerdictMessage(closed=target_pb2.SessionClosed(handle=1))

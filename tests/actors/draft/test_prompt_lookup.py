@@ -8,8 +8,8 @@ import pytest
 from tests.actors.draft.bench import Bench, Verdict, View, frame_of, make_attach
 
 from outrider.actors.draft.methods.prompt_lookup import OccurrenceIndex, PromptLookupDrafter
-from outrider.actors.draft.state.draft_events import Resync, SessionKey
-from outrider.actors.draft.state.draft_sessions import Sessions
+from outrider.actors.draft.state.draft_events import Resynced, SessionKey
+from outrider.actors.draft.state.draft_sessions import DraftSessions
 from outrider.actors.speculation.options import Speculation
 from outrider.actors.speculation.trees import base_hash
 
@@ -61,7 +61,7 @@ class LookupBench(Bench):
     """A worker without a model."""
 
     def __init__(self, *, num_slots: int = 2, max_ahead: int = 64) -> None:
-        sessions = Sessions(num_slots, max_ahead)
+        sessions = DraftSessions(num_slots, max_ahead)
         super().__init__(
             sessions, PromptLookupDrafter(sessions, max_ahead=max_ahead), max_ahead=max_ahead
         )
@@ -142,7 +142,7 @@ def test_a_replaced_text_is_indexed_anew() -> None:
     key = bench.attach([1, 2, 77, 78, 1, 2])
     text = [1, 2, 88, 89, 1, 2]
     bench.worker.post(
-        Resync(
+        Resynced(
             key=key,
             epoch=1,
             length=len(text),

@@ -5,27 +5,32 @@ from __future__ import annotations
 import numpy as np
 
 from outrider.actors.draft.service.draft_messages import message_of
-from outrider.actors.draft.state.draft_events import CandidateFrame
-from outrider.actors.draft.trees.frozen_rounds import NOT_RUN, Round, Rounds, most_probable
+from outrider.actors.draft.state.draft_events import CandidatesSent
+from outrider.actors.draft.trees.frozen_rounds import (
+    NOT_RUN,
+    FrozenRound,
+    FrozenRounds,
+    most_probable,
+)
 from outrider.actors.frozen.law_frame import decode, encode
 from outrider.actors.frozen.sparse_rows import freeze
 from outrider.actors.speculation.trees import base_hash
 from outrider.actors.speculation.trees.draft_tree import Replacement
-from outrider.actors.speculation.trees.level_shapes import Shape
+from outrider.actors.speculation.trees.level_shapes import LevelShape
 
 LAW = freeze(np.array([0.1, 0.2, 0.3, 0.4]))
 HASH = base_hash.extend_all(base_hash.EMPTY, (1, 2, 3))
 
 
-def grown(branching: tuple[int, ...] = (2, 2)) -> tuple[Rounds, Round]:
+def grown(branching: tuple[int, ...] = (2, 2)) -> tuple[FrozenRounds, FrozenRound]:
     """A session with a frozen tree: at each level the tokens 3, 2, ... below every node."""
-    rounds = Rounds(Replacement.WITHOUT)
-    first = rounds.begin(length=3, hash_=HASH, shape=Shape(branching))
+    rounds = FrozenRounds(Replacement.WITHOUT)
+    first = rounds.begin(length=3, hash_=HASH, shape=LevelShape(branching))
     grow(rounds, first)
     return rounds, first
 
 
-def grow(rounds: Rounds, one: Round) -> None:
+def grow(rounds: FrozenRounds, one: FrozenRound) -> None:
     """Runs and draws level after level."""
     while not one.is_frozen:
         run(rounds, one.frontier)
@@ -34,7 +39,7 @@ def grow(rounds: Rounds, one: Round) -> None:
         rounds.grow(one, [LAW] * count, [children] * count)
 
 
-def run(rounds: Rounds, nodes: list[int]) -> None:
+def run(rounds: FrozenRounds, nodes: list[int]) -> None:
     """Gives nodes the next scratch rows."""
     for node in nodes:
         if node >= 0:
@@ -43,8 +48,8 @@ def run(rounds: Rounds, nodes: list[int]) -> None:
 
 def test_a_tree_is_sent_once_it_is_frozen_and_once() -> None:
     """Not before its last level, and again only if the target has lost it, the same then."""
-    rounds = Rounds(Replacement.WITHOUT)
-    one = rounds.begin(length=3, hash_=HASH, shape=Shape((2, 1)))
+    rounds = FrozenRounds(Replacement.WITHOUT)
+    one = rounds.begin(length=3, hash_=HASH, shape=LevelShape((2, 1)))
     rounds.grow(one, [LAW], [(3, 2)])
     assert rounds.take_news() == ()
     rounds.grow(one, [LAW] * 2, [(3,), (1,)])
@@ -70,7 +75,7 @@ def test_the_prediction_is_the_best_leaf_and_a_token() -> None:
     leaf = rounds.best_leaf()
     assert rounds.path(leaf) == [3, 3]
     run(rounds, [leaf])
-    ahead = rounds.predict(leaf, 1, Shape((1,)))
+    ahead = rounds.predict(leaf, 1, LevelShape((1,)))
     assert ahead.length == 6
     assert ahead.hash == base_hash.extend_all(HASH, (3, 3, 1))
 
@@ -80,7 +85,7 @@ def test_a_foreseen_verdict_makes_the_next_tree_the_first() -> None:
     rounds, _ = grown()
     leaf = rounds.best_leaf()
     run(rounds, [leaf])
-    ahead = rounds.predict(leaf, 1, Shape((2, 1)))
+    ahead = rounds.predict(leaf, 1, LevelShape((2, 1)))
     grow(rounds, ahead)
     before = rounds.take_news()[1]
     assert rounds.num_foreseen((3, 3, 1)) == 3
@@ -125,13 +130,13 @@ def test_a_message_is_little_more_than_its_rows() -> None:
     """A tree of the shape 4,2,2 with rows of 64 tokens takes less than half of 13 rows of 384 bytes."""
     law = freeze(np.random.default_rng(1).dirichlet(np.full(32_000, 0.01)), 0.0, 64)
     assert len(law.ids_K) == 64
-    rounds = Rounds(Replacement.WITHOUT)
-    one = rounds.begin(length=3000, hash_=HASH, shape=Shape((4, 2, 2)))
+    rounds = FrozenRounds(Replacement.WITHOUT)
+    one = rounds.begin(length=3000, hash_=HASH, shape=LevelShape((4, 2, 2)))
     while not one.is_frozen:
         children = law.ids_K[: one.shape.branching[one.num_levels]].tolist()
         count = len(one.frontier)
         rounds.grow(one, [law] * count, [children] * count)
     [news] = rounds.take_news()
-    report = CandidateFrame(link=1, frozen=((7, news),))
+    report = CandidatesSent(link=1, frozen=((7, news),))
     assert (report.num_nodes, report.num_entries) == (28, 1)
     assert message_of(report).ByteSize() < 0.5 * 13 * 384

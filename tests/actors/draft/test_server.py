@@ -24,7 +24,7 @@ from tests.actors.draft.scripted_target import (
 
 from outrider.actors.draft.draft_worker import DraftWorker
 from outrider.actors.draft.service.draft_server import DraftServer
-from outrider.actors.draft.state.draft_events import Attach, Event
+from outrider.actors.draft.state.draft_events import AttachSession, Event
 from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.rpc.grpc_server import internal_channel
@@ -146,7 +146,7 @@ async def test_sessions_know_how_far_their_target_is(
     ):
         target.hello_after_s = 0.1
         assert (await coordinator.attach(target)).attached.session == 1
-    (attach,) = [event for event in posted if isinstance(event, Attach)]
+    (attach,) = [event for event in posted if isinstance(event, AttachSession)]
     assert 0.1 <= attach.round_trip_s < TIMEOUT_S
 
 

@@ -25,15 +25,15 @@ from outrider.actors.draft.draft_worker import DraftWorker
 from outrider.actors.draft.methods.prompt_lookup import PromptLookupDrafter
 from outrider.actors.draft.state.draft_events import (
     Attached,
-    CandidateFrame,
+    CandidatesSent,
     Closed,
     Detach,
     LinkLost,
     ResyncWanted,
 )
-from outrider.actors.draft.state.draft_sessions import Sessions
+from outrider.actors.draft.state.draft_sessions import DraftSessions
 from outrider.actors.engine.protocol import Batch
-from outrider.actors.exchange.verdicts import Target
+from outrider.actors.exchange.verdicts import TargetActivity
 from outrider.actors.speculation.options import Speculation
 
 
@@ -354,7 +354,7 @@ def test_lockstep_sends_one_tree_and_waits() -> None:
 
 def test_prompt_lookup_is_driven_the_same_way() -> None:
     """A verdict is answered at once with what followed the same words before."""
-    sessions = Sessions(2, 64)
+    sessions = DraftSessions(2, 64)
     bench = Bench(sessions, PromptLookupDrafter(sessions, max_ahead=64))
     bench.worker.post(make_attach(tokens=[5, 6, 7, 8, 9, 1, 5, 6]))
     bench.settle()
@@ -368,7 +368,7 @@ def test_the_thread_sleeps_wakes_and_stops() -> None:
     bench = TableBench(DRAFT_TABLE)
     core = DraftCore(bench.sessions, bench.model_drafter, max_ahead=64, bytes_per_token=CHEAP)
     worker = DraftWorker(
-        core, emit=lambda report: seen.set() if isinstance(report, CandidateFrame) else None
+        core, emit=lambda report: seen.set() if isinstance(report, CandidatesSent) else None
     )
     thread = threading.Thread(target=worker.run)
     thread.start()
@@ -457,9 +457,9 @@ def test_one_frame_answers_all_sessions_of_a_target() -> None:
     bench.settle()
     bench.take()
     verdicts = [target.decide(2, starving=True) for target in targets]
-    bench.worker.post(frame_of(verdicts, target=Target(pass_s=1.0, free_s=1.0)))
+    bench.worker.post(frame_of(verdicts, target=TargetActivity(pass_s=1.0, free_s=1.0)))
     bench.settle()
-    [frame] = [report for report in bench.take() if isinstance(report, CandidateFrame)]
+    [frame] = [report for report in bench.take() if isinstance(report, CandidatesSent)]
     assert frame.candidates is not None
     assert frame.candidates.handles_E.tolist() == [1, 2, 3]
     assert frame.candidates.lengths_E.tolist() == [target.length for target in targets]
@@ -472,7 +472,9 @@ def test_a_busy_target_is_told_when_it_can_listen() -> None:
     bench.worker.post(attach)
     bench.settle()
     bench.take()
-    bench.worker.post(target.commit(9, starving=True, target=Target(pass_s=0.02, free_s=0.02)))
+    bench.worker.post(
+        target.commit(9, starving=True, target=TargetActivity(pass_s=0.02, free_s=0.02))
+    )
     arrived = bench.now + 0.001
     sent_at = None
     for _ in range(40):
@@ -494,7 +496,7 @@ def test_the_floor_keeps_back_what_is_worth_less() -> None:
     bench.take()
 
     def values(floor: float) -> list[float]:
-        bench.worker.post(target.commit(1, starving=True, target=Target(floor=floor)))
+        bench.worker.post(target.commit(1, starving=True, target=TargetActivity(floor=floor)))
         bench.settle()
         found = []
         for news in bench.take_news():

@@ -15,7 +15,7 @@ from outrider.actors.engine.kv.growing_mask import GrowingMask, fits
 from outrider.actors.engine.kv.slots import SlotTable
 from outrider.actors.engine.models.transformers_engine import TransformersEngine
 from outrider.actors.engine.protocol import Engine, Rows
-from outrider.actors.speculation.trees.level_shapes import Shape
+from outrider.actors.speculation.trees.level_shapes import LevelShape
 
 MAX_CONTEXT = 200
 
@@ -95,7 +95,7 @@ def test_a_slice_is_the_mask_that_would_be_built(seed: int) -> None:
 
 def test_levels_of_a_fixed_shape_are_slices_of_its_largest_mask() -> None:
     """A tree of a k-configuration, run level by level, takes the rectangles that Lu et al. cut from one mask."""
-    shape = Shape((3, 2, 2))
+    shape = LevelShape((3, 2, 2))
     parents = shape.parents_N
     whole = GrowingMask(max_context=10, max_scratch=shape.num_nodes)
     built = np.full((shape.num_nodes, shape.num_nodes), -np.inf, dtype=np.float32)

@@ -9,10 +9,10 @@ import pytest
 from outrider.actors.engine.kv.sizing import (
     LEAST_CONTEXT,
     USUAL_SLOTS,
+    CacheRoom,
     DoesNotFit,
     Memory,
     ModelFacts,
-    Room,
     choose_room,
 )
 
@@ -62,7 +62,7 @@ def machine(gib: float) -> Memory:
 
 def choose(
     model: ModelFacts, memory: Memory, slots: int | None = None, context: int | None = None
-) -> Room:
+) -> CacheRoom:
     """With the usual scratch rows."""
     return choose_room(model, memory, num_slots=slots, max_context=context, max_scratch=320)
 

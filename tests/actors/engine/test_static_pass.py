@@ -22,7 +22,7 @@ from outrider.actors.engine.graphs.cuda_graph import EagerRecorder, Run
 from outrider.actors.engine.graphs.static_attention import AttendStatic, StaticCache
 from outrider.actors.engine.graphs.static_inputs import WORD_BITS, StaticInputs, fill, views
 from outrider.actors.engine.graphs.static_pass import Policy, StaticPasses
-from outrider.actors.engine.graphs.static_shape import Shape
+from outrider.actors.engine.graphs.static_shape import StaticShape
 from outrider.actors.engine.kv.slots import SlotTable
 from outrider.actors.engine.kv.storage import PlaneShape, Storage
 from outrider.actors.engine.models import transformers_engine
@@ -308,7 +308,7 @@ def test_all_tensors_of_a_pass_are_on_the_device(
     storage = Storage(
         [(plane, plane)] * 2, num_slots=4, capacity=120, dtype=torch.float32, device=nowhere
     )
-    shape = Shape(rows=8, entries=2, longest=4, shown=120, by_slot=by_slot)
+    shape = StaticShape(rows=8, entries=2, longest=4, shown=120, by_slot=by_slot)
     inputs = views(torch.empty(500, dtype=torch.int64, device=nowhere), shape, 1)
     cache = StaticCache(storage, inputs)
     attend = AttendStatic(storage, inputs, max_scratch=24, dtype=torch.float32)

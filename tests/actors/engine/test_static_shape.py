@@ -6,7 +6,13 @@ import random
 
 import pytest
 
-from outrider.actors.engine.graphs.static_shape import MOST_PADDED, ROWS, Need, Shape, shape_of
+from outrider.actors.engine.graphs.static_shape import (
+    MOST_PADDED,
+    ROWS,
+    Need,
+    StaticShape,
+    shape_of,
+)
 
 
 def need(
@@ -67,8 +73,8 @@ def test_a_lone_session_in_a_high_slot_is_gathered() -> None:
     """Reading all slots below it would cost more."""
     low = shape_of(need(slots=2), num_slots=16, capacity=512)
     high = shape_of(need(slots=9), num_slots=16, capacity=512)
-    assert low == Shape(rows=1, entries=2, longest=1, shown=256, by_slot=True)
-    assert high == Shape(rows=1, entries=1, longest=1, shown=256, by_slot=False)
+    assert low == StaticShape(rows=1, entries=2, longest=1, shown=256, by_slot=True)
+    assert high == StaticShape(rows=1, entries=1, longest=1, shown=256, by_slot=False)
     assert low.holds(need(slots=2))
     assert not low.holds(need(slots=3))
     assert high.holds(need(slots=16))

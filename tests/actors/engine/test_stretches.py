@@ -11,7 +11,7 @@ from tests.actors.engine.script import VOCAB_SIZE, PlainLogits, Script, worst_er
 
 from outrider.actors.engine.attention import attention_stretches
 from outrider.actors.engine.attention.attention_stretches import AttendStretches
-from outrider.actors.engine.attention.pass_layout import Plan, Sight, plan_pass, sight
+from outrider.actors.engine.attention.pass_layout import PassLayout, Sight, plan_pass, sight
 from outrider.actors.engine.attention.stretches import (
     FEWEST_SESSIONS,
     MOST_ROWS,
@@ -26,7 +26,7 @@ from outrider.actors.engine.protocol import Rows
 MakeEngine = Callable[..., TransformersEngine]
 
 
-def planned(counts: Sequence[tuple[int, int, int]]) -> Plan:
+def planned(counts: Sequence[tuple[int, int, int]]) -> PassLayout:
     """A pass of sessions given as (slot, cached rows, new rows)."""
     table = SlotTable(num_slots=64, max_context=2048, max_scratch=512, vocab_size=9)
     batch = []
@@ -95,7 +95,7 @@ def test_they_do_share_calls(make_engine: MakeEngine, monkeypatch: pytest.Monkey
     seen: list[tuple[int, int]] = []
     right = stretches_of
 
-    def counted(plan: Plan) -> object:
+    def counted(plan: PassLayout) -> object:
         found, alone = right(plan)
         seen.append((sum(len(stretch.members) for stretch in found), len(alone)))
         return found, alone

@@ -13,7 +13,7 @@ from outrider.actors.exchange import candidates, commits, verdicts
 from outrider.actors.exchange.candidates import Candidates
 from outrider.actors.exchange.commits import Commit, Commits
 from outrider.actors.exchange.frames import Array
-from outrider.actors.exchange.verdicts import Target, Verdicts
+from outrider.actors.exchange.verdicts import TargetActivity, Verdicts
 from outrider.actors.speculation.trees.ragged import starts_of
 
 VOCAB = 100_000
@@ -61,7 +61,7 @@ def some_verdicts(draw: st.DrawFn) -> Verdicts:
     count = len(sizes)
     largest = draw(st.sampled_from([9, 2**16, verdicts.MAX_TOKEN - 1]))
     return Verdicts(
-        target=Target(
+        target=TargetActivity(
             pass_s=1e-6 * draw(uint(20)),
             free_s=1e-6 * draw(uint(20)),
             wait_s=1e-6 * draw(uint(20)),

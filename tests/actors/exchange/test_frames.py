@@ -189,7 +189,7 @@ def test_verdicts_that_cannot_be_are_refused(content: verdicts.Verdicts, word: s
 def test_what_does_not_fit_the_wire_is_clipped() -> None:
     """Credits, times and values that are out of range come out at its end."""
     content = verdict(length=9, tokens=[1], roots=[])
-    target = verdicts.Target(pass_s=1e9, free_s=-1.0, wait_s=0.5, floor=7.0)
+    target = verdicts.TargetActivity(pass_s=1e9, free_s=-1.0, wait_s=0.5, floor=7.0)
     found = verdicts.decode(
         verdicts.encode(
             verdicts.Verdicts(

@@ -26,7 +26,7 @@ import numpy as np
 from outrider.actors.frozen.sparse_rows import SparseRow, draw_sibling, freeze
 from outrider.actors.speculation.sampling.random_acts import Decisions, Float64s
 from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement
-from outrider.actors.speculation.trees.level_shapes import Shape
+from outrider.actors.speculation.trees.level_shapes import LevelShape
 from outrider.actors.speculation.verify.acceptance import Acceptance
 
 T = TypeVar("T")
@@ -246,7 +246,7 @@ Alter = Callable[[Growing], Draft]
 
 def static(*branching: int) -> Grow:
     """A fixed shape, level by level."""
-    assert Shape(branching)
+    assert LevelShape(branching)
 
     def grow(growing: Growing) -> None:
         level = [-1]

@@ -22,7 +22,7 @@ from outrider.actors.engine.tables.tabular_engine import TabularEngine, random_t
 from outrider.actors.frozen.law_frame import FrozenTree
 from outrider.actors.frozen.sparse_rows import SparseRow
 from outrider.actors.speculation.noise.gumbel import GumbelNoise
-from outrider.actors.speculation.options import Sampling, Speculation, Verifier
+from outrider.actors.speculation.options import Sampling, Speculation, VerifierName
 from outrider.actors.speculation.sampling.draw import draw
 from outrider.actors.speculation.sampling.transforms import SamplingTransform
 from outrider.actors.speculation.trees import base_hash
@@ -279,7 +279,7 @@ def chain_of(name: str, seed: int, replacement: Replacement) -> FrozenTree:
     return FrozenTree(tree=tree, rows=tuple(rows))
 
 
-def frozen_faults(name: str, verifier: Verifier) -> int:
+def frozen_faults(name: str, verifier: VerifierName) -> int:
     """Sessions whose first round does not commit the chain, up to a stop token within it."""
     found = 0
     speculation = Speculation(verifier=verifier)
@@ -386,7 +386,7 @@ def test_min_tokens_without_depth_is_caught(monkeypatch: pytest.MonkeyPatch) -> 
         patched.setattr(TargetRows, "_scores", shallow_scores)
         for is_every_row_read in (False, True):
             assert wrong_rows(name, is_every_row_read=is_every_row_read) > SEEDS // 10
-        assert frozen_faults(name, Verifier.TRAVERSAL) > SEEDS // 20
+        assert frozen_faults(name, VerifierName.TRAVERSAL) > SEEDS // 20
 
 
 @pytest.mark.parametrize("name", ["stop tokens", "end of text"])

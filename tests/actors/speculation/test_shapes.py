@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.actors.speculation.trees.level_shapes import Shape, chain, parse, paths
+from outrider.actors.speculation.trees.level_shapes import LevelShape, chain, parse, paths
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_layout() -> None:
                 assert shape.parents_N[node] == bases[depth - 1] + i
 
 
-def visible(shape: Shape) -> list[set[int]]:
+def visible(shape: LevelShape) -> list[set[int]]:
     """Which nodes each node sees: its ancestors and itself."""
     seen: list[set[int]] = []
     for node, parent in enumerate(shape.parents_N):

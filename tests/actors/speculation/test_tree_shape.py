@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.actors.speculation.options import Speculation, Verifier
-from outrider.actors.speculation.trees.level_shapes import Shape
+from outrider.actors.speculation.options import Speculation, VerifierName
+from outrider.actors.speculation.trees.level_shapes import LevelShape
 from outrider.actors.speculation.verify.registry import METHODS
 from outrider.actors.speculation.verify.tree_shape import shape_of
 
@@ -15,7 +15,7 @@ FROZEN = [verifier for verifier, method in METHODS.items() if method.needs_draft
 @pytest.mark.parametrize("verifier", FROZEN)
 @pytest.mark.parametrize("max_nodes", [1, 2, 5, 16, 28, 256])
 @pytest.mark.parametrize("max_depth", [-1, 0, 1, 2, 3, 8])
-def test_default_shapes_fit(verifier: Verifier, max_nodes: int, max_depth: int) -> None:
+def test_default_shapes_fit(verifier: VerifierName, max_nodes: int, max_depth: int) -> None:
     """Within the limits, as deep as there is room, and a chain where only chains are verified."""
     speculation = Speculation(verifier=verifier, max_nodes=max_nodes)
     shape = shape_of(speculation, max_depth)
@@ -28,15 +28,17 @@ def test_default_shapes_fit(verifier: Verifier, max_nodes: int, max_depth: int) 
 
 def test_defaults_by_budget() -> None:
     """The tree of the literature where it fits, a smaller one under the default budget."""
-    assert shape_of(Speculation(verifier=Verifier.TRAVERSAL, max_nodes=28), 9) == Shape((4, 2, 2))
-    assert shape_of(Speculation(verifier=Verifier.TRAVERSAL), 9) == Shape((2, 2, 2))
-    assert shape_of(Speculation(verifier=Verifier.BLOCK), 9) == Shape((1, 1, 1, 1))
+    assert shape_of(Speculation(verifier=VerifierName.TRAVERSAL, max_nodes=28), 9) == LevelShape(
+        (4, 2, 2)
+    )
+    assert shape_of(Speculation(verifier=VerifierName.TRAVERSAL), 9) == LevelShape((2, 2, 2))
+    assert shape_of(Speculation(verifier=VerifierName.BLOCK), 9) == LevelShape((1, 1, 1, 1))
 
 
 def test_asked_shape_loses_whole_levels() -> None:
     """What does not fit is cut between levels, never inside one."""
-    asked = Speculation(verifier=Verifier.KSEQ, max_nodes=28, tree_shape=Shape((4, 2, 2)))
-    assert shape_of(asked, 5) == Shape((4, 2, 2))
-    assert shape_of(asked, 2) == Shape((4, 2))
-    fewer = Speculation(verifier=Verifier.KSEQ, max_nodes=27, tree_shape=Shape((4, 2, 2)))
-    assert shape_of(fewer, 5) == Shape((4, 2))
+    asked = Speculation(verifier=VerifierName.KSEQ, max_nodes=28, tree_shape=LevelShape((4, 2, 2)))
+    assert shape_of(asked, 5) == LevelShape((4, 2, 2))
+    assert shape_of(asked, 2) == LevelShape((4, 2))
+    fewer = Speculation(verifier=VerifierName.KSEQ, max_nodes=27, tree_shape=LevelShape((4, 2, 2)))
+    assert shape_of(fewer, 5) == LevelShape((4, 2))

@@ -18,18 +18,18 @@ from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.speculation.trees import base_hash
 from outrider.actors.speculation.trees.ragged import starts_of
 from outrider.actors.target.state.target_events import (
-    CandidateFrame,
+    CandidatesReceived,
     CommitFrame,
     Committed,
     DrafterJoined,
     Failed,
     Finished,
-    Open,
     Opened,
+    OpenSession,
     Output,
-    Owner,
     Resync,
-    VerdictFrame,
+    SessionOwner,
+    VerdictsSent,
 )
 from outrider.actors.target.state.target_settings import TargetSettings
 from outrider.actors.target.target_worker import TargetWorker
@@ -55,7 +55,7 @@ class Verdict:
     free_s: float
 
 
-def verdicts_of(output: VerdictFrame) -> list[Verdict]:
+def verdicts_of(output: VerdictsSent) -> list[Verdict]:
     """The sessions of a frame."""
     told = output.verdicts
     return [
@@ -81,7 +81,7 @@ def verdicts_of(output: VerdictFrame) -> list[Verdict]:
 class Commit:
     """What a coordinator was told of one session."""
 
-    owner: Owner
+    owner: SessionOwner
     epoch: int
     tokens: tuple[int, ...]
     origins: tuple[int, ...]
@@ -104,7 +104,7 @@ def commits_of(outputs: Sequence[Output]) -> list[Commit]:
             told = output.commits
             found.extend(
                 Commit(
-                    owner=Owner(stream=output.stream, session=int(told.sessions_E[e])),
+                    owner=SessionOwner(stream=output.stream, session=int(told.sessions_E[e])),
                     epoch=int(told.epochs_E[e]),
                     tokens=tuple(told.tokens_T[told.starts_E[e] : told.starts_E[e + 1]].tolist()),
                     origins=tuple(told.origins_T[told.starts_E[e] : told.starts_E[e + 1]].tolist()),
@@ -137,7 +137,7 @@ class Harness:
             lockstep=self.lockstep,
             device_draws=self.device_draws,
         )
-        self.during: list[CandidateFrame] = []
+        self.during: list[CandidatesReceived] = []
         """Arrive while the next pass runs."""
         self.worker = TargetWorker(
             self.engine,
@@ -205,10 +205,10 @@ def opening(
     speculation: Speculation | None = None,
     drafters: tuple[str, ...] = ("d",),
     group: int = 0,
-) -> Open:
+) -> OpenSession:
     """An open event."""
-    return Open(
-        owner=Owner(stream=1, session=session),
+    return OpenSession(
+        owner=SessionOwner(stream=1, session=session),
         group=group,
         prompt=prompt,
         committed=committed,
@@ -239,7 +239,7 @@ def candidates(
     handle: int,
     drafter: str = "d",
     number: int = 0,
-) -> CandidateFrame:
+) -> CandidatesReceived:
     """A candidate message for a tree below a text."""
     tokens, parents, estimates = tree
     found = Candidates(
@@ -253,10 +253,10 @@ def candidates(
         estimates_N=np.frombuffer(estimates or b"\x80" * len(tokens), np.uint8),
         num_bytes=len(tokens) * 4,
     )
-    return CandidateFrame(drafter=drafter, candidates=found)
+    return CandidatesReceived(drafter=drafter, candidates=found)
 
 
-def run_plain(harness: Harness, events: Sequence[Open]) -> dict[int, list[int]]:
+def run_plain(harness: Harness, events: Sequence[OpenSession]) -> dict[int, list[int]]:
     """Runs sessions to their ends without any drafter."""
     for event in events:
         harness.worker.post(event)
@@ -269,7 +269,10 @@ def run_plain(harness: Harness, events: Sequence[Open]) -> dict[int, list[int]]:
 
 
 def run_chaos(
-    harness: Harness, events: Sequence[Open], rng: random.Random, drafters: Sequence[str] = ("d",)
+    harness: Harness,
+    events: Sequence[OpenSession],
+    rng: random.Random,
+    drafters: Sequence[str] = ("d",),
 ) -> dict[int, list[int]]:
     """Runs sessions while drafters send random trees: fresh, stale, repeated, delayed, reordered, or lost."""
     for drafter in drafters:
@@ -278,7 +281,7 @@ def run_chaos(
         harness.worker.post(event)
     sessions = {event.owner.session: list(event.prompt) for event in events}
     prefix = {e.owner.session: [*e.prompt, *e.committed] for e in events}
-    delayed: list[CandidateFrame] = []
+    delayed: list[CandidatesReceived] = []
     for _ in range(10_000):
         if all(harness.end(s) for s in sessions):
             break
@@ -310,7 +313,7 @@ def verdicts(harness: Harness, drafter: str) -> list[Verdict | Resync]:
     """What a drafter was told, in order."""
     told: list[Verdict | Resync] = []
     for output in harness.outputs:
-        if isinstance(output, VerdictFrame) and output.drafter == drafter:
+        if isinstance(output, VerdictsSent) and output.drafter == drafter:
             told.extend(verdicts_of(output))
         elif isinstance(output, Resync) and output.drafter == drafter:
             told.append(output)

@@ -15,7 +15,7 @@ from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.speculation.trees.ragged import starts_of
 from outrider.actors.target.opening import open_session
 from outrider.actors.target.state.passes import Pass
-from outrider.actors.target.state.target_events import Open, Owner
+from outrider.actors.target.state.target_events import OpenSession, SessionOwner
 from outrider.actors.target.state.target_settings import TargetSettings
 from outrider.actors.target.state.target_state import TargetState
 from outrider.actors.tracing.recorder import Recorder
@@ -57,8 +57,8 @@ class Sessions:
     ) -> int:
         """Opens a session; returns its row."""
         self._count += 1
-        event = Open(
-            owner=Owner(stream=1, session=self._count),
+        event = OpenSession(
+            owner=SessionOwner(stream=1, session=self._count),
             group=0,
             prompt=tuple(prompt),
             committed=tuple(committed),

@@ -12,12 +12,17 @@ from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.protocol import Engine, Logits, Rows
 from outrider.actors.engine.timed_engine import TimedEngine
 from outrider.actors.speculation.options import Sampling
-from outrider.actors.target.state.target_events import Close, Finished, Open, Owner
+from outrider.actors.target.state.target_events import (
+    CloseSession,
+    Finished,
+    OpenSession,
+    SessionOwner,
+)
 from outrider.actors.target.state.target_settings import TargetSettings
 from outrider.actors.target.target_worker import TargetWorker
 
 
-def alone(event: Open) -> list[int]:
+def alone(event: OpenSession) -> list[int]:
     """What a session says on a target that nobody else uses."""
     return run_plain(Harness(engine()), [event])[event.owner.session]
 
@@ -130,14 +135,14 @@ def test_a_closed_session_leaves_what_it_computed() -> None:
     harness.worker.post(opening(1, sampled(1), prompt=prompt))
     harness.worker.step()
     harness.worker.step()
-    harness.worker.post(Close(owner=Owner(stream=1, session=1)))
+    harness.worker.post(CloseSession(owner=SessionOwner(stream=1, session=1)))
     event = opening(2, sampled(2, 100), prompt=prompt)
     harness.worker.post(event)
     for _ in range(20):
         harness.worker.step()
     said = harness.committed(2)
     assert len(said) > 5
-    harness.worker.post(Close(owner=Owner(stream=1, session=2)))
+    harness.worker.post(CloseSession(owner=SessionOwner(stream=1, session=2)))
     resumed = opening(3, sampled(2, 100), prompt=prompt, committed=said)
     rest = run_plain(harness, [resumed])[3]
     assert said + rest == alone(event)

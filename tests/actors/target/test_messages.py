@@ -9,8 +9,8 @@ from outrider.actors.exchange import candidates, commits, verdicts
 from outrider.actors.exchange.candidates import Candidates
 from outrider.actors.exchange.commits import Commits
 from outrider.actors.exchange.request_options_wire import sampling_to_proto, speculation_to_proto
-from outrider.actors.exchange.verdicts import Target, Verdicts
-from outrider.actors.speculation.options import Sampling, Speculation, Verifier
+from outrider.actors.exchange.verdicts import TargetActivity, Verdicts
+from outrider.actors.speculation.options import Sampling, Speculation, VerifierName
 from outrider.actors.target.service.target_messages import (
     candidates_from_proto,
     commit_message,
@@ -28,21 +28,21 @@ from outrider.actors.target.state.target_events import (
     Finished,
     Logprob,
     Opened,
-    Owner,
     Resync,
     SessionClosed,
+    SessionOwner,
     Stats,
-    VerdictFrame,
+    VerdictsSent,
 )
 from outrider.v1 import generation_pb2, target_pb2, tree_pb2
 
-OWNER = Owner(stream=3, session=8)
+OWNER = SessionOwner(stream=3, session=8)
 
 
 def test_open_comes_through_whole() -> None:
     """Every option of a session reaches the worker."""
     sampling = Sampling(seed=2**64 - 1, max_tokens=9, temperature=0.5, logit_bias={3: 1.5})
-    speculation = Speculation(verifier=Verifier.EXACT_MATCH, max_nodes=3)
+    speculation = Speculation(verifier=VerifierName.EXACT_MATCH, max_nodes=3)
     message = target_pb2.OpenSession(
         session=8,
         group=4,
@@ -129,9 +129,9 @@ def test_frames_of_a_pass_come_through() -> None:
         tokens_T=nothing,
         root_starts_E=np.zeros(1, np.int64),
         roots_T=nothing,
-        target=Target(pass_s=0.25),
+        target=TargetActivity(pass_s=0.25),
     )
-    message = verdict_message(VerdictFrame(drafter="d", verdicts=ours))
+    message = verdict_message(VerdictsSent(drafter="d", verdicts=ours))
     assert verdicts.decode(message.verdicts.frame).target.pass_s == 0.25
 
 

@@ -12,7 +12,7 @@ from tests.actors.target.passing import SETTINGS
 
 from outrider.actors.speculation.options import Sampling
 from outrider.actors.target.state.target_events import (
-    CandidateFrame,
+    CandidatesReceived,
     DrafterJoined,
     Event,
     Finished,
@@ -30,7 +30,7 @@ class Traced(TargetWorker):
 
     def post(self, event: Event) -> None:
         """Names the message."""
-        if isinstance(event, CandidateFrame):
+        if isinstance(event, CandidatesReceived):
             event = replace(event, message=trace_pb2.TraceMessage())
         super().post(event)
 

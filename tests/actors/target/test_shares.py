@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from outrider.actors.target.service.slot_shares import ASK_AGAIN_S, CONTENDED_S, Room, Shares
+from outrider.actors.target.service.slot_shares import ASK_AGAIN_S, CONTENDED_S, SharedRoom, Shares
 
 
-def room(coordinators: int, held: int, contended: bool = False) -> Room:
+def room(coordinators: int, held: int, contended: bool = False) -> SharedRoom:
     """What is told."""
-    return Room(coordinators=coordinators, held_by_others=held, is_contended=contended)
+    return SharedRoom(coordinators=coordinators, held_by_others=held, is_contended=contended)
 
 
 def test_one_coordinator_alone_is_told_nothing() -> None:

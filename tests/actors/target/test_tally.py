@@ -10,13 +10,13 @@ from tests.actors.target.chaos import engine
 from tests.actors.target.passing import Sessions
 
 from outrider.actors.speculation.options import Sampling
-from outrider.actors.target.state.tally import OWN, Tally, Totals
-from outrider.actors.target.state.target_events import Owner
+from outrider.actors.target.state.tally import OWN, TargetTally, TargetTotals
+from outrider.actors.target.state.target_events import SessionOwner
 
 
 def test_rounds_are_counted_by_drafter_and_position() -> None:
     """A tree of two drafters and the target itself; two of its nodes were drawn, one below the other."""
-    tally = Tally()
+    tally = TargetTally()
     tally.decided(
         ("a", "b"),
         np.array([0, 1, 1, -1]),
@@ -35,7 +35,7 @@ def test_rounds_are_counted_by_drafter_and_position() -> None:
 @pytest.mark.parametrize(("rows", "label"), [(1, 1), (2, 2), (3, 4), (16, 16), (17, 32)])
 def test_passes_are_sorted_by_rows(rows: int, label: int) -> None:
     """Rounded up to a power of two, so that there are few series."""
-    tally = Tally()
+    tally = TargetTally()
     tally.passed(rows, 0.01, predicted_s=0.02, has_prompt=False)
     assert list(tally.passes) == [(False, label)]
     assert tally.errors.buckets[0] == ("0.5", 1.0)
@@ -53,7 +53,7 @@ def test_sums_never_fall_while_sessions_end() -> None:
             rows = [sessions.open(Sampling(seed=1, max_tokens=9)) for _ in range(slots)]
             state.table.counts["tokens"][rows] += 1
             for place in range(slots):
-                owner = Owner(stream=1, session=slots * number + place + 1)
+                owner = SessionOwner(stream=1, session=slots * number + place + 1)
                 state.abort(owner, is_told=True)
 
     worker = threading.Thread(target=run_all)
@@ -65,4 +65,4 @@ def test_sums_never_fall_while_sessions_end() -> None:
     assert seen == sorted(seen)
     assert [tokens for _, tokens in seen] == sorted(tokens for _, tokens in seen)
     totals = state.tally.totals(state.table)
-    assert totals == Totals(sessions=rounds * slots, tokens=rounds * slots)
+    assert totals == TargetTotals(sessions=rounds * slots, tokens=rounds * slots)

@@ -27,7 +27,7 @@ from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.speculation.trees import base_hash
 from outrider.actors.speculation.trees.path_keys import Int64s
 from outrider.actors.target.state.target_events import (
-    Close,
+    CloseSession,
     CloseStream,
     CommitFrame,
     Committed,
@@ -37,10 +37,10 @@ from outrider.actors.target.state.target_events import (
     Finish,
     Finished,
     Opened,
-    Owner,
     Resync,
     ResyncRequest,
     SessionClosed,
+    SessionOwner,
     Steer,
 )
 from outrider.actors.target.target_worker import MAX_FAILED_PASSES, EngineBroken
@@ -309,8 +309,8 @@ def test_close_frees_the_slot_at_once() -> None:
     harness.worker.post(opening(2, Sampling(seed=1, max_tokens=400)))
     harness.worker.step()
     assert model.num_free == 0
-    harness.worker.post(Close(owner=Owner(stream=1, session=1)))
-    harness.worker.post(Close(owner=Owner(stream=1, session=99)))
+    harness.worker.post(CloseSession(owner=SessionOwner(stream=1, session=1)))
+    harness.worker.post(CloseSession(owner=SessionOwner(stream=1, session=99)))
     harness.worker.step()
     assert model.num_free == 1
     harness.worker.post(CloseStream(stream=1))
@@ -491,7 +491,7 @@ def test_steering_away_from_a_drafter_ends_its_part() -> None:
     harness.worker.post(opening(1, Sampling(seed=1, max_tokens=60)))
     harness.worker.post(candidates((1, 2, 3), random_tree(random.Random(1), 9), handle=1))
     harness.worker.step()
-    harness.worker.post(Steer(owner=Owner(stream=1, session=1), drafters=(), max_nodes=0))
+    harness.worker.post(Steer(owner=SessionOwner(stream=1, session=1), drafters=(), max_nodes=0))
     harness.worker.step()
     assert SessionClosed(drafter="d", handle=1) in harness.outputs
     told = len(verdicts(harness, "d"))

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from outrider.actors.train.demo.recipe import Growth, Recipe, Rollouts, Shape
+from outrider.actors.train.demo.recipe import LayerGrowth, ModelShape, Recipe, Rollouts
 from outrider.actors.train.loop.schedule import Schedule
-from outrider.actors.train.text.corpus import Source
+from outrider.actors.train.text.corpus import CorpusSource
 from outrider.actors.train.text.sources import read_conversations, read_prose
 
 
@@ -52,17 +52,19 @@ def tiny_data(tmp_path: Path) -> Path:
 @pytest.fixture
 def tiny_recipe() -> Recipe:
     """Models of a few thousand parameters and a dozen steps."""
-    shape = Shape(hidden=16, layers=2, heads=2, key_value_heads=1, intermediate=16, vocabulary=300)
+    shape = ModelShape(
+        hidden=16, layers=2, heads=2, key_value_heads=1, intermediate=16, vocabulary=300
+    )
     schedule = Schedule(
         steps=12, tokens_per_step=128, row_length=32, long_row_length=64, warmup=2, long_every=4
     )
     return Recipe(
         sources=(
-            Source("prose", ("prose.jsonl",), 0.5, read_prose),
-            Source("chat", ("chat.jsonl",), 0.5, read_conversations),
+            CorpusSource("prose", ("prose.jsonl",), 0.5, read_prose),
+            CorpusSource("chat", ("chat.jsonl",), 0.5, read_conversations),
         ),
         shapes=dict.fromkeys(("target", "draft", "draft-small"), shape),
         schedules=dict.fromkeys(("target", "draft", "draft-small"), schedule),
-        growth=(Growth("target-shallow", 1, replace(schedule, steps=4, decay_share=0.0)),),
+        growth=(LayerGrowth("target-shallow", 1, replace(schedule, steps=4, decay_share=0.0)),),
         rollouts=Rollouts(chunks=2, rows=4, length=32, prompt_length=8),
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from outrider.actors.train.loop import budget as budget_module
-from outrider.actors.train.loop.budget import Budget, Decision, check_minutes
+from outrider.actors.train.loop.budget import Budget, StepDecision, check_minutes
 from outrider.actors.train.training_errors import ResumeError, TrainError
 
 SHARES = {"target": 26.0, "target writes": 10.0, "draft": 11.0, "evaluation": 2.0}
@@ -62,7 +62,7 @@ def test_time_spent_by_an_interrupted_call_counts(tmp_path: Path) -> None:
     first = Budget(tmp_path / "b.json", PARTS, 49.0, clock=hand)
     first.begin("target")
     hand.now += 10 * 60
-    first.decide("target", Decision(count=5, of=9, minutes=49.0))
+    first.decide("target", StepDecision(count=5, of=9, minutes=49.0))
     first.begin("evaluation")
     hand.now += 60
     first.save()
@@ -70,7 +70,7 @@ def test_time_spent_by_an_interrupted_call_counts(tmp_path: Path) -> None:
     second.begin("target")
     assert second.spent() == pytest.approx(10 * 60)
     assert second.left() == pytest.approx(16 * 60)
-    assert second.decided("target") == Decision(count=5, of=9, minutes=49.0)
+    assert second.decided("target") == StepDecision(count=5, of=9, minutes=49.0)
     other = Budget(tmp_path / "b.json", ("draft", "evaluation"), 49.0, clock=Hand())
     assert other.spent() == 0.0
 
@@ -80,7 +80,7 @@ def test_afresh_forgets_the_parts_of_the_call(tmp_path: Path) -> None:
     first = Budget(tmp_path / "b.json", PARTS, 49.0)
     first.begin("target")
     for part in ("target", "draft"):
-        first.decide(part, Decision(count=5, of=9, minutes=49.0))
+        first.decide(part, StepDecision(count=5, of=9, minutes=49.0))
     second = Budget(tmp_path / "b.json", ("draft", "evaluation"), 49.0, resume=False)
     assert second.spent() == 0.0
     assert second.decided("draft") is None
@@ -112,7 +112,7 @@ def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
 
 def test_a_decision_holds_under_its_bound_or_when_done() -> None:
     """Another bound decides anew unless nothing is left to do; another recipe always does."""
-    decision = Decision(count=5, of=9, minutes=3.0)
+    decision = StepDecision(count=5, of=9, minutes=3.0)
     assert decision.holds(9, 3.0, 2)
     assert not decision.holds(9, 4.0, 2)
     assert decision.holds(9, 4.0, 5)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
-from outrider.actors.train.demo.recipe import Shape, build
+from outrider.actors.train.demo.recipe import ModelShape, build
 from outrider.actors.train.loop.training_checkpoint import (
     Progress,
     load_progress,
@@ -19,7 +19,7 @@ from outrider.actors.train.loop.training_checkpoint import (
 from outrider.actors.train.text.train_tokenizer import train_tokenizer
 from outrider.actors.train.training_errors import ResumeError
 
-SHAPE = Shape(hidden=16, layers=1, heads=2, key_value_heads=1, intermediate=16, vocabulary=262)
+SHAPE = ModelShape(hidden=16, layers=1, heads=2, key_value_heads=1, intermediate=16, vocabulary=262)
 SPECIAL = {"bos": 0, "eos": 1, "pad": 2}
 
 

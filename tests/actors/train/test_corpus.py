@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from outrider.actors.train.text.corpus import (
-    Source,
+    CorpusSource,
     check,
     is_held_out,
     load,
@@ -18,7 +18,7 @@ from outrider.actors.train.text.corpus import (
 from outrider.actors.train.text.sources import read_prose
 from outrider.actors.train.training_errors import DataError
 
-PROSE = Source("prose", ("prose.jsonl",), 1.0, read_prose)
+PROSE = CorpusSource("prose", ("prose.jsonl",), 1.0, read_prose)
 
 
 def test_held_out_is_fixed_by_the_names_alone() -> None:
@@ -41,7 +41,7 @@ def test_load_puts_every_record_on_one_side(tiny_data: Path) -> None:
 
 def test_check_names_every_missing_file(tiny_data: Path) -> None:
     """Missing files are all named before any work starts."""
-    other = Source("other", ("a.gz", "b.gz"), 1.0, read_prose)
+    other = CorpusSource("other", ("a.gz", "b.gz"), 1.0, read_prose)
     with pytest.raises(DataError, match=r"missing a\.gz, b\.gz; put the files there"):
         check(tiny_data, (PROSE, other))
 

@@ -10,12 +10,12 @@ from transformers import AutoModelForCausalLM, LlamaForCausalLM
 
 from outrider.actors.engine.checkpoint.cache_argument import cache_argument
 from outrider.actors.train.demo.deepen import deepen, deepen_folder
-from outrider.actors.train.demo.recipe import Shape, build
+from outrider.actors.train.demo.recipe import ModelShape, build
 from outrider.actors.train.loop.training_checkpoint import save_model
 from outrider.actors.train.text.train_tokenizer import train_tokenizer
 from outrider.actors.train.training_errors import TrainError
 
-SHAPE = Shape(hidden=16, layers=2, heads=2, key_value_heads=1, intermediate=16, vocabulary=300)
+SHAPE = ModelShape(hidden=16, layers=2, heads=2, key_value_heads=1, intermediate=16, vocabulary=300)
 SPECIAL = {"bos": 0, "eos": 1, "pad": 2}
 ROWS = torch.arange(40).reshape(2, 20)
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from transformers import LlamaForCausalLM
 
 from outrider.actors.train.demo.distillation import distillation_loss
-from outrider.actors.train.demo.recipe import Shape, build
+from outrider.actors.train.demo.recipe import ModelShape, build
 from outrider.actors.train.demo.target_cache import LISTED, keep
 from outrider.actors.train.loop.objective import logits_of
 
@@ -20,7 +20,7 @@ ROWS = np.arange(48, dtype=np.uint16).reshape(3, 16)
 def model(seed: int, vocabulary: int = 64) -> LlamaForCausalLM:
     """An untrained one."""
     torch.manual_seed(seed)
-    shape = Shape(
+    shape = ModelShape(
         hidden=16, layers=1, heads=2, key_value_heads=1, intermediate=16, vocabulary=vocabulary
     )
     made = build(shape, SPECIAL)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from outrider.actors.train.demo.recipe import Shape, build
+from outrider.actors.train.demo.recipe import ModelShape, build
 from outrider.actors.train.loop.evaluate import agreement, compare, held_out_loss
 
-SHAPE = Shape(hidden=16, layers=1, heads=2, key_value_heads=1, intermediate=16, vocabulary=64)
+SHAPE = ModelShape(hidden=16, layers=1, heads=2, key_value_heads=1, intermediate=16, vocabulary=64)
 SPECIAL = {"bos": 0, "eos": 1, "pad": 2}
 ROWS = {"a": np.arange(40, dtype=np.uint16).reshape(5, 8)}
 

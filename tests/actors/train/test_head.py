@@ -10,11 +10,11 @@ import torch
 import torch.nn.functional as F
 from transformers import LlamaForCausalLM
 
-from outrider.actors.train.demo.recipe import Shape, build
+from outrider.actors.train.demo.recipe import ModelShape, build
 from outrider.actors.train.loop import objective, output_head
 from outrider.actors.train.loop.output_head import listed_rule, mean_loss, text_loss
 
-SHAPE = Shape(hidden=16, layers=1, heads=2, key_value_heads=1, intermediate=16, vocabulary=64)
+SHAPE = ModelShape(hidden=16, layers=1, heads=2, key_value_heads=1, intermediate=16, vocabulary=64)
 SPECIAL = {"bos": 0, "eos": 1, "pad": 2}
 ROWS = torch.arange(48).reshape(3, 16)
 LEAST = 1e-6

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from outrider.actors.train.demo.inherit import inherit_embedding
-from outrider.actors.train.demo.recipe import Shape, build
+from outrider.actors.train.demo.recipe import ModelShape, build
 
-SHAPE = Shape(hidden=16, layers=1, heads=2, key_value_heads=1, intermediate=16, vocabulary=64)
+SHAPE = ModelShape(hidden=16, layers=1, heads=2, key_value_heads=1, intermediate=16, vocabulary=64)
 SPECIAL = {"bos": 0, "eos": 1, "pad": 2}
 
 

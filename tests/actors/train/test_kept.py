@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from outrider.actors.train.demo.recipe import SCHEDULES, Rollouts, Shape, build
+from outrider.actors.train.demo.recipe import SCHEDULES, ModelShape, Rollouts, build
 from outrider.actors.train.demo.target_cache import Kept, batches_of, keep_chunk, num_batches
 from outrider.actors.train.loop.schedule import Schedule
 
@@ -52,7 +52,9 @@ def test_a_chunk_of_the_recipe_fills_its_batches() -> None:
 def test_a_chunk_is_read_back(tmp_path: Path) -> None:
     """Byte for byte, and half a file is not taken for one."""
     torch.manual_seed(0)
-    shape = Shape(hidden=16, layers=1, heads=2, key_value_heads=1, intermediate=16, vocabulary=300)
+    shape = ModelShape(
+        hidden=16, layers=1, heads=2, key_value_heads=1, intermediate=16, vocabulary=300
+    )
     target = build(shape, {"bos": 0, "eos": 1, "pad": 2})
     batches = [np.arange(64, dtype=np.uint16).reshape(s) for s in ((8, 8), (2, 32))]
     path = tmp_path / "x" / "kept-0000.safetensors"

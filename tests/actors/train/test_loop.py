@@ -11,7 +11,7 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
-from outrider.actors.train.demo.recipe import Shape, build
+from outrider.actors.train.demo.recipe import ModelShape, build
 from outrider.actors.train.loop.output_head import text_loss
 from outrider.actors.train.loop.pacer import Pacer
 from outrider.actors.train.loop.schedule import Schedule
@@ -19,7 +19,7 @@ from outrider.actors.train.loop.training_checkpoint import weights_digest
 from outrider.actors.train.loop.training_loop import Saving, StepReport, train
 from outrider.actors.train.training_errors import TrainError
 
-SHAPE = Shape(hidden=16, layers=1, heads=2, key_value_heads=1, intermediate=16, vocabulary=64)
+SHAPE = ModelShape(hidden=16, layers=1, heads=2, key_value_heads=1, intermediate=16, vocabulary=64)
 SPECIAL = {"bos": 0, "eos": 1, "pad": 2}
 SCHEDULE = Schedule(steps=16, warmup=2)
 

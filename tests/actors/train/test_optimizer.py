@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from outrider.actors.train.demo.recipe import Shape, build
+from outrider.actors.train.demo.recipe import ModelShape, build
 from outrider.actors.train.loop.optimizer import Float32Muon, Optimizer
 
-SHAPE = Shape(hidden=16, layers=1, heads=2, key_value_heads=1, intermediate=16, vocabulary=32)
+SHAPE = ModelShape(hidden=16, layers=1, heads=2, key_value_heads=1, intermediate=16, vocabulary=32)
 SPECIAL = {"bos": 0, "eos": 1, "pad": 2}
 
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from outrider.actors.train.loop.budget import Decision
+from outrider.actors.train.loop.budget import StepDecision
 from outrider.actors.train.loop.pacer import Pacer
 from outrider.actors.train.loop.schedule import Schedule
 
@@ -22,7 +22,7 @@ class Stage:
         self.told: list[tuple[int, float]] = []
         self.pacer = Pacer(SCHEDULE, lambda: self.allowance - self.spent, minutes, self.tell)
 
-    def tell(self, decision: Decision, seconds: float) -> None:
+    def tell(self, decision: StepDecision, seconds: float) -> None:
         """Notes an announcement."""
         self.told.append((decision.count, seconds))
 
@@ -41,7 +41,7 @@ def test_steps_are_what_fits_long_rows_in_proportion() -> None:
     stage = Stage(allowance=113.0)
     stage.run(6)
     decision = stage.pacer.decision()
-    assert decision == Decision(count=6 + 80, of=200, minutes=1.0)
+    assert decision == StepDecision(count=6 + 80, of=200, minutes=1.0)
     assert stage.told == [(86, 80 * 1.25)]
     stage.run(1000)
     assert stage.done == 86
@@ -62,13 +62,13 @@ def test_plenty_of_time_changes_nothing() -> None:
     stage.run(1000)
     assert stage.pacer.schedule is SCHEDULE
     assert stage.done == 200
-    assert stage.pacer.decision() == Decision(count=200, of=200, minutes=1.0)
+    assert stage.pacer.decision() == StepDecision(count=200, of=200, minutes=1.0)
 
 
 def test_without_a_bound_nothing_is_measured() -> None:
     """It is decided from the start."""
     stage = Stage(allowance=math.inf, minutes=0.0)
-    assert stage.pacer.decision() == Decision(count=200, of=200, minutes=0.0)
+    assert stage.pacer.decision() == StepDecision(count=200, of=200, minutes=0.0)
     stage.run(1000)
     assert stage.done == 200
     assert stage.told == []
@@ -110,7 +110,7 @@ def test_a_rate_that_falls_goes_on_falling() -> None:
 
 def test_resuming_keeps_the_decision_of_the_same_bound() -> None:
     """While it fits the time; under another bound it is measured anew."""
-    saved = Decision(count=86, of=200, minutes=1.0)
+    saved = StepDecision(count=86, of=200, minutes=1.0)
     for minutes, allowance, steps in ((1.0, 60.0, 86), (2.0, 1000.0, 200)):
         stage = Stage(allowance=allowance, minutes=minutes)
         stage.done = 40
@@ -122,5 +122,5 @@ def test_resuming_keeps_the_decision_of_the_same_bound() -> None:
 def test_a_finished_stage_stays_finished() -> None:
     """Whatever the bound, as drafts may hang on the target's weights."""
     stage = Stage(allowance=1000.0, minutes=0.0)
-    stage.pacer.resume(86, Decision(count=86, of=200, minutes=1.0))
+    stage.pacer.resume(86, StepDecision(count=86, of=200, minutes=1.0))
     assert stage.pacer.schedule.steps == 86

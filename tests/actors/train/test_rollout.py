@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from outrider.actors.train.demo.recipe import Shape, build
+from outrider.actors.train.demo.recipe import ModelShape, build
 from outrider.actors.train.demo.rollout import continue_rows, rollout_chunks
 from outrider.actors.train.text.packing import Tokens
 
-SHAPE = Shape(hidden=16, layers=1, heads=2, key_value_heads=1, intermediate=16, vocabulary=64)
+SHAPE = ModelShape(hidden=16, layers=1, heads=2, key_value_heads=1, intermediate=16, vocabulary=64)
 SPECIAL = {"bos": 0, "eos": 1, "pad": 2}
 STREAM = np.arange(64, dtype=np.uint16)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
 from outrider.actors.train.loop.training_checkpoint import save_tokenizer
-from outrider.actors.train.text.corpus import Document, Message
+from outrider.actors.train.text.corpus import ChatTurn, Document
 from outrider.actors.train.text.train_tokenizer import (
     SPECIAL,
     encode_documents,
@@ -62,7 +62,7 @@ def test_plain_text_is_opened() -> None:
 def test_chat_template_is_what_was_trained_on() -> None:
     """Templated conversations and training documents have the same ids."""
     turns = [("system", "Be brief."), ("user", "the cat?"), ("assistant", "sat")]
-    document = Document("k", messages=tuple(Message(*turn) for turn in turns))
+    document = Document("k", messages=tuple(ChatTurn(*turn) for turn in turns))
     messages = [{"role": role, "content": content} for role, content in turns]
     ids = TOKENIZER.apply_chat_template(messages, return_dict=False)
     assert encode_documents(TOKENIZER, [document])[0].tolist() == ids

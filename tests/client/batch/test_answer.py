@@ -19,7 +19,7 @@ from outrider.client import (
     Usage,
 )
 from outrider.client.batch import answer
-from outrider.client.batch.record import Record, parse
+from outrider.client.batch.record import BatchRecord, parse
 from outrider.client.connection.errors import ERROR_BY_CODE
 
 STATS = SpeculationStats(
@@ -34,10 +34,10 @@ STATS = SpeculationStats(
 )
 
 
-def record_of(**body: object) -> Record:
+def record_of(**body: object) -> BatchRecord:
     """A record."""
     entry = parse(1, encode(completion("a", **body)))
-    assert isinstance(entry, Record)
+    assert isinstance(entry, BatchRecord)
     return entry
 
 
@@ -65,7 +65,7 @@ def generation(reason: FinishReason, stop: str = "", *, count: int = 1) -> Gener
     return Generation(admission=admission, outputs=outputs)
 
 
-def line_of(record: Record, made: Generation) -> bytes:
+def line_of(record: BatchRecord, made: Generation) -> bytes:
     """The line of a success."""
     return answer.success(record, made, created=1)
 

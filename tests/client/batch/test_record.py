@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from tests.client.batch.lines import chat, completion, encode
 
-from outrider.client.batch.record import MAX_SEED, Record, Rejection, Url, parse, seed_of
+from outrider.client.batch.record import MAX_SEED, BatchRecord, Rejection, Url, parse, seed_of
 from outrider.client.messages.request_options import Message, Verifier
 
 
-def record_of(value: object, **options: Any) -> Record:
+def record_of(value: object, **options: Any) -> BatchRecord:
     """The record that a line is."""
     entry = parse(3, encode(value), **options)
-    assert isinstance(entry, Record), entry
+    assert isinstance(entry, BatchRecord), entry
     return entry
 
 

@@ -10,19 +10,19 @@ from tests.client.batch.lines import chat, completion, write
 
 from outrider.client.batch.answer import Answer
 from outrider.client.batch.input_lines import read_lines
-from outrider.client.batch.record import Record, Rejection
+from outrider.client.batch.record import BatchRecord, Rejection
 from outrider.client.batch.survey import Survey, done_ids, strictly, survey
 from outrider.client.connection.errors import InvalidRequest
 
 
-def look(tmp_path: Path, *values: object) -> tuple[Survey, list[Record | Rejection]]:
+def look(tmp_path: Path, *values: object) -> tuple[Survey, list[BatchRecord | Rejection]]:
     """What a file of these lines holds."""
     file = str(write(tmp_path / "in.jsonl", *values))
     found = survey(read_lines(file))
     return found, list(found.entries(read_lines(file)))
 
 
-def answered(entry: Record | Rejection) -> Answer:
+def answered(entry: BatchRecord | Rejection) -> Answer:
     """An answer to an entry."""
     return Answer(
         id=entry.id, custom_id=entry.custom_id, error_code=None, model="demo", fingerprint="f"
@@ -33,9 +33,9 @@ def test_each_line_has_one_answer(tmp_path: Path) -> None:
     """Good and bad lines alike; blank lines have none; numbers are those of the file."""
     found, entries = look(tmp_path, completion("a"), b"", b"{", b"  ", chat("b"), b"{")
     assert [(entry.line, type(entry)) for entry in entries] == [
-        (1, Record),
+        (1, BatchRecord),
         (3, Rejection),
-        (5, Record),
+        (5, BatchRecord),
         (6, Rejection),
     ]
     assert len({entry.id for entry in entries}) == 4

@@ -6,7 +6,7 @@ from typing import Any
 
 from outrider.client.timeline.assemble import assemble
 from outrider.client.timeline.timeline_model import Slice, Timeline
-from outrider.client.timeline.trace_collect import Collector
+from outrider.client.timeline.trace_collect import TraceCollector
 from outrider.v1 import trace_pb2
 
 MS = 1_000_000
@@ -102,7 +102,7 @@ class Made:
 
     def timeline(self, *, end_ms: float = 100.0, request_id: str = "") -> Timeline:
         """The timeline of all of it."""
-        collector = Collector()
+        collector = TraceCollector()
         for response in self.end(end_ms=end_ms):
             collector.add(response)
         return assemble(collector, request_id=request_id)

@@ -6,13 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.client.timeline.clock import WINDOW_NS, Clock, Reading
+from outrider.client.timeline.clock import WINDOW_NS, ClockOffset, ClockReading
 
 
-def asked(at_ns: int, ahead_ns: int, there_ns: int, back_ns: int, thinks_ns: int = 1000) -> Reading:
+def asked(
+    at_ns: int, ahead_ns: int, there_ns: int, back_ns: int, thinks_ns: int = 1000
+) -> ClockReading:
     """A reading of a clock that is ahead, over ways of these lengths."""
     received = at_ns + there_ns + ahead_ns
-    return Reading(
+    return ClockReading(
         asked_ns=at_ns,
         received_ns=received,
         answered_ns=received + thinks_ns,
@@ -26,7 +28,9 @@ def asked(at_ns: int, ahead_ns: int, there_ns: int, back_ns: int, thinks_ns: int
 )
 def test_error_holds(ahead_ns: int, ways: list[tuple[int, int]]) -> None:
     """However unequal the ways there and back, the true offset lies within the error that is stated."""
-    clock = Clock(asked(10**6 * n, ahead_ns, there, back) for n, (there, back) in enumerate(ways))
+    clock = ClockOffset(
+        asked(10**6 * n, ahead_ns, there, back) for n, (there, back) in enumerate(ways)
+    )
     assert clock.error_ns is not None
     assert abs(clock.offset_ns - ahead_ns) <= clock.error_ns + 1
     assert clock.error_ns <= min(there + back for there, back in ways) / 2
@@ -34,7 +38,9 @@ def test_error_holds(ahead_ns: int, ways: list[tuple[int, int]]) -> None:
 
 def test_the_quickest_reading_counts() -> None:
     """One quick answer among slow ones decides."""
-    clock = Clock([asked(0, 500, 9000, 1000), asked(100, 500, 10, 10), asked(200, 500, 0, 9000)])
+    clock = ClockOffset(
+        [asked(0, 500, 9000, 1000), asked(100, 500, 10, 10), asked(200, 500, 0, 9000)]
+    )
     assert clock.offset_ns == 500
     assert clock.error_ns == 10
     assert clock.to_ours(1500) == 1000
@@ -43,7 +49,7 @@ def test_the_quickest_reading_counts() -> None:
 def test_drift_is_followed() -> None:
     """Between readings the offset changes evenly; before the first and after the last it stays."""
     first, second = asked(0, 1000, 0, 0, 0), asked(2 * WINDOW_NS, 3000, 0, 0, 0)
-    clock = Clock([first, second])
+    clock = ClockOffset([first, second])
     middle = (first.received_ns + second.received_ns) / 2
     assert clock.to_ours(middle) == pytest.approx(middle - 2000)
     assert clock.to_ours(first.received_ns - 10) == first.received_ns - 10 - 1000
@@ -52,6 +58,6 @@ def test_drift_is_followed() -> None:
 
 def test_without_a_reading_it_is_taken_for_ours() -> None:
     """And nobody knows how wrong that is."""
-    clock = Clock([])
+    clock = ClockOffset([])
     assert clock.to_ours(123) == 123
     assert clock.error_ns is None

@@ -8,7 +8,7 @@ import pytest
 from tests.client.timeline.build import Made, record, service, slice_
 
 from outrider.client.timeline.summary import summarise
-from outrider.client.timeline.timeline_model import Source, Timeline
+from outrider.client.timeline.timeline_model import Timeline, TrackSource
 from outrider.client.timeline.track_names import BETWEEN
 from outrider.client.timeline.words import lines
 
@@ -40,7 +40,7 @@ def test_every_moment_of_an_actor_has_a_cause() -> None:
 
 def test_overlaps_do_not_count_twice() -> None:
     """Even if records contradict each other, the parts add up."""
-    source = Source(
+    source = TrackSource(
         process="target", name="t", role="target", incarnation=1, pid=1, start_us=0, end_us=50
     )
     timeline = Timeline(
@@ -166,7 +166,7 @@ def test_words_of_nothing() -> None:
 
 def test_words_of_an_unknown_clock_and_of_the_dead() -> None:
     """Doubts are stated."""
-    source = Source(
+    source = TrackSource(
         process="t",
         name="t",
         role="target",

@@ -6,7 +6,7 @@ from prometheus_client.core import Metric
 
 from outrider.actors.metrics.families import counter, counters, gauge
 from outrider.actors.metrics.metrics_service import render
-from outrider.cluster.roster.actor_status import ActorStatus, State
+from outrider.cluster.roster.actor_status import ActorState, ActorStatus
 from outrider.cluster.roster.roster import Role
 from outrider.cluster.supervise.observed_load import Told
 
@@ -23,7 +23,7 @@ class _Some:
 def told(name: str, role: Role, entry: str, *metrics: Metric, incarnation: int = 1) -> Told:
     """An actor that serves, and what it tells."""
     status = ActorStatus(
-        name=name, role=role, model=entry, state=State.SERVING, incarnation=incarnation
+        name=name, role=role, model=entry, state=ActorState.SERVING, incarnation=incarnation
     )
     labels = {"actor": name, "role": role.value, "model": entry, "node": "here"}
     return status, render(_Some(*metrics), labels)

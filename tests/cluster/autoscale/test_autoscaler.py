@@ -14,8 +14,8 @@ from tests.cluster.in_process import InProcessHost, until
 from outrider.actors.rpc.grpc_server import internal_channel
 from outrider.cluster.config.schema import parse_config
 from outrider.cluster.placement.fleet import ActorSpec, fleet
-from outrider.cluster.roster.actor_status import State
-from outrider.cluster.roster.roster import Role, Scale
+from outrider.cluster.roster.actor_status import ActorState
+from outrider.cluster.roster.roster import ReplicaScale, Role
 from outrider.cluster.supervise.applying import Applier
 from outrider.cluster.supervise.autoscaler import Autoscaler
 from outrider.cluster.supervise.observed_load import Told
@@ -75,10 +75,10 @@ class Running:
     def of(self, role: Role) -> set[str]:
         """Names of the actors of a role that serve."""
         statuses = self.supervisor.status()
-        return {s.name for s in statuses if s.role is role and s.state is State.SERVING}
+        return {s.name for s in statuses if s.role is role and s.state is ActorState.SERVING}
 
     @property
-    def scale(self) -> Scale:
+    def scale(self) -> ReplicaScale:
         """What everyone is told of the targets."""
         return self.supervisor.servicer.roster.scales[0]
 
@@ -120,7 +120,7 @@ async def test_replicas_come_and_go_and_everyone_is_told_why(running: Running) -
     await running.look(12)
     await running.settles(2)
     assert running.of(Role.TARGET) == {"t", "t-1"}
-    assert running.scale == Scale(
+    assert running.scale == ReplicaScale(
         entry="t",
         role=Role.TARGET,
         least=1,
@@ -211,5 +211,5 @@ async def test_one_that_comes_while_its_predecessor_ends_has_a_name_of_its_own(
     await until(lambda: len(running.of(Role.TARGET)) == 2)
     (fresh,) = running.of(Role.TARGET) - {"t"}
     assert fresh.startswith("t-1.")
-    draining = [s.name for s in running.supervisor.status() if s.state is State.DRAINING]
+    draining = [s.name for s in running.supervisor.status() if s.state is ActorState.DRAINING]
     assert draining == ["t-1"]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tests.cluster.autoscale.telling import coordinator, drafter, target
 
-from outrider.cluster.roster.actor_status import State
+from outrider.cluster.roster.actor_status import ActorState
 from outrider.cluster.supervise.observed_load import read, samples
 
 
@@ -47,6 +47,6 @@ def test_who_is_silent_and_who_does_not_count() -> None:
     """Without a target's or a coordinator's answer nothing is known; a drafter's is not needed, nor those of actors that leave."""
     status, _ = target("t-0", 8, 0.0)
     assert read([coordinator(0), (status, None)]) is None
-    leaving = (replace(status, name="t-1", state=State.DRAINING), None)
+    leaving = (replace(status, name="t-1", state=ActorState.DRAINING), None)
     silent = (drafter("d0", 8)[0], None)
     assert len(read([coordinator(0), target("t-0", 8, 0.0), leaving, silent]) or ()) == 2

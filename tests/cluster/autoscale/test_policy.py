@@ -9,26 +9,26 @@ from collections.abc import Callable
 import pytest
 
 from outrider.cluster.config.config_service import Autoscaling
-from outrider.cluster.roster.roster import Role, Scale
-from outrider.cluster.supervise.observed_load import Sample
+from outrider.cluster.roster.roster import ReplicaScale, Role
+from outrider.cluster.supervise.observed_load import LoadSample
 from outrider.cluster.supervise.replica_policy import UNPAID_S, decide
 
 LOOK_S = 5.0
 SETTINGS = Autoscaling(interval_s=LOOK_S, upscale_delay_s=30.0, downscale_delay_s=600.0)
 SLOTS = 8
 
-TARGET = Scale(entry="t", role=Role.TARGET, least=1, most=4, wanted=1)
-DRAFTER = Scale(entry="d", role=Role.DRAFTER, least=1, most=4, wanted=1)
+TARGET = ReplicaScale(entry="t", role=Role.TARGET, least=1, most=4, wanted=1)
+DRAFTER = ReplicaScale(entry="d", role=Role.DRAFTER, least=1, most=4, wanted=1)
 
 
 class Simulated:
     """One entry under a load that is a function of time: replicas come at once, and no more run at a time than they hold."""
 
-    def __init__(self, scale: Scale, replicas: int = 1) -> None:
+    def __init__(self, scale: ReplicaScale, replicas: int = 1) -> None:
         self.scale = scale
         self.replicas = replicas
         self.now_s = 0.0
-        self.history: list[Sample] = []
+        self.history: list[LoadSample] = []
         self.changes: list[tuple[float, int]] = []
         self.reason = ""
 
@@ -48,7 +48,7 @@ class Simulated:
             is_target = self.scale.role is Role.TARGET
             tokens = 0.0 if is_target or gain is None else 100.0 * wanted
             self.history.append(
-                Sample(
+                LoadSample(
                     at_s=self.now_s,
                     sessions=running if is_target else wanted,
                     waiting=wanted - running if is_target else 0,
@@ -98,7 +98,7 @@ def test_bounds_hold_whatever_the_load() -> None:
     assert one.run(700.0, lambda at_s: 10_000)[-1][1] == 4
     assert one.run(2_000.0, lambda at_s: 0)[-1][1] == 1
     assert (
-        Simulated(Scale(entry="t", role=Role.TARGET, least=3, most=4, wanted=3), 3).run(
+        Simulated(ReplicaScale(entry="t", role=Role.TARGET, least=3, most=4, wanted=3), 3).run(
             2_000.0, lambda at_s: 0
         )
         == []

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from outrider.cluster.jobs.ray_token import Credentials, find_credentials
+from outrider.cluster.jobs.ray_token import RayToken, find_credentials
 from outrider.cluster.start.commands import USAGE, CommandFailed
 
 
@@ -22,7 +22,7 @@ def test_file_goes_before_variables(token: Path) -> None:
     """What the command line names is what is sent."""
     found = find_credentials(token, {"RAY_AUTH_TOKEN": "other", "RAY_AUTH_MODE": "token"})
 
-    assert found == Credentials("token", "from-a-file")
+    assert found == RayToken("token", "from-a-file")
     assert found.headers == {"Authorization": "Bearer from-a-file"}
 
 
@@ -35,22 +35,22 @@ def test_variables_as_ray_reads_them(token: Path, tmp_path: Path) -> None:
 
     assert find_credentials(None, {**places, "RAY_AUTH_TOKEN": "direct"}).token == "direct"
     assert find_credentials(None, places).token == "from-a-file"
-    assert find_credentials(None, {"HOME": places["HOME"]}) == Credentials("token", "usual")
+    assert find_credentials(None, {"HOME": places["HOME"]}) == RayToken("token", "usual")
 
 
 def test_without_a_token(token: Path) -> None:
     """Nothing is sent to a cluster that is said to ask for none, though there is a token."""
-    assert find_credentials(None, {}) == Credentials("disabled")
+    assert find_credentials(None, {}) == RayToken("disabled")
     disabled = find_credentials(
         None, {"RAY_AUTH_MODE": "disabled", "RAY_AUTH_TOKEN_PATH": str(token)}
     )
-    assert disabled == Credentials("disabled")
+    assert disabled == RayToken("disabled")
     assert disabled.headers == {}
 
 
 def test_token_is_not_shown() -> None:
     """Not in a traceback, nor in a log."""
-    assert "secret" not in repr(Credentials("token", "secret"))
+    assert "secret" not in repr(RayToken("token", "secret"))
 
 
 @pytest.mark.parametrize(

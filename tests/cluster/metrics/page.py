@@ -11,12 +11,12 @@ from tests.cluster.test_together import Together
 
 from outrider.actors.rpc.credentials import OPEN
 from outrider.cluster.metrics.federation import Federation
-from outrider.cluster.roster.actor_status import ActorStatus, State
-from outrider.cluster.roster.roster import Member, Role, Roster, Scale
+from outrider.cluster.roster.actor_status import ActorState, ActorStatus
+from outrider.cluster.roster.roster import Member, ReplicaScale, Role, Roster
 
 SCALES = (
-    Scale(entry="table", role=Role.TARGET, least=1, most=2, wanted=2),
-    Scale(entry="table", role=Role.DRAFTER, least=1, most=1, wanted=1),
+    ReplicaScale(entry="table", role=Role.TARGET, least=1, most=2, wanted=2),
+    ReplicaScale(entry="table", role=Role.DRAFTER, least=1, most=1, wanted=1),
 )
 """What the supervisor of that service would say."""
 
@@ -91,7 +91,7 @@ class Scraped:
         address: str,
         *,
         internal_address: str = "",
-        state: State = State.SERVING,
+        state: ActorState = ActorState.SERVING,
         restarts: int = 0,
     ) -> None:
         """Someone who should be there, and is."""

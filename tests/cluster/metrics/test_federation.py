@@ -17,7 +17,7 @@ from tests.cluster.test_together import request
 from outrider.actors.engine.protocol import Logits
 from outrider.actors.rpc.credentials import Credentials
 from outrider.cluster.metrics import federation
-from outrider.cluster.roster.actor_status import State
+from outrider.cluster.roster.actor_status import ActorState
 from outrider.cluster.roster.roster import Role
 from outrider.v1 import generation_pb2
 
@@ -145,7 +145,7 @@ async def test_whoever_does_not_answer_is_down_and_costs_the_page_nothing_else(
     with socket.create_server(("127.0.0.1", 0)) as silent:
         scraped.add("gone", Role.DRAFTER, "127.0.0.1:9")
         scraped.add("silent", Role.DRAFTER, f"127.0.0.1:{silent.getsockname()[1]}")
-        scraped.add("starting", Role.TARGET, "127.0.0.1:9", state=State.RESTARTING, restarts=4)
+        scraped.add("starting", Role.TARGET, "127.0.0.1:9", state=ActorState.RESTARTING, restarts=4)
         page = await scraped.page()
 
     up = {s.labels["actor"]: s.value for s in page.families["outrider_up"].samples}

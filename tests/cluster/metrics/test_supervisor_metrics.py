@@ -13,7 +13,7 @@ from tests.cluster.metrics.page import Page, parsed
 from tests.cluster.test_supervisor import QUICK, SPECS
 
 from outrider.actors.rpc.grpc_server import internal_channel
-from outrider.cluster.roster.actor_status import State
+from outrider.cluster.roster.actor_status import ActorState
 from outrider.cluster.supervise.supervisor import Supervisor, SupervisorSettings
 from outrider.v1 import cluster_pb2, cluster_pb2_grpc
 
@@ -47,7 +47,7 @@ async def test_restarts_and_strangers_are_told(supervisor: Supervisor) -> None:
     assert isinstance(host, InProcessHost)
     await host.of("d")[0].die()
     await until(lambda: len(host.of("d")) == 2)
-    await until(lambda: all(s.state is State.SERVING for s in supervisor.status()))
+    await until(lambda: all(s.state is ActorState.SERVING for s in supervisor.status()))
     async with internal_channel(address, host.starts[0].identity.credentials) as channel:
         stub = cluster_pb2_grpc.ClusterServiceStub(channel)
         stranger = cluster_pb2.Member(

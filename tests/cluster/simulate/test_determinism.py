@@ -10,7 +10,7 @@ import pytest
 
 from outrider.cluster.simulate.compare import difference, run
 from outrider.cluster.simulate.scenario import Scenario
-from outrider.cluster.simulate.simulated_service import Mode
+from outrider.cluster.simulate.simulated_service import SimulatedMode
 
 EVERYTHING = {
     "name": "everything",
@@ -75,21 +75,21 @@ def test_another_process_with_other_string_hashes_gives_the_same_digest(
         check=False,
         env={**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": os.pathsep.join(sys.path)},
     )
-    assert done.stdout.strip() == run(scenario, Mode.PIPELINED).digest, done.stderr
+    assert done.stdout.strip() == run(scenario, SimulatedMode.PIPELINED).digest, done.stderr
 
 
 def test_another_seed_gives_another_run(scenario: Scenario) -> None:
     """The digest sees what happens."""
     other = scenario.model_copy(update={"seed": 2})
-    assert run(scenario, Mode.PLAIN).digest != run(other, Mode.PLAIN).digest
+    assert run(scenario, SimulatedMode.PLAIN).digest != run(other, SimulatedMode.PLAIN).digest
 
 
-@pytest.mark.parametrize("mode", [Mode.PIPELINED, Mode.LOCKSTEP])
+@pytest.mark.parametrize("mode", [SimulatedMode.PIPELINED, SimulatedMode.LOCKSTEP])
 def test_whatever_goes_wrong_outputs_are_those_of_plain_decoding(
-    scenario: Scenario, mode: Mode
+    scenario: Scenario, mode: SimulatedMode
 ) -> None:
     """And no request fails."""
-    plain, other = run(scenario, Mode.PLAIN), run(scenario, mode)
+    plain, other = run(scenario, SimulatedMode.PLAIN), run(scenario, mode)
     assert difference(plain, other) == ""
     assert other.tokens > 100
     assert not any(asked.failure for asked in other.answers.requests.values())

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from outrider.cluster.simulate.heap import Heap, Record
-from outrider.cluster.simulate.network import FRAMING_BYTES, Stream, Way
+from outrider.cluster.simulate.heap import EventRecord, Heap
+from outrider.cluster.simulate.network import FRAMING_BYTES, SimulatedStream, Way
 from outrider.cluster.simulate.prices import FREE
 from outrider.cluster.simulate.simulated_process import Machine, Process
 
@@ -25,17 +25,19 @@ class Ear(Process):
         return None
 
 
-def connected(way: Way) -> tuple[Heap, Ear, Ear, Stream]:
+def connected(way: Way) -> tuple[Heap, Ear, Ear, SimulatedStream]:
     """Two ends of a stream."""
-    heap, record = Heap(), Record()
+    heap, record = Heap(), EventRecord()
     machine = Machine(None)
     ends = Ear("a", heap, machine, record, FREE), Ear("b", heap, machine, record, FREE)
     for end in ends:
         end.heard = []
-    return heap, *ends, Stream("s", heap, record, way, 1, ends)
+    return heap, *ends, SimulatedStream("s", heap, record, way, 1, ends)
 
 
-def sent(heap: Heap, one: Ear, other: Ear, stream: Stream, payloads: list[bytes]) -> list[float]:
+def sent(
+    heap: Heap, one: Ear, other: Ear, stream: SimulatedStream, payloads: list[bytes]
+) -> list[float]:
     """Sends messages at once; when each was heard, all in order."""
     for payload in payloads:
         stream.send(one, payload, lambda p: other.heard.append((heap.now, p)))

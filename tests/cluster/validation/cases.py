@@ -6,8 +6,8 @@ from typing import Any
 
 import grpc
 
-from outrider.actors.speculation.options import Speculation, Verifier
-from outrider.cluster.validation.limits import Drafter, Limits
+from outrider.actors.speculation.options import Speculation, VerifierName
+from outrider.cluster.validation.limits import KnownDrafter, Limits
 from outrider.cluster.validation.settle import Settled
 from outrider.cluster.validation.settle import settle as settle_request
 from outrider.v1 import generation_pb2
@@ -21,11 +21,11 @@ LIMITS = Limits(
     vocab_size=100,
     max_context=50,
     eos_token_ids=frozenset({0}),
-    verifiers=(Verifier.COUPLED, Verifier.EXACT_MATCH),
+    verifiers=(VerifierName.COUPLED, VerifierName.EXACT_MATCH),
     drafters=(
-        Drafter(name="a", verifiers=(Verifier.COUPLED,)),
-        Drafter(name="b", verifiers=()),
-        Drafter(name="alien", verifiers=(), mismatch="its tokenizer is another"),
+        KnownDrafter(name="a", verifiers=(VerifierName.COUPLED,)),
+        KnownDrafter(name="b", verifiers=()),
+        KnownDrafter(name="alien", verifiers=(), mismatch="its tokenizer is another"),
     ),
     default_max_tokens=16,
     speculation=Speculation(),

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from tests.cluster.validation.cases import INVALID, LIMITS, settle
 
-from outrider.actors.speculation.options import Verifier
+from outrider.actors.speculation.options import VerifierName
 from outrider.cluster.validation.status_codes import Refusal
 from outrider.v1 import sampling_pb2
 
-TREES = replace(LIMITS, verifiers=tuple(Verifier))
+TREES = replace(LIMITS, verifiers=tuple(VerifierName))
 
 
 @pytest.mark.parametrize(

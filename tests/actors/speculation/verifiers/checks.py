@@ -15,7 +15,7 @@ from tests.actors.speculation.branches import (
     joint_law,
 )
 
-from outrider.actors.speculation.options import Verifier
+from outrider.actors.speculation.options import VerifierName
 from outrider.actors.speculation.sampling.random_acts import Decisions, Float64s
 from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement
 from outrider.actors.speculation.verify.acceptance import Acceptance
@@ -28,7 +28,7 @@ VISIBLE = 1e-3
 """A forbidden variant must be off by more than this."""
 
 
-def check_of(verifier: Verifier) -> Check:
+def check_of(verifier: VerifierName) -> Check:
     """A verifier behind the check that the target makes."""
 
     def check(
@@ -42,14 +42,14 @@ def check_of(verifier: Verifier) -> Check:
     return check
 
 
-def error(verifier: Verifier, grow: Grow, replacement: Replacement, models: Models) -> float:
+def error(verifier: VerifierName, grow: Grow, replacement: Replacement, models: Models) -> float:
     """Total variation between the output and the target."""
     outcomes = committed(models, drafts(models, grow, replacement), check_of(verifier))
     return distance(joint_law(models, outcomes), models.truth)
 
 
 def mean_accepted(
-    verifier: Verifier, grow: Grow, replacement: Replacement, models: Models
+    verifier: VerifierName, grow: Grow, replacement: Replacement, models: Models
 ) -> float:
     """Expected number of accepted candidates."""
     return accepted_tokens(committed(models, drafts(models, grow, replacement), check_of(verifier)))

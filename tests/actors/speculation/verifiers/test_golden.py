@@ -20,7 +20,7 @@ from bench.verifiers.rates import (
     kseq_rate,
     recursive_rate,
 )
-from outrider.actors.speculation.options import Verifier
+from outrider.actors.speculation.options import VerifierName
 from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement, sources_by_parent
 from outrider.actors.speculation.verify.acceptance import Acceptance
 from outrider.actors.speculation.verify.kseq import best_scale
@@ -29,11 +29,11 @@ from outrider.actors.speculation.verify.registry import METHODS
 from outrider.actors.speculation.verify.residual import residual
 
 WITH, WITHOUT = Replacement.WITH, Replacement.WITHOUT
-SS, BLOCK, TRAVERSAL = Verifier.SPECULATIVE_SAMPLING, Verifier.BLOCK, Verifier.TRAVERSAL
-TRAVERSAL_WITH = Verifier.TRAVERSAL_WITH_REPLACEMENT
-MCSD, MCSD_WO = Verifier.MCSD_WITH_REPLACEMENT, Verifier.MCSD_WITHOUT_REPLACEMENT
-MATCH, INFER = Verifier.EXACT_MATCH, Verifier.SPECINFER
-KSEQ, CANONICAL = Verifier.KSEQ, Verifier.CANONICAL
+SS, BLOCK, TRAVERSAL = VerifierName.SPECULATIVE_SAMPLING, VerifierName.BLOCK, VerifierName.TRAVERSAL
+TRAVERSAL_WITH = VerifierName.TRAVERSAL_WITH_REPLACEMENT
+MCSD, MCSD_WO = VerifierName.MCSD_WITH_REPLACEMENT, VerifierName.MCSD_WITHOUT_REPLACEMENT
+MATCH, INFER = VerifierName.EXACT_MATCH, VerifierName.SPECINFER
+KSEQ, CANONICAL = VerifierName.KSEQ, VerifierName.CANONICAL
 
 TARGET, DRAFT = (0.4, 0.3, 0.2, 0.1), (0.1, 0.2, 0.3, 0.4)
 EXAMPLE = constant_models(TARGET, DRAFT)
@@ -71,7 +71,7 @@ TWO = constant_models((1 / 3, 2 / 3), (2 / 3, 1 / 3))
     ],
 )
 def test_running_example(
-    verifier: Verifier, replacement: Replacement, grow: Grow, accepted: float
+    verifier: VerifierName, replacement: Replacement, grow: Grow, accepted: float
 ) -> None:
     """Expected accepted candidates with target .4 .3 .2 .1 and draft .1 .2 .3 .4 at every prefix."""
     value = mean_accepted(verifier, grow, replacement, EXAMPLE)
@@ -88,7 +88,7 @@ def test_running_example(
         (TRAVERSAL_WITH, static(2, 2), 118 / 81),
     ],
 )
-def test_two_tokens(verifier: Verifier, grow: Grow, accepted: float) -> None:
+def test_two_tokens(verifier: VerifierName, grow: Grow, accepted: float) -> None:
     """Sun et al.'s example: target 1/3 2/3, draft 2/3 1/3."""
     assert accepted == pytest.approx(mean_accepted(verifier, grow, WITH, TWO), abs=1e-12)
 
@@ -110,7 +110,10 @@ def test_chain_length(draft: tuple[float, float], length: int, tokens: float) ->
 
 
 def outcomes(
-    verifier: Verifier, tokens: tuple[int, ...], parents: tuple[int, ...], replacement: Replacement
+    verifier: VerifierName,
+    tokens: tuple[int, ...],
+    parents: tuple[int, ...],
+    replacement: Replacement,
 ) -> dict[Acceptance, float]:
     """Law of the outcome for one tree of the running example."""
     tree = DraftTree(

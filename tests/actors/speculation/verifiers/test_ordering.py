@@ -29,7 +29,7 @@ from bench.verifiers.rates import (
     recursive_rate,
 )
 from outrider.actors.frozen.sparse_rows import SparseRow, freeze
-from outrider.actors.speculation.options import Verifier
+from outrider.actors.speculation.options import VerifierName
 from outrider.actors.speculation.sampling.random_acts import (
     Float64s,
     UniformDecisions,
@@ -44,8 +44,8 @@ WITH, WITHOUT = Replacement.WITH, Replacement.WITHOUT
 SEEDS = range(6)
 ROUNDING = 1e-9
 METHOD_PAIRS = (
-    (WITH, Verifier.MCSD_WITH_REPLACEMENT, Verifier.TRAVERSAL_WITH_REPLACEMENT),
-    (WITHOUT, Verifier.MCSD_WITHOUT_REPLACEMENT, Verifier.TRAVERSAL),
+    (WITH, VerifierName.MCSD_WITH_REPLACEMENT, VerifierName.TRAVERSAL_WITH_REPLACEMENT),
+    (WITHOUT, VerifierName.MCSD_WITHOUT_REPLACEMENT, VerifierName.TRAVERSAL),
 )
 """The same trees, tested from the root and from the leaves."""
 
@@ -97,7 +97,7 @@ def test_exact_match_recursive_optimum(seed: int) -> None:
     for replacement, recursive, from_leaves in METHOD_PAIRS:
         law = candidate_law([draft, draft], is_with_replacement=replacement is WITH)
         optimum = best_acceptance(target, law)
-        matched = mean_accepted(Verifier.EXACT_MATCH, static(2), replacement, models)
+        matched = mean_accepted(VerifierName.EXACT_MATCH, static(2), replacement, models)
         tested = mean_accepted(recursive, static(2), replacement, models)
         traversed = mean_accepted(from_leaves, static(2), replacement, models)
         assert matched <= tested + ROUNDING
@@ -112,7 +112,11 @@ def test_block_accepts_at_least_what_token_level_does(seed: int) -> None:
     law = drafts(models, static(1, 1), WITH)
     single, block, traversal = (
         committed(models, law, check_of(verifier))
-        for verifier in (Verifier.SPECULATIVE_SAMPLING, Verifier.BLOCK, Verifier.TRAVERSAL)
+        for verifier in (
+            VerifierName.SPECULATIVE_SAMPLING,
+            VerifierName.BLOCK,
+            VerifierName.TRAVERSAL,
+        )
     )
 
     def length(outcomes: Mapping[Acceptance, float]) -> float:
@@ -126,7 +130,7 @@ def test_block_accepts_at_least_what_token_level_does(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(("replacement", "recursive", "from_leaves"), METHOD_PAIRS)
 def test_traversal_accepts_at_least_what_top_down_does(
-    seed: int, replacement: Replacement, recursive: Verifier, from_leaves: Verifier
+    seed: int, replacement: Replacement, recursive: VerifierName, from_leaves: VerifierName
 ) -> None:
     """On trees of two levels."""
     models = random_models(seed)
@@ -135,7 +139,7 @@ def test_traversal_accepts_at_least_what_top_down_does(
     assert traversed >= top_down - ROUNDING
 
 
-def tree_of(verifier: Verifier) -> DraftTree:
+def tree_of(verifier: VerifierName) -> DraftTree:
     """A chain or a tree, without equal siblings, all tokens possible."""
     chain = DraftTree(tokens_N=(1, 2), parents_N=(-1, 0), sources_N=(0, 1))
     if METHODS[verifier].is_chain_only:
@@ -151,7 +155,7 @@ def tree_of(verifier: Verifier) -> DraftTree:
 
 @pytest.mark.parametrize("verifier", METHODS)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_all_agree_at_temperature_0(verifier: Verifier, seed: int) -> None:
+def test_all_agree_at_temperature_0(verifier: VerifierName, seed: int) -> None:
     """Whatever the uniforms: the longest path of argmaxes, then one more."""
     rng = np.random.default_rng(seed)
     tree = tree_of(verifier)
@@ -199,7 +203,7 @@ DEGENERATE = {
 
 @pytest.mark.parametrize("verifier", TESTED)
 @pytest.mark.parametrize("name", DEGENERATE)
-def test_degenerate_rows(verifier: Verifier, name: str) -> None:
+def test_degenerate_rows(verifier: VerifierName, name: str) -> None:
     """Equal rows accept all, disjoint ones nothing, more siblings than tokens are not drawn; the law always holds."""
     target, draft = DEGENERATE[name]
     models = one_row(target, freeze(draft))
@@ -211,15 +215,15 @@ def test_degenerate_rows(verifier: Verifier, name: str) -> None:
     assert distance(joint_law(models, outcomes), models.truth) < EXACT
     if name == "disjoint":
         assert all(not outcome.path for outcome in outcomes)
-    if name == "equal" and verifier is not Verifier.EXACT_MATCH:
+    if name == "equal" and verifier is not VerifierName.EXACT_MATCH:
         assert all(len(outcome.path) == 2 for outcome in outcomes)
 
 
 @settings(max_examples=40, deadline=None)
-@example(Verifier.KSEQ, np.eye(3)[0], np.array([1e-310, 1.0, 0.0]), (2,))
+@example(VerifierName.KSEQ, np.eye(3)[0], np.array([1e-310, 1.0, 0.0]), (2,))
 @given(st.sampled_from(TESTED), rows(3), rows(3), st.sampled_from([(1, 1), (2,), (3,), (2, 1)]))
 def test_any_rows_keep_the_law(
-    verifier: Verifier, target: Float64s, draft: Float64s, shape: tuple[int, ...]
+    verifier: VerifierName, target: Float64s, draft: Float64s, shape: tuple[int, ...]
 ) -> None:
     """Rows with zeros, tiny values and ties, for every verifier."""
     method = METHODS[verifier]
@@ -232,7 +236,7 @@ def test_any_rows_keep_the_law(
 
 
 @pytest.mark.parametrize("verifier", TESTED)
-def test_no_tree_is_one_draw(verifier: Verifier) -> None:
+def test_no_tree_is_one_draw(verifier: VerifierName) -> None:
     """An empty tree: the target's own draw."""
     target = np.array([[0.2, 0.3, 0.5]])
     law = {
@@ -250,7 +254,7 @@ def test_no_tree_is_one_draw(verifier: Verifier) -> None:
 
 
 @pytest.mark.parametrize("verifier", TESTED)
-def test_no_tree_takes_one_uniform(verifier: Verifier) -> None:
+def test_no_tree_takes_one_uniform(verifier: VerifierName) -> None:
     """As many as are made for it: the one that draws the token."""
     outcome = METHODS[verifier].verify(
         tree=DraftTree(tokens_N=(), parents_N=()),
@@ -262,7 +266,9 @@ def test_no_tree_takes_one_uniform(verifier: Verifier) -> None:
 
 
 @pytest.mark.parametrize("verifier", TESTED)
-def test_nothing_is_written_to_and_equal_uniforms_give_equal_verdicts(verifier: Verifier) -> None:
+def test_nothing_is_written_to_and_equal_uniforms_give_equal_verdicts(
+    verifier: VerifierName,
+) -> None:
     """Pure: read-only arrays do, and a verdict can be made again."""
     rng = np.random.default_rng(3)
     tree = tree_of(verifier)

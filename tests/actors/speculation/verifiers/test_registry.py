@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.actors.speculation.options import Verifier
+from outrider.actors.speculation.options import VerifierName
 from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement, sources_by_parent
 from outrider.actors.speculation.verify.registry import METHODS, check_tree
 
@@ -23,28 +23,52 @@ def tree(parents: tuple[int, ...], replacement: Replacement, sources: tuple[int,
 
 def test_every_option_has_a_method() -> None:
     """And no other exists."""
-    assert set(METHODS) == set(Verifier)
+    assert set(METHODS) == set(VerifierName)
 
 
 @pytest.mark.parametrize(
     ("verifier", "parents", "replacement", "sources", "message"),
     [
-        (Verifier.BLOCK, (-1, -1), WITH, (0, 0), "block verifies chains"),
-        (Verifier.SPECULATIVE_SAMPLING, (-1, -1), WITH, (0, 0), "speculative_sampling verifies"),
-        (Verifier.KSEQ, (-1, -1), WITHOUT, (0, 0), "kseq needs siblings drawn with replacement"),
-        (Verifier.SPECINFER, (-1, -1), WITHOUT, (0, 0), "drawn with replacement"),
-        (Verifier.CANONICAL, (-1, -1), WITHOUT, (0, 0), "drawn with replacement"),
-        (Verifier.MCSD_WITH_REPLACEMENT, (-1, -1), WITHOUT, (0, 0), "drawn with replacement"),
-        (Verifier.MCSD_WITHOUT_REPLACEMENT, (-1, -1), WITH, (0, 0), "drawn without replacement"),
-        (Verifier.TRAVERSAL, (-1, -1), WITHOUT, (0, 1), "siblings of one drafter"),
-        (Verifier.TRAVERSAL, (-1, -1), WITH, (0, 0), "drawn without replacement"),
-        (Verifier.TRAVERSAL_WITH_REPLACEMENT, (-1, -1), WITHOUT, (0, 0), "drawn with replacement"),
-        (Verifier.KSEQ, (-1, -1), WITH, (0, 1), "siblings of one drafter"),
-        (Verifier.TRAVERSAL, (-1, 0), WITH, (), "needs the draft row"),
+        (VerifierName.BLOCK, (-1, -1), WITH, (0, 0), "block verifies chains"),
+        (
+            VerifierName.SPECULATIVE_SAMPLING,
+            (-1, -1),
+            WITH,
+            (0, 0),
+            "speculative_sampling verifies",
+        ),
+        (
+            VerifierName.KSEQ,
+            (-1, -1),
+            WITHOUT,
+            (0, 0),
+            "kseq needs siblings drawn with replacement",
+        ),
+        (VerifierName.SPECINFER, (-1, -1), WITHOUT, (0, 0), "drawn with replacement"),
+        (VerifierName.CANONICAL, (-1, -1), WITHOUT, (0, 0), "drawn with replacement"),
+        (VerifierName.MCSD_WITH_REPLACEMENT, (-1, -1), WITHOUT, (0, 0), "drawn with replacement"),
+        (
+            VerifierName.MCSD_WITHOUT_REPLACEMENT,
+            (-1, -1),
+            WITH,
+            (0, 0),
+            "drawn without replacement",
+        ),
+        (VerifierName.TRAVERSAL, (-1, -1), WITHOUT, (0, 1), "siblings of one drafter"),
+        (VerifierName.TRAVERSAL, (-1, -1), WITH, (0, 0), "drawn without replacement"),
+        (
+            VerifierName.TRAVERSAL_WITH_REPLACEMENT,
+            (-1, -1),
+            WITHOUT,
+            (0, 0),
+            "drawn with replacement",
+        ),
+        (VerifierName.KSEQ, (-1, -1), WITH, (0, 1), "siblings of one drafter"),
+        (VerifierName.TRAVERSAL, (-1, 0), WITH, (), "needs the draft row"),
     ],
 )
 def test_unfit_trees_are_refused(
-    verifier: Verifier,
+    verifier: VerifierName,
     parents: tuple[int, ...],
     replacement: Replacement,
     sources: tuple[int, ...],
@@ -57,12 +81,12 @@ def test_unfit_trees_are_refused(
 
 @pytest.mark.parametrize("verifier", METHODS)
 @pytest.mark.parametrize("replacement", [WITH, WITHOUT])
-def test_chains_fit_every_method(verifier: Verifier, replacement: Replacement) -> None:
+def test_chains_fit_every_method(verifier: VerifierName, replacement: Replacement) -> None:
     """Without siblings the replacement mode says nothing."""
     check_tree(verifier, tree((-1, 0, 1), replacement, sources_by_parent((-1, 0, 1))))
 
 
-@pytest.mark.parametrize("verifier", [Verifier.COUPLED, Verifier.EXACT_MATCH])
-def test_token_only_methods_take_any_tree(verifier: Verifier) -> None:
+@pytest.mark.parametrize("verifier", [VerifierName.COUPLED, VerifierName.EXACT_MATCH])
+def test_token_only_methods_take_any_tree(verifier: VerifierName) -> None:
     """No rows, no mode, no order."""
     check_tree(verifier, tree((-1, -1, 0, 0), WITHOUT, ()))
