@@ -26,8 +26,8 @@ END = "<!-- values:end -->"
 
 SET_BY_CHART = {
     "Config": ("security",),
-    "Service": ("listen", "advertise"),
-    "Cluster": ("address", "auth", "internal_host", "local_resources", "local_dashboard"),
+    "ServiceConfig": ("listen", "advertise"),
+    "ClusterConfig": ("address", "auth", "internal_host", "local_resources", "local_dashboard"),
 }
 """Keys of the configuration that are not the user's here, by section."""
 

@@ -56,8 +56,8 @@ def test_schema_follows_the_configuration() -> None:
     taken = {key for keys in generate.SET_BY_CHART.values() for key in keys}
 
     assert set(definitions["Config"]["properties"]) == set(Config.model_fields) - {"security"}
-    for section in ("Service", "Cluster"):
-        own = Config.model_fields[section.lower()].annotation
+    for section in ("ServiceConfig", "ClusterConfig"):
+        own = Config.model_fields[section.removesuffix("Config").lower()].annotation
         assert set(own.model_fields) - taken == set(definitions[section]["properties"])  # type: ignore[union-attr]
 
 

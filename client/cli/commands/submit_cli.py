@@ -187,7 +187,7 @@ def submitting(verb: str) -> Callable[[typer.Context], None]:
             ctx.args
         )  # What the command refuses is refused before the serving packages are imported.
         with job_commands() as jobs:
-            cluster = jobs.Cluster(**ctx.obj["cluster"])
+            cluster = jobs.JobCluster(**ctx.obj["cluster"])
             job = jobs.JobOptions(**ctx.obj["job"])
             if ctx.obj["dry_run"]:
                 print_json(jobs.plan(cluster, verb, ctx.args, job, parse))
@@ -244,7 +244,7 @@ def job_logs(
     """Print what a job has written."""
     with job_commands() as jobs:
         code = jobs.job_logs(
-            jobs.Cluster(**ctx.obj["cluster"]),
+            jobs.JobCluster(**ctx.obj["cluster"]),
             job,
             follow=follow,
             stop_on_signal=ctx.obj["stop_on_signal"],
@@ -256,7 +256,7 @@ def job_logs(
 def stop(ctx: typer.Context, job: JobId) -> None:
     """Stop a job, and wait for its end."""
     with job_commands() as jobs:
-        jobs.stop(jobs.Cluster(**ctx.obj["cluster"]), job, wait=ctx.obj["wait"])
+        jobs.stop(jobs.JobCluster(**ctx.obj["cluster"]), job, wait=ctx.obj["wait"])
 
 
 def parser(ctx: typer.Context, verb: str) -> Callable[[Sequence[str]], Mapping[str, Any]]:
@@ -294,7 +294,7 @@ def job_commands() -> Iterator[ModuleType]:
 def show(ctx: typer.Context, job: str | None, *, ended: bool, as_json: bool) -> None:
     """Jobs as a table or as JSON."""
     with job_commands() as jobs:
-        found = jobs.jobs(jobs.Cluster(**ctx.obj["cluster"]), job, ended=ended)
+        found = jobs.jobs(jobs.JobCluster(**ctx.obj["cluster"]), job, ended=ended)
     if as_json:
         print_json({"jobs": found})
         return

@@ -48,7 +48,8 @@ EVERYTHING = {
 
 SCRIPT = """
 import sys
-from outrider.cluster.simulate.compare import Mode, run
+from outrider.cluster.simulate.compare import run
+from outrider.cluster.simulate.simulated_service import SimulatedMode as Mode
 from outrider.cluster.simulate.simulate_command import quiet
 from outrider.cluster.simulate.scenario import Scenario
 from tests.cluster.simulate.test_determinism import EVERYTHING
