@@ -16,9 +16,10 @@ import torch
 from outrider.actors.engine.protocol import Engine, Rows
 from outrider.actors.frozen.law_frame import FrozenTree
 from outrider.actors.frozen.sparse_rows import DenseRows
+from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.noise.gumbel import GumbelNoise
 from outrider.actors.speculation.noise.uniforms import uniforms
-from outrider.actors.speculation.options import Sampling, VerifierName
+from outrider.actors.speculation.options import Sampling
 from outrider.actors.speculation.sampling.draw import draw
 from outrider.actors.speculation.sampling.random_acts import (
     Float64s,
@@ -28,7 +29,6 @@ from outrider.actors.speculation.sampling.random_acts import (
 from outrider.actors.speculation.sampling.transforms import SamplingTransform
 from outrider.actors.speculation.trees.draft_tree import DraftTree
 from outrider.actors.speculation.verify.coupled_draws import Walk, walk
-from outrider.actors.speculation.verify.registry import METHODS
 
 Propose = Callable[[Sequence[int]], FrozenTree]
 """A drafter: from a text to candidates below it. Only verifiers of frozen trees read the rows."""
@@ -98,7 +98,7 @@ def decode(
     prompt: Sequence[int],
     sampling: Sampling,
     propose: Propose = lambda text: NOTHING,
-    verifier: VerifierName = VerifierName.COUPLED,
+    verifier: str = "coupled",
 ) -> list[int]:
     """The tokens of a request: `max_tokens`, or fewer of which the last is a stop token.
 
@@ -107,7 +107,7 @@ def decode(
         prompt: Token ids, at least one (else ValueError, as for options that cannot be followed).
         sampling: The request's options.
         propose: The drafter.
-        verifier: What its candidates are tested by; `METHODS` says which trees it takes.
+        verifier: What its candidates are tested by; `VERIFIERS` says which trees it takes.
     """
     stops = {*sampling.stop_token_ids, *(() if sampling.ignore_eos else target.spec.eos_token_ids)}
     left, is_over = sampling.max_tokens, False
@@ -123,10 +123,10 @@ def decode(
     return text.tokens[len(prompt) :]
 
 
-def verify(text: Text, frozen: FrozenTree, scores_RV: torch.Tensor, verifier: VerifierName) -> Walk:
+def verify(text: Text, frozen: FrozenTree, scores_RV: torch.Tensor, verifier: str) -> Walk:
     """One round: the nodes that are accepted, and the tokens to commit, one more than those."""
-    tree, method = frozen.tree, METHODS[verifier]
-    if not method.needs_draft_probs or not tree.num_nodes:
+    tree, method = frozen.tree, VERIFIERS[verifier]
+    if not method.needs_frozen_tree or not tree.num_nodes:
         # A candidate counts if it is what the target draws; the draw is the same whatever was proposed.
         def drawn(node: int) -> int:
             noise_1V = text.noise(len(tree.path(node)))

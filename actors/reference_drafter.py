@@ -17,11 +17,11 @@ from outrider.actors.frozen.sparse_rows import (
     of_tokens,
 )
 from outrider.actors.reference import NOTHING, Propose, Text, probs_of
-from outrider.actors.speculation.options import Sampling, VerifierName
+from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
+from outrider.actors.speculation.options import Sampling
 from outrider.actors.speculation.sampling.random_acts import UniformDecisions
 from outrider.actors.speculation.trees.draft_tree import DraftTree, sources_by_parent
 from outrider.actors.speculation.trees.level_shapes import LevelShape
-from outrider.actors.speculation.verify.registry import METHODS
 
 
 @contextmanager
@@ -30,7 +30,7 @@ def model_drafter(
     prompt: Sequence[int],
     sampling: Sampling,
     shape: LevelShape,
-    verifier: VerifierName,
+    verifier: str,
 ) -> Iterator[Propose]:
     """A drafter for one text, in a slot of its engine until the context ends.
 
@@ -46,7 +46,7 @@ def model_drafter(
         ValueError: The prompt is empty, or options cannot be followed.
         NoFreeSlot: Every slot is taken.
     """
-    method, own = METHODS[verifier], np.random.default_rng(sampling.seed)
+    method, own = VERIFIERS[verifier], np.random.default_rng(sampling.seed)
     replacement = min(method.replacements)
 
     def children(node_law: SparseRow, count: int) -> tuple[int, ...]:
@@ -62,13 +62,13 @@ def model_drafter(
         for depth, width in enumerate(shape.branching):
             scores_RV = text.scores(tree)
             text.keep(())
-            noise_1V = text.noise(depth) if verifier is VerifierName.COUPLED else None
+            noise_1V = text.noise(depth) if verifier == "coupled" else None
             first = len(nodes)
             for node in level:
                 scores_1V = scores_RV[node + 1 : node + 2]
                 ranked_1V = scores_1V if noise_1V is None else scores_1V + noise_1V
                 best = tuple(ranked_1V[0].topk(min(width, ranked_1V.shape[1])).indices.tolist())
-                if method.needs_draft_probs:
+                if method.needs_frozen_tree:
                     probs_V = probs_of(text, scores_1V)[0]
                     is_drawn = text.transform.uses_noise
                     # At temperature 0 any law is exact that has every child: see `of_tokens`.
@@ -80,7 +80,7 @@ def model_drafter(
                 parents += [node] * len(best)
             level = list(range(first, len(nodes)))
             tree = DraftTree(tokens_N=tuple(nodes), parents_N=tuple(parents))
-        sources_N = sources_by_parent(parents) if method.needs_draft_probs else ()
+        sources_N = sources_by_parent(parents) if method.needs_frozen_tree else ()
         whole = DraftTree(
             tokens_N=tree.tokens_N,
             parents_N=tree.parents_N,

@@ -3,35 +3,13 @@
 from __future__ import annotations
 
 from outrider.actors.exchange.policy_wire import policies_from_proto, policies_to_proto
-from outrider.actors.speculation.options import Sampling, Speculation, VerifierName
+from outrider.actors.exchange.verifier_wire import ask_for, asked_for
+from outrider.actors.speculation.options import COUPLED, Sampling, Speculation
 from outrider.actors.speculation.trees import level_shapes
 from outrider.v1 import sampling_pb2
 
 PROTOCOL_VERSION = 1
 """Version of the internal protocol. Peers that state another are refused."""
-
-_VERIFIERS: dict[VerifierName, sampling_pb2.Verifier.ValueType] = {
-    verifier: sampling_pb2.Verifier.Value(f"VERIFIER_{verifier.name}") for verifier in VerifierName
-}
-_FROM_WIRE: dict[int, VerifierName] = {value: verifier for verifier, value in _VERIFIERS.items()}
-
-
-def verifier_to_proto(verifier: VerifierName) -> sampling_pb2.Verifier.ValueType:
-    """The wire's value of a verifier."""
-    return _VERIFIERS[verifier]
-
-
-def verifier_from_proto(value: int) -> VerifierName:
-    """The verifier of a wire value; unspecified means coupled.
-
-    Raises:
-        ValueError: The value is not known to this version.
-    """
-    if value == sampling_pb2.VERIFIER_UNSPECIFIED:
-        return VerifierName.COUPLED
-    if value not in _FROM_WIRE:
-        raise ValueError(f"speculation.verifier is {value}, which this version does not know")
-    return _FROM_WIRE[value]
 
 
 def sampling_to_proto(sampling: Sampling) -> sampling_pb2.SamplingOptions:
@@ -94,11 +72,12 @@ def speculation_to_proto(speculation: Speculation) -> sampling_pb2.SpeculationOp
     """The wire form, with every field set but the drafters' names."""
     options = sampling_pb2.SpeculationOptions(
         enabled=speculation.enabled,
-        verifier=verifier_to_proto(speculation.verifier),
         max_nodes=speculation.max_nodes,
         max_depth=speculation.max_depth,
         tree_shape=None if speculation.tree_shape is None else str(speculation.tree_shape),
     )
+    ask_for(speculation.verifier, options)
+    options.verifier_options.update(speculation.verifier_options)
     policies_to_proto(speculation.policies, options)
     return options
 
@@ -116,7 +95,8 @@ def speculation_from_proto(options: sampling_pb2.SpeculationOptions) -> Speculat
     }
     return Speculation(
         **scalars,
-        verifier=verifier_from_proto(options.verifier),
+        verifier=asked_for(options) or COUPLED,
+        verifier_options=dict(options.verifier_options),
         tree_shape=level_shapes.parse(options.tree_shape)
         if options.HasField("tree_shape")
         else None,

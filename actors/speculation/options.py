@@ -4,26 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from outrider.actors.speculation.policies import DraftPolicies
 from outrider.actors.speculation.trees.level_shapes import LevelShape
 
-
-class VerifierName(StrEnum):
-    """How candidates are verified; the names are those of the configuration and the command line."""
-
-    COUPLED = "coupled"
-    EXACT_MATCH = "exact_match"
-    SPECULATIVE_SAMPLING = "speculative_sampling"
-    MCSD_WITH_REPLACEMENT = "mcsd_with_replacement"
-    MCSD_WITHOUT_REPLACEMENT = "mcsd_without_replacement"
-    SPECINFER = "specinfer"
-    KSEQ = "kseq"
-    CANONICAL = "canonical"
-    BLOCK = "block"
-    TRAVERSAL = "traversal"
-    TRAVERSAL_WITH_REPLACEMENT = "traversal_with_replacement"
+COUPLED = "coupled"
+"""The verifier in force where nobody names one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +74,11 @@ class Speculation:
     enabled: bool = True
     """False decodes plainly."""
 
-    verifier: VerifierName = VerifierName.COUPLED
+    verifier: str = COUPLED
     """How candidates are verified."""
+
+    verifier_options: Mapping[str, float] = field(default_factory=dict)
+    """Numbers that the verifier takes, all of them; see `VerifierSpec.options`."""
 
     max_nodes: int = 16
     """Greatest number of candidate nodes in one target pass of a session."""

@@ -7,17 +7,16 @@ from typing import Final
 import numpy as np
 
 from outrider.actors.engine.protocol import Engine
+from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.noise.gumbel import GumbelNoise, NoiseCache
-from outrider.actors.speculation.options import VerifierName
 from outrider.actors.speculation.policies import RootPolicy
 from outrider.actors.speculation.sampling.transforms import SamplingTransform, is_plain
-from outrider.actors.speculation.verify.registry import METHODS
 from outrider.actors.target.state.target_events import OpenSession
 from outrider.actors.target.state.target_session import TargetSession
 from outrider.actors.target.state.target_state import TargetState
 from outrider.actors.target.verify.near_ties import near_tie
 
-OFFERED: Final[frozenset[VerifierName]] = frozenset(METHODS)
+OFFERED: Final[frozenset[str]] = frozenset(VERIFIERS)
 """Verifiers that this target carries out. Exact match is coupled verification of candidates drawn without the noise."""
 
 
@@ -81,7 +80,7 @@ def open_session(
     table.divisors_S[row] = sampling.temperature if divides else 1.0
     table.near_ties_S[row] = near_tie(spec.dtype, sampling.temperature)
     table.reports_S[row] = sampling.logprobs is not None
-    needs_trees = METHODS[speculation.verifier].needs_draft_probs
+    needs_trees = VERIFIERS[speculation.verifier].needs_frozen_tree
     table.frozen_S[row] = needs_trees
     wants_roots = speculation.policies.roots is RootPolicy.TARGET
     table.rooted_S[row] = speculation.enabled and wants_roots and not needs_trees

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from outrider.actors.frozen.sparse_rows import DenseRows, SparseRow, draw_siblings, freeze
+from outrider.actors.speculation.choice.verifier_registry import VERIFIERS, Method
 from outrider.actors.speculation.noise.uniforms import uniforms
 from outrider.actors.speculation.sampling.random_acts import (
     Float64s,
@@ -21,7 +22,6 @@ from outrider.actors.speculation.sampling.random_acts import (
 )
 from outrider.actors.speculation.trees.draft_tree import DraftTree, sources_by_parent
 from outrider.actors.speculation.trees.level_shapes import LevelShape, parse
-from outrider.actors.speculation.verify.registry import METHODS, Method
 
 VOCABULARIES = (32_000, 152_000)
 CHAIN, TREES = ",".join(["1"] * 32), ("4,2,2", "16,1")
@@ -42,7 +42,7 @@ def cells(
             targets_NV = np.stack(
                 [_softmax(rng.normal(0.0, SPREAD, vocab)) for _ in range(shape.num_nodes + 1)]
             )
-            for verifier, method in METHODS.items():
+            for verifier, method in VERIFIERS.items():
                 is_chain = text == CHAIN
                 if method.shares_noise or is_chain != method.is_chain_only:
                     continue

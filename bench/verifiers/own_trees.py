@@ -9,7 +9,7 @@ from outrider.actors.draft.methods.autoregressive import AutoregressiveDrafter, 
 from outrider.actors.draft.state.draft_sessions import DraftSessions
 from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.engine.protocol import Engine
-from outrider.actors.speculation.options import Sampling, Speculation, VerifierName
+from outrider.actors.speculation.options import Sampling, Speculation
 
 WIDTH = 4
 """Children of a node, as drafters have by default."""
@@ -21,7 +21,7 @@ MAX_AHEAD = 64
 class OwnTrees:
     """One drafter, whose estimates learn from prompt to prompt, and a text for each verifier."""
 
-    def __init__(self, engine: Engine, verifiers: Sequence[VerifierName], max_nodes: int) -> None:
+    def __init__(self, engine: Engine, verifiers: Sequence[str], max_nodes: int) -> None:
         assert DraftSettings.__dataclass_fields__["width"].default == WIDTH
         sessions = DraftSessions(engine.num_slots, num_nodes_of(WIDTH, MAX_AHEAD, lockstep=True))
         drafter = AutoregressiveDrafter(
@@ -55,7 +55,7 @@ class OwnTrees:
             self._led.advance(handle, tokens)
 
     def accepted(
-        self, verifier: VerifierName, following: Sequence[int], budgets: Sequence[int]
+        self, verifier: str, following: Sequence[int], budgets: Sequence[int]
     ) -> list[tuple[int, int]]:
         """Grows the tree, cuts it to its best nodes and follows the text.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from outrider.actors.speculation.sampling.random_acts import Float64s
-from outrider.actors.speculation.verify.kseq import best_scale
+from outrider.actors.speculation.verifiers.kseq import best_scale
 from outrider.actors.speculation.verify.pair_selection import DEFAULT_BLOCK
 from outrider.actors.speculation.verify.residual import residual
 from outrider.actors.speculation.verify.tournament import Tournament

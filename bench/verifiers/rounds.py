@@ -15,7 +15,6 @@ from bench.verifiers.contexts import LOOKAHEAD, Context, Models, contexts, probs
 from bench.verifiers.own_trees import OwnTrees
 from bench.verifiers.tally import Tally
 from bench.verifiers.trees import Growing, Kind, LawOf, as_sent, dense, grow
-from outrider.actors.speculation.options import VerifierName
 from outrider.actors.speculation.sampling.random_acts import ProbabilityRows
 from outrider.actors.speculation.trees.level_shapes import LevelShape, parse
 
@@ -28,7 +27,7 @@ COMPARED = SHAPES
 NODES_EVERY = 4
 """Contexts for each one whose rows are also compared at the single node."""
 
-TOKEN_ONLY = (VerifierName.COUPLED, VerifierName.EXACT_MATCH)
+TOKEN_ONLY = ("coupled", "exact_match")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +152,7 @@ def _sampled(
     for tree in trees:
         if tree.kind in (Kind.LIKELY_DRAWS, Kind.MOST_PROBABLE):
             is_coupled = tree.kind is Kind.LIKELY_DRAWS
-            verifier = VerifierName.COUPLED if is_coupled else VerifierName.EXACT_MATCH
+            verifier = "coupled" if is_coupled else "exact_match"
             key = ("round", str(tree.shape), str(verifier), "shape")
             tally.add(key, context.prompt, *_followed(tree, context.following))
         else:

@@ -10,9 +10,8 @@ from bench.running.bench_service import pair_config
 from bench.verifiers.rounds import SHAPES, TOKEN_ONLY
 from bench.verifiers.tally import ratio_of
 from bench.verifiers.verdicts import FROZEN
-from outrider.actors.speculation.options import VerifierName
+from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.trees.level_shapes import LevelShape
-from outrider.actors.speculation.verify.registry import METHODS
 from outrider.client import Client, SamplingOptions, SpeculationOptions
 from outrider.client import Verifier as Name
 from outrider.client.messages.results import SpeculationStats
@@ -20,9 +19,9 @@ from outrider.cluster.config.schema import parse_config
 from outrider.cluster.start.launch import start_service
 
 GREEDY = (
-    VerifierName.COUPLED,
-    VerifierName.SPECULATIVE_SAMPLING,
-    VerifierName.MCSD_WITHOUT_REPLACEMENT,
+    "coupled",
+    "speculative_sampling",
+    "mcsd_without_replacement",
 )
 """Verifiers asked at temperature 0, where all give the same text from equal trees."""
 
@@ -38,7 +37,7 @@ def run(
         settings["speculation"]["adaptive"] = False
         config = parse_config(settings, source="the benchmark")
         with start_service(config) as running, Client(running.address) as client:
-            _ask(client, prompts[:1], VerifierName.COUPLED, SHAPES[0], 0.8, 8)  # to warm up
+            _ask(client, prompts[:1], "coupled", SHAPES[0], 0.8, 8)  # to warm up
             for temperature in temperatures:
                 yield {
                     "layer": "service, in lock-step" if is_lockstep else "service",
@@ -55,25 +54,25 @@ def run(
                 }
 
 
-def _usual(verifier: VerifierName) -> LevelShape:
+def _usual(verifier: str) -> LevelShape:
     """The shape that is also asked for while drafter and target run at their own pace."""
     if verifier in TOKEN_ONLY:
         return SHAPES[2]
-    return SHAPES[0] if METHODS[verifier].is_chain_only else SHAPES[1]
+    return SHAPES[0] if VERIFIERS[verifier].is_chain_only else SHAPES[1]
 
 
-def _pairs(temperature: float) -> Iterator[tuple[VerifierName, LevelShape]]:
+def _pairs(temperature: float) -> Iterator[tuple[str, LevelShape]]:
     for verifier in (*TOKEN_ONLY, *FROZEN) if temperature > 0.0 else GREEDY:
         for shape in SHAPES:
             is_chain = shape.num_nodes == shape.depth
-            if is_chain or not METHODS[verifier].is_chain_only:
+            if is_chain or not VERIFIERS[verifier].is_chain_only:
                 yield verifier, shape
 
 
 def _ask(
     client: Client,
     prompts: Sequence[Prompt],
-    verifier: VerifierName,
+    verifier: str,
     shape: LevelShape,
     temperature: float,
     max_tokens: int,

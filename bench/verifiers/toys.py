@@ -27,12 +27,11 @@ from bench.verifiers.optimum import (
     candidate_law,
 )
 from bench.verifiers.rates import canonical_rate, coupled_rate, kseq_rate, recursive_rate
-from outrider.actors.speculation.options import VerifierName
+from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.sampling.random_acts import Decisions, Float64s
 from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement
+from outrider.actors.speculation.verifiers.kseq import best_scale
 from outrider.actors.speculation.verify.acceptance import Acceptance
-from outrider.actors.speculation.verify.kseq import best_scale
-from outrider.actors.speculation.verify.registry import METHODS
 
 WITH, WITHOUT = Replacement.WITH, Replacement.WITHOUT
 EXAMPLE = "target .4 .3 .2 .1, draft .1 .2 .3 .4"
@@ -72,15 +71,13 @@ def toys() -> Iterator[Toy]:
     yield from _optima()
 
 
-def mean_accepted(
-    verifier: VerifierName, grow: Grow, replacement: Replacement, models: Models
-) -> float:
+def mean_accepted(verifier: str, grow: Grow, replacement: Replacement, models: Models) -> float:
     """Expected number of accepted candidates, whatever ways of drawing the service offers for the verifier."""
 
     def check(
         tree: DraftTree, target: Float64s, draft: Sequence[Float64s], decisions: Decisions
     ) -> Acceptance:
-        return METHODS[verifier].verify(
+        return VERIFIERS[verifier].verify(
             tree=tree, target_probs_NV=target, draft_probs_RV=draft, decisions=decisions
         )
 
@@ -89,7 +86,7 @@ def mean_accepted(
 
 def _accepted(paper: str, models: Models, example: str) -> Callable[..., Toy]:
     def toy(
-        verifier: VerifierName,
+        verifier: str,
         replacement: Replacement,
         *shape: int,
         published: float,
@@ -104,26 +101,26 @@ def _accepted(paper: str, models: Models, example: str) -> Callable[..., Toy]:
 
 def _running_example() -> Iterator[Toy]:
     toy = _accepted(YANG, constant_models(TARGET.tolist(), DRAFT.tolist()), EXAMPLE)
-    mcsd, distinct = VerifierName.MCSD_WITH_REPLACEMENT, VerifierName.MCSD_WITHOUT_REPLACEMENT
+    mcsd, distinct = "mcsd_with_replacement", "mcsd_without_replacement"
     yield toy(mcsd, WITH, 2, published=0.72)
     yield toy(mcsd, WITH, 3, published=0.768)
     yield toy(distinct, WITHOUT, 2, published=0.7642857)
     yield toy(distinct, WITHOUT, 3, published=0.8402976)
-    yield toy(VerifierName.EXACT_MATCH, WITH, 2, published=0.35)
-    yield toy(VerifierName.EXACT_MATCH, WITHOUT, 2, published=0.4194444)
-    yield toy(VerifierName.EXACT_MATCH, WITH, 3, published=0.4646)
-    yield toy(VerifierName.EXACT_MATCH, WITHOUT, 3, published=0.6734127)
+    yield toy("exact_match", WITH, 2, published=0.35)
+    yield toy("exact_match", WITHOUT, 2, published=0.4194444)
+    yield toy("exact_match", WITH, 3, published=0.4646)
+    yield toy("exact_match", WITHOUT, 3, published=0.6734127)
     yield toy(mcsd, WITH, 2, 2, published=1.2384)
     yield toy(distinct, WITHOUT, 2, 2, published=1.348418)
-    yield toy(VerifierName.SPECULATIVE_SAMPLING, WITH, 1, published=0.6, of=CHEN)
-    yield toy(VerifierName.SPECULATIVE_SAMPLING, WITH, 1, 1, published=0.96, of=CHEN)
-    yield toy(VerifierName.BLOCK, WITH, 1, 1, published=1.03, of=SUN)
-    yield toy(VerifierName.TRAVERSAL, WITH, 1, 1, published=1.03, of=WENG)
+    yield toy("speculative_sampling", WITH, 1, published=0.6, of=CHEN)
+    yield toy("speculative_sampling", WITH, 1, 1, published=0.96, of=CHEN)
+    yield toy("block", WITH, 1, 1, published=1.03, of=SUN)
+    yield toy("traversal", WITH, 1, 1, published=1.03, of=WENG)
     yield toy(distinct, WITHOUT, 2, 1, published=1.222857)
-    yield toy(VerifierName.TRAVERSAL, WITHOUT, 2, 1, published=1.301429, of=WENG)
-    yield toy(VerifierName.TRAVERSAL, WITH, 2, 2, published=1.2874, of=WENG)
-    yield toy(VerifierName.TRAVERSAL, WITHOUT, 2, 2, published=1.398929, of=WENG)
-    yield toy(VerifierName.KSEQ, WITH, 2, published=0.75, of=SPECTR)
+    yield toy("traversal", WITHOUT, 2, 1, published=1.301429, of=WENG)
+    yield toy("traversal", WITH, 2, 2, published=1.2874, of=WENG)
+    yield toy("traversal", WITHOUT, 2, 2, published=1.398929, of=WENG)
+    yield toy("kseq", WITH, 2, published=0.75, of=SPECTR)
     scale = best_scale(TARGET, DRAFT, 3)
     yield Toy(SPECTR, f"k-SEQ scale for 3 candidates; {EXAMPLE}", 1.9395, scale.scale)
     yield Toy(SPECTR, f"k-SEQ acceptance of 3 candidates; {EXAMPLE}", 0.79395, scale.acceptance)
@@ -137,10 +134,10 @@ def _running_example() -> Iterator[Toy]:
 def _two_tokens() -> Iterator[Toy]:
     models = constant_models((1 / 3, 2 / 3), (2 / 3, 1 / 3))
     toy = _accepted(SUN, models, "target 1/3 2/3, draft 2/3 1/3")
-    yield toy(VerifierName.SPECULATIVE_SAMPLING, WITH, 1, 1, published=10 / 9)
-    yield toy(VerifierName.BLOCK, WITH, 1, 1, published=11 / 9)
-    yield toy(VerifierName.MCSD_WITH_REPLACEMENT, WITH, 2, 2, published=112 / 81, of=WENG)
-    yield toy(VerifierName.TRAVERSAL, WITH, 2, 2, published=118 / 81, of=WENG)
+    yield toy("speculative_sampling", WITH, 1, 1, published=10 / 9)
+    yield toy("block", WITH, 1, 1, published=11 / 9)
+    yield toy("mcsd_with_replacement", WITH, 2, 2, published=112 / 81, of=WENG)
+    yield toy("traversal", WITH, 2, 2, published=118 / 81, of=WENG)
 
 
 def _chains() -> Iterator[Toy]:
@@ -150,9 +147,7 @@ def _chains() -> Iterator[Toy]:
         ((0.6, 0.4), 8, 6.12579511),
     ):
         models = constant_models((0.5, 0.5), draft, depth=length + 1)
-        tokens = 1.0 + mean_accepted(
-            VerifierName.SPECULATIVE_SAMPLING, static(*[1] * length), WITH, models
-        )
+        tokens = 1.0 + mean_accepted("speculative_sampling", static(*[1] * length), WITH, models)
         share = 0.5 + draft[1]
         what = f"tokens a round, chain of {length}, acceptance {share:g} a token"
         yield Toy(CHEN, what, published, tokens)

@@ -15,19 +15,18 @@ from outrider.actors.draft.state.draft_events import CandidatesSent
 from outrider.actors.draft.trees.frozen_rounds import FrozenNews
 from outrider.actors.frozen.law_frame import FrozenTree
 from outrider.actors.frozen.sparse_rows import DenseRows
-from outrider.actors.speculation.options import VerifierName
+from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.sampling.random_acts import (
     ProbabilityRows,
     UniformDecisions,
     uniforms_needed,
 )
 from outrider.actors.speculation.trees.draft_tree import Replacement
-from outrider.actors.speculation.verify.registry import METHODS
 
 VERDICTS = 2
 """Verdicts on each tree, with uniforms of their own."""
 
-FROZEN = tuple(verifier for verifier, method in METHODS.items() if method.needs_draft_probs)
+FROZEN = tuple(verifier for verifier, method in VERIFIERS.items() if method.needs_frozen_tree)
 
 
 class _Placed:
@@ -41,19 +40,19 @@ class _Placed:
         return self._probs_UV[self._places[row] + 1]
 
 
-def _able(tree: Growing) -> Iterator[VerifierName]:
+def _able(tree: Growing) -> Iterator[str]:
     """Verifiers that can take a tree."""
     is_chain = tree.shape.num_nodes == tree.shape.depth
     replacement = Replacement.WITH if tree.kind is Kind.INDEPENDENT else Replacement.WITHOUT
     for verifier in FROZEN:
-        method = METHODS[verifier]
+        method = VERIFIERS[verifier]
         if is_chain or (not method.is_chain_only and _drawn(verifier) is replacement):
             yield verifier
 
 
-def _drawn(verifier: VerifierName) -> Replacement:
+def _drawn(verifier: str) -> Replacement:
     """How the service's drafters draw siblings for it."""
-    allowed = METHODS[verifier].replacements
+    allowed = VERIFIERS[verifier].replacements
     return Replacement.WITHOUT if Replacement.WITHOUT in allowed else Replacement.WITH
 
 
@@ -68,7 +67,7 @@ def verify(
             rng = np.random.default_rng([seed, 1, verdict, *tree.shape.branching])
             decisions = UniformDecisions(rng.random(uniforms_needed(frozen.tree.num_nodes)))
             path = (
-                METHODS[verifier]
+                VERIFIERS[verifier]
                 .verify(
                     tree=frozen.tree,
                     target_probs_NV=target,

@@ -7,7 +7,6 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from outrider.actors.process.logs import LogFormat
-from outrider.actors.speculation.options import VerifierName
 from outrider.actors.speculation.policies import (
     MAX_AGGRESSIVENESS,
     DraftPolicies,
@@ -150,7 +149,7 @@ class SpeculationConfig(Section):
     enabled: bool = True
     """False decodes plainly."""
 
-    verifier: VerifierName = VerifierName.COUPLED
+    verifier: str = "coupled"
     """How candidates are verified."""
 
     max_nodes: int = Field(default=16, ge=1, le=4_096)

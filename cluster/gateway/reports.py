@@ -11,7 +11,8 @@ from outrider.actors.exchange.policy_wire import (
     roots_to_proto,
     tree_mask_to_proto,
 )
-from outrider.actors.exchange.request_options_wire import verifier_to_proto
+from outrider.actors.exchange.verifier_wire import offer_of
+from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.policies import LengthChoice, MaskPolicy, RootPolicy
 from outrider.cluster.links.draft_link import DraftLink
 from outrider.cluster.links.target_link import TargetLink
@@ -36,11 +37,12 @@ def models(links: Links) -> generation_pb2.ListModelsResponse:
                 max_context=info.max_context,
                 eos_token_ids=info.eos_token_ids,
                 verifiers=info.verifiers,
+                verifier_infos=[_verifier(name) for name in limits.verifiers],
                 drafters=[
                     generation_pb2.DrafterModel(
                         name=link.name,
                         method=link.info.method if link.info else "",
-                        verifiers=map(verifier_to_proto, verifiers_of(link)),
+                        **offer_of(verifiers_of(link)),
                         ready=link.is_up and not links.misfit(link),
                         draft_lengths=map(draft_length_to_proto, draft_lengths_of(link)),
                         problem=_problem(links, link, links.misfit(link)),
@@ -191,3 +193,21 @@ def _status(
             info.busy,
         )
     return status
+
+
+def _verifier(name: str) -> generation_pb2.VerifierInfo:
+    spec = VERIFIERS.get(name)
+    if spec is None:
+        return generation_pb2.VerifierInfo(name=name)
+    return generation_pb2.VerifierInfo(
+        name=name,
+        summary=spec.summary,
+        source=spec.source,
+        lossless=spec.is_lossless,
+        options=[
+            generation_pb2.NumberOption(
+                name=key, default_value=one.default, least=one.least, most=one.most, help=one.help
+            )
+            for key, one in spec.options.items()
+        ],
+    )

@@ -12,11 +12,9 @@ import structlog
 from outrider.actors.exchange.policy_wire import draft_length_to_proto
 from outrider.actors.exchange.request_options_wire import (
     PROTOCOL_VERSION,
-    verifier_from_proto,
-    verifier_to_proto,
 )
+from outrider.actors.exchange.verifier_wire import offered_by
 from outrider.actors.exchange.vocabulary import Vocabulary, difference
-from outrider.actors.speculation.options import VerifierName
 from outrider.actors.speculation.policies import LengthChoice
 from outrider.cluster.config.coordinator_settings import CoordinatorSettings
 from outrider.cluster.links.draft_link import DraftLink
@@ -177,7 +175,7 @@ class Links:
                 vocab_size=info.vocab_size,
                 max_context=info.max_context,
                 eos_token_ids=frozenset(info.eos_token_ids),
-                verifiers=tuple(verifier_from_proto(v) for v in info.verifiers),
+                verifiers=offered_by(info),
                 drafters=tuple(self._drafter(link) for link in self.drafters.values()),
                 default_max_tokens=settings.default_max_tokens,
                 speculation=settings.speculation,
@@ -320,12 +318,11 @@ class Links:
             log.warning("drafter serves nobody", drafter=link.name, reason=reason)
 
 
-def verifiers_of(link: DraftLink) -> tuple[VerifierName, ...]:
+def verifiers_of(link: DraftLink) -> tuple[str, ...]:
     """What a drafter says that it can serve, as far as this version knows it."""
     if link.info is None:
         return ()
-    known = {verifier_to_proto(verifier): verifier for verifier in VerifierName}
-    return tuple(known[value] for value in link.info.verifiers if value in known)
+    return offered_by(link.info)
 
 
 def draft_lengths_of(link: DraftLink) -> tuple[LengthChoice, ...]:

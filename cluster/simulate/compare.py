@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from outrider.actors.engine.profiles import find_profile
-from outrider.actors.speculation.verify.registry import METHODS
+from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.cluster.simulate import faults
 from outrider.cluster.simulate.foresight import foresight, ideal_speed_up
 from outrider.cluster.simulate.scenario import Scenario
@@ -66,7 +66,7 @@ def compare(scenario: Scenario, modes: Iterable[SimulatedMode] = SimulatedMode) 
     wanted = {SimulatedMode.PLAIN, SimulatedMode.PIPELINED, *modes}
     runs = {mode: run(scenario, mode) for mode in SimulatedMode if mode in wanted}
     figures = figures_of(scenario, runs)
-    if METHODS[scenario.verifier].needs_draft_probs and scenario.temperature > 0.0:
+    if VERIFIERS[scenario.verifier].needs_frozen_tree and scenario.temperature > 0.0:
         # The same law, but other tokens.
         return figures
     unequal = [difference(runs[SimulatedMode.PLAIN], one) for one in runs.values()]
@@ -197,7 +197,7 @@ def _ideal(scenario: Scenario) -> float | None:
         or not load[0].clients
         or not scenario.drafters
         or len(scenario.targets) != 1
-        or scenario.verifier.value != "coupled"
+        or scenario.verifier != "coupled"
     ):
         return None
     target, drafter = scenario.targets[0], scenario.drafters[0]

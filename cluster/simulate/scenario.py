@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from outrider.actors.engine.profiles import find_profile
-from outrider.actors.speculation.options import Speculation, VerifierName
+from outrider.actors.speculation.options import Speculation
 from outrider.cluster.config.config_errors import ConfigError, ConfigProblem, problems_of
 from outrider.cluster.config.config_file import read_mapping
 from outrider.cluster.config.config_section import NAME, Section
@@ -140,7 +140,7 @@ class Scenario(Section):
     prices: Literal["measured", "free"] = "measured"
     """What processor time costs."""
     temperature: Annotated[float, Field(ge=0.0, le=5.0)] = 0.8
-    verifier: VerifierName = Field(VerifierName.COUPLED, strict=False)
+    verifier: str = Field("coupled", strict=False)
     max_nodes: Count = 16
     max_depth: Count = 8
     adaptive: bool = True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import grpc
 
-from outrider.actors.speculation.options import VerifierName
 from outrider.actors.speculation.policies import LengthChoice
 from outrider.cluster.validation.limits import Limits
 from outrider.cluster.validation.refusals import invalid, shown
@@ -12,7 +11,7 @@ from outrider.cluster.validation.status_codes import Refusal
 
 
 def settle_drafters(
-    named: tuple[str, ...], verifier: VerifierName, length: LengthChoice, limits: Limits
+    named: tuple[str, ...], verifier: str, length: LengthChoice, limits: Limits
 ) -> tuple[str, ...]:
     """The drafters named, or all that can serve the request."""
     known = {drafter.name: drafter for drafter in limits.drafters}
@@ -43,10 +42,8 @@ def settle_drafters(
                 field=field,
             )
         if not drafter.can_verify(verifier):
-            can = ", ".join(one.value for one in drafter.verifiers)
-            raise invalid(
-                field, f"{name!r} cannot serve the verifier {verifier.value!r}, only {can}"
-            )
+            can = ", ".join(drafter.verifiers)
+            raise invalid(field, f"{name!r} cannot serve the verifier {verifier!r}, only {can}")
         if drafter.draft_lengths and length not in drafter.draft_lengths:
             can = ", ".join(one.value for one in drafter.draft_lengths)
             raise invalid(

@@ -13,7 +13,7 @@ from outrider.actors.exchange.policy_wire import (
     roots_from_proto,
     tree_mask_from_proto,
 )
-from outrider.actors.speculation.options import VerifierName
+from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.policies import (
     MAX_AGGRESSIVENESS,
     DraftPolicies,
@@ -21,7 +21,6 @@ from outrider.actors.speculation.policies import (
     MaskPolicy,
     RootPolicy,
 )
-from outrider.actors.speculation.verify.registry import METHODS
 from outrider.cluster.validation.status_codes import Refusal
 from outrider.v1 import sampling_pb2
 
@@ -32,7 +31,7 @@ def settle_policies(
     options: sampling_pb2.SpeculationOptions,
     *,
     defaults: DraftPolicies,
-    verifier: VerifierName,
+    verifier: str,
     enabled: bool,
     served: Mapping[str, Sequence[LengthChoice]],
 ) -> DraftPolicies:
@@ -91,19 +90,17 @@ _FROM_WIRE = {
 
 
 def _roots(
-    options: sampling_pb2.SpeculationOptions, default: RootPolicy, verifier: VerifierName
+    options: sampling_pb2.SpeculationOptions, default: RootPolicy, verifier: str
 ) -> RootPolicy:
-    is_frozen = METHODS[verifier].needs_draft_probs
+    is_frozen = VERIFIERS[verifier].needs_frozen_tree
     if not options.roots:
         return RootPolicy.DRAFT if is_frozen else default
     roots = _choice(options.roots, "roots", RootPolicy)
     if roots is RootPolicy.TARGET and is_frozen:
-        growing = ", ".join(
-            v.value for v, method in METHODS.items() if not method.needs_draft_probs
-        )
+        growing = ", ".join(v for v, method in VERIFIERS.items() if not method.needs_frozen_tree)
         raise _invalid(
             "roots",
-            f"is 'target', and {verifier.value!r} tests tokens that were drawn from the draft model: roots that were "
+            f"is 'target', and {verifier!r} tests tokens that were drawn from the draft model: roots that were "
             f"not would change the text's law; leave it out, or set speculation.verifier to one of {growing}",
         )
     return roots

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from outrider.actors.speculation.options import Speculation, VerifierName
+from outrider.actors.speculation.options import Speculation
 from outrider.actors.speculation.policies import LengthChoice
 
 
@@ -13,14 +13,14 @@ class KnownDrafter:
     """A drafter as far as a request can name it."""
 
     name: str
-    verifiers: tuple[VerifierName, ...]
+    verifiers: tuple[str, ...]
     """What it can serve. Empty: not known yet."""
     draft_lengths: tuple[LengthChoice, ...] = ()
     """Draft length policies that it can serve. Empty: not known yet."""
     mismatch: str = ""
     """Why it cannot serve this model; empty if it can."""
 
-    def can_verify(self, verifier: VerifierName) -> bool:
+    def can_verify(self, verifier: str) -> bool:
         """True if it serves the verifier, as far as is known."""
         return not self.verifiers or verifier in self.verifiers
 
@@ -35,7 +35,7 @@ class Limits:
     vocab_size: int
     max_context: int
     eos_token_ids: frozenset[int]
-    verifiers: tuple[VerifierName, ...]
+    verifiers: tuple[str, ...]
     drafters: tuple[KnownDrafter, ...]
     default_max_tokens: int
     speculation: Speculation

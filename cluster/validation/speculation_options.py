@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from outrider.actors.exchange.request_options_wire import verifier_from_proto
-from outrider.actors.speculation.options import Speculation, VerifierName
+from outrider.actors.exchange.verifier_wire import asked_for
+from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
+from outrider.actors.speculation.options import Speculation
 from outrider.cluster.validation.drafters import settle_drafters
 from outrider.cluster.validation.drafting_policies import settle_policies
 from outrider.cluster.validation.limits import Limits
-from outrider.cluster.validation.refusals import invalid
+from outrider.cluster.validation.refusals import invalid, shown
 from outrider.cluster.validation.tree_limits import MAX_DEPTH, MAX_NODES, room_for, settle_shape
 from outrider.v1 import sampling_pb2
 
@@ -48,6 +49,7 @@ def settle_speculation(
         Speculation(
             enabled=enabled,
             verifier=verifier,
+            verifier_options=_numbers(options, verifier),
             max_nodes=max_nodes,
             max_depth=max_depth,
             tree_shape=shape,
@@ -57,20 +59,23 @@ def settle_speculation(
     )
 
 
-def _verifier(options: sampling_pb2.SpeculationOptions, limits: Limits) -> VerifierName:
-    if not options.HasField("verifier") or not options.verifier:
-        return limits.speculation.verifier
-    offered = ", ".join(verifier.value for verifier in limits.verifiers)
+def _verifier(options: sampling_pb2.SpeculationOptions, limits: Limits) -> str:
+    offered = ", ".join(limits.verifiers)
+    field = "speculation.verifier_name" if options.verifier_name else "speculation.verifier"
     try:
-        verifier = verifier_from_proto(options.verifier)
-    except ValueError:
+        verifier = asked_for(options) or limits.speculation.verifier
+    except ValueError as error:
+        raise invalid("speculation.verifier", f"{error}; offered: {offered}") from None
+    if verifier not in limits.verifiers or verifier not in VERIFIERS:
         raise invalid(
-            "speculation.verifier",
-            f"is {int(options.verifier)}, which this version does not know; offered: {offered}",
-        ) from None
-    if verifier not in limits.verifiers:
-        raise invalid(
-            "speculation.verifier",
-            f"{verifier.value!r} is not offered by {limits.model!r}; offered: {offered}",
+            field, f"{shown(verifier)} is not offered by {limits.model!r}; offered: {offered}"
         )
     return verifier
+
+
+def _numbers(options: sampling_pb2.SpeculationOptions, verifier: str) -> dict[str, float]:
+    """The verifier's own options, all of them."""
+    try:
+        return VERIFIERS[verifier].settled(options.verifier_options)
+    except ValueError as error:
+        raise invalid("speculation.verifier_options", f"cannot be used: {error}") from None

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from outrider.actors.speculation.options import VerifierName
+from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.trees import level_shapes
-from outrider.actors.speculation.verify.registry import METHODS
 from outrider.cluster.validation.refusals import invalid
 from outrider.v1 import sampling_pb2
 
@@ -16,18 +15,18 @@ MAX_SHAPE_CHARS = 128
 
 
 def settle_shape(
-    options: sampling_pb2.SpeculationOptions, verifier: VerifierName
+    options: sampling_pb2.SpeculationOptions, verifier: str
 ) -> level_shapes.LevelShape | None:
     """The shape that is asked for, or None: the verifier's own."""
     field = "speculation.tree_shape"
     if not options.HasField("tree_shape"):
         return None
-    method = METHODS[verifier]
-    if not method.needs_draft_probs:
-        frozen = ", ".join(name.value for name, one in METHODS.items() if one.needs_draft_probs)
+    method = VERIFIERS[verifier]
+    if not method.needs_frozen_tree:
+        frozen = ", ".join(name for name, one in VERIFIERS.items() if one.needs_frozen_tree)
         raise invalid(
             field,
-            f"does not go with {verifier.value!r}, whose trees grow as they please; leave it out, or set "
+            f"does not go with {verifier!r}, whose trees grow as they please; leave it out, or set "
             f"speculation.verifier to one of {frozen}",
         )
     if len(options.tree_shape) > MAX_SHAPE_CHARS:
@@ -41,7 +40,7 @@ def settle_shape(
     if method.is_chain_only and any(count != 1 for count in shape.branching):
         raise invalid(
             field,
-            f"is {str(shape)!r}, a tree, and {verifier.value!r} verifies chains; write 1,1,1,1 for a chain of four",
+            f"is {str(shape)!r}, a tree, and {verifier!r} verifies chains; write 1,1,1,1 for a chain of four",
         )
     for name, value, most in (
         ("candidates", shape.num_nodes, MAX_NODES),

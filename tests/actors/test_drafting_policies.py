@@ -17,14 +17,14 @@ from tests.actors.test_frozen_law import transition_p
 
 from outrider.actors.draft.stopping.lengths import Lengths
 from outrider.actors.engine.tables.tabular_engine import random_table
-from outrider.actors.speculation.options import Sampling, Speculation, VerifierName
+from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
+from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.speculation.policies import DraftPolicies, LengthChoice, MaskPolicy, RootPolicy
 from outrider.actors.speculation.trees import level_shapes
-from outrider.actors.speculation.verify.registry import METHODS
 
 TARGET = random_table(12, 2, seed=9, concentration=0.3)
 DRAFT = blurred(TARGET, random_table(12, 2, seed=109, concentration=0.3), 0.3)
-FROZEN = [verifier for verifier, method in METHODS.items() if method.needs_draft_probs]
+FROZEN = [verifier for verifier, method in VERIFIERS.items() if method.needs_frozen_tree]
 
 LENGTHS: list[DraftPolicies] = [
     DraftPolicies(),
@@ -55,9 +55,9 @@ def plain(sampling: Sampling) -> list[int]:
     return alone.texts[0]
 
 
-@pytest.mark.parametrize("verifier", [VerifierName.COUPLED, VerifierName.EXACT_MATCH])
+@pytest.mark.parametrize("verifier", ["coupled", "exact_match"])
 @pytest.mark.parametrize("policies", GROWING)
-def test_texts_are_those_of_plain_decoding(policies: DraftPolicies, verifier: VerifierName) -> None:
+def test_texts_are_those_of_plain_decoding(policies: DraftPolicies, verifier: str) -> None:
     """Every combination, greedy, sampled and filtered, in fewer passes than tokens."""
     for sampling in SAMPLINGS:
         both = pair()
@@ -125,7 +125,7 @@ def test_roots_of_the_target_help_a_drafter_that_knows_nothing() -> None:
 @pytest.mark.parametrize("verifier", FROZEN)
 @pytest.mark.parametrize("length", LENGTHS[1:])
 def test_greedy_texts_of_frozen_trees_are_those_of_plain_decoding(
-    verifier: VerifierName, length: DraftPolicies
+    verifier: str, length: DraftPolicies
 ) -> None:
     """With trees of varying depth."""
     sampling = SAMPLINGS[0]
@@ -139,12 +139,12 @@ def test_greedy_texts_of_frozen_trees_are_those_of_plain_decoding(
 @pytest.mark.parametrize(
     ("verifier", "length", "shape"),
     [
-        (VerifierName.MCSD_WITHOUT_REPLACEMENT, replace(LENGTHS[1], aggressiveness=2.5), "2,2"),
-        (VerifierName.BLOCK, LENGTHS[2], "1,1,1"),
+        ("mcsd_without_replacement", replace(LENGTHS[1], aggressiveness=2.5), "2,2"),
+        ("block", LENGTHS[2], "1,1,1"),
     ],
 )
 def test_texts_of_frozen_trees_follow_the_targets_law(
-    verifier: VerifierName, length: DraftPolicies, shape: str
+    verifier: str, length: DraftPolicies, shape: str
 ) -> None:
     """As `test_frozen_law`, where depths vary with the row of the base: trees of one level and of several."""
     both = Pair(LAW_TARGET, LAW_DRAFT, seed=7, lengths=Lengths(decisive_model()))

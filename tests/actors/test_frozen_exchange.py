@@ -13,9 +13,9 @@ from outrider.actors.draft.state.draft_events import CandidatesSent
 from outrider.actors.draft.trees.frozen_rounds import FrozenNews
 from outrider.actors.engine.tables.tabular_engine import random_table
 from outrider.actors.frozen import law_frame
-from outrider.actors.speculation.options import Sampling, Speculation, VerifierName
+from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
+from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.speculation.trees import level_shapes
-from outrider.actors.speculation.verify.registry import METHODS
 from outrider.actors.target.service.target_messages import frozen_from_proto
 from outrider.actors.target.state.target_events import Finish, Finished
 from outrider.v1 import target_pb2, tree_pb2
@@ -27,7 +27,7 @@ TARGET = random_table(VOCAB, 2, seed=9, concentration=0.3)
 DRAFT = blurred(TARGET, random_table(VOCAB, 2, seed=109, concentration=0.3), 0.3)
 """Agrees with it about most of them."""
 
-FROZEN = [verifier for verifier, method in METHODS.items() if method.needs_draft_probs]
+FROZEN = [verifier for verifier, method in VERIFIERS.items() if method.needs_frozen_tree]
 GREEDY = Sampling(seed=1, max_tokens=60, temperature=0.0)
 SAMPLED = Sampling(seed=1, max_tokens=300, temperature=0.9, top_p=0.95)
 
@@ -41,7 +41,7 @@ def plain(sampling: Sampling) -> list[int]:
 
 
 @pytest.mark.parametrize("verifier", FROZEN)
-def test_greedy_texts_are_those_of_plain_decoding(verifier: VerifierName) -> None:
+def test_greedy_texts_are_those_of_plain_decoding(verifier: str) -> None:
     """At temperature 0 every verifier gives the text of plain decoding, penalties and bias included, in fewer passes."""
     penalised = replace(GREEDY, repetition_penalty=1.3, frequency_penalty=0.2, logit_bias={2: 1.0})
     for sampling in (GREEDY, penalised):
@@ -53,7 +53,7 @@ def test_greedy_texts_are_those_of_plain_decoding(verifier: VerifierName) -> Non
 
 
 @pytest.mark.parametrize("verifier", FROZEN)
-def test_a_perfect_drafter_is_accepted_whole(verifier: VerifierName) -> None:
+def test_a_perfect_drafter_is_accepted_whole(verifier: str) -> None:
     """With equal models every greedy chain survives, and so does the prediction of what follows it."""
     pair = Pair(TARGET, TARGET)
     shape = level_shapes.chain(4)
@@ -71,7 +71,7 @@ def test_a_perfect_drafter_is_accepted_whole(verifier: VerifierName) -> None:
 def test_trees_lie_ready_for_predicted_texts() -> None:
     """After a verdict that was foreseen, the target verifies the next tree though the drafter has not moved since."""
     pair = Pair(TARGET, TARGET)
-    pair.open(0, GREEDY, Speculation(verifier=VerifierName.BLOCK))
+    pair.open(0, GREEDY, Speculation(verifier="block"))
     while len(pair.commits[0]) < 3:
         pair.step(drafts=100)
     before = len(pair.texts[0])
@@ -97,7 +97,7 @@ class Chaos:
 
 
 @pytest.mark.parametrize("verifier", FROZEN)
-def test_a_bad_network_changes_no_greedy_text(verifier: VerifierName) -> None:
+def test_a_bad_network_changes_no_greedy_text(verifier: str) -> None:
     """Lost, repeated, late and reordered trees change the number of passes, not the text."""
     pair = Pair(TARGET, DRAFT, meddle=Chaos(5))
     for session in range(3):
@@ -112,7 +112,7 @@ def test_lost_verdicts_are_asked_for() -> None:
     rng = random.Random(3)
     pair = Pair(TARGET, DRAFT)
     sampling = replace(GREEDY, max_tokens=400, frequency_penalty=0.1)
-    pair.open(0, sampling, Speculation(verifier=VerifierName.MCSD_WITHOUT_REPLACEMENT))
+    pair.open(0, sampling, Speculation(verifier="mcsd_without_replacement"))
     pair.step()
     pair.is_lost = lambda: rng.random() < 0.3
     pair.run()
@@ -127,7 +127,7 @@ def test_repeated_trees_are_verified_once() -> None:
     texts = []
     for copies in (1, 3):
         pair = Pair(TARGET, DRAFT, seed=2, meddle=lambda wire, n=copies: wire * n)  # type: ignore[misc]
-        pair.open(0, SAMPLED, Speculation(verifier=VerifierName.TRAVERSAL))
+        pair.open(0, SAMPLED, Speculation(verifier="traversal"))
         pair.run()
         texts.append(pair.texts[0])
         assert pair.stats(0).accepted > 50
@@ -139,7 +139,7 @@ def test_a_second_tree_for_a_base_is_dropped() -> None:
     texts = []
     for is_second_sent in (False, True):
         other = Pair(TARGET, DRAFT, seed=77)
-        other.open(0, SAMPLED, Speculation(verifier=VerifierName.KSEQ))
+        other.open(0, SAMPLED, Speculation(verifier="kseq"))
         pair = Pair(TARGET, DRAFT, seed=2)
 
         def both(wire: Wire, second: bool = is_second_sent) -> Wire:
@@ -156,7 +156,7 @@ def test_a_second_tree_for_a_base_is_dropped() -> None:
             return wire + copies
 
         pair.meddle = both
-        pair.open(0, SAMPLED, Speculation(verifier=VerifierName.KSEQ))
+        pair.open(0, SAMPLED, Speculation(verifier="kseq"))
         pair.run()
         texts.append(pair.texts[0])
     assert texts[0] == texts[1]
@@ -184,7 +184,7 @@ def test_stop_tokens_and_lengths_end_a_text_inside_an_accepted_run() -> None:
     for max_tokens in (1, 2, 3, 60):
         pair = Pair(TARGET, TARGET)
         options = replace(sampling, max_tokens=max_tokens)
-        pair.open(0, options, Speculation(verifier=VerifierName.MCSD_WITHOUT_REPLACEMENT))
+        pair.open(0, options, Speculation(verifier="mcsd_without_replacement"))
         pair.run()
         assert pair.texts[0] == whole[: min(whole.index(stop) + 1, max_tokens)]
         end = pair.ends[0]
@@ -209,7 +209,7 @@ def test_logprobs_come_with_every_token() -> None:
 
         pair._deliver = spy  # type: ignore[method-assign]
         sampling = replace(GREEDY, logprobs=2)
-        pair.open(0, sampling, Speculation(verifier=VerifierName.BLOCK), is_attached=is_attached)
+        pair.open(0, sampling, Speculation(verifier="block"), is_attached=is_attached)
         pair.run()
         assert len(seen) == len(pair.texts[0])
         reports.append(seen)
@@ -219,7 +219,7 @@ def test_logprobs_come_with_every_token() -> None:
 def test_short_contexts_and_small_scratch_are_respected() -> None:
     """A drafter whose context ends before the text does drafts as far as it goes, and nothing breaks."""
     pair = Pair(TARGET, DRAFT, max_context=70)
-    pair.open(0, replace(GREEDY, max_tokens=67), Speculation(verifier=VerifierName.TRAVERSAL))
+    pair.open(0, replace(GREEDY, max_tokens=67), Speculation(verifier="traversal"))
     pair.run()
     assert pair.texts[0] == plain(replace(GREEDY, max_tokens=67))
     assert not pair.draft.stats.failures

@@ -19,9 +19,9 @@ from tests.actors.speculation.goodness import MIN_P
 from outrider.actors.engine.tables.tabular_engine import random_table
 from outrider.actors.frozen import law_frame
 from outrider.actors.frozen.sparse_rows import freeze
-from outrider.actors.speculation.options import Sampling, Speculation, VerifierName
+from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
+from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.speculation.trees import level_shapes
-from outrider.actors.speculation.verify.registry import METHODS
 
 VOCAB = 3
 TARGET = random_table(VOCAB, 2, seed=11)
@@ -29,8 +29,8 @@ DRAFT = blurred(TARGET, random_table(VOCAB, 2, seed=12), 0.6)
 PROMPT = (1, 2, 0)
 TEMPERATURE = 0.8
 
-FROZEN = [verifier for verifier, method in METHODS.items() if method.needs_draft_probs]
-SHAPES = {verifier: "1,1,1" if METHODS[verifier].is_chain_only else "2,2" for verifier in FROZEN}
+FROZEN = [verifier for verifier, method in VERIFIERS.items() if method.needs_frozen_tree]
+SHAPES = {verifier: "1,1,1" if VERIFIERS[verifier].is_chain_only else "2,2" for verifier in FROZEN}
 
 NUM_SESSIONS = 3
 TOKENS = 1000
@@ -41,7 +41,7 @@ COOLING = 4
 """Power of the draft probabilities that the forbidden variant tells the target: as at a quarter of the temperature."""
 
 
-def speculation(verifier: VerifierName) -> Speculation:
+def speculation(verifier: str) -> Speculation:
     """The options of one mode."""
     return Speculation(verifier=verifier, tree_shape=level_shapes.parse(SHAPES[verifier]))
 
@@ -62,7 +62,7 @@ def transition_p(texts: list[list[int]]) -> float:
 
 
 def run(
-    verifier: VerifierName,
+    verifier: str,
     meddle: Callable[[Wire], Wire] = lambda wire: wire,
     num_sessions: int = NUM_SESSIONS,
 ) -> Pair:
@@ -77,7 +77,7 @@ def run(
 
 
 @pytest.mark.parametrize("verifier", FROZEN)
-def test_texts_follow_the_targets_law(verifier: VerifierName) -> None:
+def test_texts_follow_the_targets_law(verifier: str) -> None:
     """Every verifier gives the target's joint law, with most tokens proposed by the drafter."""
     pair = run(verifier)
     stats = [pair.stats(session) for session in range(NUM_SESSIONS)]
@@ -102,6 +102,6 @@ def cooled(wire: Wire) -> Wire:
 
 
 @pytest.mark.parametrize("verifier", FROZEN)
-def test_laws_of_another_temperature_are_caught(verifier: VerifierName) -> None:
+def test_laws_of_another_temperature_are_caught(verifier: str) -> None:
     """The comparison has the power to fail: wrong draft probabilities change the text's law, and it shows."""
     assert transition_p(list(run(verifier, cooled).texts.values())) < MIN_P

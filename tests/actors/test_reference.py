@@ -17,10 +17,10 @@ from outrider.actors.engine.tables.tabular_engine import Table, TabularEngine, r
 from outrider.actors.frozen.law_frame import FrozenTree
 from outrider.actors.reference import Propose, decode
 from outrider.actors.reference_drafter import model_drafter
-from outrider.actors.speculation.options import Sampling, Speculation, VerifierName
+from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
+from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.speculation.trees.draft_tree import DraftTree
 from outrider.actors.speculation.trees.level_shapes import parse
-from outrider.actors.speculation.verify.registry import METHODS
 
 TARGET = random_table(12, 2, seed=21, concentration=0.4, eos_token_ids=(11,))
 DRAFT = blurred(TARGET, random_table(12, 2, seed=22), 0.4)
@@ -33,7 +33,7 @@ SAMPLINGS = (
     replace(PLAIN, min_tokens=5, ignore_eos=False, stop_token_ids=(4,)),
 )
 SHAPES = {
-    verifier: "1,1,1" if method.is_chain_only else "3,2,1" for verifier, method in METHODS.items()
+    verifier: "1,1,1" if method.is_chain_only else "3,2,1" for verifier, method in VERIFIERS.items()
 }
 
 
@@ -42,9 +42,7 @@ def engine(table: Table) -> TabularEngine:
     return TabularEngine(table, EngineSettings(model="tabular:x", num_slots=1, max_scratch=32))
 
 
-def drafter(
-    table: Table, sampling: Sampling, verifier: VerifierName
-) -> AbstractContextManager[Propose]:
+def drafter(table: Table, sampling: Sampling, verifier: str) -> AbstractContextManager[Propose]:
     """A drafter of this law."""
     return model_drafter(engine(table), PROMPT, sampling, parse(SHAPES[verifier]), verifier)
 
@@ -62,13 +60,13 @@ def test_text_is_that_of_plain_decoding_and_of_the_service(sampling: Sampling) -
     """For every option; stop tokens end all three alike."""
     plain = decode(engine(TARGET), PROMPT, sampling)
     assert plain == served(sampling)
-    for verifier in (VerifierName.COUPLED, VerifierName.EXACT_MATCH):
+    for verifier in ("coupled", "exact_match"):
         with drafter(DRAFT, sampling, verifier) as propose:
             assert decode(engine(TARGET), PROMPT, sampling, propose, verifier) == plain
 
 
-@pytest.mark.parametrize("verifier", METHODS)
-def test_greedy_text_is_the_same_by_every_verifier(verifier: VerifierName) -> None:
+@pytest.mark.parametrize("verifier", VERIFIERS)
+def test_greedy_text_is_the_same_by_every_verifier(verifier: str) -> None:
     """And it takes fewer passes of the target than it has tokens."""
     sampling = SAMPLINGS[0]
     passes = 0
@@ -85,19 +83,19 @@ def test_greedy_text_is_the_same_by_every_verifier(verifier: VerifierName) -> No
 
 
 @pytest.mark.parametrize("verifier", law.FROZEN)
-def test_text_follows_the_targets_law(verifier: VerifierName) -> None:
+def test_text_follows_the_targets_law(verifier: str) -> None:
     """Counts of what follows what, compared with the table."""
     assert _transition_p(verifier, law.DRAFT, told=law.DRAFT) > MIN_P
 
 
-@pytest.mark.parametrize("verifier", [VerifierName.SPECULATIVE_SAMPLING, VerifierName.SPECINFER])
-def test_laws_that_were_not_drawn_from_are_caught(verifier: VerifierName) -> None:
+@pytest.mark.parametrize("verifier", ["speculative_sampling", "specinfer"])
+def test_laws_that_were_not_drawn_from_are_caught(verifier: str) -> None:
     """The comparison can fail: here the verifier is told another drafter's rows."""
     flat = random_table(law.VOCAB, 2, seed=99)
     assert _transition_p(verifier, law.DRAFT, told=flat) < MIN_P
 
 
-def _transition_p(verifier: VerifierName, table: Table, told: Table) -> float:
+def _transition_p(verifier: str, table: Table, told: Table) -> float:
     texts = []
     for seed in range(100, 102):
         sampling = Sampling(seed=seed, max_tokens=600, temperature=law.TEMPERATURE)
@@ -143,7 +141,7 @@ def test_slots_are_given_back_whatever_happens() -> None:
         decode(target, PROMPT, PLAIN, broken)
     with pytest.raises(ValueError, match="prompt is empty"):
         decode(target, (), PLAIN)
-    with model_drafter(draft, PROMPT, PLAIN, parse("2,1"), VerifierName.COUPLED) as propose:
+    with model_drafter(draft, PROMPT, PLAIN, parse("2,1"), "coupled") as propose:
         assert draft.num_free == 0
         assert len(decode(target, PROMPT, PLAIN, propose)) == PLAIN.max_tokens
     assert (target.num_free, draft.num_free) == (1, 1)

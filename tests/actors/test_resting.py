@@ -8,7 +8,7 @@ import pytest
 from tests.actors.pair import Pair, blurred
 
 from outrider.actors.engine.tables.tabular_engine import random_table
-from outrider.actors.speculation.options import Sampling, Speculation, VerifierName
+from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.target.schedule.mode import Mode
 
 VOCAB = 12
@@ -74,8 +74,8 @@ def test_a_resting_drafter_sleeps_and_is_told_once() -> None:
     )
 
 
-@pytest.mark.parametrize("verifier", [VerifierName.COUPLED, VerifierName.BLOCK])
-def test_a_woken_drafter_goes_on_from_the_right_place(verifier: VerifierName) -> None:
+@pytest.mark.parametrize("verifier", ["coupled", "block"])
+def test_a_woken_drafter_goes_on_from_the_right_place(verifier: str) -> None:
     """After a rest candidates are accepted as before, without a request for missing tokens."""
     mode = Switched()
     pair = Pair(TARGET, TARGET, mode=mode)

@@ -14,7 +14,8 @@ from outrider.actors.exchange.request_options_wire import (
     verifier_from_proto,
     verifier_to_proto,
 )
-from outrider.actors.speculation.options import Sampling, Speculation, VerifierName
+from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
+from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.speculation.trees.level_shapes import LevelShape
 from outrider.v1 import sampling_pb2
 
@@ -65,18 +66,18 @@ def test_settled_fields_must_be_there(field: str) -> None:
 
 def test_every_verifier_has_a_number() -> None:
     """Names and numbers correspond, and unspecified is coupled."""
-    for verifier in VerifierName:
+    for verifier in VERIFIERS:
         assert verifier_from_proto(verifier_to_proto(verifier)) is verifier
-    assert len(VerifierName) + 1 == len(sampling_pb2.Verifier.values())
-    assert verifier_from_proto(0) is VerifierName.COUPLED
+    assert len(VERIFIERS) + 1 == len(sampling_pb2.Verifier.values())
+    assert verifier_from_proto(0) == "coupled"
     with pytest.raises(ValueError, match="999"):
         verifier_from_proto(999)
 
 
 def test_speculation_round_trip() -> None:
     """Off is off, and absent fields take the defaults."""
-    off = Speculation(enabled=False, verifier=VerifierName.BLOCK, max_nodes=1, max_depth=2)
+    off = Speculation(enabled=False, verifier="block", max_nodes=1, max_depth=2)
     assert speculation_from_proto(speculation_to_proto(off)) == off
-    shaped = Speculation(verifier=VerifierName.TRAVERSAL, tree_shape=LevelShape((4, 2, 2)))
+    shaped = Speculation(verifier="traversal", tree_shape=LevelShape((4, 2, 2)))
     assert speculation_from_proto(speculation_to_proto(shaped)) == shaped
     assert speculation_from_proto(sampling_pb2.SpeculationOptions()) == Speculation()

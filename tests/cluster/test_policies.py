@@ -9,9 +9,9 @@ import grpc
 import pytest
 from tests.cluster.validation.cases import LIMITS, settle
 
-from outrider.actors.speculation.options import Speculation, VerifierName
+from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
+from outrider.actors.speculation.options import Speculation
 from outrider.actors.speculation.policies import DraftPolicies, LengthChoice, MaskPolicy, RootPolicy
-from outrider.actors.speculation.verify.registry import METHODS
 from outrider.cluster.config.config_service import SpeculationConfig as Configured
 from outrider.cluster.validation.limits import KnownDrafter
 from outrider.cluster.validation.status_codes import Refusal
@@ -21,10 +21,10 @@ FULL, CONFIDENCE, DECISION = LengthChoice
 LENGTH = sampling_pb2.DRAFT_LENGTH_CONFIDENCE
 OFFERED = replace(
     LIMITS,
-    verifiers=tuple(VerifierName),
+    verifiers=tuple(VERIFIERS),
     drafters=(
-        KnownDrafter(name="full", verifiers=tuple(VerifierName), draft_lengths=(FULL,)),
-        KnownDrafter(name="able", verifiers=tuple(VerifierName), draft_lengths=(FULL, CONFIDENCE)),
+        KnownDrafter(name="full", verifiers=tuple(VERIFIERS), draft_lengths=(FULL,)),
+        KnownDrafter(name="able", verifiers=tuple(VERIFIERS), draft_lengths=(FULL, CONFIDENCE)),
     ),
 )
 
@@ -79,14 +79,14 @@ def test_wrong_policies_are_refused(options: dict[str, Any], field: str, problem
     assert problem in refused.value.message
 
 
-@pytest.mark.parametrize("verifier", list(VerifierName))
-def test_roots_of_the_target_go_with_growing_trees_only(verifier: VerifierName) -> None:
+@pytest.mark.parametrize("verifier", list(VERIFIERS))
+def test_roots_of_the_target_go_with_growing_trees_only(verifier: str) -> None:
     """A frozen tree must hold nothing but draws from the rows that come with it."""
     options = {
         "roots": sampling_pb2.ROOTS_TARGET,
-        "verifier": sampling_pb2.Verifier.Value(f"VERIFIER_{verifier.name}"),
+        "verifier": sampling_pb2.Verifier.Value(f"VERIFIER_{verifier.upper()}"),
     }
-    if not METHODS[verifier].needs_draft_probs:
+    if not VERIFIERS[verifier].needs_frozen_tree:
         assert settled(**options).speculation.policies.roots is RootPolicy.TARGET
         return
     with pytest.raises(Refusal, match="would change the text's law") as refused:

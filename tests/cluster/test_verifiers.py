@@ -15,8 +15,7 @@ from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.tables.tabular_engine import random_table
 from outrider.actors.exchange.request_options_wire import verifier_to_proto
-from outrider.actors.speculation.options import VerifierName
-from outrider.actors.speculation.verify.registry import METHODS
+from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.target.service.target_server import TargetServer
 from outrider.actors.target.state.target_settings import TargetSettings
 from outrider.v1 import generation_pb2, sampling_pb2
@@ -24,7 +23,7 @@ from outrider.v1 import generation_pb2, sampling_pb2
 VOCAB = 24
 MAX_TOKENS = 300
 
-FROZEN = [verifier for verifier, method in METHODS.items() if method.needs_draft_probs]
+FROZEN = [verifier for verifier, method in VERIFIERS.items() if method.needs_frozen_tree]
 
 
 @pytest.fixture
@@ -98,7 +97,7 @@ async def test_every_verifier_works_for_the_request_that_asks_for_it(front: Fron
     """Greedy texts are those of plain decoding; sampled ones come; the drafter's candidates are in both."""
     off = sampling_pb2.SpeculationOptions(enabled=False)
     plain, _ = await generate(front, request(off, temperature=0.0))
-    for verifier in VerifierName:
+    for verifier in VERIFIERS:
         options = sampling_pb2.SpeculationOptions(
             verifier=verifier_to_proto(verifier), drafters=["draft-0"]
         )
@@ -123,7 +122,7 @@ async def test_models_say_which_verifiers_they_and_their_drafters_offer(front: F
     """The target offers all, a drafter with a model serves all, one without serves those that need no model."""
     answer = await front.stub.ListModels(generation_pb2.ListModelsRequest())
     (model,) = answer.models
-    everything = {verifier_to_proto(verifier) for verifier in VerifierName}
+    everything = {verifier_to_proto(verifier) for verifier in VERIFIERS}
     assert set(model.verifiers) == everything
     by_name = {drafter.name: set(drafter.verifiers) for drafter in model.drafters}
     assert by_name == {

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from outrider.actors.engine.tables.tabular_engine import random_table
-from outrider.actors.speculation.options import Speculation, VerifierName
+from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
+from outrider.actors.speculation.options import Speculation
 from outrider.actors.speculation.trees.level_shapes import parse
-from outrider.actors.speculation.verify.registry import METHODS
 
 VOCAB = 3
 PROMPT = (1, 2, 0)
@@ -23,7 +23,7 @@ DRAFTS = {
 class Mode:
     """A verifier with the trees that it gets."""
 
-    verifier: VerifierName
+    verifier: str
     shape: str | None = None
     """K-configuration of each drafter's tree; None where the drafter grows it as it likes."""
 
@@ -51,27 +51,27 @@ CHAIN, TREE, LATE, PATHS = "1,1,1", "2,2,2", "1,2,2", "3,1,1"
 BOTH = tuple(DRAFTS)
 
 MODES = (
-    Mode(verifier=VerifierName.COUPLED),
-    Mode(verifier=VerifierName.COUPLED, drafters=BOTH),
-    Mode(verifier=VerifierName.EXACT_MATCH),
-    Mode(verifier=VerifierName.SPECULATIVE_SAMPLING, shape=CHAIN),
-    Mode(verifier=VerifierName.BLOCK, shape=CHAIN),
-    Mode(verifier=VerifierName.MCSD_WITH_REPLACEMENT, shape=LATE),
-    Mode(verifier=VerifierName.MCSD_WITHOUT_REPLACEMENT, shape=TREE),
-    Mode(verifier=VerifierName.SPECINFER, shape=PATHS),
-    Mode(verifier=VerifierName.SPECINFER, shape="1,1", drafters=BOTH),
-    Mode(verifier=VerifierName.KSEQ, shape=LATE),
-    Mode(verifier=VerifierName.CANONICAL, shape=PATHS),
-    Mode(verifier=VerifierName.CANONICAL, shape="1,1", drafters=BOTH),
-    Mode(verifier=VerifierName.TRAVERSAL, shape=TREE),
-    Mode(verifier=VerifierName.TRAVERSAL_WITH_REPLACEMENT, shape=TREE),
+    Mode(verifier="coupled"),
+    Mode(verifier="coupled", drafters=BOTH),
+    Mode(verifier="exact_match"),
+    Mode(verifier="speculative_sampling", shape=CHAIN),
+    Mode(verifier="block", shape=CHAIN),
+    Mode(verifier="mcsd_with_replacement", shape=LATE),
+    Mode(verifier="mcsd_without_replacement", shape=TREE),
+    Mode(verifier="specinfer", shape=PATHS),
+    Mode(verifier="specinfer", shape="1,1", drafters=BOTH),
+    Mode(verifier="kseq", shape=LATE),
+    Mode(verifier="canonical", shape=PATHS),
+    Mode(verifier="canonical", shape="1,1", drafters=BOTH),
+    Mode(verifier="traversal", shape=TREE),
+    Mode(verifier="traversal_with_replacement", shape=TREE),
 )
 """At least one for every verifier of the registry, see the test."""
 
 
 def is_complete() -> bool:
     """Whether every verifier is there, and those that mix drafters also with several."""
-    mixing = {v for v, m in METHODS.items() if m.mixes_drafters and m.needs_draft_probs}
-    return {mode.verifier for mode in MODES} == set(METHODS) and mixing <= {
+    mixing = {v for v, m in VERIFIERS.items() if m.mixes_drafters and m.needs_frozen_tree}
+    return {mode.verifier for mode in MODES} == set(VERIFIERS) and mixing <= {
         mode.verifier for mode in MODES if len(mode.drafters) > 1
     }

@@ -17,7 +17,7 @@ from outrider.actors.frozen.law_frame import FrozenTree
 from outrider.actors.frozen.sparse_rows import SparseRow, freeze
 from outrider.actors.speculation.noise.uniforms import uniforms
 from outrider.actors.speculation.sampling.random_acts import Float64s
-from outrider.actors.speculation.verify import mcsd
+from outrider.actors.speculation.verifiers import mcsd
 
 
 def apply(name: str) -> None:

@@ -22,8 +22,6 @@ from tests.laws.judgement import Judgement, judge
 from tests.laws.modes import MODES, Mode
 from tests.laws.servers import Addresses, running
 
-from outrider.actors.speculation.options import VerifierName
-
 ROUNDS = int(os.environ.get("OUTRIDER_LAW_ROUNDS", "750"))
 """That verified a tree, in each mode: 100,000 by `make laws`, fewer in every test run, which may take minutes only. The bounds
 hold for any number."""
@@ -101,12 +99,12 @@ def test_rounds_follow_the_law_of_the_target(addresses: Addresses, mode: Mode) -
     ("mode", "wrong"),
     [
         (
-            Mode(verifier=VerifierName.TRAVERSAL, shape=modes.TREE),
+            Mode(verifier="traversal", shape=modes.TREE),
             "rows_of_another_temperature",
         ),
-        (Mode(verifier=VerifierName.SPECULATIVE_SAMPLING, shape=modes.CHAIN), "shared_uniforms"),
+        (Mode(verifier="speculative_sampling", shape=modes.CHAIN), "shared_uniforms"),
         (
-            Mode(verifier=VerifierName.MCSD_WITHOUT_REPLACEMENT, shape=modes.TREE),
+            Mode(verifier="mcsd_without_replacement", shape=modes.TREE),
             "target_for_residual",
         ),
     ],

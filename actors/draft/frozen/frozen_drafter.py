@@ -29,13 +29,12 @@ from outrider.actors.draft.trees.scoring import confine
 from outrider.actors.engine.kv.prefix_slots import PrefixSlots
 from outrider.actors.engine.protocol import Batch, Engine, Logits
 from outrider.actors.frozen.sparse_rows import MAX_KEPT
-from outrider.actors.speculation.options import VerifierName
+from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.sampling.transforms import SamplingTransform, is_greedy
 from outrider.actors.speculation.trees.draft_tree import Replacement
-from outrider.actors.speculation.verify.registry import METHODS
 
-SERVED_SAMPLED: tuple[VerifierName, ...] = tuple(
-    verifier for verifier, method in METHODS.items() if method.needs_draft_probs
+SERVED_SAMPLED: tuple[str, ...] = tuple(
+    verifier for verifier, method in VERIFIERS.items() if method.needs_frozen_tree
 )
 """Verifiers that this method drafts for."""
 
@@ -263,7 +262,7 @@ class SampledDrafter:
         seat.rounds.predict(leaf, int(scores_1V[0].argmax()), shape)
 
 
-def _replacement(verifier: VerifierName) -> Replacement:
+def _replacement(verifier: str) -> Replacement:
     """How siblings are drawn: without replacement where the verifier allows it, because no candidate is wasted."""
-    allowed = METHODS[verifier].replacements
+    allowed = VERIFIERS[verifier].replacements
     return Replacement.WITHOUT if Replacement.WITHOUT in allowed else Replacement.WITH

@@ -10,8 +10,8 @@ from outrider.actors.draft.model.fitting import STAND_IN
 from outrider.actors.draft.state.draft_sessions import DraftSession
 from outrider.actors.draft.trees.frozen_rounds import ROOT
 from outrider.actors.engine.protocol import Engine, Rows
+from outrider.actors.speculation.choice.tree_shape import shape_of
 from outrider.actors.speculation.trees.level_shapes import LevelShape
-from outrider.actors.speculation.verify.tree_shape import shape_of
 
 AHEAD = 1
 """Rounds drafted below predictions. The second prediction is right so rarely that its passes only delay others."""

@@ -16,7 +16,7 @@ from outrider.actors.draft.methods.autoregressive import AutoregressiveDrafter
 from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
 from outrider.actors.draft.state.drafter import DraftPass
 from outrider.actors.engine.protocol import Engine, Logits
-from outrider.actors.speculation.verify.registry import METHODS
+from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 
 Bools = NDArray[np.bool_]
 Int64s = NDArray[np.int64]
@@ -132,4 +132,4 @@ class DrafterByVerifier:
 
 
 def _is_sampled(session: DraftSession) -> bool:
-    return METHODS[session.speculation.verifier].needs_draft_probs
+    return VERIFIERS[session.speculation.verifier].needs_frozen_tree

@@ -20,11 +20,10 @@ from outrider.actors.exchange.request_options_wire import (
     speculation_from_proto,
 )
 from outrider.actors.frozen import law_frame
-from outrider.actors.speculation.options import VerifierName
 from outrider.actors.speculation.policies import LengthChoice
 from outrider.v1 import draft_pb2, target_pb2, tree_pb2
 
-SERVED: tuple[VerifierName, ...] = (VerifierName.COUPLED, VerifierName.EXACT_MATCH)
+SERVED: tuple[str, ...] = ("coupled", "exact_match")
 """Verifiers that need nothing of a drafter but tokens."""
 
 
@@ -35,7 +34,7 @@ SERVED_LENGTHS: tuple[LengthChoice, ...] = (LengthChoice.FULL,)
 def attach_from_proto(
     message: draft_pb2.AttachSession,
     key: SessionKey,
-    served: Collection[VerifierName] = SERVED,
+    served: Collection[str] = SERVED,
     lengths: Collection[LengthChoice] = SERVED_LENGTHS,
 ) -> AttachSession:
     """The event of an attach command.

@@ -26,10 +26,10 @@ from outrider.actors.engine.checkpoint.model_source import resolve_model
 from outrider.actors.engine.checkpoint.tokenizers import load_tokenizer, tokenizer_fingerprint
 from outrider.actors.engine.load.load_engine import load_engine
 from outrider.actors.engine.timed_engine import TimedEngine
-from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION, verifier_to_proto
+from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION
+from outrider.actors.exchange.verifier_wire import offer_of
 from outrider.actors.metrics.metrics_service import serve_metrics
 from outrider.actors.process.worker_server import WorkerServer
-from outrider.actors.speculation.options import VerifierName
 from outrider.actors.speculation.policies import LengthChoice
 from outrider.actors.tracing.recorder import Recorder
 from outrider.v1 import draft_pb2, draft_pb2_grpc, target_pb2
@@ -45,7 +45,7 @@ class _Loaded:
 
     sessions: DraftSessions
     drafter: Drafter
-    verifiers: tuple[VerifierName, ...] = SERVED
+    verifiers: tuple[str, ...] = SERVED
     lengths: tuple[LengthChoice, ...] = SERVED_LENGTHS
     model: str = ""
     model_fingerprint: str = ""
@@ -135,7 +135,7 @@ class DraftServer(WorkerServer[DraftWorker, Report]):
             model_fingerprint=loaded.model_fingerprint,
             tokenizer_fingerprint=loaded.tokenizer_fingerprint,
             vocab_size=loaded.vocab_size,
-            verifiers=[verifier_to_proto(verifier) for verifier in loaded.verifiers],
+            **offer_of(loaded.verifiers),
             method=self._settings.method,
         )
 

@@ -31,7 +31,7 @@ from outrider.actors.draft.state.draft_events import (
 )
 from outrider.actors.engine.timed_engine import TimedEngine
 from outrider.actors.exchange.policy_wire import draft_length_to_proto
-from outrider.actors.exchange.request_options_wire import verifier_from_proto
+from outrider.actors.exchange.verifier_wire import offered_by
 from outrider.actors.rpc.credentials import OPEN, Credentials
 from outrider.actors.rpc.hello import PeerIncarnations, take_hello
 from outrider.actors.rpc.outbox import Outbox
@@ -85,7 +85,7 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
         """
         self._worker = worker
         self._hello = hello
-        self._served = tuple(verifier_from_proto(value) for value in hello.verifiers)
+        self._served = offered_by(hello)
         self._lengths = tuple(lengths)
         self._model = model
         self._engine = engine
@@ -119,6 +119,7 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
             tokenizer_fingerprint=hello.tokenizer_fingerprint,
             vocab_size=hello.vocab_size,
             verifiers=hello.verifiers,
+            verifier_names=hello.verifier_names,
             draft_lengths=map(draft_length_to_proto, self._lengths),
             num_slots=self._worker.num_slots,
             num_free_slots=self._worker.num_free_slots,

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from outrider.actors.draft.trees.calibration import LEAST, MOST, Scoring
 from outrider.actors.draft.trees.noise_window import NoiseWindow
 from outrider.actors.speculation.noise.gumbel import GumbelNoise, NoiseCache
-from outrider.actors.speculation.options import Sampling, VerifierName
+from outrider.actors.speculation.options import Sampling
 
 Float32s = NDArray[np.float32]
 Int64s = NDArray[np.int64]
@@ -37,11 +37,11 @@ LEAST_SCORE = -1e9
 """Stands for minus infinity where scores are multiplied by probabilities of zero."""
 
 
-def scoring_of(sampling: Sampling, verifier: VerifierName) -> Scoring:
+def scoring_of(sampling: Sampling, verifier: str) -> Scoring:
     """How candidates of a session are scored."""
     if sampling.temperature <= 0.0:
         return Scoring.GREEDY
-    return Scoring.COUPLED if verifier is VerifierName.COUPLED else Scoring.BLIND
+    return Scoring.COUPLED if verifier == "coupled" else Scoring.BLIND
 
 
 def is_restricted(sampling: Sampling) -> bool:

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 from outrider.actors.frozen.law_frame import FrozenTree
 from outrider.actors.speculation import learning
-from outrider.actors.speculation.options import VerifierName
+from outrider.actors.speculation.choice.verifier_registry import VERIFIERS, check_tree
 from outrider.actors.speculation.trees.draft_tree import DraftTree
-from outrider.actors.speculation.verify.registry import METHODS, check_tree
 
 MAX_HELD = 4
 """Trees of one drafter in one session. A drafter is rarely more than two predictions ahead; the oldest go first."""
@@ -52,9 +51,9 @@ class _Held:
 class HeldTrees:
     """Trees by the base that they hang below."""
 
-    def __init__(self, verifier: VerifierName) -> None:
+    def __init__(self, verifier: str) -> None:
         self._verifier = verifier
-        self._mixes = METHODS[verifier].mixes_drafters
+        self._mixes = VERIFIERS[verifier].mixes_drafters
         self._trees: dict[tuple[int, int], dict[str, _Held]] = {}
         self._num_skipped = 0
         self._mean_nodes = 0.0
@@ -83,7 +82,7 @@ class HeldTrees:
             ValueError: The session's verifier cannot take the tree; the message says why.
         """
         check_tree(self._verifier, frozen.tree)
-        allowed = METHODS[self._verifier].replacements
+        allowed = VERIFIERS[self._verifier].replacements
         if frozen.tree.replacement not in allowed:
             raise ValueError(
                 f"{self._verifier} needs siblings drawn {' or '.join(sorted(allowed))} replacement; the tree "

@@ -8,9 +8,8 @@ from collections.abc import Collection
 
 import torch
 
-from outrider.actors.exchange.request_options_wire import verifier_from_proto
+from outrider.actors.exchange.verifier_wire import offered_by
 from outrider.actors.exchange.vocabulary import Vocabulary, difference
-from outrider.actors.speculation.options import VerifierName
 from outrider.v1 import target_pb2
 
 
@@ -34,24 +33,17 @@ def drafter_misfit(
     *,
     vocabulary: Vocabulary,
     target_name: str,
-    offered: Collection[VerifierName],
+    offered: Collection[str],
 ) -> str | None:
     """Why a drafter does not fit, None if it does."""
     theirs = Vocabulary(size=hello.vocab_size, tokenizer=hello.tokenizer_fingerprint)
     problem = difference(theirs, vocabulary, target_name=target_name)
     if problem:
         return f"drafter {hello.name!r} does not fit: {problem}"
-    served = {_verifier(value) for value in hello.verifiers}
+    served = set(offered_by(hello))
     if served.isdisjoint(offered):
         return (
             f"drafter {hello.name!r} serves none of the target's verifiers "
-            f"({', '.join(sorted(offered))}); it states {', '.join(sorted(map(str, served))) or 'none'}"
+            f"({', '.join(sorted(offered))}); it states {', '.join(sorted(served)) or 'none'}"
         )
     return None
-
-
-def _verifier(value: int) -> VerifierName | None:
-    try:
-        return verifier_from_proto(value)
-    except ValueError:
-        return None

@@ -16,7 +16,8 @@ import grpc
 import structlog
 
 from outrider.actors.engine.timed_engine import TimedEngine
-from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION, verifier_to_proto
+from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION
+from outrider.actors.exchange.verifier_wire import offer_of
 from outrider.actors.exchange.vocabulary import Vocabulary
 from outrider.actors.rpc.hello import PeerIncarnations, take_hello
 from outrider.actors.rpc.outbox import Outbox
@@ -186,7 +187,7 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
             vocab_size=spec.vocab_size,
             max_context=spec.max_context,
             eos_token_ids=spec.eos_token_ids,
-            verifiers=sorted(verifier_to_proto(v) for v in OFFERED),
+            **offer_of(OFFERED),
             num_slots=self._engine.num_slots,
             num_free_slots=self._engine.num_free,
             busy=self._worker.take_busy(),
@@ -274,7 +275,7 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
             model_fingerprint=spec.fingerprint,
             tokenizer_fingerprint=self._tokenizer_fingerprint,
             vocab_size=spec.vocab_size,
-            verifiers=sorted(verifier_to_proto(v) for v in OFFERED),
+            **offer_of(OFFERED),
         )
 
     def _command(self, command: target_pb2.SessionCommand, stream: int) -> None:

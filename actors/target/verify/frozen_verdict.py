@@ -13,6 +13,7 @@ import torch
 
 from outrider.actors.frozen.law_frame import FrozenTree
 from outrider.actors.frozen.sparse_rows import DenseRows
+from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.noise.uniforms import uniforms
 from outrider.actors.speculation.sampling.random_acts import (
     Float64s,
@@ -21,7 +22,6 @@ from outrider.actors.speculation.sampling.random_acts import (
 )
 from outrider.actors.speculation.trees.draft_tree import DraftTree
 from outrider.actors.speculation.verify.coupled_draws import Walk
-from outrider.actors.speculation.verify.registry import METHODS
 from outrider.actors.target.state.target_events import Logprob
 from outrider.actors.target.state.target_session import TargetSession
 from outrider.actors.target.verify.drawing import draw_one, logprob_of
@@ -106,8 +106,10 @@ class FrozenVerdict:
         session, tree = self._session, self._frozen.tree
         if session.trees is not None:
             session.trees.spend(session.length, session.hash)
-        method = METHODS[session.speculation.verifier]
+        speculation = session.speculation
+        method = VERIFIERS[speculation.verifier]
         acceptance = method.verify(
+            **speculation.verifier_options,
             tree=tree,
             target_probs_NV=TargetRows(
                 session,

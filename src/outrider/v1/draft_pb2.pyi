@@ -54,6 +54,7 @@ class DrafterInfo(google.protobuf.message.Message):
     PASSES_FIELD_NUMBER: builtins.int
     MODEL_CPU_S_FIELD_NUMBER: builtins.int
     DRAFT_LENGTHS_FIELD_NUMBER: builtins.int
+    VERIFIER_NAMES_FIELD_NUMBER: builtins.int
     protocol_version: builtins.int
     """Version of this protocol."""
     name: builtins.str
@@ -90,6 +91,10 @@ class DrafterInfo(google.protobuf.message.Message):
     def draft_lengths(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[outrider.v1.sampling_pb2.DraftLength.ValueType]:
         """Draft length policies that it can serve. Empty: DRAFT_LENGTH_FULL only."""
 
+    @property
+    def verifier_names(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Names of verifiers that it can serve and that are not in the list `Verifier`."""
+
     def __init__(
         self,
         *,
@@ -109,8 +114,9 @@ class DrafterInfo(google.protobuf.message.Message):
         passes: builtins.int = ...,
         model_cpu_s: builtins.float = ...,
         draft_lengths: collections.abc.Iterable[outrider.v1.sampling_pb2.DraftLength.ValueType] | None = ...,
+        verifier_names: collections.abc.Iterable[builtins.str] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["busy", b"busy", "draft_lengths", b"draft_lengths", "incarnation", b"incarnation", "method", b"method", "model", b"model", "model_cpu_s", b"model_cpu_s", "model_fingerprint", b"model_fingerprint", "name", b"name", "num_free_slots", b"num_free_slots", "num_slots", b"num_slots", "passes", b"passes", "pid", b"pid", "protocol_version", b"protocol_version", "tokenizer_fingerprint", b"tokenizer_fingerprint", "verifiers", b"verifiers", "vocab_size", b"vocab_size"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["busy", b"busy", "draft_lengths", b"draft_lengths", "incarnation", b"incarnation", "method", b"method", "model", b"model", "model_cpu_s", b"model_cpu_s", "model_fingerprint", b"model_fingerprint", "name", b"name", "num_free_slots", b"num_free_slots", "num_slots", b"num_slots", "passes", b"passes", "pid", b"pid", "protocol_version", b"protocol_version", "tokenizer_fingerprint", b"tokenizer_fingerprint", "verifier_names", b"verifier_names", "verifiers", b"verifiers", "vocab_size", b"vocab_size"]) -> None: ...
 
 Global___DrafterInfo: typing_extensions.TypeAlias = DrafterInfo
 

@@ -638,6 +638,7 @@ class TargetModel(google.protobuf.message.Message):
     ROOTS_FIELD_NUMBER: builtins.int
     TREE_MASKS_FIELD_NUMBER: builtins.int
     EMULATED_FIELD_NUMBER: builtins.int
+    VERIFIER_INFOS_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Its name, for `GenerateRequest.model`."""
     vocab_size: builtins.int
@@ -678,6 +679,10 @@ class TargetModel(google.protobuf.message.Message):
     def tree_masks(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[outrider.v1.sampling_pb2.TreeMask.ValueType]:
         """How masks may be made."""
 
+    @property
+    def verifier_infos(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___VerifierInfo]:
+        """All verifiers on offer, described; those that are not in the list `Verifier` among them."""
+
     def __init__(
         self,
         *,
@@ -694,10 +699,81 @@ class TargetModel(google.protobuf.message.Message):
         roots: collections.abc.Iterable[outrider.v1.sampling_pb2.Roots.ValueType] | None = ...,
         tree_masks: collections.abc.Iterable[outrider.v1.sampling_pb2.TreeMask.ValueType] | None = ...,
         emulated: builtins.str = ...,
+        verifier_infos: collections.abc.Iterable[Global___VerifierInfo] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["draft_lengths", b"draft_lengths", "drafters", b"drafters", "emulated", b"emulated", "eos_token_ids", b"eos_token_ids", "has_chat_template", b"has_chat_template", "max_context", b"max_context", "model_fingerprint", b"model_fingerprint", "name", b"name", "roots", b"roots", "tokenizer_fingerprint", b"tokenizer_fingerprint", "tree_masks", b"tree_masks", "verifiers", b"verifiers", "vocab_size", b"vocab_size"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["draft_lengths", b"draft_lengths", "drafters", b"drafters", "emulated", b"emulated", "eos_token_ids", b"eos_token_ids", "has_chat_template", b"has_chat_template", "max_context", b"max_context", "model_fingerprint", b"model_fingerprint", "name", b"name", "roots", b"roots", "tokenizer_fingerprint", b"tokenizer_fingerprint", "tree_masks", b"tree_masks", "verifier_infos", b"verifier_infos", "verifiers", b"verifiers", "vocab_size", b"vocab_size"]) -> None: ...
 
 Global___TargetModel: typing_extensions.TypeAlias = TargetModel
+
+@typing.final
+class VerifierInfo(google.protobuf.message.Message):
+    """A verifier that a request may name."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    SUMMARY_FIELD_NUMBER: builtins.int
+    SOURCE_FIELD_NUMBER: builtins.int
+    LOSSLESS_FIELD_NUMBER: builtins.int
+    OPTIONS_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """Its name, for `SpeculationOptions.verifier_name`."""
+    summary: builtins.str
+    """When to choose it."""
+    source: builtins.str
+    """Authors, year and arXiv id."""
+    lossless: builtins.bool
+    """True: the text follows the target's law. False: it does not."""
+    @property
+    def options(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___NumberOption]:
+        """The numbers that it takes."""
+
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        summary: builtins.str = ...,
+        source: builtins.str = ...,
+        lossless: builtins.bool = ...,
+        options: collections.abc.Iterable[Global___NumberOption] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["lossless", b"lossless", "name", b"name", "options", b"options", "source", b"source", "summary", b"summary"]) -> None: ...
+
+Global___VerifierInfo: typing_extensions.TypeAlias = VerifierInfo
+
+@typing.final
+class NumberOption(google.protobuf.message.Message):
+    """A number that a request may choose for a method."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    DEFAULT_VALUE_FIELD_NUMBER: builtins.int
+    LEAST_FIELD_NUMBER: builtins.int
+    MOST_FIELD_NUMBER: builtins.int
+    HELP_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """Its name."""
+    default_value: builtins.float
+    """In force where a request names none."""
+    least: builtins.float
+    """Smallest value."""
+    most: builtins.float
+    """Greatest value."""
+    help: builtins.str
+    """What it does."""
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        default_value: builtins.float = ...,
+        least: builtins.float = ...,
+        most: builtins.float = ...,
+        help: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["default_value", b"default_value", "help", b"help", "least", b"least", "most", b"most", "name", b"name"]) -> None: ...
+
+Global___NumberOption: typing_extensions.TypeAlias = NumberOption
 
 @typing.final
 class DrafterModel(google.protobuf.message.Message):
@@ -711,6 +787,7 @@ class DrafterModel(google.protobuf.message.Message):
     READY_FIELD_NUMBER: builtins.int
     DRAFT_LENGTHS_FIELD_NUMBER: builtins.int
     PROBLEM_FIELD_NUMBER: builtins.int
+    VERIFIER_NAMES_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Its name, for `SpeculationOptions.drafters`."""
     method: builtins.str
@@ -727,6 +804,10 @@ class DrafterModel(google.protobuf.message.Message):
     def draft_lengths(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[outrider.v1.sampling_pb2.DraftLength.ValueType]:
         """Draft length policies that it can serve."""
 
+    @property
+    def verifier_names(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Names of verifiers that it can serve and that are not in the list `Verifier`."""
+
     def __init__(
         self,
         *,
@@ -736,8 +817,9 @@ class DrafterModel(google.protobuf.message.Message):
         ready: builtins.bool = ...,
         draft_lengths: collections.abc.Iterable[outrider.v1.sampling_pb2.DraftLength.ValueType] | None = ...,
         problem: builtins.str = ...,
+        verifier_names: collections.abc.Iterable[builtins.str] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["draft_lengths", b"draft_lengths", "method", b"method", "name", b"name", "problem", b"problem", "ready", b"ready", "verifiers", b"verifiers"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["draft_lengths", b"draft_lengths", "method", b"method", "name", b"name", "problem", b"problem", "ready", b"ready", "verifier_names", b"verifier_names", "verifiers", b"verifiers"]) -> None: ...
 
 Global___DrafterModel: typing_extensions.TypeAlias = DrafterModel
 

@@ -310,6 +310,22 @@ class SpeculationOptions(google.protobuf.message.Message):
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
+    @typing.final
+    class VerifierOptionsEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.float
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.float = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
     ENABLED_FIELD_NUMBER: builtins.int
     VERIFIER_FIELD_NUMBER: builtins.int
     DRAFTERS_FIELD_NUMBER: builtins.int
@@ -321,6 +337,8 @@ class SpeculationOptions(google.protobuf.message.Message):
     TREE_MASK_FIELD_NUMBER: builtins.int
     AGGRESSIVENESS_FIELD_NUMBER: builtins.int
     DECISION_THRESHOLD_FIELD_NUMBER: builtins.int
+    VERIFIER_NAME_FIELD_NUMBER: builtins.int
+    VERIFIER_OPTIONS_FIELD_NUMBER: builtins.int
     enabled: builtins.bool
     """False decodes plainly. Default true."""
     verifier: Global___Verifier.ValueType
@@ -347,9 +365,15 @@ class SpeculationOptions(google.protobuf.message.Message):
     """Drafting goes on below a candidate whose score by the decision model is above this; needs DRAFT_LENGTH_DECISION.
     In [0, 1]. Default 0.4.
     """
+    verifier_name: builtins.str
+    """The verifier by its name, in place of `verifier`: the way to those that are not in the list `Verifier`."""
     @property
     def drafters(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Names of the drafters to use, as `ListModels` gives them. Empty: the service chooses."""
+
+    @property
+    def verifier_options(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.float]:
+        """Numbers that the verifier takes, by name, as `ListModels` lists them. Default: the verifier's own."""
 
     def __init__(
         self,
@@ -365,9 +389,11 @@ class SpeculationOptions(google.protobuf.message.Message):
         tree_mask: Global___TreeMask.ValueType | None = ...,
         aggressiveness: builtins.float | None = ...,
         decision_threshold: builtins.float | None = ...,
+        verifier_name: builtins.str | None = ...,
+        verifier_options: collections.abc.Mapping[builtins.str, builtins.float] | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_aggressiveness", b"_aggressiveness", "_decision_threshold", b"_decision_threshold", "_draft_length", b"_draft_length", "_enabled", b"_enabled", "_max_depth", b"_max_depth", "_max_nodes", b"_max_nodes", "_roots", b"_roots", "_tree_mask", b"_tree_mask", "_tree_shape", b"_tree_shape", "_verifier", b"_verifier", "aggressiveness", b"aggressiveness", "decision_threshold", b"decision_threshold", "draft_length", b"draft_length", "enabled", b"enabled", "max_depth", b"max_depth", "max_nodes", b"max_nodes", "roots", b"roots", "tree_mask", b"tree_mask", "tree_shape", b"tree_shape", "verifier", b"verifier"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_aggressiveness", b"_aggressiveness", "_decision_threshold", b"_decision_threshold", "_draft_length", b"_draft_length", "_enabled", b"_enabled", "_max_depth", b"_max_depth", "_max_nodes", b"_max_nodes", "_roots", b"_roots", "_tree_mask", b"_tree_mask", "_tree_shape", b"_tree_shape", "_verifier", b"_verifier", "aggressiveness", b"aggressiveness", "decision_threshold", b"decision_threshold", "draft_length", b"draft_length", "drafters", b"drafters", "enabled", b"enabled", "max_depth", b"max_depth", "max_nodes", b"max_nodes", "roots", b"roots", "tree_mask", b"tree_mask", "tree_shape", b"tree_shape", "verifier", b"verifier"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_aggressiveness", b"_aggressiveness", "_decision_threshold", b"_decision_threshold", "_draft_length", b"_draft_length", "_enabled", b"_enabled", "_max_depth", b"_max_depth", "_max_nodes", b"_max_nodes", "_roots", b"_roots", "_tree_mask", b"_tree_mask", "_tree_shape", b"_tree_shape", "_verifier", b"_verifier", "_verifier_name", b"_verifier_name", "aggressiveness", b"aggressiveness", "decision_threshold", b"decision_threshold", "draft_length", b"draft_length", "enabled", b"enabled", "max_depth", b"max_depth", "max_nodes", b"max_nodes", "roots", b"roots", "tree_mask", b"tree_mask", "tree_shape", b"tree_shape", "verifier", b"verifier", "verifier_name", b"verifier_name"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_aggressiveness", b"_aggressiveness", "_decision_threshold", b"_decision_threshold", "_draft_length", b"_draft_length", "_enabled", b"_enabled", "_max_depth", b"_max_depth", "_max_nodes", b"_max_nodes", "_roots", b"_roots", "_tree_mask", b"_tree_mask", "_tree_shape", b"_tree_shape", "_verifier", b"_verifier", "_verifier_name", b"_verifier_name", "aggressiveness", b"aggressiveness", "decision_threshold", b"decision_threshold", "draft_length", b"draft_length", "drafters", b"drafters", "enabled", b"enabled", "max_depth", b"max_depth", "max_nodes", b"max_nodes", "roots", b"roots", "tree_mask", b"tree_mask", "tree_shape", b"tree_shape", "verifier", b"verifier", "verifier_name", b"verifier_name", "verifier_options", b"verifier_options"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_aggressiveness", b"_aggressiveness"]) -> typing.Literal["aggressiveness"] | None: ...
     @typing.overload
@@ -388,5 +414,7 @@ class SpeculationOptions(google.protobuf.message.Message):
     def WhichOneof(self, oneof_group: typing.Literal["_tree_shape", b"_tree_shape"]) -> typing.Literal["tree_shape"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_verifier", b"_verifier"]) -> typing.Literal["verifier"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_verifier_name", b"_verifier_name"]) -> typing.Literal["verifier_name"] | None: ...
 
 Global___SpeculationOptions: typing_extensions.TypeAlias = SpeculationOptions

@@ -57,6 +57,7 @@ class TargetInfo(google.protobuf.message.Message):
     MODEL_CPU_S_FIELD_NUMBER: builtins.int
     TOKENS_FIELD_NUMBER: builtins.int
     DRAFTERS_FIELD_NUMBER: builtins.int
+    VERIFIER_NAMES_FIELD_NUMBER: builtins.int
     protocol_version: builtins.int
     """Version of this protocol. Peers with another major version are refused."""
     name: builtins.str
@@ -101,6 +102,10 @@ class TargetInfo(google.protobuf.message.Message):
     def drafters(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___DrafterCounts]:
         """What became of each drafter's candidates since the start."""
 
+    @property
+    def verifier_names(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Names of verifiers on offer that are not in the list `Verifier`."""
+
     def __init__(
         self,
         *,
@@ -122,8 +127,9 @@ class TargetInfo(google.protobuf.message.Message):
         model_cpu_s: builtins.float = ...,
         tokens: builtins.int = ...,
         drafters: collections.abc.Iterable[Global___DrafterCounts] | None = ...,
+        verifier_names: collections.abc.Iterable[builtins.str] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["busy", b"busy", "drafters", b"drafters", "eos_token_ids", b"eos_token_ids", "incarnation", b"incarnation", "max_context", b"max_context", "model", b"model", "model_cpu_s", b"model_cpu_s", "model_fingerprint", b"model_fingerprint", "name", b"name", "num_free_slots", b"num_free_slots", "num_slots", b"num_slots", "passes", b"passes", "pid", b"pid", "protocol_version", b"protocol_version", "tokenizer_fingerprint", b"tokenizer_fingerprint", "tokens", b"tokens", "verifiers", b"verifiers", "vocab_size", b"vocab_size"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["busy", b"busy", "drafters", b"drafters", "eos_token_ids", b"eos_token_ids", "incarnation", b"incarnation", "max_context", b"max_context", "model", b"model", "model_cpu_s", b"model_cpu_s", "model_fingerprint", b"model_fingerprint", "name", b"name", "num_free_slots", b"num_free_slots", "num_slots", b"num_slots", "passes", b"passes", "pid", b"pid", "protocol_version", b"protocol_version", "tokenizer_fingerprint", b"tokenizer_fingerprint", "tokens", b"tokens", "verifier_names", b"verifier_names", "verifiers", b"verifiers", "vocab_size", b"vocab_size"]) -> None: ...
 
 Global___TargetInfo: typing_extensions.TypeAlias = TargetInfo
 
@@ -168,6 +174,7 @@ class Hello(google.protobuf.message.Message):
     VERIFIERS_FIELD_NUMBER: builtins.int
     METHOD_FIELD_NUMBER: builtins.int
     STREAM_FIELD_NUMBER: builtins.int
+    VERIFIER_NAMES_FIELD_NUMBER: builtins.int
     protocol_version: builtins.int
     """Version of the protocol."""
     name: builtins.str
@@ -190,6 +197,10 @@ class Hello(google.protobuf.message.Message):
     def verifiers(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[outrider.v1.sampling_pb2.Verifier.ValueType]:
         """Verifiers that the drafter can serve."""
 
+    @property
+    def verifier_names(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Names of verifiers that it can serve and that are not in the list `Verifier`."""
+
     def __init__(
         self,
         *,
@@ -202,8 +213,9 @@ class Hello(google.protobuf.message.Message):
         verifiers: collections.abc.Iterable[outrider.v1.sampling_pb2.Verifier.ValueType] | None = ...,
         method: builtins.str = ...,
         stream: builtins.int = ...,
+        verifier_names: collections.abc.Iterable[builtins.str] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["incarnation", b"incarnation", "method", b"method", "model_fingerprint", b"model_fingerprint", "name", b"name", "protocol_version", b"protocol_version", "stream", b"stream", "tokenizer_fingerprint", b"tokenizer_fingerprint", "verifiers", b"verifiers", "vocab_size", b"vocab_size"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["incarnation", b"incarnation", "method", b"method", "model_fingerprint", b"model_fingerprint", "name", b"name", "protocol_version", b"protocol_version", "stream", b"stream", "tokenizer_fingerprint", b"tokenizer_fingerprint", "verifier_names", b"verifier_names", "verifiers", b"verifiers", "vocab_size", b"vocab_size"]) -> None: ...
 
 Global___Hello: typing_extensions.TypeAlias = Hello
 

@@ -16,7 +16,6 @@ from tests.actors.speculation.branches import (
 )
 from tests.actors.speculation.verifiers.checks import check_of
 
-from outrider.actors.speculation.options import VerifierName
 from outrider.actors.speculation.sampling.random_acts import Decisions
 from outrider.actors.speculation.trees.draft_tree import Replacement
 
@@ -60,7 +59,7 @@ def test_nothing_is_lost(shape: tuple[int, ...], replacement: Replacement) -> No
     """Trees, outcomes and continued texts have weight one; lost mass counts as distance."""
     models = random_models(3)
     law = drafts(models, static(*shape), replacement)
-    outcomes = committed(models, law, check_of(VerifierName.EXACT_MATCH))
+    outcomes = committed(models, law, check_of("exact_match"))
     whole = joint_law(models, outcomes)
     for weights in ([weight for _, weight in law], outcomes.values(), whole.values()):
         assert sum(weights) == pytest.approx(1.0, abs=1e-12)

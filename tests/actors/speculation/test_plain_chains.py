@@ -21,13 +21,13 @@ from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.tables.tabular_engine import TabularEngine, random_table
 from outrider.actors.frozen.law_frame import FrozenTree
 from outrider.actors.frozen.sparse_rows import SparseRow
+from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.noise.gumbel import GumbelNoise
-from outrider.actors.speculation.options import Sampling, Speculation, VerifierName
+from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.speculation.sampling.draw import draw
 from outrider.actors.speculation.sampling.transforms import SamplingTransform
 from outrider.actors.speculation.trees import base_hash
 from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement
-from outrider.actors.speculation.verify.registry import METHODS
 from outrider.actors.target.state.passes import Pass
 from outrider.actors.target.state.target_events import DrafterJoined, Finished, FrozenCandidates
 from outrider.actors.target.verify import commit, device_drawing
@@ -257,7 +257,7 @@ def test_rows_for_frozen_trees_are_those_that_plain_decoding_draws_from(
     assert wrong_rows(name, is_every_row_read=is_every_row_read) == 0
 
 
-FROZEN = [verifier for verifier, method in METHODS.items() if method.needs_draft_probs]
+FROZEN = [verifier for verifier, method in VERIFIERS.items() if method.needs_frozen_tree]
 
 
 def chain_of(name: str, seed: int, replacement: Replacement) -> FrozenTree:
@@ -279,7 +279,7 @@ def chain_of(name: str, seed: int, replacement: Replacement) -> FrozenTree:
     return FrozenTree(tree=tree, rows=tuple(rows))
 
 
-def frozen_faults(name: str, verifier: VerifierName) -> int:
+def frozen_faults(name: str, verifier: str) -> int:
     """Sessions whose first round does not commit the chain, up to a stop token within it."""
     found = 0
     speculation = Speculation(verifier=verifier)
@@ -295,7 +295,7 @@ def frozen_faults(name: str, verifier: VerifierName) -> int:
                 base_length=LENGTH,
                 base_hash=base_hash.extend_all(base_hash.EMPTY, prompt_of(seed)),
                 round=1,
-                frozen=chain_of(name, seed, min(METHODS[verifier].replacements)),
+                frozen=chain_of(name, seed, min(VERIFIERS[verifier].replacements)),
                 num_bytes=1,
             )
             ours.worker.post(message)
@@ -386,7 +386,7 @@ def test_min_tokens_without_depth_is_caught(monkeypatch: pytest.MonkeyPatch) -> 
         patched.setattr(TargetRows, "_scores", shallow_scores)
         for is_every_row_read in (False, True):
             assert wrong_rows(name, is_every_row_read=is_every_row_read) > SEEDS // 10
-        assert frozen_faults(name, VerifierName.TRAVERSAL) > SEEDS // 20
+        assert frozen_faults(name, "traversal") > SEEDS // 20
 
 
 @pytest.mark.parametrize("name", ["stop tokens", "end of text"])

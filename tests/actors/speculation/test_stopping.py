@@ -38,14 +38,13 @@ from outrider.actors.draft.stopping.lengths import (
     DecisionRater,
     LengthPolicy,
 )
-from outrider.actors.speculation.options import VerifierName
+from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.sampling.random_acts import Decisions, Float64s
 from outrider.actors.speculation.stop_model import NUM_FEATURES, NUM_HIDDEN, DecisionModel
 from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement
-from outrider.actors.speculation.verify.registry import METHODS
 from outrider.actors.speculation.verify.residual import ratio, residual, without
 
-FROZEN = [verifier for verifier, method in METHODS.items() if method.needs_draft_probs]
+FROZEN = [verifier for verifier, method in VERIFIERS.items() if method.needs_frozen_tree]
 
 
 def decisive_model() -> DecisionModel:
@@ -75,14 +74,14 @@ def rating(name: str, row_V: Float64s) -> float:
     return POLICIES[name].rater(scores_1V)[0]
 
 
-def branching(verifier: VerifierName) -> int:
+def branching(verifier: str) -> int:
     """Children of a node in these tests."""
-    return 1 if METHODS[verifier].is_chain_only else 2
+    return 1 if VERIFIERS[verifier].is_chain_only else 2
 
 
-def replacement_of(verifier: VerifierName) -> Replacement:
+def replacement_of(verifier: str) -> Replacement:
     """One that the verifier allows."""
-    return min(METHODS[verifier].replacements)
+    return min(VERIFIERS[verifier].replacements)
 
 
 DEEP_AND_SHALLOW = (1, 2)
@@ -112,7 +111,7 @@ def by_what_was_drawn(name: str, count: int) -> Grow:
     return grow
 
 
-def off(verifier: VerifierName, models: Models, law: Sequence[tuple[Draft, float]]) -> float:
+def off(verifier: str, models: Models, law: Sequence[tuple[Draft, float]]) -> float:
     """Total variation between the output and the target."""
     outcomes = committed(models, law, check_of(verifier))
     return distance(joint_law(models, outcomes), models.truth)
@@ -120,7 +119,7 @@ def off(verifier: VerifierName, models: Models, law: Sequence[tuple[Draft, float
 
 @pytest.mark.parametrize("verifier", FROZEN)
 @pytest.mark.parametrize("name", POLICIES)
-def test_lengths_settled_by_the_base_are_exact(verifier: VerifierName, name: str) -> None:
+def test_lengths_settled_by_the_base_are_exact(verifier: str, name: str) -> None:
     """For every verifier of frozen trees; the policies do give trees of both depths."""
     depths = set()
     for seed in DEEP_AND_SHALLOW:
@@ -134,7 +133,7 @@ def test_lengths_settled_by_the_base_are_exact(verifier: VerifierName, name: str
 @pytest.mark.parametrize("verifier", FROZEN)
 @pytest.mark.parametrize("name", POLICIES)
 def test_stopping_by_what_was_drawn_is_exact_where_every_tree_is_verified(
-    verifier: VerifierName, name: str
+    verifier: str, name: str
 ) -> None:
     """Kept tokens may decide what is drawn below and beside them: nothing is wrong with the tree itself."""
     models = random_models(3)
@@ -142,9 +141,7 @@ def test_stopping_by_what_was_drawn_is_exact_where_every_tree_is_verified(
     assert off(verifier, models, law) < EXACT
 
 
-def off_if_only_short_trees_are_in_time(
-    verifier: VerifierName, models: Models, grow: Grow
-) -> float:
+def off_if_only_short_trees_are_in_time(verifier: str, models: Models, grow: Grow) -> float:
     """The same, if a tree of two levels comes too late and a token is decoded plainly in its place."""
     law: dict[Draft, float] = {}
     nothing = draft_of([], [], replacement_of(verifier))
@@ -158,7 +155,7 @@ def off_if_only_short_trees_are_in_time(
 @pytest.mark.parametrize("verifier", FROZEN)
 @pytest.mark.parametrize("name", POLICIES)
 def test_stopping_by_what_was_drawn_is_caught_where_the_target_does_not_wait(
-    verifier: VerifierName, name: str
+    verifier: str, name: str
 ) -> None:
     """A service does not wait for ever: then tokens that make trees short are verified more often than others.
 
@@ -177,7 +174,7 @@ def test_stopping_by_what_was_drawn_is_caught_where_the_target_does_not_wait(
 
 
 @pytest.mark.parametrize("verifier", FROZEN)
-def test_dropping_what_the_decision_model_dislikes_is_caught(verifier: VerifierName) -> None:
+def test_dropping_what_the_decision_model_dislikes_is_caught(verifier: str) -> None:
     """A token below the first candidate, drawn already, is taken back because its own row has a low score."""
     count = branching(verifier)
 
@@ -221,7 +218,7 @@ def drawn_from_the_target(growing: Growing, count: int) -> None:
 @pytest.mark.parametrize("verifier", FROZEN)
 @pytest.mark.parametrize("roots", [likeliest_of_the_target, drawn_from_the_target])
 def test_roots_of_the_target_are_caught_in_frozen_trees(
-    verifier: VerifierName, roots: Callable[[Growing, int], None]
+    verifier: str, roots: Callable[[Growing, int], None]
 ) -> None:
     """They are not draws from the row that comes with the tree: refused by the gateway for these verifiers."""
     count = branching(verifier)
@@ -241,7 +238,7 @@ def test_exact_match_takes_roots_of_the_target(roots: Callable[[Growing, int], N
     """Where the target's own draw decides, it does not matter who proposed."""
     models = random_models(1)
     law = drafts(models, lambda growing: roots(growing, 2), Replacement.WITHOUT)
-    assert off(VerifierName.EXACT_MATCH, models, law) < EXACT
+    assert off("exact_match", models, law) < EXACT
 
 
 # Lu et al.: target-initialised trees with a decision model, as the authors verify them, and as they are verified here.

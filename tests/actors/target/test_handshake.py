@@ -5,12 +5,11 @@ from __future__ import annotations
 import torch
 
 from outrider.actors.exchange.vocabulary import Vocabulary
-from outrider.actors.speculation.options import VerifierName
 from outrider.actors.target.service.handshake import drafter_misfit, text_fingerprint
 from outrider.v1 import sampling_pb2, target_pb2
 
 VOCABULARY = Vocabulary(size=100, tokenizer="abc")
-OFFERED = frozenset({VerifierName.COUPLED})
+OFFERED = frozenset({"coupled"})
 
 
 def misfit(**fields: object) -> str | None:

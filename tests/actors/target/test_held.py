@@ -7,7 +7,6 @@ import pytest
 
 from outrider.actors.frozen.law_frame import FrozenTree
 from outrider.actors.frozen.sparse_rows import freeze
-from outrider.actors.speculation.options import VerifierName
 from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement, sources_by_parent
 from outrider.actors.speculation.trees.level_shapes import LevelShape
 from outrider.actors.target.candidates.frozen_pool import (
@@ -49,7 +48,7 @@ def take(
 
 def test_a_tree_waits_for_its_text() -> None:
     """It is there for its base only, and gone once the text is longer."""
-    held = HeldTrees(VerifierName.KSEQ)
+    held = HeldTrees("kseq")
     assert take(held, tree(), length=8)
     assert not held.has(5, 500)
     assert held.advance(8) == 0
@@ -61,7 +60,7 @@ def test_a_tree_waits_for_its_text() -> None:
 
 def test_the_first_tree_of_a_drafter_for_a_base_counts() -> None:
     """Repeated and second trees are dropped, and none is left once the base is decided."""
-    held = HeldTrees(VerifierName.KSEQ)
+    held = HeldTrees("kseq")
     assert take(held, tree())
     assert not take(held, tree(first=3), number=2)
     ready = held.ready(5, 500, max_nodes=9, max_depth=9)
@@ -73,7 +72,7 @@ def test_the_first_tree_of_a_drafter_for_a_base_counts() -> None:
 
 def test_only_the_first_drafter_counts_unless_the_verifier_mixes() -> None:
     """K-seq takes what came first; SpecInfer takes both, each node with the law that it was drawn from."""
-    for verifier, num_nodes in ((VerifierName.KSEQ, 6), (VerifierName.SPECINFER, 12)):
+    for verifier, num_nodes in (("kseq", 6), ("specinfer", 12)):
         held = HeldTrees(verifier)
         assert take(held, tree(), drafter="e")
         assert take(held, tree(first=20), drafter="d")
@@ -85,7 +84,7 @@ def test_only_the_first_drafter_counts_unless_the_verifier_mixes() -> None:
 
 def test_the_size_to_expect_is_that_of_earlier_trees() -> None:
     """The tree at hand does not count: whether it is worth its rows must not depend on its tokens."""
-    held = HeldTrees(VerifierName.MCSD_WITHOUT_REPLACEMENT)
+    held = HeldTrees("mcsd_without_replacement")
     without = Replacement.WITHOUT
 
     def expected(length: int, shape: tuple[int, ...]) -> int:
@@ -102,7 +101,7 @@ def test_the_size_to_expect_is_that_of_earlier_trees() -> None:
 
 def test_both_trees_of_two_drafters_are_expected() -> None:
     """Where they are verified side by side."""
-    held = HeldTrees(VerifierName.SPECINFER)
+    held = HeldTrees("specinfer")
     expected: list[int] = []
     for length in (5, 6):
         for drafter in ("d", "e"):
@@ -116,7 +115,7 @@ def test_both_trees_of_two_drafters_are_expected() -> None:
 
 def test_a_drafter_cannot_fill_the_memory() -> None:
     """Of too many trees the oldest go."""
-    held = HeldTrees(VerifierName.KSEQ)
+    held = HeldTrees("kseq")
     for number in range(20):
         take(held, tree(), length=50 - number, number=number)
     assert held.num_trees == MAX_HELD
@@ -127,13 +126,13 @@ def test_a_drafter_cannot_fill_the_memory() -> None:
 @pytest.mark.parametrize(
     ("verifier", "frozen", "problem"),
     [
-        (VerifierName.BLOCK, tree((2,)), "verifies chains"),
-        (VerifierName.KSEQ, tree(replacement=Replacement.WITHOUT), "drawn with replacement"),
-        (VerifierName.MCSD_WITHOUT_REPLACEMENT, tree((1, 1)), "drawn without replacement"),
+        ("block", tree((2,)), "verifies chains"),
+        ("kseq", tree(replacement=Replacement.WITHOUT), "drawn with replacement"),
+        ("mcsd_without_replacement", tree((1, 1)), "drawn without replacement"),
     ],
 )
 def test_trees_of_another_verifier_are_refused(
-    verifier: VerifierName, frozen: FrozenTree, problem: str
+    verifier: str, frozen: FrozenTree, problem: str
 ) -> None:
     """The message says what the session's verifier needs."""
     held = HeldTrees(verifier)
@@ -172,7 +171,7 @@ def test_trees_side_by_side_keep_their_laws() -> None:
 
 def test_a_tree_that_does_not_pay_is_tried_now_and_then() -> None:
     """Acceptance may have risen since it was last measured."""
-    held = HeldTrees(VerifierName.KSEQ)
+    held = HeldTrees("kseq")
     assert held.is_worth(is_gain=True)
     tries = [held.is_worth(is_gain=False) for _ in range(2 * (TRY_AGAIN + 1))]
     assert tries.count(True) == 2

@@ -10,7 +10,7 @@ from outrider.actors.exchange.candidates import Candidates
 from outrider.actors.exchange.commits import Commits
 from outrider.actors.exchange.request_options_wire import sampling_to_proto, speculation_to_proto
 from outrider.actors.exchange.verdicts import TargetActivity, Verdicts
-from outrider.actors.speculation.options import Sampling, Speculation, VerifierName
+from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.target.service.target_messages import (
     candidates_from_proto,
     commit_message,
@@ -42,7 +42,7 @@ OWNER = SessionOwner(stream=3, session=8)
 def test_open_comes_through_whole() -> None:
     """Every option of a session reaches the worker."""
     sampling = Sampling(seed=2**64 - 1, max_tokens=9, temperature=0.5, logit_bias={3: 1.5})
-    speculation = Speculation(verifier=VerifierName.EXACT_MATCH, max_nodes=3)
+    speculation = Speculation(verifier="exact_match", max_nodes=3)
     message = target_pb2.OpenSession(
         session=8,
         group=4,

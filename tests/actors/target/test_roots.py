@@ -17,7 +17,7 @@ from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.protocol import Logits
 from outrider.actors.engine.tables.tabular_engine import TabularEngine, random_table
 from outrider.actors.speculation.noise.gumbel import GumbelNoise
-from outrider.actors.speculation.options import Sampling, Speculation, VerifierName
+from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.speculation.policies import DraftPolicies, RootPolicy
 from outrider.actors.target.state.roots import NUM_ROOTS, PRIOR
 from outrider.actors.target.verify.commit import commit
@@ -57,10 +57,10 @@ def run_round(
     return [(token, values[token]) for token in told.tolist()]
 
 
-@pytest.mark.parametrize("verifier", [VerifierName.COUPLED, VerifierName.EXACT_MATCH])
+@pytest.mark.parametrize("verifier", ["coupled", "exact_match"])
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLED])
 def test_roots_are_the_best_of_the_row_after_the_same_token(
-    verifier: VerifierName, sampling: Sampling
+    verifier: str, sampling: Sampling
 ) -> None:
     """With the noise of the new position where candidates may know it."""
     logits_RV = torch.randn(3, VOCAB, generator=torch.manual_seed(1))
@@ -69,7 +69,7 @@ def test_roots_are_the_best_of_the_row_after_the_same_token(
     assert run_round(sessions, row, [4, 5, 6], logits_RV) == []  # nothing was ever seen after 6
     roots = run_round(sessions, row, [5], torch.randn(1, VOCAB))
     scores_V = logits_RV[2]  # the row after 5, which node 1 was
-    if sampling is SAMPLED and verifier is VerifierName.COUPLED:
+    if sampling is SAMPLED and verifier == "coupled":
         length = int(sessions.state.table.lengths_S[row])
         scores_V = scores_V + GumbelNoise(VOCAB, torch.device("cpu")).rows(7, length, 1)[0]
     assert [token for token, _ in roots] == scores_V.topk(NUM_ROOTS).indices.tolist()
@@ -104,7 +104,7 @@ def test_frequencies_are_learned_by_rank() -> None:
 
 @pytest.mark.parametrize(
     "speculation",
-    [Speculation(), replace(WANTED, enabled=False), replace(WANTED, verifier=VerifierName.BLOCK)],
+    [Speculation(), replace(WANTED, enabled=False), replace(WANTED, verifier="block")],
 )
 def test_sessions_that_did_not_ask_get_none(speculation: Speculation) -> None:
     """Nor do plain sessions and verifiers of frozen trees."""

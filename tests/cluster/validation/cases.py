@@ -6,7 +6,7 @@ from typing import Any
 
 import grpc
 
-from outrider.actors.speculation.options import Speculation, VerifierName
+from outrider.actors.speculation.options import Speculation
 from outrider.cluster.validation.limits import KnownDrafter, Limits
 from outrider.cluster.validation.settle import Settled
 from outrider.cluster.validation.settle import settle as settle_request
@@ -21,9 +21,9 @@ LIMITS = Limits(
     vocab_size=100,
     max_context=50,
     eos_token_ids=frozenset({0}),
-    verifiers=(VerifierName.COUPLED, VerifierName.EXACT_MATCH),
+    verifiers=("coupled", "exact_match"),
     drafters=(
-        KnownDrafter(name="a", verifiers=(VerifierName.COUPLED,)),
+        KnownDrafter(name="a", verifiers=("coupled",)),
         KnownDrafter(name="b", verifiers=()),
         KnownDrafter(name="alien", verifiers=(), mismatch="its tokenizer is another"),
     ),

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from tests.cluster.validation.cases import INVALID, LIMITS, settle
 
-from outrider.actors.speculation.options import VerifierName
+from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.cluster.validation.status_codes import Refusal
 from outrider.v1 import sampling_pb2
 
-TREES = replace(LIMITS, verifiers=tuple(VerifierName))
+TREES = replace(LIMITS, verifiers=tuple(VERIFIERS))
 
 
 @pytest.mark.parametrize(

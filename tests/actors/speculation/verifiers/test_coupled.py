@@ -7,7 +7,7 @@ import pytest
 from tests.actors.speculation.branches import prefixes, random_models
 
 from outrider.actors.speculation.trees.draft_tree import DraftTree
-from outrider.actors.speculation.verify.coupled import CoupledDecisions, coupled
+from outrider.actors.speculation.verifiers.coupled import CoupledDecisions, coupled
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -23,12 +23,12 @@ from tests.actors.speculation.branches import (
 )
 from tests.actors.speculation.verifiers.checks import EXACT, VISIBLE, check_of, error
 
-from outrider.actors.speculation.options import VerifierName
+from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.sampling.random_acts import Decisions, Float64s
 from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement
+from outrider.actors.speculation.verifiers.canonical import canonical
 from outrider.actors.speculation.verify.acceptance import Acceptance
-from outrider.actors.speculation.verify.canonical import canonical
-from outrider.actors.speculation.verify.registry import METHODS, TreeGrowth
+from outrider.actors.speculation.verify.verifier_spec import TreeGrowth
 
 WITH, WITHOUT = Replacement.WITH, Replacement.WITHOUT
 
@@ -135,10 +135,10 @@ CHAINS: dict[str, Grow] = {
 }
 
 
-def allowed() -> list[tuple[VerifierName, Replacement, str, Grow]]:
+def allowed() -> list[tuple[str, Replacement, str, Grow]]:
     """Every verifier with every mode and growth that its registry entry allows."""
-    cases: list[tuple[VerifierName, Replacement, str, Grow]] = []
-    for verifier, method in METHODS.items():
+    cases: list[tuple[str, Replacement, str, Grow]] = []
+    for verifier, method in VERIFIERS.items():
         if method.shares_noise:
             continue  # draws are noise, not decisions: test_coupled.py
         shapes = dict(CHAINS) if method.is_chain_only else STATIC | PREFIX
@@ -151,17 +151,17 @@ def allowed() -> list[tuple[VerifierName, Replacement, str, Grow]]:
 
 @pytest.mark.parametrize(("verifier", "replacement", "name", "grow"), allowed())
 def test_output_has_the_law_of_the_target(
-    verifier: VerifierName, replacement: Replacement, name: str, grow: Grow
+    verifier: str, replacement: Replacement, name: str, grow: Grow
 ) -> None:
     """The joint law of three tokens, over every tree and every branch."""
     assert error(verifier, grow, replacement, random_models(sum(map(ord, name)))) < EXACT
 
 
-def deep() -> list[tuple[VerifierName, Replacement, str]]:
+def deep() -> list[tuple[str, Replacement, str]]:
     """Every verifier with every mode, for the shapes of depth three that it takes."""
     return [
         (verifier, replacement, name)
-        for verifier, method in METHODS.items()
+        for verifier, method in VERIFIERS.items()
         if not method.shares_noise
         for replacement in sorted(method.replacements)
         for name in DEEP
@@ -171,18 +171,16 @@ def deep() -> list[tuple[VerifierName, Replacement, str]]:
 
 @pytest.mark.parametrize(("verifier", "replacement", "name"), deep())
 def test_trees_of_depth_three_keep_the_law(
-    verifier: VerifierName, replacement: Replacement, name: str
+    verifier: str, replacement: Replacement, name: str
 ) -> None:
     """The joint law of four tokens of two."""
     for seed in range(3):
         assert error(verifier, DEEP[name], replacement, deep_models(seed)) < EXACT
 
 
-@pytest.mark.parametrize(
-    "verifier", [VerifierName.SPECINFER, VerifierName.KSEQ, VerifierName.CANONICAL]
-)
+@pytest.mark.parametrize("verifier", ["specinfer", "kseq", "canonical"])
 def test_methods_for_independent_siblings_refuse_adaptive_growth_for_a_reason(
-    verifier: VerifierName,
+    verifier: str,
 ) -> None:
     """If drawing stops because of what was drawn, siblings are not independent, and these methods are off."""
     assert (
@@ -203,17 +201,17 @@ def two_drafters(models_1: Growing, models_2: Growing) -> Draft:
 @pytest.mark.parametrize(
     ("verifier", "order", "is_exact"),
     [
-        (VerifierName.SPECINFER, (0, 1, 2, 3), True),
-        (VerifierName.SPECINFER, (1, 0, 2, 3), False),
-        (VerifierName.SPECINFER, (0, 0, 2, 3), False),
-        (VerifierName.CANONICAL, (0, 1, 2, 3), True),
+        ("specinfer", (0, 1, 2, 3), True),
+        ("specinfer", (1, 0, 2, 3), False),
+        ("specinfer", (0, 0, 2, 3), False),
+        ("canonical", (0, 1, 2, 3), True),
         # Both rows enter the choice between two candidates alike: swapped, they say the same.
-        (VerifierName.CANONICAL, (1, 0, 2, 3), True),
-        (VerifierName.CANONICAL, (0, 0, 2, 3), False),
+        ("canonical", (1, 0, 2, 3), True),
+        ("canonical", (0, 0, 2, 3), False),
     ],
 )
 def test_drafters_may_differ_if_each_is_tested_with_its_own_rows(
-    verifier: VerifierName, order: tuple[int, ...], is_exact: bool
+    verifier: str, order: tuple[int, ...], is_exact: bool
 ) -> None:
     """Two drafters with paths of their own; mixed-up rows are caught."""
     models, other = random_models(5), random_models(6)
@@ -264,10 +262,8 @@ def merged(growing: Growing, replacement: Replacement) -> Draft:
     return draft_of(tokens, [-1] * len(tokens), replacement)
 
 
-@pytest.mark.parametrize(
-    "verifier", [VerifierName.MCSD_WITHOUT_REPLACEMENT, VerifierName.TRAVERSAL]
-)
-def test_merged_siblings_are_siblings_without_replacement(verifier: VerifierName) -> None:
+@pytest.mark.parametrize("verifier", ["mcsd_without_replacement", "traversal"])
+def test_merged_siblings_are_siblings_without_replacement(verifier: str) -> None:
     """First occurrences of independent draws are ordered draws without replacement."""
     models = random_models(8)
     law = drafts(models, static(3), WITH, first_of_each)

@@ -20,20 +20,19 @@ from bench.verifiers.rates import (
     kseq_rate,
     recursive_rate,
 )
-from outrider.actors.speculation.options import VerifierName
+from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement, sources_by_parent
+from outrider.actors.speculation.verifiers.kseq import best_scale
 from outrider.actors.speculation.verify.acceptance import Acceptance
-from outrider.actors.speculation.verify.kseq import best_scale
 from outrider.actors.speculation.verify.pair_selection import select_pair
-from outrider.actors.speculation.verify.registry import METHODS
 from outrider.actors.speculation.verify.residual import residual
 
 WITH, WITHOUT = Replacement.WITH, Replacement.WITHOUT
-SS, BLOCK, TRAVERSAL = VerifierName.SPECULATIVE_SAMPLING, VerifierName.BLOCK, VerifierName.TRAVERSAL
-TRAVERSAL_WITH = VerifierName.TRAVERSAL_WITH_REPLACEMENT
-MCSD, MCSD_WO = VerifierName.MCSD_WITH_REPLACEMENT, VerifierName.MCSD_WITHOUT_REPLACEMENT
-MATCH, INFER = VerifierName.EXACT_MATCH, VerifierName.SPECINFER
-KSEQ, CANONICAL = VerifierName.KSEQ, VerifierName.CANONICAL
+SS, BLOCK, TRAVERSAL = "speculative_sampling", "block", "traversal"
+TRAVERSAL_WITH = "traversal_with_replacement"
+MCSD, MCSD_WO = "mcsd_with_replacement", "mcsd_without_replacement"
+MATCH, INFER = "exact_match", "specinfer"
+KSEQ, CANONICAL = "kseq", "canonical"
 
 TARGET, DRAFT = (0.4, 0.3, 0.2, 0.1), (0.1, 0.2, 0.3, 0.4)
 EXAMPLE = constant_models(TARGET, DRAFT)
@@ -71,7 +70,7 @@ TWO = constant_models((1 / 3, 2 / 3), (2 / 3, 1 / 3))
     ],
 )
 def test_running_example(
-    verifier: VerifierName, replacement: Replacement, grow: Grow, accepted: float
+    verifier: str, replacement: Replacement, grow: Grow, accepted: float
 ) -> None:
     """Expected accepted candidates with target .4 .3 .2 .1 and draft .1 .2 .3 .4 at every prefix."""
     value = mean_accepted(verifier, grow, replacement, EXAMPLE)
@@ -88,7 +87,7 @@ def test_running_example(
         (TRAVERSAL_WITH, static(2, 2), 118 / 81),
     ],
 )
-def test_two_tokens(verifier: VerifierName, grow: Grow, accepted: float) -> None:
+def test_two_tokens(verifier: str, grow: Grow, accepted: float) -> None:
     """Sun et al.'s example: target 1/3 2/3, draft 2/3 1/3."""
     assert accepted == pytest.approx(mean_accepted(verifier, grow, WITH, TWO), abs=1e-12)
 
@@ -110,7 +109,7 @@ def test_chain_length(draft: tuple[float, float], length: int, tokens: float) ->
 
 
 def outcomes(
-    verifier: VerifierName,
+    verifier: str,
     tokens: tuple[int, ...],
     parents: tuple[int, ...],
     replacement: Replacement,
@@ -126,7 +125,7 @@ def outcomes(
     drafts = np.tile(DRAFT, (len(tokens), 1))
     law: dict[Acceptance, float] = {}
     for outcome, chance in every_outcome(
-        lambda d: METHODS[verifier].verify(
+        lambda d: VERIFIERS[verifier].verify(
             tree=tree, target_probs_NV=rows, draft_probs_RV=drafts, decisions=d
         )
     ):

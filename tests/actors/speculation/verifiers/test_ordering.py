@@ -29,27 +29,26 @@ from bench.verifiers.rates import (
     recursive_rate,
 )
 from outrider.actors.frozen.sparse_rows import SparseRow, freeze
-from outrider.actors.speculation.options import VerifierName
+from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.sampling.random_acts import (
     Float64s,
     UniformDecisions,
     uniforms_needed,
 )
 from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement, sources_by_parent
+from outrider.actors.speculation.verifiers.coupled import CoupledDecisions
 from outrider.actors.speculation.verify.acceptance import Acceptance
-from outrider.actors.speculation.verify.coupled import CoupledDecisions
-from outrider.actors.speculation.verify.registry import METHODS
 
 WITH, WITHOUT = Replacement.WITH, Replacement.WITHOUT
 SEEDS = range(6)
 ROUNDING = 1e-9
 METHOD_PAIRS = (
-    (WITH, VerifierName.MCSD_WITH_REPLACEMENT, VerifierName.TRAVERSAL_WITH_REPLACEMENT),
-    (WITHOUT, VerifierName.MCSD_WITHOUT_REPLACEMENT, VerifierName.TRAVERSAL),
+    (WITH, "mcsd_with_replacement", "traversal_with_replacement"),
+    (WITHOUT, "mcsd_without_replacement", "traversal"),
 )
 """The same trees, tested from the root and from the leaves."""
 
-TESTED = [verifier for verifier, method in METHODS.items() if not method.shares_noise]
+TESTED = [verifier for verifier, method in VERIFIERS.items() if not method.shares_noise]
 
 
 @st.composite
@@ -97,7 +96,7 @@ def test_exact_match_recursive_optimum(seed: int) -> None:
     for replacement, recursive, from_leaves in METHOD_PAIRS:
         law = candidate_law([draft, draft], is_with_replacement=replacement is WITH)
         optimum = best_acceptance(target, law)
-        matched = mean_accepted(VerifierName.EXACT_MATCH, static(2), replacement, models)
+        matched = mean_accepted("exact_match", static(2), replacement, models)
         tested = mean_accepted(recursive, static(2), replacement, models)
         traversed = mean_accepted(from_leaves, static(2), replacement, models)
         assert matched <= tested + ROUNDING
@@ -113,9 +112,9 @@ def test_block_accepts_at_least_what_token_level_does(seed: int) -> None:
     single, block, traversal = (
         committed(models, law, check_of(verifier))
         for verifier in (
-            VerifierName.SPECULATIVE_SAMPLING,
-            VerifierName.BLOCK,
-            VerifierName.TRAVERSAL,
+            "speculative_sampling",
+            "block",
+            "traversal",
         )
     )
 
@@ -130,7 +129,7 @@ def test_block_accepts_at_least_what_token_level_does(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(("replacement", "recursive", "from_leaves"), METHOD_PAIRS)
 def test_traversal_accepts_at_least_what_top_down_does(
-    seed: int, replacement: Replacement, recursive: VerifierName, from_leaves: VerifierName
+    seed: int, replacement: Replacement, recursive: str, from_leaves: str
 ) -> None:
     """On trees of two levels."""
     models = random_models(seed)
@@ -139,23 +138,23 @@ def test_traversal_accepts_at_least_what_top_down_does(
     assert traversed >= top_down - ROUNDING
 
 
-def tree_of(verifier: VerifierName) -> DraftTree:
+def tree_of(verifier: str) -> DraftTree:
     """A chain or a tree, without equal siblings, all tokens possible."""
     chain = DraftTree(tokens_N=(1, 2), parents_N=(-1, 0), sources_N=(0, 1))
-    if METHODS[verifier].is_chain_only:
+    if VERIFIERS[verifier].is_chain_only:
         return chain
     parents = (-1, -1, 0, 0, 1)
     return DraftTree(
         tokens_N=(1, 0, 0, 2, 2),
         parents_N=parents,
         sources_N=sources_by_parent(parents),
-        replacement=min(METHODS[verifier].replacements),
+        replacement=min(VERIFIERS[verifier].replacements),
     )
 
 
-@pytest.mark.parametrize("verifier", METHODS)
+@pytest.mark.parametrize("verifier", VERIFIERS)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_all_agree_at_temperature_0(verifier: VerifierName, seed: int) -> None:
+def test_all_agree_at_temperature_0(verifier: str, seed: int) -> None:
     """Whatever the uniforms: the longest path of argmaxes, then one more."""
     rng = np.random.default_rng(seed)
     tree = tree_of(verifier)
@@ -172,12 +171,12 @@ def test_all_agree_at_temperature_0(verifier: VerifierName, seed: int) -> None:
         path.append(node)
     draft = rng.dirichlet(np.ones(3), tree.num_nodes)
     decisions = UniformDecisions(rng.random(uniforms_needed(tree.num_nodes)))
-    if METHODS[verifier].shares_noise:
-        outcome = METHODS[verifier].verify(
+    if VERIFIERS[verifier].shares_noise:
+        outcome = VERIFIERS[verifier].verify(
             tree=tree, target_probs_NV=target, draft_probs_RV=None, decisions=CoupledDecisions(None)
         )
     else:
-        outcome = METHODS[verifier].verify(
+        outcome = VERIFIERS[verifier].verify(
             tree=tree, target_probs_NV=target, draft_probs_RV=draft, decisions=decisions
         )
     assert (outcome.path, outcome.token) == (tuple(path), best[node + 1])
@@ -203,11 +202,11 @@ DEGENERATE = {
 
 @pytest.mark.parametrize("verifier", TESTED)
 @pytest.mark.parametrize("name", DEGENERATE)
-def test_degenerate_rows(verifier: VerifierName, name: str) -> None:
+def test_degenerate_rows(verifier: str, name: str) -> None:
     """Equal rows accept all, disjoint ones nothing, more siblings than tokens are not drawn; the law always holds."""
     target, draft = DEGENERATE[name]
     models = one_row(target, freeze(draft))
-    method = METHODS[verifier]
+    method = VERIFIERS[verifier]
     shape = static(1, 1) if method.is_chain_only else static(3, 1)
     outcomes = committed(
         models, drafts(models, shape, min(method.replacements)), check_of(verifier)
@@ -215,18 +214,18 @@ def test_degenerate_rows(verifier: VerifierName, name: str) -> None:
     assert distance(joint_law(models, outcomes), models.truth) < EXACT
     if name == "disjoint":
         assert all(not outcome.path for outcome in outcomes)
-    if name == "equal" and verifier is not VerifierName.EXACT_MATCH:
+    if name == "equal" and verifier != "exact_match":
         assert all(len(outcome.path) == 2 for outcome in outcomes)
 
 
 @settings(max_examples=40, deadline=None)
-@example(VerifierName.KSEQ, np.eye(3)[0], np.array([1e-310, 1.0, 0.0]), (2,))
+@example("kseq", np.eye(3)[0], np.array([1e-310, 1.0, 0.0]), (2,))
 @given(st.sampled_from(TESTED), rows(3), rows(3), st.sampled_from([(1, 1), (2,), (3,), (2, 1)]))
 def test_any_rows_keep_the_law(
-    verifier: VerifierName, target: Float64s, draft: Float64s, shape: tuple[int, ...]
+    verifier: str, target: Float64s, draft: Float64s, shape: tuple[int, ...]
 ) -> None:
     """Rows with zeros, tiny values and ties, for every verifier."""
-    method = METHODS[verifier]
+    method = VERIFIERS[verifier]
     if method.is_chain_only:
         shape = (1, 1)
     models = one_row(target, freeze(draft))
@@ -236,13 +235,13 @@ def test_any_rows_keep_the_law(
 
 
 @pytest.mark.parametrize("verifier", TESTED)
-def test_no_tree_is_one_draw(verifier: VerifierName) -> None:
+def test_no_tree_is_one_draw(verifier: str) -> None:
     """An empty tree: the target's own draw."""
     target = np.array([[0.2, 0.3, 0.5]])
     law = {
         outcome: chance
         for outcome, chance in every_outcome(
-            lambda d: METHODS[verifier].verify(
+            lambda d: VERIFIERS[verifier].verify(
                 tree=DraftTree(tokens_N=(), parents_N=()),
                 target_probs_NV=target,
                 draft_probs_RV=np.zeros((0, 3)),
@@ -254,9 +253,9 @@ def test_no_tree_is_one_draw(verifier: VerifierName) -> None:
 
 
 @pytest.mark.parametrize("verifier", TESTED)
-def test_no_tree_takes_one_uniform(verifier: VerifierName) -> None:
+def test_no_tree_takes_one_uniform(verifier: str) -> None:
     """As many as are made for it: the one that draws the token."""
-    outcome = METHODS[verifier].verify(
+    outcome = VERIFIERS[verifier].verify(
         tree=DraftTree(tokens_N=(), parents_N=()),
         target_probs_NV=np.array([[0.2, 0.3, 0.5]]),
         draft_probs_RV=np.zeros((0, 3)),
@@ -267,7 +266,7 @@ def test_no_tree_takes_one_uniform(verifier: VerifierName) -> None:
 
 @pytest.mark.parametrize("verifier", TESTED)
 def test_nothing_is_written_to_and_equal_uniforms_give_equal_verdicts(
-    verifier: VerifierName,
+    verifier: str,
 ) -> None:
     """Pure: read-only arrays do, and a verdict can be made again."""
     rng = np.random.default_rng(3)
@@ -278,7 +277,7 @@ def test_nothing_is_written_to_and_equal_uniforms_give_equal_verdicts(
     for _ in range(50):
         uniforms = rng.random(uniforms_needed(tree.num_nodes))
         first, second = (
-            METHODS[verifier].verify(
+            VERIFIERS[verifier].verify(
                 tree=tree,
                 target_probs_NV=target,
                 draft_probs_RV=draft,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.actors.speculation.options import VerifierName
+from outrider.actors.speculation.choice.verifier_registry import VERIFIERS, check_tree
 from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement, sources_by_parent
-from outrider.actors.speculation.verify.registry import METHODS, check_tree
 
 WITH, WITHOUT = Replacement.WITH, Replacement.WITHOUT
 
@@ -23,52 +22,52 @@ def tree(parents: tuple[int, ...], replacement: Replacement, sources: tuple[int,
 
 def test_every_option_has_a_method() -> None:
     """And no other exists."""
-    assert set(METHODS) == set(VerifierName)
+    assert set(VERIFIERS) == set(VERIFIERS)
 
 
 @pytest.mark.parametrize(
     ("verifier", "parents", "replacement", "sources", "message"),
     [
-        (VerifierName.BLOCK, (-1, -1), WITH, (0, 0), "block verifies chains"),
+        ("block", (-1, -1), WITH, (0, 0), "block verifies chains"),
         (
-            VerifierName.SPECULATIVE_SAMPLING,
+            "speculative_sampling",
             (-1, -1),
             WITH,
             (0, 0),
             "speculative_sampling verifies",
         ),
         (
-            VerifierName.KSEQ,
+            "kseq",
             (-1, -1),
             WITHOUT,
             (0, 0),
             "kseq needs siblings drawn with replacement",
         ),
-        (VerifierName.SPECINFER, (-1, -1), WITHOUT, (0, 0), "drawn with replacement"),
-        (VerifierName.CANONICAL, (-1, -1), WITHOUT, (0, 0), "drawn with replacement"),
-        (VerifierName.MCSD_WITH_REPLACEMENT, (-1, -1), WITHOUT, (0, 0), "drawn with replacement"),
+        ("specinfer", (-1, -1), WITHOUT, (0, 0), "drawn with replacement"),
+        ("canonical", (-1, -1), WITHOUT, (0, 0), "drawn with replacement"),
+        ("mcsd_with_replacement", (-1, -1), WITHOUT, (0, 0), "drawn with replacement"),
         (
-            VerifierName.MCSD_WITHOUT_REPLACEMENT,
+            "mcsd_without_replacement",
             (-1, -1),
             WITH,
             (0, 0),
             "drawn without replacement",
         ),
-        (VerifierName.TRAVERSAL, (-1, -1), WITHOUT, (0, 1), "siblings of one drafter"),
-        (VerifierName.TRAVERSAL, (-1, -1), WITH, (0, 0), "drawn without replacement"),
+        ("traversal", (-1, -1), WITHOUT, (0, 1), "siblings of one drafter"),
+        ("traversal", (-1, -1), WITH, (0, 0), "drawn without replacement"),
         (
-            VerifierName.TRAVERSAL_WITH_REPLACEMENT,
+            "traversal_with_replacement",
             (-1, -1),
             WITHOUT,
             (0, 0),
             "drawn with replacement",
         ),
-        (VerifierName.KSEQ, (-1, -1), WITH, (0, 1), "siblings of one drafter"),
-        (VerifierName.TRAVERSAL, (-1, 0), WITH, (), "needs the draft row"),
+        ("kseq", (-1, -1), WITH, (0, 1), "siblings of one drafter"),
+        ("traversal", (-1, 0), WITH, (), "needs the draft row"),
     ],
 )
 def test_unfit_trees_are_refused(
-    verifier: VerifierName,
+    verifier: str,
     parents: tuple[int, ...],
     replacement: Replacement,
     sources: tuple[int, ...],
@@ -79,14 +78,14 @@ def test_unfit_trees_are_refused(
         check_tree(verifier, tree(parents, replacement, sources))
 
 
-@pytest.mark.parametrize("verifier", METHODS)
+@pytest.mark.parametrize("verifier", VERIFIERS)
 @pytest.mark.parametrize("replacement", [WITH, WITHOUT])
-def test_chains_fit_every_method(verifier: VerifierName, replacement: Replacement) -> None:
+def test_chains_fit_every_method(verifier: str, replacement: Replacement) -> None:
     """Without siblings the replacement mode says nothing."""
     check_tree(verifier, tree((-1, 0, 1), replacement, sources_by_parent((-1, 0, 1))))
 
 
-@pytest.mark.parametrize("verifier", [VerifierName.COUPLED, VerifierName.EXACT_MATCH])
-def test_token_only_methods_take_any_tree(verifier: VerifierName) -> None:
+@pytest.mark.parametrize("verifier", ["coupled", "exact_match"])
+def test_token_only_methods_take_any_tree(verifier: str) -> None:
     """No rows, no mode, no order."""
     check_tree(verifier, tree((-1, -1, 0, 0), WITHOUT, ()))

@@ -22,7 +22,6 @@ from tests.actors.speculation.verifiers.checks import EXACT, VISIBLE, check_of
 from tests.actors.speculation.verifiers.test_exactness import best_first
 from tests.actors.speculation.verifiers.token_only import FAULTY, one_hot
 
-from outrider.actors.speculation.options import VerifierName
 from outrider.actors.speculation.trees.draft_tree import Replacement
 
 SEEDS = (0, 1, 2)
@@ -33,7 +32,7 @@ def off(models: Models, law: list[tuple[Draft, float]], check: Check) -> float:
     return distance(joint_law(models, committed(models, law, check)), models.truth)
 
 
-@pytest.mark.parametrize("check", [check_of(VerifierName.EXACT_MATCH), one_hot])
+@pytest.mark.parametrize("check", [check_of("exact_match"), one_hot])
 def test_every_tree_keeps_the_law(check: Check) -> None:
     """All 729 trees of distinct siblings over three tokens to depth 2, each by itself."""
     models = random_models(7)

@@ -12,7 +12,6 @@ from tests.actors.speculation.branches import random_models, static
 from tests.actors.speculation.verifiers.checks import EXACT, error, mean_accepted
 
 from bench.verifiers.optimum import best_acceptance_identical
-from outrider.actors.speculation.options import VerifierName
 from outrider.actors.speculation.sampling.random_acts import Float64s
 from outrider.actors.speculation.trees.draft_tree import Replacement
 from outrider.actors.speculation.verify import tournament
@@ -77,7 +76,7 @@ def test_the_whole_verifier_never_accepts_less_with_more_siblings() -> None:
     for seed in range(4):
         models = random_models(seed, depth=2)
         found = [
-            mean_accepted(VerifierName.CANONICAL, static(count), Replacement.WITH, models)
+            mean_accepted("canonical", static(count), Replacement.WITH, models)
             for count in (1, 2, 3, 4)
         ]
         assert all(b >= a - ROUNDING for a, b in pairwise(found)), found
@@ -88,9 +87,7 @@ def test_the_whole_verifier_never_accepts_less_with_more_siblings() -> None:
 def test_classes_keep_the_law(shape: tuple[int, ...]) -> None:
     """However tokens are grouped."""
     for seed in range(2):
-        assert error(
-            VerifierName.CANONICAL, static(*shape), Replacement.WITH, random_models(seed)
-        ) < (EXACT)
+        assert error("canonical", static(*shape), Replacement.WITH, random_models(seed)) < (EXACT)
 
 
 @settings(max_examples=60, deadline=None)

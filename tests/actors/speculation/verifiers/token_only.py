@@ -8,9 +8,9 @@ import numpy as np
 
 from outrider.actors.speculation.sampling.random_acts import Decisions, Float64s
 from outrider.actors.speculation.trees.draft_tree import DraftTree
+from outrider.actors.speculation.verifiers.exact_match import exact_match
 from outrider.actors.speculation.verify.acceptance import Acceptance, accepted
 from outrider.actors.speculation.verify.descend import Choice, Choose, descend
-from outrider.actors.speculation.verify.exact_match import exact_match
 from outrider.actors.speculation.verify.residual import without
 
 

@@ -25,6 +25,7 @@ from outrider.actors.speculation.trees.draft_tree import DraftTree
 from outrider.actors.speculation.verify.acceptance import Acceptance, required
 from outrider.actors.speculation.verify.descend import Choice, descend, first_holding, shared_row
 from outrider.actors.speculation.verify.residual import excess, ratio
+from outrider.actors.speculation.verify.verifier_spec import WITH, TreeGrowth, VerifierSpec
 
 _BISECTIONS = 60
 """Halvings of an interval within [1, k]: enough to reach neighbouring doubles for any k."""
@@ -126,3 +127,15 @@ def kseq(
         return first_holding(tree, siblings, token)
 
     return descend(tree=tree, target_probs_NV=target_probs_NV, decisions=decisions, choose=choose)
+
+
+SPECS = (
+    VerifierSpec(
+        name="kseq",
+        verify=kseq,
+        summary="independent siblings, each tested against a share of the target",
+        source="Sun et al. 2023, arXiv 2310.15141",
+        growth=TreeGrowth.PREFIX,
+        replacements=WITH,
+    ),
+)

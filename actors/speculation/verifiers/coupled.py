@@ -15,8 +15,9 @@ import numpy as np
 
 from outrider.actors.speculation.sampling.random_acts import Decisions, Float64s, ProbabilityRows
 from outrider.actors.speculation.trees.draft_tree import DraftTree
+from outrider.actors.speculation.verifiers.exact_match import exact_match
 from outrider.actors.speculation.verify.acceptance import Acceptance
-from outrider.actors.speculation.verify.exact_match import exact_match
+from outrider.actors.speculation.verify.verifier_spec import TreeGrowth, VerifierSpec
 
 
 class CoupledDecisions:
@@ -50,3 +51,17 @@ def coupled(
 ) -> Acceptance:
     """Follow the target's draws; `decisions` are `CoupledDecisions`. Arguments: `acceptance.Verify`."""
     return exact_match(tree=tree, target_probs_NV=target_probs_NV, decisions=decisions)
+
+
+SPECS = (
+    VerifierSpec(
+        name="coupled",
+        verify=coupled,
+        summary="the default: any tree, the text of plain decoding",
+        source="Daliri, Musco, Suresh 2024, arXiv 2408.07978",
+        growth=TreeGrowth.ANYTHING,
+        needs_frozen_tree=False,
+        mixes_drafters=True,
+        shares_noise=True,
+    ),
+)

@@ -17,6 +17,7 @@ from outrider.actors.speculation.sampling.random_acts import Decisions, Float64s
 from outrider.actors.speculation.trees.draft_tree import DraftTree
 from outrider.actors.speculation.verify.acceptance import Acceptance, accepted, required
 from outrider.actors.speculation.verify.residual import excess
+from outrider.actors.speculation.verify.verifier_spec import VerifierSpec
 
 
 def path_weight(before: float, target_prob: float, draft_prob: float) -> float:
@@ -67,3 +68,15 @@ def block(
         if kept == 0 or decisions.accept(keep_probability(weights[kept], gain)):
             return accepted(tree, range(kept), decisions.draw(rest_V if gain > 0.0 else target_V))
     raise AssertionError("the empty prefix is always kept")
+
+
+SPECS = (
+    VerifierSpec(
+        name="block",
+        verify=block,
+        summary="a chain; accepts at least as much as speculative_sampling",
+        source="Sun et al. 2024, arXiv 2403.10444",
+        needs_all_target_rows=True,
+        is_chain_only=True,
+    ),
+)

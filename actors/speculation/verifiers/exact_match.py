@@ -17,6 +17,7 @@ from outrider.actors.speculation.sampling.random_acts import Decisions, Probabil
 from outrider.actors.speculation.trees.draft_tree import DraftTree
 from outrider.actors.speculation.verify.acceptance import Acceptance
 from outrider.actors.speculation.verify.coupled_draws import walk
+from outrider.actors.speculation.verify.verifier_spec import TreeGrowth, VerifierSpec
 
 
 def exact_match(
@@ -34,3 +35,16 @@ def exact_match(
         limit=tree.num_nodes + 1,
     )
     return Acceptance(path=result.path, tokens=result.tokens)
+
+
+SPECS = (
+    VerifierSpec(
+        name="exact_match",
+        verify=exact_match,
+        summary="any tree, by drafters that know no noise",
+        source="Miao et al. 2023, arXiv 2305.09781",
+        growth=TreeGrowth.ANYTHING,
+        needs_frozen_tree=False,
+        mixes_drafters=True,
+    ),
+)

@@ -5,9 +5,9 @@ Decided before anything is drawn, so it cannot depend on a token. A tree that mu
 
 from __future__ import annotations
 
+from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.options import Speculation
 from outrider.actors.speculation.trees.level_shapes import LevelShape, chain, parse
-from outrider.actors.speculation.verify.registry import METHODS
 
 CHAIN_LENGTH = 4
 """Candidates of a chain that nobody gave a length. Longer ones are rarely accepted whole, which is what the drafter counts
@@ -27,7 +27,7 @@ def shape_of(speculation: Speculation, max_depth: int) -> LevelShape:
     depth = max(0, min(speculation.max_depth, max_depth))
     if speculation.tree_shape is not None:
         return fitting(speculation.tree_shape.prefix(depth), speculation.max_nodes)
-    if METHODS[speculation.verifier].is_chain_only:
+    if VERIFIERS[speculation.verifier].is_chain_only:
         return chain(min(CHAIN_LENGTH, depth, speculation.max_nodes))
     return next(
         (bush for bush in _cut(depth) if bush.num_nodes <= speculation.max_nodes), LevelShape(())

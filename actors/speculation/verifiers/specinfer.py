@@ -20,6 +20,7 @@ from outrider.actors.speculation.trees.draft_tree import DraftTree
 from outrider.actors.speculation.verify.acceptance import Acceptance, required
 from outrider.actors.speculation.verify.descend import Choice, descend
 from outrider.actors.speculation.verify.residual import ratio, residual
+from outrider.actors.speculation.verify.verifier_spec import WITH, TreeGrowth, VerifierSpec
 
 
 def specinfer(
@@ -44,3 +45,16 @@ def specinfer(
         return Choice(None, decisions.draw(target_V))
 
     return descend(tree=tree, target_probs_NV=target_probs_NV, decisions=decisions, choose=choose)
+
+
+SPECS = (
+    VerifierSpec(
+        name="specinfer",
+        verify=specinfer,
+        summary="siblings of several drafters, tested in random order",
+        source="Miao et al. 2023, arXiv 2305.09781",
+        growth=TreeGrowth.PREFIX,
+        replacements=WITH,
+        mixes_drafters=True,
+    ),
+)

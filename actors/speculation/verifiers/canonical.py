@@ -23,6 +23,7 @@ from outrider.actors.speculation.verify.descend import Choice, descend, first_ho
 from outrider.actors.speculation.verify.pair_selection import DEFAULT_BLOCK
 from outrider.actors.speculation.verify.residual import ratio, residual
 from outrider.actors.speculation.verify.tournament import Tournament
+from outrider.actors.speculation.verify.verifier_spec import WITH, TreeGrowth, VerifierSpec
 
 
 def canonical(
@@ -65,3 +66,16 @@ def canonical(
         return first_holding(tree, siblings, decisions.draw(residual(target_V, law_V)))
 
     return descend(tree=tree, target_probs_NV=target_probs_NV, decisions=decisions, choose=choose)
+
+
+SPECS = (
+    VerifierSpec(
+        name="canonical",
+        verify=canonical,
+        summary="independent siblings of one or several drafters, one chosen by importance",
+        source="Khisti et al. 2024, arXiv 2410.18234",
+        growth=TreeGrowth.PREFIX,
+        replacements=WITH,
+        mixes_drafters=True,
+    ),
+)

@@ -18,10 +18,11 @@ from dataclasses import dataclass
 
 from outrider.actors.speculation.sampling.random_acts import Decisions, Float64s, ProbabilityRows
 from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement
+from outrider.actors.speculation.verifiers.block import path_weight
 from outrider.actors.speculation.verify.acceptance import Acceptance, accepted, required
-from outrider.actors.speculation.verify.block import path_weight
 from outrider.actors.speculation.verify.descend import shared_row
 from outrider.actors.speculation.verify.residual import excess, without
+from outrider.actors.speculation.verify.verifier_spec import WITH, WITHOUT, VerifierSpec
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,3 +94,23 @@ def traversal(
     assert found is not None, "the root is always accepted"
     path, token = found
     return accepted(tree, path[-2::-1], token)
+
+
+SPECS = (
+    VerifierSpec(
+        name="traversal",
+        verify=traversal,
+        summary="distinct siblings; from the leaves up, accepts most of all",
+        source="Weng et al. 2025, arXiv 2505.12398",
+        needs_all_target_rows=True,
+        replacements=WITHOUT,
+    ),
+    VerifierSpec(
+        name="traversal_with_replacement",
+        verify=traversal,
+        summary="independent siblings; from the leaves up",
+        source="Weng et al. 2025, arXiv 2505.12398",
+        needs_all_target_rows=True,
+        replacements=WITH,
+    ),
+)

@@ -20,6 +20,7 @@ from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement
 from outrider.actors.speculation.verify.acceptance import Acceptance, required
 from outrider.actors.speculation.verify.descend import Choice, descend, shared_row
 from outrider.actors.speculation.verify.residual import ratio, residual, without
+from outrider.actors.speculation.verify.verifier_spec import WITH, WITHOUT, VerifierSpec
 
 
 def mcsd(
@@ -44,3 +45,21 @@ def mcsd(
         return Choice(None, decisions.draw(target_V))
 
     return descend(tree=tree, target_probs_NV=target_probs_NV, decisions=decisions, choose=choose)
+
+
+SPECS = (
+    VerifierSpec(
+        name="mcsd_with_replacement",
+        verify=mcsd,
+        summary="independent siblings of one drafter, tested in draw order",
+        source="Yang et al. 2024, arXiv 2401.06706",
+        replacements=WITH,
+    ),
+    VerifierSpec(
+        name="mcsd_without_replacement",
+        verify=mcsd,
+        summary="distinct siblings of one drafter, tested in draw order",
+        source="Yang et al. 2024, arXiv 2401.06706",
+        replacements=WITHOUT,
+    ),
+)

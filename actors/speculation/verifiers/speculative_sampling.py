@@ -17,6 +17,7 @@ from outrider.actors.speculation.sampling.random_acts import Decisions, Probabil
 from outrider.actors.speculation.trees.draft_tree import DraftTree
 from outrider.actors.speculation.verify.acceptance import Acceptance, accepted, required
 from outrider.actors.speculation.verify.residual import ratio, residual
+from outrider.actors.speculation.verify.verifier_spec import VerifierSpec
 
 
 def speculative_sampling(
@@ -34,3 +35,14 @@ def speculative_sampling(
             return accepted(tree, range(node), decisions.draw(residual(target_V, draft_V)))
     path = range(tree.num_nodes)
     return accepted(tree, path, decisions.draw(target_probs_NV[tree.num_nodes]))
+
+
+SPECS = (
+    VerifierSpec(
+        name="speculative_sampling",
+        verify=speculative_sampling,
+        summary="to compare with the usual method, one candidate a step",
+        source="Chen et al. 2023, arXiv 2302.01318",
+        is_chain_only=True,
+    ),
+)

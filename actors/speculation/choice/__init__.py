@@ -1,0 +1,1 @@
+"""Which verifiers there are, by name, and which tree each gets."""

@@ -1,0 +1,65 @@
+"""Methods that register themselves: every module of a folder, and whatever installed packages offer under an entry point."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator, Mapping
+from importlib.metadata import entry_points
+from types import MappingProxyType, ModuleType
+from typing import Any, Protocol, TypeVar
+
+
+class Named(Protocol):
+    """A description of a method."""
+
+    @property
+    def name(self) -> str:
+        """Unique among its kind."""
+        ...
+
+
+Spec = TypeVar("Spec", bound=Named)
+
+
+class Conflict(RuntimeError):
+    """Two methods have one name, or a package offers something that is no method. Says which."""
+
+
+def discover(package: ModuleType, kind: type[Spec], *, group: str) -> Mapping[str, Spec]:
+    """All methods of one kind, by name, those of this package first.
+
+    A module registers itself by a tuple `SPECS`. An installed package does so by an entry point whose object is a
+    description, or a tuple of some.
+
+    Args:
+        package: The folder whose modules are methods.
+        kind: Class of the descriptions.
+        group: Entry points of other packages.
+
+    Raises:
+        Conflict: A name is taken twice, or an entry point is no description.
+    """
+    found: dict[str, Spec] = {}
+    for place, spec in (*_own(package), *_offered(group)):
+        if not isinstance(spec, kind):
+            raise Conflict(f"{place} offers {spec!r}, which is no {kind.__name__}")
+        if spec.name in found:
+            raise Conflict(f"{place} names a method {spec.name!r}, which there is already")
+        found[spec.name] = spec
+    return MappingProxyType(found)
+
+
+def _own(package: ModuleType) -> Iterator[tuple[str, Any]]:
+    for module in sorted(pkgutil.iter_modules(package.__path__), key=lambda one: one.name):
+        name = f"{package.__name__}.{module.name}"
+        for spec in getattr(importlib.import_module(name), "SPECS", ()):
+            yield name, spec
+
+
+def _offered(group: str) -> Iterator[tuple[str, Any]]:
+    for point in sorted(entry_points(group=group), key=lambda one: one.name):
+        offered = point.load()
+        place = f"the entry point {point.name!r} of {group}"
+        for spec in offered if isinstance(offered, tuple) else (offered,):
+            yield place, spec
