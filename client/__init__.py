@@ -54,6 +54,7 @@ from outrider.client.messages.results import (
     Token,
     TokenLogprob,
     Usage,
+    VerifierInfo,
 )
 
 __all__ = [
@@ -101,4 +102,5 @@ __all__ = [
     "Unavailable",
     "Usage",
     "Verifier",
+    "VerifierInfo",
 ]

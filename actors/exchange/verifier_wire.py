@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Protocol, TypedDict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypedDict
 
+from outrider.actors.exchange.option_fields import listed
 from outrider.v1 import sampling_pb2
-
-_PREFIX = "VERIFIER_"
 
 
 class Offer(Protocol):
@@ -27,22 +26,18 @@ class Offer(Protocol):
 class OfferFields(TypedDict):
     """The same, to make such a message of."""
 
-    verifiers: list[sampling_pb2.Verifier.ValueType]
+    verifiers: list[Any]
     verifier_names: list[str]
 
 
-def listed() -> dict[str, sampling_pb2.Verifier.ValueType]:
+def _numbers() -> Mapping[str, int]:
     """The numbers of the contract's list, by name."""
-    return {
-        name.removeprefix(_PREFIX).lower(): number
-        for name, number in sampling_pb2.Verifier.items()
-        if number
-    }
+    return listed(sampling_pb2.SpeculationOptions(), "verifier")
 
 
 def offer_of(names: Iterable[str]) -> OfferFields:
     """The fields of a message that offers these verifiers."""
-    numbers = listed()
+    numbers = _numbers()
     names = list(names)
     return OfferFields(
         verifiers=sorted(numbers[name] for name in names if name in numbers),
@@ -52,7 +47,7 @@ def offer_of(names: Iterable[str]) -> OfferFields:
 
 def offered_by(message: Offer) -> tuple[str, ...]:
     """The verifiers that a message offers, as far as this version knows their numbers."""
-    names = {number: name for name, number in listed().items()}
+    names: dict[int, str] = {number: name for name, number in _numbers().items()}
     known = tuple(names[number] for number in message.verifiers if number in names)
     return (*known, *message.verifier_names)
 
@@ -66,7 +61,7 @@ def asked_for(options: sampling_pb2.SpeculationOptions) -> str:
     name, number = options.verifier_name, options.verifier
     if not number:
         return name
-    names = {value: key for key, value in listed().items()}
+    names: dict[int, str] = {value: key for key, value in _numbers().items()}
     if number not in names:
         raise ValueError(f"is {int(number)}, which this version does not know")
     if name and name != names[number]:
@@ -76,8 +71,8 @@ def asked_for(options: sampling_pb2.SpeculationOptions) -> str:
 
 def ask_for(name: str, options: sampling_pb2.SpeculationOptions) -> None:
     """Names a verifier in a request."""
-    number = listed().get(name)
+    number = _numbers().get(name)
     if number is None:
         options.verifier_name = name
     else:
-        options.verifier = number
+        options.verifier = number  # type: ignore[assignment]  # an enumeration in the stub

@@ -9,9 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-MAX_AGGRESSIVENESS = 8.0
-"""Greatest aggressiveness: beyond it the least confident row already allows the greatest depth."""
-
 
 class LengthChoice(StrEnum):
     """When a drafter stops drafting further below the text."""

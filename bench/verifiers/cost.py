@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from outrider.actors.frozen.sparse_rows import DenseRows, SparseRow, draw_siblings, freeze
-from outrider.actors.speculation.choice.verifier_registry import VERIFIERS, Method
+from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.noise.uniforms import uniforms
 from outrider.actors.speculation.sampling.random_acts import (
     Float64s,
@@ -22,6 +22,7 @@ from outrider.actors.speculation.sampling.random_acts import (
 )
 from outrider.actors.speculation.trees.draft_tree import DraftTree, sources_by_parent
 from outrider.actors.speculation.trees.level_shapes import LevelShape, parse
+from outrider.actors.speculation.verify.verifier_spec import VerifierSpec
 
 VOCABULARIES = (32_000, 152_000)
 CHAIN, TREES = ",".join(["1"] * 32), ("4,2,2", "16,1")
@@ -55,7 +56,7 @@ def cells(
                     "vocabulary": vocab,
                     "shape": text,
                     "nodes": shape.num_nodes,
-                    "verifier": str(verifier),
+                    "verifier": verifier,
                     "ms": 1e3 * times[num_rounds // 2],
                     "ms_most": 1e3 * times[-1],
                     "accepted": float(np.mean([accepted for _, accepted in found])),
@@ -63,7 +64,7 @@ def cells(
 
 
 def _timed(
-    method: Method, shape: LevelShape, targets_NV: Float64s, rng: np.random.Generator
+    method: VerifierSpec, shape: LevelShape, targets_NV: Float64s, rng: np.random.Generator
 ) -> tuple[float, int]:
     """Seconds of one verdict over a fresh tree, and its accepted candidates."""
     replacement = min(method.replacements)

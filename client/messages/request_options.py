@@ -8,10 +8,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Annotated
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """How the command line asks for a field: `--name-of-the-field`, unless it says otherwise."""
+
+    help: str
+    """One line."""
+
+    names: tuple[str, ...] = ()
+    """Other names, such as `-t`; if one of them is long it stands in place of the usual one."""
 
 
 class Verifier(StrEnum):
-    """How candidates are verified; see `sampling.proto` for the sources."""
+    """How candidates are verified; see `sampling.proto` for the sources. `ListModels` names further ones."""
 
     COUPLED = "coupled"
     EXACT_MATCH = "exact_match"
@@ -52,52 +64,59 @@ class TreeMask(StrEnum):
 class SamplingOptions:
     """What decides the next token."""
 
-    temperature: float | None = None
+    temperature: Annotated[float | None, Flag("0 is greedy.", ("-t",))] = None
     """Divides the logits; 0 selects the most probable token. In [0, 100]."""
 
-    top_p: float | None = None
+    top_p: Annotated[float | None, Flag("Probability mass to keep.")] = None
     """Keeps the smallest set of tokens whose probability reaches this mass. In (0, 1]."""
 
-    top_k: int | None = None
+    top_k: Annotated[int | None, Flag("Number of tokens to keep; 0 is all.")] = None
     """Keeps this many most probable tokens; 0 keeps all."""
 
-    min_p: float | None = None
+    min_p: Annotated[float | None, Flag("Least share of the best token's probability.")] = None
     """Keeps tokens at least this fraction as probable as the most probable one. In [0, 1]."""
 
-    repetition_penalty: float | None = None
+    repetition_penalty: Annotated[float | None, Flag("On tokens of prompt and output.")] = None
     """Divides positive and multiplies negative logits of tokens in prompt or output. In (0, 10]."""
 
-    presence_penalty: float | None = None
+    presence_penalty: Annotated[float | None, Flag("On tokens of the output.")] = None
     """Subtracted from the logit of each token that the output contains. In [-2, 2]."""
 
-    frequency_penalty: float | None = None
+    frequency_penalty: Annotated[float | None, Flag("Once for each time in the output.")] = None
     """Subtracted once for each time the output contains the token. In [-2, 2]."""
 
-    logit_bias: Mapping[int, float] = field(default_factory=dict)
+    logit_bias: Annotated[
+        Mapping[int, float],
+        Flag("ID=BIAS: added to a token's logit; -100 excludes it. Repeatable."),
+    ] = field(default_factory=dict)
     """Added to the logits of these token ids; -100 excludes a token."""
 
-    seed: int | None = None
+    seed: Annotated[int | None, Flag("Fixes the text. Default: random.")] = None
     """Fixes the noise: the same request with the same seed gives the same text. 64 bits, unsigned."""
 
-    max_tokens: int | None = None
+    max_tokens: Annotated[int | None, Flag("Most output tokens.", ("-n",))] = None
     """Greatest number of output tokens."""
 
-    min_tokens: int | None = None
+    min_tokens: Annotated[int | None, Flag("Nothing ends the output before.")] = None
     """Nothing ends the output before this many tokens."""
 
-    stop: tuple[str, ...] = ()
+    stop: Annotated[tuple[str, ...], Flag("Ends the output before it. Repeatable.")] = ()
     """The output ends before the first occurrence of any of these."""
 
-    stop_token_ids: tuple[int, ...] = ()
+    stop_token_ids: Annotated[
+        tuple[int, ...], Flag("Ends the output. Repeatable.", ("--stop-token-id",))
+    ] = ()
     """The output ends at the first of these token ids."""
 
-    ignore_eos: bool | None = None
+    ignore_eos: Annotated[bool | None, Flag("Go on past end-of-text.")] = None
     """True makes the model's end-of-text token an ordinary token."""
 
-    logprobs: int | None = None
+    logprobs: Annotated[
+        int | None, Flag("Report log-probabilities, with this many alternatives.")
+    ] = None
     """Reports the log-probability of each token and of this many alternatives, at most 20."""
 
-    n: int | None = None
+    n: Annotated[int | None, Flag("Sequences to generate.", ("--num-sequences",))] = None
     """Number of sequences, each with a seed derived from the request's."""
 
 
@@ -105,37 +124,54 @@ class SamplingOptions:
 class SpeculationOptions:
     """What may be tried to be faster. Under coupled sampling nothing here changes the text."""
 
-    enabled: bool | None = None
+    enabled: Annotated[
+        bool | None, Flag("Speculate, or decode plainly.", ("--speculate/--plain",))
+    ] = None
     """False decodes plainly."""
 
-    verifier: Verifier | None = None
+    verifier: Annotated[
+        Verifier | str | None,
+        Flag("How candidates are verified; `outrider models` lists the names."),
+    ] = None
     """How candidates are verified."""
 
-    drafters: tuple[str, ...] = ()
+    verifier_options: Annotated[
+        Mapping[str, float],
+        Flag("NAME=NUMBER: what the verifier takes. Repeatable.", ("--verifier-option",)),
+    ] = field(default_factory=dict)
+    """Numbers that the verifier takes, by name."""
+
+    drafters: Annotated[tuple[str, ...], Flag("Drafter to use. Repeatable.", ("--drafter",))] = ()
     """The drafters to use, by name; empty lets the service choose."""
 
-    max_nodes: int | None = None
+    max_nodes: Annotated[int | None, Flag("Most candidates in a pass.")] = None
     """Greatest number of candidates in one target pass, 1 to 256."""
 
-    max_depth: int | None = None
+    max_depth: Annotated[int | None, Flag("Greatest depth of the tree.")] = None
     """Greatest depth of the candidate tree, 1 to 64."""
 
-    tree_shape: str | None = None
+    tree_shape: Annotated[
+        str | None, Flag("Children at each level of a frozen tree, for example 4,2,2.")
+    ] = None
     """Children of each node of a level, such as `4,2,2`, for the verifiers that test a frozen tree."""
 
-    draft_length: DraftLength | None = None
+    draft_length: Annotated[DraftLength | None, Flag("When drafters stop drafting further.")] = None
     """When drafters stop drafting further below the text."""
 
-    roots: Roots | None = None
+    roots: Annotated[Roots | None, Flag("Where candidate trees begin.")] = None
     """Where trees begin."""
 
-    tree_mask: TreeMask | None = None
+    tree_mask: Annotated[TreeMask | None, Flag("How masks of growing trees are made.")] = None
     """How the masks of growing trees are made."""
 
-    aggressiveness: float | None = None
+    aggressiveness: Annotated[
+        float | None, Flag("Factor of the length for --draft-length confidence.")
+    ] = None
     """Factor of the length that confidence allows, for the draft length `confidence`. In (0, 8]."""
 
-    decision_threshold: float | None = None
+    decision_threshold: Annotated[
+        float | None, Flag("Score above which --draft-length decision goes on.")
+    ] = None
     """Score above which drafting goes on, for the draft length `decision`. In [0, 1]."""
 
 

@@ -8,21 +8,8 @@ from contextlib import contextmanager
 from dataclasses import fields
 
 from outrider.client.connection.errors import InvalidRequest
-from outrider.client.messages.request_options import (
-    DraftLength,
-    Message,
-    Roots,
-    SamplingOptions,
-    SpeculationOptions,
-    TreeMask,
-    Verifier,
-)
-from outrider.client.messages.wire_values import (
-    VALUE_BY_LENGTH,
-    VALUE_BY_MASK,
-    VALUE_BY_ROOTS,
-    VALUE_BY_VERIFIER,
-)
+from outrider.client.messages.request_options import Message, SamplingOptions, SpeculationOptions
+from outrider.client.messages.wire_values import listed
 from outrider.v1 import generation_pb2, sampling_pb2
 
 MAX_REQUEST_BYTES = 4 * 1024 * 1024
@@ -48,20 +35,12 @@ def speculation_to_proto(options: SpeculationOptions) -> sampling_pb2.Speculatio
         InvalidRequest: A value does not fit the field's type.
     """
     message = sampling_pb2.SpeculationOptions()
-    if options.verifier is not None:
-        with _naming("speculation.verifier"):
-            message.verifier = VALUE_BY_VERIFIER[Verifier(options.verifier)]
-    if options.draft_length is not None:
-        with _naming("speculation.draft_length"):
-            message.draft_length = VALUE_BY_LENGTH[DraftLength(options.draft_length)]
-    if options.roots is not None:
-        with _naming("speculation.roots"):
-            message.roots = VALUE_BY_ROOTS[Roots(options.roots)]
-    if options.tree_mask is not None:
-        with _naming("speculation.tree_mask"):
-            message.tree_mask = VALUE_BY_MASK[TreeMask(options.tree_mask)]
-    leave_out = ("verifier", "draft_length", "roots", "tree_mask")
+    is_listed = options.verifier in listed(message, "verifier")
+    leave_out = () if is_listed else ("verifier",)
     _fill(message, options, "speculation", leave_out=leave_out)
+    if options.verifier is not None and not is_listed:
+        with _naming("speculation.verifier"):
+            message.verifier_name = options.verifier
     return message
 
 
@@ -204,6 +183,10 @@ def _fill(
                 raise TypeError(f"{value!r} is one string, a sequence of them is needed")
             elif isinstance(value, Sequence) and not isinstance(value, str):
                 getattr(message, name).extend(value)
+            elif choices := listed(message, name):
+                if value not in choices:
+                    raise ValueError(f"{value!r} is none of {', '.join(choices)}")
+                setattr(message, name, choices[value])
             else:
                 setattr(message, name, value)
 

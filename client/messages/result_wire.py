@@ -3,7 +3,6 @@ fields."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import TypeVar
 
@@ -19,6 +18,7 @@ from outrider.client.messages.results import (
     FinishReason,
     Health,
     ModelInfo,
+    NumberOption,
     Origin,
     Replicas,
     SpeculationStats,
@@ -28,13 +28,9 @@ from outrider.client.messages.results import (
     Token,
     TokenLogprob,
     Usage,
+    VerifierInfo,
 )
-from outrider.client.messages.wire_values import (
-    VALUE_BY_LENGTH,
-    VALUE_BY_MASK,
-    VALUE_BY_ROOTS,
-    VERIFIER_BY_VALUE,
-)
+from outrider.client.messages.wire_values import chosen
 from outrider.v1 import generation_pb2
 
 KEPT = 1 << 15
@@ -87,14 +83,18 @@ def model_from_proto(model: generation_pb2.TargetModel) -> ModelInfo:
         vocab_size=model.vocab_size,
         max_context=model.max_context,
         eos_token_ids=tuple(model.eos_token_ids),
-        verifiers=_verifiers(model.verifiers),
+        verifiers=(
+            *chosen(model, "verifiers", Verifier),
+            *(one.name for one in model.verifier_infos if one.name not in tuple(Verifier)),
+        ),
+        verifier_infos=tuple(map(_verifier, model.verifier_infos)),
         drafters=tuple(
             DrafterInfo(
                 name=drafter.name,
                 method=drafter.method,
-                verifiers=_verifiers(drafter.verifiers),
+                verifiers=_verifiers(drafter),
                 ready=drafter.ready,
-                draft_lengths=_choices(drafter.draft_lengths, VALUE_BY_LENGTH),
+                draft_lengths=chosen(drafter, "draft_lengths", DraftLength),
                 problem=drafter.problem,
             )
             for drafter in model.drafters
@@ -102,9 +102,9 @@ def model_from_proto(model: generation_pb2.TargetModel) -> ModelInfo:
         has_chat_template=model.has_chat_template,
         model_fingerprint=model.model_fingerprint,
         tokenizer_fingerprint=model.tokenizer_fingerprint,
-        draft_lengths=_choices(model.draft_lengths, VALUE_BY_LENGTH),
-        roots=_choices(model.roots, VALUE_BY_ROOTS),
-        tree_masks=_choices(model.tree_masks, VALUE_BY_MASK),
+        draft_lengths=chosen(model, "draft_lengths", DraftLength),
+        roots=chosen(model, "roots", Roots),
+        tree_masks=chosen(model, "tree_masks", TreeMask),
         emulated=model.emulated,
     )
 
@@ -237,12 +237,26 @@ def _completion(index: int, completion: generation_pb2.Completion) -> Completion
     )
 
 
-def _verifiers(values: Iterable[int]) -> tuple[Verifier, ...]:
-    """The verifiers that this version knows."""
-    return tuple(VERIFIER_BY_VALUE[value] for value in values if value in VERIFIER_BY_VALUE)
+def _verifiers(message: generation_pb2.DrafterModel) -> tuple[Verifier | str, ...]:
+    """The verifiers that a drafter serves."""
+    return (*chosen(message, "verifiers", Verifier), *message.verifier_names)
 
 
-def _choices(values: Iterable[int], known: Mapping[Choice, int]) -> tuple[Choice, ...]:
-    """The policies that this version knows."""
-    by_value = {value: one for one, value in known.items()}
-    return tuple(by_value[value] for value in values if value in by_value)
+def _verifier(info: generation_pb2.VerifierInfo) -> VerifierInfo:
+    """A verifier on offer."""
+    return VerifierInfo(
+        name=info.name,
+        summary=info.summary,
+        source=info.source,
+        lossless=info.lossless,
+        options=tuple(
+            NumberOption(
+                name=one.name,
+                default=one.default_value,
+                least=one.least,
+                most=one.most,
+                help=one.help,
+            )
+            for one in info.options
+        ),
+    )

@@ -235,11 +235,36 @@ class DrafterInfo:
 
     name: str
     method: str
-    verifiers: tuple[Verifier, ...] = ()
+    verifiers: tuple[Verifier | str, ...] = ()
     ready: bool = False
     draft_lengths: tuple[DraftLength, ...] = ()
     problem: str = ""
     """Why it is not ready, where that is known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NumberOption:
+    """A number that a request may choose for a verifier."""
+
+    name: str
+    default: float
+    least: float
+    most: float
+    help: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifierInfo:
+    """A verifier that a request may name."""
+
+    name: str
+    summary: str = ""
+    """When to choose it."""
+    source: str = ""
+    """Authors, year and arXiv id."""
+    lossless: bool = True
+    """Whether the text follows the target's law."""
+    options: tuple[NumberOption, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,7 +275,8 @@ class ModelInfo:
     vocab_size: int
     max_context: int
     eos_token_ids: tuple[int, ...] = ()
-    verifiers: tuple[Verifier, ...] = ()
+    verifiers: tuple[Verifier | str, ...] = ()
+    verifier_infos: tuple[VerifierInfo, ...] = ()
     drafters: tuple[DrafterInfo, ...] = ()
     has_chat_template: bool = False
     model_fingerprint: str = ""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import fields
+from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
 from outrider.actors.process.logs import LogFormat
+from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
+from outrider.actors.speculation.options import COUPLED, Speculation
 from outrider.actors.speculation.policies import (
-    MAX_AGGRESSIVENESS,
     DraftPolicies,
     LengthChoice,
     MaskPolicy,
@@ -16,6 +18,8 @@ from outrider.actors.speculation.policies import (
 )
 from outrider.cluster.config.config_section import NAME, Amount, Seconds, Section
 from outrider.cluster.config.host_port import split_host_port
+from outrider.cluster.validation.rules import bounds
+from outrider.v1 import sampling_pb2
 
 
 class ServiceConfig(Section):
@@ -143,19 +147,29 @@ class Autoscaling(Section):
     """How long texts may go on at a target that is ended because there is little to do. It ends when they have ended."""
 
 
+def _number(name: str) -> Any:
+    """A number of requests: its default, and the interval that the contract gives it."""
+    interval: dict[str, Any] = bounds(sampling_pb2.SpeculationOptions.DESCRIPTOR, name)
+    default: Any = getattr(_DEFAULTS if hasattr(_DEFAULTS, name) else _DEFAULTS.policies, name)
+    return Field(default, **interval)
+
+
+_DEFAULTS = Speculation()
+
+
 class SpeculationConfig(Section):
     """What a request gets that does not say otherwise."""
 
     enabled: bool = True
     """False decodes plainly."""
 
-    verifier: str = "coupled"
+    verifier: str = Field(default=COUPLED, json_schema_extra={"enum": list(VERIFIERS)})
     """How candidates are verified."""
 
-    max_nodes: int = Field(default=16, ge=1, le=4_096)
+    max_nodes: int = _number("max_nodes")
     """Candidate nodes in one target pass of a session, at most."""
 
-    max_depth: int = Field(default=8, ge=1, le=1_024)
+    max_depth: int = _number("max_depth")
     """Depth of the candidate tree, at most."""
 
     draft_length: LengthChoice = LengthChoice.FULL
@@ -167,10 +181,10 @@ class SpeculationConfig(Section):
     tree_mask: MaskPolicy = MaskPolicy.SLICED
     """How masks of growing trees are made: `sliced` or `built`."""
 
-    aggressiveness: float = Field(default=1.0, gt=0.0, le=MAX_AGGRESSIVENESS)
+    aggressiveness: float = _number("aggressiveness")
     """Factor of the length that confidence allows."""
 
-    decision_threshold: float = Field(default=0.4, ge=0.0, le=1.0)
+    decision_threshold: float = _number("decision_threshold")
     """Score above which the decision model goes on."""
 
     adaptive: bool = True
@@ -179,13 +193,32 @@ class SpeculationConfig(Section):
     lockstep: bool = False
     """True: drafter and target wait for each other, as other engines do; slower, for comparison."""
 
+    @field_validator("verifier")
+    @classmethod
+    def _is_known(cls, verifier: str) -> str:
+        if verifier not in VERIFIERS:
+            raise ValueError(f"is {verifier!r}; choose among {', '.join(VERIFIERS)}")
+        return verifier
+
+    @property
+    def options(self) -> Speculation:
+        """The same as options of a request."""
+        own: dict[str, Any] = {
+            "verifier_options": VERIFIERS[self.verifier].settled({}),
+            "policies": self.policies,
+        }
+        return Speculation(**_of(self, Speculation), **own)
+
     @property
     def policies(self) -> DraftPolicies:
         """The drafting policies together."""
-        return DraftPolicies(
-            draft_length=self.draft_length,
-            roots=self.roots,
-            tree_mask=self.tree_mask,
-            aggressiveness=self.aggressiveness,
-            decision_threshold=self.decision_threshold,
-        )
+        return DraftPolicies(**_of(self, DraftPolicies))
+
+
+def _of(section: Section, kind: type[Any]) -> dict[str, Any]:
+    """What a section says of the fields of a class of options."""
+    return {
+        field.name: getattr(section, field.name)
+        for field in fields(kind)
+        if field.name in type(section).model_fields
+    }

@@ -6,11 +6,7 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-from outrider.actors.exchange.policy_wire import (
-    draft_length_to_proto,
-    roots_to_proto,
-    tree_mask_to_proto,
-)
+from outrider.actors.exchange.option_fields import numbers
 from outrider.actors.exchange.verifier_wire import offer_of
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.policies import LengthChoice, MaskPolicy, RootPolicy
@@ -44,7 +40,9 @@ def models(links: Links) -> generation_pb2.ListModelsResponse:
                         method=link.info.method if link.info else "",
                         **offer_of(verifiers_of(link)),
                         ready=link.is_up and not links.misfit(link),
-                        draft_lengths=map(draft_length_to_proto, draft_lengths_of(link)),
+                        draft_lengths=numbers(
+                            generation_pb2.DrafterModel, "draft_lengths", draft_lengths_of(link)
+                        ),
                         problem=_problem(links, link, links.misfit(link)),
                     )
                     for link in drafters
@@ -57,9 +55,13 @@ def models(links: Links) -> generation_pb2.ListModelsResponse:
                 has_chat_template=limits.has_chat_template,
                 model_fingerprint=info.model_fingerprint,
                 tokenizer_fingerprint=info.tokenizer_fingerprint,
-                draft_lengths=[draft_length_to_proto(o) for o in LengthChoice if o in offered],
-                roots=map(roots_to_proto, RootPolicy),
-                tree_masks=map(tree_mask_to_proto, MaskPolicy),
+                draft_lengths=numbers(
+                    generation_pb2.TargetModel,
+                    "draft_lengths",
+                    (o for o in LengthChoice if o in offered),
+                ),
+                roots=numbers(generation_pb2.TargetModel, "roots", RootPolicy),
+                tree_masks=numbers(generation_pb2.TargetModel, "tree_masks", MaskPolicy),
                 emulated=links.emulated,
             )
         ]

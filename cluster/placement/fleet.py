@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from outrider.actors.draft.state.draft_settings import LOOKUP_SLOTS, DraftSettings
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.rpc.credentials import OPEN, Credentials
-from outrider.actors.speculation.options import Speculation
 from outrider.actors.target.state.target_settings import TargetSettings
 from outrider.cluster.config.config_actors import DrafterConfig, TargetConfig
 from outrider.cluster.config.coordinator_settings import CoordinatorSettings
@@ -191,13 +190,7 @@ def _coordinator(config: Config, name: str) -> ActorSpec:
         reflection=config.service.reflection,
         otlp_endpoint=config.service.otlp_endpoint,
         emulated=", ".join(config.emulated),
-        speculation=Speculation(
-            enabled=config.speculation.enabled,
-            verifier=config.speculation.verifier,
-            max_nodes=config.speculation.max_nodes,
-            max_depth=config.speculation.max_depth,
-            policies=config.speculation.policies,
-        ),
+        speculation=config.speculation.options,
     )
     return ActorSpec(
         name=name,

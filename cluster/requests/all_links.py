@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 import grpc
 import structlog
 
-from outrider.actors.exchange.policy_wire import draft_length_to_proto
+from outrider.actors.exchange.option_fields import chosen
 from outrider.actors.exchange.request_options_wire import (
     PROTOCOL_VERSION,
 )
@@ -329,6 +329,4 @@ def draft_lengths_of(link: DraftLink) -> tuple[LengthChoice, ...]:
     """The draft length policies that a drafter says that it can serve, as far as this version knows them."""
     if link.info is None:
         return ()
-    known = {draft_length_to_proto(length): length for length in LengthChoice}
-    found = tuple(known[value] for value in link.info.draft_lengths if value in known)
-    return found or (LengthChoice.FULL,)
+    return chosen(link.info, "draft_lengths", LengthChoice) or (LengthChoice.FULL,)

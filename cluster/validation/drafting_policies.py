@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 import grpc
 
-from outrider.actors.exchange.policy_wire import (
-    draft_length_from_proto,
-    roots_from_proto,
-    tree_mask_from_proto,
-)
+from outrider.actors.exchange.option_fields import choice
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.policies import (
-    MAX_AGGRESSIVENESS,
     DraftPolicies,
     LengthChoice,
     MaskPolicy,
@@ -47,12 +41,8 @@ def settle_policies(
     Raises:
         Refusal: A policy is unknown, or contradicts another option.
     """
-    length = defaults.draft_length
-    if options.draft_length:
-        length = _choice(options.draft_length, "draft_length", LengthChoice)
-    mask = defaults.tree_mask
-    if options.tree_mask:
-        mask = _choice(options.tree_mask, "tree_mask", MaskPolicy)
+    length = _choice(options, "draft_length", LengthChoice, defaults.draft_length)
+    mask = _choice(options, "tree_mask", MaskPolicy, defaults.tree_mask)
     if not enabled and options.HasField("enabled"):
         _check_off(options)
     if options.draft_length and enabled:
@@ -62,31 +52,27 @@ def settle_policies(
         roots=_roots(options, defaults.roots, verifier),
         tree_mask=mask,
         aggressiveness=_number(
-            options, "aggressiveness", defaults, length, LengthChoice.CONFIDENCE, MAX_AGGRESSIVENESS
+            options, "aggressiveness", defaults, length, LengthChoice.CONFIDENCE
         ),
         decision_threshold=_number(
-            options, "decision_threshold", defaults, length, LengthChoice.DECISION, 1.0
+            options, "decision_threshold", defaults, length, LengthChoice.DECISION
         ),
     )
 
 
-def _choice(value: int, name: str, kind: type[Choice]) -> Choice:
-    """The policy of a wire value, or a refusal that lists the choices."""
+def _choice(
+    options: sampling_pb2.SpeculationOptions, name: str, kind: type[Choice], default: Choice
+) -> Choice:
+    """What the client chose, the default, or a refusal that lists the choices."""
+    if not getattr(options, name):
+        return default
     try:
-        found = _FROM_WIRE[name](value)
-    except ValueError:
+        return choice(options, name, kind)
+    except ValueError as error:
         choices = ", ".join(one.value for one in kind)
         raise _invalid(
-            name, f"is {value}, which this version does not know; choose among {choices}"
+            name, f"{str(error).removeprefix(name).strip()}; choose among {choices}"
         ) from None
-    return kind(found)
-
-
-_FROM_WIRE = {
-    "draft_length": draft_length_from_proto,
-    "roots": roots_from_proto,
-    "tree_mask": tree_mask_from_proto,
-}
 
 
 def _roots(
@@ -95,7 +81,7 @@ def _roots(
     is_frozen = VERIFIERS[verifier].needs_frozen_tree
     if not options.roots:
         return RootPolicy.DRAFT if is_frozen else default
-    roots = _choice(options.roots, "roots", RootPolicy)
+    roots = _choice(options, "roots", RootPolicy, default)
     if roots is RootPolicy.TARGET and is_frozen:
         growing = ", ".join(v for v, method in VERIFIERS.items() if not method.needs_frozen_tree)
         raise _invalid(
@@ -112,7 +98,6 @@ def _number(
     defaults: DraftPolicies,
     length: LengthChoice,
     needed: LengthChoice,
-    most: float,
 ) -> float:
     """A parameter of a draft length policy, which must be the one in force."""
     value: float = getattr(options, name)
@@ -125,9 +110,6 @@ def _number(
             f"belongs to the draft length {needed.value!r}, and speculation.draft_length is {length.value!r}; "
             "change one of them",
         )
-    is_open = needed is LengthChoice.CONFIDENCE
-    if not math.isfinite(value) or not 0.0 <= value <= most or (is_open and value == 0.0):
-        raise _invalid(name, f"must be in {'(' if is_open else '['}0, {most:g}], got {value:g}")
     return value
 
 

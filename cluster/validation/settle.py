@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from outrider.actors.exchange.option_fields import values
 from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.cluster.validation.length import check_resume, settle_max_tokens
 from outrider.cluster.validation.limits import Limits
+from outrider.cluster.validation.logit_bias import logit_bias
 from outrider.cluster.validation.prompt import check_token_ids
-from outrider.cluster.validation.sampling_options import (
-    MAX_LOGPROBS,
-    MAX_SEQUENCES,
-    check_reals,
-    logit_bias,
-    number,
-    real,
-)
+from outrider.cluster.validation.rules import check_numbers
 from outrider.cluster.validation.speculation_options import settle_speculation
 from outrider.cluster.validation.stop_options import settle_stops
 from outrider.v1 import generation_pb2
+
+_OWN = ("seed", "max_tokens", "logit_bias")
+"""Fields of `Sampling` whose value is more than what the client wrote."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +56,9 @@ def settle(
         Refusal: An option is wrong.
     """
     options = request.sampling
-    check_reals(options)
-    num_sequences = number(options, "n", 1, MAX_SEQUENCES, default=1)
+    check_numbers(options, "sampling")
+    check_numbers(request.speculation, "speculation")
+    num_sequences = options.n if options.HasField("n") else 1
     resume = tuple(request.resume.ids)
     check_token_ids(resume, limits, "resume.ids")
     if request.HasField("resume"):
@@ -69,22 +68,10 @@ def settle(
     speculation, drafters = settle_speculation(request.speculation, limits)
     return Settled(
         sampling=Sampling(
+            **values(options, Sampling, leave_out=_OWN),
             seed=options.seed if options.HasField("seed") else fresh_seed,
             max_tokens=max_tokens,
-            temperature=real(options, "temperature", 1.0),
-            top_p=real(options, "top_p", 1.0),
-            top_k=options.top_k,
-            min_p=options.min_p,
-            repetition_penalty=real(options, "repetition_penalty", 1.0),
-            presence_penalty=options.presence_penalty,
-            frequency_penalty=options.frequency_penalty,
             logit_bias=logit_bias(options, limits),
-            min_tokens=options.min_tokens,
-            stop_token_ids=tuple(options.stop_token_ids),
-            ignore_eos=options.ignore_eos,
-            logprobs=number(options, "logprobs", 0, MAX_LOGPROBS, default=0)
-            if options.HasField("logprobs")
-            else None,
         ),
         num_sequences=num_sequences,
         stops=stops,

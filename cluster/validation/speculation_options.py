@@ -9,7 +9,7 @@ from outrider.cluster.validation.drafters import settle_drafters
 from outrider.cluster.validation.drafting_policies import settle_policies
 from outrider.cluster.validation.limits import Limits
 from outrider.cluster.validation.refusals import invalid, shown
-from outrider.cluster.validation.tree_limits import MAX_DEPTH, MAX_NODES, room_for, settle_shape
+from outrider.cluster.validation.tree_limits import room_for, settle_shape
 from outrider.v1 import sampling_pb2
 
 
@@ -28,11 +28,7 @@ def settle_speculation(
     verifier = _verifier(options, limits)
     shape = settle_shape(options, verifier)
     max_nodes = options.max_nodes if options.HasField("max_nodes") else defaults.max_nodes
-    if not 1 <= max_nodes <= MAX_NODES:
-        raise invalid("speculation.max_nodes", f"must be 1 to {MAX_NODES}, got {max_nodes}")
     max_depth = options.max_depth if options.HasField("max_depth") else defaults.max_depth
-    if not 1 <= max_depth <= MAX_DEPTH:
-        raise invalid("speculation.max_depth", f"must be 1 to {MAX_DEPTH}, got {max_depth}")
     if shape is not None:
         max_nodes = room_for(shape, "max_nodes", shape.num_nodes, max_nodes, options)
         max_depth = room_for(shape, "max_depth", shape.depth, max_depth, options)

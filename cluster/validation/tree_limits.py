@@ -7,10 +7,10 @@ from typing import Literal
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.trees import level_shapes
 from outrider.cluster.validation.refusals import invalid
+from outrider.cluster.validation.rules import rules
 from outrider.v1 import sampling_pb2
 
-MAX_NODES = 256
-MAX_DEPTH = 64
+_RULES = rules(sampling_pb2.SpeculationOptions.DESCRIPTOR)
 MAX_SHAPE_CHARS = 128
 
 
@@ -43,8 +43,8 @@ def settle_shape(
             f"is {str(shape)!r}, a tree, and {verifier!r} verifies chains; write 1,1,1,1 for a chain of four",
         )
     for name, value, most in (
-        ("candidates", shape.num_nodes, MAX_NODES),
-        ("levels", shape.depth, MAX_DEPTH),
+        ("candidates", shape.num_nodes, int(_RULES["max_nodes"].most)),
+        ("levels", shape.depth, int(_RULES["max_depth"].most)),
     ):
         if value > most:
             raise invalid(field, f"has {value} {name}; at most {most} are possible")

@@ -24,7 +24,11 @@ from outrider.actors.speculation.trees import level_shapes
 
 TARGET = random_table(12, 2, seed=9, concentration=0.3)
 DRAFT = blurred(TARGET, random_table(12, 2, seed=109, concentration=0.3), 0.3)
-FROZEN = [verifier for verifier, method in VERIFIERS.items() if method.needs_frozen_tree]
+FROZEN = [
+    verifier
+    for verifier, method in VERIFIERS.items()
+    if method.needs_frozen_tree and method.is_lossless
+]
 
 LENGTHS: list[DraftPolicies] = [
     DraftPolicies(),

@@ -27,7 +27,11 @@ TARGET = random_table(VOCAB, 2, seed=9, concentration=0.3)
 DRAFT = blurred(TARGET, random_table(VOCAB, 2, seed=109, concentration=0.3), 0.3)
 """Agrees with it about most of them."""
 
-FROZEN = [verifier for verifier, method in VERIFIERS.items() if method.needs_frozen_tree]
+FROZEN = [
+    verifier
+    for verifier, method in VERIFIERS.items()
+    if method.needs_frozen_tree and method.is_lossless
+]
 GREEDY = Sampling(seed=1, max_tokens=60, temperature=0.0)
 SAMPLED = Sampling(seed=1, max_tokens=300, temperature=0.9, top_p=0.95)
 

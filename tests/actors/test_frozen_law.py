@@ -29,7 +29,11 @@ DRAFT = blurred(TARGET, random_table(VOCAB, 2, seed=12), 0.6)
 PROMPT = (1, 2, 0)
 TEMPERATURE = 0.8
 
-FROZEN = [verifier for verifier, method in VERIFIERS.items() if method.needs_frozen_tree]
+FROZEN = [
+    verifier
+    for verifier, method in VERIFIERS.items()
+    if method.needs_frozen_tree and method.is_lossless
+]
 SHAPES = {verifier: "1,1,1" if VERIFIERS[verifier].is_chain_only else "2,2" for verifier in FROZEN}
 
 NUM_SESSIONS = 3

@@ -1,67 +1,60 @@
-"""Drafting policies on the wire."""
+"""Drafting policies on the wire: choices by the numbers of the contract's lists."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import StrEnum
 
 import pytest
 
-from outrider.actors.exchange import policy_wire
+from outrider.actors.exchange.option_fields import choice, chosen, listed, numbers
+from outrider.actors.exchange.request_options_wire import (
+    speculation_from_proto,
+    speculation_to_proto,
+)
+from outrider.actors.speculation.options import Speculation
 from outrider.actors.speculation.policies import DraftPolicies, LengthChoice, MaskPolicy, RootPolicy
-from outrider.v1 import sampling_pb2
+from outrider.v1 import generation_pb2, sampling_pb2
 
-KINDS: list[tuple[type[StrEnum], int, Callable[..., int], Callable[[int], StrEnum], str]] = [
-    (
-        LengthChoice,
-        len(sampling_pb2.DraftLength.values()),
-        policy_wire.draft_length_to_proto,
-        policy_wire.draft_length_from_proto,
-        "speculation.draft_length",
-    ),
-    (
-        RootPolicy,
-        len(sampling_pb2.Roots.values()),
-        policy_wire.roots_to_proto,
-        policy_wire.roots_from_proto,
-        "speculation.roots",
-    ),
-    (
-        MaskPolicy,
-        len(sampling_pb2.TreeMask.values()),
-        policy_wire.tree_mask_to_proto,
-        policy_wire.tree_mask_from_proto,
-        "speculation.tree_mask",
-    ),
+KINDS: list[tuple[type[StrEnum], str]] = [
+    (LengthChoice, "draft_length"),
+    (RootPolicy, "roots"),
+    (MaskPolicy, "tree_mask"),
 ]
 
 
-@pytest.mark.parametrize(("kind", "count", "to_proto", "from_proto", "field"), KINDS)
-def test_every_policy_has_a_number(
-    kind: type[StrEnum],
-    count: int,
-    to_proto: Callable[..., int],
-    from_proto: Callable[[int], StrEnum],
-    field: str,
-) -> None:
+@pytest.mark.parametrize(("kind", "field"), KINDS)
+def test_every_policy_has_a_number(kind: type[StrEnum], field: str) -> None:
     """Names and numbers correspond; a number of a later version is refused by the field's name."""
-    assert [from_proto(to_proto(one)) for one in kind] == list(kind)
-    assert count == len(kind) + 1
+    options = sampling_pb2.SpeculationOptions()
+    assert set(listed(options, field)) == set(kind)
+    for name, number in listed(options, field).items():
+        setattr(options, field, number)
+        assert choice(options, field, kind) == name
+    setattr(options, field, 99)
     with pytest.raises(ValueError, match=f"{field} is 99"):
-        from_proto(99)
+        choice(options, field, kind)
+    with pytest.raises(ValueError, match=f"speculation.{field} is 99"):
+        speculation_from_proto(options)
+
+
+def test_choices_of_later_versions_are_passed_over() -> None:
+    """What is offered is what is known."""
+    model = generation_pb2.TargetModel(
+        draft_lengths=[*numbers(generation_pb2.TargetModel, "draft_lengths", LengthChoice), 99]  # type: ignore[list-item]
+    )
+
+    assert chosen(model, "draft_lengths", LengthChoice) == tuple(LengthChoice)
 
 
 def test_policies_round_trip() -> None:
     """Every choice and parameter arrives; what is absent takes the default."""
-    chosen = DraftPolicies(
+    policies = DraftPolicies(
         draft_length=LengthChoice.DECISION,
         roots=RootPolicy.TARGET,
         tree_mask=MaskPolicy.BUILT,
         aggressiveness=2.5,
         decision_threshold=0.7,
     )
-    options = sampling_pb2.SpeculationOptions()
-    policy_wire.policies_to_proto(chosen, options)
-    assert policy_wire.policies_from_proto(options) == chosen
-    absent = sampling_pb2.SpeculationOptions()
-    assert policy_wire.policies_from_proto(absent) == DraftPolicies()
+    speculation = Speculation(policies=policies)
+    assert speculation_from_proto(speculation_to_proto(speculation)) == speculation
+    assert speculation_from_proto(sampling_pb2.SpeculationOptions()) == Speculation()

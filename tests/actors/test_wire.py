@@ -6,18 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from outrider.actors.exchange.option_fields import listed
 from outrider.actors.exchange.request_options_wire import (
     sampling_from_proto,
     sampling_to_proto,
     speculation_from_proto,
     speculation_to_proto,
-    verifier_from_proto,
-    verifier_to_proto,
 )
+from outrider.actors.exchange.verifier_wire import ask_for, asked_for, offer_of, offered_by
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.speculation.trees.level_shapes import LevelShape
-from outrider.v1 import sampling_pb2
+from outrider.v1 import sampling_pb2, target_pb2
 
 floats = st.floats(-2.0, 2.0, width=32)
 
@@ -64,14 +64,34 @@ def test_settled_fields_must_be_there(field: str) -> None:
         sampling_from_proto(wire)
 
 
-def test_every_verifier_has_a_number() -> None:
-    """Names and numbers correspond, and unspecified is coupled."""
-    for verifier in VERIFIERS:
-        assert verifier_from_proto(verifier_to_proto(verifier)) is verifier
-    assert len(VERIFIERS) + 1 == len(sampling_pb2.Verifier.values())
-    assert verifier_from_proto(0) == "coupled"
+def test_every_verifier_has_a_number_or_travels_by_name() -> None:
+    """What is asked for is what is read."""
+    for verifier in (*VERIFIERS, "of_another_package"):
+        options = sampling_pb2.SpeculationOptions()
+        ask_for(verifier, options)
+        assert asked_for(options) == verifier
+        assert bool(options.verifier) != bool(options.verifier_name)
+    assert asked_for(sampling_pb2.SpeculationOptions()) == ""
+    assert set(listed(sampling_pb2.SpeculationOptions(), "verifier")) <= set(VERIFIERS)
     with pytest.raises(ValueError, match="999"):
-        verifier_from_proto(999)
+        asked_for(sampling_pb2.SpeculationOptions(verifier=999))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="leave one out"):
+        asked_for(
+            sampling_pb2.SpeculationOptions(
+                verifier=sampling_pb2.VERIFIER_COUPLED, verifier_name="block"
+            )
+        )
+
+
+def test_an_offer_is_read_as_it_was_made() -> None:
+    """By number where there is one; numbers of later versions are passed over."""
+    offered = [*VERIFIERS, "of_another_package"]
+    fields = offer_of(offered)
+
+    assert set(offered_by(target_pb2.Hello(**fields))) == set(offered)
+    assert fields["verifier_names"] == ["typical", "of_another_package"]
+    later = target_pb2.Hello(verifiers=[1, 999])  # type: ignore[list-item]
+    assert offered_by(later) == ("coupled",)
 
 
 def test_speculation_round_trip() -> None:

@@ -86,11 +86,18 @@ def test_each_speculation_field_is_sent() -> None:
         tree_mask=TreeMask.BUILT,
         aggressiveness=2.0,
         decision_threshold=0.5,
+        verifier_options={"epsilon": 0.5},
     )
     message = speculation_to_proto(options)
     assert {field.name for field in fields(SpeculationOptions)} == {
         field.name for field, _ in message.ListFields()
     }
+
+
+def test_a_verifier_beyond_the_list_goes_by_its_name() -> None:
+    """Whether there is one the service knows."""
+    message = speculation_to_proto(SpeculationOptions(verifier="of_another_package"))
+    assert message == sampling_pb2.SpeculationOptions(verifier_name="of_another_package")
 
 
 @pytest.mark.parametrize(

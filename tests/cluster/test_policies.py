@@ -82,10 +82,7 @@ def test_wrong_policies_are_refused(options: dict[str, Any], field: str, problem
 @pytest.mark.parametrize("verifier", list(VERIFIERS))
 def test_roots_of_the_target_go_with_growing_trees_only(verifier: str) -> None:
     """A frozen tree must hold nothing but draws from the rows that come with it."""
-    options = {
-        "roots": sampling_pb2.ROOTS_TARGET,
-        "verifier": sampling_pb2.Verifier.Value(f"VERIFIER_{verifier.upper()}"),
-    }
+    options = {"roots": sampling_pb2.ROOTS_TARGET, "verifier_name": verifier}
     if not VERIFIERS[verifier].needs_frozen_tree:
         assert settled(**options).speculation.policies.roots is RootPolicy.TARGET
         return

@@ -14,7 +14,7 @@ from outrider.actors.draft.service.draft_server import DraftServer
 from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.tables.tabular_engine import random_table
-from outrider.actors.exchange.request_options_wire import verifier_to_proto
+from outrider.actors.exchange.verifier_wire import ask_for, offered_by
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.target.service.target_server import TargetServer
 from outrider.actors.target.state.target_settings import TargetSettings
@@ -98,9 +98,8 @@ async def test_every_verifier_works_for_the_request_that_asks_for_it(front: Fron
     off = sampling_pb2.SpeculationOptions(enabled=False)
     plain, _ = await generate(front, request(off, temperature=0.0))
     for verifier in VERIFIERS:
-        options = sampling_pb2.SpeculationOptions(
-            verifier=verifier_to_proto(verifier), drafters=["draft-0"]
-        )
+        options = sampling_pb2.SpeculationOptions(drafters=["draft-0"])
+        ask_for(verifier, options)
         greedy, _ = await drafted(front, request(options, temperature=0.0))
         assert greedy == plain, verifier
         sampled, stats = await drafted(front, request(options, temperature=0.9))
@@ -122,13 +121,30 @@ async def test_models_say_which_verifiers_they_and_their_drafters_offer(front: F
     """The target offers all, a drafter with a model serves all, one without serves those that need no model."""
     answer = await front.stub.ListModels(generation_pb2.ListModelsRequest())
     (model,) = answer.models
-    everything = {verifier_to_proto(verifier) for verifier in VERIFIERS}
-    assert set(model.verifiers) == everything
-    by_name = {drafter.name: set(drafter.verifiers) for drafter in model.drafters}
-    assert by_name == {
-        "draft-0": everything,
-        "lookup-0": {sampling_pb2.VERIFIER_COUPLED, sampling_pb2.VERIFIER_EXACT_MATCH},
-    }
+    by_name = {drafter.name: set(offered_by(drafter)) for drafter in model.drafters}
+    assert by_name == {"draft-0": set(VERIFIERS), "lookup-0": {"coupled", "exact_match"}}
+    infos = {info.name: info for info in model.verifier_infos}
+    assert set(infos) == set(VERIFIERS)
+    assert infos["coupled"].lossless
+    assert not infos["typical"].lossless
+    assert [option.name for option in infos["typical"].options] == ["epsilon", "delta"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"epsilon": 2.0}, "epsilon of typical must be in"),
+        ({"gamma": 0.5}, "typical has no option 'gamma'; it has epsilon, delta"),
+    ],
+)
+async def test_numbers_that_a_verifier_does_not_take_are_refused(
+    front: Front, options: dict[str, float], message: str
+) -> None:
+    """Before any work, naming the field."""
+    asked = sampling_pb2.SpeculationOptions(verifier_name="typical", verifier_options=options)
+    with pytest.raises(grpc.aio.AioRpcError, match=r"speculation\.verifier_options") as refused:
+        await generate(front, request(asked, temperature=0.9))
+    assert message in str(refused.value.details())
 
 
 async def test_a_drafter_that_cannot_serve_the_verifier_is_refused(front: Front) -> None:

@@ -50,7 +50,7 @@ CHAIN, TREE, LATE, PATHS = "1,1,1", "2,2,2", "1,2,2", "3,1,1"
 """All three deep, as the default trees: an error at a node below the second level shows nowhere else."""
 BOTH = tuple(DRAFTS)
 
-MODES = (
+_CHOSEN = (
     Mode(verifier="coupled"),
     Mode(verifier="coupled", drafters=BOTH),
     Mode(verifier="exact_match"),
@@ -66,12 +66,29 @@ MODES = (
     Mode(verifier="traversal", shape=TREE),
     Mode(verifier="traversal_with_replacement", shape=TREE),
 )
-"""At least one for every verifier of the registry, see the test."""
+"""Modes that were chosen because a mistake would show in them."""
 
 
-def is_complete() -> bool:
-    """Whether every verifier is there, and those that mix drafters also with several."""
-    mixing = {v for v, m in VERIFIERS.items() if m.mixes_drafters and m.needs_frozen_tree}
-    return {mode.verifier for mode in MODES} == set(VERIFIERS) and mixing <= {
-        mode.verifier for mode in MODES if len(mode.drafters) > 1
-    }
+def _usual(verifier: str) -> tuple[Mode, ...]:
+    """The modes of a verifier for which none was chosen."""
+    spec = VERIFIERS[verifier]
+    if not spec.needs_frozen_tree:
+        return (Mode(verifier=verifier),)
+    one = Mode(verifier=verifier, shape=CHAIN if spec.is_chain_only else TREE)
+    return (
+        (one, Mode(verifier=verifier, shape="1,1", drafters=BOTH))
+        if spec.mixes_drafters
+        else (one,)
+    )
+
+
+MODES = (
+    *_CHOSEN,
+    *(
+        mode
+        for verifier, spec in VERIFIERS.items()
+        if spec.is_lossless and verifier not in {mode.verifier for mode in _CHOSEN}
+        for mode in _usual(verifier)
+    ),
+)
+"""At least one for every lossless verifier of the registry."""

@@ -30,7 +30,7 @@ from outrider.actors.draft.state.draft_events import (
     SessionKey,
 )
 from outrider.actors.engine.timed_engine import TimedEngine
-from outrider.actors.exchange.policy_wire import draft_length_to_proto
+from outrider.actors.exchange.option_fields import numbers
 from outrider.actors.exchange.verifier_wire import offered_by
 from outrider.actors.rpc.credentials import OPEN, Credentials
 from outrider.actors.rpc.hello import PeerIncarnations, take_hello
@@ -120,7 +120,7 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
             vocab_size=hello.vocab_size,
             verifiers=hello.verifiers,
             verifier_names=hello.verifier_names,
-            draft_lengths=map(draft_length_to_proto, self._lengths),
+            draft_lengths=numbers(draft_pb2.DrafterInfo, "draft_lengths", self._lengths),
             num_slots=self._worker.num_slots,
             num_free_slots=self._worker.num_free_slots,
             busy=self._worker.busy,

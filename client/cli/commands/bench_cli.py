@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -45,8 +45,11 @@ class Phase:
 
 
 @connecting
+@flags.request_options(sampling=("ignore_eos",))
 def bench(
     service: ServiceAddress,
+    sampling: SamplingOptions,
+    speculation: SpeculationOptions,
     model: flags.Model = "",
     prompts: Annotated[
         Path | None,
@@ -79,18 +82,6 @@ def bench(
             help="Decode plainly too, check that the outputs are equal, give the ratio.",
         ),
     ] = None,
-    ignore_eos: flags.IgnoreEos = False,
-    speculate: flags.Speculate = None,
-    verifier: flags.VerifierName = None,
-    drafters: flags.Drafters = None,
-    max_nodes: flags.MaxNodes = None,
-    max_depth: flags.MaxDepth = None,
-    tree_shape: flags.TreeShape = None,
-    draft_length: flags.DraftLengthName = None,
-    roots: flags.RootsName = None,
-    tree_mask: flags.TreeMaskName = None,
-    aggressiveness: flags.Aggressiveness = None,
-    decision_threshold: flags.DecisionThreshold = None,
     timeout_s: flags.TimeoutS = flags.TIMEOUT_DEFAULT,
     as_json: flags.AsJson = False,
 ) -> None:
@@ -98,7 +89,7 @@ def bench(
 
     Ends with 1 if outputs differ where no near tie explains it.
     """
-    if compare_with is not None and speculate is False:
+    if compare_with is not None and speculation.enabled is False:
         raise usage_error("--compare plain with --plain would compare plain decoding with itself")
     with expected_errors(as_json=as_json):
         plan = BenchPlan(
@@ -106,24 +97,8 @@ def bench(
             seeds=parse_seeds(seeds),
             runs=runs,
             concurrency=concurrency,
-            sampling=SamplingOptions(
-                max_tokens=max_tokens,
-                temperature=temperature,
-                ignore_eos=True if ignore_eos else None,
-            ),
-            speculation=flags.speculation_options(
-                speculate=speculate,
-                verifier=verifier,
-                drafters=drafters,
-                max_nodes=max_nodes,
-                max_depth=max_depth,
-                tree_shape=tree_shape,
-                draft_length=draft_length,
-                roots=roots,
-                tree_mask=tree_mask,
-                aggressiveness=aggressiveness,
-                decision_threshold=decision_threshold,
-            ),
+            sampling=replace(sampling, max_tokens=max_tokens, temperature=temperature),
+            speculation=speculation,
             model=model,
             compare_plain=compare_with is not None,
         )

@@ -20,22 +20,27 @@ _HELP = "/exit ends, /reset forgets the conversation; Ctrl-C stops an answer."
 
 
 @connecting
+@flags.request_options(
+    sampling=(
+        "temperature",
+        "top_p",
+        "top_k",
+        "min_p",
+        "repetition_penalty",
+        "presence_penalty",
+        "frequency_penalty",
+        "seed",
+        "max_tokens",
+        "stop",
+    ),
+    speculation=("enabled", "drafters"),
+)
 def chat(
     service: ServiceAddress,
+    sampling: SamplingOptions,
+    speculation: SpeculationOptions,
     model: flags.Model = "",
     system: Annotated[str | None, typer.Option("--system", help="A system message.")] = None,
-    temperature: flags.Temperature = None,
-    top_p: flags.TopP = None,
-    top_k: flags.TopK = None,
-    min_p: flags.MinP = None,
-    repetition_penalty: flags.RepetitionPenalty = None,
-    presence_penalty: flags.PresencePenalty = None,
-    frequency_penalty: flags.FrequencyPenalty = None,
-    seed: flags.Seed = None,
-    max_tokens: flags.MaxTokens = None,
-    stop: flags.Stop = None,
-    speculate: flags.Speculate = None,
-    drafters: flags.Drafters = None,
     timeout_s: flags.TimeoutS = flags.TIMEOUT_DEFAULT,
     show_origin: Annotated[
         bool, typer.Option("--show-origin", help="Colour the text by who proposed each token.")
@@ -45,30 +50,17 @@ def chat(
     ] = False,
 ) -> None:
     """Talk with a model. /exit ends, /reset forgets the conversation; Ctrl-C stops an answer."""
-    with expected_errors():
-        sampling = flags.sampling_options(
-            temperature=temperature,
-            top_p=top_p,
-            top_k=top_k,
-            min_p=min_p,
-            repetition_penalty=repetition_penalty,
-            presence_penalty=presence_penalty,
-            frequency_penalty=frequency_penalty,
-            seed=seed,
-            max_tokens=max_tokens,
-            stop=stop,
+    with expected_errors(), service.client(timeout_s=timeout_s) as client:
+        conversation = Conversation(
+            client,
+            model=model,
+            system=system,
+            sampling=sampling,
+            speculation=speculation,
+            show_origin=show_origin,
+            stats=stats,
         )
-        with service.client(timeout_s=timeout_s) as client:
-            conversation = Conversation(
-                client,
-                model=model,
-                system=system,
-                sampling=sampling,
-                speculation=flags.speculation_options(speculate=speculate, drafters=drafters),
-                show_origin=show_origin,
-                stats=stats,
-            )
-            talk(conversation)
+        talk(conversation)
 
 
 class Conversation:

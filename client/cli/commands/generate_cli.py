@@ -21,13 +21,16 @@ from outrider.client.cli.shared.printing import (
 from outrider.client.cli.shared.service_options import ServiceAddress, connecting
 from outrider.client.connection.errors import InvalidRequest
 from outrider.client.messages.collect import ResultCollector
-from outrider.client.messages.request_options import Message
+from outrider.client.messages.request_options import Message, SamplingOptions, SpeculationOptions
 from outrider.client.messages.results import Admission, Completion, Generation, TextChunk
 
 
 @connecting
+@flags.request_options()
 def generate(
     service: ServiceAddress,
+    sampling: SamplingOptions,
+    speculation: SpeculationOptions,
     prompt: Annotated[
         str | None, typer.Argument(help="The prompt; read from stdin if left out, or '-'.")
     ] = None,
@@ -41,33 +44,6 @@ def generate(
     tokens: Annotated[
         str | None, typer.Option("--tokens", metavar="ID,ID,...", help="A prompt of token ids.")
     ] = None,
-    temperature: flags.Temperature = None,
-    top_p: flags.TopP = None,
-    top_k: flags.TopK = None,
-    min_p: flags.MinP = None,
-    repetition_penalty: flags.RepetitionPenalty = None,
-    presence_penalty: flags.PresencePenalty = None,
-    frequency_penalty: flags.FrequencyPenalty = None,
-    logit_bias: flags.LogitBias = None,
-    seed: flags.Seed = None,
-    max_tokens: flags.MaxTokens = None,
-    min_tokens: flags.MinTokens = None,
-    stop: flags.Stop = None,
-    stop_token_ids: flags.StopTokenIds = None,
-    ignore_eos: flags.IgnoreEos = False,
-    logprobs: flags.Logprobs = None,
-    n: flags.NumSequences = None,
-    speculate: flags.Speculate = None,
-    verifier: flags.VerifierName = None,
-    drafters: flags.Drafters = None,
-    max_nodes: flags.MaxNodes = None,
-    max_depth: flags.MaxDepth = None,
-    tree_shape: flags.TreeShape = None,
-    draft_length: flags.DraftLengthName = None,
-    roots: flags.RootsName = None,
-    tree_mask: flags.TreeMaskName = None,
-    aggressiveness: flags.Aggressiveness = None,
-    decision_threshold: flags.DecisionThreshold = None,
     request_id: Annotated[
         str | None, typer.Option("--request-id", help="Names the request. Default: a fresh name.")
     ] = None,
@@ -103,37 +79,8 @@ def generate(
                 messages=turns if is_chat else None,
                 tokens=parse_tokens(tokens) if tokens is not None else None,
                 model=model,
-                sampling=flags.sampling_options(
-                    temperature=temperature,
-                    top_p=top_p,
-                    top_k=top_k,
-                    min_p=min_p,
-                    repetition_penalty=repetition_penalty,
-                    presence_penalty=presence_penalty,
-                    frequency_penalty=frequency_penalty,
-                    logit_bias=logit_bias,
-                    seed=seed,
-                    max_tokens=max_tokens,
-                    min_tokens=min_tokens,
-                    stop=stop,
-                    stop_token_ids=stop_token_ids,
-                    ignore_eos=ignore_eos,
-                    logprobs=logprobs,
-                    n=n,
-                ),
-                speculation=flags.speculation_options(
-                    speculate=speculate,
-                    verifier=verifier,
-                    drafters=drafters,
-                    max_nodes=max_nodes,
-                    max_depth=max_depth,
-                    tree_shape=tree_shape,
-                    draft_length=draft_length,
-                    roots=roots,
-                    tree_mask=tree_mask,
-                    aggressiveness=aggressiveness,
-                    decision_threshold=decision_threshold,
-                ),
+                sampling=sampling,
+                speculation=speculation,
                 request_id=request_id,
             ) as stream,
         ):
@@ -142,7 +89,7 @@ def generate(
                     print_json(event_as_dict(event))
             elif as_json:
                 print_json(asdict(collect(stream)))
-            elif (n or 1) > 1:
+            elif (sampling.n or 1) > 1:
                 print_sequences(collect(stream), stats=stats)
             else:
                 writer = TextWriter(origins_from=client if show_origin else None, model=model)

@@ -14,6 +14,7 @@ from outrider.client.cli.shared import flags
 from outrider.client.cli.shared.exits import ExitCode, expected_errors, usage_error
 from outrider.client.cli.shared.printing import print_json, printable
 from outrider.client.cli.shared.service_options import ServiceAddress, connecting
+from outrider.client.messages.request_options import SamplingOptions, SpeculationOptions
 from outrider.client.messages.stream_progress import new_request_id
 from outrider.client.timeline.perfetto_reader import NotATimeline
 from outrider.client.timeline.summary import TimelineSummary, summarise
@@ -30,8 +31,11 @@ REQUEST_S = 60.0
 
 
 @connecting
+@flags.request_options(sampling=("max_tokens", "temperature", "seed"), speculation=("enabled",))
 def trace(
     service: ServiceAddress,
+    sampling: SamplingOptions,
+    speculation: SpeculationOptions,
     file: Annotated[
         Path | None,
         typer.Argument(help="A saved timeline to sum up, instead of taking one."),
@@ -54,10 +58,6 @@ def trace(
     prompt: Annotated[
         str | None, typer.Option("--prompt", "-p", help="Send this prompt, and trace its request.")
     ] = None,
-    max_tokens: flags.MaxTokens = None,
-    temperature: flags.Temperature = None,
-    seed: flags.Seed = None,
-    speculate: flags.Speculate = None,
     nodes: Annotated[
         bool, typer.Option("--nodes", help="Show what became of each candidate, one by one.")
     ] = False,
@@ -89,10 +89,8 @@ def trace(
                 client.generate(
                     prompt,
                     request_id=name,
-                    sampling=flags.sampling_options(
-                        temperature=temperature, seed=seed, max_tokens=max_tokens
-                    ),
-                    speculation=flags.speculation_options(speculate=speculate),
+                    sampling=sampling,
+                    speculation=speculation,
                 )
             timeline = until_end(running)
     _save(timeline, path)

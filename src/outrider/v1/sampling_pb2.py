@@ -22,9 +22,10 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from outrider.v1 import rule_pb2 as outrider_dot_v1_dot_rule__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aoutrider/v1/sampling.proto\x12\x0boutrider.v1\"\x9e\x05\n\x0fSamplingOptions\x12\x18\n\x0btemperature\x18\x01 \x01(\x02H\x00\x88\x01\x01\x12\x12\n\x05top_p\x18\x02 \x01(\x02H\x01\x88\x01\x01\x12\x12\n\x05top_k\x18\x03 \x01(\rH\x02\x88\x01\x01\x12\x12\n\x05min_p\x18\x04 \x01(\x02H\x03\x88\x01\x01\x12\x1f\n\x12repetition_penalty\x18\x05 \x01(\x02H\x04\x88\x01\x01\x12\x1d\n\x10presence_penalty\x18\x06 \x01(\x02H\x05\x88\x01\x01\x12\x1e\n\x11\x66requency_penalty\x18\x07 \x01(\x02H\x06\x88\x01\x01\x12?\n\nlogit_bias\x18\x08 \x03(\x0b\x32+.outrider.v1.SamplingOptions.LogitBiasEntry\x12\x11\n\x04seed\x18\t \x01(\x04H\x07\x88\x01\x01\x12\x17\n\nmax_tokens\x18\n \x01(\rH\x08\x88\x01\x01\x12\x17\n\nmin_tokens\x18\x0b \x01(\rH\t\x88\x01\x01\x12\x0c\n\x04stop\x18\x0c \x03(\t\x12\x16\n\x0estop_token_ids\x18\r \x03(\r\x12\x17\n\nignore_eos\x18\x0e \x01(\x08H\n\x88\x01\x01\x12\x15\n\x08logprobs\x18\x0f \x01(\rH\x0b\x88\x01\x01\x12\x0e\n\x01n\x18\x10 \x01(\rH\x0c\x88\x01\x01\x1a\x30\n\x0eLogitBiasEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\x02:\x02\x38\x01\x42\x0e\n\x0c_temperatureB\x08\n\x06_top_pB\x08\n\x06_top_kB\x08\n\x06_min_pB\x15\n\x13_repetition_penaltyB\x13\n\x11_presence_penaltyB\x14\n\x12_frequency_penaltyB\x07\n\x05_seedB\r\n\x0b_max_tokensB\r\n\x0b_min_tokensB\r\n\x0b_ignore_eosB\x0b\n\t_logprobsB\x04\n\x02_n\"\xca\x05\n\x12SpeculationOptions\x12\x14\n\x07\x65nabled\x18\x01 \x01(\x08H\x00\x88\x01\x01\x12,\n\x08verifier\x18\x02 \x01(\x0e\x32\x15.outrider.v1.VerifierH\x01\x88\x01\x01\x12\x10\n\x08\x64rafters\x18\x03 \x03(\t\x12\x16\n\tmax_nodes\x18\x04 \x01(\rH\x02\x88\x01\x01\x12\x16\n\tmax_depth\x18\x05 \x01(\rH\x03\x88\x01\x01\x12\x17\n\ntree_shape\x18\x06 \x01(\tH\x04\x88\x01\x01\x12\x33\n\x0c\x64raft_length\x18\x07 \x01(\x0e\x32\x18.outrider.v1.DraftLengthH\x05\x88\x01\x01\x12&\n\x05roots\x18\x08 \x01(\x0e\x32\x12.outrider.v1.RootsH\x06\x88\x01\x01\x12-\n\ttree_mask\x18\t \x01(\x0e\x32\x15.outrider.v1.TreeMaskH\x07\x88\x01\x01\x12\x1b\n\x0e\x61ggressiveness\x18\n \x01(\x01H\x08\x88\x01\x01\x12\x1f\n\x12\x64\x65\x63ision_threshold\x18\x0b \x01(\x01H\t\x88\x01\x01\x12\x1a\n\rverifier_name\x18\x0c \x01(\tH\n\x88\x01\x01\x12N\n\x10verifier_options\x18\r \x03(\x0b\x32\x34.outrider.v1.SpeculationOptions.VerifierOptionsEntry\x1a\x36\n\x14VerifierOptionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x42\n\n\x08_enabledB\x0b\n\t_verifierB\x0c\n\n_max_nodesB\x0c\n\n_max_depthB\r\n\x0b_tree_shapeB\x0f\n\r_draft_lengthB\x08\n\x06_rootsB\x0c\n\n_tree_maskB\x11\n\x0f_aggressivenessB\x15\n\x13_decision_thresholdB\x10\n\x0e_verifier_name*\xda\x02\n\x08Verifier\x12\x18\n\x14VERIFIER_UNSPECIFIED\x10\x00\x12\x14\n\x10VERIFIER_COUPLED\x10\x01\x12\x18\n\x14VERIFIER_EXACT_MATCH\x10\x02\x12!\n\x1dVERIFIER_SPECULATIVE_SAMPLING\x10\x03\x12\"\n\x1eVERIFIER_MCSD_WITH_REPLACEMENT\x10\x04\x12%\n!VERIFIER_MCSD_WITHOUT_REPLACEMENT\x10\x05\x12\x16\n\x12VERIFIER_SPECINFER\x10\x06\x12\x11\n\rVERIFIER_KSEQ\x10\x07\x12\x16\n\x12VERIFIER_CANONICAL\x10\x08\x12\x12\n\x0eVERIFIER_BLOCK\x10\t\x12\x16\n\x12VERIFIER_TRAVERSAL\x10\n\x12\'\n#VERIFIER_TRAVERSAL_WITH_REPLACEMENT\x10\x0b*z\n\x0b\x44raftLength\x12\x1c\n\x18\x44RAFT_LENGTH_UNSPECIFIED\x10\x00\x12\x15\n\x11\x44RAFT_LENGTH_FULL\x10\x01\x12\x1b\n\x17\x44RAFT_LENGTH_CONFIDENCE\x10\x02\x12\x19\n\x15\x44RAFT_LENGTH_DECISION\x10\x03*A\n\x05Roots\x12\x15\n\x11ROOTS_UNSPECIFIED\x10\x00\x12\x0f\n\x0bROOTS_DRAFT\x10\x01\x12\x10\n\x0cROOTS_TARGET\x10\x02*P\n\x08TreeMask\x12\x19\n\x15TREE_MASK_UNSPECIFIED\x10\x00\x12\x14\n\x10TREE_MASK_SLICED\x10\x01\x12\x13\n\x0fTREE_MASK_BUILT\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aoutrider/v1/sampling.proto\x12\x0boutrider.v1\x1a\x16outrider/v1/rule.proto\"\xb5\x06\n\x0fSamplingOptions\x12\'\n\x0btemperature\x18\x01 \x01(\x02\x42\r\xba\xc9\x18\t\x11\x00\x00\x00\x00\x00\x00Y@H\x00\x88\x01\x01\x12#\n\x05top_p\x18\x02 \x01(\x02\x42\x0f\xba\xc9\x18\x0b\x11\x00\x00\x00\x00\x00\x00\xf0?\x18\x01H\x01\x88\x01\x01\x12\x12\n\x05top_k\x18\x03 \x01(\rH\x02\x88\x01\x01\x12!\n\x05min_p\x18\x04 \x01(\x02\x42\r\xba\xc9\x18\t\x11\x00\x00\x00\x00\x00\x00\xf0?H\x03\x88\x01\x01\x12\x30\n\x12repetition_penalty\x18\x05 \x01(\x02\x42\x0f\xba\xc9\x18\x0b\x11\x00\x00\x00\x00\x00\x00$@\x18\x01H\x04\x88\x01\x01\x12\x35\n\x10presence_penalty\x18\x06 \x01(\x02\x42\x16\xba\xc9\x18\x12\t\x00\x00\x00\x00\x00\x00\x00\xc0\x11\x00\x00\x00\x00\x00\x00\x00@H\x05\x88\x01\x01\x12\x36\n\x11\x66requency_penalty\x18\x07 \x01(\x02\x42\x16\xba\xc9\x18\x12\t\x00\x00\x00\x00\x00\x00\x00\xc0\x11\x00\x00\x00\x00\x00\x00\x00@H\x06\x88\x01\x01\x12?\n\nlogit_bias\x18\x08 \x03(\x0b\x32+.outrider.v1.SamplingOptions.LogitBiasEntry\x12\x11\n\x04seed\x18\t \x01(\x04H\x07\x88\x01\x01\x12\x17\n\nmax_tokens\x18\n \x01(\rH\x08\x88\x01\x01\x12\x17\n\nmin_tokens\x18\x0b \x01(\rH\t\x88\x01\x01\x12\x0c\n\x04stop\x18\x0c \x03(\t\x12\x16\n\x0estop_token_ids\x18\r \x03(\r\x12\x17\n\nignore_eos\x18\x0e \x01(\x08H\n\x88\x01\x01\x12$\n\x08logprobs\x18\x0f \x01(\rB\r\xba\xc9\x18\t\x11\x00\x00\x00\x00\x00\x00\x34@H\x0b\x88\x01\x01\x12&\n\x01n\x18\x10 \x01(\rB\x16\xba\xc9\x18\x12\t\x00\x00\x00\x00\x00\x00\xf0?\x11\x00\x00\x00\x00\x00\x00\x30@H\x0c\x88\x01\x01\x1a\x30\n\x0eLogitBiasEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\x02:\x02\x38\x01\x42\x0e\n\x0c_temperatureB\x08\n\x06_top_pB\x08\n\x06_top_kB\x08\n\x06_min_pB\x15\n\x13_repetition_penaltyB\x13\n\x11_presence_penaltyB\x14\n\x12_frequency_penaltyB\x07\n\x05_seedB\r\n\x0b_max_tokensB\r\n\x0b_min_tokensB\r\n\x0b_ignore_eosB\x0b\n\t_logprobsB\x04\n\x02_n\"\x9a\x06\n\x12SpeculationOptions\x12\x14\n\x07\x65nabled\x18\x01 \x01(\x08H\x00\x88\x01\x01\x12,\n\x08verifier\x18\x02 \x01(\x0e\x32\x15.outrider.v1.VerifierH\x01\x88\x01\x01\x12\x10\n\x08\x64rafters\x18\x03 \x03(\t\x12.\n\tmax_nodes\x18\x04 \x01(\rB\x16\xba\xc9\x18\x12\t\x00\x00\x00\x00\x00\x00\xf0?\x11\x00\x00\x00\x00\x00\x00p@H\x02\x88\x01\x01\x12.\n\tmax_depth\x18\x05 \x01(\rB\x16\xba\xc9\x18\x12\t\x00\x00\x00\x00\x00\x00\xf0?\x11\x00\x00\x00\x00\x00\x00P@H\x03\x88\x01\x01\x12\x17\n\ntree_shape\x18\x06 \x01(\tH\x04\x88\x01\x01\x12\x33\n\x0c\x64raft_length\x18\x07 \x01(\x0e\x32\x18.outrider.v1.DraftLengthH\x05\x88\x01\x01\x12&\n\x05roots\x18\x08 \x01(\x0e\x32\x12.outrider.v1.RootsH\x06\x88\x01\x01\x12-\n\ttree_mask\x18\t \x01(\x0e\x32\x15.outrider.v1.TreeMaskH\x07\x88\x01\x01\x12,\n\x0e\x61ggressiveness\x18\n \x01(\x01\x42\x0f\xba\xc9\x18\x0b\x11\x00\x00\x00\x00\x00\x00 @\x18\x01H\x08\x88\x01\x01\x12.\n\x12\x64\x65\x63ision_threshold\x18\x0b \x01(\x01\x42\r\xba\xc9\x18\t\x11\x00\x00\x00\x00\x00\x00\xf0?H\t\x88\x01\x01\x12\x1a\n\rverifier_name\x18\x0c \x01(\tH\n\x88\x01\x01\x12N\n\x10verifier_options\x18\r \x03(\x0b\x32\x34.outrider.v1.SpeculationOptions.VerifierOptionsEntry\x1a\x36\n\x14VerifierOptionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x42\n\n\x08_enabledB\x0b\n\t_verifierB\x0c\n\n_max_nodesB\x0c\n\n_max_depthB\r\n\x0b_tree_shapeB\x0f\n\r_draft_lengthB\x08\n\x06_rootsB\x0c\n\n_tree_maskB\x11\n\x0f_aggressivenessB\x15\n\x13_decision_thresholdB\x10\n\x0e_verifier_name*\xda\x02\n\x08Verifier\x12\x18\n\x14VERIFIER_UNSPECIFIED\x10\x00\x12\x14\n\x10VERIFIER_COUPLED\x10\x01\x12\x18\n\x14VERIFIER_EXACT_MATCH\x10\x02\x12!\n\x1dVERIFIER_SPECULATIVE_SAMPLING\x10\x03\x12\"\n\x1eVERIFIER_MCSD_WITH_REPLACEMENT\x10\x04\x12%\n!VERIFIER_MCSD_WITHOUT_REPLACEMENT\x10\x05\x12\x16\n\x12VERIFIER_SPECINFER\x10\x06\x12\x11\n\rVERIFIER_KSEQ\x10\x07\x12\x16\n\x12VERIFIER_CANONICAL\x10\x08\x12\x12\n\x0eVERIFIER_BLOCK\x10\t\x12\x16\n\x12VERIFIER_TRAVERSAL\x10\n\x12\'\n#VERIFIER_TRAVERSAL_WITH_REPLACEMENT\x10\x0b*z\n\x0b\x44raftLength\x12\x1c\n\x18\x44RAFT_LENGTH_UNSPECIFIED\x10\x00\x12\x15\n\x11\x44RAFT_LENGTH_FULL\x10\x01\x12\x1b\n\x17\x44RAFT_LENGTH_CONFIDENCE\x10\x02\x12\x19\n\x15\x44RAFT_LENGTH_DECISION\x10\x03*A\n\x05Roots\x12\x15\n\x11ROOTS_UNSPECIFIED\x10\x00\x12\x0f\n\x0bROOTS_DRAFT\x10\x01\x12\x10\n\x0cROOTS_TARGET\x10\x02*P\n\x08TreeMask\x12\x19\n\x15TREE_MASK_UNSPECIFIED\x10\x00\x12\x14\n\x10TREE_MASK_SLICED\x10\x01\x12\x13\n\x0fTREE_MASK_BUILT\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,22 +34,46 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_SAMPLINGOPTIONS_LOGITBIASENTRY']._loaded_options = None
   _globals['_SAMPLINGOPTIONS_LOGITBIASENTRY']._serialized_options = b'8\001'
+  _globals['_SAMPLINGOPTIONS'].fields_by_name['temperature']._loaded_options = None
+  _globals['_SAMPLINGOPTIONS'].fields_by_name['temperature']._serialized_options = b'\272\311\030\t\021\000\000\000\000\000\000Y@'
+  _globals['_SAMPLINGOPTIONS'].fields_by_name['top_p']._loaded_options = None
+  _globals['_SAMPLINGOPTIONS'].fields_by_name['top_p']._serialized_options = b'\272\311\030\013\021\000\000\000\000\000\000\360?\030\001'
+  _globals['_SAMPLINGOPTIONS'].fields_by_name['min_p']._loaded_options = None
+  _globals['_SAMPLINGOPTIONS'].fields_by_name['min_p']._serialized_options = b'\272\311\030\t\021\000\000\000\000\000\000\360?'
+  _globals['_SAMPLINGOPTIONS'].fields_by_name['repetition_penalty']._loaded_options = None
+  _globals['_SAMPLINGOPTIONS'].fields_by_name['repetition_penalty']._serialized_options = b'\272\311\030\013\021\000\000\000\000\000\000$@\030\001'
+  _globals['_SAMPLINGOPTIONS'].fields_by_name['presence_penalty']._loaded_options = None
+  _globals['_SAMPLINGOPTIONS'].fields_by_name['presence_penalty']._serialized_options = b'\272\311\030\022\t\000\000\000\000\000\000\000\300\021\000\000\000\000\000\000\000@'
+  _globals['_SAMPLINGOPTIONS'].fields_by_name['frequency_penalty']._loaded_options = None
+  _globals['_SAMPLINGOPTIONS'].fields_by_name['frequency_penalty']._serialized_options = b'\272\311\030\022\t\000\000\000\000\000\000\000\300\021\000\000\000\000\000\000\000@'
+  _globals['_SAMPLINGOPTIONS'].fields_by_name['logprobs']._loaded_options = None
+  _globals['_SAMPLINGOPTIONS'].fields_by_name['logprobs']._serialized_options = b'\272\311\030\t\021\000\000\000\000\000\0004@'
+  _globals['_SAMPLINGOPTIONS'].fields_by_name['n']._loaded_options = None
+  _globals['_SAMPLINGOPTIONS'].fields_by_name['n']._serialized_options = b'\272\311\030\022\t\000\000\000\000\000\000\360?\021\000\000\000\000\000\0000@'
   _globals['_SPECULATIONOPTIONS_VERIFIEROPTIONSENTRY']._loaded_options = None
   _globals['_SPECULATIONOPTIONS_VERIFIEROPTIONSENTRY']._serialized_options = b'8\001'
-  _globals['_VERIFIER']._serialized_start=1434
-  _globals['_VERIFIER']._serialized_end=1780
-  _globals['_DRAFTLENGTH']._serialized_start=1782
-  _globals['_DRAFTLENGTH']._serialized_end=1904
-  _globals['_ROOTS']._serialized_start=1906
-  _globals['_ROOTS']._serialized_end=1971
-  _globals['_TREEMASK']._serialized_start=1973
-  _globals['_TREEMASK']._serialized_end=2053
-  _globals['_SAMPLINGOPTIONS']._serialized_start=44
-  _globals['_SAMPLINGOPTIONS']._serialized_end=714
-  _globals['_SAMPLINGOPTIONS_LOGITBIASENTRY']._serialized_start=481
-  _globals['_SAMPLINGOPTIONS_LOGITBIASENTRY']._serialized_end=529
-  _globals['_SPECULATIONOPTIONS']._serialized_start=717
-  _globals['_SPECULATIONOPTIONS']._serialized_end=1431
-  _globals['_SPECULATIONOPTIONS_VERIFIEROPTIONSENTRY']._serialized_start=1208
-  _globals['_SPECULATIONOPTIONS_VERIFIEROPTIONSENTRY']._serialized_end=1262
+  _globals['_SPECULATIONOPTIONS'].fields_by_name['max_nodes']._loaded_options = None
+  _globals['_SPECULATIONOPTIONS'].fields_by_name['max_nodes']._serialized_options = b'\272\311\030\022\t\000\000\000\000\000\000\360?\021\000\000\000\000\000\000p@'
+  _globals['_SPECULATIONOPTIONS'].fields_by_name['max_depth']._loaded_options = None
+  _globals['_SPECULATIONOPTIONS'].fields_by_name['max_depth']._serialized_options = b'\272\311\030\022\t\000\000\000\000\000\000\360?\021\000\000\000\000\000\000P@'
+  _globals['_SPECULATIONOPTIONS'].fields_by_name['aggressiveness']._loaded_options = None
+  _globals['_SPECULATIONOPTIONS'].fields_by_name['aggressiveness']._serialized_options = b'\272\311\030\013\021\000\000\000\000\000\000 @\030\001'
+  _globals['_SPECULATIONOPTIONS'].fields_by_name['decision_threshold']._loaded_options = None
+  _globals['_SPECULATIONOPTIONS'].fields_by_name['decision_threshold']._serialized_options = b'\272\311\030\t\021\000\000\000\000\000\000\360?'
+  _globals['_VERIFIER']._serialized_start=1689
+  _globals['_VERIFIER']._serialized_end=2035
+  _globals['_DRAFTLENGTH']._serialized_start=2037
+  _globals['_DRAFTLENGTH']._serialized_end=2159
+  _globals['_ROOTS']._serialized_start=2161
+  _globals['_ROOTS']._serialized_end=2226
+  _globals['_TREEMASK']._serialized_start=2228
+  _globals['_TREEMASK']._serialized_end=2308
+  _globals['_SAMPLINGOPTIONS']._serialized_start=68
+  _globals['_SAMPLINGOPTIONS']._serialized_end=889
+  _globals['_SAMPLINGOPTIONS_LOGITBIASENTRY']._serialized_start=656
+  _globals['_SAMPLINGOPTIONS_LOGITBIASENTRY']._serialized_end=704
+  _globals['_SPECULATIONOPTIONS']._serialized_start=892
+  _globals['_SPECULATIONOPTIONS']._serialized_end=1686
+  _globals['_SPECULATIONOPTIONS_VERIFIEROPTIONSENTRY']._serialized_start=1463
+  _globals['_SPECULATIONOPTIONS_VERIFIEROPTIONSENTRY']._serialized_end=1517
 # @@protoc_insertion_point(module_scope)

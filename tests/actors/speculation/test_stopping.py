@@ -44,7 +44,11 @@ from outrider.actors.speculation.stop_model import NUM_FEATURES, NUM_HIDDEN, Dec
 from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement
 from outrider.actors.speculation.verify.residual import ratio, residual, without
 
-FROZEN = [verifier for verifier, method in VERIFIERS.items() if method.needs_frozen_tree]
+FROZEN = [
+    verifier
+    for verifier, method in VERIFIERS.items()
+    if method.needs_frozen_tree and method.is_lossless
+]
 
 
 def decisive_model() -> DecisionModel:

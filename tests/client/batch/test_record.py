@@ -153,7 +153,7 @@ def test_unsupported_fields_are_refused_by_name(field: dict[str, Any]) -> None:
         {"logit_bias": {"1": 2, "01": 3}},
         {"ignore_eos": 1},
         {"outrider": []},
-        {"outrider": {"verifier": "magic"}},
+        {"outrider": {"draft_length": "magic"}},
         {"outrider": {"max_depth": "3"}},
         {"model": 5},
         {"metadata": 5},
