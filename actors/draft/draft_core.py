@@ -46,6 +46,7 @@ from outrider.actors.draft.state.draft_events import (
 )
 from outrider.actors.draft.state.draft_recording import DraftRecording
 from outrider.actors.draft.state.draft_sessions import UNKNOWN, DraftSession, DraftSessions
+from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.draft.state.draft_stats import Counts, DraftStats
 from outrider.actors.draft.state.drafter import CannotDraft, Drafter, DraftPass, NoRoom
 from outrider.actors.engine.protocol import Logits
@@ -399,3 +400,20 @@ class DraftCore:
         self.recording.forget(session.row)
         self.drafter.detach(session)
         self.sessions.remove(session)
+
+
+def core_of(
+    settings: DraftSettings,
+    sessions: DraftSessions,
+    drafter: Drafter,
+    recorder: Recorder | None = None,
+) -> DraftCore:
+    """The core that a drafter's settings ask for."""
+    return DraftCore(
+        sessions,
+        drafter,
+        max_ahead=settings.max_ahead,
+        bytes_per_token=settings.bytes_per_token,
+        lockstep=settings.lockstep,
+        recorder=recorder,
+    )

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from outrider.actors.draft.draft_core import DraftCore
-from outrider.actors.draft.methods.autoregressive import AutoregressiveDrafter, num_nodes_of
+from outrider.actors.draft.model.growing_drafter import AutoregressiveDrafter, num_nodes_of
 from outrider.actors.draft.state.draft_events import (
     AttachSession,
     CandidatesSent,

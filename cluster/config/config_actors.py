@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from outrider.actors.draft.choice.drafter_registry import DRAFTERS
 from outrider.actors.engine.engine_settings import LAW_PREFIX, TABULAR_PREFIX
 from outrider.actors.engine.profiles import DEVICE_PREFIX, find_profile
 from outrider.cluster.config.config_section import NAME, Amount, AutoOr, Section
@@ -13,10 +14,6 @@ from outrider.cluster.config.node_labels import KEY, SELECTOR
 
 LabelKey = Annotated[str, Field(pattern=KEY)]
 LabelSelector = Annotated[str, Field(pattern=SELECTOR)]
-
-PROMPT_LOOKUP = "prompt_lookup"
-"""The drafting method that needs no model; as `--draft` it stands for itself."""
-
 
 TABLES = (LAW_PREFIX, TABULAR_PREFIX)
 """How the names of models begin that are tables of distributions."""
@@ -121,7 +118,7 @@ class _Actor(Section):
         if self.device.startswith(DEVICE_PREFIX) and not (model or "").startswith(TABLES):
             raise ValueError(
                 f"device is {self.device}, which does no arithmetic, so it cannot run "
-                f"{'prompt_lookup' if model is None else repr(model)}: name a law:NAME or tabular:FILE model, or a real device"
+                f"{'a method without a model' if model is None else repr(model)}: name a law:NAME or tabular:FILE model, or a real device"
             )
 
     @model_validator(mode="after")
@@ -170,11 +167,14 @@ class TargetConfig(_Actor):
 class DrafterConfig(_Actor):
     """A drafter."""
 
-    method: str = "autoregressive"
-    """`autoregressive` (a draft model) or `prompt_lookup` (no model)."""
+    method: str = Field(default="autoregressive", json_schema_extra={"enum": list(DRAFTERS)})
+    """How it drafts; docs/drafters.md has a table."""
+
+    options: dict[str, bool | int | float | str] = Field(default_factory=dict)
+    """Options of the method, where it has some."""
 
     model: str | None = Field(default=None, min_length=1)
-    """Folder or hub id of a transformers model, `demo:NAME`, `law:NAME`, or `tabular:FILE`; none with `prompt_lookup`."""
+    """Folder or hub id of a transformers model, `demo:NAME`, `law:NAME`, or `tabular:FILE`; none for a method without a model."""
 
     niceness: int = Field(default=15, ge=0, le=19)
     """Niceness of the arithmetic's threads on a CPU: above that of the target, which must not wait."""
@@ -190,12 +190,17 @@ class DrafterConfig(_Actor):
 
     @model_validator(mode="after")
     def _check_method(self) -> Self:
-        methods = ("autoregressive", PROMPT_LOOKUP)
-        if self.method not in methods:
-            raise ValueError(f"method is {self.method!r}; allowed: {', '.join(methods)}")
-        if self.method == PROMPT_LOOKUP and self.model is not None:
-            raise ValueError(f"model is {self.model!r}, but prompt_lookup drafts without one")
-        if self.method != PROMPT_LOOKUP and self.model is None:
+        method = DRAFTERS.get(self.method)
+        if method is None:
+            raise ValueError(f"method is {self.method!r}; allowed: {', '.join(DRAFTERS)}")
+        method.check_needs()
+        if self.model is not None and not method.needs_model:
+            raise ValueError(f"model is {self.model!r}, but {self.method} drafts without one")
+        if self.model is None and method.needs_model:
             raise ValueError(f"model is missing: {self.method} drafts with one")
+        try:
+            method.settled(self.options)
+        except TypeError as error:
+            raise ValueError(f"options of {self.method} cannot be used: {error}") from None
         self._check_emulated(self.model)
         return self

@@ -13,8 +13,9 @@ from typing import Any, Self
 
 from pydantic import ValidationError, model_validator
 
+from outrider.actors.draft.choice.drafter_registry import DRAFTERS
 from outrider.actors.engine.profiles import DEVICE_PREFIX
-from outrider.cluster.config.config_actors import PROMPT_LOOKUP, DrafterConfig, TargetConfig
+from outrider.cluster.config.config_actors import DrafterConfig, TargetConfig
 from outrider.cluster.config.config_emulation import emulated
 from outrider.cluster.config.config_errors import ConfigError, ConfigProblem, problems_of
 from outrider.cluster.config.config_file import read_mapping
@@ -135,10 +136,7 @@ def with_flags(
     if targets:
         merged["targets"] = [{"model": model} for model in targets]
     if drafts:
-        merged["drafters"] = [
-            {"method": PROMPT_LOOKUP} if draft == PROMPT_LOOKUP else {"model": draft}
-            for draft in drafts
-        ]
+        merged["drafters"] = [_drafter(draft) for draft in drafts]
     if emulate is not None:
         merged = emulated(merged, emulate)
     if listen is not None:
@@ -149,6 +147,12 @@ def with_flags(
             )
         merged["service"] = {**service, "listen": listen}
     return merged
+
+
+def _drafter(name: str) -> dict[str, str]:
+    """A drafter by one word: a method without a model, or a draft model."""
+    method = DRAFTERS.get(name)
+    return {"model": name} if method is None or method.needs_model else {"method": name}
 
 
 def schema() -> dict[str, Any]:

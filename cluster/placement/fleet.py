@@ -152,6 +152,7 @@ def _drafter(config: Config, drafter: DrafterConfig, name: str) -> ActorSpec:
         name=name,
         incarnation=0,
         method=drafter.method,
+        options=drafter.options,
         engine=_engine(drafter, drafter.model) if drafter.model is not None else None,
         num_slots=LOOKUP_SLOTS if drafter.num_slots == "auto" else drafter.num_slots,
         width=drafter.width,

@@ -9,8 +9,8 @@ from enum import StrEnum
 import numpy as np
 import torch
 
-from outrider.actors.draft.assembly import core_of, model_method
-from outrider.actors.draft.draft_core import DraftCore
+from outrider.actors.draft.assembled.model_method import model_method
+from outrider.actors.draft.draft_core import DraftCore, core_of
 from outrider.actors.draft.state.draft_settings import BYTES_PER_TOKEN, DraftSettings
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.target.state.target_settings import TargetSettings

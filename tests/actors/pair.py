@@ -8,11 +8,11 @@ from unittest.mock import patch
 
 import numpy as np
 
+from outrider.actors.draft.assembled.by_verifier import DrafterByVerifier
 from outrider.actors.draft.draft_core import DraftCore
 from outrider.actors.draft.draft_worker import DraftWorker
 from outrider.actors.draft.frozen.frozen_drafter import SampledDrafter
-from outrider.actors.draft.methods.autoregressive import AutoregressiveDrafter, num_nodes_of
-from outrider.actors.draft.methods.by_verifier import DrafterByVerifier
+from outrider.actors.draft.model.growing_drafter import AutoregressiveDrafter, num_nodes_of
 from outrider.actors.draft.service import draft_messages
 from outrider.actors.draft.state.draft_events import (
     AttachRefused,

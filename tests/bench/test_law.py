@@ -7,7 +7,7 @@ import pytest
 
 from bench.figures.law import Text, foreseen
 from bench.running.led_drafter import LedDrafter, Tree
-from outrider.actors.draft.methods.autoregressive import AutoregressiveDrafter, num_nodes_of
+from outrider.actors.draft.model.growing_drafter import AutoregressiveDrafter, num_nodes_of
 from outrider.actors.draft.state.draft_sessions import DraftSessions
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.tables.tabular_engine import Table, TabularEngine

@@ -1,4 +1,4 @@
-"""Every verifier through the whole service: client, coordinator, target and drafters, over gRPC, with tables for models."""
+"""Every verifier and every drafting method without a model through the whole service: client, coordinator, target and drafters, over gRPC, with tables for models."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import grpc
 import pytest
 from tests.cluster.front import Front, Serve
 
+from outrider.actors.draft.choice.drafter_registry import DRAFTERS
 from outrider.actors.draft.service.draft_server import DraftServer
 from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.engine.engine_settings import EngineSettings
@@ -22,6 +23,8 @@ from outrider.v1 import generation_pb2, sampling_pb2
 
 VOCAB = 24
 MAX_TOKENS = 300
+
+WITHOUT_MODEL = [name for name, method in DRAFTERS.items() if not method.needs_model]
 
 FROZEN = [verifier for verifier, method in VERIFIERS.items() if method.needs_frozen_tree]
 
@@ -37,17 +40,21 @@ async def front(tmp_path: Path, serve: Serve) -> AsyncIterator[Front]:
     )
     drafters = [
         DraftServer(DraftSettings(name="draft-0", incarnation=1, engine=engine, lockstep=True)),
-        DraftServer(DraftSettings(name="lookup-0", incarnation=1, method="prompt_lookup")),
+        *(
+            DraftServer(DraftSettings(name=f"{method}-0", incarnation=1, method=method))
+            for method in WITHOUT_MODEL
+        ),
     ]
     address = await target.start()
     addresses = [await drafter.start() for drafter in drafters]
-    named = tuple(zip(("draft-0", "lookup-0"), addresses, strict=True))
+    names = ("draft-0", *(f"{method}-0" for method in WITHOUT_MODEL))
+    named = tuple(zip(names, addresses, strict=True))
     front = await serve(codec=None, targets=(address,), drafters=named)
     async with asyncio.timeout(10.0):
         while True:
             status = await front.stub.GetStatus(generation_pb2.GetStatusRequest())
             up = [actor for actor in status.actors if actor.ready and actor.role == "drafter"]
-            if status.accepting and len(up) == 2:
+            if status.accepting and len(up) == len(names):
                 break
             await asyncio.sleep(0.02)
     yield front
@@ -107,6 +114,23 @@ async def test_every_verifier_works_for_the_request_that_asks_for_it(front: Fron
         assert stats.wire_bytes > 0, verifier
 
 
+@pytest.mark.parametrize("method", WITHOUT_MODEL)
+@pytest.mark.parametrize("temperature", [0.0, 0.9])
+async def test_every_method_gives_the_text_of_plain_decoding(
+    front: Front, method: str, temperature: float
+) -> None:
+    """Whatever it proposes, also if nothing of it is ever accepted."""
+    off = sampling_pb2.SpeculationOptions(enabled=False)
+    plain, _ = await generate(front, request(off, temperature=temperature))
+    drafting = sampling_pb2.SpeculationOptions(drafters=[f"{method}-0"])
+    async with asyncio.timeout(30.0):
+        while True:
+            ids, stats = await generate(front, request(drafting, temperature=temperature))
+            assert ids == plain
+            if stats.verified > 0:
+                return
+
+
 async def test_the_tree_shape_of_the_request_is_the_one_that_is_verified(front: Front) -> None:
     """A shape that is asked for is drafted: its depth bounds what is accepted at a time."""
     options = sampling_pb2.SpeculationOptions(
@@ -122,7 +146,10 @@ async def test_models_say_which_verifiers_they_and_their_drafters_offer(front: F
     answer = await front.stub.ListModels(generation_pb2.ListModelsRequest())
     (model,) = answer.models
     by_name = {drafter.name: set(offered_by(drafter)) for drafter in model.drafters}
-    assert by_name == {"draft-0": set(VERIFIERS), "lookup-0": {"coupled", "exact_match"}}
+    assert by_name == {
+        "draft-0": set(VERIFIERS),
+        **{f"{method}-0": {"coupled", "exact_match"} for method in WITHOUT_MODEL},
+    }
     infos = {info.name: info for info in model.verifier_infos}
     assert set(infos) == set(VERIFIERS)
     assert infos["coupled"].lossless
@@ -150,12 +177,12 @@ async def test_numbers_that_a_verifier_does_not_take_are_refused(
 async def test_a_drafter_that_cannot_serve_the_verifier_is_refused(front: Front) -> None:
     """Named, it is refused with the field; unnamed, it is left out."""
     options = sampling_pb2.SpeculationOptions(
-        verifier=sampling_pb2.VERIFIER_BLOCK, drafters=["lookup-0"]
+        verifier=sampling_pb2.VERIFIER_BLOCK, drafters=["prompt_lookup-0"]
     )
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await generate(front, request(options, temperature=0.9))
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert "'lookup-0' cannot serve the verifier 'block'" in str(refused.value.details())
+    assert "'prompt_lookup-0' cannot serve the verifier 'block'" in str(refused.value.details())
     unnamed = sampling_pb2.SpeculationOptions(verifier=sampling_pb2.VERIFIER_BLOCK)
     ids, _ = await drafted(front, request(unnamed, temperature=0.9))
     assert len(ids) == MAX_TOKENS

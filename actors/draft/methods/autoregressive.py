@@ -1,363 +1,59 @@
-"""Drafting with a language model: best-first growth below the committed text, without waiting for verdicts.
+"""Drafting with a language model: trees of likely draws that grow without waiting, or tokens drawn level by level.
 
-One pass runs, in one ragged batch over all sessions, the committed tokens that the model has not seen (their last one gives the root's
-children) and the most valuable nodes that were not run. Invariants between calls:
-
-- The engine's cached rows of a slot are a prefix of the committed text; its scratch rows are the run nodes of the tree.
-- The root is run exactly if every committed token is cached; only then does the tree have nodes.
-- The ratings of a session with a length policy (`halting.py`) are those of its root and of its scratch rows, in their order.
-
-Nodes that are worth too little, or that the length policy stops at, are neither run nor sent. They are kept, because
-the next verdict raises the value of everything below it: a run node without children would be a dead end.
+Source: Leviathan et al. 2023, arXiv 2211.17192, and Chen et al. 2023, arXiv 2302.01318, here ahead of the target and in trees. The parts
+are in `draft/model`, `draft/frozen` and `draft/assembled`; they are imported when a model is loaded, not before.
 """
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+from pathlib import Path
 
-from outrider.actors.draft.model.fitting import check_fits, take_slot, unread, within
-from outrider.actors.draft.model.growing import Grower
-from outrider.actors.draft.model.model_pass import ModelPass, Nodes, TextReading, build
-from outrider.actors.draft.model.model_sessions import ModelSessions
-from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
-from outrider.actors.draft.state.drafter import DraftPass
-from outrider.actors.draft.stopping.lengths import Lengths
-from outrider.actors.draft.trees.calibration import Rates, Sharpness, learn_walk
-from outrider.actors.draft.trees.draft_cost import PassCost
-from outrider.actors.draft.trees.forest import ROOT, TreeWalk
-from outrider.actors.draft.trees.picking import best_first, runnable
-from outrider.actors.engine.kv.prefix_slots import PrefixSlots
-from outrider.actors.engine.protocol import WANTS, Batch, Engine, Logits
-from outrider.actors.speculation import learning
-
-Bools = NDArray[np.bool_]
-Int64s = NDArray[np.int64]
-Float64s = NDArray[np.float64]
-
-NOTHING = np.zeros(0, np.int64)
-NONE = NOTHING.astype(np.bool_)
-NO_VALUES = NOTHING.astype(np.float64)
-_ALL = WANTS.index("all")
-
-LOOKAHEAD = 2
-"""A tree may be so many times as deep as one target pass verifies, so that the next tree grows while a pass runs."""
-
-RUN_SHARE = 0.25
-"""A node is run if it is worth this part of what it would have to be worth to be sent: a verdict that leads there raises the values
-below it about so much. Less fills trees with hopeless siblings, more leaves nothing to send after a verdict."""
-
-LOCKSTEP_AHEAD = 4
-"""So many times `max_ahead` nodes are run in lockstep, where the best of them are one tree."""
-
-MOST_ROOTS = 255
-"""Roots that a target proposes, at most (`exchange.verdicts`)."""
-
-ROOT_PRIORS = 0.5 / np.maximum(np.arange(1 + MOST_ROOTS), 1)
-"""How often the target's own candidates are drawn, by rank from 1 on, before anything is observed."""
+from outrider.actors.draft.state.draft_settings import DraftSettings
+from outrider.actors.draft.state.drafter_spec import DrafterSpec, LoadedDrafter
 
 
-class AutoregressiveDrafter:
-    """Grows trees with a draft model."""
+def build(settings: DraftSettings) -> LoadedDrafter:
+    """See `DrafterSpec.build`."""
+    from outrider.actors.draft.assembled.model_method import model_method
+    from outrider.actors.draft.stopping.lengths import Lengths
+    from outrider.actors.draft.stopping.stop_model_file import find_decision
+    from outrider.actors.engine.checkpoint.tokenizers import load_tokenizer, tokenizer_fingerprint
+    from outrider.actors.engine.load.load_engine import load_engine
+    from outrider.actors.engine.timed_engine import TimedEngine
 
-    def __init__(
-        self,
-        sessions: DraftSessions,
-        engine: Engine,
-        *,
-        width: int,
-        max_ahead: int,
-        prefill_chunk: int,
-        lockstep: bool = False,
-        lengths: Lengths | None = None,
-        slots: PrefixSlots | None = None,
-    ) -> None:
-        """
-        Args:
-            sessions: With room for `num_nodes_of` nodes a tree.
-            engine: The draft model. Used by the calling thread only.
-            width: Children of a node, at most.
-            max_ahead: Nodes of one session that are run, at most.
-            prefill_chunk: Committed tokens in one pass, at most.
-            lockstep: Grow one tree of the size that the target verifies, for comparison.
-            lengths: The length policies on offer; None: those that need no trained model.
-            slots: The model's slots; None: nobody else uses the model.
-        """
-        self.engine = engine
-        self._sessions = sessions
-        self._forest = sessions.forest
-        self._slots = slots or PrefixSlots(engine)
-        self._models = ModelSessions(len(sessions.sessions), engine.spec)
-        self._lengths = lengths or Lengths()
-        self._max_ahead = max_ahead * (LOCKSTEP_AHEAD if lockstep else 1)
-        self._lockstep = lockstep
-        self._chunk = min(prefill_chunk, engine.max_scratch)
-        self.sharpness = Sharpness()
-        self.cost = PassCost()
-        self._yield = 0.75
-        """Value of the children of what is run, as a part of its own."""
-        self._was_prefill = False
-        self._rates = Rates(ROOT_PRIORS)
-        self._grower = Grower(
-            sessions, self._models, engine, width=width, sharpness=self.sharpness, rates=self._rates
-        )
-
-    @property
-    def num_slots(self) -> int:
-        """Sessions that can be served at a time."""
-        return self.engine.num_slots
-
-    @property
-    def num_free_slots(self) -> int:
-        """Sessions that can be attached."""
-        return self.engine.num_free
-
-    def warm_up(self) -> None:
-        """Runs the shapes of a prefill and of a draft pass once, so that the first session does not pay for them."""
-        slot = self.engine.acquire()
-        try:
-            for count in (1, min(self._max_ahead, self.engine.max_scratch)):
-                batch = Batch(
-                    slots_E=np.array([slot]),
-                    starts_E=np.array([0, count]),
-                    tokens_R=np.zeros(count, np.int64),
-                    parents_R=np.full(count, -1),
-                    wanted_E=np.array([WANTS.index("all")]),
-                )
-                self._grower.warm_up(self.engine.forward(batch).values_RV)
-                self.engine.truncate(slot, 0)
-        finally:
-            self.engine.release(slot)
-
-    def attach(self, session: DraftSession) -> None:
-        """Makes room for a session; its text is run by later passes.
-
-        Raises:
-            NoRoom: Every slot is taken.
-            CannotDraft: The text does not fit the draft model's context, or the length policy needs a decision model that is
-                not there.
-        """
-        check_fits(session, self.engine.spec)
-        session.sampling = within(session.sampling, self.engine.spec.vocab_size)
-        speculation = session.speculation
-        depth = speculation.max_depth * (1 if self._lockstep else LOOKAHEAD)
-        policy = self._lengths.policy(speculation.policies, longest=depth)
-        slot = take_slot(self._slots, session)
-        self._models.add(session, slot=slot, depth=depth, policy=policy)
-        self._models.cached_S[session.row] = self.engine.cached(slot)
-
-    def detach(self, session: DraftSession) -> None:
-        """Frees the session's slot; the rows of its text may serve another one."""
-        self._slots.release(int(self._models.slots_S[session.row]), session.tokens)
-        self._models.remove(session.row)
-        self._grower.forget(session.row)
-
-    def follow(self, rows_E: Int64s, tokens_ET: Int64s, counts_E: Int64s) -> Int64s:
-        """See `Drafter`: keeps the rows and nodes that are still below the tokens."""
-        forest, models = self._forest, self._models
-        walk = forest.walk(rows_E, tokens_ET)
-        learn_walk(
-            forest,
-            rows_E,
-            walk,
-            rates=self._rates,
-            sharpness=self.sharpness,
-            scorings_E=models.scorings_S[rows_E],
-        )
-        scratch_ET = forest.scratch_SM[rows_E[:, None], walk.path_ET]
-        num_run_E = (scratch_ET >= 0).sum(axis=1)
-        stays_E = models.is_expanded_S[rows_E] & (num_run_E == counts_E)
-        self._rebase(rows_E, walk, scratch_ET, num_run_E, stays_E)
-        models.cached_S[rows_E] += num_run_E
-        models.is_expanded_S[rows_E] = stays_E
-        self._grower.add_roots(rows_E[stays_E])
-        return walk.reached_E
-
-    def rewrite(self, session: DraftSession, keep: int) -> None:
-        """See `Drafter`: the last token is run again for its logits."""
-        models, row = self._models, session.row
-        slot = int(models.slots_S[row])
-        cached = min(int(models.cached_S[row]), keep, session.length - 1)
-        models.cached_S[row] = cached
-        models.is_expanded_S[row] = False
-        self._forest.clear(np.array([row]))
-        self.engine.truncate(slot, cached)
-        self._slots.rewrite(slot, cached)
-
-    def is_complete(self, rows_E: Int64s) -> Bools:
-        """See `Drafter`."""
-        complete_E = self._deepest(rows_E) < 1
-        grown = np.flatnonzero(self._models.is_expanded_S[rows_E])
-        entries_K, _, _ = self._runnable(rows_E[grown], self._limits(rows_E[grown]))
-        complete_E[grown] = True
-        complete_E[grown[entries_K]] = False
-        return complete_E
-
-    def plan(self, rows_E: Int64s) -> ModelPass | None:
-        """See `Drafter`: long texts and growing trees take turns, so that a prompt does not stall the others."""
-        models = self._models
-        is_expanded_E = models.is_expanded_S[rows_E]
-        if np.count_nonzero(is_expanded_E) == len(rows_E):
-            return self._pass(NOTHING, rows_E)
-        rows_B = rows_E[~is_expanded_E]
-        rows_B = rows_B[self._deepest(rows_B) >= 1]
-        lags_B = self._sessions.lengths_S[rows_B] - models.cached_S[rows_B]
-        is_long_B = lags_B > self.cost.free_rows
-        if self._was_prefill or not is_long_B.any():
-            plan = self._pass(rows_B[~is_long_B], rows_E[is_expanded_E])
-            if plan is not None:
-                self._was_prefill = False
-                return plan
-        if is_long_B.any():
-            self._was_prefill = True
-            return self._pass(rows_B[is_long_B], NOTHING)
-        return None
-
-    def grow(self, plan: DraftPass, logits: Logits | None) -> Int64s:
-        """See `Drafter`."""
-        assert isinstance(plan, ModelPass), "it is this method's own"
-        assert logits is not None, "it has a batch"
-        rows_R, nodes_R = plan.rows_K, plan.nodes_K
-        done = NOTHING
-        if plan.num_reading:
-            done = self._read(plan)
-            rows_R = np.concatenate((done, rows_R))
-            nodes_R = np.concatenate((np.full(len(done), ROOT), nodes_R))
-        if not len(rows_R):
-            return rows_R
-        self._forest.run(plan.rows_K, plan.nodes_K)
-        added = self._grower.grow(rows_R, nodes_R, logits.values_RV)
-        ran = len(done) + float(plan.values_K.sum())
-        self._yield += (1.0 - learning.PASSES) * (min(added / ran, 1.0) - self._yield)
-        if not plan.num_reading:
-            return plan.rows_E
-        return np.concatenate((done, plan.rows_E[plan.num_reading :]))
-
-    def _read(self, plan: ModelPass) -> Int64s:
-        """Takes in that committed tokens were run. Returns the sessions whose root is run now."""
-        models = self._models
-        reading = plan.rows_E[: plan.num_reading]
-        counts = plan.counts_E[: plan.num_reading]
-        for slot, count in zip(models.slots_S[reading].tolist(), counts.tolist(), strict=True):
-            self.engine.rebase(slot, range(count))
-        models.cached_S[reading] += counts
-        done = reading[plan.is_read_E]
-        models.is_expanded_S[done] = True
-        return done
-
-    def took(self, plan: DraftPass, seconds: float) -> None:
-        """See `Drafter`."""
-        if plan.batch is not None:
-            self.cost.observe(plan.batch.num_rows, seconds)
-
-    def _rebase(
-        self, rows_E: Int64s, walk: TreeWalk, scratch_ET: Int64s, num_run_E: Int64s, stays_E: Bools
-    ) -> None:
-        """Commits the rows of the ways, and drops the trees that do not go on below them."""
-        forest, models = self._forest, self._models
-        ends_E = walk.path_ET[np.arange(len(rows_E)), np.maximum(num_run_E - 1, 0)]
-        kept = iter(forest.reroot(rows_E[stays_E], ends_E[stays_E]))
-        was_expanded_E = models.is_expanded_S[rows_E]
-        entries = zip(
-            rows_E.tolist(),
-            models.slots_S[rows_E].tolist(),
-            scratch_ET.tolist(),
-            num_run_E.tolist(),
-            stays_E.tolist(),
-            was_expanded_E.tolist(),
-            strict=True,
-        )
-        for row, slot, scratch_T, num_run, stays, was_expanded in entries:
-            if not was_expanded:
-                continue
-            keep = next(kept) if stays else []
-            path = scratch_T[:num_run]
-            self.engine.rebase(slot, path, keep)
-            halting = models.halting.get(row)
-            if halting is not None and stays:
-                halting.reroot(path[-1], keep)
-        forest.clear(rows_E[was_expanded_E & ~stays_E])
-
-    def _pass(self, reading_B: Int64s, growing_G: Int64s) -> ModelPass | None:
-        """A pass in which some sessions read their texts, within the chunk, and others grow."""
-        models, forest = self._models, self._forest
-        reading_B, counts_B, is_read_B, read_R = self._unread(reading_B)
-        num_read, num_rows = int(np.count_nonzero(is_read_B)), len(read_R)
-        limits_G = self._limits(growing_G)
-        entries_K, nodes_K, values_K = best_first(
-            *self._runnable(growing_G, limits_G),
-            rooms_E=limits_G - forest.num_run_S[growing_G],
-            count=lambda values: self.cost.best_count(values, value=num_read, rows=num_rows),
-        )
-        if not num_rows and not len(nodes_K):
-            return None
-        reading = TextReading(
-            rows_B=reading_B, counts_B=counts_B, is_read_B=is_read_B, tokens_R=read_R
-        )
-        nodes = Nodes(growing_G=growing_G, entries_K=entries_K, nodes_K=nodes_K, values_K=values_K)
-        return build(models, forest, reading, nodes, next_yield=self._yield, cost=self.cost)
-
-    def _unread(self, rows_B: Int64s) -> tuple[Int64s, Int64s, Bools, Int64s]:
-        """Sessions that read, within the chunk: how much, whether that is all, and the tokens."""
-        if not len(rows_B):
-            return NOTHING, NOTHING, NONE, NOTHING
-        cached_B = self._models.cached_S[rows_B]
-        lags_B = self._sessions.lengths_S[rows_B] - cached_B
-        before_B = np.cumsum(lags_B) - lags_B
-        counts_B = np.clip(self._chunk - before_B, 0, lags_B)
-        some = counts_B > 0
-        rows_B, counts_B = rows_B[some], counts_B[some]
-        read_R = unread(
-            self._sessions,
-            rows_B,
-            cached_E=cached_B[some],
-            counts_E=counts_B,
-            vocab_size=self.engine.spec.vocab_size,
-        )
-        return rows_B, counts_B, counts_B == lags_B[some], read_R
-
-    def _runnable(self, rows_E: Int64s, limits_E: Int64s) -> tuple[Int64s, Int64s, Float64s]:
-        """Nodes that are worth running, and that the length policies go on from."""
-        if not len(rows_E):
-            return NOTHING, NOTHING, NO_VALUES
-        if self._lockstep:
-            floors_E = self._lockstep_floors(rows_E)
-        else:
-            # Of so many places one that is not worth its part of a token is better left for what grows later.
-            floors_E = RUN_SHARE * self._sessions.floors_S[rows_E]
-            np.maximum(floors_E, 1.0 / np.maximum(limits_E, 1), out=floors_E)
-        entries_K, nodes_K, values_K = runnable(
-            self._forest, rows_E, deepest_E=self._deepest(rows_E), floors_E=floors_E
-        )
-        if not self._models.halting:
-            return entries_K, nodes_K, values_K
-        goes_on = np.flatnonzero(self._models.goes_on(self._forest, rows_E[entries_K], nodes_K))
-        return entries_K[goes_on], nodes_K[goes_on], values_K[goes_on]
-
-    def _lockstep_floors(self, rows_E: Int64s) -> Float64s:
-        """Children are worth no more than their parent: below this none would be among those sent."""
-        floors_E = np.zeros(len(rows_E))
-        for entry, row in enumerate(rows_E.tolist()):
-            size = self._sessions.at(row).speculation.max_nodes
-            num_nodes = int(self._forest.num_nodes_S[row])
-            if num_nodes >= size:
-                values_M = self._forest.values_SM[row, 1 : 1 + num_nodes]
-                floors_E[entry] = np.partition(values_M, num_nodes - size)[num_nodes - size]
-        return floors_E
-
-    def _limits(self, rows_E: Int64s) -> Int64s:
-        """Nodes of each session that may be run: further ahead than the target allows, work would be for nobody."""
-        limit = min(self._max_ahead, self.engine.max_scratch)
-        if self._lockstep:
-            return np.full(len(rows_E), limit)
-        return self._sessions.allowed(rows_E, limit)
-
-    def _deepest(self, rows_E: Int64s) -> Int64s:
-        """Greatest depth of a node that the target can still commit and the context holds."""
-        left_E: Int64s = self._models.ends_S[rows_E] - self._sessions.lengths_S[rows_E]
-        return np.minimum(left_E, self._models.depths_S[rows_E], out=left_E)
+    assert settings.engine is not None, "the settings were checked"
+    model, remote = settings.engine.model, settings.engine.allow_remote_code
+    engine = TimedEngine(load_engine(settings.engine))
+    tokenizer = load_tokenizer(model, allow_remote_code=remote)
+    lengths = Lengths(find_decision(_folder_of(model), engine.spec.fingerprint))
+    sessions, drafter = model_method(engine, settings, lengths=lengths)
+    return LoadedDrafter(
+        sessions=sessions,
+        drafter=drafter,
+        lengths=lengths.offered,
+        model=engine.spec.name,
+        model_fingerprint=engine.spec.fingerprint,
+        tokenizer_fingerprint="" if tokenizer is None else tokenizer_fingerprint(tokenizer),
+        vocab_size=engine.spec.vocab_size,
+        engine=engine,
+    )
 
 
-def num_nodes_of(width: int, max_ahead: int, *, lockstep: bool = False) -> int:
-    """Nodes of a tree at most: the children of the root and of every node that is run, and the target's own roots."""
-    return width * (max_ahead * (LOCKSTEP_AHEAD if lockstep else 1) + 1) + MOST_ROOTS
+def _folder_of(model: str) -> Path | None:
+    """Folder of a draft model that lies on this machine."""
+    from outrider.actors.engine.checkpoint.model_source import resolve_model
+
+    source = resolve_model(model)
+    return Path(source.location) if source.is_local and not source.is_tabular else None
+
+
+SPECS = (
+    DrafterSpec(
+        name="autoregressive",
+        build=build,
+        summary="the usual one: a small model of the target's family, with every verifier",
+        source="Leviathan et al. 2023, arXiv 2211.17192",
+        needs_model=True,
+        gives_probabilities=True,
+    ),
+)

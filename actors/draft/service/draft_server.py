@@ -2,56 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
-
 import grpc
 import structlog
 
-from outrider.actors.draft.assembly import core_of, model_method
+from outrider.actors.draft.choice.drafter_registry import DRAFTERS, served_verifiers
+from outrider.actors.draft.draft_core import core_of
 from outrider.actors.draft.draft_worker import DraftWorker
-from outrider.actors.draft.frozen.frozen_drafter import SERVED_SAMPLED
-from outrider.actors.draft.methods.prompt_lookup import PromptLookupDrafter
-from outrider.actors.draft.service.draft_messages import SERVED, SERVED_LENGTHS
 from outrider.actors.draft.service.draft_metrics import DraftCollector
 from outrider.actors.draft.service.draft_service import DraftServicer
 from outrider.actors.draft.state.draft_events import Report
-from outrider.actors.draft.state.draft_sessions import DraftSessions
 from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.draft.state.draft_stats import DraftStats
-from outrider.actors.draft.state.drafter import Drafter
-from outrider.actors.draft.stopping.lengths import Lengths
-from outrider.actors.draft.stopping.stop_model_file import find_decision
-from outrider.actors.engine.checkpoint.model_source import resolve_model
-from outrider.actors.engine.checkpoint.tokenizers import load_tokenizer, tokenizer_fingerprint
-from outrider.actors.engine.load.load_engine import load_engine
-from outrider.actors.engine.timed_engine import TimedEngine
+from outrider.actors.draft.state.drafter_spec import DrafterSpec, LoadedDrafter
 from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION
 from outrider.actors.exchange.verifier_wire import offer_of
 from outrider.actors.metrics.metrics_service import serve_metrics
 from outrider.actors.process.worker_server import WorkerServer
-from outrider.actors.speculation.policies import LengthChoice
 from outrider.actors.tracing.recorder import Recorder
 from outrider.v1 import draft_pb2, draft_pb2_grpc, target_pb2
 
 SERVICE = draft_pb2.DESCRIPTOR.services_by_name["DraftService"].full_name
 
 _log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Loaded:
-    """A method that is ready to draft, and what identifies its model."""
-
-    sessions: DraftSessions
-    drafter: Drafter
-    verifiers: tuple[str, ...] = SERVED
-    lengths: tuple[LengthChoice, ...] = SERVED_LENGTHS
-    model: str = ""
-    model_fingerprint: str = ""
-    tokenizer_fingerprint: str = ""
-    vocab_size: int = 0
-    engine: TimedEngine | None = None
 
 
 class DraftServer(WorkerServer[DraftWorker, Report]):
@@ -69,7 +41,7 @@ class DraftServer(WorkerServer[DraftWorker, Report]):
         self._settings = settings
         self._recorder = Recorder()
         self._servicer: DraftServicer | None = None
-        self._method: _Loaded | None = None
+        self._method: LoadedDrafter | None = None
 
     async def start(self) -> str:
         """Loads the model, warms it up, and serves.
@@ -127,7 +99,7 @@ class DraftServer(WorkerServer[DraftWorker, Report]):
         if self._servicer is not None:
             await self._servicer.close(reason)
 
-    def _hello(self, loaded: _Loaded) -> target_pb2.Hello:
+    def _hello(self, loaded: LoadedDrafter) -> target_pb2.Hello:
         return target_pb2.Hello(
             protocol_version=PROTOCOL_VERSION,
             name=self._settings.name,
@@ -135,43 +107,31 @@ class DraftServer(WorkerServer[DraftWorker, Report]):
             model_fingerprint=loaded.model_fingerprint,
             tokenizer_fingerprint=loaded.tokenizer_fingerprint,
             vocab_size=loaded.vocab_size,
-            **offer_of(loaded.verifiers),
+            **offer_of(served_verifiers(method_of(self._settings))),
             method=self._settings.method,
         )
 
 
-def load_method(settings: DraftSettings) -> _Loaded:
+def load_method(settings: DraftSettings) -> LoadedDrafter:
     """Loads what the settings name, on the thread that will draft.
 
     Raises:
-        ValueError, OSError: The model cannot be loaded; the message says why.
+        ValueError, OSError: There is no such method, or it cannot be loaded; the message says why.
     """
-    if settings.method == "prompt_lookup" or settings.engine is None:
-        sessions = DraftSessions(settings.num_slots, settings.max_ahead)
-        lookup = PromptLookupDrafter(
-            sessions, max_ahead=settings.max_ahead, lockstep=settings.lockstep
-        )
-        return _Loaded(sessions=sessions, drafter=lookup)
-    engine = TimedEngine(load_engine(settings.engine))
-    tokenizer = load_tokenizer(
-        settings.engine.model, allow_remote_code=settings.engine.allow_remote_code
-    )
-    lengths = Lengths(find_decision(_folder_of(settings.engine.model), engine.spec.fingerprint))
-    sessions, drafter = model_method(engine, settings, lengths=lengths)
-    return _Loaded(
-        sessions=sessions,
-        drafter=drafter,
-        verifiers=(*SERVED, *SERVED_SAMPLED),
-        lengths=lengths.offered,
-        model=engine.spec.name,
-        model_fingerprint=engine.spec.fingerprint,
-        tokenizer_fingerprint="" if tokenizer is None else tokenizer_fingerprint(tokenizer),
-        vocab_size=engine.spec.vocab_size,
-        engine=engine,
-    )
+    method = method_of(settings)
+    method.check_needs()
+    method.settled(settings.options)
+    if method.needs_model and settings.engine is None:
+        raise ValueError(f"engine is absent; the method {method.name} needs a draft model")
+    return method.build(settings)
 
 
-def _folder_of(model: str) -> Path | None:
-    """Folder of a draft model that lies on this machine."""
-    source = resolve_model(model)
-    return Path(source.location) if source.is_local and not source.is_tabular else None
+def method_of(settings: DraftSettings) -> DrafterSpec:
+    """The method that settings name.
+
+    Raises:
+        ValueError: There is none.
+    """
+    if settings.method not in DRAFTERS:
+        raise ValueError(f"method is {settings.method!r}; it must be one of {', '.join(DRAFTERS)}")
+    return DRAFTERS[settings.method]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.rpc.credentials import OPEN, Credentials
@@ -13,9 +15,6 @@ speed."""
 
 LOOKUP_SLOTS = 64
 """Sessions served at a time by a method without a model, which takes hardly any memory for one."""
-
-METHODS = ("autoregressive", "prompt_lookup")
-"""Names of the drafting methods."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +28,10 @@ class DraftSettings:
     """Identifies this start of the actor; greater than that of every earlier start."""
 
     method: str = "autoregressive"
-    """`autoregressive` (a draft model) or `prompt_lookup` (no model)."""
+    """Name of the drafting method; `draft/choice/drafter_registry.py` has them all."""
+
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the method, as far as they are not its defaults."""
 
     engine: EngineSettings | None = None
     """The draft model and its room; None for a method without a model."""
@@ -65,10 +67,6 @@ class DraftSettings:
     """Whether a session may start from keys and values that another session left behind."""
 
     def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise ValueError(f"method is {self.method!r}; it must be one of {', '.join(METHODS)}")
-        if self.method == "autoregressive" and self.engine is None:
-            raise ValueError("engine is absent; the method autoregressive needs a draft model")
         if not self.bytes_per_token > 0.0:
             raise ValueError(
                 f"bytes_per_token is {self.bytes_per_token}; it must be greater than 0"

@@ -14,6 +14,9 @@ from outrider.actors.engine.protocol import Batch, Engine, Logits
 Bools = NDArray[np.bool_]
 Int64s = NDArray[np.int64]
 
+LOOKAHEAD = 2
+"""A tree may be so many times as deep as one target pass verifies, so that the next tree grows while a pass runs."""
+
 
 class CannotDraft(Exception):
     """The method cannot serve this session; the message says why and what to do."""

@@ -11,7 +11,7 @@ from tests.actors.draft.plain_tree import paths_of
 
 from outrider.actors.draft.draft_core import DraftCore
 from outrider.actors.draft.draft_worker import DraftWorker
-from outrider.actors.draft.methods.autoregressive import AutoregressiveDrafter, num_nodes_of
+from outrider.actors.draft.model.growing_drafter import AutoregressiveDrafter, num_nodes_of
 from outrider.actors.draft.state.draft_events import (
     Attached,
     AttachRefused,

@@ -7,9 +7,10 @@ import random
 import pytest
 from tests.actors.draft.bench import Bench, Verdict, View, frame_of, make_attach
 
-from outrider.actors.draft.methods.prompt_lookup import OccurrenceIndex, PromptLookupDrafter
+from outrider.actors.draft.methods.prompt_lookup import LookupOptions, OccurrenceIndex, priors
 from outrider.actors.draft.state.draft_events import Resynced, SessionKey
 from outrider.actors.draft.state.draft_sessions import DraftSessions
+from outrider.actors.draft.text.text_drafter import TextDrafter
 from outrider.actors.speculation.options import Speculation
 from outrider.actors.speculation.trees import base_hash
 
@@ -63,7 +64,14 @@ class LookupBench(Bench):
     def __init__(self, *, num_slots: int = 2, max_ahead: int = 64) -> None:
         sessions = DraftSessions(num_slots, max_ahead)
         super().__init__(
-            sessions, PromptLookupDrafter(sessions, max_ahead=max_ahead), max_ahead=max_ahead
+            sessions,
+            TextDrafter(
+                sessions,
+                new_proposer=OccurrenceIndex,
+                priors=priors(LookupOptions()),
+                max_ahead=max_ahead,
+            ),
+            max_ahead=max_ahead,
         )
 
     def attach(

@@ -6,7 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from outrider.actors.draft.choice.drafter_registry import DRAFTERS
+from outrider.actors.draft.service.draft_server import load_method
 from outrider.actors.draft.state.draft_settings import DraftSettings
+from outrider.actors.draft.state.drafter_spec import Need
 from outrider.actors.engine.engine_settings import EngineSettings
 
 GOOD = DraftSettings(name="d", incarnation=1, engine=EngineSettings(model="tabular:x"))
@@ -15,8 +18,6 @@ GOOD = DraftSettings(name="d", incarnation=1, engine=EngineSettings(model="tabul
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("method", "guessing"),
-        ("engine", None),
         ("num_slots", 0),
         ("width", 0),
         ("max_ahead", 0),
@@ -27,6 +28,34 @@ def test_wrong_settings_are_named(field: str, value: object) -> None:
     """The error says which field, its value and what is possible."""
     with pytest.raises(ValueError, match=field):
         replace(GOOD, **{field: value})  # type: ignore[arg-type]  # wrong on purpose
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        (
+            replace(GOOD, method="guessing"),
+            "method is 'guessing'; it must be one of autoregressive,",
+        ),
+        (replace(GOOD, engine=None), "engine is absent; the method autoregressive needs"),
+        (
+            replace(GOOD, method="prompt_lookup", options={"size": 3}),
+            "has no option 'size'; it has",
+        ),
+        (replace(GOOD, method="prompt_lookup", options={"alternatives": 0}), "alternatives is 0"),
+    ],
+)
+def test_a_method_that_cannot_be_loaded_says_why(settings: DraftSettings, problem: str) -> None:
+    """Before anything is loaded."""
+    with pytest.raises(ValueError, match=problem):
+        load_method(settings)
+
+
+def test_a_method_that_needs_more_than_targets_tell_is_refused() -> None:
+    """By name, with what is missing."""
+    spec = replace(DRAFTERS["prompt_lookup"], needs=frozenset({Need.TOKENS, Need.HIDDEN_STATES}))
+    with pytest.raises(ValueError, match="prompt_lookup needs hidden_states of the target"):
+        spec.check_needs()
 
 
 def test_prompt_lookup_needs_no_model() -> None:

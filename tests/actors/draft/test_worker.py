@@ -22,7 +22,7 @@ from tests.actors.draft.plain_tree import Pool
 
 from outrider.actors.draft.draft_core import DraftCore
 from outrider.actors.draft.draft_worker import DraftWorker
-from outrider.actors.draft.methods.prompt_lookup import PromptLookupDrafter
+from outrider.actors.draft.methods.prompt_lookup import LookupOptions, OccurrenceIndex, priors
 from outrider.actors.draft.state.draft_events import (
     Attached,
     CandidatesSent,
@@ -32,6 +32,7 @@ from outrider.actors.draft.state.draft_events import (
     ResyncWanted,
 )
 from outrider.actors.draft.state.draft_sessions import DraftSessions
+from outrider.actors.draft.text.text_drafter import TextDrafter
 from outrider.actors.engine.protocol import Batch
 from outrider.actors.exchange.verdicts import TargetActivity
 from outrider.actors.speculation.options import Speculation
@@ -355,7 +356,12 @@ def test_lockstep_sends_one_tree_and_waits() -> None:
 def test_prompt_lookup_is_driven_the_same_way() -> None:
     """A verdict is answered at once with what followed the same words before."""
     sessions = DraftSessions(2, 64)
-    bench = Bench(sessions, PromptLookupDrafter(sessions, max_ahead=64))
+    bench = Bench(
+        sessions,
+        TextDrafter(
+            sessions, new_proposer=OccurrenceIndex, priors=priors(LookupOptions()), max_ahead=64
+        ),
+    )
     bench.worker.post(make_attach(tokens=[5, 6, 7, 8, 9, 1, 5, 6]))
     bench.settle()
     [news] = bench.take_news()

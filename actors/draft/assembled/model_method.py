@@ -6,17 +6,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from outrider.actors.draft.draft_core import DraftCore
+from outrider.actors.draft.assembled.by_verifier import DrafterByVerifier
 from outrider.actors.draft.frozen.frozen_drafter import SampledDrafter
-from outrider.actors.draft.methods.autoregressive import AutoregressiveDrafter, num_nodes_of
-from outrider.actors.draft.methods.by_verifier import DrafterByVerifier
+from outrider.actors.draft.model.growing_drafter import AutoregressiveDrafter, num_nodes_of
 from outrider.actors.draft.state.draft_sessions import DraftSessions
 from outrider.actors.draft.state.draft_settings import DraftSettings
-from outrider.actors.draft.state.drafter import Drafter
 from outrider.actors.draft.stopping.lengths import Lengths
 from outrider.actors.engine.kv.prefix_slots import PrefixSlots
 from outrider.actors.engine.protocol import Engine
-from outrider.actors.tracing.recorder import Recorder
 
 
 def model_method(
@@ -58,20 +55,3 @@ def model_method(
         slots=slots,
     )
     return sessions, DrafterByVerifier(sessions, coupled=coupled, sampled=sampled)
-
-
-def core_of(
-    settings: DraftSettings,
-    sessions: DraftSessions,
-    drafter: Drafter,
-    recorder: Recorder | None = None,
-) -> DraftCore:
-    """The core that a drafter's settings ask for."""
-    return DraftCore(
-        sessions,
-        drafter,
-        max_ahead=settings.max_ahead,
-        bytes_per_token=settings.bytes_per_token,
-        lockstep=settings.lockstep,
-        recorder=recorder,
-    )

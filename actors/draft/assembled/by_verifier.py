@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.actors.draft.frozen.frozen_drafter import SampledDrafter
-from outrider.actors.draft.methods.autoregressive import AutoregressiveDrafter
+from outrider.actors.draft.model.growing_drafter import AutoregressiveDrafter
 from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
 from outrider.actors.draft.state.drafter import DraftPass
 from outrider.actors.engine.protocol import Engine, Logits

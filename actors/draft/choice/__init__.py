@@ -1,0 +1,1 @@
+"""Which drafting methods there are, by name."""

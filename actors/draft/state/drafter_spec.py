@@ -1,0 +1,131 @@
+"""The description of a drafting method: everything that the rest of the service needs to know about one."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from outrider.actors.draft.state.draft_sessions import DraftSessions
+from outrider.actors.draft.state.draft_settings import DraftSettings
+from outrider.actors.draft.state.drafter import Drafter
+from outrider.actors.engine.timed_engine import TimedEngine
+from outrider.actors.speculation.policies import LengthChoice
+
+
+class Need(StrEnum):
+    """What a method reads of the target's work."""
+
+    TOKENS = "tokens"
+    """Committed tokens, which every drafter is told."""
+
+    HIDDEN_STATES = "hidden_states"
+    """Hidden states of named layers at committed positions."""
+
+    TOP_ROWS = "top_rows"
+    """The most probable tokens at committed positions, with their probabilities."""
+
+
+SERVED_NEEDS = frozenset({Need.TOKENS})
+"""What targets tell today. A method that needs more is refused when it is loaded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedDrafter:
+    """A method that is ready to draft, and what identifies its model."""
+
+    sessions: DraftSessions
+    """Its sessions."""
+
+    drafter: Drafter
+    """Grows their trees."""
+
+    lengths: tuple[LengthChoice, ...] = (LengthChoice.FULL,)
+    """Length policies that it can follow."""
+
+    model: str = ""
+    """Name of its model; this and what follows is empty without one."""
+
+    model_fingerprint: str = ""
+    """Digest of the weights."""
+
+    tokenizer_fingerprint: str = ""
+    """Digest of the tokenizer."""
+
+    vocab_size: int = 0
+    """Token ids that it knows; 0: any."""
+
+    engine: TimedEngine | None = None
+    """Runs its model."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoOptions:
+    """Of a method that has none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrafterSpec:
+    """A drafting method."""
+
+    name: str
+    """As the configuration names it: lower case, words joined by underscores."""
+
+    build: Callable[[DraftSettings], LoadedDrafter]
+    """Loads what the settings name, on the thread that will draft. Raises ValueError or OSError if it cannot; the message says why."""
+
+    summary: str
+    """When to choose it, in one line for the table of drafters."""
+
+    source: str = ""
+    """Authors, year and arXiv id; empty where there is no paper."""
+
+    needs_model: bool = False
+    """True: the configuration must name a model; False: it must name none."""
+
+    gives_probabilities: bool = False
+    """True: its tokens are drawn from rows that it sends along, so that it serves verifiers of frozen trees, too."""
+
+    needs: frozenset[Need] = frozenset({Need.TOKENS})
+    """What it reads of the target's work."""
+
+    options: type[Any] = NoOptions
+    """A frozen dataclass of its own options; each field has a default, and a docstring below it in the source."""
+
+    def __post_init__(self) -> None:
+        if not self.name.isidentifier() or self.name != self.name.lower():
+            raise ValueError(
+                f"drafter {self.name!r}: a name is lower case, words joined by underscores"
+            )
+        if not dataclasses.is_dataclass(self.options):
+            raise ValueError(
+                f"drafter {self.name}: options is {self.options!r}, which is no dataclass"
+            )
+
+    def check_needs(self) -> None:
+        """Refuses a method that reads what targets do not tell.
+
+        Raises:
+            ValueError: It does; names what.
+        """
+        if missing := self.needs - SERVED_NEEDS:
+            raise ValueError(
+                f"method {self.name} needs {', '.join(sorted(missing))} of the target, which tells "
+                f"{', '.join(sorted(SERVED_NEEDS))} only"
+            )
+
+    def settled(self, given: Mapping[str, Any]) -> Any:
+        """Its options, those given and the others' defaults.
+
+        Raises:
+            ValueError: One is unknown or wrong.
+        """
+        known = {field.name for field in dataclasses.fields(self.options)}
+        if unknown := given.keys() - known:
+            raise ValueError(
+                f"method {self.name} has no option {', '.join(map(repr, sorted(unknown)))}; "
+                f"it has {', '.join(sorted(known)) or 'none'}"
+            )
+        return self.options(**given)

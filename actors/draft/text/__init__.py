@@ -1,0 +1,1 @@
+"""Drafting from text alone: what methods without a model share."""
