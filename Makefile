@@ -1,11 +1,12 @@
 PYTHON ?= python3
 
-.PHONY: check test laws protos protos-check cluster chart bench
+.PHONY: check test laws protos protos-check pages cluster chart bench
 
 check:
 	ruff check .
 	ruff format --check .
 	mypy
+	PYTHONPATH=src $(PYTHON) -m docs.generate --check
 
 test:
 	$(PYTHON) -m pytest -n 2
@@ -18,6 +19,9 @@ protos:
 
 protos-check:
 	tmp=$$(mktemp -d) && protos/generate $$tmp && diff -r -x __init__.py -x __pycache__ $$tmp/outrider/v1 src/outrider/v1; rc=$$?; rm -rf $$tmp; exit $$rc
+
+pages:
+	PYTHONPATH=src $(PYTHON) -m docs.generate
 
 cluster:
 	$(PYTHON) -m bench.running.cluster_nodes

@@ -18,7 +18,7 @@ from outrider.client.messages.results import (
     FinishReason,
     Health,
     ModelInfo,
-    NumberOption,
+    NumberOptionInfo,
     Origin,
     Replicas,
     SpeculationStats,
@@ -250,7 +250,7 @@ def _verifier(info: generation_pb2.VerifierInfo) -> VerifierInfo:
         source=info.source,
         lossless=info.lossless,
         options=tuple(
-            NumberOption(
+            NumberOptionInfo(
                 name=one.name,
                 default=one.default_value,
                 least=one.least,

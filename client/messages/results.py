@@ -243,7 +243,7 @@ class DrafterInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NumberOption:
+class NumberOptionInfo:
     """A number that a request may choose for a verifier."""
 
     name: str
@@ -264,7 +264,7 @@ class VerifierInfo:
     """Authors, year and arXiv id."""
     lossless: bool = True
     """Whether the text follows the target's law."""
-    options: tuple[NumberOption, ...] = ()
+    options: tuple[NumberOptionInfo, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from outrider.actors.engine.timed_engine import TimedEngine
 from outrider.actors.speculation.policies import LengthChoice
 
 
-class Need(StrEnum):
+class TargetNeed(StrEnum):
     """What a method reads of the target's work."""
 
     TOKENS = "tokens"
@@ -28,7 +28,7 @@ class Need(StrEnum):
     """The most probable tokens at committed positions, with their probabilities."""
 
 
-SERVED_NEEDS = frozenset({Need.TOKENS})
+SERVED_NEEDS = frozenset({TargetNeed.TOKENS})
 """What targets tell today. A method that needs more is refused when it is loaded."""
 
 
@@ -88,7 +88,7 @@ class DrafterSpec:
     gives_probabilities: bool = False
     """True: its tokens are drawn from rows that it sends along, so that it serves verifiers of frozen trees, too."""
 
-    needs: frozenset[Need] = frozenset({Need.TOKENS})
+    needs: frozenset[TargetNeed] = frozenset({TargetNeed.TOKENS})
     """What it reads of the target's work."""
 
     options: type[Any] = NoOptions

@@ -9,7 +9,7 @@ import pytest
 from outrider.actors.draft.choice.drafter_registry import DRAFTERS
 from outrider.actors.draft.service.draft_server import load_method
 from outrider.actors.draft.state.draft_settings import DraftSettings
-from outrider.actors.draft.state.drafter_spec import Need
+from outrider.actors.draft.state.drafter_spec import TargetNeed
 from outrider.actors.engine.engine_settings import EngineSettings
 
 GOOD = DraftSettings(name="d", incarnation=1, engine=EngineSettings(model="tabular:x"))
@@ -53,7 +53,9 @@ def test_a_method_that_cannot_be_loaded_says_why(settings: DraftSettings, proble
 
 def test_a_method_that_needs_more_than_targets_tell_is_refused() -> None:
     """By name, with what is missing."""
-    spec = replace(DRAFTERS["prompt_lookup"], needs=frozenset({Need.TOKENS, Need.HIDDEN_STATES}))
+    spec = replace(
+        DRAFTERS["prompt_lookup"], needs=frozenset({TargetNeed.TOKENS, TargetNeed.HIDDEN_STATES})
+    )
     with pytest.raises(ValueError, match="prompt_lookup needs hidden_states of the target"):
         spec.check_needs()
 

@@ -1,0 +1,141 @@
+"""Writes what follows from the sources: the page of the architecture, and the tables of methods.
+
+`python -m docs.generate` writes, `--check` refuses pages that are out of date, and imports that docs/architecture.md does not allow.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+
+from docs.imports import ROOT, folders, merged, reduced
+from outrider.actors.draft.choice.drafter_registry import DRAFTERS, served_verifiers
+from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
+
+DOCS = ROOT / "docs"
+ARCHITECTURE = DOCS / "architecture.md"
+
+
+def purpose(folder: str) -> str:
+    """The first sentence of a folder's `__init__.py`."""
+    text = ast.get_docstring(ast.parse((ROOT / folder / "__init__.py").read_text("utf-8"))) or ""
+    first = text.split("\n\n")[0].replace("\n", " ")
+    return re.split(r"(?<=\.)\s", first)[0]
+
+
+def folder_table() -> str:
+    """One row a folder: what it is, and the only other folders that it imports."""
+    rows = ["| folder | what it is | may import |", "|---|---|---|"]
+    graph = folders()
+    for folder in sorted(graph):
+        others = ", ".join(f"`{other}`" for other in sorted(graph[folder])) or "-"
+        rows.append(f"| `{folder}` | {purpose(folder)} | {others} |")
+    return "\n".join(rows)
+
+
+def drawing() -> str:
+    """Folders two levels deep, arrows to what they import, as far as it does not follow from other arrows."""
+    graph = reduced(merged(folders()))
+    lines = ["```mermaid", "flowchart TD"]
+    for top in sorted({node.split("/")[0] for node in graph}):
+        lines.append(f"  subgraph in_{top}[{top}]")
+        for node in sorted(node for node in graph if node.split("/")[0] == top):
+            name = node.removeprefix(top).removeprefix("/") or f"files of {top}"
+            lines.append(f"    {_id(node)}[{name}]")
+        lines.append("  end")
+    for node in sorted(graph):
+        lines += [f"  {_id(node)} --> {_id(other)}" for other in sorted(graph[node])]
+    return "\n".join([*lines, "```"])
+
+
+def _id(node: str) -> str:
+    return node.replace("/", "_")
+
+
+def verifier_table() -> str:
+    """All verifiers."""
+    rows = ["| verifier | tree | siblings | several drafters | lossless | when | source |"]
+    rows.append("|---|---|---|---|---|---|---|")
+    for name, spec in VERIFIERS.items():
+        tree = (
+            "grows" if not spec.needs_frozen_tree else "chain" if spec.is_chain_only else "frozen"
+        )
+        drawn = " or ".join(sorted(spec.replacements))
+        siblings = "any" if tree == "grows" else "-" if tree == "chain" else f"{drawn} replacement"
+        rows.append(
+            f"| `{name}` | {tree} | {siblings} | {'yes' if spec.mixes_drafters else 'no'} | "
+            f"{'yes' if spec.is_lossless else '**no**'} | {spec.summary} | {spec.source} |"
+        )
+    return "\n".join(rows)
+
+
+def drafter_table() -> str:
+    """All drafting methods."""
+    rows = ["| method | model | verifiers | options | when | source |", "|---|---|---|---|---|---|"]
+    for name, spec in DRAFTERS.items():
+        served = (
+            "all" if spec.gives_probabilities else ", ".join(map(_code, served_verifiers(spec)))
+        )
+        options = ", ".join(map(_code, spec.options.__dataclass_fields__)) or "-"
+        model = "needed" if spec.needs_model else "none"
+        rows.append(
+            f"| `{name}` | {model} | {served} | {options} | {spec.summary} | {spec.source or '-'} |"
+        )
+    return "\n".join(rows)
+
+
+def _code(text: str) -> str:
+    return f"`{text}`"
+
+
+BLOCKS = {
+    "layout:drawing": drawing,
+    "layout:folders": folder_table,
+    "methods:verifiers": verifier_table,
+    "methods:drafters": drafter_table,
+}
+"""What stands between the markers of pages, by the markers' name."""
+
+
+def filled(page: str) -> str:
+    """A page with every block made anew."""
+    for name, make in BLOCKS.items():
+        begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+        if begin in page:
+            before, rest = page.split(begin)
+            page = f"{before}{begin}\n{make()}\n{end}{rest.split(end)[1]}"
+    return page
+
+
+def forbidden() -> list[str]:
+    """Imports between folders that the committed page does not allow."""
+    allowed: dict[str, set[str]] = {}
+    for line in ARCHITECTURE.read_text("utf-8").splitlines():
+        if match := re.match(r"\| `([^`]+)` \|.*\| ([^|]*) \|$", line):
+            allowed[match[1]] = set(re.findall(r"`([^`]+)`", match[2]))
+    return [
+        f"{folder} imports {other}, which docs/architecture.md does not allow"
+        for folder, others in folders().items()
+        for other in sorted(others - allowed.get(folder, set()))
+    ]
+
+
+def main() -> None:
+    """Writes, or checks."""
+    pages = sorted(DOCS.glob("*.md"))
+    if "--check" not in sys.argv:
+        for page in pages:
+            page.write_text(filled(page.read_text("utf-8")), "utf-8")
+        return
+    stale = [
+        f"docs/{page.name} is out of date: run `make pages`"
+        for page in pages
+        if page.read_text("utf-8") != filled(page.read_text("utf-8"))
+    ]
+    if problems := [*forbidden(), *stale]:
+        sys.exit("\n".join(problems))
+
+
+if __name__ == "__main__":
+    main()
