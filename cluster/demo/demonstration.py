@@ -115,7 +115,7 @@ def serve_and_decode(
     # Only now: Ray takes a second to import, which a mistyped flag should not cost.
     from outrider.client.connection.errors import InvalidRequest, OutriderError
     from outrider.cluster.process.progress_lines import progress_line
-    from outrider.cluster.ray.ray_patience import StartCancelled
+    from outrider.cluster.ray.own_node import StartCancelled
     from outrider.cluster.start.launch import ServiceFailed, start_service
 
     try:
@@ -148,8 +148,7 @@ def serve_and_decode(
             except InvalidRequest as error:
                 screen.progress(f"no streams by length: {error}")
                 streams = {}
-    except (StartCancelled, SystemExit) as error:
-        # Ray, while it starts, turns SIGTERM into the latter.
+    except StartCancelled as error:
         raise Interrupted from error
     except (ServiceFailed, OutriderError) as error:
         # A signal to all processes at once, as some supervisors send it, ends the actors before us.

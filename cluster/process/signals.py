@@ -34,10 +34,7 @@ class Ending:
 
     @property
     def exit_code(self) -> int:
-        """What shells and supervisors expect of a process that a signal ended: 130 after SIGINT, 143 after SIGTERM.
-
-        SIGTERM counts, too, if none was noted: while Ray itself starts, it takes that signal for itself.
-        """
+        """What shells and supervisors expect of a process that a signal ended: 130 after SIGINT, 143 after SIGTERM."""
         return 128 + (self.number or signal.SIGTERM)
 
     def note(self, number: int, frame: FrameType | None = None) -> None:
@@ -99,6 +96,19 @@ def uninterrupted() -> Iterator[None]:
             for number in _SIGNALS:
                 signal.signal(number, _ignore)
         yield
+
+
+@contextmanager
+def held_back() -> Iterator[None]:
+    """Inside, signals wait, to be heard at the end; threads that are started inside never hear them.
+
+    Threads that were there before still do. No program may be started inside: it would inherit this.
+    """
+    earlier = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, earlier)
 
 
 @contextmanager

@@ -1,18 +1,26 @@
-"""Ports of our own Ray's helpers, chosen before they start instead of asked for afterwards.
+"""Ports of the helpers of our own Ray's node, chosen before they start instead of asked for afterwards.
 
 Ray's process for a node starts two helpers, waits until each has written down the ports that it listens on, and ends itself
-after 30 s without them, a time that cannot be set. On busy cores the helpers need longer. So the ports are chosen and written
-down here; the helpers take them when they come, and Ray does not wait.
+after 30 s without them, a time that cannot be set. On busy cores the helpers need longer. So their ports are chosen here, told
+to them by options of `ray start`, and written down as they would: Ray does not wait.
 """
 
 from __future__ import annotations
 
 import contextlib
-import inspect
 import random
 import socket
-from collections.abc import Iterator
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+
+OPTIONS = {
+    "metrics_agent_port": "--dashboard-agent-grpc-port",
+    "metrics_export_port": "--metrics-export-port",
+    "dashboard_agent_listen_port": "--dashboard-agent-listen-port",
+    "runtime_env_agent_port": "--runtime-env-agent-port",
+}
+"""Ray's name of each port, and the option that sets it."""
 
 CHOICES = range(12_000, 32_000)
 """Below the ports that Linux gives to outgoing connections, so that none of those takes one in the meantime."""
@@ -39,35 +47,22 @@ def free_ports(number: int) -> list[int]:
     return found
 
 
-@contextlib.contextmanager
-def told_beforehand() -> Iterator[None]:
-    """Inside, `ray.init` starts a node whose helpers' ports are chosen here."""
+def write_down(ports: Mapping[str, int], session: Path) -> bool:
+    """Writes the helpers' ports where Ray looks for them.
+
+    Args:
+        ports: By Ray's names, the keys of `OPTIONS`.
+        session: The folder of Ray's session; need not be there yet.
+
+    Returns:
+        Whether it could be done: not before Ray's central process, the first of all, has written down its own.
+    """
     from ray import _raylet
-    from ray._private import parameter, services
 
     raylet: Any = _raylet  # its stub leaves these out
-    names = (
-        raylet.METRICS_AGENT_PORT_NAME,
-        raylet.METRICS_EXPORT_PORT_NAME,
-        raylet.DASHBOARD_AGENT_LISTEN_PORT_NAME,
-        raylet.RUNTIME_ENV_AGENT_PORT_NAME,
-    )
-    ports = dict(zip(names, free_ports(len(names)), strict=True))
-    parameters: Any = parameter.RayParams
-    module: Any = services
-    init, start_raylet = parameters.__init__, module.start_raylet
-
-    def init_with_ports(self: Any, *args: Any, **kwargs: Any) -> None:
-        init(self, *args, **{**kwargs, **ports})
-
-    def start_raylet_told(*args: Any, **kwargs: Any) -> Any:
-        given = inspect.signature(start_raylet).bind(*args, **kwargs).arguments
+    first = f"{raylet.GCS_SERVER_PORT_NAME}_"
+    nodes = [path.name.removeprefix(first) for path in session.glob(f"{first}*")]
+    for node in nodes:
         for name, port in ports.items():
-            raylet.persist_port(given["session_dir"], given["node_id"], name, port)
-        return start_raylet(*args, **kwargs)
-
-    parameters.__init__, module.start_raylet = init_with_ports, start_raylet_told
-    try:
-        yield
-    finally:
-        parameters.__init__, module.start_raylet = init, start_raylet
+            raylet.persist_port(str(session), node, name, port)
+    return bool(nodes)

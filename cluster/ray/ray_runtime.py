@@ -1,7 +1,7 @@
 """The Ray that a service runs on: its own, started and ended with it, or a running cluster that it joins.
 
-Only this module sets Ray's environment variables, and it puts them back. Ray reads them in every process that it starts.
-Its own Ray listens on loopback only, asks for a fresh token, and keeps all its files in one private folder.
+Only this module sets Ray's environment variables in this process, and it puts them back. Its own Ray listens on loopback only,
+asks for a fresh token, and keeps all its files in one private folder.
 """
 
 from __future__ import annotations
@@ -22,19 +22,11 @@ from outrider.cluster.process.private_folder import (
     remove_leftovers,
     temporary_parent,
 )
-from outrider.cluster.process.signals import handlers_kept, uninterrupted
-from outrider.cluster.ray.ray_patience import VARIABLES, StartCancelled, patient
-from outrider.cluster.ray.ray_ports import told_beforehand
-
-OBJECT_STORE_BYTES = 100 * 2**20
-"""Ray's object store. No token passes through it; Ray refuses less than 75 MiB."""
+from outrider.cluster.process.signals import handlers_kept, held_back, uninterrupted
+from outrider.cluster.ray.own_node import OBJECT_STORE_BYTES, OwnNode, StartCancelled
 
 END_PATIENCE_S = 5.0
 """How long Ray's processes may take to end by themselves; they take less than 2 s on an idle machine."""
-
-WORKER_NICENESS = "0"
-"""Niceness of the actors' processes. Ray's own choice is 15, as nice as the drafter's arithmetic: event loops, the target's
-passes and drafting would all be alike, and behind every other program of the machine."""
 
 _VARIABLES = (
     "RAY_AUTH_MODE",
@@ -42,8 +34,6 @@ _VARIABLES = (
     "RAY_AUTH_TOKEN_PATH",
     "RAY_USAGE_STATS_ENABLED",
     "RAY_COLOR_PREFIX",
-    "RAY_worker_niceness",
-    *VARIABLES,
 )
 
 
@@ -64,6 +54,7 @@ class RayRuntime:
         self._config = config
         self._show_logs = show_logs
         self._folder: PrivateFolder | None = None
+        self._node: OwnNode | None = None
         self._saved: dict[str, str | None] = {}
 
     @property
@@ -74,7 +65,7 @@ class RayRuntime:
     @property
     def is_alive(self) -> bool:
         """Whether our own Ray runs; a cluster that was joined counts as alive."""
-        return not self.is_embedded or self._has_raylet()
+        return not self.is_embedded or (self._node is not None and self._node.is_alive)
 
     def start(self, *, is_cancelled: Callable[[], bool] = lambda: False) -> None:
         """Starts or joins.
@@ -88,7 +79,11 @@ class RayRuntime:
         """
         try:
             self._prepare()
-            self._connect(is_cancelled)
+            address = self._config.cluster.address
+            if self._folder is not None:
+                self._node = self._own_node(self._folder.path)
+                address = self._node.wait(is_cancelled=is_cancelled)
+            self._join(address)
         except Unfit as error:
             raise RayUnavailable(str(error)) from error
         except BaseException as error:
@@ -112,13 +107,13 @@ class RayRuntime:
         """
         import ray
 
-        processes = self._processes()
+        if self._node is not None:
+            self._node.processes()  # notes those that end, and leave others behind, in the next step
         ray.shutdown()
-        processes |= self._processes()
+        if self._node is not None:
+            self._node.end(patience_s=patience_s)
+            self._node = None
         if self._folder is not None:
-            from outrider.cluster.process import processes as process_table
-
-            process_table.end(processes, patience_s=patience_s)
             self._folder.remove()
             self._folder = None
         self._restore()
@@ -146,52 +141,39 @@ class RayRuntime:
             self._folder = _private_folder()
             variables["RAY_AUTH_TOKEN"] = None
             variables["RAY_AUTH_TOKEN_PATH"] = str(self._folder.write_token())
-            variables |= {**VARIABLES, "RAY_worker_niceness": WORKER_NICENESS}
         self._saved = {name: os.environ.get(name) for name in _VARIABLES}
         _set_environment(variables)
-        _forget_authentication()
 
-    def _connect(self, is_cancelled: Callable[[], bool]) -> None:
-        import ray
-
+    def _own_node(self, folder: Path) -> OwnNode:
         cluster = self._config.cluster
-        options: dict[str, Any] = {
-            "address": cluster.address,
-            "namespace": cluster.namespace,
-            "log_to_driver": self._show_logs,
-            "logging_level": logging.ERROR,
-            "configure_logging": True,
-        }
-        if self._folder is not None:
-            options |= {
-                "num_cpus": _cpus(self._config),
-                "resources": dict(cluster.local_resources),
-                "include_dashboard": cluster.local_dashboard,
-                "object_store_memory": OBJECT_STORE_BYTES,
-                # A folder inside ours, because Ray opens its own to everyone.
-                "_temp_dir": str(self._folder.path / "ray"),
-                "_node_ip_address": "127.0.0.1",
-            }
+        return OwnNode(
+            folder,
+            num_cpus=_cpus(self._config),
+            resources=cluster.local_resources,
+            has_dashboard=cluster.local_dashboard,
+            has_log_monitor=self._show_logs,
+        )
+
+    def _join(self, address: str) -> None:
+        """Joins a Ray that runs. Signals are heard afterwards: Ray takes SIGTERM for itself, and then aborts this process."""
         with contextlib.ExitStack() as around:
-            for context in (handlers_kept(), _quiet_future_warnings(), _loopback_allowed()):
+            for context in (
+                held_back(),
+                handlers_kept(),
+                _quiet_future_warnings(),
+                _loopback_allowed(is_needed=self.is_embedded),
+            ):
                 around.enter_context(context)
-            if self.is_embedded:
-                around.enter_context(told_beforehand())
-                around.enter_context(patient(is_cancelled=is_cancelled, is_alive=self._has_raylet))
-            ray.init(**options)
+            import ray
 
-    def _has_raylet(self) -> bool:
-        """Whether the process of our own Ray's node runs."""
-        from outrider.cluster.process import processes as process_table
-
-        return process_table.any_named("raylet", self._processes())
-
-    def _processes(self) -> frozenset[Any]:
-        if self._folder is None:
-            return frozenset()
-        from outrider.cluster.process import processes
-
-        return processes.owned_by(str(self._folder.path))
+            _forget_authentication()
+            ray.init(
+                address=address,
+                namespace=self._config.cluster.namespace,
+                log_to_driver=self._show_logs,
+                logging_level=logging.ERROR,
+                configure_logging=True,
+            )
 
     def _restore(self) -> None:
         if self._saved:
@@ -261,12 +243,15 @@ def _quiet_future_warnings() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _loopback_allowed() -> Iterator[None]:
-    """Lets Ray take 127.0.0.1 for its own address, and so listen there only.
+def _loopback_allowed(*, is_needed: bool) -> Iterator[None]:
+    """Lets Ray join at 127.0.0.1.
 
-    On Linux Ray replaces loopback by the machine's own address, because a cluster needs that, and then listens on every
-    interface. This constant, which is off on macOS for the same reason, is the only way to say that one node is all there is.
+    On Linux Ray replaces loopback by the machine's own address, because a cluster needs that. `own_node.VARIABLES` holds the
+    variable that says otherwise; a process reads it when it imports Ray, which may be done here, so its constant is set.
     """
+    if not is_needed:
+        yield
+        return
     from ray._private import ray_constants
 
     constants: Any = ray_constants

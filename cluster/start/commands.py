@@ -96,7 +96,7 @@ def serve(
         )
     # Only now: Ray takes a second to import, which a mistyped flag should not cost.
     from outrider.cluster.process.progress_lines import progress_line
-    from outrider.cluster.ray.ray_patience import StartCancelled
+    from outrider.cluster.ray.own_node import StartCancelled
     from outrider.cluster.start.launch import ServiceFailed, start_service
 
     with ending_by_signal() as ending:
@@ -137,10 +137,7 @@ def serve(
                 report("ending: running requests may finish")
         except ServiceFailed as error:
             raise CommandFailed(str(error)) from error
-        except (
-            StartCancelled,
-            SystemExit,
-        ):  # While Ray itself starts, it turns SIGTERM into the latter.
+        except StartCancelled:
             report("ended while starting")
     report("ended")
 

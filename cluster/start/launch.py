@@ -19,8 +19,8 @@ from outrider.cluster.config.schema import Config
 from outrider.cluster.gateway.bearer import NoTokens, Tokens
 from outrider.cluster.process.preflight import Unfit, check_address
 from outrider.cluster.process.signals import uninterrupted
+from outrider.cluster.ray.own_node import StartCancelled
 from outrider.cluster.ray.ray_errors import first_line
-from outrider.cluster.ray.ray_patience import StartCancelled
 from outrider.cluster.ray.ray_runtime import RayRuntime, RayUnavailable
 from outrider.cluster.roster.actor_status import ActorStatus
 from outrider.cluster.roster.roster import Role

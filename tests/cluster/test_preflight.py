@@ -20,7 +20,8 @@ from outrider.cluster.process.preflight import (
     check_address,
     check_room,
 )
-from outrider.cluster.ray.ray_runtime import OBJECT_STORE_BYTES, RayRuntime
+from outrider.cluster.ray.own_node import OBJECT_STORE_BYTES
+from outrider.cluster.ray.ray_runtime import RayRuntime
 from outrider.cluster.start import launch
 
 MIB = 2**20

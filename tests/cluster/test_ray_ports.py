@@ -1,13 +1,12 @@
-"""Ports of Ray's helpers: free ones, told to Ray before it could ask."""
+"""Ports of Ray's helpers: free ones, and written down where Ray looks for them."""
 
 from __future__ import annotations
 
 import socket
 from pathlib import Path
-from typing import Any
 
 import pytest
-from ray._private import parameter, services
+from ray._raylet import get_port_filename, wait_for_persisted_port
 
 from outrider.cluster.ray import ray_ports
 
@@ -35,31 +34,12 @@ def test_a_full_machine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
             ray_ports.free_ports(1)
 
 
-def test_ray_finds_the_ports_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The helpers' command lines and the files that Ray waits for hold the same ports; afterwards Ray is as it was."""
-    started: list[str] = []
-
-    def start_raylet(session_dir: str, node_id: str) -> str:
-        started.extend(sorted(path.name for path in tmp_path.iterdir()))
-        return f"{session_dir} {node_id}"
-
-    module: Any = services
-    monkeypatch.setattr(module, "start_raylet", start_raylet)
-    parameters: Any = parameter.RayParams
-    before = parameters.__init__
-    with ray_ports.told_beforehand():
-        made = parameters(metrics_export_port=None)
-        assert module.start_raylet(session_dir=str(tmp_path), node_id=NODE) == f"{tmp_path} {NODE}"
-    told = {
-        path.name.removesuffix(f"_{NODE}"): int(path.read_text()) for path in tmp_path.iterdir()
-    }
-    assert sorted(f"{name}_{NODE}" for name in told) == started
-    assert told == {
-        "metrics_agent_port": made.metrics_agent_port,
-        "metrics_export_port": made.metrics_export_port,
-        "dashboard_agent_listen_port": made.dashboard_agent_listen_port,
-        "runtime_env_agent_port": made.runtime_env_agent_port,
-    }
-    assert len(set(told.values())) == 4
-    assert parameters.__init__ is before
-    assert module.start_raylet is start_raylet
+def test_ray_finds_the_ports_written_down(tmp_path: Path) -> None:
+    """As soon as its central process has made the node known, and not before."""
+    ports = {name: 12_345 + index for index, name in enumerate(ray_ports.OPTIONS)}
+    assert not ray_ports.write_down(ports, tmp_path / "session")
+    assert not ray_ports.write_down(ports, tmp_path)
+    (tmp_path / get_port_filename(NODE, "gcs_server_port")).write_text("1")
+    assert ray_ports.write_down(ports, tmp_path)
+    for name, port in ports.items():
+        assert wait_for_persisted_port(str(tmp_path), NODE, name, timeout_ms=0) == port
