@@ -51,7 +51,7 @@ def serve(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Result:
     def reached(*_: object, **__: object) -> None:
         pytest.fail("the start went on")
 
-    monkeypatch.setattr(RayRuntime, "_connect", reached)
+    monkeypatch.setattr(RayRuntime, "_own_node", reached)
     return CliRunner().invoke(app, ["serve", *arguments], env={"NO_COLOR": "1"})
 
 

@@ -36,6 +36,7 @@ class Demo:
     process: subprocess.Popen[bytes]
     folder: Path
     mark: str
+    rays: Path | None = None
 
     @property
     def said(self) -> str:
@@ -64,13 +65,24 @@ class Demo:
                 continue
         return False
 
+    def is_up(self) -> bool:
+        """Whether Ray has started, and is being joined."""
+        if not self.rays and self.has_raylet():
+            self.rays = ray_folder(self.family()) / "ray"
+        return self.rays is not None and (self.rays / "ray_current_cluster").exists()
+
     def wait(self, moment: str) -> None:
         """Waits for a moment of its life."""
+        moments = {
+            "Ray starts": self.has_raylet,
+            "Ray is joined": self.is_up,
+            "texts come": lambda: "temperature" in self.said,
+        }
 
         def has_come() -> bool:
             if self.process.poll() is not None:
                 raise RuntimeError(f"the demonstration ended:\n{self.said}")
-            return self.has_raylet() if moment == "Ray starts" else "temperature" in self.said
+            return moments[moment]()
 
         until(has_come, timeout_s=START_TIMEOUT_S, what=moment)
 
@@ -104,6 +116,7 @@ def demo(tmp_path: Path) -> Iterator[Demo]:
         pytest.param("texts come", (TERM,), True, 143, id="sigterm-to-all"),
         pytest.param("Ray starts", (TERM, TERM), False, 143, id="start-sigterm"),
         pytest.param("Ray starts", (INT, INT), True, 130, id="start-ctrl-c"),
+        pytest.param("Ray is joined", (TERM, TERM), True, 143, id="join-sigterm"),
     ],
 )
 def test_signal_ends_everything(
