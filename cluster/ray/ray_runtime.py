@@ -84,6 +84,8 @@ class RayRuntime:
                 self._node = self._own_node(self._folder.path)
                 address = self._node.wait(is_cancelled=is_cancelled)
             self._join(address)
+            if is_cancelled():
+                raise StartCancelled
         except Unfit as error:
             raise RayUnavailable(str(error)) from error
         except BaseException as error:
