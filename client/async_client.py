@@ -1,22 +1,22 @@
-"""The client for asyncio. `blocking.py` has the same surface for threads."""
+"""The client, for asyncio. `blocking.py` runs it for threads."""
 
 from __future__ import annotations
 
-import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from outrider.client.async_stream import AsyncConnections, AsyncGenerationStream
+from outrider.client.async_stream import AsyncGenerationStream
 from outrider.client.async_trace import AsyncRunningTrace
 from outrider.client.connection.access import Access, Tls
 from outrider.client.connection.channel import DEFAULT_ADDRESS, parse_addresses
+from outrider.client.connection.connections import Connections
 from outrider.client.connection.errors import OutriderError, Unavailable, from_rpc_error
 from outrider.client.connection.retry import RetryPolicy
 from outrider.client.connection.timeouts import (
@@ -25,6 +25,7 @@ from outrider.client.connection.timeouts import (
     REQUEST_TIMEOUT_S,
     check_timeout,
 )
+from outrider.client.connection.waits import AsyncioWaits, Waits
 from outrider.client.messages.collect import ResultCollector
 from outrider.client.messages.request_options import Message, SamplingOptions, SpeculationOptions
 from outrider.client.messages.request_wire import (
@@ -61,6 +62,8 @@ class AsyncClient:
     that breaks is taken up again where it stopped. `RetryPolicy` holds the bounds.
     """
 
+    _waits: ClassVar[Waits] = AsyncioWaits()
+
     def __init__(
         self,
         address: str | Sequence[str] = DEFAULT_ADDRESS,
@@ -85,10 +88,11 @@ class AsyncClient:
         check_timeout("connect_timeout_s", connect_timeout_s)
         self._timeout_s = check_timeout("timeout_s", timeout_s)
         self._retry = retry or RetryPolicy()
-        self._connections = AsyncConnections(
+        self._connections = Connections(
             parse_addresses(address),
             connect_timeout_s=connect_timeout_s,
             access=Access(tls, token),
+            waits=self._waits,
         )
 
     async def __aenter__(self) -> Self:
@@ -348,4 +352,4 @@ class AsyncClient:
             if not isinstance(error, Unavailable) or is_over:
                 raise await self._connections.explained(error, address)
             self._connections.rotate(address)
-            await asyncio.sleep(delay_s)
+            await self._waits.sleep(delay_s)

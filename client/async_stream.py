@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Collection
 from contextlib import suppress
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import grpc
 import grpc.aio
 
-from outrider.client.connection.access import Access
-from outrider.client.connection.channel import channel_options
+from outrider.client.connection.connections import Connections
 from outrider.client.connection.errors import (
     Cancelled,
     DeadlineExceeded,
@@ -22,67 +20,12 @@ from outrider.client.connection.errors import (
     Unavailable,
     from_rpc_error,
 )
-from outrider.client.connection.misfits import explained
 from outrider.client.messages.results import Admission, Event
 from outrider.client.messages.stream_progress import StreamProgress
 from outrider.v1.generation_pb2 import AbortRequest, GenerateRequest, GenerateResponse
-from outrider.v1.generation_pb2_grpc import GenerationServiceStub
-
-if TYPE_CHECKING:
-    from outrider.v1.generation_pb2_grpc import GenerationServiceAsyncStub
 
 _ABORT_TIMEOUT_S = 2.0
 """Longest wait for the abort that clears the way of a resume; without an answer the resume is tried anyway."""
-
-
-class AsyncConnections:
-    """One channel an address and certificate, opened when first used; calls go to the current one."""
-
-    def __init__(
-        self, addresses: tuple[str, ...], *, connect_timeout_s: float, access: Access | None = None
-    ) -> None:
-        self.addresses = addresses
-        self._access = access or Access()
-        self._options = channel_options(connect_timeout_s)
-        self._channels: dict[tuple[str, tuple[int, ...]], grpc.aio.Channel] = {}
-        self._current = 0
-
-    @property
-    def current(self) -> str:
-        """The address that calls go to."""
-        return self.addresses[self._current]
-
-    def rotate(self, failed: str) -> None:
-        """Goes on to the next address, unless another call has done so since `failed` was the current one."""
-        if failed == self.current:
-            self._current = (self._current + 1) % len(self.addresses)
-
-    def pick(self, refused: Collection[str]) -> str:
-        """The current address, after going past those that have refused a call for good. One that has not is left."""
-        while (address := self.current) in refused:
-            self.rotate(address)
-        return address
-
-    def channel(self, address: str) -> grpc.aio.Channel:
-        """The channel of an address."""
-        key = (address, self._access.versions())
-        if key not in self._channels:
-            self._channels[key] = self._access.async_channel(address, self._options)
-        return self._channels[key]
-
-    def stub(self, address: str) -> GenerationServiceAsyncStub:
-        """The generation service at an address."""
-        return GenerationServiceStub(self.channel(address))
-
-    async def explained(self, error: OutriderError, address: str) -> OutriderError:
-        """The error, or the cause of it, if certificates are."""
-        return await asyncio.to_thread(explained, error, address, self._access.tls)
-
-    async def close(self) -> None:
-        """Closes every channel; running calls are cancelled."""
-        channels, self._channels = self._channels, {}
-        for channel in channels.values():
-            await channel.close()
 
 
 class AsyncGenerationStream:
@@ -90,11 +33,11 @@ class AsyncGenerationStream:
 
     Cancels the call when it is closed, when its iteration raises, and when it is dropped, as by `break` out of
     `async for event in client.stream(...)`; `async with client.stream(...) as stream` does so even while a name
-    still holds it. A broken connection is taken up again unseen, as `progress.py` says.
+    still holds it. A broken connection is taken up again unseen, as `stream_progress.py` says.
     """
 
     def __init__(
-        self, connections: AsyncConnections, progress: StreamProgress, *, timeout_s: float
+        self, connections: Connections, progress: StreamProgress, *, timeout_s: float
     ) -> None:
         self._connections = connections
         self._progress = progress
@@ -102,7 +45,7 @@ class AsyncGenerationStream:
         self._deadline_s: float | None = None
         self._address = ""
         self._call: grpc.aio.UnaryStreamCall[GenerateRequest, GenerateResponse] | None = None
-        self._closed = asyncio.Event()
+        self._closed = connections.waits.flag()
 
     @property
     def request_id(self) -> str:
@@ -168,6 +111,8 @@ class AsyncGenerationStream:
             except grpc.RpcError as error:
                 if self._progress.is_complete:
                     return None
+                if self._closed.is_set():
+                    raise self._cancelled() from error
                 await self._reopen(from_rpc_error(error, request_id=self.request_id))
                 continue
             if response is None:
@@ -188,15 +133,20 @@ class AsyncGenerationStream:
                     request_id=self.request_id,
                     received_tokens=self._progress.token_ids,
                 )
+            self._connections.register(self)
             self._address = self._connections.pick(self._progress.refused)
             stub = self._connections.stub(self._address)
             self._call = stub.Generate(self._progress.next_request(), timeout=left_s)
+            if self._closed.is_set():  # cancelled by another thread while the call was being opened
+                self._call.cancel()
         try:
             response = await self._call.read()
         except asyncio.CancelledError:
             task = asyncio.current_task()
-            if self._closed.is_set() and not (task is not None and task.cancelling()):
-                raise Cancelled("the stream was cancelled", request_id=self.request_id) from None
+            if (
+                task is None or not task.cancelling()
+            ):  # the call was cancelled, or its client closed
+                raise self._cancelled() from None
             raise
         return response if isinstance(response, GenerateResponse) else None
 
@@ -233,11 +183,12 @@ class AsyncGenerationStream:
         Raises:
             Cancelled: `cancel` was called meanwhile.
         """
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._closed.wait()
-        if self._closed.is_set():
-            raise Cancelled("the stream was cancelled", request_id=self.request_id)
+        if await self._connections.waits.wait(self._closed, seconds):
+            raise self._cancelled()
+
+    def _cancelled(self) -> Cancelled:
+        """What a wait ends with after `cancel`."""
+        return Cancelled("the stream was cancelled", request_id=self.request_id)
 
     def _left_s(self) -> float:
         """Seconds to the deadline, which the first use sets; 0 or less once it has passed."""

@@ -1,15 +1,14 @@
-"""A trace that runs, for asyncio. `blocking_trace.py` has the same surface for threads."""
+"""A trace that runs, for asyncio. `blocking_stream.py` has the same surface for threads."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from types import TracebackType
 from typing import Self
 
 import grpc
 
-from outrider.client.async_stream import AsyncConnections
+from outrider.client.connection.connections import Connections
 from outrider.client.connection.errors import OutriderError
 from outrider.client.messages.trace_request import GRACE_S, SETTLE_S, Reception
 from outrider.client.timeline.timeline_model import Timeline
@@ -19,21 +18,21 @@ from outrider.v1 import trace_pb2
 class AsyncRunningTrace:
     """Records a service until it is over, or stopped. A context manager: leaving it stops it."""
 
-    def __init__(self, connections: AsyncConnections, request: trace_pb2.TraceRequest) -> None:
+    def __init__(self, connections: Connections, request: trace_pb2.TraceRequest) -> None:
         """Use `AsyncClient.start_trace`."""
         self._connections = connections
         self._address = connections.current
         stub = connections.stub(self._address)
         self._reception = Reception(request)
-        self._started = asyncio.Event()
+        self._waits = connections.waits
+        self._started = self._waits.flag()
+        self._over = self._waits.flag()
         self._call = stub.Trace(request, timeout=request.seconds + GRACE_S)
-        self._task = asyncio.create_task(self._read(), name="outrider-trace")
+        self._reader = self._waits.start(self._read(), "outrider-trace")
 
     async def wait_started(self) -> None:
         """Waits until every actor records. Returns, too, if that came to nothing; `result` says why."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(GRACE_S):
-                await self._started.wait()
+        await self._waits.wait(self._started, GRACE_S)
 
     @property
     def num_records(self) -> int:
@@ -42,11 +41,11 @@ class AsyncRunningTrace:
 
     async def stop(self) -> None:
         """Ends the trace now. What happened before is in it. Idempotent."""
-        if not self._task.done() and not self._reception.is_stopping:
-            await asyncio.sleep(SETTLE_S)
+        if not self._over.is_set() and not self._reception.is_stopping:
+            await self._waits.sleep(SETTLE_S)
             self._reception.is_stopping = True
             self._call.cancel()
-        await asyncio.wait([self._task], timeout=GRACE_S)
+        await self._waits.wait(self._over, GRACE_S)
 
     async def result(self) -> Timeline:
         """Waits for the end, and gives what was recorded.
@@ -54,7 +53,7 @@ class AsyncRunningTrace:
         Raises:
             OutriderError: Nothing was; by cause, see `errors.py`.
         """
-        await self._task
+        await self._waits.wait(self._over, None)
         try:
             return self._reception.timeline()
         except OutriderError as error:
@@ -73,16 +72,17 @@ class AsyncRunningTrace:
 
     async def _read(self) -> None:
         try:
-            async for response in self._call:
+            while isinstance(response := await self._call.read(), trace_pb2.TraceResponse):
                 self._reception.add(response)
                 self._started.set()
         except grpc.RpcError as error:
             self._reception.broke(error)
         except asyncio.CancelledError:
             # Cancelling a call makes its reader's wait end this way; a cancelled task passes it on.
+            self._reception.stopped()
             if not self._reception.is_stopping:
                 self._call.cancel()
                 raise
-            self._reception.stopped()
         finally:
             self._started.set()
+            self._over.set()

@@ -1,49 +1,32 @@
-"""The client for threads. `async_client.py` has the same surface for asyncio."""
+"""The client for threads: the one for asyncio, each of whose waits blocks the thread."""
 
 from __future__ import annotations
 
-import random
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self
 
-import grpc
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-
-from outrider.client.blocking_stream import Connections, GenerationStream
-from outrider.client.blocking_trace import RunningTrace
-from outrider.client.connection.access import Access, Tls
-from outrider.client.connection.channel import DEFAULT_ADDRESS, parse_addresses
-from outrider.client.connection.errors import OutriderError, Unavailable, from_rpc_error
+from outrider.client.async_client import AsyncClient
+from outrider.client.blocking_stream import GenerationStream, RunningTrace
+from outrider.client.connection.access import Tls
+from outrider.client.connection.channel import DEFAULT_ADDRESS
 from outrider.client.connection.retry import RetryPolicy
 from outrider.client.connection.timeouts import (
     CALL_TIMEOUT_S,
     CONNECT_TIMEOUT_S,
     REQUEST_TIMEOUT_S,
-    check_timeout,
 )
-from outrider.client.messages.collect import ResultCollector
+from outrider.client.connection.waits import BlockingWaits, finished
 from outrider.client.messages.request_options import Message, SamplingOptions, SpeculationOptions
-from outrider.client.messages.request_wire import (
-    detokenize_to_proto,
-    request_to_proto,
-    tokenize_to_proto,
-)
-from outrider.client.messages.result_wire import (
-    health_from_proto,
-    model_from_proto,
-    status_from_proto,
-)
 from outrider.client.messages.results import Generation, Health, ModelInfo, Status
-from outrider.client.messages.stream_progress import StreamProgress, new_request_id
-from outrider.client.messages.trace_request import trace_request
 from outrider.client.timeline.timeline_model import Timeline
-from outrider.v1 import generation_pb2
-from outrider.v1.generation_pb2_grpc import GenerationServiceStub
 
-_Answer = TypeVar("_Answer")
+
+class _BlockingCore(AsyncClient):
+    """The asyncio client whose coroutines never suspend."""
+
+    _waits = BlockingWaits()
 
 
 class Client:
@@ -79,13 +62,13 @@ class Client:
         Raises:
             InvalidRequest: An address cannot be read, a timeout is not a positive number, or a file cannot be used.
         """
-        check_timeout("connect_timeout_s", connect_timeout_s)
-        self._timeout_s = check_timeout("timeout_s", timeout_s)
-        self._retry = retry or RetryPolicy()
-        self._connections = Connections(
-            parse_addresses(address),
+        self._client = _BlockingCore(
+            address,
+            timeout_s=timeout_s,
             connect_timeout_s=connect_timeout_s,
-            access=Access(tls, token),
+            retry=retry,
+            tls=tls,
+            token=token,
         )
 
     def __enter__(self) -> Self:
@@ -101,7 +84,7 @@ class Client:
 
     def close(self) -> None:
         """Closes the connections; running calls are cancelled."""
-        self._connections.close()
+        finished(self._client.close())
 
     def stream(
         self,
@@ -134,26 +117,19 @@ class Client:
         Raises:
             InvalidRequest: The request cannot be sent as it is. Iterating raises the other errors.
         """
-        name = request_id or new_request_id()
-        request = request_to_proto(
-            request_id=name,
-            model=model,
-            prompt=prompt,
+        started = self._client.stream(
+            prompt,
             tokens=tokens,
             messages=messages,
+            model=model,
             sampling=sampling,
             speculation=speculation,
             resume=resume,
             model_fingerprint=model_fingerprint,
+            request_id=request_id,
+            timeout_s=timeout_s,
         )
-        progress = StreamProgress(
-            request,
-            policy=self._retry,
-            addresses=self._connections.addresses,
-            owns_id=request_id is None,
-        )
-        whole_s = self._timeout_s if timeout_s is None else check_timeout("timeout_s", timeout_s)
-        return GenerationStream(self._connections, progress, timeout_s=whole_s)
+        return GenerationStream(started)
 
     def generate(
         self,
@@ -174,8 +150,7 @@ class Client:
         Raises:
             OutriderError: By cause; see `errors.py`.
         """
-        collector = ResultCollector()
-        with self.stream(
+        result = self._client.generate(
             prompt,
             tokens=tokens,
             messages=messages,
@@ -186,10 +161,8 @@ class Client:
             model_fingerprint=model_fingerprint,
             request_id=request_id,
             timeout_s=timeout_s,
-        ) as stream:
-            for event in stream:
-                collector.add(event)
-        return collector.result(resumes=stream.resumes)
+        )
+        return finished(result)
 
     def abort(self, request_id: str, *, timeout_s: float = CALL_TIMEOUT_S) -> bool:
         """Ends a running request, at whichever address it runs. Idempotent.
@@ -197,26 +170,11 @@ class Client:
         Returns:
             True if it was running.
         """
-        request = generation_pb2.AbortRequest(request_id=request_id)
-        answers: list[bool] = []
-        failure: OutriderError | None = None
-        for address in self._connections.addresses:
-            stub = self._connections.stub(address)
-            try:
-                answer = stub.Abort(request, timeout=check_timeout("timeout_s", timeout_s))
-            except grpc.RpcError as error:
-                failure = from_rpc_error(error, request_id=request_id)
-            else:
-                answers.append(answer.was_running)
-        if failure is not None and not answers:
-            raise failure
-        return any(answers)
+        return finished(self._client.abort(request_id, timeout_s=timeout_s))
 
     def models(self, *, timeout_s: float = CALL_TIMEOUT_S) -> tuple[ModelInfo, ...]:
         """The target models and what they offer."""
-        request = generation_pb2.ListModelsRequest()
-        answer = self._ask(lambda stub, left_s: stub.ListModels(request, timeout=left_s), timeout_s)
-        return tuple(model_from_proto(model) for model in answer.models)
+        return finished(self._client.models(timeout_s=timeout_s))
 
     def tokenize(
         self,
@@ -228,11 +186,14 @@ class Client:
         timeout_s: float = CALL_TIMEOUT_S,
     ) -> tuple[int, ...]:
         """The token ids of a text or a conversation."""
-        request = tokenize_to_proto(
-            model=model, text=text, messages=messages, add_special_tokens=add_special_tokens
+        ids = self._client.tokenize(
+            text,
+            messages=messages,
+            model=model,
+            add_special_tokens=add_special_tokens,
+            timeout_s=timeout_s,
         )
-        answer = self._ask(lambda stub, left_s: stub.Tokenize(request, timeout=left_s), timeout_s)
-        return tuple(answer.ids)
+        return finished(ids)
 
     def detokenize(
         self,
@@ -243,15 +204,14 @@ class Client:
         timeout_s: float = CALL_TIMEOUT_S,
     ) -> str:
         """The text of token ids; bytes that are not UTF-8 become U+FFFD."""
-        request = detokenize_to_proto(model=model, ids=ids, skip_special_tokens=skip_special_tokens)
-        answer = self._ask(lambda stub, left_s: stub.Detokenize(request, timeout=left_s), timeout_s)
-        return answer.text
+        text = self._client.detokenize(
+            ids, model=model, skip_special_tokens=skip_special_tokens, timeout_s=timeout_s
+        )
+        return finished(text)
 
     def status(self, *, timeout_s: float = CALL_TIMEOUT_S) -> Status:
         """Who serves, and how busy they are."""
-        request = generation_pb2.GetStatusRequest()
-        answer = self._ask(lambda stub, left_s: stub.GetStatus(request, timeout=left_s), timeout_s)
-        return status_from_proto(answer)
+        return finished(self._client.status(timeout_s=timeout_s))
 
     def start_trace(
         self,
@@ -272,10 +232,10 @@ class Client:
         Raises:
             InvalidRequest: A value does not fit its field. `result` raises the other errors.
         """
-        request = trace_request(
+        started = self._client.start_trace(
             request_id=request_id, seconds=seconds, nodes=nodes, max_records=max_records
         )
-        return RunningTrace(self._connections, request)
+        return RunningTrace(started)
 
     def trace(
         self,
@@ -290,51 +250,11 @@ class Client:
         Raises:
             OutriderError: By cause; see `errors.py`.
         """
-        with self.start_trace(
+        timeline = self._client.trace(
             request_id=request_id, seconds=seconds, nodes=nodes, max_records=max_records
-        ) as trace:
-            return trace.result()
+        )
+        return finished(timeline)
 
     def health(self, service: str = "", *, timeout_s: float = CALL_TIMEOUT_S) -> Health:
         """What `grpc.health.v1` says; an unknown service is an answer, not an error."""
-        request = health_pb2.HealthCheckRequest(service=service)
-
-        def check(_: GenerationServiceStub, left_s: float) -> Health:
-            stub = health_pb2_grpc.HealthStub(self._connections.channel(self._connections.current))
-            try:
-                # the type stubs of the health stub leave its methods out
-                answer = stub.Check(request, timeout=left_s)  # type: ignore[attr-defined]
-            except grpc.RpcError as error:
-                if error.code() is grpc.StatusCode.NOT_FOUND:
-                    return Health.SERVICE_UNKNOWN
-                raise
-            return health_from_proto(answer)
-
-        return self._ask(check, timeout_s)
-
-    def _ask(
-        self,
-        call: Callable[[GenerationServiceStub, float], _Answer],
-        timeout_s: float,
-    ) -> _Answer:
-        """Makes a short call, at each address in turn while nobody answers."""
-        deadline_s = time.monotonic() + check_timeout("timeout_s", timeout_s)
-        num_addresses = len(self._connections.addresses)
-        failures = 0
-        while True:
-            address = self._connections.current
-            left_s = max(0.001, deadline_s - time.monotonic())
-            try:
-                return call(self._connections.stub(address), left_s)
-            except grpc.RpcError as rpc_error:
-                error = from_rpc_error(rpc_error)
-            failures += 1
-            delay_s = self._retry.delay_s(
-                failures, num_addresses=num_addresses, jitter=random.random()
-            )
-            is_over = failures >= self._retry.open_attempts * num_addresses
-            is_over |= time.monotonic() + delay_s >= deadline_s
-            if not isinstance(error, Unavailable) or is_over:
-                raise self._connections.explained(error, address)
-            self._connections.rotate(address)
-            time.sleep(delay_s)
+        return finished(self._client.health(service, timeout_s=timeout_s))

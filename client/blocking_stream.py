@@ -1,91 +1,15 @@
-"""One running generation, as an iterator. The same as `async_stream.py`, for threads."""
+"""What runs for a while, for threads: a generation, as an iterator, and a trace. Each runs its asyncio twin by `finished`."""
 
 from __future__ import annotations
 
-import random
-import threading
-from collections.abc import Collection
-from contextlib import suppress
-from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
-import grpc
-
-from outrider.client.connection.access import Access
-from outrider.client.connection.channel import channel_options
-from outrider.client.connection.errors import (
-    Cancelled,
-    DeadlineExceeded,
-    OutriderError,
-    Unavailable,
-    from_rpc_error,
-)
-from outrider.client.connection.misfits import explained
+from outrider.client.async_stream import AsyncGenerationStream
+from outrider.client.async_trace import AsyncRunningTrace
+from outrider.client.connection.waits import finished
 from outrider.client.messages.results import Admission, Event
-from outrider.client.messages.stream_progress import StreamProgress
-from outrider.v1.generation_pb2 import AbortRequest, GenerateResponse
-from outrider.v1.generation_pb2_grpc import GenerationServiceStub
-
-if TYPE_CHECKING:
-    from grpc import _CallIterator
-
-_ABORT_TIMEOUT_S = 2.0
-"""Longest wait for the abort that clears the way of a resume; without an answer the resume is tried anyway."""
-
-
-class Connections:
-    """One channel an address and certificate, opened when first used; calls go to the current one. Safe to share among threads."""
-
-    def __init__(
-        self, addresses: tuple[str, ...], *, connect_timeout_s: float, access: Access | None = None
-    ) -> None:
-        self.addresses = addresses
-        self._access = access or Access()
-        self._options = channel_options(connect_timeout_s)
-        self._lock = threading.Lock()
-        self._channels: dict[tuple[str, tuple[int, ...]], grpc.Channel] = {}
-        self._current = 0
-
-    @property
-    def current(self) -> str:
-        """The address that calls go to."""
-        return self.addresses[self._current]
-
-    def rotate(self, failed: str) -> None:
-        """Goes on to the next address, unless another call has done so since `failed` was the current one."""
-        with self._lock:
-            if failed == self.current:
-                self._current = (self._current + 1) % len(self.addresses)
-
-    def pick(self, refused: Collection[str]) -> str:
-        """The current address, after going past those that have refused a call for good. One that has not is left."""
-        while (address := self.current) in refused:
-            self.rotate(address)
-        return address
-
-    def channel(self, address: str) -> grpc.Channel:
-        """The channel of an address."""
-        key = (address, self._access.versions())
-        with self._lock:
-            if key not in self._channels:
-                self._channels[key] = self._access.channel(address, self._options)
-            return self._channels[key]
-
-    def stub(self, address: str) -> GenerationServiceStub:
-        """The generation service at an address."""
-        return GenerationServiceStub(self.channel(address))
-
-    def explained(self, error: OutriderError, address: str) -> OutriderError:
-        """The error, or the cause of it, if certificates are."""
-        return explained(error, address, self._access.tls)
-
-    def close(self) -> None:
-        """Closes every channel; running calls are cancelled."""
-        with self._lock:
-            channels, self._channels = self._channels, {}
-        for channel in channels.values():
-            channel.close()
+from outrider.client.timeline.timeline_model import Timeline
 
 
 class GenerationStream:
@@ -93,45 +17,35 @@ class GenerationStream:
 
     Cancels the call when it is closed, when its iteration raises, and when it is dropped, as by `break` out of
     `for event in client.stream(...)`; `with client.stream(...) as stream` does so even while a name still holds
-    it. A broken connection is taken up again unseen, as `progress.py` says. One thread iterates; any may cancel.
+    it. A broken connection is taken up again unseen, as `stream_progress.py` says. One thread iterates; any may cancel.
     """
 
-    def __init__(
-        self, connections: Connections, progress: StreamProgress, *, timeout_s: float
-    ) -> None:
-        self._connections = connections
-        self._progress = progress
-        self._timeout_s = timeout_s
-        self._deadline_s: float | None = None
-        self._address = ""
-        self._call: _CallIterator[GenerateResponse] | None = None
-        self._closed = threading.Event()
+    def __init__(self, stream: AsyncGenerationStream) -> None:
+        """Use `Client.stream`."""
+        self._stream = stream
 
     @property
     def request_id(self) -> str:
         """The name under which the request can be aborted."""
-        return self._progress.request_id
+        return self._stream.request_id
 
     @property
     def admission(self) -> Admission | None:
         """What the service settled; None before the first event."""
-        return self._progress.admission
+        return self._stream.admission
 
     @property
     def resumes(self) -> int:
         """How often the stream broke and was taken up again."""
-        return self._progress.resumes
+        return self._stream.resumes
 
     def cancel(self) -> None:
         """Ends the generation. Idempotent; a thread that waits for an event gets `Cancelled`."""
-        self._closed.set()
-        call = self._call
-        if call is not None:
-            call.cancel()
+        self._stream.cancel()
 
     def close(self) -> None:
         """As `cancel`."""
-        self.cancel()
+        self._stream.cancel()
 
     def __enter__(self) -> Self:
         return self
@@ -142,105 +56,58 @@ class GenerationStream:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.cancel()
+        self._stream.cancel()
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Event:
-        if self._closed.is_set():
-            raise StopIteration
         try:
-            event = self._next_event()
-        except BaseException:
-            self.cancel()
-            raise
-        if event is None:
-            self.cancel()
-            raise StopIteration
-        return event
+            return finished(self._stream.__anext__())
+        except StopAsyncIteration:
+            raise StopIteration from None
 
-    def __del__(self) -> None:
-        self.cancel()
 
-    def _next_event(self) -> Event | None:
-        """The next event; None at the end."""
-        while True:
-            try:
-                response = self._read()
-            except grpc.RpcError as error:
-                if self._progress.is_complete:
-                    return None
-                if self._closed.is_set():
-                    raise Cancelled(
-                        "the stream was cancelled", request_id=self.request_id
-                    ) from error
-                self._reopen(from_rpc_error(error, request_id=self.request_id))
-                continue
-            if response is None:
-                self._progress.end()
-                return None
-            event = self._progress.accept(response)
-            if event is not None:
-                return event
+class RunningTrace:
+    """Records a service until it is over, or stopped. A context manager: leaving it stops it.
 
-    def _read(self) -> GenerateResponse | None:
-        """The next message, after opening the call if there is none; None at the end."""
-        if self._call is None:
-            left_s = self._left_s()
-            if left_s <= 0:
-                raise DeadlineExceeded(
-                    f"the request was not done within {self._timeout_s:g} s",
-                    code=grpc.StatusCode.DEADLINE_EXCEEDED,
-                    request_id=self.request_id,
-                    received_tokens=self._progress.token_ids,
-                )
-            self._address = self._connections.pick(self._progress.refused)
-            stub = self._connections.stub(self._address)
-            self._call = stub.Generate(self._progress.next_request(), timeout=left_s)
-            if self._closed.is_set():  # cancelled by another thread while the call was being opened
-                self._call.cancel()
-        return next(self._call, None)
+    with client.start_trace(seconds=60) as trace:
+        ...
+    timeline = trace.result()
+    """
 
-    def _reopen(self, error: OutriderError) -> None:
-        """Gets ready to open the call again, or raises the error."""
-        if self._call is not None:
-            self._call.cancel()
-            self._call = None
-        left_s = self._left_s()
-        try:
-            retry = self._progress.retry(
-                error,
-                address=self._address,
-                now_s=monotonic(),
-                left_s=left_s,
-                jitter=random.random(),
-            )
-        except OutriderError as last:
-            raise self._connections.explained(last, self._address) from error
-        if isinstance(error, Unavailable):
-            self._connections.rotate(self._address)
-        if retry.abort_first:
-            stub = self._connections.stub(self._address)
-            with suppress(grpc.RpcError):
-                stub.Abort(
-                    AbortRequest(request_id=self.request_id),
-                    timeout=min(_ABORT_TIMEOUT_S, left_s),
-                )
-        self._pause(retry.delay_s)
+    def __init__(self, trace: AsyncRunningTrace) -> None:
+        """Use `Client.start_trace`."""
+        self._trace = trace
 
-    def _pause(self, seconds: float) -> None:
-        """Waits before the next try.
+    def wait_started(self) -> None:
+        """Waits until every actor records. Returns, too, if that came to nothing; `result` says why."""
+        finished(self._trace.wait_started())
+
+    @property
+    def num_records(self) -> int:
+        """Records that came so far."""
+        return self._trace.num_records
+
+    def stop(self) -> None:
+        """Ends the trace now. What happened before is in it. Idempotent."""
+        finished(self._trace.stop())
+
+    def result(self) -> Timeline:
+        """Waits for the end, and gives what was recorded.
 
         Raises:
-            Cancelled: `cancel` was called meanwhile.
+            OutriderError: Nothing was; by cause, see `errors.py`.
         """
-        if self._closed.wait(seconds):
-            raise Cancelled("the stream was cancelled", request_id=self.request_id)
+        return finished(self._trace.result())
 
-    def _left_s(self) -> float:
-        """Seconds to the deadline, which the first use sets; 0 or less once it has passed."""
-        now_s = monotonic()
-        if self._deadline_s is None:
-            self._deadline_s = now_s + self._timeout_s
-        return self._deadline_s - now_s
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-import grpc.aio
 
 from outrider.client.connection.errors import InvalidRequest
 
@@ -54,33 +53,23 @@ class Access:
         """Differs once a certificate has been exchanged."""
         return tuple(_changed_ns(path) for path in _files(self.tls))
 
-    def channel(self, address: str, options: Sequence[tuple[str, int]]) -> grpc.Channel:
-        """A channel for threads.
+    def channel(self, kind: Any, address: str, options: Sequence[tuple[str, int]]) -> Any:
+        """A channel.
+
+        Args:
+            kind: The module that makes it: `grpc` for threads, `grpc.aio` for asyncio.
+            address: A gRPC target.
+            options: Of the channel.
 
         Raises:
             InvalidRequest: A file cannot be read any more.
         """
         if self.tls is None:
-            channel = grpc.insecure_channel(address, options=options)
+            channel = kind.insecure_channel(address, options=options)
         else:
             named = _options(self.tls, options)
-            channel = grpc.secure_channel(address, _credentials(self.tls), options=named)
-        carrying: Any = _Carrying(channel, self._metadata)
-        return channel if self.token is None else carrying
-
-    def async_channel(self, address: str, options: Sequence[tuple[str, int]]) -> grpc.aio.Channel:
-        """A channel for asyncio.
-
-        Raises:
-            InvalidRequest: A file cannot be read any more.
-        """
-        if self.tls is None:
-            channel = grpc.aio.insecure_channel(address, options=options)
-        else:
-            named = _options(self.tls, options)
-            channel = grpc.aio.secure_channel(address, _credentials(self.tls), options=named)
-        carrying: Any = _Carrying(channel, self._metadata)
-        return channel if self.token is None else carrying
+            channel = kind.secure_channel(address, _credentials(self.tls), options=named)
+        return channel if self.token is None else _Carrying(channel, self._metadata)
 
     def _metadata(self) -> tuple[tuple[str, str], ...]:
         if self.token is None:

@@ -1,4 +1,4 @@
-"""Taking a trace: the request for it, and what its messages come to. No sockets; `blocking_trace` and `async_trace` have them."""
+"""Taking a trace: the request for it, and what its messages come to. No sockets; `async_trace` has them."""
 
 from __future__ import annotations
 

@@ -104,6 +104,23 @@ async def test_cancel_from_another_task(fake: FakeService) -> None:
     assert len(fake.requests) == 1
 
 
+async def test_closing_the_client_cancels(fake: FakeService) -> None:
+    """A task that waits for an event of a client that is closed gets Cancelled, and is not itself cancelled."""
+    fake.stall_after = 6
+    client = AsyncClient(fake.address)
+    stream = client.stream("hello")
+    await anext(stream)
+    asyncio.get_running_loop().call_later(
+        0.1, lambda: closing.append(asyncio.create_task(client.close()))
+    )
+    closing: list[asyncio.Task[None]] = []
+    with pytest.raises(Cancelled):
+        async for _ in stream:
+            pass
+    await asyncio.gather(*closing)
+    assert await wait_ended(fake)
+
+
 async def test_timeout_ends_a_stream(fake: FakeService) -> None:
     """The deadline reaches the service, the error holds what had arrived."""
     fake.stall_after = 6

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import subprocess
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -158,6 +162,82 @@ def test_cancel_from_another_thread(fake: FakeService) -> None:
             list(stream)
         timer.join(5)
     assert len(fake.requests) == 1
+
+
+def test_closing_the_client_cancels(fake: FakeService) -> None:
+    """Whoever waits for an event of a client that another thread closes gets Cancelled; closing again changes nothing."""
+    fake.stall_after = 6
+    client = Client(fake.address)
+    stream = client.stream("hello")
+    next(stream)
+    timer = threading.Timer(0.1, client.close)
+    timer.start()
+    with pytest.raises(Cancelled):
+        list(stream)
+    timer.join(5)
+    client.close()
+    assert fake.ended.wait(5)
+
+
+def test_a_stream_outlives_the_name_of_its_client(fake: FakeService) -> None:
+    """A client that nobody holds any more is not closed under a stream that goes on."""
+    chunks = [
+        event for event in Client(fake.address).stream("hello") if isinstance(event, TextChunk)
+    ]
+    assert sum(len(event.tokens) for event in chunks) == 24
+
+
+def test_threads_share_a_client(fake: FakeService) -> None:
+    """Each gets its own text."""
+    texts: dict[int, str] = {}
+    with Client(fake.address) as client:
+
+        def run(seed: int) -> None:
+            texts[seed] = client.generate("hello", sampling=SamplingOptions(seed=seed)).text
+
+        threads = [threading.Thread(target=run, args=(seed,)) for seed in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+    assert texts == {seed: fake.output(seed).decode(errors="replace") for seed in range(6)}
+
+
+async def test_within_a_running_event_loop(fake: FakeService) -> None:
+    """It blocks the loop, as it blocks any thread, and works; in a thread beside the loop, too."""
+    with Client(fake.address) as client:
+        assert client.generate("hello").text
+        assert (await asyncio.to_thread(client.generate, "hello")).text
+
+
+FORKING = """
+import os, sys
+from outrider.client import Client
+
+client = Client(sys.argv[1])
+assert client.generate("hello").text
+child = os.fork()
+for one in (client, Client(sys.argv[1])):
+    assert one.generate("hello", timeout_s=20).text
+if not child:
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+print("both")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_fork_goes_on(fake: FakeService) -> None:
+    """A process that was forked off one with a client uses that client, and new ones; so does the other."""
+    done = subprocess.run(
+        [sys.executable, "-c", FORKING, fake.address],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert (done.returncode, done.stdout) == (0, "both\n"), done.stderr
 
 
 def test_timeout_ends_a_stream(fake: FakeService) -> None:

@@ -22,9 +22,7 @@ from outrider.client import (
     Unavailable,
 )
 from outrider.client import async_stream as async_module
-from outrider.client import blocking_stream as blocking_module
 from outrider.client.async_stream import AsyncGenerationStream
-from outrider.client.blocking_stream import GenerationStream
 
 if TYPE_CHECKING:
     from tests.client.conftest import Failure, FakeService
@@ -43,24 +41,18 @@ class Clock:
     def __call__(self) -> float:
         return self.now_s
 
-    def pause(self, seconds: float) -> None:
+    async def pause(self, seconds: float) -> None:
         """Takes the place of a wait."""
         self.pauses.append(seconds)
         self.now_s += seconds
 
-    async def pause_async(self, seconds: float) -> None:
-        """The same for asyncio."""
-        self.pause(seconds)
-
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """The clock of every stream."""
+    """The clock of every stream, of either client."""
     made = Clock()
-    monkeypatch.setattr(blocking_module, "monotonic", made)
     monkeypatch.setattr(async_module, "monotonic", made)
-    monkeypatch.setattr(GenerationStream, "_pause", made.pause)
-    monkeypatch.setattr(AsyncGenerationStream, "_pause", made.pause_async)
+    monkeypatch.setattr(AsyncGenerationStream, "_pause", made.pause)
     return made
 
 

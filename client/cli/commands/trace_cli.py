@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from outrider.client.blocking_trace import RunningTrace
+from outrider.client.blocking_stream import RunningTrace
 from outrider.client.cli.shared import flags
 from outrider.client.cli.shared.exits import ExitCode, expected_errors, usage_error
 from outrider.client.cli.shared.printing import print_json, printable

@@ -1,0 +1,97 @@
+"""The channels of one client."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Protocol
+from weakref import WeakSet
+
+import grpc.aio
+
+from outrider.client.connection.access import Access
+from outrider.client.connection.channel import channel_options
+from outrider.client.connection.errors import OutriderError
+from outrider.client.connection.misfits import explained
+from outrider.client.connection.waits import Waits
+from outrider.v1.generation_pb2_grpc import GenerationServiceStub
+
+if TYPE_CHECKING:
+    from outrider.v1.generation_pb2_grpc import GenerationServiceAsyncStub
+
+
+class Running(Protocol):
+    """A call that opens itself again when it breaks, and so must be told when its client closes."""
+
+    def cancel(self) -> None:
+        """Ends it."""
+
+
+class Connections:
+    """One channel an address and certificate, opened when first used; calls go to the current one. Safe to share among threads."""
+
+    def __init__(
+        self,
+        addresses: tuple[str, ...],
+        *,
+        connect_timeout_s: float,
+        access: Access,
+        waits: Waits,
+    ) -> None:
+        self.addresses = addresses
+        self.waits = waits
+        """How whoever uses the connections waits."""
+        self._access = access
+        self._options = channel_options(connect_timeout_s)
+        self._lock = threading.Lock()
+        self._channels: dict[tuple[str, tuple[int, ...]], grpc.aio.Channel] = {}
+        self._running: WeakSet[Running] = WeakSet()
+        self._current = 0
+
+    @property
+    def current(self) -> str:
+        """The address that calls go to."""
+        return self.addresses[self._current]
+
+    def rotate(self, failed: str) -> None:
+        """Goes on to the next address, unless another call has done so since `failed` was the current one."""
+        with self._lock:
+            if failed == self.current:
+                self._current = (self._current + 1) % len(self.addresses)
+
+    def pick(self, refused: Collection[str]) -> str:
+        """The current address, after going past those that have refused a call for good. One that has not is left."""
+        while (address := self.current) in refused:
+            self.rotate(address)
+        return address
+
+    def channel(self, address: str) -> grpc.aio.Channel:
+        """The channel of an address."""
+        key = (address, self._access.versions())
+        with self._lock:
+            if key not in self._channels:
+                self._channels[key] = self.waits.channel(self._access, address, self._options)
+            return self._channels[key]
+
+    def stub(self, address: str) -> GenerationServiceAsyncStub:
+        """The generation service at an address."""
+        return GenerationServiceStub(self.channel(address))
+
+    def register(self, call: Running) -> None:
+        """Cancels the call when the client closes."""
+        with self._lock:
+            self._running.add(call)
+
+    async def explained(self, error: OutriderError, address: str) -> OutriderError:
+        """The error, or the cause of it, if certificates are."""
+        return await self.waits.aside(explained, error, address, self._access.tls)
+
+    async def close(self) -> None:
+        """Closes every channel; running calls are cancelled."""
+        with self._lock:
+            channels, self._channels = self._channels, {}
+            running, self._running = list(self._running), WeakSet()
+        for call in running:
+            call.cancel()
+        for channel in channels.values():
+            await channel.close()

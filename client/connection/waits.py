@@ -1,0 +1,183 @@
+"""How the client waits: on an event loop, or by blocking its thread.
+
+The client is written once, as coroutines (`async_client.py`). With `AsyncioWaits` they wait on an event loop. With `BlockingWaits`
+each of their waits has blocked the thread until it was over, so that a coroutine never suspends and `finished` runs it
+like a function: no loop, no second thread, and no `grpc.aio`, which does not survive a fork.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
+from typing import Any, ParamSpec, Protocol, TypeVar, cast
+
+import grpc
+import grpc.aio
+
+from outrider.client.connection.access import Access
+
+_Result = TypeVar("_Result")
+_Args = ParamSpec("_Args")
+
+
+class Flag(Protocol):
+    """Is set once. `Waits.wait` waits for it."""
+
+    def set(self) -> None:
+        """Sets it; whoever waits goes on."""
+
+    def is_set(self) -> bool:
+        """Whether it is set."""
+
+
+class Waits(Protocol):
+    """Everything that waits."""
+
+    def channel(
+        self, access: Access, address: str, options: Sequence[tuple[str, int]]
+    ) -> grpc.aio.Channel:
+        """A channel whose calls are awaited.
+
+        Raises:
+            InvalidRequest: A certificate cannot be read any more.
+        """
+
+    def flag(self) -> Flag:
+        """A flag that is not set."""
+
+    async def wait(self, flag: Any, seconds: float | None) -> bool:
+        """Waits until a flag of this kind is set, or the seconds are over (None: without end). Returns whether it is set."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Waits."""
+
+    async def aside(
+        self, function: Callable[_Args, _Result], *args: _Args.args, **kwargs: _Args.kwargs
+    ) -> _Result:
+        """What a function that blocks returns."""
+
+    def start(self, work: Coroutine[Any, Any, None], name: str) -> object:
+        """Runs work beside the caller; whoever started it keeps what this returns."""
+
+
+class AsyncioWaits:
+    """On the event loop that runs."""
+
+    def channel(
+        self, access: Access, address: str, options: Sequence[tuple[str, int]]
+    ) -> grpc.aio.Channel:
+        """See `Waits`."""
+        return cast(grpc.aio.Channel, access.channel(grpc.aio, address, options))
+
+    def flag(self) -> asyncio.Event:
+        """See `Waits`."""
+        return asyncio.Event()
+
+    async def wait(self, flag: asyncio.Event, seconds: float | None) -> bool:
+        """See `Waits`."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await flag.wait()
+        return flag.is_set()
+
+    async def sleep(self, seconds: float) -> None:
+        """See `Waits`."""
+        await asyncio.sleep(seconds)
+
+    async def aside(
+        self, function: Callable[_Args, _Result], *args: _Args.args, **kwargs: _Args.kwargs
+    ) -> _Result:
+        """See `Waits`."""
+        return await asyncio.to_thread(function, *args, **kwargs)
+
+    def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """See `Waits`."""
+        return asyncio.create_task(work, name=name)
+
+
+class BlockingWaits:
+    """By blocking the thread: nothing here suspends. Safe to share among threads."""
+
+    def channel(
+        self, access: Access, address: str, options: Sequence[tuple[str, int]]
+    ) -> grpc.aio.Channel:
+        """See `Waits`."""
+        blocking = _BlockingChannel(access.channel(grpc, address, options))
+        return cast(grpc.aio.Channel, blocking)  # as far as the stubs and the client use one
+
+    def flag(self) -> threading.Event:
+        """See `Waits`."""
+        return threading.Event()
+
+    async def wait(self, flag: threading.Event, seconds: float | None) -> bool:
+        """See `Waits`."""
+        return flag.wait(seconds)
+
+    async def sleep(self, seconds: float) -> None:
+        """See `Waits`."""
+        time.sleep(seconds)  # noqa: ASYNC251 - blocking is what this one is for
+
+    async def aside(
+        self, function: Callable[_Args, _Result], *args: _Args.args, **kwargs: _Args.kwargs
+    ) -> _Result:
+        """See `Waits`."""
+        return function(*args, **kwargs)
+
+    def start(self, work: Coroutine[Any, Any, None], name: str) -> threading.Thread:
+        """See `Waits`."""
+        thread = threading.Thread(target=finished, args=(work,), name=name, daemon=True)
+        thread.start()
+        return thread
+
+
+def finished(work: Coroutine[Any, Any, _Result]) -> _Result:
+    """Runs a coroutine of `BlockingWaits` to its end, and returns or raises what it does."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        return cast(_Result, end.value)
+    work.close()
+    raise RuntimeError("a wait of the blocking client has suspended")
+
+
+class _BlockingChannel:
+    """A channel for threads behind the surface of one for asyncio: awaiting its calls blocks."""
+
+    def __init__(self, channel: Any) -> None:
+        self._channel = channel
+
+    def unary_unary(self, *args: Any, **kwargs: Any) -> Callable[..., Awaitable[Any]]:
+        """See `grpc.aio.Channel`."""
+        call = self._channel.unary_unary(*args, **kwargs)
+
+        async def ask(*given: Any, **options: Any) -> Any:
+            return call(*given, **options)
+
+        return ask
+
+    def unary_stream(self, *args: Any, **kwargs: Any) -> Callable[..., _BlockingRead]:
+        """See `grpc.aio.Channel`."""
+        call = self._channel.unary_stream(*args, **kwargs)
+        return lambda *given, **options: _BlockingRead(call(*given, **options))
+
+    async def close(self) -> None:
+        """See `grpc.aio.Channel`."""
+        self._channel.close()
+
+
+class _BlockingRead:
+    """A call that answers with a stream."""
+
+    def __init__(self, call: Any) -> None:
+        self._call = call
+
+    async def read(self) -> Any:
+        """The next message; `grpc.aio.EOF` after the last."""
+        return next(self._call, grpc.aio.EOF)
+
+    def cancel(self) -> bool:
+        """Ends the call."""
+        return bool(self._call.cancel())
