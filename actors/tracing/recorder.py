@@ -2,7 +2,7 @@
 
 An actor has one `Recorder`, and each running trace taps it. Without a tap a hook costs a look at `is_on`; only what the
 worker does at the moment is always known, so that a trace that begins in the middle of something knows of what. Each tap is
-a bounded buffer: a reader that is too slow loses the oldest records, and how many is counted.
+a bounded buffer: a reader that is too slow loses the oldest spans, and how many is counted.
 """
 
 from __future__ import annotations
@@ -10,53 +10,66 @@ from __future__ import annotations
 import itertools
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from outrider.v1 import trace_pb2
 
 TAP_CAPACITY = 16384
-"""Records that wait for a reader, at most: seconds of the fastest decoding, some megabytes."""
+"""Spans that wait for a reader, at most: seconds of the fastest decoding, some megabytes."""
 
-IDLE = trace_pb2.TRACE_KIND_UNSPECIFIED
-"""The worker is between things that are recorded."""
+Arg = float | str | Mapping[str, "Arg"]
+"""An argument of a span: a number, a word, or several arguments."""
+
+
+def args_of(values: Mapping[str, Arg]) -> trace_pb2.TraceArgs:
+    """Arguments as a message."""
+    made = trace_pb2.TraceArgs()
+    for name, value in values.items():
+        if isinstance(value, str):
+            made.words[name] = value
+        elif isinstance(value, Mapping):
+            made.groups[name].CopyFrom(args_of(value))
+        else:
+            made.numbers[name] = value
+    return made
 
 
 class Tap:
-    """The records of one trace. Any thread puts, one takes."""
+    """The spans of one trace. Any thread puts, one takes."""
 
     def __init__(self, capacity: int, *, nodes: bool) -> None:
         """Args:
-        capacity: Records to hold, at most.
+        capacity: Spans to hold, at most.
         nodes: What became of each candidate node is wanted.
         """
         self.nodes = nodes
         self._numbers = itertools.count(1)
-        self._records: deque[tuple[int, trace_pb2.TraceRecord]] = deque(maxlen=capacity)
+        self._spans: deque[tuple[int, trace_pb2.TraceSpan]] = deque(maxlen=capacity)
         self._newest = 0
         self._num_taken = 0
 
-    def put(self, record: trace_pb2.TraceRecord) -> None:
-        """Adds a record, dropping the oldest if the tap is full."""
-        self._records.append((next(self._numbers), record))
+    def put(self, span: trace_pb2.TraceSpan) -> None:
+        """Adds a span, dropping the oldest if the tap is full."""
+        self._spans.append((next(self._numbers), span))
 
-    def take(self, limit: int) -> list[trace_pb2.TraceRecord]:
-        """Takes the oldest records, at most so many."""
-        taken: list[trace_pb2.TraceRecord] = []
+    def take(self, limit: int) -> list[trace_pb2.TraceSpan]:
+        """Takes the oldest spans, at most so many."""
+        taken: list[trace_pb2.TraceSpan] = []
         while len(taken) < limit:
             try:
-                number, record = self._records.popleft()
+                number, span = self._spans.popleft()
             except IndexError:
                 # Nothing waits, so every number given so far was taken or dropped.
                 break
             # Two threads may put in another order than they drew numbers.
             self._newest = max(self._newest, number)
-            taken.append(record)
+            taken.append(span)
         self._num_taken += len(taken)
         return taken
 
     @property
     def num_lost(self) -> int:
-        """Records dropped so far, as far as newer ones were taken."""
+        """Spans dropped so far, as far as newer ones were taken."""
         return max(self._newest - self._num_taken, 0)
 
 
@@ -66,11 +79,11 @@ class Recorder:
     def __init__(self, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self.clock_ns = clock_ns
         self.is_on = False
-        """Whether anyone wants records."""
+        """Whether anyone wants spans."""
         self.wants_nodes = False
         """Whether anyone wants to know what became of each candidate node."""
-        self.current: tuple[trace_pb2.TraceKind.ValueType, int] = (IDLE, clock_ns())
-        """What the worker does, and since when."""
+        self._current: tuple[str, str, int] = ("", "", 0)
+        """Track and name of what the worker does, and since when. No name: nothing that is recorded."""
         self._taps: tuple[Tap, ...] = ()
 
     def open(self, *, nodes: bool = False, capacity: int = TAP_CAPACITY) -> Tap:
@@ -88,32 +101,47 @@ class Recorder:
         self.wants_nodes = any(tap.nodes for tap in taps)
         self.is_on = bool(taps)
 
-    def add(self, record: trace_pb2.TraceRecord) -> None:
-        """Hands a record to every trace."""
+    def add(self, span: trace_pb2.TraceSpan) -> None:
+        """Hands a span to every trace."""
         for tap in self._taps:
-            tap.put(record)
+            tap.put(span)
 
-    def enter(self, kind: trace_pb2.TraceKind.ValueType) -> None:
+    def enter(self, track: str, name: str) -> None:
         """The worker begins something. What it did before is over; if it was not left, it is not recorded."""
-        self.current = (kind, self.clock_ns())
+        self._current = (track, name, self.clock_ns())
 
     def leave(
         self,
-        record: trace_pb2.TraceRecord | None = None,
+        *,
+        name: str = "",
+        args: Mapping[str, Arg] | None = None,
+        shares: list[trace_pb2.TraceShare] | None = None,
     ) -> None:
         """The worker ends what it entered.
 
         Args:
-            record: What more is known of it; its times are filled in here, and its kind if it is not set.
+            name: What it is called after all; empty: as it was entered.
+            args: What more is known of it.
+            shares: Of the sessions in it.
         """
-        kind, since_ns = self.current
+        track, entered, since_ns = self._current
         now_ns = self.clock_ns()
-        self.current = (IDLE, now_ns)
-        if not self.is_on or kind == IDLE:
+        self._current = ("", "", now_ns)
+        if not self.is_on or not entered:
             return
-        if record is None:
-            record = trace_pb2.TraceRecord()
-        record.kind = record.kind or kind
-        record.start_ns = since_ns
-        record.duration_ns = now_ns - since_ns
-        self.add(record)
+        self.add(
+            trace_pb2.TraceSpan(
+                name=name or entered,
+                track=track,
+                start_ns=since_ns,
+                duration_ns=now_ns - since_ns,
+                args=args_of(args or {}),
+                shares=shares,
+            )
+        )
+
+    @property
+    def current(self) -> trace_pb2.TraceSpan | None:
+        """What the worker does, as far as it is known; None: nothing that is recorded."""
+        track, name, since_ns = self._current
+        return trace_pb2.TraceSpan(name=name, track=track, start_ns=since_ns) if name else None

@@ -19,8 +19,8 @@ from outrider.v1 import target_pb2, trace_pb2
 FLUSH_S = 0.1
 """How often records leave. Less sends more messages, more makes the end of a trace wait."""
 
-BATCH_RECORDS = 512
-"""Records in one message, at most: some ten kilobytes, and a megabyte where every node is told."""
+BATCH_RECORDS = 128
+"""Spans in one message, at most: some ten kilobytes, and a megabyte where every node of many sessions is told."""
 
 START_TIMEOUT_S = 5.0
 """Bound on waiting for the first command."""
@@ -111,18 +111,17 @@ async def _flush(recorder: Recorder, tap: Tap, context: Context, lock: asyncio.L
 
 
 def batches(recorder: Recorder, tap: Tap) -> Iterator[trace_pb2.TraceRecords]:
-    """What a tap holds, in messages of bounded size; one without records if it holds nothing."""
+    """What a tap holds, in messages of bounded size; one without spans if it holds nothing."""
     until_ns = recorder.clock_ns()
-    current, since_ns = recorder.current
+    current = recorder.current
     is_last = False
     while not is_last:
-        records = tap.take(BATCH_RECORDS)
-        is_last = len(records) < BATCH_RECORDS
+        spans = tap.take(BATCH_RECORDS)
+        is_last = len(spans) < BATCH_RECORDS
         yield trace_pb2.TraceRecords(
-            records=records,
+            spans=spans,
             # Whoever reads half of it must not think that the rest was idle time.
-            until_ns=until_ns if is_last else records[-1].start_ns,
+            until_ns=until_ns if is_last else spans[-1].start_ns,
             lost=tap.num_lost,
-            current=current if is_last else trace_pb2.TRACE_KIND_UNSPECIFIED,
-            current_since_ns=since_ns if is_last else 0,
+            current=current if is_last else None,
         )

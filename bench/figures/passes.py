@@ -9,8 +9,7 @@ from typing import TypeVar
 
 from outrider.client import Client
 from outrider.client.messages.trace_request import MAX_TRACE_S
-from outrider.client.timeline.timeline_model import DRAFTING, WORK, Slice, Timeline
-from outrider.client.timeline.track_names import BUSY
+from outrider.client.timeline.timeline_model import BUSY, DRAFTING, WORK, Slice, Timeline
 
 VERIFY, DRAFT = "verify", "draft"
 """Names of the slices of a target pass and of a draft pass."""

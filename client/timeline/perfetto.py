@@ -1,4 +1,4 @@
-"""A timeline as a file for Perfetto and Chrome. Pure; `reading` takes it back.
+"""A timeline as a file for Perfetto and Chrome. Pure; `timeline_file` takes it back.
 
 The file is the Trace Event Format's JSON object form (Google, "Trace Event Format", 2016): complete events (`ph` X), flow
 events (s, f), instants (i) with times in microseconds; metadata events name and order processes and threads. A thread holds

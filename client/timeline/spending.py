@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from outrider.client.timeline.intervals import Span, partition
 from outrider.client.timeline.timeline_model import (
+    BUSY,
     DRAFTING,
     REQUESTS,
     WORK,
@@ -14,7 +15,12 @@ from outrider.client.timeline.timeline_model import (
     Timeline,
     TrackSource,
 )
-from outrider.client.timeline.track_names import BETWEEN, BUSY, WAITS_AT_TARGET
+
+BETWEEN = "between passes"
+"""What remains of a worker's time: taking messages in, planning, sending, and not getting the processor."""
+
+WAITS_AT_TARGET = ("waits for candidates", "lets a tree grow")
+"""Names of slices in which a target waited for drafters."""
 
 OTHERS = "passes of other requests"
 DELIVERY = "delivery"

@@ -21,6 +21,9 @@ WORK = "passes"
 DRAFTING = "drafting"
 """The track of a drafter's worker."""
 
+BUSY = ("prefill", "verify", "draft", "catch up")
+"""Names of slices in which a worker did what it is there for."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:

@@ -1,4 +1,4 @@
-"""What a trace's messages hold, put together: records by source, clocks, how it ended. Pure."""
+"""What a trace's messages hold, put together: spans by source, clocks, how it ended. Pure."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ class Gathered:
     """What came of one source."""
 
     source: trace_pb2.TraceSource
-    records: list[trace_pb2.TraceRecord] = field(default_factory=list)
+    spans: list[trace_pb2.TraceSpan] = field(default_factory=list)
     readings: list[ClockReading] = field(default_factory=list)
     until_ns: int = 0
     num_lost: int = 0
-    current: int = trace_pb2.TRACE_KIND_UNSPECIFIED
-    current_since_ns: int = 0
+    current: trace_pb2.TraceSpan | None = None
+    """What its worker was doing at `until_ns`."""
+
     gone: str = ""
 
     @property
@@ -56,11 +57,10 @@ class TraceCollector:
         match event:
             case "records":
                 batch = response.records
-                gathered.records.extend(batch.records)
+                gathered.spans.extend(batch.spans)
                 gathered.until_ns = max(gathered.until_ns, batch.until_ns)
                 gathered.num_lost = batch.lost
-                gathered.current = batch.current
-                gathered.current_since_ns = batch.current_since_ns
+                gathered.current = batch.current if batch.HasField("current") else None
             case "reading":
                 reading = response.reading
                 gathered.readings.append(
@@ -76,5 +76,5 @@ class TraceCollector:
 
     @property
     def num_records(self) -> int:
-        """Records so far."""
-        return sum(len(gathered.records) for gathered in self.sources.values())
+        """Spans so far."""
+        return sum(len(gathered.spans) for gathered in self.sources.values())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from outrider.client.timeline.spending import ActorTime, RequestTime
 from outrider.client.timeline.summary import Fates, StreamFigures, TimelineSummary
-from outrider.client.timeline.track_names import BUSY
+from outrider.client.timeline.timeline_model import BUSY
 
 SHOWN_REQUESTS = 10
 """Requests that are told one by one; the longest."""

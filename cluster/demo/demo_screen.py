@@ -17,8 +17,7 @@ from outrider.client.cli.shared.printing import printable
 from outrider.client.measuring.measuring_prompts import Prompt
 from outrider.client.messages.results import TextChunk
 from outrider.client.timeline.intervals import common, spans, strip, total_us
-from outrider.client.timeline.timeline_model import DRAFTING, WORK, Slice, Timeline
-from outrider.client.timeline.track_names import BUSY
+from outrider.client.timeline.timeline_model import BUSY, DRAFTING, WORK, Slice, Timeline
 from outrider.cluster.demo.demo_report import (
     Decoded,
     DemoTotals,

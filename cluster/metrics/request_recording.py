@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from outrider.actors.tracing.recorder import Recorder
+from outrider.actors.tracing.recorder import Recorder, args_of
 from outrider.cluster.metrics.books import RequestBooks
 from outrider.cluster.metrics.milestones import Milestones
 from outrider.cluster.metrics.request_spans import Spans, parent_of
@@ -40,7 +40,7 @@ class RequestRecording:
         self._request_id = request_id
         self._began_ns = recorder.clock_ns()
         self._prompt_tokens = 0
-        self._opened: dict[int, trace_pb2.TraceRecord] = {}
+        self._opened: dict[int, trace_pb2.TraceSpan] = {}
         self._spans = spans
         self._milestones = Milestones(
             books, request_id, self._began_ns, keeps_rounds=spans is not None
@@ -59,35 +59,39 @@ class RequestRecording:
         """The prompt is known: until now it was checked and turned into tokens."""
         self._prompt_tokens = num_tokens
         self._milestones.tokenised(num_tokens, self.now_ns())
-        self._add(trace_pb2.TRACE_KIND_TOKENISE, self._began_ns, tokens=num_tokens)
+        self._add("tokenise", self._began_ns, tokens=num_tokens)
 
     def queued(self, index: int, began_ns: int) -> None:
         """A sequence has its slot."""
         self._milestones.queued(index, began_ns, self.now_ns())
-        self._add(trace_pb2.TRACE_KIND_QUEUE, began_ns, index=index)
+        self._add("queue", began_ns, index=index)
 
     def opened(
         self, index: int, began_ns: int, *, target: str, incarnation: int, handle: int
     ) -> None:
         """A target has opened a session for a sequence."""
-        record = self._make(trace_pb2.TRACE_KIND_OPEN, began_ns, index=index)
-        record.target, record.incarnation = target, incarnation
-        record.parts.add(handle=handle)
-        self._opened[index] = record
+        span = self._make("open", began_ns, index=index)
+        span.args.words["target"] = target
+        span.opened.target, span.opened.incarnation, span.opened.handle = (
+            target,
+            incarnation,
+            handle,
+        )
+        self._opened[index] = span
         self._milestones.opened(index, target, self.now_ns())
         if self._recorder.is_on:
-            self._recorder.add(record)
+            self._recorder.add(span)
 
     def detokenised(self, index: int, began_ns: int, num_tokens: int) -> None:
         """Committed tokens were turned into text."""
         if self._recorder.is_on:
-            self._add(trace_pb2.TRACE_KIND_DETOKENISE, began_ns, index=index, tokens=num_tokens)
+            self._add("detokenise", began_ns, track="detokenise", index=index, tokens=num_tokens)
 
     def written(self, index: int, began_ns: int, num_tokens: int) -> None:
         """A message was written to the client."""
         self._milestones.delivered(index, num_tokens, began_ns)
         if self._recorder.is_on:
-            self._add(trace_pb2.TRACE_KIND_WRITE, began_ns, index=index, tokens=num_tokens)
+            self._add("write", began_ns, track="write", index=index, tokens=num_tokens)
 
     def completed(self, index: int, completion: generation_pb2.Completion) -> None:
         """A sequence is whole."""
@@ -101,46 +105,33 @@ class RequestRecording:
         if self._recorder.is_on:
             self._recorder.add(self._whole(outcome))
 
-    def so_far(self) -> trace_pb2.TraceRecord:
+    def so_far(self) -> trace_pb2.TraceSpan:
         """What a trace that ends before the request must know of it."""
         return self._whole(RUNNING)
 
-    def before(self) -> list[trace_pb2.TraceRecord]:
+    def before(self) -> list[trace_pb2.TraceSpan]:
         """What a trace that begins now must know of a request that runs already: where its sessions are."""
         return list(self._opened.values())
 
-    def _whole(self, outcome: str) -> trace_pb2.TraceRecord:
-        record = self._make(
-            trace_pb2.TRACE_KIND_REQUEST, self._began_ns, tokens=self._prompt_tokens
-        )
-        record.outcome = outcome
-        return record
+    def _whole(self, outcome: str) -> trace_pb2.TraceSpan:
+        span = self._make(f"request {self.number}", self._began_ns, tokens=self._prompt_tokens)
+        span.args.words["outcome"] = outcome
+        return span
 
     def _add(
-        self,
-        kind: trace_pb2.TraceKind.ValueType,
-        began_ns: int,
-        *,
-        index: int = 0,
-        tokens: int = 0,
+        self, name: str, began_ns: int, *, track: str = "", index: int = 0, tokens: int = 0
     ) -> None:
         if self._recorder.is_on:
-            self._recorder.add(self._make(kind, began_ns, index=index, tokens=tokens))
+            self._recorder.add(self._make(name, began_ns, track=track, index=index, tokens=tokens))
 
     def _make(
-        self,
-        kind: trace_pb2.TraceKind.ValueType,
-        began_ns: int,
-        *,
-        index: int = 0,
-        tokens: int = 0,
-    ) -> trace_pb2.TraceRecord:
-        return trace_pb2.TraceRecord(
-            kind=kind,
+        self, name: str, began_ns: int, *, track: str = "", index: int = 0, tokens: int = 0
+    ) -> trace_pb2.TraceSpan:
+        return trace_pb2.TraceSpan(
+            name=name,
+            track=track,
             start_ns=began_ns,
             duration_ns=self._recorder.clock_ns() - began_ns,
-            request=self.number,
-            index=index,
-            tokens=tokens,
-            name=self._request_id,
+            args=args_of({"tokens": tokens} if tokens else {}),
+            owner=trace_pb2.TraceOwner(request=self.number, index=index, name=self._request_id),
         )

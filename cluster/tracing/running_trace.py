@@ -79,8 +79,8 @@ class CoordinatorTrace:
             )
             await write(trace_pb2.TraceResponse(source=own))
             for running in self._requests.values():
-                for record in running.recording.before():
-                    tap.put(record)
+                for span in running.recording.before():
+                    tap.put(span)
             tasks = [
                 asyncio.create_task(self._watch(tap)),
                 asyncio.create_task(self._write_all(write)),
@@ -137,24 +137,24 @@ class CoordinatorTrace:
         """Passes on what the coordinator recorded. True if the request to trace has ended."""
         is_over = False
         for batch in batches(self._recorder, tap):
-            shown = [record for record in batch.records if self._is_shown(record)]
-            is_over |= any(record.kind == trace_pb2.TRACE_KIND_REQUEST for record in shown)
-            del batch.records[:]
-            batch.records.extend(map(self._masked, shown))
+            shown = [span for span in batch.spans if self._is_shown(span)]
+            is_over |= any("outcome" in span.args.words for span in shown)
+            del batch.spans[:]
+            batch.spans.extend(map(self._masked, shown))
             self._was_seen |= bool(shown)
             await self._outbox.put(0, records=batch)
         return is_over and bool(self._request.request_id)
 
-    def _is_shown(self, record: trace_pb2.TraceRecord) -> bool:
+    def _is_shown(self, span: trace_pb2.TraceSpan) -> bool:
         wanted = self._request.request_id
-        return not wanted or record.name == wanted
+        return not wanted or span.owner.name == wanted
 
-    def _masked(self, record: trace_pb2.TraceRecord) -> trace_pb2.TraceRecord:
-        if self._request.request_id or len(record.name) <= SHOWN_CHARS:
-            return record
-        masked = trace_pb2.TraceRecord()
-        masked.CopyFrom(record)
-        masked.name = record.name[:SHOWN_CHARS] + "…"
+    def _masked(self, span: trace_pb2.TraceSpan) -> trace_pb2.TraceSpan:
+        if self._request.request_id or len(span.owner.name) <= SHOWN_CHARS:
+            return span
+        masked = trace_pb2.TraceSpan()
+        masked.CopyFrom(span)
+        masked.owner.name = span.owner.name[:SHOWN_CHARS] + "…"
         return masked
 
     async def _write_all(self, write: Write) -> None:

@@ -69,7 +69,7 @@ class TraceRequests:
     async def put(self, number: int, **event: Any) -> None:
         """Queues a message; waits while the client is behind."""
         response = trace_pb2.TraceResponse(number=number, **event)
-        self.num_records += len(response.records.records)
+        self.num_records += len(response.records.spans)
         await self._queue.put(response)
 
     async def get(self) -> trace_pb2.TraceResponse | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.client.timeline.build import Made, record, service
+from tests.client.timeline.build import Made, drafting, service, span
 
 from bench.figures.where import told, where
 
@@ -27,13 +27,13 @@ def test_shares_of_the_time_with_sessions() -> None:
 def test_a_drafter_without_sessions_is_at_rest() -> None:
     """While drafters do not pay, sessions have none attached; that is the same rest as of those that were sent to it."""
     made = Made()
-    made.source("t", "target", record("VERIFY", 0, 100))
+    made.source("t", "target", span("verify", 0, 100))
     made.source(
         "d",
         "drafter",
-        record("DRAFT", 0, 20),
-        record("REST", 20, 30),
-        record("NO_SESSION", 50, 40),
+        drafting("draft", 0, 20),
+        drafting("sent to rest", 20, 30),
+        drafting("no session", 50, 40),
     )
     found = told(made.timeline(), unit_s=0.0)["drafter"]
     assert found == pytest.approx({"draft": 0.2, "sent to rest": 0.7, "between passes": 0.1})

@@ -10,10 +10,13 @@ from numpy.typing import NDArray
 
 from outrider.actors.draft.state.draft_events import CandidatesSent
 from outrider.actors.draft.state.draft_sessions import DraftSessions
-from outrider.actors.tracing.recorder import Recorder
+from outrider.actors.tracing.recorder import Recorder, args_of
 from outrider.v1 import trace_pb2
 
 Int64s = NDArray[np.int64]
+
+DRAFTING = "drafting"
+"""The track of what the worker does."""
 
 
 class DraftRecording:
@@ -32,7 +35,7 @@ class DraftRecording:
 
     def begin_pass(self) -> None:
         """A pass begins."""
-        self._recorder.enter(trace_pb2.TRACE_KIND_DRAFT)
+        self._recorder.enter(DRAFTING, "draft")
 
     def end_pass(self, grown: Int64s) -> None:
         """A pass is over.
@@ -47,22 +50,15 @@ class DraftRecording:
         rows = grown.tolist()
         for row in rows:
             self._held_since.setdefault(row, now_ns)
+        nodes = int(self._sessions.forest.num_nodes_S[grown].sum())
         self._recorder.leave(
-            trace_pb2.TraceRecord(
-                kind=trace_pb2.TRACE_KIND_DRAFT if rows else trace_pb2.TRACE_KIND_CATCH_UP,
-                parts=[
-                    trace_pb2.TracePart(
-                        handle=int(self._sessions.handles_S[row]),
-                        nodes=int(self._sessions.forest.num_nodes_S[row]),
-                    )
-                    for row in rows
-                ],
-            )
+            name="draft" if rows else "catch up",
+            args={"sessions": len(rows), "tree_nodes": nodes} if rows else None,
         )
 
     def begin_sleep(self) -> None:
         """The worker goes to sleep."""
-        self._recorder.enter(self._why())
+        self._recorder.enter(DRAFTING, self._why())
 
     def end_sleep(self) -> None:
         """It woke up."""
@@ -82,11 +78,13 @@ class DraftRecording:
             if since_ns is None or not self._recorder.is_on:
                 continue
             self._recorder.add(
-                trace_pb2.TraceRecord(
-                    kind=trace_pb2.TRACE_KIND_HOLD,
+                trace_pb2.TraceSpan(
+                    name="holds candidates",
+                    track="holding",
                     start_ns=since_ns,
                     duration_ns=self._recorder.clock_ns() - since_ns,
-                    parts=[trace_pb2.TracePart(handle=handle, nodes=num_nodes)],
+                    args=args_of({"nodes": num_nodes}),
+                    handles=[handle],
                 )
             )
 
@@ -94,18 +92,18 @@ class DraftRecording:
         """A session is over."""
         self._held_since.pop(row, None)
 
-    def _why(self) -> trace_pb2.TraceKind.ValueType:
+    def _why(self) -> str:
         sessions = self._sessions
         rows = np.flatnonzero(sessions.is_attached_S)
         if not len(rows):
-            return trace_pb2.TRACE_KIND_NO_SESSION
+            return "no session"
         able = rows[np.isnan(sessions.asked_at_S[rows])]
         if not len(able):
-            return trace_pb2.TRACE_KIND_WAIT_TOKENS
+            return "waits for missing tokens"
         if sessions.is_resting(able).any():
-            return trace_pb2.TRACE_KIND_REST
+            return "sent to rest"
         limits_E = sessions.allowed(able, self._max_ahead)
         # As many nodes as may be are with the target.
         if np.any((sessions.forest.num_sent(able) >= limits_E) & (limits_E > 0)):
-            return trace_pb2.TRACE_KIND_WAIT_CREDITS
-        return trace_pb2.TRACE_KIND_WAIT_VERDICT
+            return "out of credits"
+        return "nothing left to draft"

@@ -66,7 +66,7 @@ def candidates_from_proto(
     message: target_pb2.CandidateBatch,
     drafter: str,
     vocab_size: int,
-    traced: trace_pb2.TraceMessage | None = None,
+    traced: trace_pb2.TraceSpan | None = None,
 ) -> CandidatesReceived | None:
     """The event of a candidate batch, checked completely: what is returned can be grafted and verified.
 
@@ -92,7 +92,7 @@ def frozen_from_proto(
     message: target_pb2.FrozenCandidates,
     drafter: str,
     vocab_size: int,
-    traced: trace_pb2.TraceMessage | None = None,
+    traced: trace_pb2.TraceSpan | None = None,
 ) -> FrozenCandidates:
     """The event of one frozen tree of a candidate batch.
 

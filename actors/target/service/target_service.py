@@ -242,7 +242,7 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
         outbox: Outbox[target_pb2.VerdictMessage] = Outbox(OUTGOING_MESSAGES)
         former = self._drafters.get(hello.name)
         self._drafters[hello.name] = outbox
-        log = StreamLog(self._recorder, hello, target=self._settings.name)
+        log = StreamLog(self._recorder, hello)
         self._logs[hello.name] = log
         if former is not None:
             # A later start of the same drafter has come.

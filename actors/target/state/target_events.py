@@ -95,7 +95,7 @@ class CandidatesReceived:
 
     drafter: str
     candidates: Candidates
-    message: trace_pb2.TraceMessage | None = None
+    message: trace_pb2.TraceSpan | None = None
     """What it came with, while someone traces."""
 
 
@@ -113,7 +113,7 @@ class FrozenCandidates:
     frozen: FrozenTree
     num_bytes: int
     """Size of the entry on the wire."""
-    message: trace_pb2.TraceMessage | None = None
+    message: trace_pb2.TraceSpan | None = None
     """What it came with, while someone traces."""
 
 

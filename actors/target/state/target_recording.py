@@ -5,7 +5,9 @@ Hooks of the worker and of the parts of a pass. Each costs a look at `is_on` whi
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from outrider.actors.speculation.trees.path_keys import Int64s
 from outrider.actors.speculation.trees.ragged import sizes_of
@@ -15,15 +17,27 @@ from outrider.actors.target.state.round import Round
 from outrider.actors.target.state.session_table import Bools, SessionTable
 from outrider.actors.target.state.target_events import CandidatesReceived, FrozenCandidates
 from outrider.actors.target.state.target_session import TargetSession
-from outrider.actors.tracing.recorder import Recorder
+from outrider.actors.tracing.recorder import Arg, Recorder, args_of
 from outrider.v1 import trace_pb2
 
-_FATES = {
-    trace_pb2.NODE_FATE_ACCEPTED: "accepted",
-    trace_pb2.NODE_FATE_REJECTED: "rejected",
-    trace_pb2.NODE_FATE_FORESEEN: "foreseen",
-    trace_pb2.NODE_FATE_NEVER_CHOSEN: "never_chosen",
-}
+FATES = ("accepted", "rejected", "foreseen", "never_chosen")
+"""What may become of a candidate."""
+
+WORK = "passes"
+"""The track of what the worker does."""
+
+
+class NodeFate(NamedTuple):
+    """What became of one candidate."""
+
+    drafter: str
+    depth: int
+    """Tokens from the root of the round to this one, this one included."""
+
+    estimate: float
+    """The drafter's, that the target draws it if it draws its parent."""
+
+    fate: str
 
 
 class TargetRecording:
@@ -51,7 +65,8 @@ class TargetRecording:
         self._sessions = sessions
         self._drafters = drafters
         self._recorder = recorder
-        self._parts: list[trace_pb2.TracePart] = []
+        self._shares: list[trace_pb2.TraceShare] = []
+        self._totals: Counter[str] = Counter()
 
     @property
     def is_on(self) -> bool:
@@ -64,12 +79,12 @@ class TargetRecording:
         """The worker goes to sleep."""
         rows = self._table.used_S.nonzero()[0]
         if not len(rows):
-            kind = trace_pb2.TRACE_KIND_NO_SESSION
+            why = "no session"
         elif (self._pools.sizes_S[rows] > 0).any():
-            kind = trace_pb2.TRACE_KIND_WAIT_RIPENING
+            why = "lets a tree grow"
         else:
-            kind = trace_pb2.TRACE_KIND_WAIT_CANDIDATES
-        self._recorder.enter(kind)
+            why = "waits for candidates"
+        self._recorder.enter(WORK, why)
 
     def end_wait(self) -> None:
         """It woke up."""
@@ -77,8 +92,9 @@ class TargetRecording:
 
     def begin_pass(self) -> None:
         """A pass begins."""
-        self._parts = []
-        self._recorder.enter(trace_pb2.TRACE_KIND_VERIFY)
+        self._shares = []
+        self._totals = Counter(dict.fromkeys(("nodes", "committed", *FATES), 0))
+        self._recorder.enter(WORK, "verify")
 
     def end_pass(self, pass_: Pass, handles_E: list[int], *, model_s: float) -> None:
         """A pass is over, and everyone was told what came of it.
@@ -91,18 +107,22 @@ class TargetRecording:
         if not self._recorder.is_on:
             self._recorder.leave()
             return
-        settled = {part.handle for part in self._parts}
-        parts = self._parts + [
-            trace_pb2.TracePart(handle=handle) for handle in handles_E if handle not in settled
+        settled = {share.handle for share in self._shares}
+        nothing = args_of({"nodes": 0, "depth": 0, "committed": 0})
+        shares = self._shares + [
+            trace_pb2.TraceShare(handle=handle, args=nothing)
+            for handle in handles_E
+            if handle not in settled
         ]
-        kind = trace_pb2.TRACE_KIND_PREFILL if pass_.has_prompt else trace_pb2.TRACE_KIND_VERIFY
         self._recorder.leave(
-            trace_pb2.TraceRecord(
-                kind=kind,
-                parts=parts,
-                rows=pass_.batch.num_rows,
-                model_ns=max(int(model_s * 1e9), 0),
-            )
+            name="prefill" if pass_.has_prompt else "verify",
+            args={
+                "sessions": len(shares),
+                "rows": pass_.batch.num_rows,
+                "model_us": round(max(model_s, 0.0) * 1e6, 3),
+                **self._totals,
+            },
+            shares=shares,
         )
 
     # -- what becomes of candidates ----------------------------------------------------------------------------------
@@ -132,14 +152,15 @@ class TargetRecording:
         found = event.candidates
         sizes_E = sizes_of(found.starts_E)
         for entry in range(len(rows_E)):
-            part = trace_pb2.TracePart(
-                handle=int(found.handles_E[entry]),
+            self._taken(
+                int(found.handles_E[entry]),
+                waited_s,
+                event.message,
                 nodes=int(sizes_E[entry]),
-                stale=int(stale_E[entry]),
                 fresh=0 if fresh_E is None else int(fresh_E[entry]),
+                stale=int(stale_E[entry]),
                 refused=0 if refused_E is None else int(refused_E[entry]),
             )
-            self._taken(part, waited_s, event.message)
 
     def held(
         self, event: FrozenCandidates, waited_s: float, *, fresh: int = 0, stale: int = 0
@@ -147,22 +168,33 @@ class TargetRecording:
         """A frozen tree was taken in, or not."""
         if event.message is None or not self._recorder.is_on:
             return
-        part = trace_pb2.TracePart(
-            handle=event.handle, nodes=event.frozen.tree.num_nodes, fresh=fresh, stale=stale
+        self._taken(
+            event.handle,
+            waited_s,
+            event.message,
+            nodes=event.frozen.tree.num_nodes,
+            fresh=fresh,
+            stale=stale,
+            refused=0,
         )
-        self._taken(part, waited_s, event.message)
 
     def _taken(
-        self, part: trace_pb2.TracePart, waited_s: float, message: trace_pb2.TraceMessage
+        self, handle: int, waited_s: float, message: trace_pb2.TraceSpan, **nodes: int
     ) -> None:
         waited_ns = max(int(waited_s * 1e9), 0)
+        args: dict[str, Arg] = {
+            "drafter": message.args.words["drafter"],
+            "number": message.args.numbers["number"],
+            **nodes,
+        }
         self._recorder.add(
-            trace_pb2.TraceRecord(
-                kind=trace_pb2.TRACE_KIND_TAKEN,
+            trace_pb2.TraceSpan(
+                name="candidates",
+                track="waiting to be taken in",
                 start_ns=self._recorder.clock_ns() - waited_ns,
                 duration_ns=waited_ns,
-                parts=[part],
-                message=message,
+                args=args_of(args),
+                handles=[handle],
             )
         )
 
@@ -179,25 +211,26 @@ class TargetRecording:
             session, length = self._sessions[row], int(self._table.lengths_S[row])
             nodes = range(int(pass_.starts_E[entry]), int(pass_.starts_E[entry + 1]))
             found = self._fates(pass_, row, nodes, drawn_N, done, index)
-            part = trace_pb2.TracePart(
-                handle=session.handle,
-                nodes=len(nodes),
-                committed=count,
-                depth=max((node.depth for node in found[: len(nodes)]), default=0),
-            )
-            counts: dict[str, trace_pb2.TraceFates] = {}
+            counts: dict[str, Counter[str]] = {}
             for node in found:
-                fates = counts.setdefault(node.drafter, trace_pb2.TraceFates(drafter=node.drafter))
-                field = _FATES[node.fate]
-                setattr(fates, field, getattr(fates, field) + 1)
+                _counted(counts, node.drafter)[node.fate] += 1
             if session.trees is not None:
                 for name, passed in session.trees.nodes_below(length + count).items():
-                    fates = counts.setdefault(name, trace_pb2.TraceFates(drafter=name))
-                    fates.never_chosen += passed
-            part.fates.extend(counts.values())
+                    _counted(counts, name)["never_chosen"] += passed
+            args: dict[str, Arg] = {
+                "nodes": len(nodes),
+                "depth": max((node.depth for node in found[: len(nodes)]), default=0),
+                "committed": count,
+            }
+            if counts:
+                args["fates"] = counts
+            share = trace_pb2.TraceShare(handle=session.handle, args=args_of(args))
             if self._recorder.wants_nodes:
-                part.decided.extend(found)
-            self._parts.append(part)
+                share.marks.extend(map(_mark, found))
+            self._shares.append(share)
+            self._totals.update({"nodes": len(nodes), "committed": count})
+            for fates in counts.values():
+                self._totals.update(fates)
 
     def _fates(
         self,
@@ -207,7 +240,7 @@ class TargetRecording:
         drawn_N: Bools,
         done: Round,
         index: int,
-    ) -> list[trace_pb2.TraceNode]:
+    ) -> list[NodeFate]:
         """What becomes of each candidate of one session, those of the pass first; those that stay in the pool are left out."""
         table, pools, names = self._table, self._pools, self._drafters
         length, size = int(table.lengths_S[row]), int(pools.sizes_S[row])
@@ -217,20 +250,15 @@ class TargetRecording:
             above = paths[parent] if parent >= 0 else ()
             paths.append((*above, int(pools.tokens_SP[row, column])))
 
-        def node_of(drafter: int, depth: int, estimate: float, fate: int) -> trace_pb2.TraceNode:
-            return trace_pb2.TraceNode(
-                drafter=names[drafter] if drafter >= 0 else "target",
-                depth=depth,
-                estimate=estimate,
-                fate=trace_pb2.NodeFate.ValueType(fate),
-            )
+        def node_of(drafter: int, depth: int, estimate: float, fate: str) -> NodeFate:
+            return NodeFate(names[drafter] if drafter >= 0 else "target", depth, estimate, fate)
 
-        found: list[trace_pb2.TraceNode] = []
+        found: list[NodeFate] = []
         depths: list[int] = []
         for node in nodes:
             parent = int(pass_.parents_N[node])
             depths.append(1 if parent < 0 else depths[parent] + 1)
-            fate = trace_pb2.NODE_FATE_ACCEPTED if drawn_N[node] else trace_pb2.NODE_FATE_REJECTED
+            fate = "accepted" if drawn_N[node] else "rejected"
             estimate = float(pass_.estimates_N[node])
             found.append(node_of(int(pass_.drafters_N[node]), depths[-1], estimate, fate))
         verified = set(pass_.columns_N[nodes.start : nodes.stop].tolist())
@@ -240,11 +268,24 @@ class TargetRecording:
             if column in verified:
                 continue
             if path == committed[:depth]:
-                fate = trace_pb2.NODE_FATE_FORESEEN
+                fate = "foreseen"
             elif done.over_E[index] or path[: len(committed)] != committed:
-                fate = trace_pb2.NODE_FATE_NEVER_CHOSEN
+                fate = "never_chosen"
             else:
                 continue
             estimate = float(pools.estimates_SP[row, column])
             found.append(node_of(int(pools.drafters_SP[row, column]), depth, estimate, fate))
         return found
+
+
+def _counted(counts: dict[str, Counter[str]], drafter: str) -> Counter[str]:
+    return counts.setdefault(drafter, Counter(dict.fromkeys(FATES, 0)))
+
+
+def _mark(node: NodeFate) -> trace_pb2.TraceMark:
+    args: dict[str, Arg] = {
+        "drafter": node.drafter,
+        "depth": node.depth,
+        "estimate": round(node.estimate, 3),
+    }
+    return trace_pb2.TraceMark(name=node.fate.replace("_", " "), args=args_of(args))

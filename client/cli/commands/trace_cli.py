@@ -16,9 +16,8 @@ from outrider.client.cli.shared.printing import print_json, printable
 from outrider.client.cli.shared.service_options import ServiceAddress, connecting
 from outrider.client.messages.request_options import SamplingOptions, SpeculationOptions
 from outrider.client.messages.stream_progress import new_request_id
-from outrider.client.timeline.perfetto_reader import NotATimeline
 from outrider.client.timeline.summary import TimelineSummary, summarise
-from outrider.client.timeline.timeline_file import load, save
+from outrider.client.timeline.timeline_file import NotATimeline, load, save
 from outrider.client.timeline.timeline_model import Timeline
 from outrider.client.timeline.words import lines
 

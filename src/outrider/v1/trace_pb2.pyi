@@ -7,7 +7,6 @@ import builtins
 import collections.abc
 import google.protobuf.descriptor
 import google.protobuf.internal.containers
-import google.protobuf.internal.enum_type_wrapper
 import google.protobuf.message
 import sys
 import typing
@@ -19,384 +18,291 @@ else:
 
 DESCRIPTOR: google.protobuf.descriptor.FileDescriptor
 
-class _TraceKind:
-    ValueType = typing.NewType("ValueType", builtins.int)
-    V: typing_extensions.TypeAlias = ValueType
-
-class _TraceKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_TraceKind.ValueType], builtins.type):
-    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
-    TRACE_KIND_UNSPECIFIED: _TraceKind.ValueType  # 0
-    """Not stated."""
-    TRACE_KIND_PREFILL: _TraceKind.ValueType  # 1
-    """Target: a pass that held prompt tokens."""
-    TRACE_KIND_VERIFY: _TraceKind.ValueType  # 2
-    """Target: a pass over last tokens and candidates."""
-    TRACE_KIND_WAIT_CANDIDATES: _TraceKind.ValueType  # 3
-    """Target: free, and no session had candidates; they were waited for."""
-    TRACE_KIND_WAIT_RIPENING: _TraceKind.ValueType  # 4
-    """Target: free, and a new tree was given time to grow."""
-    TRACE_KIND_NO_SESSION: _TraceKind.ValueType  # 5
-    """Target or drafter: there was no session."""
-    TRACE_KIND_DRAFT: _TraceKind.ValueType  # 6
-    """Drafter: a pass that grew candidates."""
-    TRACE_KIND_CATCH_UP: _TraceKind.ValueType  # 7
-    """Drafter: a pass over committed text that it had not seen."""
-    TRACE_KIND_WAIT_CREDITS: _TraceKind.ValueType  # 8
-    """Drafter: as far ahead as the target's credits or its own limit allow."""
-    TRACE_KIND_WAIT_VERDICT: _TraceKind.ValueType  # 9
-    """Drafter: nothing more was worth drafting before the next verdict."""
-    TRACE_KIND_WAIT_TOKENS: _TraceKind.ValueType  # 10
-    """Drafter: committed tokens were missing and had been asked for."""
-    TRACE_KIND_HOLD: _TraceKind.ValueType  # 11
-    """Drafter: candidates were kept back to gather, because the target was busy. Lies over other records of the drafter."""
-    TRACE_KIND_REST: _TraceKind.ValueType  # 12
-    """Drafter: the target had told it to rest, because plain decoding was faster."""
-    TRACE_KIND_SENT: _TraceKind.ValueType  # 20
-    """A message left. An instant."""
-    TRACE_KIND_RECEIVED: _TraceKind.ValueType  # 21
-    """A message came. An instant."""
-    TRACE_KIND_TAKEN: _TraceKind.ValueType  # 22
-    """Target: the worker took candidates of one session in, which had come with the message stated. From the message's
-    arrival until then.
-    """
-    TRACE_KIND_REQUEST: _TraceKind.ValueType  # 30
-    """Coordinator: a request from arrival to end."""
-    TRACE_KIND_TOKENISE: _TraceKind.ValueType  # 31
-    """Coordinator: the prompt was turned into tokens."""
-    TRACE_KIND_QUEUE: _TraceKind.ValueType  # 32
-    """Coordinator: a sequence waited for a slot."""
-    TRACE_KIND_OPEN: _TraceKind.ValueType  # 33
-    """Coordinator: a session was opened at a target, from the command to the answer."""
-    TRACE_KIND_DETOKENISE: _TraceKind.ValueType  # 34
-    """Coordinator: committed tokens were turned into text."""
-    TRACE_KIND_WRITE: _TraceKind.ValueType  # 35
-    """Coordinator: a message was written to the client; long if the client reads slowly."""
-
-class TraceKind(_TraceKind, metaclass=_TraceKindEnumTypeWrapper):
+@typing.final
+class TraceSpan(google.protobuf.message.Message):
     """What an actor did and when. Recorded only while someone asks for it; holds counts and names, never text or token ids.
     Times are nanoseconds of the actor's own monotonic clock; clock readings bring the clocks of several actors together.
 
-    What a record is of.
+    Something that an actor did: a slice on a track of a timeline. What there is, under which name, on which track and with which
+    arguments, is said in `docs/timeline.md`; whoever draws it needs to know none of them.
     """
-
-TRACE_KIND_UNSPECIFIED: TraceKind.ValueType  # 0
-"""Not stated."""
-TRACE_KIND_PREFILL: TraceKind.ValueType  # 1
-"""Target: a pass that held prompt tokens."""
-TRACE_KIND_VERIFY: TraceKind.ValueType  # 2
-"""Target: a pass over last tokens and candidates."""
-TRACE_KIND_WAIT_CANDIDATES: TraceKind.ValueType  # 3
-"""Target: free, and no session had candidates; they were waited for."""
-TRACE_KIND_WAIT_RIPENING: TraceKind.ValueType  # 4
-"""Target: free, and a new tree was given time to grow."""
-TRACE_KIND_NO_SESSION: TraceKind.ValueType  # 5
-"""Target or drafter: there was no session."""
-TRACE_KIND_DRAFT: TraceKind.ValueType  # 6
-"""Drafter: a pass that grew candidates."""
-TRACE_KIND_CATCH_UP: TraceKind.ValueType  # 7
-"""Drafter: a pass over committed text that it had not seen."""
-TRACE_KIND_WAIT_CREDITS: TraceKind.ValueType  # 8
-"""Drafter: as far ahead as the target's credits or its own limit allow."""
-TRACE_KIND_WAIT_VERDICT: TraceKind.ValueType  # 9
-"""Drafter: nothing more was worth drafting before the next verdict."""
-TRACE_KIND_WAIT_TOKENS: TraceKind.ValueType  # 10
-"""Drafter: committed tokens were missing and had been asked for."""
-TRACE_KIND_HOLD: TraceKind.ValueType  # 11
-"""Drafter: candidates were kept back to gather, because the target was busy. Lies over other records of the drafter."""
-TRACE_KIND_REST: TraceKind.ValueType  # 12
-"""Drafter: the target had told it to rest, because plain decoding was faster."""
-TRACE_KIND_SENT: TraceKind.ValueType  # 20
-"""A message left. An instant."""
-TRACE_KIND_RECEIVED: TraceKind.ValueType  # 21
-"""A message came. An instant."""
-TRACE_KIND_TAKEN: TraceKind.ValueType  # 22
-"""Target: the worker took candidates of one session in, which had come with the message stated. From the message's
-arrival until then.
-"""
-TRACE_KIND_REQUEST: TraceKind.ValueType  # 30
-"""Coordinator: a request from arrival to end."""
-TRACE_KIND_TOKENISE: TraceKind.ValueType  # 31
-"""Coordinator: the prompt was turned into tokens."""
-TRACE_KIND_QUEUE: TraceKind.ValueType  # 32
-"""Coordinator: a sequence waited for a slot."""
-TRACE_KIND_OPEN: TraceKind.ValueType  # 33
-"""Coordinator: a session was opened at a target, from the command to the answer."""
-TRACE_KIND_DETOKENISE: TraceKind.ValueType  # 34
-"""Coordinator: committed tokens were turned into text."""
-TRACE_KIND_WRITE: TraceKind.ValueType  # 35
-"""Coordinator: a message was written to the client; long if the client reads slowly."""
-Global___TraceKind: typing_extensions.TypeAlias = TraceKind
-
-class _NodeFate:
-    ValueType = typing.NewType("ValueType", builtins.int)
-    V: typing_extensions.TypeAlias = ValueType
-
-class _NodeFateEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_NodeFate.ValueType], builtins.type):
-    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
-    NODE_FATE_UNSPECIFIED: _NodeFate.ValueType  # 0
-    """Not stated."""
-    NODE_FATE_ACCEPTED: _NodeFate.ValueType  # 1
-    """It was verified, and the target drew it."""
-    NODE_FATE_REJECTED: _NodeFate.ValueType  # 2
-    """It was verified, and the target did not draw it."""
-    NODE_FATE_FORESEEN: _NodeFate.ValueType  # 3
-    """The target drew its token before it was verified: the text went on at it."""
-    NODE_FATE_NEVER_CHOSEN: _NodeFate.ValueType  # 4
-    """It was never part of a pass, and the text went another way or ended."""
-
-class NodeFate(_NodeFate, metaclass=_NodeFateEnumTypeWrapper):
-    """What became of a candidate node."""
-
-NODE_FATE_UNSPECIFIED: NodeFate.ValueType  # 0
-"""Not stated."""
-NODE_FATE_ACCEPTED: NodeFate.ValueType  # 1
-"""It was verified, and the target drew it."""
-NODE_FATE_REJECTED: NodeFate.ValueType  # 2
-"""It was verified, and the target did not draw it."""
-NODE_FATE_FORESEEN: NodeFate.ValueType  # 3
-"""The target drew its token before it was verified: the text went on at it."""
-NODE_FATE_NEVER_CHOSEN: NodeFate.ValueType  # 4
-"""It was never part of a pass, and the text went another way or ended."""
-Global___NodeFate: typing_extensions.TypeAlias = NodeFate
-
-@typing.final
-class TraceRecord(google.protobuf.message.Message):
-    """One thing that an actor did."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    KIND_FIELD_NUMBER: builtins.int
+    NAME_FIELD_NUMBER: builtins.int
+    TRACK_FIELD_NUMBER: builtins.int
     START_NS_FIELD_NUMBER: builtins.int
     DURATION_NS_FIELD_NUMBER: builtins.int
-    PARTS_FIELD_NUMBER: builtins.int
-    MESSAGE_FIELD_NUMBER: builtins.int
-    ROWS_FIELD_NUMBER: builtins.int
-    MODEL_NS_FIELD_NUMBER: builtins.int
-    REQUEST_FIELD_NUMBER: builtins.int
-    INDEX_FIELD_NUMBER: builtins.int
-    NAME_FIELD_NUMBER: builtins.int
-    OUTCOME_FIELD_NUMBER: builtins.int
-    INCARNATION_FIELD_NUMBER: builtins.int
-    TARGET_FIELD_NUMBER: builtins.int
-    TOKENS_FIELD_NUMBER: builtins.int
-    kind: Global___TraceKind.ValueType
-    """What it was."""
+    ARGS_FIELD_NUMBER: builtins.int
+    HANDLES_FIELD_NUMBER: builtins.int
+    SHARES_FIELD_NUMBER: builtins.int
+    FLOW_FIELD_NUMBER: builtins.int
+    OWNER_FIELD_NUMBER: builtins.int
+    OPENED_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """What it is called."""
+    track: builtins.str
+    """On which track of the actor it lies. Empty: on that of its request."""
     start_ns: builtins.int
     """When it began."""
     duration_ns: builtins.int
     """How long it took. 0: an instant."""
-    rows: builtins.int
-    """Passes: rows that were run."""
-    model_ns: builtins.int
-    """Passes: the part of the duration in which the model computed."""
-    request: builtins.int
-    """Coordinator: number of the request."""
-    index: builtins.int
-    """Coordinator: which of its sequences."""
-    name: builtins.str
-    """Coordinator: the request's name, shortened unless the trace is of this request."""
-    outcome: builtins.str
-    """REQUEST: how it ended, or `running`."""
-    incarnation: builtins.int
-    """OPEN: the start of the target."""
-    target: builtins.str
-    """OPEN: the target's name."""
-    tokens: builtins.int
-    """DETOKENISE, WRITE: number of tokens. REQUEST: tokens of the prompt."""
     @property
-    def parts(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___TracePart]:
-        """Target and drafter: its share of each session."""
+    def args(self) -> Global___TraceArgs:
+        """Numbers and words that explain it."""
 
     @property
-    def message(self) -> Global___TraceMessage:
-        """SENT, RECEIVED, TAKEN: which message."""
+    def handles(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Sessions that it is about, by the target's handles; a trace of one request leaves out those of others. Empty: it is about
+        the actor.
+        """
+
+    @property
+    def shares(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___TraceShare]:
+        """The share of each session in it, which lies on the track of the session's request, too."""
+
+    @property
+    def flow(self) -> Global___TraceFlow:
+        """It is an end of a message."""
+
+    @property
+    def owner(self) -> Global___TraceOwner:
+        """Coordinator: the request that it belongs to."""
+
+    @property
+    def opened(self) -> Global___TraceSession:
+        """Coordinator: the session that was opened in it."""
 
     def __init__(
         self,
         *,
-        kind: Global___TraceKind.ValueType = ...,
+        name: builtins.str = ...,
+        track: builtins.str = ...,
         start_ns: builtins.int = ...,
         duration_ns: builtins.int = ...,
-        parts: collections.abc.Iterable[Global___TracePart] | None = ...,
-        message: Global___TraceMessage | None = ...,
-        rows: builtins.int = ...,
-        model_ns: builtins.int = ...,
-        request: builtins.int = ...,
-        index: builtins.int = ...,
-        name: builtins.str = ...,
-        outcome: builtins.str = ...,
-        incarnation: builtins.int = ...,
-        target: builtins.str = ...,
-        tokens: builtins.int = ...,
+        args: Global___TraceArgs | None = ...,
+        handles: collections.abc.Iterable[builtins.int] | None = ...,
+        shares: collections.abc.Iterable[Global___TraceShare] | None = ...,
+        flow: Global___TraceFlow | None = ...,
+        owner: Global___TraceOwner | None = ...,
+        opened: Global___TraceSession | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["message", b"message"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["duration_ns", b"duration_ns", "incarnation", b"incarnation", "index", b"index", "kind", b"kind", "message", b"message", "model_ns", b"model_ns", "name", b"name", "outcome", b"outcome", "parts", b"parts", "request", b"request", "rows", b"rows", "start_ns", b"start_ns", "target", b"target", "tokens", b"tokens"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["args", b"args", "flow", b"flow", "opened", b"opened", "owner", b"owner"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["args", b"args", "duration_ns", b"duration_ns", "flow", b"flow", "handles", b"handles", "name", b"name", "opened", b"opened", "owner", b"owner", "shares", b"shares", "start_ns", b"start_ns", "track", b"track"]) -> None: ...
 
-Global___TraceRecord: typing_extensions.TypeAlias = TraceRecord
+Global___TraceSpan: typing_extensions.TypeAlias = TraceSpan
 
 @typing.final
-class TracePart(google.protobuf.message.Message):
-    """The share of one session."""
+class TraceArgs(google.protobuf.message.Message):
+    """Arguments of a span, by name."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    @typing.final
+    class NumbersEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.float
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.float = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+    @typing.final
+    class WordsEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+    @typing.final
+    class GroupsEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        @property
+        def value(self) -> Global___TraceArgs: ...
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: Global___TraceArgs | None = ...,
+        ) -> None: ...
+        def HasField(self, field_name: typing.Literal["value", b"value"]) -> builtins.bool: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+    NUMBERS_FIELD_NUMBER: builtins.int
+    WORDS_FIELD_NUMBER: builtins.int
+    GROUPS_FIELD_NUMBER: builtins.int
+    @property
+    def numbers(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.float]:
+        """Counts, and times in the unit that the name says."""
+
+    @property
+    def words(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
+        """Names."""
+
+    @property
+    def groups(self) -> google.protobuf.internal.containers.MessageMap[builtins.str, Global___TraceArgs]:
+        """Arguments that belong together."""
+
+    def __init__(
+        self,
+        *,
+        numbers: collections.abc.Mapping[builtins.str, builtins.float] | None = ...,
+        words: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
+        groups: collections.abc.Mapping[builtins.str, Global___TraceArgs] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["groups", b"groups", "numbers", b"numbers", "words", b"words"]) -> None: ...
+
+Global___TraceArgs: typing_extensions.TypeAlias = TraceArgs
+
+@typing.final
+class TraceShare(google.protobuf.message.Message):
+    """The share of one session in a span."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     HANDLE_FIELD_NUMBER: builtins.int
-    NODES_FIELD_NUMBER: builtins.int
-    COMMITTED_FIELD_NUMBER: builtins.int
-    DEPTH_FIELD_NUMBER: builtins.int
-    FRESH_FIELD_NUMBER: builtins.int
-    STALE_FIELD_NUMBER: builtins.int
-    REFUSED_FIELD_NUMBER: builtins.int
-    FATES_FIELD_NUMBER: builtins.int
-    DECIDED_FIELD_NUMBER: builtins.int
+    ARGS_FIELD_NUMBER: builtins.int
+    MARKS_FIELD_NUMBER: builtins.int
     handle: builtins.int
-    """The target's handle of it."""
-    nodes: builtins.int
-    """Candidate nodes: in the pass, or in the message; DRAFT: in the tree after it."""
-    committed: builtins.int
-    """Tokens committed."""
-    depth: builtins.int
-    """Deepest level of the candidates in the pass."""
-    fresh: builtins.int
-    """TAKEN: nodes that were new to the pool."""
-    stale: builtins.int
-    """TAKEN: nodes off the committed path when they came."""
-    refused: builtins.int
-    """TAKEN: nodes for which there was no room."""
+    """The target's handle of the session."""
     @property
-    def fates(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___TraceFates]:
-        """VERIFY: what became of candidates in this round, by drafter."""
+    def args(self) -> Global___TraceArgs:
+        """Numbers and words that explain it."""
 
     @property
-    def decided(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___TraceNode]:
-        """VERIFY: the same, node by node, if the trace asks for it."""
+    def marks(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___TraceMark]:
+        """What happened at its end."""
 
     def __init__(
         self,
         *,
         handle: builtins.int = ...,
-        nodes: builtins.int = ...,
-        committed: builtins.int = ...,
-        depth: builtins.int = ...,
-        fresh: builtins.int = ...,
-        stale: builtins.int = ...,
-        refused: builtins.int = ...,
-        fates: collections.abc.Iterable[Global___TraceFates] | None = ...,
-        decided: collections.abc.Iterable[Global___TraceNode] | None = ...,
+        args: Global___TraceArgs | None = ...,
+        marks: collections.abc.Iterable[Global___TraceMark] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["committed", b"committed", "decided", b"decided", "depth", b"depth", "fates", b"fates", "fresh", b"fresh", "handle", b"handle", "nodes", b"nodes", "refused", b"refused", "stale", b"stale"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["args", b"args"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["args", b"args", "handle", b"handle", "marks", b"marks"]) -> None: ...
 
-Global___TracePart: typing_extensions.TypeAlias = TracePart
+Global___TraceShare: typing_extensions.TypeAlias = TraceShare
 
 @typing.final
-class TraceFates(google.protobuf.message.Message):
-    """What became of one drafter's candidates in one round."""
+class TraceMark(google.protobuf.message.Message):
+    """Something that took no time."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    DRAFTER_FIELD_NUMBER: builtins.int
-    ACCEPTED_FIELD_NUMBER: builtins.int
-    REJECTED_FIELD_NUMBER: builtins.int
-    FORESEEN_FIELD_NUMBER: builtins.int
-    NEVER_CHOSEN_FIELD_NUMBER: builtins.int
-    drafter: builtins.str
-    """The drafter's name."""
-    accepted: builtins.int
-    """Verified and drawn."""
-    rejected: builtins.int
-    """Verified and not drawn."""
-    foreseen: builtins.int
-    """Drawn before they were verified."""
-    never_chosen: builtins.int
-    """Dropped without having been part of a pass."""
+    NAME_FIELD_NUMBER: builtins.int
+    ARGS_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """What it is called."""
+    @property
+    def args(self) -> Global___TraceArgs:
+        """Numbers and words that explain it."""
+
     def __init__(
         self,
         *,
-        drafter: builtins.str = ...,
-        accepted: builtins.int = ...,
-        rejected: builtins.int = ...,
-        foreseen: builtins.int = ...,
-        never_chosen: builtins.int = ...,
+        name: builtins.str = ...,
+        args: Global___TraceArgs | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["accepted", b"accepted", "drafter", b"drafter", "foreseen", b"foreseen", "never_chosen", b"never_chosen", "rejected", b"rejected"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["args", b"args"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["args", b"args", "name", b"name"]) -> None: ...
 
-Global___TraceFates: typing_extensions.TypeAlias = TraceFates
+Global___TraceMark: typing_extensions.TypeAlias = TraceMark
 
 @typing.final
-class TraceNode(google.protobuf.message.Message):
-    """What became of one candidate."""
+class TraceFlow(google.protobuf.message.Message):
+    """An end of a message."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    DRAFTER_FIELD_NUMBER: builtins.int
-    DEPTH_FIELD_NUMBER: builtins.int
-    ESTIMATE_FIELD_NUMBER: builtins.int
-    FATE_FIELD_NUMBER: builtins.int
-    drafter: builtins.str
-    """The drafter's name."""
-    depth: builtins.int
-    """Number of tokens from the root of the round to this one, this one included."""
-    estimate: builtins.float
-    """The drafter's estimate that the target draws it if it draws its parent."""
-    fate: Global___NodeFate.ValueType
-    """What became of it."""
+    ID_FIELD_NUMBER: builtins.int
+    IS_RECEIVED_FIELD_NUMBER: builtins.int
+    id: builtins.str
+    """Names the message; the same at both ends, and no other's."""
+    is_received: builtins.bool
+    """Which end: false where it was sent."""
     def __init__(
         self,
         *,
-        drafter: builtins.str = ...,
-        depth: builtins.int = ...,
-        estimate: builtins.float = ...,
-        fate: Global___NodeFate.ValueType = ...,
+        id: builtins.str = ...,
+        is_received: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["depth", b"depth", "drafter", b"drafter", "estimate", b"estimate", "fate", b"fate"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["id", b"id", "is_received", b"is_received"]) -> None: ...
 
-Global___TraceNode: typing_extensions.TypeAlias = TraceNode
+Global___TraceFlow: typing_extensions.TypeAlias = TraceFlow
 
 @typing.final
-class TraceMessage(google.protobuf.message.Message):
-    """Which message, so that its two ends find each other."""
+class TraceOwner(google.protobuf.message.Message):
+    """A sequence of a request."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    DRAFTER_FIELD_NUMBER: builtins.int
-    INCARNATION_FIELD_NUMBER: builtins.int
-    STREAM_FIELD_NUMBER: builtins.int
-    NUMBER_FIELD_NUMBER: builtins.int
-    TO_TARGET_FIELD_NUMBER: builtins.int
-    WHAT_FIELD_NUMBER: builtins.int
-    BYTES_FIELD_NUMBER: builtins.int
+    REQUEST_FIELD_NUMBER: builtins.int
+    INDEX_FIELD_NUMBER: builtins.int
+    NAME_FIELD_NUMBER: builtins.int
+    request: builtins.int
+    """Number of the request."""
+    index: builtins.int
+    """Which of its sequences."""
+    name: builtins.str
+    """The request's name, shortened unless the trace is of this request."""
+    def __init__(
+        self,
+        *,
+        request: builtins.int = ...,
+        index: builtins.int = ...,
+        name: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["index", b"index", "name", b"name", "request", b"request"]) -> None: ...
+
+Global___TraceOwner: typing_extensions.TypeAlias = TraceOwner
+
+@typing.final
+class TraceSession(google.protobuf.message.Message):
+    """A session at a target."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
     TARGET_FIELD_NUMBER: builtins.int
-    drafter: builtins.str
-    """The drafter of the stream."""
-    incarnation: builtins.int
-    """The start of the drafter."""
-    stream: builtins.int
-    """Number of the stream, as its hello gave it."""
-    number: builtins.int
-    """Number of the message among those that went the same way on the stream after the hello, from 1."""
-    to_target: builtins.bool
-    """True: from the drafter to the target."""
-    what: builtins.str
-    """`candidates`, `verdicts`, `resync` or `closed`."""
-    bytes: builtins.int
-    """Its size before framing."""
+    INCARNATION_FIELD_NUMBER: builtins.int
+    HANDLE_FIELD_NUMBER: builtins.int
     target: builtins.str
-    """The target of the stream; only told by the target's end."""
+    """The target's name."""
+    incarnation: builtins.int
+    """The start of the target."""
+    handle: builtins.int
+    """The target's handle of it."""
     def __init__(
         self,
         *,
-        drafter: builtins.str = ...,
-        incarnation: builtins.int = ...,
-        stream: builtins.int = ...,
-        number: builtins.int = ...,
-        to_target: builtins.bool = ...,
-        what: builtins.str = ...,
-        bytes: builtins.int = ...,
         target: builtins.str = ...,
+        incarnation: builtins.int = ...,
+        handle: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["bytes", b"bytes", "drafter", b"drafter", "incarnation", b"incarnation", "number", b"number", "stream", b"stream", "target", b"target", "to_target", b"to_target", "what", b"what"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["handle", b"handle", "incarnation", b"incarnation", "target", b"target"]) -> None: ...
 
-Global___TraceMessage: typing_extensions.TypeAlias = TraceMessage
+Global___TraceSession: typing_extensions.TypeAlias = TraceSession
 
 @typing.final
 class TraceSource(google.protobuf.message.Message):
@@ -434,37 +340,36 @@ Global___TraceSource: typing_extensions.TypeAlias = TraceSource
 
 @typing.final
 class TraceRecords(google.protobuf.message.Message):
-    """Some records of one actor."""
+    """Some spans of one actor."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    RECORDS_FIELD_NUMBER: builtins.int
+    SPANS_FIELD_NUMBER: builtins.int
     UNTIL_NS_FIELD_NUMBER: builtins.int
     LOST_FIELD_NUMBER: builtins.int
     CURRENT_FIELD_NUMBER: builtins.int
-    CURRENT_SINCE_NS_FIELD_NUMBER: builtins.int
     until_ns: builtins.int
     """What ended before this time was sent, or is lost."""
     lost: builtins.int
-    """Records lost since the trace began, because the actor's buffer was full."""
-    current: Global___TraceKind.ValueType
-    """What the actor's worker was doing at `until_ns`; unspecified: nothing that is recorded."""
-    current_since_ns: builtins.int
-    """Since when."""
+    """Spans lost since the trace began, because the actor's buffer was full."""
     @property
-    def records(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___TraceRecord]:
-        """The records, roughly in the order of their ends."""
+    def spans(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___TraceSpan]:
+        """The spans, roughly in the order of their ends."""
+
+    @property
+    def current(self) -> Global___TraceSpan:
+        """What the actor's worker was doing at `until_ns`: name, track and beginning. Absent: nothing that is recorded."""
 
     def __init__(
         self,
         *,
-        records: collections.abc.Iterable[Global___TraceRecord] | None = ...,
+        spans: collections.abc.Iterable[Global___TraceSpan] | None = ...,
         until_ns: builtins.int = ...,
         lost: builtins.int = ...,
-        current: Global___TraceKind.ValueType = ...,
-        current_since_ns: builtins.int = ...,
+        current: Global___TraceSpan | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["current", b"current", "current_since_ns", b"current_since_ns", "lost", b"lost", "records", b"records", "until_ns", b"until_ns"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["current", b"current"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["current", b"current", "lost", b"lost", "spans", b"spans", "until_ns", b"until_ns"]) -> None: ...
 
 Global___TraceRecords: typing_extensions.TypeAlias = TraceRecords
 

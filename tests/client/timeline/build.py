@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from outrider.client.timeline.assemble import assemble
@@ -16,29 +17,89 @@ START_NS = 10_000 * MS
 """The coordinator's clock at time 0."""
 
 
-def record(kind: str, start_ms: float, ms: float = 0.0, **fields: Any) -> trace_pb2.TraceRecord:
-    """A record; times by the actor's clock, counted from the coordinator's time 0."""
-    return trace_pb2.TraceRecord(
-        kind=trace_pb2.TraceKind.Value(f"TRACE_KIND_{kind}"),
+def args_of(values: Mapping[str, Any]) -> trace_pb2.TraceArgs:
+    """Arguments as a message."""
+    return trace_pb2.TraceArgs(
+        numbers={name: value for name, value in values.items() if isinstance(value, int | float)},
+        words={name: value for name, value in values.items() if isinstance(value, str)},
+        groups={name: args_of(value) for name, value in values.items() if isinstance(value, dict)},
+    )
+
+
+def span(
+    name: str, start_ms: float, ms: float = 0.0, *, track: str = "passes", **fields: Any
+) -> trace_pb2.TraceSpan:
+    """A span; times by the actor's clock, counted from the coordinator's time 0. `args` as a dictionary."""
+    return trace_pb2.TraceSpan(
+        name=name,
+        track=track,
         start_ns=START_NS + round(start_ms * MS),
         duration_ns=round(ms * MS),
-        **fields,
+        **{**fields, "args": args_of(fields.get("args", {}))},
     )
+
+
+def drafting(name: str, start_ms: float, ms: float, **args: Any) -> trace_pb2.TraceSpan:
+    """What a drafter's worker did."""
+    return span(name, start_ms, ms, track="drafting", args=args)
+
+
+def of_request(
+    number: int,
+    named: str,
+    name: str,
+    start_ms: float,
+    ms: float,
+    *,
+    track: str = "",
+    opened: int | None = None,
+    **args: Any,
+) -> trace_pb2.TraceSpan:
+    """What a coordinator did for a request; `opened` is the handle of a session at the target `t`."""
+    made = span(name, start_ms, ms, track=track, args=args)
+    made.owner.request, made.owner.name = number, named
+    if opened is not None:
+        made.args.words["target"] = "t"
+        made.opened.target, made.opened.incarnation, made.opened.handle = "t", 1, opened
+    return made
 
 
 def message(
-    number: int, *, to_target: bool = True, what: str = "candidates", size: int = 50
-) -> Any:
-    """What names a message of the drafter `d`."""
-    return trace_pb2.TraceMessage(
-        drafter="d",
-        incarnation=3,
-        stream=1,
-        number=number,
-        to_target=to_target,
-        what=what,
-        bytes=size,
+    number: int,
+    start_ms: float,
+    *,
+    is_received: bool = False,
+    up: bool = True,
+    handles: tuple[int, ...] = (),
+    nodes: int = 0,
+    committed: int = 0,
+) -> trace_pb2.TraceSpan:
+    """An end of a message of the drafter `d`: of candidates, or of verdicts if it goes down."""
+    return span(
+        "candidates" if up else "verdicts",
+        start_ms,
+        track="received" if is_received else "sent",
+        args={
+            "sessions": len(handles),
+            "nodes": nodes,
+            "committed": committed,
+            "bytes": 50 if up else 20,
+            "drafter": "d",
+            "number": number,
+        },
+        handles=handles,
+        flow=trace_pb2.TraceFlow(
+            id=f"d 3 1 {'up' if up else 'down'} {number}", is_received=is_received
+        ),
     )
+
+
+def share(
+    handle: int, *, marks: Sequence[trace_pb2.TraceMark] = (), **args: Any
+) -> trace_pb2.TraceShare:
+    """One session's share of a pass."""
+    given = {"nodes": 0, "depth": 0, "committed": 0, **args}
+    return trace_pb2.TraceShare(handle=handle, args=args_of(given), marks=marks)
 
 
 class Made:
@@ -54,10 +115,9 @@ class Made:
         self,
         name: str,
         role: str,
-        *records: trace_pb2.TraceRecord,
+        *spans: trace_pb2.TraceSpan,
         until_ms: float = 100.0,
-        current: str = "UNSPECIFIED",
-        current_since_ms: float = 0.0,
+        current: trace_pb2.TraceSpan | None = None,
         ahead_ms: float = 0.0,
         lost: int = 0,
         gone: str = "",
@@ -85,11 +145,10 @@ class Made:
         self._add(
             number,
             records=trace_pb2.TraceRecords(
-                records=records,
+                spans=spans,
                 until_ns=start_ns + round(until_ms * MS),
                 lost=lost,
-                current=trace_pb2.TraceKind.Value(f"TRACE_KIND_{current}"),
-                current_since_ns=start_ns + round(current_since_ms * MS),
+                current=current,
             ),
         )
         if gone:
@@ -122,99 +181,79 @@ def service() -> Made:
 
     The target's clock is 40 ms ahead, the drafter's 7 s behind.
     """
-    fates = trace_pb2.TraceFates(drafter="d", accepted=2, rejected=1, foreseen=1, never_chosen=1)
+    fates = {"accepted": 2, "rejected": 1, "foreseen": 1, "never_chosen": 1}
     nodes = [
-        trace_pb2.TraceNode(drafter="d", depth=1, estimate=0.5, fate=trace_pb2.NODE_FATE_ACCEPTED),
-        trace_pb2.TraceNode(drafter="d", depth=2, estimate=0.25, fate=trace_pb2.NODE_FATE_REJECTED),
+        trace_pb2.TraceMark(
+            name=name, args=args_of({"drafter": "d", "depth": depth, "estimate": estimate})
+        )
+        for name, depth, estimate in (("accepted", 1, 0.5), ("rejected", 2, 0.25))
     ]
     made = Made()
     made.source(
         "c",
         "coordinator",
-        record("TOKENISE", 10, 1, request=1, name="one", tokens=4),
-        record("QUEUE", 11, 2, request=1, name="one"),
-        record(
-            "OPEN",
-            13,
-            2,
-            request=1,
-            name="one",
-            target="t",
-            incarnation=1,
-            parts=[trace_pb2.TracePart(handle=5)],
-        ),
-        record(
-            "OPEN",
-            13,
-            2,
-            request=2,
-            name="two",
-            target="t",
-            incarnation=1,
-            parts=[trace_pb2.TracePart(handle=6)],
-        ),
-        record("DETOKENISE", 30, 0.1, request=1, name="one", tokens=1),
-        record("WRITE", 31, 0.2, request=1, name="one", tokens=1),
-        record("REQUEST", 10, 80, request=1, name="one", outcome="completed", tokens=4),
-        record("REQUEST", 12, 70, request=2, name="two", outcome="running"),
+        of_request(1, "one", "tokenise", 10, 1, tokens=4),
+        of_request(1, "one", "queue", 11, 2),
+        of_request(1, "one", "open", 13, 2, opened=5),
+        of_request(2, "two", "open", 13, 2, opened=6),
+        of_request(1, "one", "detokenise", 30, 0.1, track="detokenise", tokens=1),
+        of_request(1, "one", "write", 31, 0.2, track="write", tokens=1),
+        of_request(1, "one", "request 1", 10, 80, outcome="completed", tokens=4),
+        of_request(2, "two", "request 2", 12, 70, outcome="running"),
     )
-    part = trace_pb2.TracePart
     t = 40.0
+    first = {"sessions": 1, "rows": 8, "nodes": 0, "committed": 1, "model_us": 0}
+    first |= dict.fromkeys(fates, 0)
     made.source(
         "t",
         "target",
-        record("NO_SESSION", t + 0, 15),
-        record("PREFILL", t + 15, 10, rows=8, parts=[part(handle=5, committed=1)]),
-        record("PREFILL", t + 25, 10, rows=8, parts=[part(handle=6, committed=1)]),
-        record("WAIT_CANDIDATES", t + 36, 4),
-        record("RECEIVED", t + 41, message=message(1), parts=[part(handle=5, nodes=6)]),
-        record(
-            "TAKEN",
+        span("no session", t + 0, 15),
+        span("prefill", t + 15, 10, args=first, shares=[share(5, committed=1)]),
+        span("prefill", t + 25, 10, args=first, shares=[share(6, committed=1)]),
+        span("waits for candidates", t + 36, 4),
+        message(1, t + 41, is_received=True, handles=(5,), nodes=6),
+        span(
+            "candidates",
             t + 41,
             2,
-            message=message(1),
-            parts=[part(handle=5, nodes=6, fresh=5, stale=1)],
+            track="waiting to be taken in",
+            args={"drafter": "d", "number": 1, "nodes": 6, "fresh": 5, "stale": 1, "refused": 0},
+            handles=[5],
         ),
-        record(
-            "VERIFY",
+        span(
+            "verify",
             t + 44,
             20,
-            rows=5,
-            model_ns=15 * MS,
-            parts=[
-                part(handle=5, nodes=3, depth=2, committed=3, fates=[fates], decided=nodes),
-                part(handle=6, committed=1),
+            args={
+                "sessions": 2,
+                "rows": 5,
+                "nodes": 3,
+                "committed": 4,
+                "model_us": 15_000,
+                **fates,
+            },
+            shares=[
+                share(5, nodes=3, depth=2, committed=3, fates={"d": fates}, marks=nodes),
+                share(6, committed=1),
             ],
         ),
-        record(
-            "SENT",
-            t + 65,
-            message=message(1, to_target=False, what="verdicts", size=20),
-            parts=[part(handle=5, committed=3)],
-        ),
+        message(1, t + 65, up=False, handles=(5,), committed=3),
         until_ms=100,
-        current="NO_SESSION",
-        current_since_ms=90,
+        current=span("no session", t + 90),
         ahead_ms=t,
     )
     d = -7000.0
     made.source(
         "d",
         "drafter",
-        record("CATCH_UP", d + 16, 4, parts=[]),
-        record("DRAFT", d + 20, 10, parts=[part(handle=5, nodes=6)]),
-        record("HOLD", d + 30, 10, parts=[part(handle=5, nodes=6)]),
-        record("SENT", d + 40, message=message(1), parts=[part(handle=5, nodes=6)]),
-        record("WAIT_CREDITS", d + 40, 25),
-        record(
-            "RECEIVED",
-            d + 66.5,
-            message=message(1, to_target=False, what="verdicts", size=20),
-            parts=[part(handle=5, committed=3)],
-        ),
+        drafting("catch up", d + 16, 4),
+        drafting("draft", d + 20, 10, sessions=1, tree_nodes=6),
+        span("holds candidates", d + 30, 10, track="holding", args={"nodes": 6}, handles=[5]),
+        message(1, d + 40, handles=(5,), nodes=6),
+        drafting("out of credits", d + 40, 25),
+        message(1, d + 66.5, is_received=True, up=False, handles=(5,), committed=3),
         until_ms=100,
-        current="WAIT_VERDICT",
-        current_since_ms=70,
+        current=drafting("nothing left to draft", d + 70, 0),
         ahead_ms=d,
         lost=2,
         incarnation=3,

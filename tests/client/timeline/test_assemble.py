@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.client.timeline.build import Made, record, service
+from tests.client.timeline.build import Made, message, service, share, span
 
 from outrider.client.timeline.timeline_model import DRAFTING, NETWORK, REQUESTS, WORK
 
@@ -53,12 +53,8 @@ def test_messages_are_joined_at_both_ends() -> None:
 def test_a_lost_end_makes_no_arrow() -> None:
     """A message of which one end is not known is drawn at that end only."""
     made = Made()
-    from tests.client.timeline.build import message
-
-    made.source(
-        "d", "drafter", record("SENT", 5, message=message(1)), record("SENT", 6, message=message(2))
-    )
-    made.source("t", "target", record("RECEIVED", 7, message=message(2)))
+    made.source("d", "drafter", message(1, 5), message(2, 6))
+    made.source("t", "target", message(2, 7, is_received=True))
     timeline = made.timeline()
     assert [arrow.sent.args["number"] for arrow in timeline.arrows] == [2]
     assert len(timeline.of("d", "sent")) == 2
@@ -93,12 +89,8 @@ def test_a_trace_of_one_request_leaves_out_the_sessions_of_others() -> None:
 
 def test_sessions_of_nobody_known_are_drawn_by_number() -> None:
     """Another coordinator's sessions, or a record that was lost."""
-    from outrider.v1 import trace_pb2
-
     made = Made()
-    made.source(
-        "t", "target", record("VERIFY", 1, 2, parts=[trace_pb2.TracePart(handle=9, committed=1)])
-    )
+    made.source("t", "target", span("verify", 1, 2, shares=[share(9, committed=1)]))
     tracks = {one.track for one in made.timeline().slices}
     assert "session 9 at t" in tracks
 
@@ -106,8 +98,8 @@ def test_sessions_of_nobody_known_are_drawn_by_number() -> None:
 def test_another_start_of_an_actor_is_another_process() -> None:
     """A restarted target keeps its own tracks, and the dead one says that it is gone."""
     made = Made()
-    made.source("t", "target", record("VERIFY", 1, 2), until_ms=5, gone="UNAVAILABLE: broke")
-    made.source("t", "target", record("VERIFY", 50, 2), incarnation=2)
+    made.source("t", "target", span("verify", 1, 2), until_ms=5, gone="UNAVAILABLE: broke")
+    made.source("t", "target", span("verify", 50, 2), incarnation=2)
     timeline = made.timeline()
     assert [source.process for source in timeline.sources] == ["t", "t (start 2)"]
     assert timeline.sources[0].gone == "UNAVAILABLE: broke"

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from tests.client.timeline.build import service, slice_
 
 from outrider.client.timeline.perfetto import spread, write
-from outrider.client.timeline.perfetto_reader import NotATimeline, read
 from outrider.client.timeline.summary import summarise
-from outrider.client.timeline.timeline_file import load, save
+from outrider.client.timeline.timeline_file import NotATimeline, load, read, save
 from outrider.client.timeline.timeline_model import Slice, Timeline
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.client.timeline.build import Made, record, service, slice_
+from tests.client.timeline.build import Made, of_request, service, slice_
 
+from outrider.client.timeline.spending import BETWEEN
 from outrider.client.timeline.summary import summarise
 from outrider.client.timeline.timeline_model import Timeline, TrackSource
-from outrider.client.timeline.track_names import BETWEEN
 from outrider.client.timeline.words import lines
 
 
@@ -79,9 +79,7 @@ def test_every_moment_of_a_request_has_a_cause() -> None:
 def test_a_request_that_began_before_the_trace_counts_from_there() -> None:
     """Time that was not traced is nobody's."""
     made = Made()
-    made.source(
-        "c", "coordinator", record("REQUEST", -500, 550, request=1, name="x", outcome="completed")
-    )
+    made.source("c", "coordinator", of_request(1, "x", "request 1", -500, 550, outcome="completed"))
     (one,) = summarise(made.timeline()).requests
     assert one.wall_us == 50_000.0
 
@@ -189,7 +187,7 @@ def test_only_the_longest_requests_are_told() -> None:
         "c",
         "coordinator",
         *(
-            record("REQUEST", n, 10 + n, request=n, name=f"r{n}", outcome="completed")
+            of_request(n, f"r{n}", f"request {n}", n, 10 + n, outcome="completed")
             for n in range(1, 15)
         ),
     )
