@@ -10,7 +10,7 @@ from tests.actors.target.chaos import candidates
 
 from outrider.actors.exchange import verdicts
 from outrider.actors.exchange.candidates import encode
-from outrider.actors.tracing.recorder import IDLE, Recorder, Tap
+from outrider.actors.tracing.recorder import Recorder, Tap, args_of
 from outrider.actors.tracing.trace_messages import StreamLog, describe
 from outrider.actors.tracing.trace_stream import BATCH_RECORDS, batches
 from outrider.v1 import target_pb2, trace_pb2, tree_pb2
@@ -27,22 +27,24 @@ class Clock:
         return self.now_ns
 
 
-def numbered(number: int) -> trace_pb2.TraceRecord:
-    """A record that can be told from others."""
-    return trace_pb2.TraceRecord(rows=number)
+def numbered(number: int) -> trace_pb2.TraceSpan:
+    """A span that can be told from others."""
+    return trace_pb2.TraceSpan(start_ns=number)
 
 
 def test_nothing_is_kept_while_nobody_asks() -> None:
     """Records go nowhere, but what the worker does is known when a trace begins in the middle of it."""
     recorder = Recorder(Clock())
-    recorder.enter(trace_pb2.TRACE_KIND_NO_SESSION)
-    since_ns = recorder.current[1]
+    recorder.enter("passes", "no session")
+    current = recorder.current
+    assert current is not None
     tap = recorder.open()
     assert tap.take(10) == []
     recorder.leave()
-    (record,) = tap.take(10)
-    assert (record.kind, record.start_ns) == (trace_pb2.TRACE_KIND_NO_SESSION, since_ns)
-    assert record.duration_ns > 0
+    (span,) = tap.take(10)
+    assert (span.track, span.name) == (current.track, current.name) == ("passes", "no session")
+    assert span.start_ns == current.start_ns
+    assert span.duration_ns > 0
 
 
 def test_a_full_tap_drops_the_oldest_and_counts_them() -> None:
@@ -50,10 +52,10 @@ def test_a_full_tap_drops_the_oldest_and_counts_them() -> None:
     tap = Tap(3, nodes=False)
     for number in range(5):
         tap.put(numbered(number))
-    assert [record.rows for record in tap.take(2)] == [2, 3]
+    assert [span.start_ns for span in tap.take(2)] == [2, 3]
     assert tap.num_lost == 2
     tap.put(numbered(5))
-    assert [record.rows for record in tap.take(9)] == [4, 5]
+    assert [span.start_ns for span in tap.take(9)] == [4, 5]
     assert tap.num_lost == 2
 
 
@@ -94,36 +96,51 @@ def test_what_was_entered_and_not_left_is_not_recorded() -> None:
     """A pass that failed leaves no record of a length that nobody knows."""
     recorder = Recorder(Clock())
     tap = recorder.open()
-    recorder.enter(trace_pb2.TRACE_KIND_VERIFY)
-    recorder.enter(trace_pb2.TRACE_KIND_NO_SESSION)
+    recorder.enter("passes", "verify")
+    recorder.enter("passes", "no session")
     recorder.leave()
     recorder.leave()
-    assert [record.kind for record in tap.take(5)] == [trace_pb2.TRACE_KIND_NO_SESSION]
-    assert recorder.current[0] == IDLE
+    assert [span.name for span in tap.take(5)] == ["no session"]
+    assert recorder.current is None
+
+
+def test_what_is_known_at_the_end_goes_with_it() -> None:
+    """Another name, arguments of every kind, and the shares of sessions."""
+    recorder = Recorder(Clock())
+    tap = recorder.open()
+    recorder.enter("passes", "verify")
+    share = trace_pb2.TraceShare(handle=3)
+    recorder.leave(
+        name="prefill", args={"rows": 2, "of": {"d": {"n": 1}, "why": "x"}}, shares=[share]
+    )
+    (span,) = tap.take(5)
+    assert (span.name, span.args.numbers["rows"]) == ("prefill", 2)
+    assert span.args.groups["of"] == args_of({"why": "x", "d": {"n": 1}})
+    assert list(span.shares) == [share]
 
 
 def test_messages_are_bounded() -> None:
     """A long backlog leaves in several; only the last tells until when everything is known."""
     recorder = Recorder(Clock())
     tap = recorder.open()
-    recorder.enter(trace_pb2.TRACE_KIND_DRAFT)
+    recorder.enter("drafting", "draft")
     for number in range(BATCH_RECORDS + 5):
-        recorder.add(trace_pb2.TraceRecord(rows=number, start_ns=number))
+        recorder.add(numbered(number))
     first, last = batches(recorder, tap)
-    assert [len(first.records), len(last.records)] == [BATCH_RECORDS, 5]
+    assert [len(first.spans), len(last.spans)] == [BATCH_RECORDS, 5]
     assert first.until_ns == BATCH_RECORDS - 1
-    assert first.current == trace_pb2.TRACE_KIND_UNSPECIFIED
-    assert last.current == trace_pb2.TRACE_KIND_DRAFT
+    assert not first.HasField("current")
+    assert (last.current.track, last.current.name) == ("drafting", "draft")
     assert last.until_ns > first.until_ns
     (empty,) = batches(recorder, tap)
-    assert not empty.records
+    assert not empty.spans
 
 
 def test_both_ends_of_a_stream_give_the_same_numbers() -> None:
     """Also if the trace begins when messages have passed already."""
     hello = target_pb2.Hello(name="d", incarnation=4, stream=2)
     here, there = Recorder(Clock()), Recorder(Clock())
-    sender, receiver = StreamLog(here, hello), StreamLog(there, hello, target="t")
+    sender, receiver = StreamLog(here, hello), StreamLog(there, hello)
     message = target_pb2.DrafterMessage(resync=target_pb2.ResyncRequest(handle=9))
     sender.sent(message)
     assert receiver.received(message) is None
@@ -132,10 +149,17 @@ def test_both_ends_of_a_stream_give_the_same_numbers() -> None:
     named = receiver.received(message)
     (left,), (came,) = sent.take(9), received.take(9)
     assert named is not None
-    assert left.message.number == came.message.number == named.number == 2
-    assert (left.message.stream, left.message.incarnation, left.message.to_target) == (2, 4, True)
-    assert (came.message.target, left.message.target) == ("t", "")
-    assert (left.kind, came.kind) == (trace_pb2.TRACE_KIND_SENT, trace_pb2.TRACE_KIND_RECEIVED)
+    assert named == came
+    assert left.args == came.args
+    assert (left.args.words["drafter"], left.args.numbers["number"]) == ("d", 2)
+    assert (left.name, list(left.handles)) == ("resync", [9])
+    assert left.flow.id == came.flow.id
+    assert (left.flow.is_received, came.flow.is_received) == (False, True)
+    back = target_pb2.VerdictMessage(resync=target_pb2.Resync(handle=9))
+    for _ in range(2):
+        receiver.sent(back)
+    answers = received.take(9)
+    assert len({left.flow.id, *(answer.flow.id for answer in answers)}) == 3, "one name a message"
 
 
 def verdict_of(handle: int, tokens: list[int]) -> verdicts.Verdicts:

@@ -21,8 +21,7 @@ from outrider.actors.target.target_worker import TargetWorker
 from outrider.actors.tracing.recorder import Recorder, Tap
 from outrider.v1 import trace_pb2
 
-ACCEPTED, REJECTED = trace_pb2.NODE_FATE_ACCEPTED, trace_pb2.NODE_FATE_REJECTED
-FORESEEN, NEVER_CHOSEN = trace_pb2.NODE_FATE_FORESEEN, trace_pb2.NODE_FATE_NEVER_CHOSEN
+FATES = ("accepted", "rejected", "foreseen", "never_chosen")
 
 
 class Traced(TargetWorker):
@@ -31,7 +30,7 @@ class Traced(TargetWorker):
     def post(self, event: Event) -> None:
         """Names the message."""
         if isinstance(event, CandidatesReceived):
-            event = replace(event, message=trace_pb2.TraceMessage())
+            event = replace(event, message=trace_pb2.TraceSpan())
         super().post(event)
 
 
@@ -54,40 +53,42 @@ def test_every_candidate_has_one_fate(seed: int) -> None:
         for i in range(3)
     ]
     run_chaos(harness, events, random.Random(seed), drafters=("a", "b"))
-    records = tap.take(100_000)
+    spans = tap.take(100_000)
     assert tap.num_lost == 0
     fresh, fates, told = Counter[int](), Counter[int](), Counter[tuple[str, str]]()
-    nodes, committed, by_kind = Counter[tuple[str, str]](), Counter[int](), Counter[int]()
-    kinds = {
-        ACCEPTED: "accepted",
-        REJECTED: "rejected",
-        FORESEEN: "foreseen",
-        NEVER_CHOSEN: "never_chosen",
-    }
-    for record in records:
-        for part in record.parts:
-            if record.kind == trace_pb2.TRACE_KIND_TAKEN:
-                assert part.fresh + part.stale + part.refused <= part.nodes
-                fresh[part.handle] += part.fresh
-                continue
-            committed[part.handle] += part.committed
-            fates[part.handle] += len(part.decided)
-            assert part.nodes == sum(n.fate in (ACCEPTED, REJECTED) for n in part.decided)
-            for node in part.decided:
-                by_kind[node.fate] += 1
-                nodes[node.drafter, kinds[node.fate]] += 1
-                assert node.depth >= 1
-                assert 0.0 < node.estimate <= 1.0
-            for one in part.fates:
-                for kind in kinds.values():
-                    told[one.drafter, kind] += getattr(one, kind)
+    nodes, committed, by_fate = Counter[tuple[str, str]](), Counter[int](), Counter[str]()
+    for span in spans:
+        if span.track == "waiting to be taken in":
+            numbers = span.args.numbers
+            assert numbers["fresh"] + numbers["stale"] + numbers["refused"] <= numbers["nodes"]
+            fresh[span.handles[0]] += int(numbers["fresh"])
+        for share in span.shares:
+            assert span.track == "passes"
+            numbers = share.args.numbers
+            committed[share.handle] += int(numbers["committed"])
+            fates[share.handle] += len(share.marks)
+            verified = sum(mark.name in ("accepted", "rejected") for mark in share.marks)
+            assert numbers["nodes"] == verified
+            for mark in share.marks:
+                by_fate[mark.name] += 1
+                nodes[mark.args.words["drafter"], mark.name.replace(" ", "_")] += 1
+                assert mark.args.numbers["depth"] >= 1
+                assert 0.0 < mark.args.numbers["estimate"] <= 1.0
+            for drafter, group in share.args.groups["fates"].groups.items():
+                for fate in FATES:
+                    told[drafter, fate] += int(group.numbers[fate])
+        if span.shares:
+            for name in ("nodes", "committed"):
+                whole = sum(share.args.numbers[name] for share in span.shares)
+                assert span.args.numbers[name] == whole
+            assert span.args.numbers["sessions"] == len(span.shares)
     assert fates == fresh
     assert +told == +nodes
     ends = [harness.end(event.owner.session) for event in events]
     stats = [end.stats for end in ends if isinstance(end, Finished)]
     assert len(stats) == 3
-    assert by_kind[ACCEPTED] == sum(one.accepted for one in stats) > 0
-    assert by_kind[ACCEPTED] + by_kind[REJECTED] == sum(one.verified for one in stats)
+    assert by_fate["accepted"] == sum(one.accepted for one in stats) > 0
+    assert by_fate["accepted"] + by_fate["rejected"] == sum(one.verified for one in stats)
     assert sum(committed.values()) == sum(one.tokens for one in stats) == 75
 
 
