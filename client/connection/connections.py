@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from outrider.v1.generation_pb2_grpc import GenerationServiceAsyncStub
 
 
-class Running(Protocol):
+class RunningCalls(Protocol):
     """A call that opens itself again when it breaks, and so must be told when its client closes."""
 
     def cancel(self) -> None:
@@ -45,7 +45,7 @@ class Connections:
         self._options = channel_options(connect_timeout_s)
         self._lock = threading.Lock()
         self._channels: dict[tuple[str, tuple[int, ...]], grpc.aio.Channel] = {}
-        self._running: WeakSet[Running] = WeakSet()
+        self._running: WeakSet[RunningCalls] = WeakSet()
         self._current = 0
 
     @property
@@ -77,7 +77,7 @@ class Connections:
         """The generation service at an address."""
         return GenerationServiceStub(self.channel(address))
 
-    def register(self, call: Running) -> None:
+    def register(self, call: RunningCalls) -> None:
         """Cancels the call when the client closes."""
         with self._lock:
             self._running.add(call)

@@ -23,7 +23,7 @@ _Result = TypeVar("_Result")
 _Args = ParamSpec("_Args")
 
 
-class Flag(Protocol):
+class WaitFlag(Protocol):
     """Is set once. `Waits.wait` waits for it."""
 
     def set(self) -> None:
@@ -45,7 +45,7 @@ class Waits(Protocol):
             InvalidRequest: A certificate cannot be read any more.
         """
 
-    def flag(self) -> Flag:
+    def flag(self) -> WaitFlag:
         """A flag that is not set."""
 
     async def wait(self, flag: Any, seconds: float | None) -> bool:

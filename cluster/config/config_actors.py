@@ -168,7 +168,7 @@ class DrafterConfig(_Actor):
     """A drafter."""
 
     method: str = Field(default="autoregressive", json_schema_extra={"enum": list(DRAFTERS)})
-    """How it drafts; docs/drafters.md has a table."""
+    """How it drafts; docs/extending.md has a table."""
 
     options: dict[str, bool | int | float | str] = Field(default_factory=dict)
     """Options of the method, where it has some."""

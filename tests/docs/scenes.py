@@ -25,7 +25,7 @@ SERVED = r"agree70.*serving"
 
 ELSEWHERE = {
     ("README.md", "outrider demo"): (".ci/run", ("'.[serve,dev]'", 'outrider" demo --quick')),
-    ("README.md", "python -m pytest"): (".ci/run", ("'.[serve,dev]'", "python -m pytest -q -n 2")),
+    ("README.md", "python -m pytest"): (".ci/run", ("'.[serve,dev]'", "python -m pytest -q -n 3")),
     # The same line, run with the configuration of this page.
     ("docs/cluster.md", "serve --config service.yaml\n"): (
         "docs/observability.md",
