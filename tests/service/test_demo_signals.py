@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,7 +73,7 @@ class Demo:
 
     def wait(self, moment: str) -> None:
         """Waits for a moment of its life."""
-        moments = {
+        moments: dict[str, Callable[[], bool]] = {
             "Ray starts": self.has_raylet,
             "Ray is joined": self.is_up,
             "texts come": lambda: "temperature" in self.said,
