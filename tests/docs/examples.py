@@ -9,6 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (
     "README.md",
+    "docs/README.md",
     "docs/batch.md",
     "docs/cluster.md",
     "docs/jobs.md",

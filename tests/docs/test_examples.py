@@ -47,6 +47,16 @@ def test_links_lead_somewhere(page: str) -> None:
             assert heading in known, target
 
 
+def test_every_page_has_its_reader() -> None:
+    """The index lists each page once."""
+    listed = re.findall(
+        r"^\| \[(.+?)\]", (ROOT / "docs" / "README.md").read_text("utf-8"), re.MULTILINE
+    )
+    pages = [page.name for page in (ROOT / "docs").glob("*.md") if page.name != "README.md"]
+
+    assert sorted(listed) == sorted([*pages, "adr"])
+
+
 def test_records_of_a_batch_are_read() -> None:
     """The lines of docs/batch.md that are input; the others are JSON."""
     records = 0
