@@ -17,7 +17,7 @@ class EngineSettings:
 
     model: str
     """Folder or hub id of a transformers causal language model, `tabular:FILE` for a table of distributions,
-    `law:NAME` for a law (`laws.py`), or `demo:NAME` for a shipped model."""
+    `law:NAME` for a law (`trigram_laws.py`), or `demo:NAME` for a shipped model."""
 
     dtype: str = "auto"
     """Type of weights and cache: `float32`, `bfloat16`, `float16`, or `auto`: on a GPU that of the checkpoint, on a CPU float32."""
@@ -51,7 +51,7 @@ class EngineSettings:
     call on views, or all `together` in one on gathered rows. `auto`: `stretches` on a CPU, `together` elsewhere."""
 
     direct_forward: bool = True
-    """Run Llama-shaped models as functions of their weights (`direct.py`). False: run the modules of transformers always."""
+    """Run Llama-shaped models as functions of their weights (`llama_forward.py`). False: run the modules of transformers always."""
 
     cuda_graphs: Literal["auto", "on", "off"] = "auto"
     """Whether small passes are padded to fixed shapes, recorded and replayed as CUDA graphs. `auto`: on a CUDA device, shapes

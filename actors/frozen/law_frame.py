@@ -8,7 +8,7 @@ The frame rides beside the tree's tokens and parents, whose order is the draw or
 | `replacement` | `with` or `without` |
 | `counts` | number of listed tokens of each row |
 | `ids` | token ids of all rows, one after the other, ascending within a row: `gaps.py`, deflated |
-| `levels` | their levels below the row's greatest (`sparse.py`), a byte each, deflated |
+| `levels` | their levels below the row's greatest (`sparse_rows.py`), a byte each, deflated |
 | `rest` | level of each token that is not listed, a byte a row; 255: these have no weight. Absent if that is so in all rows |
 | `vocab_size` | the drafter's number of token ids, listed or not, at most the target's; there if `rest` is |
 | `sources` | row of each node; absent if each internal node has one row, the root's first, then by node index |

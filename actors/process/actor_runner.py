@@ -1,6 +1,6 @@
 """The life of an actor inside a Ray process, the same for every role: load, join the roster, wait, leave.
 
-Used by the Ray shells (`actor.py` of each role). A *server* is a plain class with `start` and `stop`; what it serves is not
+Used by the Ray shells (`*_actor.py` of each role). A *server* is a plain class with `start` and `stop`; what it serves is not
 known here.
 """
 

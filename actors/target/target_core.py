@@ -1,6 +1,6 @@
 """The target without threads, clocks and sockets: events in, a pass to run or a time to wait, outputs out.
 
-Whoever drives it (`worker.py` in real time, `cluster.simulate` in virtual time) repeats: `take` what arrived, `begin`, `run` the
+Whoever drives it (`target_worker.py` in real time, `cluster.simulate` in virtual time) repeats: `take` what arrived, `begin`, `run` the
 pass, `finish` it, send what `take_outputs` gives, `tidy`, and send again.
 """
 

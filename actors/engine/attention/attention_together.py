@@ -1,7 +1,7 @@
 """Attention of all sessions in one kernel call, for devices where launches cost more than copies.
 
 The slots' rows are gathered into one padded tensor, and so are the queries. For passes that are too large to be padded to a
-fixed shape and recorded (`attention_static.py`), or rare.
+fixed shape and recorded (`static_attention.py`), or rare.
 """
 
 from __future__ import annotations

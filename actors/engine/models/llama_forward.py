@@ -5,7 +5,7 @@ operations, most of them views, norms and rotary embeddings, and the modules aro
 key and value, one for gate and up, and the rotation of queries and keys in one go (values are rotated by nothing).
 Cache and attention are the engine's own, as on the plain path, which runs the model's modules and stays beside this one.
 
-Which models fit is told by their parts, not by their name alone (`direct_weights.py`); the probe at load compares with the
+Which models fit is told by their parts, not by their name alone (`llama_weights.py`); the probe at load compares with the
 modules' logits (`probe.check_tree`).
 """
 

@@ -1,4 +1,4 @@
-"""Whether a model is of the shape that `direct.py` writes out: told by its parts, since a name promises nothing.
+"""Whether a model is of the shape that `llama_forward.py` writes out: told by its parts, since a name promises nothing.
 
 A class of a model's own repository, a submodule that is not known, a linear layer of another class (an adapter, a quantised
 one), a bias on one of two products that are joined: each makes the engine run the modules instead.

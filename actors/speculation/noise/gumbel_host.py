@@ -1,4 +1,4 @@
-"""The noise of `noise.py` on the host, with NumPy: the same bits as torch's operations give, several times faster for few rows.
+"""The noise of `gumbel.py` on the host, with NumPy: the same bits as torch's operations give, several times faster for few rows.
 
 A small operation of torch costs some microseconds, of NumPy one, and there are two dozen. All work is in buffers that fit the
 processor's cache and are made once.

@@ -1,6 +1,6 @@
 """The table that turns 32 random bits into Gumbel noise without a transcendental function.
 
-`noise.py` maps a hash to a float32 magnitude x in [0.5, 2^31] and a sign. With w = x / 2^32, positive sign means the
+`gumbel.py` maps a hash to a float32 magnitude x in [0.5, 2^31] and a sign. With w = x / 2^32, positive sign means the
 uniform u = 1 - w, negative sign u = w; the noise is the Gumbel quantile g(u) = -ln(-ln u), interpolated linearly
 between points that are evenly spaced within each power of two, 1024 to an octave. The bin is read off the bits of x:
 exponent and leading 10 mantissa bits; the remaining 13 mantissa bits are the place within the bin.

@@ -1,6 +1,6 @@
 """Drawing tokens from scores and noise: the one rule by which every token of the service is chosen.
 
-Pure. `scores` are transformed log-weights (`transforms.py`), -inf where a token is excluded; `noise` is `noise.py`'s.
+Pure. `scores` are transformed log-weights (`transforms.py`), -inf where a token is excluded; `noise` is `gumbel.py`'s.
 argmax(scores + noise) is then distributed as softmax(scores) (the Gumbel-max trick), and without noise it is the most
 probable token.
 """

@@ -2,5 +2,5 @@
 
 Each takes a frozen tree, the target's rows, the drafts' rows and decisions, and gives the accepted path and the token
 after it. All are exact: the committed tokens are distributed as the target alone, provided that the tree was grown as
-`registry.py` says the method needs.
+its description says the method needs.
 """
