@@ -24,14 +24,19 @@ Arg = float | str | Mapping[str, "Arg"]
 def args_of(values: Mapping[str, Arg]) -> trace_pb2.TraceArgs:
     """Arguments as a message."""
     made = trace_pb2.TraceArgs()
+    fill(made, values)
+    return made
+
+
+def fill(args: trace_pb2.TraceArgs, values: Mapping[str, Arg]) -> None:
+    """Adds arguments to those of a message; in its place, for a copy costs as much again."""
     for name, value in values.items():
         if isinstance(value, str):
-            made.words[name] = value
-        elif isinstance(value, Mapping):
-            made.groups[name].CopyFrom(args_of(value))
+            args.words[name] = value
+        elif isinstance(value, int | float):
+            args.numbers[name] = value
         else:
-            made.numbers[name] = value
-    return made
+            fill(args.groups[name], value)
 
 
 class Tap:

@@ -17,7 +17,7 @@ from outrider.actors.target.state.round import Round
 from outrider.actors.target.state.session_table import Bools, SessionTable
 from outrider.actors.target.state.target_events import CandidatesReceived, FrozenCandidates
 from outrider.actors.target.state.target_session import TargetSession
-from outrider.actors.tracing.recorder import Arg, Recorder, args_of
+from outrider.actors.tracing.recorder import Arg, Recorder, args_of, fill
 from outrider.v1 import trace_pb2
 
 FATES = ("accepted", "rejected", "foreseen", "never_chosen")
@@ -224,7 +224,8 @@ class TargetRecording:
             }
             if counts:
                 args["fates"] = counts
-            share = trace_pb2.TraceShare(handle=session.handle, args=args_of(args))
+            share = trace_pb2.TraceShare(handle=session.handle)
+            fill(share.args, args)
             if self._recorder.wants_nodes:
                 share.marks.extend(map(_mark, found))
             self._shares.append(share)
