@@ -25,6 +25,7 @@ SERVICES = {
     "tests/service/": "services",
     "tests/chart/test_run.py": "documents",
     "tests/docs/": "documents",
+    "tests/client/batch/test_ray_data.py": "documents",
 }
 """Where tests start whole services, and the process that runs them, one after the other: so two services run at a time, at most."""
 
