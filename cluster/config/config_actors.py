@@ -113,12 +113,12 @@ class _Actor(Section):
             find_profile(value.removeprefix(DEVICE_PREFIX))
         return value
 
-    def _check_emulated(self, model: str | None) -> None:
+    def _check_emulated(self, model: str | None, method: str = "") -> None:
         """Refuses what an emulated device cannot run."""
         if self.device.startswith(DEVICE_PREFIX) and not (model or "").startswith(TABLES):
             raise ValueError(
                 f"device is {self.device}, which does no arithmetic, so it cannot run "
-                f"{'a method without a model' if model is None else repr(model)}: name a law:NAME or tabular:FILE model, or a real device"
+                f"{method if model is None else repr(model)}: name a law:NAME or tabular:FILE model, or a real device"
             )
 
     @model_validator(mode="after")
@@ -202,5 +202,5 @@ class DrafterConfig(_Actor):
             method.settled(self.options)
         except TypeError as error:
             raise ValueError(f"options of {self.method} cannot be used: {error}") from None
-        self._check_emulated(self.model)
+        self._check_emulated(self.model, self.method)
         return self

@@ -26,6 +26,7 @@ from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.tables.tabular_engine import Table, TabularEngine, random_table
 from outrider.actors.frozen.law_frame import FrozenTree
 from outrider.actors.frozen.sparse_rows import SparseRow
+from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement
 from outrider.actors.speculation.trees.level_shapes import parse
 from outrider.cluster.text.text_tokenizer import PretrainedCodec
@@ -287,5 +288,6 @@ def test_costs_are_told_by_vocabulary() -> None:
     lines = verifier_tables.cost(rows).splitlines()
     assert lines[0].endswith("| 50 tokens | 700 tokens |")
     assert sum("| chain of 32 | 32 |" in line for line in lines) == 2
-    assert sum("| `16,1` | 32 |" in line for line in lines) == 8
+    trees = [one for one in VERIFIERS.values() if not one.is_chain_only and not one.shares_noise]
+    assert sum("| `16,1` | 32 |" in line for line in lines) == len(trees)
     assert {cell["nodes"] for cell in found} == {28, 32}
