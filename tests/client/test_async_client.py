@@ -125,8 +125,13 @@ async def test_timeout_ends_a_stream(fake: FakeService) -> None:
     """The deadline reaches the service, the error holds what had arrived."""
     fake.stall_after = 6
     async with AsyncClient(fake.address) as client:
-        with pytest.raises(DeadlineExceeded) as caught:
-            await client.generate("hello", sampling=SamplingOptions(seed=3), timeout_s=0.3)
+        for timeout_s in (0.3, 3.0, 30.0):  # a slow machine may not answer within the first
+            with pytest.raises(DeadlineExceeded) as caught:
+                await client.generate(
+                    "hello", sampling=SamplingOptions(seed=3), timeout_s=timeout_s
+                )
+            if caught.value.received_tokens:
+                break
     assert fake.output(3)[:6] == bytes(caught.value.received_tokens)
     assert await wait_ended(fake)
 
