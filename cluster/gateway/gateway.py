@@ -30,7 +30,8 @@ from outrider.cluster.requests.all_links import Links
 from outrider.cluster.requests.running_request import RunningRequest
 from outrider.cluster.requests.sequence import Sequence
 from outrider.cluster.requests.sequence_plan import SequencePlan
-from outrider.cluster.requests.session import Session, SessionState
+from outrider.cluster.requests.session import Session
+from outrider.cluster.requests.session_states import SessionState
 from outrider.cluster.text.detokenise import Detokeniser
 from outrider.cluster.text.text_tokenizer import TextCodec
 from outrider.cluster.tracing.trace_call import Tracing

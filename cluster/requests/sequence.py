@@ -28,7 +28,7 @@ from outrider.cluster.requests.sequence_plan import (
     completion,
     open_session,
 )
-from outrider.cluster.requests.session import Session, SessionState
+from outrider.cluster.requests.session import Session
 from outrider.cluster.requests.session_commands import (
     AttachDrafter,
     Close,
@@ -38,6 +38,7 @@ from outrider.cluster.requests.session_commands import (
     Fail,
     Open,
 )
+from outrider.cluster.requests.session_states import SessionState
 from outrider.cluster.requests.slot_queue import Slots
 from outrider.cluster.validation.client_names import exchanged
 from outrider.cluster.validation.status_codes import Refusal

@@ -1,17 +1,7 @@
 """One sequence as a state machine: events in, commands out. Pure: no clock, no waiting, no sockets.
 
-The coordinator feeds it what the target said and carries out what it answers. The states:
-
-| state | on | goes to | and commands |
-|---|---|---|---|
-| admitted | `start` | opening; ended if the resumed tokens are already the whole output | `Open`; `Complete` |
-| opening | `opened` | running | `AttachDrafter` |
-| opening | `failed` for want of a slot | opening: `Open` |
-| opening, running | `failed`, `lost`, a commit out of turn | opening; ended after too many tries | `Open`; `Fail` |
-| running | `committed` | running; closing if a stop string was completed | `Deliver`; `Close` |
-| running | `finished` | ended | `Deliver`, `Complete` |
-| closing | `finished`, `lost`, `failed`, `closing_expired` | ended | `Complete` |
-| any but ended | `abort` | ended | `Deliver`, `Close`, `Complete` |
+The coordinator feeds it what the target said and carries out what it answers. `session_states.TRANSITIONS` says which
+events a state takes, and where they lead.
 
 Invariants: the tokens delivered are a prefix of the target's output, each once, whatever is lost and re-opened; the
 text delivered is their text, cut before the first stop string. Events of an opening that is over change nothing.
@@ -19,8 +9,9 @@ text delivered is their text, cut before the first stop string. Events of an ope
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from enum import StrEnum
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Concatenate, ParamSpec
 
 import grpc
 
@@ -33,6 +24,7 @@ from outrider.cluster.requests.session_commands import (
     Fail,
     Open,
 )
+from outrider.cluster.requests.session_states import TRANSITIONS, SessionEvent, SessionState
 from outrider.cluster.requests.statistics import PartCounts
 from outrider.cluster.text.detokenise import Detokeniser
 from outrider.cluster.text.output_text import OutputText
@@ -44,19 +36,32 @@ MAX_FRUITLESS_OPENS = 5
 target that is still filling up; more only repeats what brings the target down."""
 
 
-class SessionState(StrEnum):
-    """Where a sequence stands."""
+P = ParamSpec("P")
 
-    ADMITTED = "admitted"
-    """Nothing was sent yet."""
-    OPENING = "opening"
-    """The target was, or will be, asked."""
-    RUNNING = "running"
-    """Tokens come."""
-    CLOSING = "closing"
-    """A stop string ended the output; the target's last word is awaited."""
-    ENDED = "ended"
-    """Nothing comes any more."""
+
+def _on(
+    event: SessionEvent,
+) -> Callable[
+    [Callable[Concatenate[Session, P], list[Command]]],
+    Callable[Concatenate[Session, P], list[Command]],
+]:
+    """A method that takes an event as `TRANSITIONS` says."""
+
+    def taking(
+        method: Callable[Concatenate[Session, P], list[Command]],
+    ) -> Callable[Concatenate[Session, P], list[Command]]:
+        @wraps(method)
+        def take(self: Session, *args: P.args, **kwargs: P.kwargs) -> list[Command]:
+            leads_to = TRANSITIONS.get((self.state, event))
+            if leads_to is None:
+                return []
+            commands = method(self, *args, **kwargs)
+            assert self.state in leads_to, f"{event} led to {self.state}"
+            return commands
+
+        return take
+
+    return taking
 
 
 class Session:
@@ -99,6 +104,7 @@ class Session:
         self._fruitless_opens = 0
         self._end = Complete(reason=generation_pb2.FINISH_REASON_UNSPECIFIED)
 
+    @_on(SessionEvent.START)
     def start(self) -> list[Command]:
         """Begins. Resumed tokens are replayed: what they end is not opened again."""
         read = self._text.read(self.output, 0)
@@ -111,15 +117,15 @@ class Session:
         self.state = SessionState.OPENING
         return [Open()]
 
+    @_on(SessionEvent.OPENED)
     def opened(self) -> list[Command]:
         """The target has opened the session."""
-        if self.state is not SessionState.OPENING:
-            return []
         self.state = SessionState.RUNNING
         self._epoch = 0
         self.parts.append(PartCounts())
         return [AttachDrafter()]
 
+    @_on(SessionEvent.COMMITTED)
     def committed(
         self,
         epoch: int,
@@ -135,8 +141,6 @@ class Session:
             origins: The drafter that proposed each, -1: the target itself.
             told: The tokens with their log-probabilities, if the client wants those.
         """
-        if self.state is not SessionState.RUNNING:
-            return []
         if epoch != self._epoch + 1:
             return [
                 Close(),
@@ -160,6 +164,7 @@ class Session:
         self._end = Complete(reason=generation_pb2.FINISH_REASON_STOP_STRING, stop=read.stop)
         return [delivered, Close()]
 
+    @_on(SessionEvent.FINISHED)
     def finished(
         self,
         reason: generation_pb2.FinishReason.ValueType,
@@ -168,8 +173,6 @@ class Session:
         cached_tokens: int,
     ) -> list[Command]:
         """The target has ended the session, or tells what became of one that was closed."""
-        if self.state not in (SessionState.RUNNING, SessionState.CLOSING):
-            return []
         self.parts[-1] = stats
         self.timings.append(timing)
         self.cached_tokens = max(self.cached_tokens, cached_tokens)
@@ -177,52 +180,41 @@ class Session:
             return self._complete()
         return self._end_by_target(reason)
 
+    @_on(SessionEvent.CLOSING_EXPIRED)
     def closing_expired(self) -> list[Command]:
         """The target did not tell in time what became of a closed session."""
-        return self._complete() if self.state is SessionState.CLOSING else []
+        return self._complete()
 
+    @_on(SessionEvent.FAILED)
     def failed(self, code: int, message: str) -> list[Command]:
         """The target cannot open the session or go on with it."""
-        match self.state:
-            case SessionState.CLOSING:
-                return self._complete()
-            case SessionState.OPENING | SessionState.RUNNING:
-                status = code_of(code)
-                if (
-                    status is grpc.StatusCode.RESOURCE_EXHAUSTED
-                    and self.state is SessionState.OPENING
-                ):
-                    # Others were faster. That says nothing against the session, so it may happen any number of times.
-                    return [Open(is_full=True)]
-                if status in RETRYABLE:
-                    return self._reopen(f"the target answered {status.name}: {message}", status)
-                self.state = SessionState.ENDED
-                return [Fail(refusal=Refusal(status, message))]
-            case _:
-                return []
+        if self.state is SessionState.CLOSING:
+            return self._complete()
+        status = code_of(code)
+        if status is grpc.StatusCode.RESOURCE_EXHAUSTED and self.state is SessionState.OPENING:
+            # Others were faster. That says nothing against the session, so it may happen any number of times.
+            return [Open(is_full=True)]
+        if status in RETRYABLE:
+            return self._reopen(f"the target answered {status.name}: {message}", status)
+        self.state = SessionState.ENDED
+        return [Fail(refusal=Refusal(status, message))]
 
+    @_on(SessionEvent.LOST)
     def lost(self, reason: str) -> list[Command]:
         """The stream to the target broke."""
-        match self.state:
-            case SessionState.CLOSING:
-                return self._complete()
-            case SessionState.OPENING | SessionState.RUNNING:
-                return self._reopen(reason)
-            case _:
-                return []
+        if self.state is SessionState.CLOSING:
+            return self._complete()
+        return self._reopen(reason)
 
+    @_on(SessionEvent.ABORT)
     def abort(self) -> list[Command]:
         """The client wants no more."""
-        match self.state:
-            case SessionState.ENDED:
-                return []
-            case SessionState.CLOSING:
-                return self._complete()
-            case _:
-                was_open = self.state is not SessionState.ADMITTED
-                self._end = Complete(reason=generation_pb2.FINISH_REASON_ABORTED)
-                ending = self._finish_text(may_stop=False)
-                return [Close(), *ending] if was_open else ending
+        if self.state is SessionState.CLOSING:
+            return self._complete()
+        was_open = self.state is not SessionState.ADMITTED
+        self._end = Complete(reason=generation_pb2.FINISH_REASON_ABORTED)
+        ending = self._finish_text(may_stop=False)
+        return [Close(), *ending] if was_open else ending
 
     def _end_if_whole(self) -> list[Command] | None:
         """Ends a sequence whose output is complete although no target said so: it broke in between, or a resumed

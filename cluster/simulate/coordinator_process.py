@@ -9,7 +9,7 @@ from outrider.actors.exchange import commits
 from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.cluster.requests.admission import AdmissionQueue, Grant
 from outrider.cluster.requests.sequence_plan import SequencePlan, attach_session, open_session
-from outrider.cluster.requests.session import Session, SessionState
+from outrider.cluster.requests.session import Session
 from outrider.cluster.requests.session_commands import (
     AttachDrafter,
     Close,
@@ -19,6 +19,7 @@ from outrider.cluster.requests.session_commands import (
     Fail,
     Open,
 )
+from outrider.cluster.requests.session_states import SessionState
 from outrider.cluster.simulate.heap import EventRecord, Heap
 from outrider.cluster.simulate.network import SimulatedStream
 from outrider.cluster.simulate.prices import Prices

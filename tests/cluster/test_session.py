@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 
 import grpc
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.cluster.requests.session import MAX_FRUITLESS_OPENS, Session, SessionState
+from outrider.cluster.requests.session import MAX_FRUITLESS_OPENS, Session
 from outrider.cluster.requests.session_commands import (
     AttachDrafter,
     Close,
@@ -19,6 +20,7 @@ from outrider.cluster.requests.session_commands import (
     Fail,
     Open,
 )
+from outrider.cluster.requests.session_states import TRANSITIONS, SessionEvent, SessionState
 from outrider.cluster.text.detokenise import Detokeniser
 from outrider.v1 import generation_pb2
 
@@ -279,3 +281,51 @@ def test_a_resumed_stream_fits_the_broken_one(text: str, cut: int) -> None:
     whole = running(make(stops=("STS",)))
     expected = commit(whole, 1, data) + finish(whole, LENGTH)
     assert text_of(first) + text_of(second) == text_of(expected)
+
+
+TELLINGS: tuple[tuple[SessionEvent, Callable[[Session], list[Command]]], ...] = (
+    (SessionEvent.START, lambda session: session.start()),
+    (SessionEvent.OPENED, lambda session: session.opened()),
+    (SessionEvent.COMMITTED, lambda session: session.committed(1, [*b"a"], [-1])),
+    (SessionEvent.COMMITTED, lambda session: session.committed(2, [*b"a"], [-1])),
+    (SessionEvent.COMMITTED, lambda session: session.committed(1, [*b"."], [-1])),
+    (SessionEvent.FINISHED, lambda session: finish(session, LENGTH)),
+    (SessionEvent.CLOSING_EXPIRED, lambda session: session.closing_expired()),
+    (SessionEvent.FAILED, lambda session: fail(session, grpc.StatusCode.UNAVAILABLE)),
+    (SessionEvent.FAILED, lambda session: fail(session, grpc.StatusCode.INVALID_ARGUMENT)),
+    (SessionEvent.LOST, lambda session: session.lost("cut")),
+    (SessionEvent.ABORT, lambda session: session.abort()),
+)
+"""Each event, in the ways that lead to different states."""
+
+
+def fail(session: Session, status: grpc.StatusCode) -> list[Command]:
+    """The target answers with a status."""
+    return session.failed(status.value[0], "no")
+
+
+@pytest.mark.parametrize("resume", [b"", b"aa"], ids=["new", "resumed whole"])
+def test_every_event_leads_where_the_table_says(resume: bytes) -> None:
+    """Every order of events that leads to something new: what the table does not hold changes nothing and says nothing."""
+    seen = set()
+    known: set[object] = set()
+    ahead = [(make(stops=(".",), max_tokens=2, resume=resume), 0)]
+    while ahead:
+        session, opens = ahead.pop()
+        for event, tell in TELLINGS:
+            then = copy.deepcopy(session)
+            before, output = then.state, [*then.output]
+            commands = tell(then)
+            if (before, event) not in TRANSITIONS:
+                assert (then.state, then.output, commands) == (before, output, [])
+                continue
+            assert then.state in TRANSITIONS[before, event]
+            seen.add((before, event, then.state))
+            opened = opens + sum(isinstance(command, Open) for command in commands)
+            key = (then.state, tuple(then.output), min(opened, MAX_FRUITLESS_OPENS + 1))
+            if key not in known:
+                known.add(key)
+                ahead.append((then, opened))
+    if not resume:
+        listed = {(*on, state) for on, states in TRANSITIONS.items() for state in states}
+        assert listed - seen == {(SessionState.ADMITTED, SessionEvent.START, SessionState.ENDED)}
