@@ -90,7 +90,7 @@ class Started:
     """What was chosen for it, for people."""
 
 
-class Residence:
+class ActorRunner:
     """One server on the roster."""
 
     def __init__(self, identity: Identity, server: Server, *, node_id: str) -> None:

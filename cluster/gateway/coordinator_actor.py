@@ -12,7 +12,7 @@ import structlog
 
 from outrider.actors.engine.checkpoint.model_source import resolve_model
 from outrider.actors.engine.engine_settings import DEMO_PREFIX
-from outrider.actors.process.actor_runner import Identity, Residence, Started
+from outrider.actors.process.actor_runner import ActorRunner, Identity, Started
 from outrider.actors.process.logs import configure_logs
 from outrider.actors.process.node_address import at_node, internal_listen
 from outrider.actors.rpc.grpc_server import internal_channel
@@ -39,7 +39,7 @@ class CoordinatorActor:
     def __init__(self, settings: CoordinatorSettings, identity: Identity) -> None:
         self._settings = settings
         self._identity = identity
-        self._residence: Residence | None = None
+        self._runner: ActorRunner | None = None
         self._watch: asyncio.Task[None] | None = None
 
     async def start(self) -> Started:
@@ -58,8 +58,8 @@ class CoordinatorActor:
             settings = replace(settings, tokenizer=folder)
         coordinator = Coordinator(settings)
         node_id = ray.get_runtime_context().get_node_id()
-        self._residence = Residence(self._identity, coordinator, node_id=node_id)
-        started = await self._residence.start()
+        self._runner = ActorRunner(self._identity, coordinator, node_id=node_id)
+        started = await self._runner.start()
         is_informed = asyncio.Event()
         self._watch = asyncio.create_task(self._follow(coordinator, is_informed), name="roster")
         await is_informed.wait()
@@ -67,15 +67,15 @@ class CoordinatorActor:
 
     async def run(self) -> None:
         """Answers when the actor ends; one that failed or was fenced ends its process, and the supervisor starts another."""
-        if self._residence is not None and (reason := await self._residence.run()):
+        if self._runner is not None and (reason := await self._runner.run()):
             log.error("actor ends", actor=self._identity.name, reason=reason)
-            await self._residence.stop(0.0)
+            await self._runner.stop(0.0)
             ray.actor.exit_actor()
 
     async def stop(self, grace_s: float) -> None:
         """Drains: no new work, running requests go on within the grace."""
-        if self._residence is not None:
-            await self._residence.stop(grace_s)
+        if self._runner is not None:
+            await self._runner.stop(grace_s)
         if self._watch is not None:
             self._watch.cancel()
             await asyncio.gather(self._watch, return_exceptions=True)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from outrider.actors.process.actor_runner import Identity, Residence
+from outrider.actors.process.actor_runner import ActorRunner, Identity
 from outrider.actors.rpc.credentials import Credentials
 from outrider.actors.rpc.grpc_server import bind, internal_server
 from outrider.cluster.roster.cluster_service import ClusterServicer
@@ -58,15 +58,15 @@ async def test_the_end_of_an_actor_has_a_reason(end: str) -> None:
         supervisor=f"127.0.0.1:{port}",
         credentials=credentials,
     )
-    residence = Residence(identity, server, node_id="n")
-    await residence.start()
-    running = asyncio.create_task(residence.run())
+    runner = ActorRunner(identity, server, node_id="n")
+    await runner.start()
+    running = asyncio.create_task(runner.run())
     if end == "failure":
         server.fails.set()
     elif end == "fence":
         servicer.fence("t", incarnation=6)
     else:
-        await residence.stop(0.0)
+        await runner.stop(0.0)
     reason = await asyncio.wait_for(running, BOUND_S)
     assert (
         reason
@@ -76,5 +76,5 @@ async def test_the_end_of_an_actor_has_a_reason(end: str) -> None:
             "stop": "",
         }[end]
     )
-    await residence.stop(0.0)
+    await runner.stop(0.0)
     await supervisor.stop(0.0)
