@@ -10,7 +10,6 @@ import sys
 from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 from outrider.client.async_client import AsyncClient
@@ -33,7 +32,7 @@ from outrider.client.connection import event_loop
 from outrider.client.connection.errors import OutriderError
 from outrider.client.measuring.figures import RequestSample, differences
 from outrider.client.measuring.measuring_prompts import BUILT_IN
-from outrider.client.messages.request_options import SamplingOptions
+from outrider.client.messages.request_options import SamplingOptions, SpeculationOptions
 from outrider.client.messages.results import Admission, Event, TextChunk
 from outrider.client.timeline.summary import summarise
 from outrider.client.timeline.timeline_file import save
@@ -50,9 +49,6 @@ QUICK_PROMPTS, QUICK_TOKENS = 3, 64
 
 TRACE_S = 600.0
 """The timeline ends after this time even if the texts do not."""
-
-progress = partial(print, file=sys.stderr, flush=True)
-"""Says how it goes."""
 
 
 def run_demo(
@@ -210,7 +206,10 @@ async def decode_all(
     ways = []
     for temperature in TEMPERATURES:
         sampling = SamplingOptions(max_tokens=max_tokens, temperature=temperature)
-        ways.append(BothWays(BenchPlan(prompts=tuple(prompts), sampling=sampling), writer))
+        plan = BenchPlan(
+            prompts=tuple(prompts), sampling=sampling, speculation=SpeculationOptions(enabled=True)
+        )
+        ways.append(BothWays(plan, writer))
     # Memory, caches and cost estimates are cold at first.
     other = [one for one in usable if one not in prompts][:1]
     for one in ways:
@@ -237,3 +236,8 @@ async def decode_all(
     except OutriderError as error:
         progress(f"no timeline: {error}")
         return ways, None
+
+
+def progress(line: str) -> None:
+    """Says how it goes."""
+    print(line, file=sys.stderr, flush=True)

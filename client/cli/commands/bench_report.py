@@ -129,11 +129,12 @@ def report_as_dict(plan: BenchPlan, report: BenchReport) -> dict[str, object]:
 def print_report(plan: BenchPlan, report: BenchReport) -> None:
     """The figures as a table, and what the comparison found."""
     console = Console(highlight=False)
-    table = Table(
-        title=f"{len(plan.prompts)} prompts, {len(plan.seeds)} seeds, {plan.runs} runs, "
-        f"concurrency {plan.concurrency}, temperature {plan.sampling.temperature:g}"
-        + (f"; {emulation_note(report.emulated)}" if report.emulated else "")
-    )
+    repeats = ((len(plan.seeds), "seeds"), (plan.runs, "runs"))
+    title = [f"{len(plan.prompts)} prompts", *(f"{n} {name}" for n, name in repeats if n > 1)]
+    title += [f"concurrency {plan.concurrency}", f"temperature {plan.sampling.temperature:g}"]
+    if report.emulated:
+        title.append(emulation_note(report.emulated))
+    table = Table(title=", ".join(title))
     table.add_column("")
     columns = [report.figures] if report.plain is None else [report.plain, report.figures]
     for name in ("measured",) if report.plain is None else ("plain", "speculative"):
