@@ -127,8 +127,12 @@ def served(
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
         with ending.calling(lambda: loop.call_soon_threadsafe(task.cancel)):
-            async with AsyncClient(address) as client:
-                return await decode_all(client, max_tokens, num_prompts)
+            try:
+                async with AsyncClient(address) as client:
+                    return await decode_all(client, max_tokens, num_prompts)
+            except asyncio.CancelledError:
+                # Here, lest what it holds keep the connection until the service ends, which gRPC would write about.
+                return [], None
 
     try:
         with start_service(
@@ -137,7 +141,7 @@ def served(
             is_cancelled=ending.is_set,
         ) as service:
             return event_loop.run(decode(service.address))
-    except (StartCancelled, asyncio.CancelledError):
+    except StartCancelled:
         return [], None
     except (ServiceFailed, OutriderError) as error:
         # A signal to all processes at once, as some supervisors send it, ends the actors before us.
