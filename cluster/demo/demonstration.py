@@ -6,6 +6,7 @@ It sees what any client sees: figures are those of `outrider bench --compare pla
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout
@@ -131,8 +132,11 @@ def served(
                 async with AsyncClient(address) as client:
                     return await decode_all(client, max_tokens, num_prompts)
             except asyncio.CancelledError:
-                # Here, lest what it holds keep the connection until the service ends, which gRPC would write about.
-                return [], None
+                failed = "cancelled"
+            except OutriderError as error:
+                failed = f"a request failed: {error}"
+        gc.collect()  # Else what has failed keeps its connection until the service ends, and gRPC writes about that.
+        raise CommandFailed(failed)
 
     try:
         with start_service(
@@ -141,14 +145,11 @@ def served(
             is_cancelled=ending.is_set,
         ) as service:
             return event_loop.run(decode(service.address))
-    except StartCancelled:
-        return [], None
-    except (ServiceFailed, OutriderError) as error:
+    except (StartCancelled, ServiceFailed, CommandFailed) as error:
         # A signal to all processes at once, as some supervisors send it, ends the actors before us.
         if ending.is_set():
             return [], None
-        failed = "" if isinstance(error, ServiceFailed) else "a request failed: "
-        raise CommandFailed(f"{failed}{error}") from error
+        raise CommandFailed(str(error)) from error
 
 
 @dataclass(slots=True)
