@@ -11,7 +11,7 @@ from outrider.client.async_client import AsyncClient
 from outrider.client.measuring.figures import RequestSample
 from outrider.client.measuring.measuring_prompts import Prompt
 from outrider.client.messages.request_options import SamplingOptions, SpeculationOptions
-from outrider.client.messages.results import Completion, TextChunk
+from outrider.client.messages.results import Completion, Event, TextChunk
 
 
 async def measure(
@@ -24,6 +24,7 @@ async def measure(
     concurrency: int,
     model: str = "",
     on_sample: Callable[[RequestSample], None] = lambda sample: None,
+    on_event: Callable[[Event], None] = lambda event: None,
 ) -> tuple[tuple[RequestSample, ...], float]:
     """Runs each prompt once. Returns the samples in the order of the prompts, and the seconds of the whole.
 
@@ -36,6 +37,7 @@ async def measure(
         concurrency: How many requests run at once, at least 1.
         model: The target model.
         on_sample: Is told of each request that is done.
+        on_event: Gets every event of every request, once its time is taken.
 
     Raises:
         OutriderError: A request failed; the others are cancelled.
@@ -47,7 +49,13 @@ async def measure(
     async def work() -> None:
         for number, prompt in waiting:
             samples[number] = await _measure_one(
-                client, number, prompt, options=options, speculation=speculation, model=model
+                client,
+                number,
+                prompt,
+                options=options,
+                speculation=speculation,
+                model=model,
+                on_event=on_event,
             )
             on_sample(samples[number])
 
@@ -71,6 +79,7 @@ async def _measure_one(
     options: SamplingOptions,
     speculation: SpeculationOptions,
     model: str,
+    on_event: Callable[[Event], None],
 ) -> RequestSample:
     """Runs one prompt and takes its times."""
     ids: list[int] = []
@@ -95,6 +104,7 @@ async def _measure_one(
                     ids.extend(token.id for token in event.tokens)
                 case Completion():
                     completion = event
+            on_event(event)
     assert completion is not None, "a stream without a completion raises"
     later = len(ids) - in_first
     return RequestSample(

@@ -12,9 +12,6 @@ from outrider.client.timeline.timeline_model import Slice
 Span = tuple[float, float]
 """From and to, in microseconds."""
 
-_SHADES = " ░▒▓█"
-"""From idle to busy."""
-
 
 def merged(times: Iterable[Span]) -> list[Span]:
     """The times in order, overlaps merged, empty ones left out."""
@@ -94,22 +91,3 @@ def partition(
         free = without(free, held)
     shares[rest] = shares.get(rest, 0.0) + total_us(free)
     return shares
-
-
-def strip(slices: Iterable[Slice], *, start_us: float, end_us: float, width: int) -> str:
-    """One line that is dark where the slices' track was busy.
-
-    Args:
-        slices: Of one track.
-        start_us: Time of the left edge.
-        end_us: Time of the right edge, later.
-        width: Characters.
-    """
-    times = spans(slices)
-    cell_us = (end_us - start_us) / width
-    line = ""
-    for column in range(width):
-        left_us = start_us + column * cell_us
-        share = total_us(common([(left_us, left_us + cell_us)], times)) / cell_us
-        line += _SHADES[min(len(_SHADES) - 1, round(share * (len(_SHADES) - 1)))]
-    return line

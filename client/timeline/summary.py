@@ -6,8 +6,17 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from outrider.client.timeline.intervals import common, spans, total_us
 from outrider.client.timeline.spending import ActorTime, RequestTime, actor_times, request_times
-from outrider.client.timeline.timeline_model import NETWORK, REQUESTS, Slice, Timeline
+from outrider.client.timeline.timeline_model import (
+    BUSY,
+    DRAFTING,
+    NETWORK,
+    REQUESTS,
+    WORK,
+    Slice,
+    Timeline,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +109,9 @@ class TimelineSummary:
     fates_by_drafter: dict[str, Fates]
     streams: tuple[StreamFigures, ...]
     requests: tuple[RequestTime, ...]
+    drafting_beside_passes: float | None = None
+    """Part of the drafters' busy time in which a target was busy too, 0 to 1; None: no drafter was busy."""
+
     gone: dict[str, str] = field(default_factory=dict)
     """Actors that went away, and why."""
 
@@ -124,8 +136,17 @@ def summarise(timeline: Timeline) -> TimelineSummary:
         fates_by_drafter=by_drafter,
         streams=_streams(timeline),
         requests=request_times(timeline),
+        drafting_beside_passes=_drafting_beside_passes(timeline),
         gone={source.process: source.gone for source in timeline.sources if source.gone},
     )
+
+
+def _drafting_beside_passes(timeline: Timeline) -> float | None:
+    passes, drafting = (
+        spans(one for one in timeline.slices if one.track == track and one.name in BUSY)
+        for track in (WORK, DRAFTING)
+    )
+    return total_us(common(passes, drafting)) / total_us(drafting) if drafting else None
 
 
 def _rounds(timeline: Timeline) -> RoundFigures:

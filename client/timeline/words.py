@@ -24,6 +24,10 @@ def lines(summary: TimelineSummary) -> list[str]:
     told = [_head(summary)]
     told += [f"{process} went away: {why}" for process, why in summary.gone.items()]
     told += [_actor(actor) for actor in summary.actors]
+    if summary.drafting_beside_passes is not None:
+        told.append(
+            f"{summary.drafting_beside_passes:.1%} of the drafting ran while a target was busy"
+        )
     told += _speculation(summary)
     told += [_stream(stream) for stream in summary.streams]
     longest = sorted(summary.requests, key=lambda one: -one.wall_us)[:SHOWN_REQUESTS]

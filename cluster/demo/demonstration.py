@@ -1,46 +1,62 @@
-"""`outrider demo`: everything on this machine, and a picture of what speculation did.
+"""`outrider demo`: a service on this machine, and a client that shows what speculation does.
 
-Starts an embedded service, decodes varied prompts plainly and then speculatively with the same seeds, then streams of a
-short and of a usual length, and compares the outputs token by token. This is a client of its own service: it sees what any
-client sees.
+It sees what any client sees: figures are those of `outrider bench --compare plain`, words on time those of `outrider trace`.
 """
 
 from __future__ import annotations
 
-import json
+import asyncio
+import gc
 import sys
 from collections.abc import Sequence
-from itertools import chain
+from contextlib import nullcontext, redirect_stdout
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from outrider.client.blocking import Client
+from outrider.client.async_client import AsyncClient
+from outrider.client.cli.commands.bench_cli import ProgressLine, measure_phase
+from outrider.client.cli.commands.bench_report import (
+    BenchPlan,
+    Phase,
+    print_report,
+    report_as_dict,
+    report_of,
+)
+from outrider.client.cli.commands.trace_cli import as_dict, tell
+from outrider.client.cli.shared.printing import (
+    TextWriter,
+    print_json,
+    print_line,
+    printable,
+)
+from outrider.client.connection import event_loop
+from outrider.client.connection.errors import OutriderError
+from outrider.client.measuring.figures import RequestSample, differences
+from outrider.client.measuring.measuring_prompts import BUILT_IN
+from outrider.client.messages.request_options import SamplingOptions, SpeculationOptions
+from outrider.client.messages.results import Admission, Event, TextChunk
+from outrider.client.timeline.summary import summarise
+from outrider.client.timeline.timeline_file import save
 from outrider.client.timeline.timeline_model import Timeline
 from outrider.cluster.config.schema import Config
-from outrider.cluster.demo.demo_decode import (
-    DemoPlan,
-    Interrupted,
-    affordable_streams,
-    decode_pairs,
-    decode_streams,
-    demo_plan,
-    warm_up,
-)
-from outrider.cluster.demo.demo_report import Pair, report_as_dict
-from outrider.cluster.demo.demo_screen import Screen
-from outrider.cluster.demo.demo_timeline import TRACE_S, with_texts, write_trace
 from outrider.cluster.process.signals import Ending, ending_by_signal
-from outrider.cluster.start.commands import FAILED, CommandFailed, service_config
+from outrider.cluster.start.commands import FAILED, USAGE, CommandFailed, service_config
 
-REQUEST_TIMEOUT_S = 120.0
-"""For one text; a slow machine takes seconds."""
+TEMPERATURES = (0.0, 0.8)
+"""Greedy, and a usual one: under coupled sampling both gain."""
+
+QUICK_PROMPTS, QUICK_TOKENS = 3, 64
+"""With `--quick`: how many prompts, and how long a text is at most."""
+
+TRACE_S = 600.0
+"""The timeline ends after this time even if the texts do not."""
 
 
 def run_demo(
     *,
-    max_tokens: int = 64,
+    max_tokens: int = 128,
     quick: bool = False,
     trace: Path = Path("outrider-trace.json"),
-    use_color: bool = True,
     as_json: bool = False,
     targets: Sequence[str] = (),
     drafts: Sequence[str] = (),
@@ -52,9 +68,8 @@ def run_demo(
     Args:
         max_tokens: Output tokens for each prompt.
         quick: Fewer and shorter texts.
-        trace: Gets the timeline.
-        use_color: Colour the text by who proposed each token, where the terminal can.
-        as_json: Print one JSON object instead of text.
+        trace: Gets the timeline of the speculative texts.
+        as_json: Print one JSON object; what people read goes to stderr then.
         targets: A target model in place of the shipped one.
         drafts: Draft models in place of the shipped one.
         emulate: Profiles of emulated devices; the models are then laws.
@@ -62,102 +77,172 @@ def run_demo(
     Raises:
         CommandFailed: The service cannot start, a request failed, or the timeline cannot be written.
     """
-    if not trace.absolute().parent.is_dir():
-        raise CommandFailed(
-            f"--trace {trace}: the folder {trace.absolute().parent} does not exist", 2
-        )
+    if not (folder := trace.absolute().parent).is_dir():
+        raise CommandFailed(f"--trace {trace}: the folder {folder} does not exist", USAGE)
     config = service_config(targets=targets, drafts=drafts, listen="127.0.0.1:0", emulate=emulate)
-    if config.emulated and not as_json:
-        print(
-            f"emulated devices: {', '.join(config.emulated)}; the texts are drawn from a law",
-            flush=True,
-        )
-    plan = demo_plan(max_tokens=max_tokens, quick=quick)
-    screen = Screen(is_silent=as_json, use_color=use_color)
-    with ending_by_signal() as ending:
-        try:
-            pairs, streams, seen = serve_and_decode(config, plan, screen, ending)
-        except Interrupted:
-            screen.progress("interrupted")
+    num_prompts = QUICK_PROMPTS if quick else len(BUILT_IN)
+    max_tokens = min(max_tokens, QUICK_TOKENS) if quick else max_tokens
+    with redirect_stdout(sys.stderr) if as_json else nullcontext(), ending_by_signal() as ending:
+        ways, timeline = served(config, ending, max_tokens, num_prompts)
+        if ending.is_set():
+            progress("interrupted")
             return ending.exit_code
-    timeline = with_texts(seen, pairs)
-    write_trace(trace, timeline)
-    if as_json:
-        print(
-            json.dumps(
-                report_as_dict(pairs, streams, trace, emulated=config.emulated), ensure_ascii=False
-            )
-        )
-    else:
-        screen.summary(pairs, streams, timeline)
+        emulated = ", ".join(config.emulated)
+        reports = [(one, report_of(one.fast, one.plain, emulated=emulated)) for one in ways]
+        for one, found in reports:
+            print_report(one.plan, found)
+        if timeline is not None:
+            try:
+                save(timeline, trace)
+            except OSError as error:
+                raise CommandFailed(f"--trace {trace} cannot be written: {error}") from error
+            print_line("where the time of speculative decoding went:")
+            tell(timeline, as_json=False)
+            print_line(f"timeline: {trace} (open it at ui.perfetto.dev or chrome://tracing)")
+        compared = [found.comparison for _, found in reports if found.comparison is not None]
+        equal, pairs = sum(one.equal for one in compared), sum(one.pairs for one in compared)
+        print_line(f"{equal} of {pairs} texts equal plain decoding, token by token")
         if config.emulated:
-            screen.say(
-                f"every time and speed above is emulated: passes took what the profiles "
-                f"{' and '.join(config.emulated)} say, asleep"
-            )
-        screen.say(f"timeline: {trace} (open it at ui.perfetto.dev or chrome://tracing)")
-    every = chain(pairs, *streams.values())
-    return FAILED if any(pair.is_unexplained for pair in every) else 0
+            print_line("every time and speed above is emulated; the texts are drawn from a law")
+    if as_json:
+        timed = timeline and {**as_dict(summarise(timeline)), "file": str(trace)}
+        texts = [{**report_as_dict(one.plan, found), "texts": one.texts} for one, found in reports]
+        print_json({"by_temperature": texts, "timeline": timed})
+    return FAILED if any(one.unexplained for one in compared) else 0
 
 
-def serve_and_decode(
-    config: Config, plan: DemoPlan, screen: Screen, ending: Ending
-) -> tuple[list[Pair], dict[int, list[Pair]], Timeline]:
-    """Starts the service, decodes everything, and ends the service.
-
-    Returns:
-        The texts; the streams by length; and what the actors did while the texts were decoded.
+def served(
+    config: Config, ending: Ending, max_tokens: int, num_prompts: int
+) -> tuple[list[BothWays], Timeline | None]:
+    """Starts the service, has everything decoded, and ends the service. A signal cuts it short.
 
     Raises:
-        Interrupted: A signal came.
         CommandFailed: The service cannot start, or a request failed.
     """
     # Only now: Ray takes a second to import, which a mistyped flag should not cost.
-    from outrider.client.connection.errors import InvalidRequest, OutriderError
     from outrider.cluster.process.progress_lines import progress_line
     from outrider.cluster.ray.own_node import StartCancelled
     from outrider.cluster.start.launch import ServiceFailed, start_service
 
-    try:
-        with (
-            start_service(
-                config,
-                progress=lambda actor: screen.progress(progress_line(actor)),
-                is_cancelled=ending.is_set,
-            ) as service,
-            Client(service.address, timeout_s=REQUEST_TIMEOUT_S) as client,
-        ):
-            warm_up(client, plan, ending)
-            with client.start_trace(seconds=TRACE_S) as recording:
-                recording.wait_started()
-                pairs = list(decode_pairs(client, plan, screen, ending))
+    async def decode(address: str) -> tuple[list[BothWays], Timeline | None]:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+        with ending.calling(lambda: loop.call_soon_threadsafe(task.cancel)):
             try:
-                seen = recording.result()
+                async with AsyncClient(address) as client:
+                    return await decode_all(client, max_tokens, num_prompts)
+            except asyncio.CancelledError:
+                failed = "cancelled"
             except OutriderError as error:
-                # A trace that fails costs the actors' tracks, not the texts.
-                screen.progress(f"the timeline lacks the actors: {error}")
-                seen = Timeline(start_unix_us=pairs[0].plain.start_us)
-            prompts = affordable_streams(plan, pairs)
-            screen.progress(
-                "short and long streams, both ways"
-                if prompts
-                else "no streams by length: this target would take too long"
-            )
-            try:
-                streams = decode_streams(client, plan, prompts, ending)
-            except InvalidRequest as error:
-                screen.progress(f"no streams by length: {error}")
-                streams = {}
-    except StartCancelled as error:
-        raise Interrupted from error
-    except (ServiceFailed, OutriderError) as error:
+                failed = f"a request failed: {error}"
+        gc.collect()  # Else what has failed keeps its connection until the service ends, and gRPC writes about that.
+        raise CommandFailed(failed)
+
+    try:
+        with start_service(
+            config,
+            progress=lambda actor: progress(progress_line(actor)),
+            is_cancelled=ending.is_set,
+        ) as service:
+            return event_loop.run(decode(service.address))
+    except (StartCancelled, ServiceFailed, CommandFailed) as error:
         # A signal to all processes at once, as some supervisors send it, ends the actors before us.
         if ending.is_set():
-            raise Interrupted from error
-        failed = "" if isinstance(error, ServiceFailed) else "a request failed: "
-        raise CommandFailed(f"{failed}{error}") from error
-    return pairs, streams, seen
+            return [], None
+        raise CommandFailed(str(error)) from error
 
 
-if __name__ == "__main__":
-    sys.exit(run_demo())
+@dataclass(slots=True)
+class BothWays:
+    """All prompts at one temperature: a sample a prompt each way, in the order of the prompts."""
+
+    plan: BenchPlan
+    writer: TextWriter
+    plain: Phase = field(default_factory=Phase)
+    fast: Phase = field(default_factory=Phase)
+    """Speculative."""
+
+    texts: list[str] = field(default_factory=list)
+    """Those of `fast`, as far as they have come."""
+
+    def take(self, event: Event) -> None:
+        """Shows an event of speculative decoding, which comes prompt by prompt."""
+        match event:
+            case Admission():
+                self.writer.admit(event)
+                prompt = self.plan.prompts[len(self.texts)]
+                text = f"{prompt.messages[-1].content}\n" if prompt.messages else prompt.text or ""
+                print_line(f"\n{prompt.category}, temperature {self.plan.sampling.temperature:g}")
+                print(printable(text), end="", flush=True)
+                self.texts.append("")
+            case TextChunk():
+                self.writer.write(event)
+                self.texts[-1] += event.text
+
+    def end(self, fast: RequestSample) -> None:
+        """Says below a text what it came to."""
+        plain, same = self.plain.samples[fast.prompt], "same text as plain decoding"
+        for found in differences([plain], [fast]):
+            cause = "a near tie" if found.near_tie else "NOT explained by a near tie"
+            same = f"differs from plain decoding at token {found.position}, {cause}"
+        print_line(
+            f"\n  {len(fast.token_ids)} tokens, {fast.stats.mean_tokens_per_pass:.2f} a target pass, "
+            f"{plain.total_s / fast.total_s:.2f} x plain, {same}"
+        )
+
+
+async def decode_all(
+    client: AsyncClient, max_tokens: int, num_prompts: int
+) -> tuple[list[BothWays], Timeline | None]:
+    """Decodes a prompt of each category at each temperature: all plainly and unseen, then all speculatively and shown.
+
+    Returns:
+        One entry a temperature; and what the actors did during speculative decoding, None if nothing could be recorded.
+
+    Raises:
+        OutriderError: A request failed.
+    """
+    has_chat = (await client.models())[0].has_chat_template
+    usable = [one for one in BUILT_IN if one.messages is None or has_chat]
+    first = {one.category: one for one in reversed(usable)}
+    prompts = [first[one] for one in dict.fromkeys(each.category for each in usable)][:num_prompts]
+    token_texts: dict[int, str] = {}
+    writer = TextWriter(lambda token: token_texts.get(token, ""))
+    ways = []
+    for temperature in TEMPERATURES:
+        sampling = SamplingOptions(max_tokens=max_tokens, temperature=temperature)
+        plan = BenchPlan(
+            prompts=tuple(prompts), sampling=sampling, speculation=SpeculationOptions(enabled=True)
+        )
+        ways.append(BothWays(plan, writer))
+    # Memory, caches and cost estimates are cold at first.
+    other = [one for one in usable if one not in prompts][:1]
+    for one in ways:
+        for is_plain in (True, False):
+            await measure_phase(client, one.plan, other, 0, is_plain=is_plain)
+    counted = ProgressLine(len(prompts) * len(ways))
+    for one in ways:
+        one.plain = await measure_phase(
+            client, one.plan, prompts, 0, is_plain=True, on_sample=counted.step
+        )
+    counted.clear()
+    # Asked now, so that no question falls into what is measured.
+    ids = {token for one in ways for sample in one.plain.samples for token in sample.token_ids}
+    for token in ids:
+        token_texts[token] = await client.detokenize([token], skip_special_tokens=True)
+    async with client.start_trace(seconds=TRACE_S) as recording:
+        await recording.wait_started()
+        for one in ways:
+            one.fast = await measure_phase(
+                client, one.plan, prompts, 0, is_plain=False, on_sample=one.end, on_event=one.take
+            )
+    try:
+        return ways, await recording.result()
+    except OutriderError as error:
+        progress(f"no timeline: {error}")
+        return ways, None
+
+
+def progress(line: str) -> None:
+    """Says how it goes."""
+    print(line, file=sys.stderr, flush=True)

@@ -54,7 +54,7 @@ class Ending:
         return self.is_set()
 
     @contextmanager
-    def calling(self, callback: Callable[[], None]) -> Iterator[None]:
+    def calling(self, callback: Callable[[], object]) -> Iterator[None]:
         """Inside, a signal has `callback` called, on another thread: to end what the caller waits for."""
         over = threading.Event()
 

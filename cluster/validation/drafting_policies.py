@@ -43,8 +43,6 @@ def settle_policies(
     """
     length = _choice(options, "draft_length", LengthChoice, defaults.draft_length)
     mask = _choice(options, "tree_mask", MaskPolicy, defaults.tree_mask)
-    if not enabled and options.HasField("enabled"):
-        _check_off(options)
     if options.draft_length and enabled:
         _check_served(length, served)
     return DraftPolicies(
@@ -111,13 +109,6 @@ def _number(
             "change one of them",
         )
     return value
-
-
-def _check_off(options: sampling_pb2.SpeculationOptions) -> None:
-    """Refuses policies of a request that decodes plainly because it says so."""
-    for name in ("draft_length", "roots", "tree_mask"):
-        if getattr(options, name):
-            raise _invalid(name, "is set while speculation.enabled is false; leave one out")
 
 
 def _check_served(length: LengthChoice, served: Mapping[str, Sequence[LengthChoice]]) -> None:

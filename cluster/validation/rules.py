@@ -1,17 +1,16 @@
-"""What numbers of a request may be, read from the contract: each field's `rule` in `protos/outrider/v1/sampling.proto`."""
+"""What fields of a request may be, read from the contract: the `rule` of each in `protos/outrider/v1/sampling.proto`."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 
 from outrider.cluster.validation.refusals import invalid, plain
 from outrider.v1 import rule_pb2
-
-_REAL = (FieldDescriptor.CPPTYPE_FLOAT, FieldDescriptor.CPPTYPE_DOUBLE)
 
 
 @cache
@@ -24,25 +23,45 @@ def rules(descriptor: Descriptor) -> dict[str, rule_pb2.Rule]:
     }
 
 
-def check_numbers(options: Message, prefix: str) -> None:
-    """Refuses numbers that are set and outside their intervals; NaN is in none.
+def check_fields(options: Message, prefix: str) -> None:
+    """Refuses fields that are set and break their rules. NaN is in no interval.
 
     Raises:
-        Refusal: One is; names the field and the interval.
+        Refusal: One does; names the field, or the entry of it, and what is allowed.
     """
-    for name, rule in rules(options.DESCRIPTOR).items():
-        if not options.HasField(name):
+    table = rules(options.DESCRIPTOR)
+    is_off = any(one.name == "enabled" and not value for one, value in options.ListFields())
+    for descriptor, value in options.ListFields():
+        rule, field = table.get(descriptor.name), f"{prefix}.{descriptor.name}"
+        if rule is None:
             continue
-        value = getattr(options, name)
-        if rule.least <= value <= rule.most and not (rule.above and value == rule.least):
+        if rule.speculates and value and is_off:
+            raise invalid(field, f"is set while {prefix}.enabled is false; leave one out")
+        if isinstance(value, str | int | float):
+            _check_value(value, rule, field)
             continue
-        is_real = options.DESCRIPTOR.fields_by_name[name].cpp_type in _REAL
+        if rule.most_entries and len(value) > rule.most_entries:
+            raise invalid(field, f"must hold at most {rule.most_entries} entries, got {len(value)}")
+        for place, entry in value.items() if isinstance(value, Mapping) else enumerate(value):
+            _check_value(entry, rule, f"{field}[{place}]")
+
+
+def _check_value(value: str | float, rule: rule_pb2.Rule, field: str) -> None:
+    if isinstance(value, str):
+        if rule.most_chars and not rule.least_chars <= len(value) <= rule.most_chars:
+            fewest = f"{rule.least_chars} to" if rule.least_chars else "at most"
+            raise invalid(
+                field, f"must have {fewest} {rule.most_chars} characters, got {len(value)}"
+            )
+    elif rule.least < rule.most and (
+        not rule.least <= value <= rule.most or (rule.above and value == rule.least)
+    ):
         interval = (
             f"in {'(' if rule.above else '['}{rule.least:g}, {rule.most:g}]"
-            if is_real
+            if isinstance(value, float)
             else f"{rule.least:g} to {rule.most:g}"
         )
-        raise invalid(f"{prefix}.{name}", f"must be {interval}, got {plain(value)}")
+        raise invalid(field, f"must be {interval}, got {plain(value)}")
 
 
 def bounds(descriptor: Descriptor, name: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from outrider.cluster.validation.length import check_resume, settle_max_tokens
 from outrider.cluster.validation.limits import Limits
 from outrider.cluster.validation.logit_bias import logit_bias
 from outrider.cluster.validation.prompt import check_token_ids
-from outrider.cluster.validation.rules import check_numbers
+from outrider.cluster.validation.rules import check_fields
 from outrider.cluster.validation.speculation_options import settle_speculation
 from outrider.cluster.validation.stop_options import settle_stops
 from outrider.v1 import generation_pb2
@@ -56,8 +56,8 @@ def settle(
         Refusal: An option is wrong.
     """
     options = request.sampling
-    check_numbers(options, "sampling")
-    check_numbers(request.speculation, "speculation")
+    check_fields(options, "sampling")
+    check_fields(request.speculation, "speculation")
     num_sequences = options.n if options.HasField("n") else 1
     resume = tuple(request.resume.ids)
     check_token_ids(resume, limits, "resume.ids")

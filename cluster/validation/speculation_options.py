@@ -20,11 +20,6 @@ def settle_speculation(
     defaults = limits.speculation
     enabled = options.enabled if options.HasField("enabled") else defaults.enabled
     named = tuple(options.drafters)
-    if named and options.HasField("enabled") and not options.enabled:
-        raise invalid(
-            "speculation.drafters",
-            f"names {', '.join(map(repr, named))} while speculation.enabled is false; leave one out",
-        )
     verifier = _verifier(options, limits)
     shape = settle_shape(options, verifier)
     max_nodes = options.max_nodes if options.HasField("max_nodes") else defaults.max_nodes

@@ -7,10 +7,6 @@ from outrider.cluster.validation.prompt import check_token_ids
 from outrider.cluster.validation.refusals import invalid
 from outrider.v1 import sampling_pb2
 
-MAX_STOPS = 16
-MAX_STOP_CHARS = 256
-MAX_STOP_TOKEN_IDS = 64
-
 
 def settle_stops(
     options: sampling_pb2.SamplingOptions, limits: Limits
@@ -21,20 +17,7 @@ def settle_stops(
         raise invalid(
             "sampling.stop", "needs a tokenizer and this service has none; use stop_token_ids"
         )
-    if len(stops) > MAX_STOPS:
-        raise invalid("sampling.stop", f"must hold at most {MAX_STOPS} strings, got {len(stops)}")
-    for index, stop in enumerate(stops):
-        if not 1 <= len(stop) <= MAX_STOP_CHARS:
-            raise invalid(
-                f"sampling.stop[{index}]",
-                f"must have 1 to {MAX_STOP_CHARS} characters, got {len(stop)}",
-            )
     stop_token_ids = tuple(options.stop_token_ids)
-    if len(stop_token_ids) > MAX_STOP_TOKEN_IDS:
-        raise invalid(
-            "sampling.stop_token_ids",
-            f"must hold at most {MAX_STOP_TOKEN_IDS} ids, got {len(stop_token_ids)}",
-        )
     check_token_ids(stop_token_ids, limits, "sampling.stop_token_ids")
     if options.ignore_eos and (both := limits.eos_token_ids.intersection(stop_token_ids)):
         raise invalid(

@@ -11,7 +11,6 @@ from outrider.cluster.validation.rules import rules
 from outrider.v1 import sampling_pb2
 
 _RULES = rules(sampling_pb2.SpeculationOptions.DESCRIPTOR)
-MAX_SHAPE_CHARS = 128
 
 
 def settle_shape(
@@ -28,10 +27,6 @@ def settle_shape(
             field,
             f"does not go with {verifier!r}, whose trees grow as they please; leave it out, or set "
             f"speculation.verifier to one of {frozen}",
-        )
-    if len(options.tree_shape) > MAX_SHAPE_CHARS:
-        raise invalid(
-            field, f"must have at most {MAX_SHAPE_CHARS} characters, got {len(options.tree_shape)}"
         )
     try:
         shape = level_shapes.parse(options.tree_shape)

@@ -75,6 +75,7 @@ class FakeService(generation_pb2_grpc.GenerationServiceServicer):
     plain_differs: bool = False
     """Unlike the real service: decodes something else when speculation is off."""
 
+    has_chat_template: bool = True
     model_fingerprint: str = "f00d"
     """Of the model that is served; requests for another one are refused."""
 
@@ -191,7 +192,7 @@ class FakeService(generation_pb2_grpc.GenerationServiceServicer):
                             ready=True,
                         )
                     ],
-                    has_chat_template=True,
+                    has_chat_template=self.has_chat_template,
                     model_fingerprint=self.model_fingerprint,
                     tokenizer_fingerprint="beef",
                 )

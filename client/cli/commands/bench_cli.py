@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -15,18 +15,21 @@ from outrider.client.async_client import AsyncClient
 from outrider.client.cli.commands.bench_report import (
     BenchPlan,
     BenchReport,
+    Phase,
     print_report,
     report_as_dict,
+    report_of,
 )
 from outrider.client.cli.shared import flags
 from outrider.client.cli.shared.exits import ExitCode, expected_errors, usage_error
 from outrider.client.cli.shared.printing import print_json
 from outrider.client.cli.shared.service_options import ServiceAddress, connecting
 from outrider.client.connection import event_loop
-from outrider.client.measuring.figures import RequestSample, compare, figures
+from outrider.client.measuring.figures import RequestSample
 from outrider.client.measuring.measure import measure
 from outrider.client.measuring.measuring_prompts import BUILT_IN, Prompt, read_prompts
 from outrider.client.messages.request_options import SamplingOptions, SpeculationOptions
+from outrider.client.messages.results import Event
 
 
 class BaselineChoice(StrEnum):
@@ -34,14 +37,6 @@ class BaselineChoice(StrEnum):
 
     PLAIN = "plain"
     """The same prompts and seeds through the same service, with speculation off."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Phase:
-    """All requests of one way of decoding."""
-
-    samples: list[RequestSample]
-    wall_s: float = 0.0
 
 
 @connecting
@@ -132,57 +127,50 @@ async def run(
     plan: BenchPlan, *, service: ServiceAddress, timeout_s: float, warm_up: int
 ) -> BenchReport:
     """Measures by plan. Plain and speculative decoding take turns, and swap who goes first."""
-    speculative, plain = Phase(samples=[]), Phase(samples=[])
+    speculative, plain = Phase(), Phase()
     speed_ups = []
     total = len(plan.prompts) * len(plan.seeds) * plan.runs * (2 if plan.compare_plain else 1)
     progress = ProgressLine(total)
     async with service.async_client(timeout_s=timeout_s) as client:
         known = await client.models()
         for _ in range(warm_up):
-            await _measure_phase(client, plan, plan.prompts[:1], plan.seeds[0], is_plain=False)
+            await measure_phase(client, plan, plan.prompts[:1], plan.seeds[0], is_plain=False)
         for run_number in range(plan.runs):
             tokens, walls = [0, 0], [0.0, 0.0]
             for turn, seed in enumerate(plan.seeds, start=run_number):
                 order = (True, False) if turn % 2 == 0 else (False, True)
                 for is_plain in order if plan.compare_plain else (False,):
-                    samples, wall_s = await _measure_phase(
-                        client, plan, plan.prompts, seed, is_plain=is_plain, progress=progress
+                    part = await measure_phase(
+                        client, plan, plan.prompts, seed, is_plain=is_plain, on_sample=progress.step
                     )
                     phase = plain if is_plain else speculative
-                    phase.samples.extend(samples)
-                    phase.wall_s += wall_s
-                    tokens[is_plain] += sum(len(sample.token_ids) for sample in samples)
-                    walls[is_plain] += wall_s
+                    phase.samples.extend(part.samples)
+                    phase.wall_s += part.wall_s
+                    tokens[is_plain] += sum(len(sample.token_ids) for sample in part.samples)
+                    walls[is_plain] += part.wall_s
             if plan.compare_plain and tokens[True]:
                 speed_ups.append((tokens[False] / walls[False]) / (tokens[True] / walls[True]))
     progress.clear()
-    return BenchReport(
-        figures=figures(speculative.samples, wall_s=speculative.wall_s),
-        plain=figures(plain.samples, wall_s=plain.wall_s) if plan.compare_plain else None,
-        comparison=compare(
-            plain.samples,
-            speculative.samples,
-            plain_wall_s=plain.wall_s,
-            speculative_wall_s=speculative.wall_s,
-        )
-        if plan.compare_plain
-        else None,
-        speed_up_by_run=tuple(speed_ups),
+    return report_of(
+        speculative,
+        plain if plan.compare_plain else None,
+        speed_up_by_run=speed_ups,
         emulated=next((m.emulated for m in known if plan.model in ("", m.name)), ""),
     )
 
 
-async def _measure_phase(
+async def measure_phase(
     client: AsyncClient,
     plan: BenchPlan,
     prompts: Sequence[Prompt],
     seed: int,
     *,
     is_plain: bool,
-    progress: ProgressLine | None = None,
-) -> tuple[tuple[RequestSample, ...], float]:
-    """Runs the prompts once, plainly or as the plan says."""
-    return await measure(
+    on_sample: Callable[[RequestSample], None] = lambda sample: None,
+    on_event: Callable[[Event], None] = lambda event: None,
+) -> Phase:
+    """Runs the prompts once, plainly or as the plan says. Raises and tells as `measure`."""
+    samples, wall_s = await measure(
         client,
         prompts,
         seed=seed,
@@ -190,8 +178,10 @@ async def _measure_phase(
         speculation=SpeculationOptions(enabled=False) if is_plain else plan.speculation,
         concurrency=plan.concurrency,
         model=plan.model,
-        on_sample=progress.step if progress is not None else lambda sample: None,
+        on_sample=on_sample,
+        on_event=on_event,
     )
+    return Phase(samples=list(samples), wall_s=wall_s)
 
 
 class ProgressLine:

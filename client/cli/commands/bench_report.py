@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from statistics import median
 
 from rich.console import Console
 from rich.table import Table
 
 from outrider.client.cli.shared.printing import emulation_note
-from outrider.client.measuring.figures import Comparison, Figures
+from outrider.client.measuring.figures import (
+    Comparison,
+    Figures,
+    RequestSample,
+    compare,
+    figures,
+)
 from outrider.client.measuring.measuring_prompts import Prompt
 from outrider.client.messages.request_options import SamplingOptions, SpeculationOptions
 
@@ -19,13 +26,27 @@ class BenchPlan:
     """What to measure."""
 
     prompts: tuple[Prompt, ...]
-    seeds: tuple[int, ...]
-    runs: int
-    concurrency: int
     sampling: SamplingOptions
-    speculation: SpeculationOptions
-    model: str
-    compare_plain: bool
+    speculation: SpeculationOptions = field(default_factory=SpeculationOptions)
+    seeds: tuple[int, ...] = (0,)
+    """Each prompt runs with each."""
+
+    runs: int = 1
+    concurrency: int = 1
+    model: str = ""
+    """The target model; empty: the service's first."""
+
+    compare_plain: bool = False
+    """The same is decoded with speculation off, too."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Phase:
+    """All requests of one way of decoding."""
+
+    samples: list[RequestSample] = field(default_factory=list)
+    wall_s: float = 0.0
+    """Seconds that all of them took together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +64,39 @@ class BenchReport:
     def speed_up_median(self) -> float | None:
         """The median over the runs."""
         return median(self.speed_up_by_run) if self.speed_up_by_run else None
+
+
+def report_of(
+    speculative: Phase,
+    plain: Phase | None,
+    *,
+    speed_up_by_run: Sequence[float] = (),
+    emulated: str = "",
+) -> BenchReport:
+    """The figures of one way of decoding, and beside those of plain decoding of the same prompts and seeds, if it is given.
+
+    Args:
+        speculative: In the order of `plain`.
+        plain: The same requests with speculation off.
+        speed_up_by_run: Of each run, where there were several.
+        emulated: As `ModelInfo.emulated`.
+    """
+    comparison = None
+    if plain is not None:
+        comparison = compare(
+            plain.samples,
+            speculative.samples,
+            plain_wall_s=plain.wall_s,
+            speculative_wall_s=speculative.wall_s,
+        )
+        speed_up_by_run = speed_up_by_run or (comparison.speed_up,)
+    return BenchReport(
+        figures=figures(speculative.samples, wall_s=speculative.wall_s),
+        plain=figures(plain.samples, wall_s=plain.wall_s) if plain is not None else None,
+        comparison=comparison,
+        speed_up_by_run=tuple(speed_up_by_run),
+        emulated=emulated,
+    )
 
 
 def report_as_dict(plan: BenchPlan, report: BenchReport) -> dict[str, object]:
@@ -75,11 +129,12 @@ def report_as_dict(plan: BenchPlan, report: BenchReport) -> dict[str, object]:
 def print_report(plan: BenchPlan, report: BenchReport) -> None:
     """The figures as a table, and what the comparison found."""
     console = Console(highlight=False)
-    table = Table(
-        title=f"{len(plan.prompts)} prompts, {len(plan.seeds)} seeds, {plan.runs} runs, "
-        f"concurrency {plan.concurrency}, temperature {plan.sampling.temperature:g}"
-        + (f"; {emulation_note(report.emulated)}" if report.emulated else "")
-    )
+    repeats = ((len(plan.seeds), "seeds"), (plan.runs, "runs"))
+    title = [f"{len(plan.prompts)} prompts", *(f"{n} {name}" for n, name in repeats if n > 1)]
+    title += [f"concurrency {plan.concurrency}", f"temperature {plan.sampling.temperature:g}"]
+    if report.emulated:
+        title.append(emulation_note(report.emulated))
+    table = Table(title=", ".join(title))
     table.add_column("")
     columns = [report.figures] if report.plain is None else [report.plain, report.figures]
     for name in ("measured",) if report.plain is None else ("plain", "speculative"):
@@ -117,10 +172,10 @@ def _print_comparison(console: Console, comparison: Comparison, report: BenchRep
             f"  prompt {difference.prompt}, seed {difference.seed}: token {difference.position} differs"
             + (" (near tie)" if difference.near_tie else "")
         )
-    low, high = min(report.speed_up_by_run, default=0.0), max(report.speed_up_by_run, default=0.0)
+    runs = report.speed_up_by_run
     console.print(
-        f"speed-up {report.speed_up_median or 0.0:.2f} (median of {len(report.speed_up_by_run)} runs, "
-        f"{low:.2f} to {high:.2f})"
+        f"speed-up {report.speed_up_median or 0.0:.2f}"
+        + (f" (median of {len(runs)} runs, {min(runs):.2f} to {max(runs):.2f})" if runs[1:] else "")
     )
     for category, ratio in comparison.speed_up_by_category.items():
         console.print(f"  {category}: {ratio:.2f}")

@@ -10,7 +10,7 @@ import typer
 from outrider.client.blocking import Client
 from outrider.client.cli.shared import flags
 from outrider.client.cli.shared.exits import ExitCode, expected_errors, report
-from outrider.client.cli.shared.printing import TextWriter, summary_line
+from outrider.client.cli.shared.printing import TextWriter, summary_line, token_texts
 from outrider.client.cli.shared.service_options import ServiceAddress, connecting
 from outrider.client.connection.errors import OutriderError
 from outrider.client.messages.request_options import Message, SamplingOptions, SpeculationOptions
@@ -100,9 +100,7 @@ class Conversation:
         """
         asked = [*self.turns, Message("user", text)]
         said: list[str] = []
-        writer = TextWriter(
-            origins_from=self._client if self._show_origin else None, model=self._model
-        )
+        writer = TextWriter(token_texts(self._client, self._model) if self._show_origin else None)
         stream = self._client.stream(
             messages=asked,
             model=self._model,

@@ -17,6 +17,7 @@ from outrider.client.cli.shared.printing import (
     print_json,
     printable,
     summary_line,
+    token_texts,
 )
 from outrider.client.cli.shared.service_options import ServiceAddress, connecting
 from outrider.client.connection.errors import InvalidRequest
@@ -92,7 +93,7 @@ def generate(
             elif (sampling.n or 1) > 1:
                 print_sequences(collect(stream), stats=stats)
             else:
-                writer = TextWriter(origins_from=client if show_origin else None, model=model)
+                writer = TextWriter(token_texts(client, model) if show_origin else None)
                 print_stream(stream, writer, stats=stats)
 
 

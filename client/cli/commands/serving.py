@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -220,10 +221,8 @@ def train_decision(
 def demo(
     max_tokens: Annotated[
         int, typer.Option("--max-tokens", "-n", min=1, help="Output tokens for each prompt.")
-    ] = 64,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Fewer and shorter texts: half a minute less.")
-    ] = False,
+    ] = 128,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer and shorter texts.")] = False,
     trace: Annotated[
         Path,
         typer.Option(
@@ -257,12 +256,13 @@ def demo(
     """
     module = serving_module("outrider.cluster.demo.demonstration")
     commands = serving_module("outrider.cluster.start.commands")
+    if no_color:
+        os.environ["NO_COLOR"] = "1"  # what writes in colours heeds it (no-color.org)
     with failed_commands(commands, as_json=as_json):
         code = module.run_demo(
             max_tokens=max_tokens,
             quick=quick,
             trace=trace,
-            use_color=not no_color,
             as_json=as_json,
             targets=tuple(target or ()),
             drafts=tuple(draft or ()),

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import asdict
-from typing import Protocol
+from functools import cache
 
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from outrider.client.blocking import Client
 from outrider.client.cli.shared.attribution import Attribution
 from outrider.client.cli.shared.origin import legend, origin_style
 from outrider.client.messages.results import Admission, Completion, Event, TextChunk
@@ -23,14 +24,6 @@ for _kept in "\n\t":
 
 _UNBOUNDED = 100_000
 """Characters; wider than any table."""
-
-
-class Detokenizer(Protocol):
-    """What turns token ids into text; a `Client` does."""
-
-    def detokenize(
-        self, ids: list[int], *, model: str = "", skip_special_tokens: bool | None = None
-    ) -> str: ...
 
 
 def print_json(value: object) -> None:
@@ -80,51 +73,51 @@ def printable(text: str) -> str:
     return text.translate(_CONTROL)
 
 
+def token_texts(client: Client, model: str) -> Callable[[int], str]:
+    """Asks a service what a token is on its own, each once."""
+
+    @cache
+    def text(token: int) -> str:
+        return client.detokenize([token], model=model, skip_special_tokens=True)
+
+    return text
+
+
 class TextWriter:
     """Writes streamed text as it comes, in colours by origin if asked to."""
 
-    def __init__(self, *, origins_from: Detokenizer | None = None, model: str = "") -> None:
+    def __init__(self, token_text: Callable[[int], str] | None = None) -> None:
         """Args:
-        origins_from: Turns tokens into text, to show the origin of each; None shows no origins.
-        model: The target model, for the same.
+        token_text: What a token is on its own, to show the origin of each; None shows no origins.
         """
         self._console = Console(highlight=False, soft_wrap=True)
         self._is_terminal = sys.stdout.isatty()
-        self._detokenizer = origins_from
-        self._model = model
-        self._token_texts: dict[int, str] = {}
-        self._attribution = Attribution(self._token_text)
-        self._drafters: tuple[str, ...] = ()
+        self._token_text = token_text
+        self._attribution = Attribution(token_text or str)
+        self._drafters: tuple[str, ...] | None = None
         self.emulated = ""
         """As `Admission.emulated`, once the request is admitted."""
 
     def admit(self, admission: Admission) -> None:
-        """Notes the drafters' names, and on what the service runs."""
+        """Begins a text. Notes on what the service runs; says what the colours mean unless it was said."""
         self.emulated = admission.emulated
+        if self._token_text is not None:
+            self._attribution = Attribution(self._token_text)
+            if admission.drafters != self._drafters:
+                self._console.print(legend(admission.drafters))
         self._drafters = admission.drafters
-        if self._detokenizer is not None:
-            self._console.print(legend(self._drafters))
 
     def write(self, chunk: TextChunk) -> None:
         """Writes the text of a chunk."""
-        if self._detokenizer is None:
+        if self._token_text is None:
             text = printable(chunk.text) if self._is_terminal else chunk.text
             sys.stdout.write(text)
             sys.stdout.flush()
             return
         line = Text()
         for piece, token in self._attribution.feed(chunk):
-            line.append(printable(piece), style=origin_style(token, self._drafters))
+            line.append(printable(piece), style=origin_style(token, self._drafters or ()))
         self._console.print(line, end="")
-
-    def _token_text(self, token_id: int) -> str:
-        """What a token is on its own, asked once."""
-        assert self._detokenizer is not None
-        if token_id not in self._token_texts:
-            self._token_texts[token_id] = self._detokenizer.detokenize(
-                [token_id], model=self._model, skip_special_tokens=True
-            )
-        return self._token_texts[token_id]
 
 
 def emulation_note(emulated: str) -> str:

@@ -25,13 +25,13 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import descriptor_pb2 as google_dot_protobuf_dot_descriptor__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16outrider/v1/rule.proto\x12\x0boutrider.v1\x1a google/protobuf/descriptor.proto\"2\n\x04Rule\x12\r\n\x05least\x18\x01 \x01(\x01\x12\x0c\n\x04most\x18\x02 \x01(\x01\x12\r\n\x05\x61\x62ove\x18\x03 \x01(\x08:@\n\x04rule\x12\x1d.google.protobuf.FieldOptions\x18\x97\x89\x03 \x01(\x0b\x32\x11.outrider.v1.Ruleb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16outrider/v1/rule.proto\x12\x0boutrider.v1\x1a google/protobuf/descriptor.proto\"\x85\x01\n\x04Rule\x12\r\n\x05least\x18\x01 \x01(\x01\x12\x0c\n\x04most\x18\x02 \x01(\x01\x12\r\n\x05\x61\x62ove\x18\x03 \x01(\x08\x12\x14\n\x0cmost_entries\x18\x04 \x01(\r\x12\x13\n\x0bleast_chars\x18\x05 \x01(\r\x12\x12\n\nmost_chars\x18\x06 \x01(\r\x12\x12\n\nspeculates\x18\x07 \x01(\x08:@\n\x04rule\x12\x1d.google.protobuf.FieldOptions\x18\x97\x89\x03 \x01(\x0b\x32\x11.outrider.v1.Ruleb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'outrider.v1.rule_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_RULE']._serialized_start=73
-  _globals['_RULE']._serialized_end=123
+  _globals['_RULE']._serialized_start=74
+  _globals['_RULE']._serialized_end=207
 # @@protoc_insertion_point(module_scope)

@@ -351,7 +351,7 @@ class SpeculationOptions(google.protobuf.message.Message):
     """Children of each node of a level, from the root's down, for the verifiers that test a frozen tree: `4,2,2` is a
     tree of 4 + 8 + 16 candidates, `1,1,1,1` a chain, `8,1,1` eight paths. Must fit `max_nodes` and `max_depth` where
     these are set, and be a chain for verifiers of chains. Default: by verifier, within those limits. Not allowed
-    for coupled sampling and exact match, whose trees grow as they please.
+    for coupled sampling and exact match, whose trees grow as they please. At most 128 characters.
     """
     draft_length: Global___DraftLength.ValueType
     """When drafters stop. Default: as configured. Only drafters that offer it take part."""
@@ -369,7 +369,9 @@ class SpeculationOptions(google.protobuf.message.Message):
     """The verifier by its name, in place of `verifier`: the way to those that are not in the list `Verifier`."""
     @property
     def drafters(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """Names of the drafters to use, as `ListModels` gives them. Empty: the service chooses."""
+        """Names of the drafters to use, as `ListModels` gives them. Empty: the service chooses. This, `draft_length`,
+        `roots` and `tree_mask` contradict `enabled: false`.
+        """
 
     @property
     def verifier_options(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.float]:

@@ -12,7 +12,6 @@ from outrider.client.timeline.intervals import (
     merged,
     partition,
     spans,
-    strip,
     total_us,
     without,
 )
@@ -62,16 +61,3 @@ def test_spans_are_merged() -> None:
     found = spans([slice_(20, 5), slice_(0, 10), slice_(5, 10), slice_(15, 1), slice_(40, 0)])
     assert found == [(0, 16), (20, 25)]
     assert total_us(found) == 21
-
-
-def test_strip_is_dark_where_it_was_busy() -> None:
-    """Each character shows the share of its time."""
-    slices = [slice_(0, 20), slice_(25, 5), slice_(100, 50)]
-    assert strip(slices, start_us=0, end_us=40, width=4) == "██▒ "
-    assert strip([], start_us=0, end_us=1, width=3) == "   "
-
-
-@pytest.mark.parametrize("width", [1, 7, 100])
-def test_strip_has_its_width(width: int) -> None:
-    """One character a column."""
-    assert len(strip([slice_(3, 11)], start_us=0, end_us=17, width=width)) == width

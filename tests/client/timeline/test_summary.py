@@ -97,6 +97,22 @@ def test_rounds_and_fates() -> None:
     assert summary.fates == fates
 
 
+def test_drafting_beside_passes() -> None:
+    """Half of what drafters did ran while some target was busy; what they waited counts as neither."""
+    drafted = {"process": "d", "track": "drafting"}
+    slices = (
+        slice_(0, 10),
+        slice_(20, 10, process="other target"),
+        slice_(8, 4, "draft", **drafted),
+        slice_(28, 4, "catch up", **drafted),
+        slice_(0, 8, "out of credits", **drafted),
+    )
+    summary = summarise(Timeline(slices=slices))
+    assert summary.drafting_beside_passes == pytest.approx(0.5)
+    assert "50.0% of the drafting ran while a target was busy" in lines(summary)
+    assert summarise(Timeline(slices=slices[:2])).drafting_beside_passes is None
+
+
 def test_several_drafters_are_added_up() -> None:
     """And told apart."""
     timeline = service().timeline()
