@@ -51,7 +51,7 @@ def _on(
         method: Callable[Concatenate[Session, P], list[Command]],
     ) -> Callable[Concatenate[Session, P], list[Command]]:
         @wraps(method)
-        def take(self: Session, *args: P.args, **kwargs: P.kwargs) -> list[Command]:
+        def take(self: Session, /, *args: P.args, **kwargs: P.kwargs) -> list[Command]:
             leads_to = TRANSITIONS.get((self.state, event))
             if leads_to is None:
                 return []
