@@ -66,6 +66,14 @@ class Candidates:
         """The entry of each node."""
         return np.repeat(np.arange(len(self.handles_E)), sizes_of(self.starts_E))
 
+    @property
+    def bytes_E(self) -> npt.NDArray[np.int64]:
+        """Each entry's share of the frame."""
+        sizes_E = sizes_of(self.starts_E)
+        node_bytes = (self.num_bytes - ENTRY_BYTES * len(sizes_E)) // max(self.num_nodes, 1)
+        shares_E: npt.NDArray[np.int64] = ENTRY_BYTES + sizes_E * max(node_bytes, 1)
+        return shares_E
+
     def only(self, entries: npt.NDArray[np.int64]) -> Candidates:
         """Some of the entries."""
         sizes_E = sizes_of(self.starts_E)

@@ -12,11 +12,10 @@ from outrider.actors.draft.service.draft_messages import message_of
 from outrider.actors.draft.state.draft_events import CandidatesSent
 from outrider.actors.draft.trees.frozen_rounds import FrozenNews
 from outrider.actors.engine.tables.tabular_engine import random_table
-from outrider.actors.frozen import law_frame
+from outrider.actors.frozen import frozen_candidates, law_frame
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.speculation.trees import level_shapes
-from outrider.actors.target.service.target_messages import frozen_from_proto
 from outrider.actors.target.state.target_events import Finish, Finished
 from outrider.v1 import target_pb2, tree_pb2
 
@@ -245,7 +244,7 @@ def test_the_wire_carries_a_tree_bit_for_bit() -> None:
             batch = target_pb2.DrafterMessage.FromString(message).candidates
             assert not batch.frame
             for (handle, one), entry in zip(report.frozen, batch.frozen, strict=True):
-                event = frozen_from_proto(entry, "d", VOCAB)
+                event = frozen_candidates.decode(entry, VOCAB)
                 assert (event.handle, event.round) == (handle, one.number)
                 assert (event.base_length, event.base_hash) == (one.length, one.hash)
                 assert event.frozen.tree == one.frozen.tree

@@ -7,9 +7,10 @@ of arrival, never on what is in a tree; what is too large loses whole levels. Pu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from outrider.actors.frozen.frozen_candidates import FrozenCandidates
 from outrider.actors.frozen.law_frame import FrozenTree
 from outrider.actors.speculation import learning
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS, check_tree
@@ -26,11 +27,14 @@ TRY_AGAIN = 32
 class Ready:
     """A tree that can be verified now."""
 
+    base: tuple[int, int]
+    """Length and hash of the text that it hangs below."""
+
     frozen: FrozenTree
     """The tree; if the verifier allows it, that of several drafters side by side."""
 
-    drafters_N: tuple[str, ...]
-    """Who drew each node."""
+    drafters_N: tuple[int, ...]
+    """Who drew each node, by number."""
 
     expected_nodes: int
     """How large such a tree is by experience with earlier ones. Whether a tree is worth its rows is decided by this, not
@@ -54,7 +58,7 @@ class HeldTrees:
     def __init__(self, verifier: str) -> None:
         self._verifier = verifier
         self._mixes = VERIFIERS[verifier].mixes_drafters
-        self._trees: dict[tuple[int, int], dict[str, _Held]] = {}
+        self._trees: dict[tuple[int, int], dict[int, _Held]] = {}
         self._num_skipped = 0
         self._mean_nodes = 0.0
 
@@ -63,17 +67,12 @@ class HeldTrees:
         """Number of trees held."""
         return sum(map(len, self._trees.values()))
 
-    def take(
-        self, drafter: str, *, length: int, hash_: int, number: int, frozen: FrozenTree
-    ) -> bool:
+    def take(self, drafter: int, found: FrozenCandidates) -> bool:
         """Keeps a tree.
 
         Args:
-            drafter: Who drew it.
-            length: Of the base; not less than that of the text.
-            hash_: Of the base.
-            number: The drafter's number of the tree.
-            frozen: The tree.
+            drafter: Who drew it, by number.
+            found: The tree; its base is not shorter than the text.
 
         Returns:
             False if the drafter's tree for this base is held already.
@@ -81,6 +80,7 @@ class HeldTrees:
         Raises:
             ValueError: The session's verifier cannot take the tree; the message says why.
         """
+        frozen = found.frozen
         check_tree(self._verifier, frozen.tree)
         allowed = VERIFIERS[self._verifier].replacements
         if frozen.tree.replacement not in allowed:
@@ -88,11 +88,11 @@ class HeldTrees:
                 f"{self._verifier} needs siblings drawn {' or '.join(sorted(allowed))} replacement; the tree "
                 f"says {frozen.tree.replacement}"
             )
-        at_base = self._trees.setdefault((length, hash_), {})
+        at_base = self._trees.setdefault((found.base_length, found.base_hash), {})
         if drafter in at_base:
             return False
         at_base[drafter] = _Held(
-            round=number, frozen=frozen, depth=max(_depths(frozen.tree), default=0)
+            round=found.round, frozen=frozen, depth=max(depths_of(frozen.tree), default=0)
         )
         self._bound(drafter)
         return True
@@ -110,20 +110,17 @@ class HeldTrees:
         passed = [base for base in self._trees if base[0] < length]
         return sum(map(self._forget, passed))
 
-    def nodes_below(self, length: int) -> dict[str, int]:
-        """The number of nodes, by drafter, in trees that a text of this length has passed by."""
-        counts: dict[str, int] = {}
+    def passed(self, length: int) -> Iterator[tuple[tuple[int, int], int, FrozenTree]]:
+        """Base, drafter and tree of all that a text of this length has passed by."""
         for base, trees in self._trees.items():
             if base[0] < length:
-                for drafter, held in trees.items():
-                    counts[drafter] = counts.get(drafter, 0) + held.frozen.tree.num_nodes
-        return counts
+                yield from ((base, drafter, held.frozen) for drafter, held in trees.items())
 
     def has(self, length: int, hash_: int) -> bool:
         """True if there is a tree for this text."""
         return (length, hash_) in self._trees
 
-    def is_complete(self, length: int, hash_: int, drafters: frozenset[str]) -> bool:
+    def is_complete(self, length: int, hash_: int, drafters: frozenset[int]) -> bool:
         """True if no further tree for this text can go along: each of these drafters has sent one, or one is all it takes."""
         return not self._mixes or drafters <= self._trees.get((length, hash_), {}).keys()
 
@@ -133,7 +130,7 @@ class HeldTrees:
         if at_base is None or max_nodes < 1 or max_depth < 1:
             return None
         parts: list[FrozenTree] = []
-        drafters: tuple[str, ...] = ()
+        drafters: tuple[int, ...] = ()
         for drafter, held in at_base.items():
             frozen, room = held.frozen, max_nodes - len(drafters)
             if held.depth > max_depth or len(frozen.tree.tokens_N) > room:
@@ -147,6 +144,7 @@ class HeldTrees:
         if not parts:
             return None
         return Ready(
+            base=(length, hash_),
             frozen=side_by_side(parts) if len(parts) > 1 else parts[0],
             drafters_N=drafters,
             expected_nodes=round(self._mean_nodes * len(parts)),
@@ -172,7 +170,7 @@ class HeldTrees:
             self._mean_nodes += share * (size - self._mean_nodes)
         return sum(sizes)
 
-    def _bound(self, drafter: str) -> None:
+    def _bound(self, drafter: int) -> None:
         own = [(trees[drafter].round, b) for b, trees in self._trees.items() if drafter in trees]
         for _, base in sorted(own)[: max(len(own) - MAX_HELD, 0)]:
             del self._trees[base][drafter]
@@ -182,7 +180,7 @@ class HeldTrees:
 
 def first_levels(frozen: FrozenTree, *, max_nodes: int, max_depth: int) -> FrozenTree:
     """The first levels of a tree, as many as fit whole."""
-    tree, depths = frozen.tree, _depths(frozen.tree)
+    tree, depths = frozen.tree, depths_of(frozen.tree)
     deepest, num_nodes = 0, 0
     while deepest < max_depth:
         size = depths.count(deepest + 1)
@@ -204,7 +202,7 @@ def first_levels(frozen: FrozenTree, *, max_nodes: int, max_depth: int) -> Froze
     )
 
 
-def _depths(tree: DraftTree) -> list[int]:
+def depths_of(tree: DraftTree) -> list[int]:
     """The level of each node, 1 below the root."""
     depths: list[int] = []
     for parent in tree.parents_N:

@@ -1,0 +1,165 @@
+"""The seam between a target's rounds and what waits to be verified: one store for each kind of candidates.
+
+A session's verifier says once which store is its own. A round asks every store about all of its sessions: a store that has nothing of
+a session says so, so that nobody else tells the kinds apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.actors.exchange.candidates import Candidates
+from outrider.actors.frozen.frozen_candidates import FrozenCandidates
+from outrider.actors.speculation.trees.path_keys import Int64s
+from outrider.actors.target.candidates.candidate_pools import Grafted
+
+Bools = NDArray[np.bool_]
+Float64s = NDArray[np.float64]
+
+Arrived = Candidates | FrozenCandidates
+"""What a drafter sends; read alike."""
+
+POOLED, FROZEN = range(2)
+"""The kinds: numbers of the stores at a target. Without candidates a session counts as the first kind."""
+
+NO_COLUMN = -1
+"""Of a candidate that is in no pool: its drafter stated no probability."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Chosen:
+    """Candidates of one store for a pass, those of an entry one behind the other, parents first."""
+
+    entries_N: Int64s
+    """The entry of each: its place among the sessions that decode."""
+
+    tokens_N: Int64s
+
+    parents_N: Int64s
+    """Index of the parent among the entry's candidates, -1 for the text."""
+
+    depths_N: Int64s
+    """Tokens from the text to each, itself included."""
+
+    columns_N: Int64s
+    """Column in the pool, or `NO_COLUMN`."""
+
+    drafters_N: Int64s
+    """Who proposed each, by number."""
+
+    estimates_N: Float64s
+    """Probability of each, given its parent, as it was stated; 1 where none was."""
+
+    values_N: Float64s
+    """Probability that its path is drawn, as far as drafters are believed; 0 where none was stated."""
+
+    tokens: float
+    """Tokens that the pass is expected to commit with them."""
+
+    floor: float = 0.0
+    """What a candidate had to be worth, 0 to 1."""
+
+
+def nothing(tokens: float, floor: float = 0.0) -> Chosen:
+    """No candidates, in a pass that is expected to commit so many tokens."""
+    none = np.zeros(0, np.int64)
+    return Chosen(
+        entries_N=none,
+        tokens_N=none,
+        parents_N=none,
+        depths_N=none,
+        columns_N=none,
+        drafters_N=none,
+        estimates_N=np.zeros(0),
+        values_N=np.zeros(0),
+        tokens=tokens,
+        floor=floor,
+    )
+
+
+class NodeFate(NamedTuple):
+    """What became of one candidate."""
+
+    drafter: int
+    """Number; negative: the target."""
+
+    depth: int
+    """Tokens from the root of the round to this one, this one included."""
+
+    estimate: float
+    """The drafter's, that the target draws it if it draws its parent."""
+
+    fate: str
+
+
+class CandidateStore(Protocol):
+    """Candidates of one kind, of all sessions. Sessions are named by their rows in the table."""
+
+    @property
+    def accepts(self) -> type[Arrived]:
+        """What it is fed with."""
+        ...
+
+    @property
+    def takes_ahead(self) -> bool:
+        """Whether trees may hang below texts that are only expected."""
+        ...
+
+    def serves(self, verifier: str) -> bool:
+        """Whether sessions with this verifier take candidates of this kind."""
+        ...
+
+    def graft(self, found: Arrived, rows_E: Int64s, number: int) -> Grafted:
+        """Takes in a drafter's candidates, all of them for texts that are, were or may become those of their sessions.
+
+        Args:
+            found: Of its kind, an entry a session.
+            rows_E: The sessions, none twice.
+            number: The drafter.
+        """
+        ...
+
+    def has(self, rows_E: Int64s) -> Bools:
+        """Which sessions have something to verify below their text."""
+        ...
+
+    def is_complete(self, rows_E: Int64s) -> Bools:
+        """In lockstep: which of its sessions have all that their drafters send for their text."""
+        ...
+
+    def choose(self, rows_E: Int64s, *, num_rows: int, num_nodes: int, tokens: float) -> Chosen:
+        """What the next pass takes.
+
+        Args:
+            rows_E: The sessions that decode, one at least.
+            num_rows: Rows that the pass has already.
+            num_nodes: How many of those are candidates.
+            tokens: That it is expected to commit so far.
+        """
+        ...
+
+    def fates(
+        self, row: int, committed: tuple[int, ...], columns: set[int], *, is_over: bool
+    ) -> Iterator[NodeFate]:
+        """What becomes of the candidates that were not in the pass, when it commits these tokens; those that stay are left out.
+
+        Args:
+            row: The session.
+            committed: The tokens.
+            columns: Of those that were in the pass.
+            is_over: The text ends with them.
+        """
+        ...
+
+    def advance(self, rows_E: Int64s) -> Int64s:
+        """Goes along with texts that have grown. Returns how many candidates of each were dropped unverified."""
+        ...
+
+    def clear(self, row: int) -> None:
+        """A session is over."""
+        ...
