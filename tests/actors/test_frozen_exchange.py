@@ -10,7 +10,6 @@ from tests.actors.pair import Pair, Wire, blurred
 
 from outrider.actors.draft.service.draft_messages import message_of
 from outrider.actors.draft.state.draft_events import CandidatesSent
-from outrider.actors.draft.trees.frozen_rounds import FrozenNews
 from outrider.actors.engine.tables.tabular_engine import random_table
 from outrider.actors.frozen import frozen_candidates, law_frame
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
@@ -230,7 +229,7 @@ def test_short_contexts_and_small_scratch_are_respected() -> None:
 
 def test_the_wire_carries_a_tree_bit_for_bit() -> None:
     """What the target verifies against is what the drafter drew from, to the last bit, in draw order."""
-    seen: list[tuple[FrozenNews, int]] = []
+    handles: set[int] = set()
     pair = Pair(TARGET, DRAFT)
     for number, verifier in enumerate(FROZEN):
         pair.open(number, SAMPLED, Speculation(verifier=verifier))
@@ -239,17 +238,17 @@ def test_the_wire_carries_a_tree_bit_for_bit() -> None:
         for report in pair.reports:
             if not isinstance(report, CandidatesSent):
                 continue
-            seen.extend((one, handle) for handle, one in report.frozen)
+            handles |= {one.handle for one in report.own_trees}
             message = message_of(report).SerializeToString()
             batch = target_pb2.DrafterMessage.FromString(message).candidates
             assert not batch.frame
-            for (handle, one), entry in zip(report.frozen, batch.frozen, strict=True):
+            for one, entry in zip(report.own_trees, batch.frozen, strict=True):
                 event = frozen_candidates.decode(entry, VOCAB)
-                assert (event.handle, event.round) == (handle, one.number)
-                assert (event.base_length, event.base_hash) == (one.length, one.hash)
+                assert (event.handle, event.round) == (one.handle, one.round)
+                assert (event.base_length, event.base_hash) == (one.base_length, one.base_hash)
                 assert event.frozen.tree == one.frozen.tree
                 for theirs, ours in zip(event.frozen.rows, one.frozen.rows, strict=True):
                     assert theirs.ids_K.tobytes() == ours.ids_K.tobytes()
                     assert theirs.weights_K.tobytes() == ours.weights_K.tobytes()
         pair.reports.clear()
-    assert len({handle for _, handle in seen}) == len(FROZEN)
+    assert len(handles) == len(FROZEN)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from outrider.actors.frozen.frozen_candidates import FrozenCandidates
 from outrider.actors.frozen.law_frame import FrozenTree
 from outrider.actors.frozen.sparse_rows import SparseRow
 from outrider.actors.speculation.sampling.random_acts import Float64s
@@ -29,22 +30,6 @@ ROOT = -1
 
 NOT_RUN = -1
 """Scratch row of a node that the engine has not run."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class FrozenNews:
-    """A tree to send."""
-
-    number: int
-    """Of the round."""
-
-    length: int
-    """Length of the base."""
-
-    hash: int
-    """Hash of the base."""
-
-    frozen: FrozenTree
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -168,17 +153,21 @@ class FrozenRounds:
         ]
         return -max(leaves)[1]
 
-    def take_news(self) -> tuple[FrozenNews, ...]:
-        """Frozen trees that were not sent, and marks them sent."""
+    def take_unsent(self, handle: int) -> list[FrozenCandidates]:
+        """Frozen trees that were not sent, for the session that the target names so; marks them sent."""
         fresh = [one for one in self.rounds if one.is_frozen and not one.is_sent]
         for one in fresh:
             one.is_sent = True
-        return tuple(
-            FrozenNews(
-                number=one.number, length=one.length, hash=one.hash, frozen=self._freeze(one)
+        return [
+            FrozenCandidates(
+                handle=handle,
+                base_length=one.length,
+                base_hash=one.hash,
+                round=one.number,
+                frozen=self._freeze(one),
             )
             for one in fresh
-        )
+        ]
 
     def unsend(self) -> None:
         """Takes every tree as not sent."""
