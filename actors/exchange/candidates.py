@@ -7,6 +7,7 @@ that extends something sent earlier carries its ancestors along, so a frame may 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,9 @@ MAX_NODES = 65_536
 """Nodes and sessions of one frame. Far above what credits allow a drafter; a larger one is none of ours."""
 
 
+POOLED, FROZEN = range(2)
+"""Kinds of candidates: those that a target unites with others in a pool, and frozen trees. A session takes one kind."""
+
 ENTRY_BYTES = 26
 """Bytes of a session in a frame, beside its nodes."""
 
@@ -25,6 +29,10 @@ ENTRY_BYTES = 26
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Candidates:
     """Trees of several sessions. Entry e has nodes `starts_E[e]` to `starts_E[e + 1]`."""
+
+    kind: ClassVar[int] = POOLED
+    may_be_ahead: ClassVar[bool] = False
+    """Whether trees may hang below texts that are only expected."""
 
     handles_E: npt.NDArray[np.uint64]
     """The target's handles of the sessions."""

@@ -5,13 +5,13 @@ It is read as `exchange.candidates.Candidates` are: arrays, of one entry here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from outrider.actors.exchange.candidates import FROZEN
 from outrider.actors.frozen import law_frame
 from outrider.actors.frozen.law_frame import FrozenTree
 from outrider.v1 import target_pb2, tree_pb2
@@ -41,6 +41,8 @@ class FrozenCandidates:
     num_bytes: int = 0
     """Size of the message that this was read from."""
 
+    kind: ClassVar[int] = FROZEN
+    may_be_ahead: ClassVar[bool] = True
     held_s: ClassVar[float] = 0.0
     """It goes out as soon as it is complete."""
 
@@ -111,25 +113,21 @@ def decode(message: target_pb2.FrozenCandidates, vocab_size: int) -> FrozenCandi
         ValueError: The tree is none, or its frame does not fit it or the vocabulary.
     """
     tree = message.tree
-    _check_tokens(tree.tokens, vocab_size)
+    if len(tree.tokens) > MAX_NODES:
+        raise ValueError(f"a tree of {len(tree.tokens)} nodes; at most {MAX_NODES} are taken")
+    if (greatest := max(tree.tokens, default=0)) >= vocab_size:
+        raise ValueError(f"token {greatest} is none of the target's {vocab_size}")
+    frozen = law_frame.decode(
+        tree.frame,
+        tokens_N=tree.tokens,
+        parents_N=[parent - 1 for parent in tree.parents],
+        vocab_size=vocab_size,
+    )
     return FrozenCandidates(
         handle=message.handle,
         base_length=message.base.length,
         base_hash=message.base.hash,
         round=message.round,
-        frozen=law_frame.decode(
-            tree.frame,
-            tokens_N=tree.tokens,
-            parents_N=[parent - 1 for parent in tree.parents],
-            vocab_size=vocab_size,
-        ),
+        frozen=frozen,
         num_bytes=message.ByteSize(),
     )
-
-
-def _check_tokens(tokens: Sequence[int], vocab_size: int) -> None:
-    if len(tokens) > MAX_NODES:
-        raise ValueError(f"a frozen tree of {len(tokens)} nodes; at most {MAX_NODES} are taken")
-    greatest = max(tokens, default=0)
-    if greatest >= vocab_size:
-        raise ValueError(f"token {greatest} is none of the target's {vocab_size}")

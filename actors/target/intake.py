@@ -29,8 +29,7 @@ def take(
         now: The same clock's now.
     """
     found, table, number = event.candidates, state.table, state.number_of(event.drafter)
-    kind = state.kind_of(found)
-    store, sizes_E = state.stores[kind], sizes_of(found.starts_E)
+    store, sizes_E = state.stores[found.kind], sizes_of(found.starts_E)
     state.tally.received(event.drafter, len(sizes_E), found.num_nodes, found.num_bytes)
     rows_E = np.array([state.rows.get(handle, -1) for handle in found.handles_E.tolist()], np.int64)
     for entry in (rows_E < 0).nonzero()[0].tolist():
@@ -44,11 +43,11 @@ def take(
     table.counts["candidate_messages"][rows] += 1
     table.counts["wire_bytes"][rows] += found.bytes_E[known]
     table.seen_SD[rows, number] = found.numbers_E[known]
-    may = table.allowed_SD[rows, number] & (table.kinds_S[rows] == kind)
+    may = table.allowed_SD[rows, number] & (table.kinds_S[rows] == found.kind)
     is_ahead = found.lengths_E[known] > table.lengths_S[rows]
     lengths = np.minimum(found.lengths_E[known], table.lengths_S[rows])
     is_on_text = table.hashes_SL[rows, lengths] == found.hashes_E[known]
-    fits = np.where(is_ahead, store.takes_ahead, is_on_text)
+    fits = np.where(is_ahead, found.may_be_ahead, is_on_text)
     table.counts["stale"][rows[~may | ~fits]] += sizes_E[known[~may | ~fits]]
     for row in rows[may & ~fits].tolist():
         # It has lost the thread.

@@ -174,7 +174,9 @@ class Planner:
         is_leaf &= is_growing[entries]
         reach = np.minimum(table.max_depth_S[rows], table.remaining_S[rows] - 1)
         sizes = np.bincount(entries, minlength=len(decoding))[entries]
-        is_leaf &= (chosen.depths_N < reach) & (sizes < table.max_nodes_S[rows])
+        is_leaf &= (chosen.depths_N - table.lengths_S[rows] < reach) & (
+            sizes < table.max_nodes_S[rows]
+        )
         return float((chosen.values_N * table.hits_S[rows])[is_leaf].sum())
 
     # -- afterwards ------------------------------------------------------------------------------------------------

@@ -7,11 +7,11 @@ from typing import Final
 import numpy as np
 
 from outrider.actors.engine.protocol import Engine
+from outrider.actors.exchange.candidates import FROZEN, POOLED
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.noise.gumbel import GumbelNoise, NoiseCache
 from outrider.actors.speculation.policies import RootPolicy
 from outrider.actors.speculation.sampling.transforms import SamplingTransform, is_plain
-from outrider.actors.target.candidates.candidate_store import POOLED
 from outrider.actors.target.state.target_events import OpenSession
 from outrider.actors.target.state.target_session import TargetSession
 from outrider.actors.target.state.target_state import TargetState
@@ -81,7 +81,8 @@ def open_session(
     table.divisors_S[row] = sampling.temperature if divides else 1.0
     table.near_ties_S[row] = near_tie(spec.dtype, sampling.temperature)
     table.reports_S[row] = sampling.logprobs is not None
-    table.kinds_S[row] = kind = state.kind_for(speculation.verifier)
+    kind = FROZEN if VERIFIERS[speculation.verifier].needs_frozen_tree else POOLED
+    table.kinds_S[row] = kind
     # The target's own candidates go into the pools.
     wants_roots = speculation.policies.roots is RootPolicy.TARGET and kind == POOLED
     table.rooted_S[row] = speculation.enabled and wants_roots

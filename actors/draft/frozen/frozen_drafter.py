@@ -86,7 +86,6 @@ class SampledDrafter:
         self._new_generator = new_generator
         self._lengths = lengths or Lengths()
         self._seats: dict[DraftSession, Seat] = {}
-        self._is_mine_S = np.zeros(len(sessions.sessions), np.bool_)
         sessions.own_trees.append(self)
 
     @property
@@ -118,7 +117,7 @@ class SampledDrafter:
         slot = take_slot(self._slots, session)
         replacement = _replacement(session.speculation.verifier)
         # Further drawing changes nothing about a complete tree.
-        self._sessions.is_urgent_S[session.row] = self._is_mine_S[session.row] = True
+        self._sessions.is_urgent_S[session.row] = True
         self._seats[session] = Seat(
             slot=slot,
             cached=self.engine.cached(slot),
@@ -132,7 +131,6 @@ class SampledDrafter:
 
     def detach(self, session: DraftSession) -> None:
         """Frees the session's slot; the rows of its text may serve another one."""
-        self._is_mine_S[session.row] = False
         self._slots.release(self._seats.pop(session).slot, session.tokens)
 
     def follow(self, rows_E: Int64s, tokens_ET: Int64s, counts_E: Int64s) -> Int64s:
@@ -210,7 +208,8 @@ class SampledDrafter:
         ]
 
     def _mine(self, rows_E: Int64s) -> list[DraftSession]:
-        return [self._sessions.at(row) for row in rows_E[self._is_mine_S[rows_E]].tolist()]
+        rows = rows_E[self._sessions.is_urgent_S[rows_E]].tolist()
+        return [session for row in rows if (session := self._sessions.at(row)) in self._seats]
 
     def _transform(self, session: DraftSession) -> SamplingTransform:
         spec = self.engine.spec

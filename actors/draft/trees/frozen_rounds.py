@@ -71,9 +71,6 @@ class Followed:
     keep: list[int]
     """Rows that stay scratch, ascending; they are renumbered 0, 1, ... in this order."""
 
-    is_foreseen: bool
-    """The verdict was the predicted one."""
-
 
 class FrozenRounds:
     """Rounds of one session, the committed one first."""
@@ -204,7 +201,7 @@ class FrozenRounds:
             node = run[0]
             rows.append(self.scratch[node])
         self.clear()
-        return Followed(path=rows, keep=[], is_foreseen=False)
+        return Followed(path=rows, keep=[])
 
     def _reroot(self, index: int) -> Followed:
         anchor = self.rounds[index].anchor
@@ -232,7 +229,7 @@ class FrozenRounds:
             one.anchor = renamed[one.anchor]
             one.nodes = [renamed[node] for node in one.nodes]
             one.frontier = [renamed[node] for node in one.frontier]
-        return Followed(path=path[::-1], keep=keep, is_foreseen=True)
+        return Followed(path=path[::-1], keep=keep)
 
     def _begin(self, *, anchor: int, length: int, hash_: int, shape: LevelShape) -> FrozenRound:
         self._num_begun += 1

@@ -6,9 +6,9 @@ a session says so, so that nobody else tells the kinds apart.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,62 +24,64 @@ Float64s = NDArray[np.float64]
 Arrived = Candidates | FrozenCandidates
 """What a drafter sends; read alike."""
 
-POOLED, FROZEN = range(2)
-"""The kinds: numbers of the stores at a target. Without candidates a session counts as the first kind."""
-
 NO_COLUMN = -1
 """Of a candidate that is in no pool: its drafter stated no probability."""
+
+
+def _none() -> Int64s:
+    return np.zeros(0, np.int64)
+
+
+def _no_values() -> Float64s:
+    return np.zeros(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Chosen:
     """Candidates of one store for a pass, those of an entry one behind the other, parents first."""
 
-    entries_N: Int64s
-    """The entry of each: its place among the sessions that decode."""
-
-    tokens_N: Int64s
-
-    parents_N: Int64s
-    """Index of the parent among the entry's candidates, -1 for the text."""
-
-    depths_N: Int64s
-    """Tokens from the text to each, itself included."""
-
-    columns_N: Int64s
-    """Column in the pool, or `NO_COLUMN`."""
-
-    drafters_N: Int64s
-    """Who proposed each, by number."""
-
-    estimates_N: Float64s
-    """Probability of each, given its parent, as it was stated; 1 where none was."""
-
-    values_N: Float64s
-    """Probability that its path is drawn, as far as drafters are believed; 0 where none was stated."""
-
     tokens: float
     """Tokens that the pass is expected to commit with them."""
 
     floor: float = 0.0
-    """What a candidate had to be worth, 0 to 1."""
+    """What a candidate had to be worth: the tokens that the target commits in the time of a row, 0 to 1."""
 
+    entries_N: Int64s = field(default_factory=_none)
+    """The entry of each: its place among the sessions that decode."""
 
-def nothing(tokens: float, floor: float = 0.0) -> Chosen:
-    """No candidates, in a pass that is expected to commit so many tokens."""
-    none = np.zeros(0, np.int64)
-    return Chosen(
-        entries_N=none,
-        tokens_N=none,
-        parents_N=none,
-        depths_N=none,
-        columns_N=none,
-        drafters_N=none,
-        estimates_N=np.zeros(0),
-        values_N=np.zeros(0),
-        tokens=tokens,
-        floor=floor,
-    )
+    tokens_N: Int64s = field(default_factory=_none)
+
+    parents_N: Int64s = field(default_factory=_none)
+    """Index of the parent among the entry's candidates, -1 for the text."""
+
+    depths_N: Int64s = field(default_factory=_none)
+    """Tokens from the start of the text to each, itself included."""
+
+    columns_N: Int64s = field(default_factory=_none)
+    """Column in the pool, or `NO_COLUMN`."""
+
+    drafters_N: Int64s = field(default_factory=_none)
+    """Who proposed each, by number."""
+
+    estimates_N: Float64s = field(default_factory=_no_values)
+    """Probability of each, given its parent, as it was stated; 1 where none was."""
+
+    values_N: Float64s = field(default_factory=_no_values)
+    """Probability that its path is drawn, as far as drafters are believed; 0 where none was stated."""
+
+    @classmethod
+    def united(cls, parts: Sequence[Chosen]) -> Chosen:
+        """Those of all stores, by entry; an entry's are of one store."""
+        some = [part for part in parts if len(part.entries_N)]
+        if len(some) < 2:
+            return some[0] if some else cls(tokens=0.0)
+        order = np.argsort(np.concatenate([part.entries_N for part in some]), kind="stable")
+        arrays: dict[str, Any] = {
+            one.name: np.concatenate([getattr(part, one.name) for part in some])[order]
+            for one in fields(cls)
+            if one.name.endswith("_N")
+        }
+        return cls(tokens=some[-1].tokens, **arrays)
 
 
 class NodeFate(NamedTuple):
@@ -99,20 +101,6 @@ class NodeFate(NamedTuple):
 
 class CandidateStore(Protocol):
     """Candidates of one kind, of all sessions. Sessions are named by their rows in the table."""
-
-    @property
-    def accepts(self) -> type[Arrived]:
-        """What it is fed with."""
-        ...
-
-    @property
-    def takes_ahead(self) -> bool:
-        """Whether trees may hang below texts that are only expected."""
-        ...
-
-    def serves(self, verifier: str) -> bool:
-        """Whether sessions with this verifier take candidates of this kind."""
-        ...
 
     def graft(self, found: Arrived, rows_E: Int64s, number: int) -> Grafted:
         """Takes in a drafter's candidates, all of them for texts that are, were or may become those of their sessions.

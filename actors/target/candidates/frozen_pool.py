@@ -41,15 +41,11 @@ class Ready:
     by its own size: that depends on its tokens where a row has fewer than there should be siblings, and trees must not
     be left out because of their tokens."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Held:
-    """A tree of one drafter."""
-
-    round: int
-    frozen: FrozenTree
-    depth: int
-    """Number of its levels."""
+    def nodes(self) -> Iterator[tuple[int, int, int, int]]:
+        """Token, parent, depth in the text and drafter of each node."""
+        tree, length = self.frozen.tree, self.base[0]
+        depths = [length + depth for depth in depths_of(tree)]
+        return zip(tree.tokens_N, tree.parents_N, depths, self.drafters_N, strict=True)
 
 
 class HeldTrees:
@@ -58,7 +54,7 @@ class HeldTrees:
     def __init__(self, verifier: str) -> None:
         self._verifier = verifier
         self._mixes = VERIFIERS[verifier].mixes_drafters
-        self._trees: dict[tuple[int, int], dict[int, _Held]] = {}
+        self._trees: dict[tuple[int, int], dict[int, FrozenCandidates]] = {}
         self._num_skipped = 0
         self._mean_nodes = 0.0
 
@@ -80,20 +76,17 @@ class HeldTrees:
         Raises:
             ValueError: The session's verifier cannot take the tree; the message says why.
         """
-        frozen = found.frozen
-        check_tree(self._verifier, frozen.tree)
-        allowed = VERIFIERS[self._verifier].replacements
-        if frozen.tree.replacement not in allowed:
+        tree, allowed = found.frozen.tree, VERIFIERS[self._verifier].replacements
+        check_tree(self._verifier, tree)
+        if tree.replacement not in allowed:
             raise ValueError(
                 f"{self._verifier} needs siblings drawn {' or '.join(sorted(allowed))} replacement; the tree "
-                f"says {frozen.tree.replacement}"
+                f"says {tree.replacement}"
             )
         at_base = self._trees.setdefault((found.base_length, found.base_hash), {})
         if drafter in at_base:
             return False
-        at_base[drafter] = _Held(
-            round=found.round, frozen=frozen, depth=max(depths_of(frozen.tree), default=0)
-        )
+        at_base[drafter] = found
         self._bound(drafter)
         return True
 
@@ -132,10 +125,9 @@ class HeldTrees:
         parts: list[FrozenTree] = []
         drafters: tuple[int, ...] = ()
         for drafter, held in at_base.items():
-            frozen, room = held.frozen, max_nodes - len(drafters)
-            if held.depth > max_depth or len(frozen.tree.tokens_N) > room:
-                frozen = first_levels(frozen, max_nodes=room, max_depth=max_depth)
-            size = len(frozen.tree.tokens_N)
+            room = max_nodes - len(drafters)
+            frozen = first_levels(held.frozen, max_nodes=room, max_depth=max_depth)
+            size = frozen.tree.num_nodes
             if size:
                 parts.append(frozen)
                 drafters += (drafter,) * size
@@ -164,7 +156,7 @@ class HeldTrees:
         Returns:
             The number of nodes in them.
         """
-        sizes = [held.frozen.tree.num_nodes for held in self._trees.pop(base, {}).values()]
+        sizes = [held.num_nodes for held in self._trees.pop(base, {}).values()]
         for size in sizes:
             share = 1.0 - learning.ROUNDS if self._mean_nodes else 1.0
             self._mean_nodes += share * (size - self._mean_nodes)

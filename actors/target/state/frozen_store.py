@@ -16,7 +16,6 @@ from outrider.actors.target.candidates.candidate_store import (
     Arrived,
     Chosen,
     NodeFate,
-    nothing,
 )
 from outrider.actors.target.candidates.frozen_pool import HeldTrees, Ready, depths_of
 from outrider.actors.target.schedule.cost import CostModel
@@ -29,9 +28,6 @@ _log = structlog.get_logger(__name__)
 
 class FrozenStore:
     """The trees of each session that wait for its text, and those that the running pass tests."""
-
-    accepts = FrozenCandidates
-    takes_ahead = True
 
     def __init__(
         self,
@@ -53,12 +49,8 @@ class FrozenStore:
         self.tested: dict[int, Ready] = {}
         """By row what was chosen last."""
 
-    def serves(self, verifier: str) -> bool:
-        """See `CandidateStore`; so are the others."""
-        return VERIFIERS[verifier].needs_frozen_tree
-
     def graft(self, found: Arrived, rows_E: Int64s, number: int) -> Grafted:
-        """Keeps a tree, unless the text has passed it by, its drafter's is held already, or the verifier cannot take it."""
+        """See `CandidateStore`; so are the others: keeps a tree, unless the text has passed it by, its drafter's is held already, or the verifier cannot take it."""
         assert isinstance(found, FrozenCandidates), "it is what this store accepts"
         (row,) = rows_E.tolist()
         is_new = False
@@ -129,19 +121,20 @@ class FrozenStore:
                 entries += [index] * size
                 num_nodes, num_rows, tokens = num_nodes + size, num_rows + size, tokens + gain
         if not entries:
-            return nothing(tokens)
+            return Chosen(tokens=tokens)
         chosen = list(self.tested.values())
-        trees = [ready.frozen.tree for ready in chosen]
+        nodes = [node for ready in chosen for node in ready.nodes()]
+        tokens_N, parents_N, depths_N, drafters_N = np.array(nodes, np.int64).T
         return Chosen(
+            tokens=tokens,
             entries_N=np.array(entries),
-            tokens_N=np.array([token for tree in trees for token in tree.tokens_N]),
-            parents_N=np.array([parent for tree in trees for parent in tree.parents_N]),
-            depths_N=np.array([depth for tree in trees for depth in depths_of(tree)]),
+            tokens_N=tokens_N,
+            parents_N=parents_N,
+            depths_N=depths_N,
             columns_N=np.full(len(entries), NO_COLUMN),
-            drafters_N=np.array([number for ready in chosen for number in ready.drafters_N]),
+            drafters_N=drafters_N,
             estimates_N=np.ones(len(entries)),
             values_N=np.zeros(len(entries)),
-            tokens=tokens,
         )
 
     def fates(

@@ -7,11 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from outrider.actors.exchange.candidates import Candidates
-from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.trees.path_keys import Int64s
-from outrider.actors.speculation.trees.ragged import rank_within
 from outrider.actors.target.candidates.candidate_pools import Base, Grafted, Pools
-from outrider.actors.target.candidates.candidate_store import Arrived, Chosen, NodeFate, nothing
+from outrider.actors.target.candidates.candidate_store import Arrived, Chosen, NodeFate
 from outrider.actors.target.candidates.trust import Trust
 from outrider.actors.target.schedule.cost import CostModel
 from outrider.actors.target.schedule.selection import select
@@ -21,9 +19,6 @@ from outrider.actors.target.state.target_settings import TargetSettings
 
 class GrowingStore:
     """A pool for each session, which any number of drafters feed."""
-
-    accepts = Candidates
-    takes_ahead = False
 
     def __init__(
         self,
@@ -40,12 +35,8 @@ class GrowingStore:
         self._cost = cost
         self._settings = settings
 
-    def serves(self, verifier: str) -> bool:
-        """See `CandidateStore`; so are the others."""
-        return not VERIFIERS[verifier].needs_frozen_tree
-
     def graft(self, found: Arrived, rows_E: Int64s, number: int) -> Grafted:
-        """Unites trees with the pools."""
+        """See `CandidateStore`; so are the others: unites trees with the pools."""
         assert isinstance(found, Candidates), "it is what this store accepts"
         base = Base(
             rows_E=rows_E,
@@ -68,35 +59,16 @@ class GrowingStore:
 
     def choose(self, rows_E: Int64s, *, num_rows: int, num_nodes: int, tokens: float) -> Chosen:
         """The candidates that raise the tokens which the pass commits in a second."""
-        table, pools = self._table, self._pools
+        table = self._table
         reach_E = np.minimum(table.max_depth_S[rows_E], table.remaining_S[rows_E] - 1)
-        chosen = select(
-            pools,
+        return select(
+            self._pools,
             rows_E,
             deepest_E=table.lengths_S[rows_E] + np.where(table.speculates_S[rows_E], reach_E, 0),
             budgets_E=table.max_nodes_S[rows_E],
             num_rows=num_rows,
-            max_nodes=self._settings.max_batch_nodes - num_nodes,
+            max_nodes=self._settings.max_batch_nodes,
             cost=self._cost,
-        )
-        entries_N, columns_N = chosen.entries_N, chosen.columns_N
-        if not len(entries_N):
-            return nothing(tokens, floor=chosen.floor)
-        place = rows_E[entries_N], columns_N
-        ranks_EP = np.full((len(rows_E), int(columns_N.max()) + 2), -1)
-        ranks_EP[entries_N, columns_N] = rank_within(entries_N)
-        return Chosen(
-            entries_N=entries_N,
-            tokens_N=pools.tokens_SP[place],
-            # The last column stands for the text, whose rank is -1.
-            parents_N=ranks_EP[entries_N, pools.parents_SP[place]],
-            depths_N=pools.depths_SP[place] - table.lengths_S[place[0]],
-            columns_N=columns_N,
-            drafters_N=pools.drafters_SP[place],
-            estimates_N=pools.estimates_SP[place],
-            values_N=chosen.values_N,
-            tokens=tokens + chosen.tokens - len(rows_E),
-            floor=chosen.floor,
         )
 
     def fates(

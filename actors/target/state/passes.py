@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,8 +106,8 @@ def build(
     kinds_E = np.zeros(len(rows_E), np.int64)
     for kind, part in enumerate(chosen):
         kinds_E[first + part.entries_N] = kind
-    entries_N, tokens_N, parents_N, columns_N, drafters_N, estimates_N = _nodes(chosen)
-    entries_N = entries_N + first
+    nodes = Chosen.united(chosen)
+    entries_N = nodes.entries_N + first
     counts_E = np.bincount(entries_N, minlength=len(rows_E))
     starts_R = starts_of(chains_E + counts_E)
     chain_at = ranges(starts_R[:-1], chains_E)
@@ -119,8 +118,8 @@ def build(
         np.repeat(rows_E, chains_E), ranges(table.cached_S[rows_E], chains_E)
     ]
     parents_R[chain_at] = ranges(np.full(len(rows_E), -1), chains_E)
-    tokens_R[node_at] = tokens_N
-    parents_R[node_at] = parents_N + chains_E[entries_N]
+    tokens_R[node_at] = nodes.tokens_N
+    parents_R[node_at] = nodes.parents_N + chains_E[entries_N]
     draws_E = chains_E == pending_E
     wanted_E = np.where(draws_E, np.where(counts_E > 0, ALL, LAST), NONE)
     return Pass(
@@ -135,40 +134,16 @@ def build(
         chains_E=chains_E,
         draws_E=draws_E,
         starts_E=starts_of(counts_E),
-        tokens_N=tokens_N,
-        parents_N=parents_N,
-        columns_N=columns_N,
-        drafters_N=drafters_N,
-        estimates_N=estimates_N,
+        tokens_N=nodes.tokens_N,
+        parents_N=nodes.parents_N,
+        columns_N=nodes.columns_N,
+        drafters_N=nodes.drafters_N,
+        estimates_N=nodes.estimates_N,
         kinds_E=kinds_E,
         began_s=now,
         drafting=drafting,
         has_prompt=bool((chains_E > 1).any()) or not draws_E.all(),
     )
-
-
-def _nodes(chosen: Sequence[Chosen]) -> Sequence[NDArray[Any]]:
-    """Entry, token, parent, column, drafter and estimate of candidates of all kinds, by entry; an entry's are of one kind."""
-    parts = [
-        (
-            part.entries_N,
-            part.tokens_N,
-            part.parents_N,
-            part.columns_N,
-            part.drafters_N,
-            part.estimates_N,
-        )
-        for part in chosen
-        if len(part.entries_N)
-    ]
-    if not parts:
-        none = np.zeros(0, np.int64)
-        return none, none, none, none, none, np.zeros(0)
-    if len(parts) == 1:
-        return parts[0]
-    joined = [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
-    order = np.argsort(joined[0], kind="stable")
-    return [array[order] for array in joined]
 
 
 def plain(pass_: Pass, entry: int, *, now: float) -> Pass:

@@ -85,7 +85,7 @@ class SessionTable:
     reports_S: Bools
     """Log-probabilities are wanted."""
     kinds_S: Int64s
-    """Which of the target's stores has its candidates."""
+    """Kind of its candidates (`exchange.candidates`)."""
     rooted_S: Bools
     """The request wants the target's own candidates as well."""
     speculates_S: Bools

@@ -12,7 +12,7 @@ from outrider.actors.engine.kv.prefix_slots import PrefixSlots
 from outrider.actors.engine.protocol import Engine
 from outrider.actors.speculation.trees.path_keys import Int64s
 from outrider.actors.target.candidates.candidate_pools import Pools
-from outrider.actors.target.candidates.candidate_store import Arrived, CandidateStore
+from outrider.actors.target.candidates.candidate_store import CandidateStore
 from outrider.actors.target.candidates.trust import Trust
 from outrider.actors.target.schedule.cost import CostModel
 from outrider.actors.target.state.frozen_store import FrozenStore
@@ -93,7 +93,7 @@ class TargetState:
             GrowingStore(self.table, self.pools, self.trust, self.cost, settings),
             FrozenStore(self.table, self.sessions, self.drafters, self.cost, settings),
         )
-        """Candidates, by kind (`SessionTable.kinds_S`)."""
+        """By kind of candidates."""
         self.recording = TargetRecording(
             recorder, self.table, self.stores, self.sessions, self.drafters
         )
@@ -182,16 +182,6 @@ class TargetState:
             rested_S[row] = -1
 
     # -- candidates ------------------------------------------------------------------------------------------------
-
-    def kind_for(self, verifier: str) -> int:
-        """The kind of candidates that sessions with this verifier take."""
-        return next(kind for kind, store in enumerate(self.stores) if store.serves(verifier))
-
-    def kind_of(self, found: Arrived) -> int:
-        """The kind of candidates that a drafter has sent."""
-        return next(
-            kind for kind, store in enumerate(self.stores) if isinstance(found, store.accepts)
-        )
 
     def has_candidates(self, rows_E: Int64s) -> Bools:
         """Which sessions have something to verify below their text."""

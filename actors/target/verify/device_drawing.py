@@ -17,11 +17,11 @@ from torch import Tensor
 
 from outrider.actors.engine.protocol import Engine, Logits
 from outrider.actors.engine.staging import Int64s, to_device, to_host, wait_for
+from outrider.actors.exchange.candidates import POOLED
 from outrider.actors.speculation.noise.gumbel import GumbelNoise
 from outrider.actors.speculation.noise.seeds import mix_pairs
 from outrider.actors.speculation.trees.path_keys import add_up, jumps_of
 from outrider.actors.speculation.trees.ragged import ranges, sizes_of, starts_of
-from outrider.actors.target.candidates.candidate_store import POOLED
 from outrider.actors.target.state.passes import Pass
 from outrider.actors.target.state.session_table import SessionTable
 from outrider.actors.target.state.target_events import Logprob

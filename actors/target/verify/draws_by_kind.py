@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outrider.actors.target.candidates.candidate_store import FROZEN
+from outrider.actors.exchange.candidates import FROZEN
 from outrider.actors.target.state.frozen_store import FrozenStore
 from outrider.actors.target.state.target_state import TargetState
 from outrider.actors.target.verify.device_drawing import draws_of

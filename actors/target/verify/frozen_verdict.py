@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from outrider.actors.engine.protocol import Logits
+from outrider.actors.exchange.candidates import FROZEN
 from outrider.actors.frozen.law_frame import FrozenTree
 from outrider.actors.frozen.sparse_rows import DenseRows
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
@@ -25,7 +26,6 @@ from outrider.actors.speculation.sampling.random_acts import (
 )
 from outrider.actors.speculation.trees.draft_tree import DraftTree
 from outrider.actors.speculation.verify.coupled_draws import Walk
-from outrider.actors.target.candidates.candidate_store import FROZEN
 from outrider.actors.target.state.frozen_store import FrozenStore
 from outrider.actors.target.state.passes import Pass
 from outrider.actors.target.state.target_events import Logprob

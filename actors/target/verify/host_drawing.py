@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from outrider.actors.engine.protocol import Engine, Logits
 from outrider.actors.engine.staging import wait_for
+from outrider.actors.exchange.candidates import POOLED
 from outrider.actors.speculation.noise.gumbel import GumbelNoise
 from outrider.actors.speculation.trees.path_keys import Int64s
 from outrider.actors.speculation.trees.ragged import sizes_of
-from outrider.actors.target.candidates.candidate_store import POOLED
 from outrider.actors.target.state.passes import Pass
 from outrider.actors.target.state.session_table import SessionTable
 from outrider.actors.target.state.target_events import Logprob

@@ -6,8 +6,8 @@ from __future__ import annotations
 import torch
 
 from outrider.actors.engine.protocol import Logits
+from outrider.actors.exchange.candidates import POOLED
 from outrider.actors.speculation.verify import coupled_draws
-from outrider.actors.target.candidates.candidate_store import POOLED
 from outrider.actors.target.state.passes import Pass
 from outrider.actors.target.state.target_events import Logprob
 from outrider.actors.target.state.target_session import TargetSession

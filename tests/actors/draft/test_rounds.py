@@ -90,7 +90,6 @@ def test_a_foreseen_verdict_makes_the_next_tree_the_first() -> None:
     before = rounds.take_unsent(7)[1]
     assert rounds.num_foreseen((3, 3, 1)) == 3
     followed = rounds.follow((3, 3, 1))
-    assert followed.is_foreseen
     assert len(followed.path) == 3
     assert followed.keep == sorted(followed.keep)
     assert rounds.rounds == [ahead]
@@ -110,7 +109,6 @@ def test_another_verdict_keeps_rows_and_drops_trees() -> None:
     """The rows of accepted tokens are reused, all but the last, whose logits are needed."""
     rounds, _ = grown((2, 2, 1))
     followed = rounds.follow((2, 3, 0))
-    assert not followed.is_foreseen
     assert len(followed.path) == 2
     assert followed.keep == []
     assert rounds.rounds == []
