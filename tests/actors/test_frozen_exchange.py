@@ -6,6 +6,7 @@ import random
 from dataclasses import replace
 
 import pytest
+from structlog.testing import capture_logs
 from tests.actors.pair import Pair, Wire, blurred
 
 from outrider.actors.draft.service.draft_messages import message_of
@@ -15,7 +16,9 @@ from outrider.actors.frozen import frozen_candidates, law_frame
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.speculation.trees import level_shapes
+from outrider.actors.speculation.verify.acceptance import Acceptance
 from outrider.actors.target.state.target_events import Finish, Finished
+from outrider.actors.target.verify import frozen_verdict
 from outrider.v1 import target_pb2, tree_pb2
 
 VOCAB = 12
@@ -252,3 +255,32 @@ def test_the_wire_carries_a_tree_bit_for_bit() -> None:
                     assert theirs.weights_K.tobytes() == ours.weights_K.tobytes()
         pair.reports.clear()
     assert len(handles) == len(FROZEN)
+
+
+def test_growing_and_frozen_trees_share_passes() -> None:
+    """Each session's candidates are decided in their own way, in the same passes."""
+    pair = Pair(TARGET, DRAFT)
+    verifiers = ("coupled", "block", "exact_match", "traversal")
+    for session, verifier in enumerate(verifiers):
+        pair.open(session, GREEDY, Speculation(verifier=verifier))
+    pair.run()
+    assert set(map(tuple, pair.texts.values())) == {tuple(plain(GREEDY))}
+    assert all(pair.stats(session).accepted > 20 for session in range(len(verifiers)))
+
+
+def test_a_verifier_that_fails_costs_its_candidates_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pass is run again without them, for every session."""
+
+    def fail(**_: object) -> Acceptance:
+        raise ArithmeticError("of the verifier")
+
+    failing = replace(VERIFIERS["kseq"], verify=fail)
+    monkeypatch.setattr(frozen_verdict, "VERIFIERS", {**VERIFIERS, "kseq": failing})
+    pair = Pair(TARGET, DRAFT)
+    with capture_logs() as logs:
+        for session, verifier in enumerate(("kseq", "block")):
+            pair.open(session, GREEDY, Speculation(verifier=verifier))
+        pair.run()
+    assert set(map(tuple, pair.texts.values())) == {tuple(plain(GREEDY))}
+    assert pair.stats(0).accepted == 0
+    assert "target pass failed" in {log["event"] for log in logs}
