@@ -7,10 +7,10 @@ from outrider.actors.target.state.frozen_store import FrozenStore
 from outrider.actors.target.state.target_state import TargetState
 from outrider.actors.target.verify.device_drawing import draws_of
 from outrider.actors.target.verify.frozen_verdict import FrozenDraws
-from outrider.actors.target.verify.walks import Draws
+from outrider.actors.target.verify.walks import Decider
 
 
-def draws_by_kind(state: TargetState) -> tuple[Draws, ...]:
+def draws_by_kind(state: TargetState) -> tuple[Decider, ...]:
     """By kind what decides it."""
     store = state.stores[FROZEN]
     assert isinstance(store, FrozenStore), "it is the store of this kind"

@@ -103,7 +103,7 @@ class FrozenDraws:
         self._store = store
 
     def start(self, pass_: Pass, logits: Logits) -> Read:
-        """See `Draws`: all is done when this returns."""
+        """See `Decider`: all is done when this returns."""
         entries_B = pass_.decided_as(FROZEN)
         if not len(entries_B):
             return lambda: None

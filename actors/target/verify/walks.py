@@ -93,7 +93,7 @@ Read = Callable[[], Walks | None]
 """Waits for what was begun, and gives what was decided; None: nothing."""
 
 
-class Draws(Protocol):
+class Decider(Protocol):
     """Decides one kind of candidates."""
 
     def start(self, pass_: Pass, logits: Logits) -> Read:
