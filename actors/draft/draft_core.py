@@ -261,8 +261,7 @@ class DraftCore:
         if np.count_nonzero(starving_E):
             # What the target took in below here was dropped. The rest is on its way.
             seen_E = verdicts.seen_E[entries]
-            sessions.forest.unsend(rows_E[starving_E], seen_E[starving_E])
-            self._unsend_frozen(rows_E[starving_E])
+            sessions.unsend(rows_E[starving_E], seen_E[starving_E])
 
     def _take_roots(self, verdicts: Verdicts, entries: Int64s, rows_E: Int64s) -> None:
         roots = self.sessions.roots
@@ -324,15 +323,8 @@ class DraftCore:
         sessions.is_dirty_S[rows_E] = True
         sessions.ready_s_S[rows_E] = math.nan
         if self._lockstep:
-            sessions.forest.unsend(rows_E, sessions.numbers_S[rows_E])
-            self._unsend_frozen(rows_E)
+            sessions.unsend(rows_E, sessions.numbers_S[rows_E])
         self._counts.add(verdicts=len(rows_E), committed=num_tokens, foreseen=num_foreseen)
-
-    def _unsend_frozen(self, rows_E: Int64s) -> None:
-        for row in rows_E[self.sessions.is_frozen_S[rows_E]].tolist():
-            frozen = self.sessions.at(row).frozen
-            if frozen is not None:
-                frozen.unsend()
 
     def _ask(self, row: int, length: int, now: float) -> None:
         """Asks the target for the tokens after the first `length`, unless it was asked a moment ago."""

@@ -7,6 +7,7 @@ that extends something sent earlier carries its ancestors along, so a frame may 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,9 @@ MAX_NODES = 65_536
 """Nodes and sessions of one frame. Far above what credits allow a drafter; a larger one is none of ours."""
 
 
+POOLED, FROZEN = range(2)
+"""Kinds of candidates: those that a target unites with others in a pool, and frozen trees. A session takes one kind."""
+
 ENTRY_BYTES = 26
 """Bytes of a session in a frame, beside its nodes."""
 
@@ -25,6 +29,10 @@ ENTRY_BYTES = 26
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Candidates:
     """Trees of several sessions. Entry e has nodes `starts_E[e]` to `starts_E[e + 1]`."""
+
+    kind: ClassVar[int] = POOLED
+    may_be_ahead: ClassVar[bool] = False
+    """Whether trees may hang below texts that are only expected."""
 
     handles_E: npt.NDArray[np.uint64]
     """The target's handles of the sessions."""
@@ -65,6 +73,14 @@ class Candidates:
     def entries_N(self) -> npt.NDArray[np.int64]:
         """The entry of each node."""
         return np.repeat(np.arange(len(self.handles_E)), sizes_of(self.starts_E))
+
+    @property
+    def bytes_E(self) -> npt.NDArray[np.int64]:
+        """Each entry's share of the frame."""
+        sizes_E = sizes_of(self.starts_E)
+        node_bytes = (self.num_bytes - ENTRY_BYTES * len(sizes_E)) // max(self.num_nodes, 1)
+        shares_E: npt.NDArray[np.int64] = ENTRY_BYTES + sizes_E * max(node_bytes, 1)
+        return shares_E
 
     def only(self, entries: npt.NDArray[np.int64]) -> Candidates:
         """Some of the entries."""

@@ -232,27 +232,7 @@ def rest_share(count: int) -> float:
     return REST_OF_ONE if count == 1 else 1.0
 
 
-def draw_sibling(
-    row: SparseRow, taken: Sequence[int], replacement: Replacement, decisions: Decisions
-) -> int | None:
-    """Draw the next child of a node.
-
-    Args:
-        row: The frozen law at the node.
-        taken: Tokens of the children drawn so far.
-        replacement: Without: they are not drawn again.
-        decisions: The drafter's own, independent of those that will verify.
-
-    Returns:
-        The token id; None if no other token is possible. Drawing must then stop.
-    """
-    urn = _Urn(row)
-    for token in taken if replacement is Replacement.WITHOUT else ():
-        urn.remove(token)
-    return urn.draw(decisions)
-
-
-class _Urn:
+class Urn:
     """The tokens of a row, to draw from; weights are whole numbers, so what is left is exact."""
 
     def __init__(self, row: SparseRow) -> None:
@@ -294,7 +274,7 @@ def draw_siblings(
     row: SparseRow, count: int, replacement: Replacement, decisions: Decisions
 ) -> tuple[int, ...]:
     """Draw the children of a node, in order; fewer than `count` if the row has not that many tokens."""
-    urn = _Urn(row)
+    urn = Urn(row)
     tokens: list[int] = []
     while len(tokens) < count and (token := urn.draw(decisions)) is not None:
         tokens.append(token)

@@ -8,16 +8,14 @@ import numpy as np
 
 from outrider.actors.exchange.verdicts import TargetActivity
 from outrider.actors.speculation.trees.path_keys import Int64s
-from outrider.actors.speculation.trees.ragged import sizes_of
-from outrider.actors.target.candidates.frozen_pool import Ready
+from outrider.actors.speculation.trees.ragged import rank_within, sizes_of
+from outrider.actors.target.candidates.candidate_store import Chosen
 from outrider.actors.target.schedule.mode import Mode
-from outrider.actors.target.schedule.selection import Selection, select
 from outrider.actors.target.schedule.waiting import Waiting
 from outrider.actors.target.state.passes import Pass, build
 from outrider.actors.target.state.round import Round
 from outrider.actors.target.state.session_table import Bools
 from outrider.actors.target.state.target_state import TargetState
-from outrider.actors.target.verify.commit import has_candidates
 
 LONGEST_CHAIN_WITH_TREE = 8
 """Committed tokens up to which candidates are verified in the same pass. Longer chains are prompts: they ask for
@@ -55,28 +53,23 @@ class Planner:
         prompts, sizes = prompts[sizes > 0], sizes[sizes > 0]
         decoding = rows[~is_prompt]
         drafting = self._drafts(decoding)
-        selection: Selection | None = None
-        frozen: dict[int, Ready] = {}
+        chosen: list[Chosen] = []
         if drafting and len(decoding):
             num_rows = int(pending[~is_prompt].sum())
-            has = has_candidates(state, decoding)
-            selection = self._select(decoding, num_rows)
-            self._floor = selection.floor
-            frozen = self._frozen(decoding, has, selection, num_rows)
-            left_s = self._left_s(decoding, has, selection, now)
+            has = state.has_candidates(decoding)
+            chosen = self._choose(decoding, num_rows)
+            self._floor = max(part.floor for part in chosen)
+            left_s = self._left_s(decoding, has, chosen, now)
             if left_s > 0.0 and (state.settings.lockstep or not len(prompts)):
                 table.waited_s_S[decoding] = np.fmin(table.waited_s_S[decoding], now)
                 return left_s
         self._end_wait(decoding, now)
         return build(
             table,
-            state.pools,
             prompts_P=prompts,
             sizes_P=sizes,
             rows_D=decoding,
-            selection=selection,
-            frozen=frozen,
-            drafter_numbers=state.numbers,
+            chosen=chosen,
             now=now,
             drafting=drafting,
         )
@@ -107,58 +100,19 @@ class Planner:
         drafted: Bools = takes_part[decoding][:, live].any(axis=1) & table.speculates_S[decoding]
         return drafted
 
-    def _select(self, decoding: Int64s, num_rows: int) -> Selection:
-        table = self._state.table
-        may_E = table.speculates_S[decoding] & ~table.frozen_S[decoding]
-        reach_E = np.minimum(table.max_depth_S[decoding], table.remaining_S[decoding] - 1)
-        return select(
-            self._state.pools,
-            decoding,
-            deepest_E=table.lengths_S[decoding] + np.where(may_E, reach_E, 0),
-            budgets_E=table.max_nodes_S[decoding],
-            num_rows=num_rows,
-            max_nodes=self._state.settings.max_batch_nodes,
-            cost=self._state.cost,
-        )
-
-    def _frozen(
-        self, decoding: Int64s, has: Bools, selection: Selection, num_rows: int
-    ) -> dict[int, Ready]:
-        """For each session whose verifier tests frozen trees the one for its text, if it is worth its time, by place.
-
-        A tree is verified whole or, where there is no room, without its last levels. Nothing here looks at its tokens, nor at
-        its size, which may tell of them.
-        """
-        state, table, cost = self._state, self._state.table, self._state.cost
-        taken: dict[int, Ready] = {}
-        num_nodes, tokens = len(selection.entries_N), selection.tokens
-        num_rows += num_nodes
-        lockstep, most = state.settings.lockstep, state.settings.max_batch_nodes
-        for place in (has & table.frozen_S[decoding]).nonzero()[0].tolist():
-            session = state.sessions[int(decoding[place])]
-            speculation = session.speculation
-            if session.trees is None or not speculation.enabled:
-                continue
-            max_nodes = int(table.max_nodes_S[session.row])
-            ready = session.trees.ready(
-                session.length,
-                session.hash,
-                max_nodes=min(max_nodes, most - num_nodes),
-                max_depth=min(speculation.max_depth, session.remaining - 1),
+    def _choose(self, decoding: Int64s, num_rows: int) -> list[Chosen]:
+        """What the pass takes of each kind of candidates."""
+        chosen: list[Chosen] = []
+        num_nodes, tokens = 0, float(len(decoding))
+        for store in self._state.stores:
+            part = store.choose(
+                decoding, num_rows=num_rows + num_nodes, num_nodes=num_nodes, tokens=tokens
             )
-            if ready is None:
-                continue
-            gain = float(table.yields_S[session.row]) - 1.0
-            is_gain = lockstep or (tokens + gain) * cost.predict(num_rows) >= tokens * cost.predict(
-                num_rows + ready.expected_nodes
-            )
-            if session.trees.is_worth(is_gain=is_gain):
-                taken[place] = ready
-                size = len(ready.drafters_N)
-                num_nodes, num_rows, tokens = num_nodes + size, num_rows + size, tokens + gain
-        return taken
+            num_nodes, tokens = num_nodes + len(part.entries_N), part.tokens
+            chosen.append(part)
+        return chosen
 
-    def _left_s(self, decoding: Int64s, has: Bools, selection: Selection, now: float) -> float:
+    def _left_s(self, decoding: Int64s, has: Bools, chosen: list[Chosen], now: float) -> float:
         """Seconds that the next pass may still wait for candidates; 0: it begins."""
         state, table = self._state, self._state.table
         hopes = self._drafted(decoding) & (table.remaining_S[decoding] > 1)
@@ -174,7 +128,7 @@ class Planner:
             elapsed_s = now - float(table.verdict_s_S[decoding[starving]].max())
         elif len(growing := (hopes & has & table.grows_S[decoding]).nonzero()[0]):
             elapsed_s = now - self.waiting.last_s
-            gain = self._leaves(decoding, growing, selection)
+            gain = sum(self._leaves(decoding, growing, part) for part in chosen)
             left_s = self.waiting.left_s(gain, pace, self.waiting.next, elapsed_s)
         else:
             return 0.0
@@ -199,38 +153,31 @@ class Planner:
 
     def _is_complete(self, decoding: Int64s) -> Bools:
         """In lockstep: which sessions have what their drafters send for this text."""
-        table = self._state.table
-        complete: Bools = table.answered_S[decoding].copy()
-        for place in table.frozen_S[decoding].nonzero()[0].tolist():
-            session = self._state.sessions[int(decoding[place])]
-            names = frozenset(
-                self._state.drafters[number]
-                for number in self._state.live
-                if table.joined_SD[session.row, number]
-            )
-            complete[place] = session.trees is not None and session.trees.is_complete(
-                session.length, session.hash, names
-            )
+        kinds_E = self._state.table.kinds_S[decoding]
+        complete = np.zeros(len(decoding), np.bool_)
+        for kind, store in enumerate(self._state.stores):
+            complete[kinds_E == kind] = store.is_complete(decoding[kinds_E == kind])
         return complete
 
-    def _leaves(self, decoding: Int64s, growing: Int64s, selection: Selection) -> float:
+    def _leaves(self, decoding: Int64s, growing: Int64s, chosen: Chosen) -> float:
         """Tokens that one level more of new trees is expected to add."""
-        state, table, entries = self._state, self._state.table, selection.entries_N
+        table, entries = self._state.table, chosen.entries_N
         if not len(entries):
             return 0.0
-        rows = decoding[entries]
-        parents = state.pools.parents_SP[rows, selection.columns_N]
-        has_child = np.zeros((len(decoding), state.pools.capacity + 1), np.bool_)
-        has_child[entries, parents] = True
-        is_leaf = ~has_child[entries, selection.columns_N]
+        rows, ranks = decoding[entries], rank_within(entries)
+        has_child = np.zeros((len(decoding), int(ranks.max()) + 2), np.bool_)
+        # The last column stands for the text.
+        has_child[entries, chosen.parents_N] = True
+        is_leaf = ~has_child[entries, ranks]
         is_growing = np.zeros(len(decoding), np.bool_)
         is_growing[growing] = True
         is_leaf &= is_growing[entries]
-        depths = state.pools.depths_SP[rows, selection.columns_N] - table.lengths_S[rows]
         reach = np.minimum(table.max_depth_S[rows], table.remaining_S[rows] - 1)
         sizes = np.bincount(entries, minlength=len(decoding))[entries]
-        is_leaf &= (depths < reach) & (sizes < table.max_nodes_S[rows])
-        return float((selection.values_N * table.hits_S[rows])[is_leaf].sum())
+        is_leaf &= (chosen.depths_N - table.lengths_S[rows] < reach) & (
+            sizes < table.max_nodes_S[rows]
+        )
+        return float((chosen.values_N * table.hits_S[rows])[is_leaf].sum())
 
     # -- afterwards ------------------------------------------------------------------------------------------------
 
@@ -254,7 +201,7 @@ class Planner:
         state, table = self._state, self._state.table
         self._nodes = len(pass_.tokens_N)
         rows = done.rows_E[~done.over_E]
-        has = has_candidates(state, rows)
+        has = state.has_candidates(rows)
         table.grows_S[rows] = ~has
         # Who has lost a tree awaits the answer to this verdict; what answers earlier ones is for texts that are no more.
         tried = sizes_of(pass_.starts_E)[done.entries_E[~done.over_E]] > 0

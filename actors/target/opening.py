@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 
 from outrider.actors.engine.protocol import Engine
+from outrider.actors.exchange.candidates import FROZEN, POOLED
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.noise.gumbel import GumbelNoise, NoiseCache
 from outrider.actors.speculation.policies import RootPolicy
@@ -80,10 +81,11 @@ def open_session(
     table.divisors_S[row] = sampling.temperature if divides else 1.0
     table.near_ties_S[row] = near_tie(spec.dtype, sampling.temperature)
     table.reports_S[row] = sampling.logprobs is not None
-    needs_trees = VERIFIERS[speculation.verifier].needs_frozen_tree
-    table.frozen_S[row] = needs_trees
-    wants_roots = speculation.policies.roots is RootPolicy.TARGET
-    table.rooted_S[row] = speculation.enabled and wants_roots and not needs_trees
+    kind = FROZEN if VERIFIERS[speculation.verifier].needs_frozen_tree else POOLED
+    table.kinds_S[row] = kind
+    # The target's own candidates go into the pools.
+    wants_roots = speculation.policies.roots is RootPolicy.TARGET and kind == POOLED
+    table.rooted_S[row] = speculation.enabled and wants_roots
     table.speculates_S[row] = speculation.enabled
     table.max_nodes_S[row] = speculation.max_nodes
     table.max_depth_S[row] = speculation.max_depth

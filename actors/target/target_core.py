@@ -32,7 +32,6 @@ from outrider.actors.target.state.target_events import (
     Failed,
     FeedbackClosed,
     FeedbackOpened,
-    FrozenCandidates,
     Opened,
     OpenSession,
     Output,
@@ -42,8 +41,8 @@ from outrider.actors.target.state.target_events import (
 from outrider.actors.target.state.target_settings import TargetSettings
 from outrider.actors.target.state.target_state import TargetState, random_handle
 from outrider.actors.target.verify.commit import commit, end_sessions, tell_drafters
-from outrider.actors.target.verify.device_drawing import draws_of
-from outrider.actors.target.verify.walks import Walks, walk_frozen
+from outrider.actors.target.verify.draws_by_kind import draws_by_kind
+from outrider.actors.target.verify.walks import Walks
 from outrider.actors.tracing.recorder import Recorder
 
 _log = structlog.get_logger(__name__)
@@ -62,8 +61,8 @@ class Computed:
     """What the model gave."""
 
     logits: Logits
-    walks: Walks | None
-    """What was decided on its device already."""
+    walks: Walks
+    """What was decided of it."""
 
 
 class TargetCore:
@@ -87,7 +86,7 @@ class TargetCore:
         self.state = TargetState(engine, settings, recorder or Recorder(), new_handle)
         self._planner = Planner(self.state)
         self._noise = GumbelNoise(engine.spec.vocab_size, engine.spec.device)
-        self._draws = draws_of(engine, settings, self.state.table, self.state.sessions)
+        self._draws = draws_by_kind(self.state)
         self._feedback = FeedbackTaps(self.state.table)
         self._untidy: tuple[Pass, Walks, Round, Logits] | None = None
         self._committed = 0
@@ -127,10 +126,7 @@ class TargetCore:
         arrived = now if arrived is None else arrived
         match event:
             case CandidatesReceived():
-                intake.graft(state, event, self._planner.waiting, arrived=arrived, now=now)
-                return
-            case FrozenCandidates():
-                intake.hold(state, event, self._planner.waiting, arrived=arrived, now=now)
+                intake.take(state, event, self._planner.waiting, arrived=arrived, now=now)
                 return
         self.tidy()
         match event:
@@ -188,7 +184,9 @@ class TargetCore:
     def run(self, pass_: Pass) -> Computed:
         """Runs a pass; sessions are not touched. Raises whatever the model raises."""
         logits = self.state.engine.forward(pass_.batch)
-        return Computed(logits=logits, walks=self._draws.start(pass_, logits)())
+        reads = [draws.start(pass_, logits) for draws in self._draws]
+        walks = Walks.united(len(pass_.rows_E), (read() for read in reads))
+        return Computed(logits=logits, walks=walks)
 
     def finish(self, pass_: Pass, computed: Computed, now: float) -> None:
         """Commits what a pass gave. Drafters and coordinators hear of it before keys and values are put in order, because they
@@ -200,7 +198,7 @@ class TargetCore:
             now: Seconds of the driver's clock, when the model was through.
         """
         state = self.state
-        walks = walk_frozen(pass_, state.sessions, computed.logits, computed.walks)
+        walks = computed.walks
         done = commit(state, pass_, walks, computed.logits, now=now)
         state.table.cached_S[pass_.rows_E] += pass_.chains_E
         # What was accepted has its rows; the last token of a round has none yet.

@@ -19,7 +19,6 @@ from outrider.actors.target.state.passes import Pass
 from outrider.actors.target.state.target_events import (
     CandidatesReceived,
     Event,
-    FrozenCandidates,
     Output,
 )
 from outrider.actors.target.state.target_settings import TargetSettings
@@ -190,7 +189,7 @@ class TargetWorker:
 
     def _take_candidates(self) -> None:
         """Takes in the candidates that wait, up to the first event of another kind: those may end a session of the pass."""
-        while self._inbox and isinstance(self._inbox[0][1], CandidatesReceived | FrozenCandidates):
+        while self._inbox and isinstance(self._inbox[0][1], CandidatesReceived):
             arrived, event = self._inbox.popleft()
             self._core.take(event, self._clock(), arrived)
 

@@ -82,7 +82,7 @@ def pass_over(rows: Sequence[int], trees: Sequence[tuple[list[int], list[int]]])
         columns_N=np.arange(num_nodes),
         drafters_N=np.full(num_nodes, OWN),
         estimates_N=np.ones(num_nodes),
-        frozen={},
+        kinds_E=np.zeros(len(rows), np.int64),
         began_s=0.0,
         drafting=True,
         has_prompt=False,

@@ -12,7 +12,7 @@ from bench.verifiers.tally import Tally
 from bench.verifiers.trees import Growing, Kind
 from outrider.actors.draft.service import draft_messages
 from outrider.actors.draft.state.draft_events import CandidatesSent
-from outrider.actors.draft.trees.frozen_rounds import FrozenNews
+from outrider.actors.frozen.frozen_candidates import FrozenCandidates
 from outrider.actors.frozen.law_frame import FrozenTree
 from outrider.actors.frozen.sparse_rows import DenseRows
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
@@ -97,8 +97,10 @@ class _Read:
 
 def weigh(tree: Growing, context: Context, tally: Tally) -> None:
     """Bytes of the message that carries a tree, as the target counts them, and tokens in its rows."""
-    news = FrozenNews(number=100, length=len(context.tokens), hash=2**63, frozen=tree.frozen())
-    message = draft_messages.message_of(CandidatesSent(link=1, frozen=((7, news),)))
+    found = FrozenCandidates(
+        handle=7, base_length=len(context.tokens), base_hash=2**63, round=100, frozen=tree.frozen()
+    )
+    message = draft_messages.message_of(CandidatesSent(link=1, own_trees=(found,)))
     size = message.candidates.ByteSize()
     num_tokens = sum(len(law.ids_K) for law in tree.laws)
     key = ("bytes", str(tree.shape), str(tree.kind))

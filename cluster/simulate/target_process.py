@@ -27,7 +27,6 @@ from outrider.actors.target.state.target_events import (
     DraftersWanted,
     Event,
     FeedbackReady,
-    FrozenCandidates,
     Resync,
     ResyncRequest,
     SessionClosed,
@@ -140,7 +139,7 @@ class TargetProcess(Process):
             self._note(frame)
         for tree in message.candidates.frozen:
             frozen = frozen_from_proto(tree, drafter, vocab_size)
-            self.spend(self._prices.target.take.seconds(1, frozen.frozen.tree.num_nodes))
+            self.spend(self._prices.target.take.seconds(1, frozen.candidates.num_nodes))
             self._note(frozen)
 
     def joined(self, drafter: str) -> None:
@@ -170,9 +169,7 @@ class TargetProcess(Process):
             letter.take(letter.payload)
         while self._events:
             arrived, event = self._events[0]
-            if self._pass is not None and not isinstance(
-                event, CandidatesReceived | FrozenCandidates
-            ):
+            if self._pass is not None and not isinstance(event, CandidatesReceived):
                 break
             self._events.popleft()
             self.core.take(event, self.now, arrived)

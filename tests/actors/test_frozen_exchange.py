@@ -6,18 +6,19 @@ import random
 from dataclasses import replace
 
 import pytest
+from structlog.testing import capture_logs
 from tests.actors.pair import Pair, Wire, blurred
 
 from outrider.actors.draft.service.draft_messages import message_of
 from outrider.actors.draft.state.draft_events import CandidatesSent
-from outrider.actors.draft.trees.frozen_rounds import FrozenNews
 from outrider.actors.engine.tables.tabular_engine import random_table
-from outrider.actors.frozen import law_frame
+from outrider.actors.frozen import frozen_candidates, law_frame
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.speculation.trees import level_shapes
-from outrider.actors.target.service.target_messages import frozen_from_proto
+from outrider.actors.speculation.verify.acceptance import Acceptance
 from outrider.actors.target.state.target_events import Finish, Finished
+from outrider.actors.target.verify import frozen_verdict
 from outrider.v1 import target_pb2, tree_pb2
 
 VOCAB = 12
@@ -231,7 +232,7 @@ def test_short_contexts_and_small_scratch_are_respected() -> None:
 
 def test_the_wire_carries_a_tree_bit_for_bit() -> None:
     """What the target verifies against is what the drafter drew from, to the last bit, in draw order."""
-    seen: list[tuple[FrozenNews, int]] = []
+    handles: set[int] = set()
     pair = Pair(TARGET, DRAFT)
     for number, verifier in enumerate(FROZEN):
         pair.open(number, SAMPLED, Speculation(verifier=verifier))
@@ -240,17 +241,46 @@ def test_the_wire_carries_a_tree_bit_for_bit() -> None:
         for report in pair.reports:
             if not isinstance(report, CandidatesSent):
                 continue
-            seen.extend((one, handle) for handle, one in report.frozen)
+            handles |= {one.handle for one in report.own_trees}
             message = message_of(report).SerializeToString()
             batch = target_pb2.DrafterMessage.FromString(message).candidates
             assert not batch.frame
-            for (handle, one), entry in zip(report.frozen, batch.frozen, strict=True):
-                event = frozen_from_proto(entry, "d", VOCAB)
-                assert (event.handle, event.round) == (handle, one.number)
-                assert (event.base_length, event.base_hash) == (one.length, one.hash)
+            for one, entry in zip(report.own_trees, batch.frozen, strict=True):
+                event = frozen_candidates.decode(entry, VOCAB)
+                assert (event.handle, event.round) == (one.handle, one.round)
+                assert (event.base_length, event.base_hash) == (one.base_length, one.base_hash)
                 assert event.frozen.tree == one.frozen.tree
                 for theirs, ours in zip(event.frozen.rows, one.frozen.rows, strict=True):
                     assert theirs.ids_K.tobytes() == ours.ids_K.tobytes()
                     assert theirs.weights_K.tobytes() == ours.weights_K.tobytes()
         pair.reports.clear()
-    assert len({handle for _, handle in seen}) == len(FROZEN)
+    assert len(handles) == len(FROZEN)
+
+
+def test_growing_and_frozen_trees_share_passes() -> None:
+    """Each session's candidates are decided in their own way, in the same passes."""
+    pair = Pair(TARGET, DRAFT)
+    verifiers = ("coupled", "block", "exact_match", "traversal")
+    for session, verifier in enumerate(verifiers):
+        pair.open(session, GREEDY, Speculation(verifier=verifier))
+    pair.run()
+    assert set(map(tuple, pair.texts.values())) == {tuple(plain(GREEDY))}
+    assert all(pair.stats(session).accepted > 20 for session in range(len(verifiers)))
+
+
+def test_a_verifier_that_fails_costs_its_candidates_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pass is run again without them, for every session."""
+
+    def fail(**_: object) -> Acceptance:
+        raise ArithmeticError("of the verifier")
+
+    failing = replace(VERIFIERS["kseq"], verify=fail)
+    monkeypatch.setattr(frozen_verdict, "VERIFIERS", {**VERIFIERS, "kseq": failing})
+    pair = Pair(TARGET, DRAFT)
+    with capture_logs() as logs:
+        for session, verifier in enumerate(("kseq", "block")):
+            pair.open(session, GREEDY, Speculation(verifier=verifier))
+        pair.run()
+    assert set(map(tuple, pair.texts.values())) == {tuple(plain(GREEDY))}
+    assert pair.stats(0).accepted == 0
+    assert "target pass failed" in {log["event"] for log in logs}

@@ -59,7 +59,7 @@ def plain(prompt: Sequence[int], sampling: Sampling) -> list[int]:
 def test_a_drafter_runs_only_what_a_turn_adds(verifiers: list[str]) -> None:
     """Whatever verifier a turn asks for: both ways of drafting share the model's slots."""
     pair = fresh()
-    sizes = count_prompts(pair.sampled._engine)
+    sizes = count_prompts(pair.sampled.engine)
     text = tokens_of(1, 400)
     for turn, verifier in enumerate(verifiers):
         sizes.clear()

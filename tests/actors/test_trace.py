@@ -9,7 +9,7 @@ import numpy as np
 from tests.actors.target.chaos import candidates
 
 from outrider.actors.exchange import verdicts
-from outrider.actors.exchange.candidates import encode
+from outrider.actors.exchange.candidates import Candidates, encode
 from outrider.actors.tracing.recorder import Recorder, Tap, args_of
 from outrider.actors.tracing.trace_messages import StreamLog, describe
 from outrider.actors.tracing.trace_stream import BATCH_RECORDS, batches
@@ -182,6 +182,7 @@ def verdict_of(handle: int, tokens: list[int]) -> verdicts.Verdicts:
 def test_messages_are_described_without_their_tokens() -> None:
     """Numbers of nodes and tokens of each session, for every kind of message."""
     tree = candidates([1, 2], ([1, 2, 3], [0, 1, 1], b""), handle=1).candidates
+    assert isinstance(tree, Candidates)
     frozen = tree_pb2.FrozenTree(tokens=[1, 2, 3], parents=[0, 1, 1])
     batch = target_pb2.CandidateBatch(
         frame=encode(tree),

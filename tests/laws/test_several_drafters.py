@@ -19,16 +19,17 @@ from tests.laws.modes import DRAFTS, PROMPT, TARGET, VOCAB
 
 from outrider.actors.draft.state.draft_events import AttachSession
 from outrider.actors.draft.state.draft_events import SessionKey as Key
+from outrider.actors.frozen.frozen_candidates import FrozenCandidates
 from outrider.actors.frozen.sparse_rows import SparseRow, freeze
 from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.speculation.trees.level_shapes import parse
 from outrider.actors.target.service import target_messages
 from outrider.actors.target.state.target_events import (
+    CandidatesReceived,
     CommitFrame,
     DrafterJoined,
     Event,
     Finished,
-    FrozenCandidates,
     Opened,
     OpenSession,
     Resync,
@@ -96,7 +97,7 @@ class Company:
             wire, pair.reports[:] = pair._draft_wire(pair.reports), []
             for message in wire:
                 for event in _target_events(message, first.target_table.vocab_size):
-                    if isinstance(event, FrozenCandidates | ResyncRequest):
+                    if isinstance(event, CandidatesReceived | ResyncRequest):
                         event = replace(event, drafter=name)
                     first.target.post(self._falsify(name, event))
         first.target.step()
@@ -152,11 +153,13 @@ def test_texts_follow_the_law(verifier: str, shape: str) -> None:
 
 def flattened(drafter: str, event: Event) -> Event:
     """The second drafter's rows are told to be flat."""
-    if drafter == next(iter(DRAFTS)) or not isinstance(event, FrozenCandidates):
+    if drafter == next(iter(DRAFTS)) or not isinstance(event, CandidatesReceived):
         return event
+    found = event.candidates
+    assert isinstance(found, FrozenCandidates), "the verifier tests frozen trees"
     flat: SparseRow = freeze(np.ones(VOCAB))
-    rows = tuple(flat for _ in event.frozen.rows)
-    return replace(event, frozen=replace(event.frozen, rows=rows))
+    rows = tuple(flat for _ in found.frozen.rows)
+    return replace(event, candidates=replace(found, frozen=replace(found.frozen, rows=rows)))
 
 
 @pytest.mark.parametrize("verifier", ["specinfer", "canonical"])

@@ -14,21 +14,19 @@ from numpy.typing import NDArray
 from outrider.actors.draft.frozen.frozen_drafter import SampledDrafter
 from outrider.actors.draft.model.growing_drafter import AutoregressiveDrafter
 from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
-from outrider.actors.draft.state.drafter import DraftPass
+from outrider.actors.draft.state.drafter import Drafter, DraftPass
 from outrider.actors.engine.protocol import Engine, Logits
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 
 Bools = NDArray[np.bool_]
 Int64s = NDArray[np.int64]
 
-Method = AutoregressiveDrafter | SampledDrafter
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MethodPass(DraftPass):
     """A pass of one of the methods."""
 
-    method: Method
+    method: Drafter
     inner: DraftPass
 
 
@@ -39,10 +37,12 @@ class DrafterByVerifier:
         self, sessions: DraftSessions, *, coupled: AutoregressiveDrafter, sampled: SampledDrafter
     ) -> None:
         """Takes the two methods, which use the same sessions and engine."""
-        self._sessions = sessions
         self._coupled = coupled
-        self._sampled = sampled
-        self._sampled_last = False
+        self._methods: tuple[Drafter, ...] = (coupled, sampled)
+        self._methods_S = np.zeros(len(sessions.sessions), np.int64)
+        """Index of each session's method."""
+        self._is_first_last = True
+        """The first method had the last pass."""
 
     @property
     def engine(self) -> Engine:
@@ -66,7 +66,8 @@ class DrafterByVerifier:
             NoRoom: Every slot is taken.
             CannotDraft: The session is not one that its method can serve.
         """
-        self._sessions.is_frozen_S[session.row] = _is_sampled(session)
+        is_sampled = VERIFIERS[session.speculation.verifier].needs_frozen_tree
+        self._methods_S[session.row] = is_sampled
         self._of(session).attach(session)
 
     def detach(self, session: DraftSession) -> None:
@@ -75,13 +76,9 @@ class DrafterByVerifier:
 
     def follow(self, rows_E: Int64s, tokens_ET: Int64s, counts_E: Int64s) -> Int64s:
         """See `Drafter`."""
-        frozen_E = self._sessions.is_frozen_S[rows_E]
-        if not np.count_nonzero(frozen_E):
-            return self._coupled.follow(rows_E, tokens_ET, counts_E)
         foreseen_E = np.zeros(len(rows_E), np.int64)
-        for method, of_E in ((self._coupled, ~frozen_E), (self._sampled, frozen_E)):
-            if of_E.any():
-                foreseen_E[of_E] = method.follow(rows_E[of_E], tokens_ET[of_E], counts_E[of_E])
+        for method, own in self._parts(rows_E):
+            foreseen_E[own] = method.follow(rows_E[own], tokens_ET[own], counts_E[own])
         return foreseen_E
 
     def rewrite(self, session: DraftSession, keep: int) -> None:
@@ -90,23 +87,20 @@ class DrafterByVerifier:
 
     def is_complete(self, rows_E: Int64s) -> Bools:
         """See `Drafter`."""
-        frozen_E = self._sessions.is_frozen_S[rows_E]
         complete_E = np.zeros(len(rows_E), np.bool_)
-        complete_E[frozen_E] = self._sampled.is_complete(rows_E[frozen_E])
-        complete_E[~frozen_E] = self._coupled.is_complete(rows_E[~frozen_E])
+        for method, own in self._parts(rows_E):
+            complete_E[own] = method.is_complete(rows_E[own])
         return complete_E
 
     def plan(self, rows_E: Int64s) -> DraftPass | None:
         """See `Drafter`: a pass of the method that had no turn last, if it has work."""
-        frozen_E = self._sessions.is_frozen_S[rows_E]
-        turns: list[tuple[Method, Int64s]] = [(self._coupled, rows_E)]
-        if np.count_nonzero(frozen_E):
-            turns = [(self._coupled, rows_E[~frozen_E])]
-            turns.insert(1 if self._sampled_last else 0, (self._sampled, rows_E[frozen_E]))
-        for method, rows in turns:
-            inner = method.plan(rows)
+        parts = self._parts(rows_E)
+        if self._is_first_last:
+            parts.reverse()
+        for method, own in parts:
+            inner = method.plan(rows_E[own])
             if inner is not None:
-                self._sampled_last = method is self._sampled
+                self._is_first_last = method is self._methods[0]
                 return MethodPass(
                     batch=inner.batch,
                     rows_E=inner.rows_E,
@@ -127,9 +121,11 @@ class DrafterByVerifier:
         assert isinstance(plan, MethodPass), "it is this method's own"
         plan.method.took(plan.inner, seconds)
 
-    def _of(self, session: DraftSession) -> Method:
-        return self._sampled if _is_sampled(session) else self._coupled
+    def _of(self, session: DraftSession) -> Drafter:
+        return self._methods[int(self._methods_S[session.row])]
 
-
-def _is_sampled(session: DraftSession) -> bool:
-    return VERIFIERS[session.speculation.verifier].needs_frozen_tree
+    def _parts(self, rows_E: Int64s) -> list[tuple[Drafter, Int64s]]:
+        """The methods of these sessions, each with the places of its own among them."""
+        methods_E = self._methods_S[rows_E]
+        parts = ((method, methods_E == index) for index, method in enumerate(self._methods))
+        return [(method, own_E.nonzero()[0]) for method, own_E in parts if own_E.any()]

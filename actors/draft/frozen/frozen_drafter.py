@@ -28,6 +28,7 @@ from outrider.actors.draft.trees.frozen_rounds import ROOT, FrozenRounds
 from outrider.actors.draft.trees.scoring import confine
 from outrider.actors.engine.kv.prefix_slots import PrefixSlots
 from outrider.actors.engine.protocol import Batch, Engine, Logits
+from outrider.actors.frozen.frozen_candidates import FrozenCandidates
 from outrider.actors.frozen.sparse_rows import MAX_KEPT
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.sampling.transforms import SamplingTransform, is_greedy
@@ -76,7 +77,7 @@ class SampledDrafter:
             slots: The model's slots; None: nobody else uses the model.
         """
         self._sessions = sessions
-        self._engine = engine
+        self.engine = engine
         self._slots = slots or PrefixSlots(engine)
         self._planner = SampledPlanner(
             engine, prefill_chunk=prefill_chunk, ahead=0 if lockstep else AHEAD
@@ -85,16 +86,17 @@ class SampledDrafter:
         self._new_generator = new_generator
         self._lengths = lengths or Lengths()
         self._seats: dict[DraftSession, Seat] = {}
+        sessions.own_trees.append(self)
 
     @property
     def num_slots(self) -> int:
         """Sessions that can be served at a time."""
-        return self._engine.num_slots
+        return self.engine.num_slots
 
     @property
     def num_free_slots(self) -> int:
         """Sessions that can be attached."""
-        return self._engine.num_free
+        return self.engine.num_free
 
     def attach(self, session: DraftSession) -> None:
         """Makes room for a session; its text is run by later calls of `draft`.
@@ -104,8 +106,8 @@ class SampledDrafter:
             CannotDraft: The text does not fit the draft model's context, the options exclude every token, or the length
                 policy needs a decision model that is not there.
         """
-        check_fits(session, self._engine.spec)
-        session.sampling = within(session.sampling, self._engine.spec.vocab_size)
+        check_fits(session, self.engine.spec)
+        session.sampling = within(session.sampling, self.engine.spec.vocab_size)
         try:
             transform = self._transform(session)
         except ValueError as error:
@@ -114,11 +116,12 @@ class SampledDrafter:
         policy = self._lengths.policy(speculation.policies, longest=speculation.max_depth)
         slot = take_slot(self._slots, session)
         replacement = _replacement(session.speculation.verifier)
-        session.frozen = FrozenRounds(replacement)
+        # Further drawing changes nothing about a complete tree.
+        self._sessions.is_urgent_S[session.row] = True
         self._seats[session] = Seat(
             slot=slot,
-            cached=self._engine.cached(slot),
-            rounds=session.frozen,
+            cached=self.engine.cached(slot),
+            rounds=FrozenRounds(replacement),
             transform=transform,
             generator=self._new_generator(),
             is_greedy=is_greedy(session.sampling),
@@ -141,7 +144,7 @@ class SampledDrafter:
             foreseen.append(seat.rounds.num_foreseen(tokens))
             followed = seat.rounds.follow(tokens)
             if seat.cached == session.length:
-                self._engine.rebase(seat.slot, followed.path, followed.keep)
+                self.engine.rebase(seat.slot, followed.path, followed.keep)
                 seat.cached += len(followed.path)
             seat.transform.commit(self._readable(tokens))
         return np.array(foreseen, np.int64)
@@ -151,7 +154,7 @@ class SampledDrafter:
         seat = self._seats[session]
         seat.rounds.clear()
         seat.cached = min(seat.cached, keep, session.length - 1)
-        self._engine.truncate(seat.slot, seat.cached)
+        self.engine.truncate(seat.slot, seat.cached)
         self._slots.rewrite(seat.slot, seat.cached)
         seat.transform = self._transform(session)
 
@@ -191,8 +194,25 @@ class SampledDrafter:
     def took(self, plan: DraftPass, seconds: float) -> None:
         """See `Drafter`; nothing depends on it."""
 
+    def unsend(self, rows_E: Int64s) -> None:
+        """See `OwnTrees`."""
+        for session in self._mine(rows_E):
+            self._seats[session].rounds.unsend()
+
+    def take_unsent(self, rows_E: Int64s) -> list[FrozenCandidates]:
+        """See `OwnTrees`."""
+        return [
+            tree
+            for session in self._mine(rows_E)
+            for tree in self._seats[session].rounds.take_unsent(session.key.handle)
+        ]
+
+    def _mine(self, rows_E: Int64s) -> list[DraftSession]:
+        rows = rows_E[self._sessions.is_urgent_S[rows_E]].tolist()
+        return [session for row in rows if (session := self._sessions.at(row)) in self._seats]
+
     def _transform(self, session: DraftSession) -> SamplingTransform:
-        spec = self._engine.spec
+        spec = self.engine.spec
         transform = SamplingTransform(
             session.sampling,
             vocab_size=spec.vocab_size,
@@ -205,7 +225,7 @@ class SampledDrafter:
 
     def _readable(self, tokens: Sequence[int]) -> list[int]:
         """Those that the draft model has."""
-        return [token for token in tokens if token < self._engine.spec.vocab_size]
+        return [token for token in tokens if token < self.engine.spec.vocab_size]
 
     def _run(self, entries: Sequence[Entry], logits: Logits) -> list[DraftSession]:
         growing: list[tuple[DraftSession, Seat]] = []
@@ -213,12 +233,12 @@ class SampledDrafter:
         for index, entry in enumerate(entries):
             session, seat = entry.session, entry.seat
             if entry.nodes:
-                first = self._engine.scratch(seat.slot) - len(entry.nodes)
+                first = self.engine.scratch(seat.slot) - len(entry.nodes)
                 for row, node in enumerate(entry.nodes, start=first):
                     seat.rounds.scratch[node] = row
             else:
                 count = len(entry.rows.tokens)
-                self._engine.rebase(seat.slot, range(count))
+                self.engine.rebase(seat.slot, range(count))
                 seat.cached += count
                 if entry.rows.logits == "none":
                     continue

@@ -12,7 +12,6 @@ from outrider.actors.draft.state.draft_recording import DraftRecording
 from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
 from outrider.actors.draft.state.draft_stats import Counts
 from outrider.actors.draft.state.drafter import Drafter, DraftPass
-from outrider.actors.draft.trees.frozen_rounds import FrozenNews
 from outrider.actors.exchange.candidates import ENTRY_BYTES, Candidates
 from outrider.actors.exchange.verdicts import Verdicts
 
@@ -83,7 +82,7 @@ class Sender:
             rows = dirty[links_D == link]
             is_due = self._lockstep or self._is_due(link, plan, now)
             if not is_due:
-                rows = rows[sessions.is_frozen_S[rows]]
+                rows = rows[sessions.is_urgent_S[rows]]
                 if not len(rows):
                     continue
             frame = self._frame(link, rows, now)
@@ -115,17 +114,15 @@ class Sender:
             ready[ready] = self._drafter.is_complete(rows[ready])
             rows = rows[ready]
         sessions.is_dirty_S[rows] = False
-        is_frozen = sessions.is_frozen_S[rows]
-        candidates = self._candidates(rows[~is_frozen], now)
-        frozen: list[tuple[int, FrozenNews]] = []
-        for row in rows[is_frozen & (sessions.credits_S[rows] != 0)].tolist():
-            session = sessions.at(row)
-            news = session.frozen.take_news() if session.frozen is not None else ()
-            frozen += [(session.key.handle, one) for one in news]
-            sessions.is_waiting_S[row] = self._lockstep and bool(news)
-        if candidates is None and not frozen:
+        candidates = self._candidates(rows, now)
+        wanted = rows[sessions.credits_S[rows] != 0]
+        own = [tree for trees in sessions.own_trees for tree in trees.take_unsent(wanted)]
+        if candidates is None and not own:
             return None
-        return CandidatesSent(link=link, candidates=candidates, frozen=tuple(frozen))
+        if self._lockstep:
+            handles = np.array([tree.handle for tree in own], np.uint64)
+            sessions.is_waiting_S[sessions.rows_of(link, handles)] = True
+        return CandidatesSent(link=link, candidates=candidates, own_trees=tuple(own))
 
     def _candidates(self, rows_E: Int64s, now: float) -> Candidates | None:
         if not len(rows_E):

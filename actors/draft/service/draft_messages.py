@@ -13,15 +13,14 @@ from outrider.actors.draft.state.draft_events import (
     SessionKey,
     VerdictsReceived,
 )
-from outrider.actors.draft.trees.frozen_rounds import FrozenNews
 from outrider.actors.exchange import candidates, verdicts
 from outrider.actors.exchange.request_options_wire import (
     sampling_from_proto,
     speculation_from_proto,
 )
-from outrider.actors.frozen import law_frame
+from outrider.actors.frozen import frozen_candidates
 from outrider.actors.speculation.policies import LengthChoice
-from outrider.v1 import draft_pb2, target_pb2, tree_pb2
+from outrider.v1 import draft_pb2, target_pb2
 
 SERVED: tuple[str, ...] = ("coupled", "exact_match")
 """Verifiers that need nothing of a drafter but tokens."""
@@ -113,22 +112,8 @@ def message_of(report: CandidatesSent | ResyncWanted) -> target_pb2.DrafterMessa
             resync=target_pb2.ResyncRequest(handle=report.key.handle, length=report.length)
         )
     batch = target_pb2.CandidateBatch(
-        frozen=[_frozen_to_proto(handle, news) for handle, news in report.frozen]
+        frozen=[frozen_candidates.encode(tree) for tree in report.own_trees]
     )
     if report.candidates is not None:
         batch.frame = candidates.encode(report.candidates)
     return target_pb2.DrafterMessage(candidates=batch)
-
-
-def _frozen_to_proto(handle: int, news: FrozenNews) -> target_pb2.FrozenCandidates:
-    tree = news.frozen.tree
-    return target_pb2.FrozenCandidates(
-        handle=handle,
-        base=tree_pb2.Base(length=news.length, hash=news.hash),
-        round=news.number,
-        tree=tree_pb2.FrozenTree(
-            tokens=tree.tokens_N,
-            parents=[parent + 1 for parent in tree.parents_N],
-            frame=law_frame.encode(news.frozen),
-        ),
-    )

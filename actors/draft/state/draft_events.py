@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import grpc
 
-from outrider.actors.draft.trees.frozen_rounds import FrozenNews
 from outrider.actors.exchange.candidates import Candidates
 from outrider.actors.exchange.features import Features
 from outrider.actors.exchange.verdicts import Verdicts
 from outrider.actors.exchange.vocabulary import UNBOUNDED
+from outrider.actors.frozen.frozen_candidates import FrozenCandidates
 from outrider.actors.speculation.options import Sampling, Speculation
 
 
@@ -140,19 +140,19 @@ class CandidatesSent:
     link: int
     candidates: Candidates | None = None
     """Those that may be merged with others."""
-    frozen: tuple[tuple[int, FrozenNews], ...] = ()
-    """Frozen trees, each with the target's handle of its session."""
+    own_trees: tuple[FrozenCandidates, ...] = ()
+    """Those that go alone, a session each."""
 
     @property
     def num_entries(self) -> int:
         """Trees."""
-        return len(self.frozen) + (len(self.candidates.handles_E) if self.candidates else 0)
+        return len(self.own_trees) + (len(self.candidates.handles_E) if self.candidates else 0)
 
     @property
     def num_nodes(self) -> int:
         """Candidates in all."""
-        of_frozen = sum(news.frozen.tree.num_nodes for _, news in self.frozen)
-        return of_frozen + (self.candidates.num_nodes if self.candidates else 0)
+        own = sum(tree.num_nodes for tree in self.own_trees)
+        return own + (self.candidates.num_nodes if self.candidates else 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

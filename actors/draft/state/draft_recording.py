@@ -68,7 +68,7 @@ class DraftRecording:
         """Candidates leave the worker."""
         if not self._held_since:
             return
-        sizes = {handle: news.frozen.tree.num_nodes for handle, news in frame.frozen}
+        sizes = {tree.handle: tree.num_nodes for tree in frame.own_trees}
         if frame.candidates is not None:
             nodes_E = np.diff(frame.candidates.starts_E).tolist()
             sizes |= dict(zip(frame.candidates.handles_E.tolist(), nodes_E, strict=True))

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from outrider.actors.draft.state.draft_events import AttachSession, SessionKey
 from outrider.actors.draft.trees.forest import Forest
-from outrider.actors.draft.trees.frozen_rounds import FrozenRounds
+from outrider.actors.frozen.frozen_candidates import FrozenCandidates
 from outrider.actors.speculation.policies import MaskPolicy
 from outrider.actors.speculation.trees import base_hash
 
@@ -26,12 +27,23 @@ FIRST_COLUMNS = 1024
 """Tokens of text that there is room for at first; doubled as texts need it."""
 
 
+class OwnTrees(Protocol):
+    """Trees that a drafting method keeps itself, instead of in the forest. It leaves out sessions that are none of its own."""
+
+    def unsend(self, rows_E: Int64s) -> None:
+        """Takes every tree of these sessions as not sent."""
+        ...
+
+    def take_unsent(self, rows_E: Int64s) -> list[FrozenCandidates]:
+        """What is complete and was not sent, and marks it sent."""
+        ...
+
+
 class DraftSession:
-    """What does not change about a session, and its frozen trees."""
+    """What does not change about a session."""
 
     __slots__ = (
         "_sessions",
-        "frozen",
         "is_built",
         "key",
         "prompt_length",
@@ -54,8 +66,6 @@ class DraftSession:
         """Token ids of the target; none beyond is proposed."""
         self.is_built = attach.speculation.policies.tree_mask is MaskPolicy.BUILT
         """Whether the masks of the session's passes are built rather than sliced."""
-        self.frozen: FrozenRounds | None = None
-        """Trees of a verifier that tests frozen ones, instead of those in the forest."""
 
     @property
     def length(self) -> int:
@@ -111,8 +121,10 @@ class DraftSessions:
         """When the first candidates since the last verdict and message were there, seconds; not a number if there are none."""
         self.is_awaited_S = np.zeros(num_sessions, np.bool_)
         """The target has nothing to verify below the text, and nothing was sent since it said so."""
-        self.is_frozen_S = np.zeros(num_sessions, np.bool_)
-        """The verifier tests frozen trees."""
+        self.is_urgent_S = np.zeros(num_sessions, np.bool_)
+        """What there is to send goes out at once: nothing is gained by gathering."""
+        self.own_trees: list[OwnTrees] = []
+        """Trees that are not in the forest."""
         self.numbers_S = np.zeros(num_sessions, np.int64)
         """Messages with nodes so far."""
         self.roots: dict[int, tuple[int, ...]] = {}
@@ -158,7 +170,7 @@ class DraftSessions:
         self.credits_S[row] = UNKNOWN
         self.floors_S[row] = 0.0
         self.asked_at_S[row] = self.ready_s_S[row] = math.nan
-        self.is_waiting_S[row] = self.is_dirty_S[row] = self.is_frozen_S[row] = False
+        self.is_waiting_S[row] = self.is_dirty_S[row] = self.is_urgent_S[row] = False
         self.lengths_S[row] = 0
         self.replace(row, 0, attach.tokens)
         return session
@@ -174,6 +186,12 @@ class DraftSessions:
         del of_link[session.key.handle]
         if not of_link:
             del self._rows[session.key.link]
+
+    def unsend(self, rows_E: Int64s, seen_E: Int64s) -> None:
+        """Takes as not sent what was last part of message `seen_E` of its session or an earlier one."""
+        self.forest.unsend(rows_E, seen_E)
+        for trees in self.own_trees:
+            trees.unsend(rows_E)
 
     def text(self, row: int, start: int = 0) -> list[int]:
         """Committed tokens of a session from `start` on."""

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from outrider.actors.frozen.frozen_candidates import FrozenCandidates
 from outrider.actors.frozen.law_frame import FrozenTree
 from outrider.actors.frozen.sparse_rows import SparseRow
 from outrider.actors.speculation.sampling.random_acts import Float64s
@@ -29,22 +30,6 @@ ROOT = -1
 
 NOT_RUN = -1
 """Scratch row of a node that the engine has not run."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class FrozenNews:
-    """A tree to send."""
-
-    number: int
-    """Of the round."""
-
-    length: int
-    """Length of the base."""
-
-    hash: int
-    """Hash of the base."""
-
-    frozen: FrozenTree
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -85,9 +70,6 @@ class Followed:
 
     keep: list[int]
     """Rows that stay scratch, ascending; they are renumbered 0, 1, ... in this order."""
-
-    is_foreseen: bool
-    """The verdict was the predicted one."""
 
 
 class FrozenRounds:
@@ -168,17 +150,21 @@ class FrozenRounds:
         ]
         return -max(leaves)[1]
 
-    def take_news(self) -> tuple[FrozenNews, ...]:
-        """Frozen trees that were not sent, and marks them sent."""
+    def take_unsent(self, handle: int) -> list[FrozenCandidates]:
+        """Frozen trees that were not sent, for the session that the target names so; marks them sent."""
         fresh = [one for one in self.rounds if one.is_frozen and not one.is_sent]
         for one in fresh:
             one.is_sent = True
-        return tuple(
-            FrozenNews(
-                number=one.number, length=one.length, hash=one.hash, frozen=self._freeze(one)
+        return [
+            FrozenCandidates(
+                handle=handle,
+                base_length=one.length,
+                base_hash=one.hash,
+                round=one.number,
+                frozen=self._freeze(one),
             )
             for one in fresh
-        )
+        ]
 
     def unsend(self) -> None:
         """Takes every tree as not sent."""
@@ -215,7 +201,7 @@ class FrozenRounds:
             node = run[0]
             rows.append(self.scratch[node])
         self.clear()
-        return Followed(path=rows, keep=[], is_foreseen=False)
+        return Followed(path=rows, keep=[])
 
     def _reroot(self, index: int) -> Followed:
         anchor = self.rounds[index].anchor
@@ -243,7 +229,7 @@ class FrozenRounds:
             one.anchor = renamed[one.anchor]
             one.nodes = [renamed[node] for node in one.nodes]
             one.frontier = [renamed[node] for node in one.frontier]
-        return Followed(path=path[::-1], keep=keep, is_foreseen=True)
+        return Followed(path=path[::-1], keep=keep)
 
     def _begin(self, *, anchor: int, length: int, hash_: int, shape: LevelShape) -> FrozenRound:
         self._num_begun += 1

@@ -7,9 +7,10 @@ of arrival, never on what is in a tree; what is too large loses whole levels. Pu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from outrider.actors.frozen.frozen_candidates import FrozenCandidates
 from outrider.actors.frozen.law_frame import FrozenTree
 from outrider.actors.speculation import learning
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS, check_tree
@@ -26,26 +27,25 @@ TRY_AGAIN = 32
 class Ready:
     """A tree that can be verified now."""
 
+    base: tuple[int, int]
+    """Length and hash of the text that it hangs below."""
+
     frozen: FrozenTree
     """The tree; if the verifier allows it, that of several drafters side by side."""
 
-    drafters_N: tuple[str, ...]
-    """Who drew each node."""
+    drafters_N: tuple[int, ...]
+    """Who drew each node, by number."""
 
     expected_nodes: int
     """How large such a tree is by experience with earlier ones. Whether a tree is worth its rows is decided by this, not
     by its own size: that depends on its tokens where a row has fewer than there should be siblings, and trees must not
     be left out because of their tokens."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Held:
-    """A tree of one drafter."""
-
-    round: int
-    frozen: FrozenTree
-    depth: int
-    """Number of its levels."""
+    def nodes(self) -> Iterator[tuple[int, int, int, int]]:
+        """Token, parent, depth in the text and drafter of each node."""
+        tree, length = self.frozen.tree, self.base[0]
+        depths = [length + depth for depth in depths_of(tree)]
+        return zip(tree.tokens_N, tree.parents_N, depths, self.drafters_N, strict=True)
 
 
 class HeldTrees:
@@ -54,7 +54,7 @@ class HeldTrees:
     def __init__(self, verifier: str) -> None:
         self._verifier = verifier
         self._mixes = VERIFIERS[verifier].mixes_drafters
-        self._trees: dict[tuple[int, int], dict[str, _Held]] = {}
+        self._trees: dict[tuple[int, int], dict[int, FrozenCandidates]] = {}
         self._num_skipped = 0
         self._mean_nodes = 0.0
 
@@ -63,17 +63,12 @@ class HeldTrees:
         """Number of trees held."""
         return sum(map(len, self._trees.values()))
 
-    def take(
-        self, drafter: str, *, length: int, hash_: int, number: int, frozen: FrozenTree
-    ) -> bool:
+    def take(self, drafter: int, found: FrozenCandidates) -> bool:
         """Keeps a tree.
 
         Args:
-            drafter: Who drew it.
-            length: Of the base; not less than that of the text.
-            hash_: Of the base.
-            number: The drafter's number of the tree.
-            frozen: The tree.
+            drafter: Who drew it, by number.
+            found: The tree; its base is not shorter than the text.
 
         Returns:
             False if the drafter's tree for this base is held already.
@@ -81,19 +76,17 @@ class HeldTrees:
         Raises:
             ValueError: The session's verifier cannot take the tree; the message says why.
         """
-        check_tree(self._verifier, frozen.tree)
-        allowed = VERIFIERS[self._verifier].replacements
-        if frozen.tree.replacement not in allowed:
+        tree, allowed = found.frozen.tree, VERIFIERS[self._verifier].replacements
+        check_tree(self._verifier, tree)
+        if tree.replacement not in allowed:
             raise ValueError(
                 f"{self._verifier} needs siblings drawn {' or '.join(sorted(allowed))} replacement; the tree "
-                f"says {frozen.tree.replacement}"
+                f"says {tree.replacement}"
             )
-        at_base = self._trees.setdefault((length, hash_), {})
+        at_base = self._trees.setdefault((found.base_length, found.base_hash), {})
         if drafter in at_base:
             return False
-        at_base[drafter] = _Held(
-            round=number, frozen=frozen, depth=max(_depths(frozen.tree), default=0)
-        )
+        at_base[drafter] = found
         self._bound(drafter)
         return True
 
@@ -110,20 +103,17 @@ class HeldTrees:
         passed = [base for base in self._trees if base[0] < length]
         return sum(map(self._forget, passed))
 
-    def nodes_below(self, length: int) -> dict[str, int]:
-        """The number of nodes, by drafter, in trees that a text of this length has passed by."""
-        counts: dict[str, int] = {}
+    def passed(self, length: int) -> Iterator[tuple[tuple[int, int], int, FrozenTree]]:
+        """Base, drafter and tree of all that a text of this length has passed by."""
         for base, trees in self._trees.items():
             if base[0] < length:
-                for drafter, held in trees.items():
-                    counts[drafter] = counts.get(drafter, 0) + held.frozen.tree.num_nodes
-        return counts
+                yield from ((base, drafter, held.frozen) for drafter, held in trees.items())
 
     def has(self, length: int, hash_: int) -> bool:
         """True if there is a tree for this text."""
         return (length, hash_) in self._trees
 
-    def is_complete(self, length: int, hash_: int, drafters: frozenset[str]) -> bool:
+    def is_complete(self, length: int, hash_: int, drafters: frozenset[int]) -> bool:
         """True if no further tree for this text can go along: each of these drafters has sent one, or one is all it takes."""
         return not self._mixes or drafters <= self._trees.get((length, hash_), {}).keys()
 
@@ -133,12 +123,11 @@ class HeldTrees:
         if at_base is None or max_nodes < 1 or max_depth < 1:
             return None
         parts: list[FrozenTree] = []
-        drafters: tuple[str, ...] = ()
+        drafters: tuple[int, ...] = ()
         for drafter, held in at_base.items():
-            frozen, room = held.frozen, max_nodes - len(drafters)
-            if held.depth > max_depth or len(frozen.tree.tokens_N) > room:
-                frozen = first_levels(frozen, max_nodes=room, max_depth=max_depth)
-            size = len(frozen.tree.tokens_N)
+            room = max_nodes - len(drafters)
+            frozen = first_levels(held.frozen, max_nodes=room, max_depth=max_depth)
+            size = frozen.tree.num_nodes
             if size:
                 parts.append(frozen)
                 drafters += (drafter,) * size
@@ -147,6 +136,7 @@ class HeldTrees:
         if not parts:
             return None
         return Ready(
+            base=(length, hash_),
             frozen=side_by_side(parts) if len(parts) > 1 else parts[0],
             drafters_N=drafters,
             expected_nodes=round(self._mean_nodes * len(parts)),
@@ -166,13 +156,13 @@ class HeldTrees:
         Returns:
             The number of nodes in them.
         """
-        sizes = [held.frozen.tree.num_nodes for held in self._trees.pop(base, {}).values()]
+        sizes = [held.num_nodes for held in self._trees.pop(base, {}).values()]
         for size in sizes:
             share = 1.0 - learning.ROUNDS if self._mean_nodes else 1.0
             self._mean_nodes += share * (size - self._mean_nodes)
         return sum(sizes)
 
-    def _bound(self, drafter: str) -> None:
+    def _bound(self, drafter: int) -> None:
         own = [(trees[drafter].round, b) for b, trees in self._trees.items() if drafter in trees]
         for _, base in sorted(own)[: max(len(own) - MAX_HELD, 0)]:
             del self._trees[base][drafter]
@@ -182,7 +172,7 @@ class HeldTrees:
 
 def first_levels(frozen: FrozenTree, *, max_nodes: int, max_depth: int) -> FrozenTree:
     """The first levels of a tree, as many as fit whole."""
-    tree, depths = frozen.tree, _depths(frozen.tree)
+    tree, depths = frozen.tree, depths_of(frozen.tree)
     deepest, num_nodes = 0, 0
     while deepest < max_depth:
         size = depths.count(deepest + 1)
@@ -204,7 +194,7 @@ def first_levels(frozen: FrozenTree, *, max_nodes: int, max_depth: int) -> Froze
     )
 
 
-def _depths(tree: DraftTree) -> list[int]:
+def depths_of(tree: DraftTree) -> list[int]:
     """The level of each node, 1 below the root."""
     depths: list[int] = []
     for parent in tree.parents_N:

@@ -7,36 +7,16 @@ candidates is never expected to be slower, per token, than one without.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from outrider.actors.speculation.trees.path_keys import Int64s
+from outrider.actors.speculation.trees.ragged import rank_within
 from outrider.actors.target.candidates.candidate_pools import Pools
+from outrider.actors.target.candidates.candidate_store import Chosen
 from outrider.actors.target.schedule.cost import CostModel
 
 Float64s = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Selection:
-    """Candidates chosen for a pass, those of an entry one behind the other, parents first."""
-
-    entries_N: Int64s
-    """The entry of each."""
-
-    columns_N: Int64s
-    """Its column in the pool."""
-
-    values_N: Float64s
-    """Probability that its path is drawn."""
-
-    tokens: float
-    """Tokens that the pass is expected to commit."""
-
-    floor: float
-    """What a candidate had to be worth: the tokens that the target commits in the time of a row, 0 to 1."""
 
 
 def select(
@@ -48,7 +28,7 @@ def select(
     num_rows: int,
     max_nodes: int,
     cost: CostModel,
-) -> Selection:
+) -> Chosen:
     """Chooses.
 
     Args:
@@ -70,12 +50,25 @@ def select(
     # Ties and cuts leave no orphans: a parent is worth at least what its children are and stands before them.
     pace = float(tokens[best] / seconds[best])
     row_s = cost.predict(num_rows + best + max_nodes) - cost.predict(num_rows + best)
-    return Selection(
-        entries_N=entries[chosen],
-        columns_N=columns[chosen],
-        values_N=values[chosen],
+    floor = min(pace * row_s / max_nodes, 1.0)
+    if not best:
+        return Chosen(tokens=float(tokens[best]), floor=floor)
+    entries_N, columns_N = entries[chosen], columns[chosen]
+    place = rows_E[entries_N], columns_N
+    ranks_EP = np.full((len(rows_E), int(columns_N.max()) + 2), -1)
+    ranks_EP[entries_N, columns_N] = rank_within(entries_N)
+    return Chosen(
         tokens=float(tokens[best]),
-        floor=min(pace * row_s / max_nodes, 1.0),
+        floor=floor,
+        entries_N=entries_N,
+        tokens_N=pools.tokens_SP[place],
+        # The last column stands for the text, whose rank is -1.
+        parents_N=ranks_EP[entries_N, pools.parents_SP[place]],
+        depths_N=pools.depths_SP[place],
+        columns_N=columns_N,
+        drafters_N=pools.drafters_SP[place],
+        estimates_N=pools.estimates_SP[place],
+        values_N=values[chosen],
     )
 
 

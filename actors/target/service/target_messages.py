@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import grpc
 
 from outrider.actors.exchange import candidates, commits, verdicts
@@ -11,7 +9,7 @@ from outrider.actors.exchange.request_options_wire import (
     sampling_from_proto,
     speculation_from_proto,
 )
-from outrider.actors.frozen import law_frame
+from outrider.actors.frozen import frozen_candidates
 from outrider.actors.target.service.slot_shares import SharedRoom
 from outrider.actors.target.state.tally import TargetTally
 from outrider.actors.target.state.target_events import (
@@ -21,7 +19,6 @@ from outrider.actors.target.state.target_events import (
     Failed,
     Finish,
     Finished,
-    FrozenCandidates,
     Opened,
     OpenSession,
     Resync,
@@ -34,9 +31,6 @@ from outrider.v1 import generation_pb2, target_pb2, trace_pb2, tree_pb2
 
 MOST_UNITED = 256
 """Events in one message. With the largest of them it stays far below the limit on messages."""
-
-MAX_CANDIDATES = 65_536
-"""Nodes of one tree. Far above what credits allow a drafter; a message that is larger is not one of ours."""
 
 _FINISH = {
     Finish.STOP_TOKEN: generation_pb2.FINISH_REASON_STOP_TOKEN,
@@ -94,48 +88,14 @@ def frozen_from_proto(
     drafter: str,
     vocab_size: int,
     traced: trace_pb2.TraceSpan | None = None,
-) -> FrozenCandidates:
-    """The event of one frozen tree of a candidate batch.
-
-    Args:
-        message: The tree.
-        drafter: Who sent it.
-        vocab_size: Of the target; every token id is below it.
-        traced: What names the batch, while someone traces.
-
+) -> CandidatesReceived:
+    """The event of one frozen tree of a candidate batch; arguments as in `candidates_from_proto`.
 
     Raises:
         ValueError: The tree is none, or its frame does not fit it or the vocabulary.
     """
-    tree = message.tree
-    _check_tokens(tree.tokens, drafter, vocab_size)
-    return FrozenCandidates(
-        drafter=drafter,
-        handle=message.handle,
-        base_length=message.base.length,
-        base_hash=message.base.hash,
-        round=message.round,
-        frozen=law_frame.decode(
-            tree.frame,
-            tokens_N=tree.tokens,
-            parents_N=[parent - 1 for parent in tree.parents],
-            vocab_size=vocab_size,
-        ),
-        num_bytes=message.ByteSize(),
-        message=traced,
-    )
-
-
-def _check_tokens(tokens: Sequence[int], drafter: str, vocab_size: int) -> None:
-    if len(tokens) > MAX_CANDIDATES:
-        raise ValueError(
-            f"candidate tree of {drafter}: {len(tokens)} nodes; at most {MAX_CANDIDATES} are taken"
-        )
-    greatest = max(tokens, default=0)
-    if greatest >= vocab_size:
-        raise ValueError(
-            f"candidate tree of {drafter}: token {greatest} is none of the target's {vocab_size}"
-        )
+    found = frozen_candidates.decode(message, vocab_size)
+    return CandidatesReceived(drafter=drafter, candidates=found, message=traced)
 
 
 def session_event(output: Opened | Committed | Finished | Failed) -> target_pb2.SessionEvent:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,14 +10,9 @@ from numpy.typing import NDArray
 
 from outrider.actors.engine.protocol import Batch
 from outrider.actors.speculation.trees.path_keys import Int64s
-from outrider.actors.speculation.trees.ragged import ranges, rank_within, sizes_of, starts_of
-from outrider.actors.target.candidates.candidate_pools import Pools
-from outrider.actors.target.candidates.frozen_pool import Ready
-from outrider.actors.target.schedule.selection import Selection
+from outrider.actors.speculation.trees.ragged import ranges, sizes_of, starts_of
+from outrider.actors.target.candidates.candidate_store import Chosen
 from outrider.actors.target.state.session_table import Bools, SessionTable
-
-NO_COLUMN = -1
-"""A node of a frozen tree is in no pool."""
 
 NONE, LAST, ALL = range(3)
 
@@ -48,16 +43,16 @@ class Pass:
     """Index of the parent among the entry's candidates, -1 for the text."""
 
     columns_N: Int64s
-    """Column in the pool, `NO_COLUMN` for those of frozen trees."""
+    """Column in the pool, or `NO_COLUMN`."""
 
     drafters_N: Int64s
-    """Who proposed each, by number; of frozen trees and pools alike."""
+    """Who proposed each, by number."""
 
     estimates_N: NDArray[np.float64]
     """Probability of each, given its parent."""
 
-    frozen: Mapping[int, Ready]
-    """By entry the frozen tree, where the session's verifier tests one."""
+    kinds_E: Int64s
+    """Kind of its candidates, by which it is decided; 0 where there are none, which is decided as plain decoding is."""
 
     began_s: float
     """When it was planned, in seconds of the worker's clock."""
@@ -73,11 +68,10 @@ class Pass:
         """The entry of each candidate."""
         return np.repeat(np.arange(len(self.rows_E)), sizes_of(self.starts_E))
 
-    def draws_coupled_E(self) -> NDArray[np.bool_]:
-        """Entries that draw, and have no frozen tree to test."""
-        coupled_E = self.draws_E.copy()
-        coupled_E[list(self.frozen)] = False
-        return coupled_E
+    def decided_as(self, kind: int) -> Int64s:
+        """Entries that draw, and whose candidates are of this kind."""
+        entries: Int64s = (self.draws_E & (self.kinds_E == kind)).nonzero()[0]
+        return entries
 
     def roots_E(self) -> Int64s:
         """Row of the logits that each entry's first draw is made from; its candidates' rows follow."""
@@ -86,14 +80,11 @@ class Pass:
 
 def build(
     table: SessionTable,
-    pools: Pools,
     *,
     prompts_P: Int64s,
     sizes_P: Int64s,
     rows_D: Int64s,
-    selection: Selection | None,
-    frozen: Mapping[int, Ready],
-    drafter_numbers: Mapping[str, int],
+    chosen: Sequence[Chosen],
     now: float,
     drafting: bool,
 ) -> Pass:
@@ -101,13 +92,10 @@ def build(
 
     Args:
         table: The sessions.
-        pools: Their candidates.
         prompts_P: Sessions whose prompts are run, and how many tokens of each.
         sizes_P: See `prompts_P`.
         rows_D: Sessions that decode.
-        selection: Candidates of those, by place among them; None: none.
-        frozen: Frozen trees of those, by place among them.
-        drafter_numbers: By name.
+        chosen: Candidates of those, by kind.
         now: Seconds of the worker's clock.
         drafting: As `Pass.drafting`.
     """
@@ -115,18 +103,11 @@ def build(
     first = len(prompts_P)
     pending_E = table.lengths_S[rows_E] - table.cached_S[rows_E]
     chains_E = np.concatenate((sizes_P, pending_E[first:]))
-    entries_N, tokens_N, parents_N, columns_N, drafters_N, estimates_N = _nodes(
-        pools, rows_D, selection
-    )
-    if frozen:
-        parts = [(entries_N, tokens_N, parents_N, columns_N, drafters_N, estimates_N)]
-        parts += [_frozen_nodes(place, ready, drafter_numbers) for place, ready in frozen.items()]
-        joined = [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
-        order = np.argsort(joined[0], kind="stable")
-        entries_N, tokens_N, parents_N, columns_N, drafters_N, estimates_N = (
-            array[order] for array in joined
-        )
-    entries_N = entries_N + first
+    kinds_E = np.zeros(len(rows_E), np.int64)
+    for kind, part in enumerate(chosen):
+        kinds_E[first + part.entries_N] = kind
+    nodes = Chosen.united(chosen)
+    entries_N = nodes.entries_N + first
     counts_E = np.bincount(entries_N, minlength=len(rows_E))
     starts_R = starts_of(chains_E + counts_E)
     chain_at = ranges(starts_R[:-1], chains_E)
@@ -137,8 +118,8 @@ def build(
         np.repeat(rows_E, chains_E), ranges(table.cached_S[rows_E], chains_E)
     ]
     parents_R[chain_at] = ranges(np.full(len(rows_E), -1), chains_E)
-    tokens_R[node_at] = tokens_N
-    parents_R[node_at] = parents_N + chains_E[entries_N]
+    tokens_R[node_at] = nodes.tokens_N
+    parents_R[node_at] = nodes.parents_N + chains_E[entries_N]
     draws_E = chains_E == pending_E
     wanted_E = np.where(draws_E, np.where(counts_E > 0, ALL, LAST), NONE)
     return Pass(
@@ -153,53 +134,15 @@ def build(
         chains_E=chains_E,
         draws_E=draws_E,
         starts_E=starts_of(counts_E),
-        tokens_N=tokens_N,
-        parents_N=parents_N,
-        columns_N=columns_N,
-        drafters_N=drafters_N,
-        estimates_N=estimates_N,
-        frozen={first + place: ready for place, ready in frozen.items()},
+        tokens_N=nodes.tokens_N,
+        parents_N=nodes.parents_N,
+        columns_N=nodes.columns_N,
+        drafters_N=nodes.drafters_N,
+        estimates_N=nodes.estimates_N,
+        kinds_E=kinds_E,
         began_s=now,
         drafting=drafting,
         has_prompt=bool((chains_E > 1).any()) or not draws_E.all(),
-    )
-
-
-_Nodes = tuple[Int64s, Int64s, Int64s, Int64s, Int64s, NDArray[np.float64]]
-
-
-def _nodes(pools: Pools, rows_D: Int64s, selection: Selection | None) -> _Nodes:
-    """Entry, token, parent, column, drafter and estimate of the chosen candidates of pools."""
-    if selection is None or not len(selection.entries_N):
-        none = np.zeros(0, np.int64)
-        return none, none, none, none, none, np.zeros(0)
-    entries_N, columns_N = selection.entries_N, selection.columns_N
-    place = rows_D[entries_N], columns_N
-    ranks_N = rank_within(entries_N)
-    ranks_DP = np.full((len(rows_D), int(columns_N.max()) + 2), -1)
-    ranks_DP[entries_N, columns_N] = ranks_N
-    # The last column stands for the text, whose rank is -1.
-    parents_N = ranks_DP[entries_N, pools.parents_SP[place]]
-    return (
-        entries_N,
-        pools.tokens_SP[place],
-        parents_N,
-        columns_N,
-        pools.drafters_SP[place],
-        pools.estimates_SP[place],
-    )
-
-
-def _frozen_nodes(place: int, ready: Ready, numbers: Mapping[str, int]) -> _Nodes:
-    tree = ready.frozen.tree
-    count = len(tree.tokens_N)
-    return (
-        np.full(count, place),
-        np.array(tree.tokens_N, np.int64),
-        np.array(tree.parents_N, np.int64),
-        np.full(count, NO_COLUMN),
-        np.array([numbers[name] for name in ready.drafters_N], np.int64),
-        np.ones(count),
     )
 
 
@@ -225,7 +168,7 @@ def plain(pass_: Pass, entry: int, *, now: float) -> Pass:
         columns_N=none,
         drafters_N=none,
         estimates_N=np.zeros(0),
-        frozen={},
+        kinds_E=np.zeros(1, np.int64),
         began_s=now,
         drafting=pass_.drafting,
         has_prompt=True,

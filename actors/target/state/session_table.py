@@ -1,7 +1,7 @@
 """The sessions of a target as parallel arrays: a row a session, the row being its slot.
 
 Texts with their hashes, what scheduling knows of each session, who drafts for it, and what was counted. What only few sessions need
-or what is looked at once (options, transforms, frozen trees) is in `session.Session`.
+or what is looked at once (options, transforms) is in `session.Session`.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ class SessionTable:
     """Margin of a near tie."""
     reports_S: Bools
     """Log-probabilities are wanted."""
-    frozen_S: Bools
-    """The verifier tests frozen trees."""
+    kinds_S: Int64s
+    """Kind of its candidates (`exchange.candidates`)."""
     rooted_S: Bools
     """The request wants the target's own candidates as well."""
     speculates_S: Bools

@@ -9,13 +9,12 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.actors.exchange.candidates import Candidates
 from outrider.actors.exchange.commits import Commits
 from outrider.actors.exchange.features import RejectedNodes
 from outrider.actors.exchange.feedback_request import FeedbackRequest
 from outrider.actors.exchange.verdicts import Verdicts
-from outrider.actors.frozen.law_frame import FrozenTree
 from outrider.actors.speculation.options import Sampling, Speculation
+from outrider.actors.target.candidates.candidate_store import Arrived
 from outrider.v1 import trace_pb2
 
 
@@ -99,25 +98,7 @@ class CandidatesReceived:
     """Candidates of several sessions."""
 
     drafter: str
-    candidates: Candidates
-    message: trace_pb2.TraceSpan | None = None
-    """What it came with, while someone traces."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrozenCandidates:
-    """A frozen tree for one session."""
-
-    drafter: str
-    handle: int
-    base_length: int
-    """May be more than is committed: then the base is a prediction."""
-    base_hash: int
-    round: int
-    """The drafter's number of the tree."""
-    frozen: FrozenTree
-    num_bytes: int
-    """Size of the entry on the wire."""
+    candidates: Arrived
     message: trace_pb2.TraceSpan | None = None
     """What it came with, while someone traces."""
 
@@ -156,7 +137,6 @@ Event = (
     | DrafterJoined
     | DrafterLeft
     | CandidatesReceived
-    | FrozenCandidates
     | ResyncRequest
     | FeedbackOpened
     | FeedbackClosed

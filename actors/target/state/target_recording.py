@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from outrider.actors.speculation.trees.path_keys import Int64s
 from outrider.actors.speculation.trees.ragged import sizes_of
-from outrider.actors.target.candidates.candidate_pools import Pools
+from outrider.actors.target.candidates.candidate_store import CandidateStore, NodeFate
 from outrider.actors.target.state.passes import Pass
 from outrider.actors.target.state.round import Round
 from outrider.actors.target.state.session_table import Bools, SessionTable
-from outrider.actors.target.state.target_events import CandidatesReceived, FrozenCandidates
+from outrider.actors.target.state.target_events import CandidatesReceived
 from outrider.actors.target.state.target_session import TargetSession
 from outrider.actors.tracing.recorder import Arg, Recorder, args_of, fill
 from outrider.v1 import trace_pb2
@@ -27,19 +26,6 @@ WORK = "passes"
 """The track of what the worker does."""
 
 
-class NodeFate(NamedTuple):
-    """What became of one candidate."""
-
-    drafter: str
-    depth: int
-    """Tokens from the root of the round to this one, this one included."""
-
-    estimate: float
-    """The drafter's, that the target draws it if it draws its parent."""
-
-    fate: str
-
-
 class TargetRecording:
     """Records of one target."""
 
@@ -47,7 +33,7 @@ class TargetRecording:
         self,
         recorder: Recorder,
         table: SessionTable,
-        pools: Pools,
+        stores: Sequence[CandidateStore],
         sessions: Mapping[int, TargetSession],
         drafters: Sequence[str],
     ) -> None:
@@ -56,12 +42,12 @@ class TargetRecording:
         Args:
             recorder: Takes the records.
             table: The sessions.
-            pools: Their candidates.
+            stores: Their candidates.
             sessions: By row.
             drafters: Names, by number.
         """
         self._table = table
-        self._pools = pools
+        self._stores = stores
         self._sessions = sessions
         self._drafters = drafters
         self._recorder = recorder
@@ -80,7 +66,7 @@ class TargetRecording:
         rows = self._table.used_S.nonzero()[0]
         if not len(rows):
             why = "no session"
-        elif (self._pools.sizes_S[rows] > 0).any():
+        elif any(store.has(rows).any() for store in self._stores):
             why = "lets a tree grow"
         else:
             why = "waits for candidates"
@@ -151,52 +137,26 @@ class TargetRecording:
             return
         found = event.candidates
         sizes_E = sizes_of(found.starts_E)
-        for entry in range(len(rows_E)):
-            self._taken(
-                int(found.handles_E[entry]),
-                waited_s,
-                event.message,
-                nodes=int(sizes_E[entry]),
-                fresh=0 if fresh_E is None else int(fresh_E[entry]),
-                stale=int(stale_E[entry]),
-                refused=0 if refused_E is None else int(refused_E[entry]),
-            )
-
-    def held(
-        self, event: FrozenCandidates, waited_s: float, *, fresh: int = 0, stale: int = 0
-    ) -> None:
-        """A frozen tree was taken in, or not."""
-        if event.message is None or not self._recorder.is_on:
-            return
-        self._taken(
-            event.handle,
-            waited_s,
-            event.message,
-            nodes=event.frozen.tree.num_nodes,
-            fresh=fresh,
-            stale=stale,
-            refused=0,
-        )
-
-    def _taken(
-        self, handle: int, waited_s: float, message: trace_pb2.TraceSpan, **nodes: int
-    ) -> None:
         waited_ns = max(int(waited_s * 1e9), 0)
-        args: dict[str, Arg] = {
-            "drafter": message.args.words["drafter"],
-            "number": message.args.numbers["number"],
-            **nodes,
-        }
-        self._recorder.add(
-            trace_pb2.TraceSpan(
-                name="candidates",
-                track="waiting to be taken in",
-                start_ns=self._recorder.clock_ns() - waited_ns,
-                duration_ns=waited_ns,
-                args=args_of(args),
-                handles=[handle],
+        for entry in range(len(rows_E)):
+            args: dict[str, Arg] = {
+                "drafter": event.message.args.words["drafter"],
+                "number": event.message.args.numbers["number"],
+                "nodes": int(sizes_E[entry]),
+                "fresh": 0 if fresh_E is None else int(fresh_E[entry]),
+                "stale": int(stale_E[entry]),
+                "refused": 0 if refused_E is None else int(refused_E[entry]),
+            }
+            self._recorder.add(
+                trace_pb2.TraceSpan(
+                    name="candidates",
+                    track="waiting to be taken in",
+                    start_ns=self._recorder.clock_ns() - waited_ns,
+                    duration_ns=waited_ns,
+                    args=args_of(args),
+                    handles=[int(found.handles_E[entry])],
+                )
             )
-        )
 
     def decided(self, pass_: Pass, done: Round, drawn_N: Bools) -> None:
         """A round is decided and about to be committed.
@@ -208,15 +168,12 @@ class TargetRecording:
         """
         for index, entry in enumerate(done.entries_E.tolist()):
             row, count = int(done.rows_E[index]), int(done.counts_E[index])
-            session, length = self._sessions[row], int(self._table.lengths_S[row])
             nodes = range(int(pass_.starts_E[entry]), int(pass_.starts_E[entry + 1]))
             found = self._fates(pass_, row, nodes, drawn_N, done, index)
             counts: dict[str, Counter[str]] = {}
             for node in found:
-                _counted(counts, node.drafter)[node.fate] += 1
-            if session.trees is not None:
-                for name, passed in session.trees.nodes_below(length + count).items():
-                    _counted(counts, name)["never_chosen"] += passed
+                nobody = Counter(dict.fromkeys(FATES, 0))
+                counts.setdefault(self._name(node), nobody)[node.fate] += 1
             args: dict[str, Arg] = {
                 "nodes": len(nodes),
                 "depth": max((node.depth for node in found[: len(nodes)]), default=0),
@@ -224,10 +181,10 @@ class TargetRecording:
             }
             if counts:
                 args["fates"] = counts
-            share = trace_pb2.TraceShare(handle=session.handle)
+            share = trace_pb2.TraceShare(handle=int(self._table.handles_S[row]))
             fill(share.args, args)
             if self._recorder.wants_nodes:
-                share.marks.extend(map(_mark, found))
+                share.marks.extend(map(self._mark, found))
             self._shares.append(share)
             self._totals.update({"nodes": len(nodes), "committed": count})
             for fates in counts.values():
@@ -242,18 +199,7 @@ class TargetRecording:
         done: Round,
         index: int,
     ) -> list[NodeFate]:
-        """What becomes of each candidate of one session, those of the pass first; those that stay in the pool are left out."""
-        table, pools, names = self._table, self._pools, self._drafters
-        length, size = int(table.lengths_S[row]), int(pools.sizes_S[row])
-        paths: list[tuple[int, ...]] = []
-        for column in range(size):
-            parent = int(pools.parents_SP[row, column])
-            above = paths[parent] if parent >= 0 else ()
-            paths.append((*above, int(pools.tokens_SP[row, column])))
-
-        def node_of(drafter: int, depth: int, estimate: float, fate: str) -> NodeFate:
-            return NodeFate(names[drafter] if drafter >= 0 else "target", depth, estimate, fate)
-
+        """What becomes of each candidate of one session, those of the pass first; those that stay are left out."""
         found: list[NodeFate] = []
         depths: list[int] = []
         for node in nodes:
@@ -261,32 +207,20 @@ class TargetRecording:
             depths.append(1 if parent < 0 else depths[parent] + 1)
             fate = "accepted" if drawn_N[node] else "rejected"
             estimate = float(pass_.estimates_N[node])
-            found.append(node_of(int(pass_.drafters_N[node]), depths[-1], estimate, fate))
-        verified = set(pass_.columns_N[nodes.start : nodes.stop].tolist())
+            found.append(NodeFate(int(pass_.drafters_N[node]), depths[-1], estimate, fate))
+        columns = set(pass_.columns_N[nodes.start : nodes.stop].tolist())
         committed = tuple(done.tokens_ET[index, : done.counts_E[index]].tolist())
-        for column, path in enumerate(paths):
-            depth = int(pools.depths_SP[row, column]) - length
-            if column in verified:
-                continue
-            if path == committed[:depth]:
-                fate = "foreseen"
-            elif done.over_E[index] or path[: len(committed)] != committed:
-                fate = "never_chosen"
-            else:
-                continue
-            estimate = float(pools.estimates_SP[row, column])
-            found.append(node_of(int(pools.drafters_SP[row, column]), depth, estimate, fate))
+        for store in self._stores:
+            found += store.fates(row, committed, columns, is_over=bool(done.over_E[index]))
         return found
 
+    def _name(self, node: NodeFate) -> str:
+        return self._drafters[node.drafter] if node.drafter >= 0 else "target"
 
-def _counted(counts: dict[str, Counter[str]], drafter: str) -> Counter[str]:
-    return counts.setdefault(drafter, Counter(dict.fromkeys(FATES, 0)))
-
-
-def _mark(node: NodeFate) -> trace_pb2.TraceMark:
-    args: dict[str, Arg] = {
-        "drafter": node.drafter,
-        "depth": node.depth,
-        "estimate": round(node.estimate, 3),
-    }
-    return trace_pb2.TraceMark(name=node.fate.replace("_", " "), args=args_of(args))
+    def _mark(self, node: NodeFate) -> trace_pb2.TraceMark:
+        args: dict[str, Arg] = {
+            "drafter": self._name(node),
+            "depth": node.depth,
+            "estimate": round(node.estimate, 3),
+        }
+        return trace_pb2.TraceMark(name=node.fate.replace("_", " "), args=args_of(args))

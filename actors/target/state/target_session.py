@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.noise.gumbel import NoiseCache
 from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.speculation.sampling.transforms import SamplingTransform
-from outrider.actors.target.candidates.frozen_pool import HeldTrees
 from outrider.actors.target.state.session_table import SessionTable
 from outrider.actors.target.state.target_events import SessionOwner, Stats
 
@@ -41,9 +39,6 @@ class TargetSession:
         """Those that it ever had; names are only appended, so that origins already reported keep their meaning."""
         self.transform = transform
         self.noise = noise
-        needs_trees = VERIFIERS[speculation.verifier].needs_frozen_tree
-        self.trees = HeldTrees(speculation.verifier) if needs_trees else None
-        """Frozen trees, for a verifier that tests them; the pool stays empty then. Otherwise None."""
 
     @property
     def handle(self) -> int:

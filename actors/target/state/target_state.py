@@ -12,10 +12,13 @@ from outrider.actors.engine.kv.prefix_slots import PrefixSlots
 from outrider.actors.engine.protocol import Engine
 from outrider.actors.speculation.trees.path_keys import Int64s
 from outrider.actors.target.candidates.candidate_pools import Pools
+from outrider.actors.target.candidates.candidate_store import CandidateStore
 from outrider.actors.target.candidates.trust import Trust
 from outrider.actors.target.schedule.cost import CostModel
+from outrider.actors.target.state.frozen_store import FrozenStore
+from outrider.actors.target.state.growing_store import GrowingStore
 from outrider.actors.target.state.roots import RootTable
-from outrider.actors.target.state.session_table import SessionTable
+from outrider.actors.target.state.session_table import Bools, SessionTable
 from outrider.actors.target.state.tally import TargetTally
 from outrider.actors.target.state.target_events import (
     DraftersWanted,
@@ -86,8 +89,13 @@ class TargetState:
         self.cost = CostModel()
         self.is_resting = False
         """Drafters are told to rest: the target decodes plainly for now."""
+        self.stores: tuple[CandidateStore, ...] = (
+            GrowingStore(self.table, self.pools, self.trust, self.cost, settings),
+            FrozenStore(self.table, self.sessions, self.drafters, self.cost, settings),
+        )
+        """By kind of candidates."""
         self.recording = TargetRecording(
-            recorder, self.table, self.pools, self.sessions, self.drafters
+            recorder, self.table, self.stores, self.sessions, self.drafters
         )
         self.tally = TargetTally()
         self._new_handle = new_handle
@@ -173,6 +181,15 @@ class TargetState:
                     self.resync(row, number, int(rested_S[row]))
             rested_S[row] = -1
 
+    # -- candidates ------------------------------------------------------------------------------------------------
+
+    def has_candidates(self, rows_E: Int64s) -> Bools:
+        """Which sessions have something to verify below their text."""
+        has_E = np.zeros(len(rows_E), np.bool_)
+        for store in self.stores:
+            has_E |= store.has(rows_E)
+        return has_E
+
     # -- sessions --------------------------------------------------------------------------------------------------
 
     def next_handle(self) -> int:
@@ -217,7 +234,8 @@ class TargetState:
             self.table.used_S[row] = False
             del self.sessions[row]
         del self.rows[handle], self.owners[session.owner]
-        self.pools.clear(row)
+        for store in self.stores:
+            store.clear(row)
         self.roots.forget(row)
         self.slots.release(row, text)
         _log.debug(

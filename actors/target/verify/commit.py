@@ -1,7 +1,6 @@
 """What a pass decided becomes text: commitment, what is learned from it, and what coordinators and drafters are told.
 
-A token is committed only by the walk over the target's own draws (or by the verifier of a frozen tree), so candidates can
-change speed and nothing else.
+A token is committed only by what the target itself drew or tested, so candidates can change speed and nothing else.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from outrider.actors.exchange.commits import Commits
 from outrider.actors.speculation import learning
 from outrider.actors.speculation.trees.path_keys import Int64s, add_up, jumps_of
 from outrider.actors.speculation.trees.ragged import sizes_of, starts_of
+from outrider.actors.target.candidates.candidate_store import NO_COLUMN
 from outrider.actors.target.state.passes import Pass
 from outrider.actors.target.state.round import OWN, Round
 from outrider.actors.target.state.session_table import MOST_DEPTH, Bools
@@ -72,12 +72,8 @@ def commit(state: TargetState, pass_: Pass, walks: Walks, logits: Logits, *, now
         state.sessions[int(rows_E[index])].transform.commit(tokens)
     table.epochs_S[rows_E] += 1
     table.say(rows_E, now)
-    stale_E = state.pools.reroot(rows_E, table.lengths_S[rows_E], table.keys_SL)
-    table.counts["stale"][rows_E] += stale_E
-    for row in rows_E[table.frozen_S[rows_E]].tolist():
-        trees = state.sessions[row].trees
-        if trees is not None:
-            table.counts["stale"][row] += trees.advance(int(table.lengths_S[row]))
+    for store in state.stores:
+        table.counts["stale"][rows_E] += store.advance(rows_E)
     if table.rooted_S[rows_E].any():
         state.roots.follow(pass_, done, lasts_E, nodes_ET, logits)
     _tell(state, done, walks)
@@ -107,8 +103,8 @@ def _learn(state: TargetState, pass_: Pass, done: Round, drawn_N: Bools) -> None
     table, entries_N = state.table, pass_.entries_N
     has_parent_N = pass_.parents_N >= 0
     parents_N = np.where(has_parent_N, pass_.parents_N + pass_.starts_E[entries_N], 0)
-    # Frozen trees are tested in another way.
-    is_met_N = (drawn_N[parents_N] | ~has_parent_N) & (pass_.columns_N >= 0)
+    # What was never stated cannot have been wrong.
+    is_met_N = (drawn_N[parents_N] | ~has_parent_N) & (pass_.columns_N != NO_COLUMN)
     state.trust.observe(pass_.drafters_N[is_met_N], pass_.estimates_N[is_met_N], drawn_N[is_met_N])
     is_drafted = np.zeros(len(pass_.rows_E), np.bool_)
     is_drafted[entries_N[pass_.drafters_N >= 0]] = True
@@ -188,7 +184,7 @@ def tell_drafters(state: TargetState, done: Round, target: wire.TargetActivity) 
     if not len(goes_on):
         return
     credits_E = state.credits_of(done.rows_E[goes_on])
-    starving_E = ~has_candidates(state, done.rows_E[goes_on])
+    starving_E = ~state.has_candidates(done.rows_E[goes_on])
     root_counts, roots = state.roots.told(done.rows_E[goes_on])
     for number in state.live:
         is_told = table.joined_SD[done.rows_E[goes_on], number]
@@ -219,15 +215,6 @@ def tell_drafters(state: TargetState, done: Round, target: wire.TargetActivity) 
         state.say(VerdictsSent(drafter=name, verdicts=verdicts))
     if state.is_resting:
         table.rested_S[done.rows_E[goes_on]] = table.lengths_S[done.rows_E[goes_on]]
-
-
-def has_candidates(state: TargetState, rows_E: Int64s) -> Bools:
-    """Which sessions have something to verify below their text."""
-    has_E: Bools = state.pools.sizes_S[rows_E] > 0
-    for index in state.table.frozen_S[rows_E].nonzero()[0].tolist():
-        session = state.sessions[int(rows_E[index])]
-        has_E[index] = session.trees is not None and session.trees.has(session.length, session.hash)
-    return has_E
 
 
 def end_sessions(state: TargetState, done: Round) -> None:

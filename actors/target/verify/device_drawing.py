@@ -3,13 +3,11 @@
 The noise and the penalties, biases and filters of each request are those of `plain_drawing.py`, and so are the tokens. Plain
 sampling (a temperature of at least 0.1, or greedy), log-probabilities included, needs one wait. Requests with other options go
 through their own `SamplingTransform`, all rows of the session at once and on the device too; but penalties and `min_tokens` bring
-numbers there from ordinary memory, and `top_k` and `top_p` read some back, which makes the host wait a few times more. Frozen
-trees are verified on the host, as ever.
+numbers there from ordinary memory, and `top_k` and `top_p` read some back, which makes the host wait a few times more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +17,7 @@ from torch import Tensor
 
 from outrider.actors.engine.protocol import Engine, Logits
 from outrider.actors.engine.staging import Int64s, to_device, to_host, wait_for
+from outrider.actors.exchange.candidates import POOLED
 from outrider.actors.speculation.noise.gumbel import GumbelNoise
 from outrider.actors.speculation.noise.seeds import mix_pairs
 from outrider.actors.speculation.trees.path_keys import add_up, jumps_of
@@ -36,10 +35,7 @@ from outrider.actors.target.verify.device_walk import (
     walk_rows,
 )
 from outrider.actors.target.verify.host_drawing import HostDraws
-from outrider.actors.target.verify.walks import Walks
-
-Read = Callable[[], Walks | None]
-"""Waits for the device, and gives what was decided there; None: nothing."""
+from outrider.actors.target.verify.walks import Read, Walks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -80,7 +76,7 @@ class DeviceDraws:
     def start(self, pass_: Pass, logits: Logits) -> Read:
         """Gives the device the draws and walks of every session of a pass that samples by coupled draws."""
         table = self._table
-        entries_B = pass_.draws_coupled_E().nonzero()[0]
+        entries_B = pass_.decided_as(POOLED)
         if not len(entries_B):
             wait_for(self._device)
             return lambda: None

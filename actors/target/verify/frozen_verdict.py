@@ -8,9 +8,13 @@ position only: the same tree at the same base gets the same verdict, and no draf
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import torch
 
+from outrider.actors.engine.protocol import Logits
+from outrider.actors.exchange.candidates import FROZEN
 from outrider.actors.frozen.law_frame import FrozenTree
 from outrider.actors.frozen.sparse_rows import DenseRows
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
@@ -22,9 +26,12 @@ from outrider.actors.speculation.sampling.random_acts import (
 )
 from outrider.actors.speculation.trees.draft_tree import DraftTree
 from outrider.actors.speculation.verify.coupled_draws import Walk
+from outrider.actors.target.state.frozen_store import FrozenStore
+from outrider.actors.target.state.passes import Pass
 from outrider.actors.target.state.target_events import Logprob
 from outrider.actors.target.state.target_session import TargetSession
 from outrider.actors.target.verify.drawing import draw_one, logprob_of
+from outrider.actors.target.verify.walks import Read, Walks
 
 
 class TargetRows:
@@ -82,48 +89,58 @@ class TargetRows:
         return session.transform.apply(self._logits_RV[rows.start : rows.stop], paths, num_output)
 
 
-class FrozenVerdict:
-    """One round over one frozen tree."""
+class FrozenDraws:
+    """Tests frozen trees, on the host wherever the model runs."""
 
-    near_ties = 0
-    """Nothing here is decided by which of two perturbed scores is greater."""
-
-    def __init__(self, session: TargetSession, logits_RV: torch.Tensor, frozen: FrozenTree) -> None:
-        """Sets up the round.
+    def __init__(self, sessions: Mapping[int, TargetSession], store: FrozenStore) -> None:
+        """Takes what is looked up.
 
         Args:
-            session: The session, whose text the tree hangs below.
-            logits_RV: float32 (1 + nodes, V), as in `TargetRows`.
-            frozen: The tree.
+            sessions: By row.
+            store: Has the trees of the running pass.
         """
-        self._session = session
-        self._logits_RV = logits_RV
-        self._frozen = frozen
-        self.logprobs: list[Logprob] = []
+        self._sessions = sessions
+        self._store = store
 
-    def walk(self) -> Walk:
-        """Decides, once and for all at this base. The path may be as deep as the tree; one token more is committed."""
-        session, tree = self._session, self._frozen.tree
-        if session.trees is not None:
-            session.trees.spend(session.length, session.hash)
-        speculation = session.speculation
-        method = VERIFIERS[speculation.verifier]
-        acceptance = method.verify(
-            **speculation.verifier_options,
-            tree=tree,
-            target_probs_NV=TargetRows(
-                session,
-                self._logits_RV,
-                tree,
-                is_every_row_read=method.needs_all_target_rows,
-            ),
-            draft_probs_RV=DenseRows(self._frozen.rows, self._logits_RV.shape[1]),
-            decisions=UniformDecisions(
-                uniforms(session.sampling.seed, session.length, uniforms_needed(tree.num_nodes))
-            ),
-        )
-        if session.sampling.logprobs is not None:
-            for node, token in zip((-1, *acceptance.path), acceptance.tokens, strict=True):
-                row_1V = self._logits_RV[node + 1 : node + 2]
-                self.logprobs.append(logprob_of(row_1V, token, session.sampling.logprobs))
-        return Walk(path=acceptance.path, tokens=acceptance.tokens)
+    def start(self, pass_: Pass, logits: Logits) -> Read:
+        """See `Decider`: all is done when this returns."""
+        entries_B = pass_.decided_as(FROZEN)
+        if not len(entries_B):
+            return lambda: None
+        walks = Walks.empty(len(pass_.rows_E), 1)
+        roots_E = pass_.roots_E()
+        for entry in entries_B.tolist():
+            row, start = int(pass_.rows_E[entry]), int(roots_E[entry])
+            session, frozen = self._sessions[row], self._store.tested[row].frozen
+            logits_RV = logits.values_RV[start : start + 1 + frozen.tree.num_nodes]
+            walk = _walk(session, logits_RV, frozen)
+            walks.put(entry, walk, 0, _logprobs(session, logits_RV, walk))
+        return lambda: walks
+
+
+def _walk(session: TargetSession, logits_RV: torch.Tensor, frozen: FrozenTree) -> Walk:
+    """Decides about a tree, once and for all at its base. The path may be as deep as the tree; one token more is committed."""
+    tree, speculation = frozen.tree, session.speculation
+    method = VERIFIERS[speculation.verifier]
+    own = uniforms(session.sampling.seed, session.length, uniforms_needed(tree.num_nodes))
+    acceptance = method.verify(
+        **speculation.verifier_options,
+        tree=tree,
+        target_probs_NV=TargetRows(
+            session, logits_RV, tree, is_every_row_read=method.needs_all_target_rows
+        ),
+        draft_probs_RV=DenseRows(frozen.rows, logits_RV.shape[1]),
+        decisions=UniformDecisions(own),
+    )
+    return Walk(path=acceptance.path, tokens=acceptance.tokens)
+
+
+def _logprobs(session: TargetSession, logits_RV: torch.Tensor, walk: Walk) -> list[Logprob]:
+    """Of each token, where they are wanted."""
+    num_top = session.sampling.logprobs
+    if num_top is None:
+        return []
+    return [
+        logprob_of(logits_RV[node + 1 : node + 2], token, num_top)
+        for node, token in zip((-1, *walk.path), walk.tokens, strict=True)
+    ]

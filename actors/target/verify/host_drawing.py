@@ -7,7 +7,6 @@ number of array operations depends on the depth of the walks, not on how many th
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from outrider.actors.engine.protocol import Engine, Logits
 from outrider.actors.engine.staging import wait_for
+from outrider.actors.exchange.candidates import POOLED
 from outrider.actors.speculation.noise.gumbel import GumbelNoise
 from outrider.actors.speculation.trees.path_keys import Int64s
 from outrider.actors.speculation.trees.ragged import sizes_of
@@ -24,7 +24,7 @@ from outrider.actors.target.state.session_table import SessionTable
 from outrider.actors.target.state.target_events import Logprob
 from outrider.actors.target.state.target_session import TargetSession
 from outrider.actors.target.verify.drawing import draw_rows, logprob_of
-from outrider.actors.target.verify.walks import Walks
+from outrider.actors.target.verify.walks import Read, Walks
 
 Float32s = NDArray[np.float32]
 
@@ -94,11 +94,10 @@ class HostDraws:
         self._table = table
         self._sessions = sessions
 
-    def start(self, pass_: Pass, logits: Logits) -> Callable[[], Walks | None]:
-        """Draws and walks every session of a pass that samples by coupled draws; as `DeviceDraws.start`, but all is done when it
-        returns."""
+    def start(self, pass_: Pass, logits: Logits) -> Read:
+        """Draws and walks every session of a pass that samples by coupled draws: all is done when this returns."""
         wait_for(self._device)
-        entries_B = pass_.draws_coupled_E().nonzero()[0]
+        entries_B = pass_.decided_as(POOLED)
         if not len(entries_B):
             return lambda: None
         logprobs: dict[int, list[Logprob]] = {}

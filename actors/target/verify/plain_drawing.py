@@ -6,6 +6,7 @@ from __future__ import annotations
 import torch
 
 from outrider.actors.engine.protocol import Logits
+from outrider.actors.exchange.candidates import POOLED
 from outrider.actors.speculation.verify import coupled_draws
 from outrider.actors.target.state.passes import Pass
 from outrider.actors.target.state.target_events import Logprob
@@ -70,7 +71,7 @@ def walk_one_at_a_time(pass_: Pass, sessions: dict[int, TargetSession], logits: 
     """
     walks = Walks.empty(len(pass_.rows_E), 1)
     roots = pass_.roots_E()
-    for entry in pass_.draws_coupled_E().nonzero()[0].tolist():
+    for entry in pass_.decided_as(POOLED).tolist():
         session = sessions[int(pass_.rows_E[entry])]
         nodes = slice(int(pass_.starts_E[entry]), int(pass_.starts_E[entry + 1]))
         start = int(roots[entry])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
@@ -11,8 +13,6 @@ from outrider.actors.speculation.trees.path_keys import Int64s
 from outrider.actors.speculation.verify.coupled_draws import Walk
 from outrider.actors.target.state.passes import Pass
 from outrider.actors.target.state.target_events import Logprob
-from outrider.actors.target.state.target_session import TargetSession
-from outrider.actors.target.verify.frozen_verdict import FrozenVerdict
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -67,27 +67,40 @@ class Walks:
         if logprobs:
             self.logprobs[entry] = logprobs
 
+    @classmethod
+    def united(cls, count: int, parts: Iterable[Walks | None]) -> Walks:
+        """What was decided of different entries, together.
 
-def walk_frozen(
-    pass_: Pass, sessions: dict[int, TargetSession], logits: Logits, walks: Walks | None
-) -> Walks:
-    """Adds the verdicts on frozen trees, which are tested on the host wherever the model runs.
+        Args:
+            count: Entries.
+            parts: Walks over them, of which each has decided others; None: none.
+        """
+        some = [part for part in parts if part is not None]
+        if len(some) == 1:
+            return some[0]
+        whole = cls.empty(count, max((part.tokens_ET.shape[1] for part in some), default=1))
+        for part in some:
+            decided, width = part.counts_E.nonzero()[0], part.tokens_ET.shape[1]
+            whole.counts_E[decided] = part.counts_E[decided]
+            whole.tokens_ET[decided, :width] = part.tokens_ET[decided]
+            whole.nodes_ET[decided, :width] = part.nodes_ET[decided]
+            whole.near_ties_E[decided] = part.near_ties_E[decided]
+            whole.logprobs |= part.logprobs
+        return whole
 
-    Args:
-        pass_: What was run.
-        sessions: By row.
-        logits: What came of it.
-        walks: What was drawn for the other sessions; None: nothing.
-    """
-    if walks is None:
-        walks = Walks.empty(len(pass_.rows_E), 1)
-    roots = pass_.roots_E() if pass_.frozen else ()
-    for entry, ready in pass_.frozen.items():
-        if not pass_.draws_E[entry]:
-            continue
-        start = int(roots[entry])
-        stop = start + 1 + int(pass_.starts_E[entry + 1] - pass_.starts_E[entry])
-        session = sessions[int(pass_.rows_E[entry])]
-        verdict = FrozenVerdict(session, logits.values_RV[start:stop], ready.frozen)
-        walks.put(entry, verdict.walk(), verdict.near_ties, verdict.logprobs)
-    return walks
+
+Read = Callable[[], Walks | None]
+"""Waits for what was begun, and gives what was decided; None: nothing."""
+
+
+class Decider(Protocol):
+    """Decides one kind of candidates."""
+
+    def start(self, pass_: Pass, logits: Logits) -> Read:
+        """Begins to decide the entries of its kind. Sessions are not touched.
+
+        Args:
+            pass_: What was run.
+            logits: What came of it.
+        """
+        ...

@@ -51,11 +51,11 @@ def test_a_tree_is_sent_once_it_is_frozen_and_once() -> None:
     rounds = FrozenRounds(Replacement.WITHOUT)
     one = rounds.begin(length=3, hash_=HASH, shape=LevelShape((2, 1)))
     rounds.grow(one, [LAW], [(3, 2)])
-    assert rounds.take_news() == ()
+    assert rounds.take_unsent(7) == []
     rounds.grow(one, [LAW] * 2, [(3,), (1,)])
-    (news,) = rounds.take_news()
-    assert rounds.take_news() == ()
-    assert (news.number, news.length, news.hash) == (1, 3, HASH)
+    (news,) = rounds.take_unsent(7)
+    assert rounds.take_unsent(7) == []
+    assert (news.round, news.base_length, news.base_hash) == (1, 3, HASH)
     assert news.frozen.tree.tokens_N == (3, 2, 3, 1)
     assert news.frozen.tree.parents_N == (-1, -1, 0, 1)
     decode(
@@ -65,8 +65,8 @@ def test_a_tree_is_sent_once_it_is_frozen_and_once() -> None:
         vocab_size=4,
     )
     rounds.unsend()
-    (again,) = rounds.take_news()
-    assert (again.number, again.frozen.tree) == (news.number, news.frozen.tree)
+    (again,) = rounds.take_unsent(7)
+    assert (again.round, again.frozen.tree) == (news.round, news.frozen.tree)
 
 
 def test_the_prediction_is_the_best_leaf_and_a_token() -> None:
@@ -87,21 +87,20 @@ def test_a_foreseen_verdict_makes_the_next_tree_the_first() -> None:
     run(rounds, [leaf])
     ahead = rounds.predict(leaf, 1, LevelShape((2, 1)))
     grow(rounds, ahead)
-    before = rounds.take_news()[1]
+    before = rounds.take_unsent(7)[1]
     assert rounds.num_foreseen((3, 3, 1)) == 3
     followed = rounds.follow((3, 3, 1))
-    assert followed.is_foreseen
     assert len(followed.path) == 3
     assert followed.keep == sorted(followed.keep)
     assert rounds.rounds == [ahead]
     assert rounds.num_run == len(followed.keep) == 2
     assert sorted(row for row in rounds.scratch if row != NOT_RUN) == [0, 1]
-    assert rounds.take_news() == ()
+    assert rounds.take_unsent(7) == []
     rounds.unsend()
-    (after,) = rounds.take_news()
-    assert (after.number, after.hash, after.frozen.tree) == (
-        before.number,
-        before.hash,
+    (after,) = rounds.take_unsent(7)
+    assert (after.round, after.base_hash, after.frozen.tree) == (
+        before.round,
+        before.base_hash,
         before.frozen.tree,
     )
 
@@ -110,7 +109,6 @@ def test_another_verdict_keeps_rows_and_drops_trees() -> None:
     """The rows of accepted tokens are reused, all but the last, whose logits are needed."""
     rounds, _ = grown((2, 2, 1))
     followed = rounds.follow((2, 3, 0))
-    assert not followed.is_foreseen
     assert len(followed.path) == 2
     assert followed.keep == []
     assert rounds.rounds == []
@@ -136,7 +134,7 @@ def test_a_message_is_little_more_than_its_rows() -> None:
         children = law.ids_K[: one.shape.branching[one.num_levels]].tolist()
         count = len(one.frontier)
         rounds.grow(one, [law] * count, [children] * count)
-    [news] = rounds.take_news()
-    report = CandidatesSent(link=1, frozen=((7, news),))
+    [news] = rounds.take_unsent(7)
+    report = CandidatesSent(link=1, own_trees=(news,))
     assert (report.num_nodes, report.num_entries) == (28, 1)
     assert message_of(report).ByteSize() < 0.5 * 13 * 384

@@ -23,7 +23,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from outrider.actors.frozen.sparse_rows import SparseRow, draw_sibling, freeze
+from outrider.actors.frozen.sparse_rows import SparseRow, Urn, freeze
 from outrider.actors.speculation.sampling.random_acts import Decisions, Float64s
 from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement
 from outrider.actors.speculation.trees.level_shapes import LevelShape
@@ -198,7 +198,10 @@ class Growing:
         """Draw the next child; None if there is no further token."""
         taken = [self.tokens[child] for child in self.children(node)]
         row = self.models.draft[self.context(node)]
-        token = draw_sibling(row, taken, self.replacement, self.decisions)
+        urn = Urn(row)
+        for one in taken if self.replacement is Replacement.WITHOUT else ():
+            urn.remove(one)
+        token = urn.draw(self.decisions)
         if token is None:
             return None
         self.tokens.append(token)

@@ -19,6 +19,7 @@ from tests.actors.target.passing import Sessions
 
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.tables.tabular_engine import TabularEngine, random_table
+from outrider.actors.frozen.frozen_candidates import FrozenCandidates
 from outrider.actors.frozen.law_frame import FrozenTree
 from outrider.actors.frozen.sparse_rows import SparseRow
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
@@ -29,7 +30,7 @@ from outrider.actors.speculation.sampling.transforms import SamplingTransform
 from outrider.actors.speculation.trees import base_hash
 from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement
 from outrider.actors.target.state.passes import Pass
-from outrider.actors.target.state.target_events import DrafterJoined, Finished, FrozenCandidates
+from outrider.actors.target.state.target_events import CandidatesReceived, DrafterJoined, Finished
 from outrider.actors.target.verify import commit, device_drawing
 from outrider.actors.target.verify.frozen_verdict import TargetRows
 from outrider.actors.target.verify.host_drawing import HostDraws
@@ -293,8 +294,7 @@ def frozen_faults(name: str, verifier: str) -> int:
         for handle, event in enumerate(openings(name, seeds, speculation), 1):
             ours.worker.post(event)
             seed = handle - 1 + seeds[0]
-            message = FrozenCandidates(
-                drafter="d",
+            chain = FrozenCandidates(
                 handle=handle,
                 base_length=LENGTH,
                 base_hash=base_hash.extend_all(base_hash.EMPTY, prompt_of(seed)),
@@ -302,7 +302,7 @@ def frozen_faults(name: str, verifier: str) -> int:
                 frozen=chain_of(name, seed, min(VERIFIERS[verifier].replacements)),
                 num_bytes=1,
             )
-            ours.worker.post(message)
+            ours.worker.post(CandidatesReceived(drafter="d", candidates=chain))
         ours.worker.step()
         rounds = {one.owner.session: one for one in commits_of(ours.outputs)}
         for seed in seeds:

@@ -14,7 +14,6 @@ from outrider.actors.frozen.sparse_rows import (
     MAX_KEPT,
     DenseRows,
     SparseRow,
-    draw_sibling,
     draw_siblings,
     freeze,
     least_prob,
@@ -130,7 +129,6 @@ def test_siblings_end_with_the_row() -> None:
     without = {t for t, _ in every_outcome(lambda d: draw_siblings(row, 5, WITHOUT, d))}
     assert all(sorted(tokens) == [0, 1, 2] for tokens in without)
     assert len(next(every_outcome(lambda d: draw_siblings(row, 5, WITH, d)))[0]) == 5
-    assert next(every_outcome(lambda d: draw_sibling(row, [0, 1, 2], WITHOUT, d)))[0] is None
 
 
 def test_dense_rows_hold_the_probabilities_of_the_sparse_ones() -> None:

@@ -94,7 +94,7 @@ def pass_of(trees: Sequence[Tree]) -> Pass:
         columns_N=np.arange(num_nodes),
         drafters_N=np.array(drafters, np.int64),
         estimates_N=np.full(num_nodes, 0.5),
-        frozen={},
+        kinds_E=np.zeros(len(trees), np.int64),
         began_s=0.0,
         drafting=True,
         has_prompt=not all(tree.draws for tree in trees),

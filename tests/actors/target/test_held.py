@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from outrider.actors.frozen.frozen_candidates import FrozenCandidates
 from outrider.actors.frozen.law_frame import FrozenTree
 from outrider.actors.frozen.sparse_rows import freeze
 from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement, sources_by_parent
@@ -40,10 +41,13 @@ def tree(
 
 
 def take(
-    held: HeldTrees, frozen: FrozenTree, *, drafter: str = "d", length: int = 5, number: int = 1
+    held: HeldTrees, frozen: FrozenTree, *, drafter: int = 0, length: int = 5, number: int = 1
 ) -> bool:
     """Hands in a tree; the hash of a base is a hundred times its length."""
-    return held.take(drafter, length=length, hash_=100 * length, number=number, frozen=frozen)
+    found = FrozenCandidates(
+        handle=1, base_length=length, base_hash=100 * length, round=number, frozen=frozen
+    )
+    return held.take(drafter, found)
 
 
 def test_a_tree_waits_for_its_text() -> None:
@@ -74,12 +78,12 @@ def test_only_the_first_drafter_counts_unless_the_verifier_mixes() -> None:
     """K-seq takes what came first; SpecInfer takes both, each node with the law that it was drawn from."""
     for verifier, num_nodes in (("kseq", 6), ("specinfer", 12)):
         held = HeldTrees(verifier)
-        assert take(held, tree(), drafter="e")
-        assert take(held, tree(first=20), drafter="d")
+        assert take(held, tree(), drafter=1)
+        assert take(held, tree(first=20), drafter=0)
         ready = held.ready(5, 500, max_nodes=20, max_depth=9)
         assert ready is not None
         assert ready.frozen.tree.num_nodes == num_nodes
-        assert ready.drafters_N == ("e",) * 6 + ("d",) * (num_nodes - 6)
+        assert ready.drafters_N == (1,) * 6 + (0,) * (num_nodes - 6)
 
 
 def test_the_size_to_expect_is_that_of_earlier_trees() -> None:
@@ -104,7 +108,7 @@ def test_both_trees_of_two_drafters_are_expected() -> None:
     held = HeldTrees("specinfer")
     expected: list[int] = []
     for length in (5, 6):
-        for drafter in ("d", "e"):
+        for drafter in (0, 1):
             take(held, tree((2, 1)), length=length, drafter=drafter)
         ready = held.ready(length, 100 * length, max_nodes=99, max_depth=9)
         assert ready is not None

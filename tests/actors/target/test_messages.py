@@ -79,6 +79,7 @@ def test_candidates_come_through() -> None:
     event = candidates_from_proto(target_pb2.CandidateBatch(frame=frame), "d", 8)
     assert event is not None
     assert (event.drafter, event.candidates.num_bytes) == ("d", len(frame))
+    assert isinstance(event.candidates, candidates.Candidates)
     assert event.candidates.tokens_N.tolist() == [7]
     assert candidates_from_proto(target_pb2.CandidateBatch(), "d", 8) is None
 

@@ -9,8 +9,9 @@ import pytest
 from tests.actors.target.plain_selection import Candidate, best_subset
 
 from outrider.actors.target.candidates.candidate_pools import Pools
+from outrider.actors.target.candidates.candidate_store import Chosen
 from outrider.actors.target.schedule.cost import CostModel
-from outrider.actors.target.schedule.selection import Selection, select
+from outrider.actors.target.schedule.selection import select
 
 LENGTH = 7
 """Of every text."""
@@ -60,7 +61,7 @@ def choose(
     budgets: list[int] | None = None,
     max_nodes: int = 64,
     num_rows: int | None = None,
-) -> Selection:
+) -> Chosen:
     """Chooses."""
     return select(
         pools,

@@ -1,0 +1,176 @@
+"""Candidates of verifiers that test a frozen tree: each tree whole, for the text that it hangs below, at most once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import structlog
+
+from outrider.actors.frozen.frozen_candidates import FrozenCandidates
+from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
+from outrider.actors.speculation.trees.path_keys import Int64s
+from outrider.actors.target.candidates.candidate_pools import Grafted
+from outrider.actors.target.candidates.candidate_store import (
+    NO_COLUMN,
+    Arrived,
+    Chosen,
+    NodeFate,
+)
+from outrider.actors.target.candidates.frozen_pool import HeldTrees, Ready, depths_of
+from outrider.actors.target.schedule.cost import CostModel
+from outrider.actors.target.state.session_table import Bools, SessionTable
+from outrider.actors.target.state.target_session import TargetSession
+from outrider.actors.target.state.target_settings import TargetSettings
+
+_log = structlog.get_logger(__name__)
+
+
+class FrozenStore:
+    """The trees of each session that wait for its text, and those that the running pass tests."""
+
+    def __init__(
+        self,
+        table: SessionTable,
+        sessions: Mapping[int, TargetSession],
+        drafters: Sequence[str],
+        cost: CostModel,
+        settings: TargetSettings,
+    ) -> None:
+        """Takes what a choice depends on, all of it the target's own."""
+        self._table = table
+        self._sessions = sessions
+        self._drafters = drafters
+        self._cost = cost
+        self._settings = settings
+        self._held: dict[int, HeldTrees] = {}
+        self._holds_S = np.zeros(table.num_rows, np.bool_)
+        """Sessions that ever had a tree."""
+        self.tested: dict[int, Ready] = {}
+        """By row what was chosen last."""
+
+    def graft(self, found: Arrived, rows_E: Int64s, number: int) -> Grafted:
+        """See `CandidateStore`; so are the others: keeps a tree, unless the text has passed it by, its drafter's is held already, or the verifier cannot take it."""
+        assert isinstance(found, FrozenCandidates), "it is what this store accepts"
+        (row,) = rows_E.tolist()
+        is_new = False
+        if found.base_length >= self._table.lengths_S[row]:
+            verifier = self._sessions[row].speculation.verifier
+            held = self._held.setdefault(row, HeldTrees(verifier))
+            self._holds_S[row] = True
+            try:
+                is_new = held.take(number, found)
+            except ValueError as error:
+                name = self._drafters[number]
+                _log.warning("frozen tree dropped", drafter=name, reason=str(error))
+        size, none = np.array([found.num_nodes]), np.zeros(1, np.int64)
+        return Grafted(
+            added_E=size if is_new else none,
+            stale_E=none if is_new else size,
+            refused_E=none,
+        )
+
+    def has(self, rows_E: Int64s) -> Bools:
+        """Those with a tree for their text."""
+        has_E = np.zeros(len(rows_E), np.bool_)
+        for index, row, held in self._among(rows_E):
+            has_E[index] = held.has(*self._base(row))
+        return has_E
+
+    def is_complete(self, rows_E: Int64s) -> Bools:
+        """Each drafter that takes part has sent a tree, or one is all it takes."""
+        complete_E = np.array(
+            [
+                not VERIFIERS[self._sessions[row].speculation.verifier].mixes_drafters
+                for row in rows_E.tolist()
+            ],
+            np.bool_,
+        )
+        for index, row, held in self._among(rows_E):
+            drafters = frozenset(self._table.joined_SD[row].nonzero()[0].tolist())
+            complete_E[index] = held.is_complete(*self._base(row), drafters)
+        return complete_E
+
+    def choose(self, rows_E: Int64s, *, num_rows: int, num_nodes: int, tokens: float) -> Chosen:
+        """For each session the tree for its text, if it is worth its time.
+
+        A tree is verified whole or, where there is no room, without its last levels. Nothing here looks at its tokens, nor at
+        its size, which may tell of them.
+        """
+        table, cost, settings = self._table, self._cost, self._settings
+        self.tested = {}
+        entries: list[int] = []
+        for index, row, held in self._among(rows_E):
+            if not table.speculates_S[row]:
+                continue
+            left = settings.max_batch_nodes - num_nodes
+            ready = held.ready(
+                *self._base(row),
+                max_nodes=min(int(table.max_nodes_S[row]), left),
+                max_depth=min(int(table.max_depth_S[row]), int(table.remaining_S[row]) - 1),
+            )
+            if ready is None:
+                continue
+            gain = float(table.yields_S[row]) - 1.0
+            is_gain = settings.lockstep or (tokens + gain) * cost.predict(
+                num_rows
+            ) >= tokens * cost.predict(num_rows + ready.expected_nodes)
+            if held.is_worth(is_gain=is_gain):
+                self.tested[row] = ready
+                size = ready.frozen.tree.num_nodes
+                entries += [index] * size
+                num_nodes, num_rows, tokens = num_nodes + size, num_rows + size, tokens + gain
+        if not entries:
+            return Chosen(tokens=tokens)
+        chosen = list(self.tested.values())
+        nodes = [node for ready in chosen for node in ready.nodes()]
+        tokens_N, parents_N, depths_N, drafters_N = np.array(nodes, np.int64).T
+        return Chosen(
+            tokens=tokens,
+            entries_N=np.array(entries),
+            tokens_N=tokens_N,
+            parents_N=parents_N,
+            depths_N=depths_N,
+            columns_N=np.full(len(entries), NO_COLUMN),
+            drafters_N=drafters_N,
+            estimates_N=np.ones(len(entries)),
+            values_N=np.zeros(len(entries)),
+        )
+
+    def fates(
+        self, row: int, committed: tuple[int, ...], columns: set[int], *, is_over: bool
+    ) -> Iterator[NodeFate]:
+        """Trees that the text passes by are never chosen."""
+        del columns, is_over
+        length = int(self._table.lengths_S[row]) + len(committed)
+        tested = self.tested.get(row)
+        for base, drafter, frozen in self._held[row].passed(length) if row in self._held else ():
+            if tested is None or base != tested.base:
+                for depth in depths_of(frozen.tree):
+                    yield NodeFate(drafter, depth, 1.0, "never_chosen")
+
+    def advance(self, rows_E: Int64s) -> Int64s:
+        """Drops the trees that the texts have passed by; those of a base that was decided count as verified."""
+        stale_E = np.zeros(len(rows_E), np.int64)
+        for index, row, held in self._among(rows_E):
+            if (tested := self.tested.pop(row, None)) is not None:
+                held.spend(*tested.base)
+            stale_E[index] = held.advance(int(self._table.lengths_S[row]))
+        return stale_E
+
+    def clear(self, row: int) -> None:
+        """Forgets the trees of a session."""
+        self._holds_S[row] = False
+        self._held.pop(row, None)
+        self.tested.pop(row, None)
+
+    def _among(self, rows_E: Int64s) -> Iterator[tuple[int, int, HeldTrees]]:
+        """Index and row of those sessions that ever had a tree, with what is held."""
+        for index in self._holds_S[rows_E].nonzero()[0].tolist():
+            row = int(rows_E[index])
+            yield index, row, self._held[row]
+
+    def _base(self, row: int) -> tuple[int, int]:
+        """Length and hash of a text."""
+        length = int(self._table.lengths_S[row])
+        return length, int(self._table.hashes_SL[row, length])
