@@ -224,7 +224,12 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
             self._owners[key] = (stream, session)
             stream.keys[session] = key
             event = attach_from_proto(command, key, self._served, self._lengths)
-            known = replace(event, round_trip_s=link.round_trip_s, vocab_size=link.vocab_size)
+            known = replace(
+                event,
+                round_trip_s=link.round_trip_s,
+                vocab_size=link.vocab_size,
+                tokenizer=link.tokenizer,
+            )
             self._worker.post(known)
         finally:
             if stream.attaching.get(session) is asyncio.current_task():

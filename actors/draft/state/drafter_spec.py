@@ -27,8 +27,11 @@ class TargetNeed(StrEnum):
     TOP_ROWS = "top_rows"
     """The most probable tokens at committed positions, with their probabilities."""
 
+    SIBLINGS = "siblings"
+    """Committed tokens of the other sequences of the same request, which are attached to the same drafter for this."""
 
-SERVED_NEEDS = frozenset({TargetNeed.TOKENS})
+
+SERVED_NEEDS = frozenset({TargetNeed.TOKENS, TargetNeed.SIBLINGS})
 """What targets tell today. A method that needs more is refused when it is loaded."""
 
 
