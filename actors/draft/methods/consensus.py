@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from outrider.actors.draft.state.draft_sessions import DraftSession
 from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.draft.state.drafter_spec import DrafterSpec, LoadedDrafter, TargetNeed
-from outrider.actors.draft.text.continuations import Bounds, Grown, grow
+from outrider.actors.draft.text.continuations import NOTHING, Bounds, grow
 from outrider.actors.draft.text.counted_law import PRIORS, CountedLaw
 from outrider.actors.draft.text.lattice import Lattice
 from outrider.actors.draft.text.occurrences import matches, places_after
@@ -81,9 +81,7 @@ class ConsensusProposer:
         self._siblings = siblings
         self._law = CountedLaw(session.sampling, session.speculation.verifier)
 
-    def propose(
-        self, text_T: NDArray[np.int64], *, depth: int, rates: Sequence[float]
-    ) -> Proposal:
+    def propose(self, text_T: NDArray[np.int64], *, depth: int, rates: Sequence[float]) -> Proposal:
         """See `Proposer`: of the graphs of all match lengths the one with the best tree, of equal ones that of the longest match."""
         options = self._options
         tail = text_T[-options.longest_match :].tolist()
@@ -99,7 +97,7 @@ class ConsensusProposer:
             )
         places = sorted(places, reverse=True)[: options.most_continuations]
         bounds = Bounds(depth=depth, nodes=options.max_nodes, width=self._width, least=LEAST)
-        best = Grown()
+        best = NOTHING
         for match, found in matches(texts, places, tail, longest=options.longest_match):
             grown = grow(
                 found,
@@ -123,9 +121,7 @@ def build(settings: DraftSettings) -> LoadedDrafter:
     def new_proposer(session: DraftSession) -> ConsensusProposer:
         return ConsensusProposer(session, options, width=settings.width, siblings=siblings)
 
-    return text_drafter(
-        settings, new_proposer, PRIORS, joined=siblings.join, left=siblings.leave
-    )
+    return text_drafter(settings, new_proposer, PRIORS, joined=siblings.join, left=siblings.leave)
 
 
 SPECS = (

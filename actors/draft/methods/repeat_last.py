@@ -22,9 +22,7 @@ RIGHT = (0.1, 0.8)
 class RepeatLast:
     """Proposes one chain: the last token, over and over."""
 
-    def propose(
-        self, text_T: NDArray[np.int64], *, depth: int, rates: Sequence[float]
-    ) -> Proposal:
+    def propose(self, text_T: NDArray[np.int64], *, depth: int, rates: Sequence[float]) -> Proposal:
         """See `Proposer`."""
         return chain([int(text_T[-1])] * depth, kinds=(0, 1))
 

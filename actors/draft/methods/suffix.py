@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from outrider.actors.draft.state.draft_sessions import DraftSession
 from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.draft.state.drafter_spec import DrafterSpec, LoadedDrafter
-from outrider.actors.draft.text.continuations import Bounds, Grown, grow
+from outrider.actors.draft.text.continuations import NOTHING, Bounds, grow
 from outrider.actors.draft.text.counted_law import PRIORS, CountedLaw
 from outrider.actors.draft.text.occurrences import Texts, followers, matches, places_after
 from outrider.actors.draft.text.output_memory import OutputMemory
@@ -43,7 +43,7 @@ class LookupOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SuffixOptions:
+class SuffixOptions(LookupOptions):
     """Of suffix decoding."""
 
     longest_match: int = 16
@@ -53,12 +53,11 @@ class SuffixOptions:
     """Candidates of one proposal, 1 to 256. How many are sent is the sender's choice."""
 
     memory_tokens: int = 131_072
-    """Tokens of earlier outputs that are remembered, the oldest outputs forgotten first; 0: none, 250 bytes each. What one client was
+    """Tokens of earlier outputs that are remembered, 0 to 2^24, the oldest outputs forgotten first; about 250 bytes each. What one client was
     answered makes the same answer faster for another, which can be timed: 0 where clients must not know of each other."""
 
     def __post_init__(self) -> None:
-        _check("longest_match", self.longest_match, 1, 64)
-        _check("max_nodes", self.max_nodes, 1, 256)
+        LookupOptions.__post_init__(self)
         _check("memory_tokens", self.memory_tokens, 0, 2**24)
 
 
@@ -73,7 +72,7 @@ class SuffixProposer:
     def __init__(
         self,
         session: DraftSession,
-        options: LookupOptions | SuffixOptions,
+        options: LookupOptions,
         *,
         width: int,
         memory: OutputMemory | None = None,
@@ -93,9 +92,7 @@ class SuffixProposer:
             CountedLaw(sampling, verifier, source=source) for source in range(2)
         )
 
-    def propose(
-        self, text_T: NDArray[np.int64], *, depth: int, rates: Sequence[float]
-    ) -> Proposal:
+    def propose(self, text_T: NDArray[np.int64], *, depth: int, rates: Sequence[float]) -> Proposal:
         """See `Proposer`: of all trees the best; of equal ones that of the longer match, and the session's own."""
         options = self._options
         tail = text_T[-options.longest_match :].tolist()
@@ -106,7 +103,7 @@ class SuffixProposer:
         if self._memory is not None:
             earlier = self._memory.places_after(tail)
             sources.append((self._earlier, self._memory.texts, earlier))
-        best = Grown()
+        best = NOTHING
         for law, texts, places in sources:
             for match, found in matches(texts, places, tail, longest=options.longest_match):
                 grown = grow(

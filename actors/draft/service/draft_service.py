@@ -70,6 +70,7 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
         model: str,
         lengths: Sequence[LengthChoice] = SERVED_LENGTHS,
         engine: TimedEngine | None = None,
+        reads_siblings: bool = False,
         recorder: Recorder | None = None,
         credentials: Credentials = OPEN,
     ) -> None:
@@ -80,6 +81,7 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
             model: Name of the draft model, empty without one.
             lengths: Draft length policies that it can serve.
             engine: The draft model, None without one.
+            reads_siblings: Whether it drafts the sequences of a request from each other.
             recorder: Takes records for a timeline; None: nobody asks for them.
             credentials: What streams to targets carry.
         """
@@ -89,6 +91,7 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
         self._lengths = tuple(lengths)
         self._model = model
         self._engine = engine
+        self._reads_siblings = reads_siblings
         self._recorder = recorder or Recorder()
         self._links = TargetLinks(
             hello=hello,
@@ -127,6 +130,7 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
             pid=os.getpid(),
             passes=self._engine.num_passes if self._engine is not None else 0,
             model_cpu_s=self._engine.model_cpu_s if self._engine is not None else 0.0,
+            reads_siblings=self._reads_siblings,
         )
 
     async def Sessions(  # type: ignore[override]  # grpc.aio also takes handlers that write to the context

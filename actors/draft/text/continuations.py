@@ -35,8 +35,11 @@ class Bounds:
 class Grown:
     """A tree and what it is worth."""
 
-    proposal: Proposal = Proposal()
-    score: float = 0.0
+    proposal: Proposal
+    score: float
+
+
+NOTHING = Grown(proposal=Proposal(), score=0.0)
 
 
 def grow(

@@ -11,6 +11,7 @@ length of the match, by rank and by this probability.
 
 from __future__ import annotations
 
+import itertools
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -35,7 +36,7 @@ NUM_KINDS = _PER_SCORING * len(Scoring)
 def _priors() -> tuple[float, ...]:
     """What is believed of each kind at first: longer matches go on alike more often, and second choices are rarely right."""
     bounds = (0.0, *CHANCES, 1.0)
-    middles = [(low + high) / 2.0 for low, high in zip(bounds, bounds[1:], strict=False)]
+    middles = [(low + high) / 2.0 for low, high in itertools.pairwise(bounds)]
     return tuple(
         middle ** (1.0 / (1.0 + 0.5 * match)) * (0.4 if rank else 1.0)
         for _ in Scoring

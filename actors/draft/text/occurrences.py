@@ -59,12 +59,13 @@ def matches(
 
     Args:
         texts: What the places are in.
-        places: They follow a token.
+        places: They follow a token; those that are preferred first.
         tail: The end of the text.
         longest: Tokens of a run that are compared, at most.
 
     Returns:
-        (length, places, newest first) for each length that fewer places match than the next lesser one, the longest first.
+        (length, places) for each length that fewer places match than the next lesser one, the longest first. Places that match
+        longer come first, and those of a length in the order given.
     """
     by_length: dict[int, list[int]] = {}
     for place in places:
@@ -78,7 +79,7 @@ def matches(
     found: list[tuple[int, list[int]]] = []
     so_far: list[int] = []
     for length in sorted(by_length, reverse=True):
-        so_far = sorted([*so_far, *by_length[length]], reverse=True)
+        so_far = [*so_far, *by_length[length]]
         found.append((length, so_far))
     return found
 

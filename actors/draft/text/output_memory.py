@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -65,5 +66,4 @@ class OutputMemory:
 def _pairs(text_T: NDArray[np.int32]) -> list[tuple[int, tuple[int, int]]]:
     """Each pair of tokens that another follows, and the index of that."""
     tokens = text_T.tolist()
-    pairs = zip(tokens, tokens[1:-1], strict=False)
-    return list(enumerate(pairs, start=2))
+    return list(enumerate(itertools.pairwise(tokens[:-1]), start=2))

@@ -19,4 +19,6 @@ def test_it_is_the_noise_that_the_target_adds() -> None:
         seed, position = generator.getrandbits(64), generator.randrange(100_000)
         row_V = noise.rows(seed, position, 1)[0]
         for token in (0, 4999, generator.randrange(5000)):
-            assert token_noise(seed, position, token) == pytest.approx(float(row_V[token]), abs=1e-5)
+            assert token_noise(seed, position, token) == pytest.approx(
+                float(row_V[token]), abs=1e-5
+            )
