@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import grpc
@@ -32,11 +33,25 @@ FROZEN = [verifier for verifier, method in VERIFIERS.items() if method.needs_fro
 @pytest.fixture
 async def front(tmp_path: Path, serve: Serve) -> AsyncIterator[Front]:
     """A service in which target and drafter wait for each other, so that trees take part in every round."""
-    file = tmp_path / "table.npz"
+    async with served(tmp_path, serve, lockstep=True) as made:
+        yield made
+
+
+@pytest.fixture
+async def eager(tmp_path: Path, serve: Serve) -> AsyncIterator[Front]:
+    """A service whose target verifies whatever is there and waits for nobody, since some drafters have nothing to say."""
+    async with served(tmp_path, serve, adaptive=False) as made:
+        yield made
+
+
+@asynccontextmanager
+async def served(folder: Path, serve: Serve, **options: bool) -> AsyncIterator[Front]:
+    """A service of a target with these options and every method."""
+    file = folder / "table.npz"
     random_table(VOCAB, 1, seed=5, concentration=0.2, eos_token_ids=(1,)).save(file)
     engine = EngineSettings(model=f"tabular:{file}", num_slots=3, max_context=512, num_threads=1)
     target = TargetServer(
-        TargetSettings(name="target-0", incarnation=1, model_name="m", engine=engine, lockstep=True)
+        TargetSettings(name="target-0", incarnation=1, model_name="m", engine=engine, **options)
     )
     drafters = [
         DraftServer(DraftSettings(name="draft-0", incarnation=1, engine=engine, lockstep=True)),
@@ -133,16 +148,16 @@ async def test_every_verifier_works_for_the_request_that_asks_for_it(front: Fron
 @pytest.mark.parametrize("method", WITHOUT_MODEL)
 @pytest.mark.parametrize("temperature", [0.0, 0.9])
 async def test_every_method_gives_the_text_of_plain_decoding(
-    front: Front, method: str, temperature: float
+    eager: Front, method: str, temperature: float
 ) -> None:
     """Whatever it proposes, also if nothing of it is ever accepted. Four sequences in three slots: one begins when others have ended."""
     off = sampling_pb2.SpeculationOptions(enabled=False)
-    plain, _ = await sequences(front, request(off, temperature=temperature, n=4))
+    plain, _ = await sequences(eager, request(off, temperature=temperature, n=4))
     drafting = sampling_pb2.SpeculationOptions(drafters=[f"{method}-0"])
     async with asyncio.timeout(30.0):
         while True:
             asked = request(drafting, temperature=temperature, n=4)
-            ids, num_verified = await sequences(front, asked)
+            ids, num_verified = await sequences(eager, asked)
             assert ids == plain
             if num_verified > 0:
                 return
