@@ -27,6 +27,7 @@ SUITES = (
     "messages",
     "fanout",
     "reliability",
+    "drafters",
     "verifiers",
     "startup",
     "batch",

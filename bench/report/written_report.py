@@ -16,6 +16,7 @@ from bench.report import (
     plots_of_scheduling,
     tables,
     tables_emulated,
+    tables_of_drafters,
     tables_of_load,
     tables_plan,
     tables_simulated,
@@ -31,6 +32,7 @@ PAGES = tuple(
     DOCS / f"{name}.md"
     for name in (
         "benchmarks",
+        "drafters",
         "exactness",
         "scale",
         "scheduling",
@@ -56,6 +58,8 @@ BLOCKS: dict[str, Block] = {
     "costs": ("costs", tables_of_load.costs),
     "messages": ("messages", tables_of_load.messages),
     "reliability": ("reliability", tables_of_load.reliability),
+    "drafters": ("drafters", tables_of_drafters.drafters),
+    "drafters-by-category": ("drafters", tables_of_drafters.drafters_by_category),
     "emulated": ("emulated", tables_emulated.emulated),
     "predicted": ("predicted", tables_simulated.predicted),
     "plan-closed-form": ("plan", tables_plan.closed_form),

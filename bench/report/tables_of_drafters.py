@@ -1,0 +1,105 @@
+"""Tables of what each drafter does, from the rows of the suite `drafters`. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from bench.report.captions import Rows, machine, shared_cores, table
+
+DEPTHS = 4
+"""Depths of which acceptance is told."""
+
+
+def drafters(rows: Rows) -> str:
+    """What each drafter does over all categories, a table for each number of sequences and temperature."""
+    head = ["drafter", *(f"depth {depth + 1}" for depth in range(DEPTHS)), "tokens a pass"]
+    head += ["candidates a pass", "CPU, us a token", "served: tokens a pass", "bytes a token"]
+    head += ["speed-up"]
+    return _told(rows, lambda some: table(head, [_line(way, some) for way in _ways(some)]))
+
+
+def drafters_by_category(rows: Rows) -> str:
+    """Tokens a pass of the led drafters by category."""
+
+    def told(some: Rows) -> str:
+        ways = [way for way in _ways(some) if "led" in some[0]["ways"][way]]
+        return table(
+            ["category", *ways],
+            [[row["category"], *(_led_tokens([row["ways"][way]]) for way in ways)] for row in some],
+        )
+
+    return _told(rows, told)
+
+
+def _told(rows: Rows, tell: Callable[[Rows], str]) -> str:
+    """Told of each number of sequences and temperature by itself; empty if there are no rows."""
+    if not rows:
+        return ""
+    settings = sorted({_setting(row) for row in rows})
+    parts = [
+        f"n = {setting[0]}, temperature {setting[1]:g}, target {setting[2]}:\n\n"
+        + tell([row for row in rows if _setting(row) == setting])
+        for setting in settings
+    ]
+    return "\n\n".join([*parts, _caption(rows)])
+
+
+def _setting(row: dict[str, Any]) -> tuple[int, float, str]:
+    return row["num_sequences"], row["temperature"], row["target"]
+
+
+def _ways(rows: Rows) -> list[str]:
+    return list(rows[0]["ways"])
+
+
+def _line(way: str, rows: Rows) -> list[str]:
+    found = [row["ways"][way] for row in rows]
+    tokens = sum(one["tokens"] for one in found)
+    plain_s = sum(row["ways"][way]["tokens"] / row["plain_tokens_per_s"] for row in rows)
+    return [
+        way,
+        *_led(found),
+        f"{tokens / sum(one['passes'] for one in found):.2f}",
+        f"{sum(one['wire_bytes'] for one in found) / tokens:.0f}",
+        f"{plain_s / sum(one['seconds'] for one in found):.2f}",
+    ]
+
+
+def _led(found: Rows) -> list[str]:
+    if "led" not in found[0]:
+        return ["-"] * (DEPTHS + 3)
+    led = [one["led"] for one in found]
+    tokens, passes = (sum(one[key] for one in led) for key in ("tokens", "passes"))
+    return [
+        *(_acceptance(led, depth) for depth in range(DEPTHS)),
+        f"**{_led_tokens(found)}**",
+        f"{sum(one['nodes'] for one in led) / passes:.1f}",
+        f"{1e6 * sum(one['cpu_s'] for one in led) / tokens:.0f}",
+    ]
+
+
+def _led_tokens(found: Rows) -> str:
+    led = [one["led"] for one in found]
+    return f"{sum(one['tokens'] for one in led) / sum(one['passes'] for one in led):.2f}"
+
+
+def _acceptance(led: Rows, depth: int) -> str:
+    """Of all passes those in which a candidate at this depth was accepted."""
+    accepted = sum(one["accepted"][depth] for one in led if len(one["accepted"]) > depth)
+    return f"{accepted / sum(one['passes'] for one in led):.0%}"
+
+
+def _caption(rows: Rows) -> str:
+    different = sum(way["different"] for row in rows for way in row["ways"].values())
+    equal = (
+        f"{different} outputs differ from plain decoding."
+        if different
+        else "Every output was that of plain decoding, token for token."
+    )
+    first = rows[0]
+    return (
+        f"At most {first['max_nodes']} candidates in a pass; {first['prompts']} prompts of each category, {first['max_tokens']} tokens of each "
+        "sequence. Columns up to CPU are of the drafter alone, led along the texts: passes that accepted a candidate so deep, and processor time with "
+        f"its model. {machine(rows)}.{shared_cores(rows)} {equal}"
+    )

@@ -1,0 +1,215 @@
+"""Every drafter beside the others, at the same number of candidates in a pass, for each category of prompts; requests of one sequence and of eight.
+
+Two looks at each. *Led*: the drafter alone, along what plain decoding said (`bench.figures.led_rounds`): acceptance by depth, tokens a pass and
+processor time, the same on every machine and under any load. *Served*: the service with that drafter, outputs compared with plain decoding first: speed-up
+and bytes. Parts are categories. Drafters are new for each temperature and number of sequences, so that what one remembers is of the prompts
+before; `suffix, again` is asked the same prompts a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from bench.figures.assembly import Assembly
+from bench.figures.law import Text
+from bench.figures.led_rounds import LedRequests, Rounds
+from bench.running.bench_prompts import Prompt, load
+from bench.running.bench_service import DRAFTER, pair_config
+from bench.running.host import settings_of
+from bench.running.targets import MAX_CONTEXT, SHIPPED, prepared
+from bench.running.texts import Decoded, decode
+from bench.suites.single_suite import prompt_ids
+from outrider.actors.draft.state.draft_settings import DraftSettings
+from outrider.actors.speculation.noise.seeds import derive_seed
+from outrider.actors.speculation.options import Speculation
+from outrider.client import Client, SpeculationOptions
+
+KEYS = ("part", "num_sequences", "temperature", "category")
+"""What tells rows apart."""
+
+MAX_NODES, MAX_DEPTH = 16, 8
+"""Of the candidates in a target pass, whoever drafts."""
+
+WITHOUT_MODEL = ("prompt_lookup", "suffix", "repeat_last", "consensus")
+
+WAYS: Mapping[str, tuple[str, ...]] = {
+    "autoregressive": (DRAFTER,),
+    "prompt_lookup": ("prompt_lookup",),
+    "suffix": ("suffix",),
+    "suffix, again": ("suffix",),
+    "repeat_last": ("repeat_last",),
+    "consensus": ("consensus",),
+    "consensus + prompt_lookup": ("consensus", "prompt_lookup"),
+    "autoregressive + prompt_lookup": (DRAFTER, "prompt_lookup"),
+}
+"""Who works for a request, by the name in the table. What several bring together is only served, not led."""
+
+OF_SIBLINGS = frozenset(way for way in WAYS if "consensus" in way)
+"""Left out for one sequence, which has none."""
+
+
+def run(
+    *,
+    target: str = "demo:target",
+    draft: str = "demo:draft",
+    part: str = SHIPPED,
+    parts: Sequence[str] | None = None,
+    levels: Sequence[int] = (1, 8),
+    temperatures: Sequence[float] = (0.0, 0.8),
+    runs: int | None = None,
+    is_quick: bool = False,
+) -> Iterator[dict[str, Any]]:
+    """One row for each category, temperature and number of sequences.
+
+    Args:
+        target: The target model.
+        draft: The draft model.
+        part: Which target cost, see `bench.running.targets`.
+        parts: Which categories.
+        levels: Sequences of a request.
+        temperatures: Which.
+        runs: Prompts of each category.
+        is_quick: One short prompt of two categories.
+    """
+    by_category: dict[str, list[Prompt]] = {}
+    for prompt in load():
+        by_category.setdefault(prompt.category, []).append(prompt)
+    categories = parts or sorted(by_category)[: 2 if is_quick else None]
+    num_prompts, max_tokens = (1, 16) if is_quick else (runs or 3, 48)
+    with prepared(target, part) as model:
+        for num_sequences in levels:
+            room = {"max_context": MAX_CONTEXT, "num_slots": num_sequences}
+            config = pair_config(model.model, draft, both=room)
+            config["drafters"] += [{"name": name, "method": name} for name in WITHOUT_MODEL]
+            # Whoever drafts is at work all the time, also where it does not pay.
+            config["speculation"]["adaptive"] = False
+            for temperature in temperatures:
+                with Assembly(config) as assembly, Client(assembly.address) as client:
+                    comparison = Comparison(
+                        client,
+                        config,
+                        num_sequences=num_sequences,
+                        temperature=temperature,
+                        max_tokens=max_tokens,
+                    )
+                    for category in categories:
+                        yield {
+                            "part": part,
+                            "target": model.label,
+                            "num_sequences": num_sequences,
+                            "temperature": temperature,
+                            "category": category,
+                            **comparison.of(by_category[category][:num_prompts]),
+                        }
+
+
+class Comparison:
+    """All ways of drafting for one service, temperature and number of sequences."""
+
+    def __init__(
+        self,
+        client: Client,
+        config: Mapping[str, Any],
+        *,
+        num_sequences: int,
+        temperature: float,
+        max_tokens: int,
+    ) -> None:
+        """
+        Args:
+            client: Of the service.
+            config: Its configuration.
+            num_sequences: Of a request.
+            temperature: Of sampling.
+            max_tokens: Of a sequence.
+        """
+        self._client = client
+        self._num_sequences = num_sequences
+        self._temperature = temperature
+        self._max_tokens = max_tokens
+        self._ways = [way for way in WAYS if num_sequences > 1 or way not in OF_SIBLINGS]
+        speculation = Speculation(max_nodes=MAX_NODES, max_depth=MAX_DEPTH)
+        lockstep = {**config, "speculation": {**config["speculation"], "lockstep": True}}
+        self._led = {
+            name: LedRequests(_settings(lockstep, name), speculation, temperature)
+            for name in {name for way in self._ways for name in WAYS[way]}
+        }
+
+    def of(self, prompts: Sequence[Prompt]) -> dict[str, Any]:
+        """What a row says of some prompts."""
+        plain = self._decode(prompts)  # Its time does not count: whatever is done once is done.
+        plain = self._decode(prompts)
+        requests = self._texts(prompts, plain)
+        served = {way: self._decode(prompts, WAYS[way]) for way in self._ways}
+        after = self._decode(prompts)
+        pace = (plain.num_tokens + after.num_tokens) / (plain.total_s + after.total_s)
+        return {
+            "prompts": len(prompts),
+            "max_tokens": self._max_tokens,
+            "max_nodes": MAX_NODES,
+            "plain_tokens_per_s": pace,
+            "ways": {
+                way: {**_told(plain, served[way], pace), **self._lead(WAYS[way], requests)}
+                for way in self._ways
+            },
+        }
+
+    def _decode(self, prompts: Sequence[Prompt], drafters: tuple[str, ...] = ()) -> Decoded:
+        limits = {"max_nodes": MAX_NODES, "max_depth": MAX_DEPTH} if drafters else {}
+        return decode(
+            self._client,
+            prompts,
+            temperature=self._temperature,
+            max_tokens=self._max_tokens,
+            enabled=bool(drafters),
+            num_sequences=self._num_sequences,
+            speculation=SpeculationOptions(enabled=bool(drafters), drafters=drafters, **limits),
+        )
+
+    def _texts(self, prompts: Sequence[Prompt], plain: Decoded) -> list[list[Text]]:
+        """The sequences of each request."""
+        outputs = iter(plain.texts)
+        return [
+            [
+                Text(prompt=ids, output=next(outputs), seed=derive_seed(prompt.id, index))
+                for index in range(self._num_sequences)
+            ]
+            for prompt in prompts
+            for ids in [prompt_ids(self._client, prompt)]
+        ]
+
+    def _lead(self, drafters: Sequence[str], requests: Sequence[Sequence[Text]]) -> dict[str, Any]:
+        if len(drafters) > 1:
+            return {}
+        rounds = Rounds()
+        for texts in requests:
+            self._led[drafters[0]].lead(texts, rounds)
+        return {
+            "led": {
+                "tokens": rounds.num_tokens,
+                "passes": rounds.num_passes,
+                "nodes": rounds.num_nodes,
+                "reached": rounds.reached,
+                "accepted": rounds.accepted,
+                "cpu_s": rounds.cpu_s,
+            }
+        }
+
+
+def _settings(config: Mapping[str, Any], name: str) -> DraftSettings:
+    settings = settings_of({"config": config, "name": name, "host": "127.0.0.1"})
+    assert isinstance(settings, DraftSettings), "it is a drafter's name"
+    return settings
+
+
+def _told(plain: Decoded, ours: Decoded, pace: float) -> dict[str, Any]:
+    pairs = zip(plain.texts, ours.texts, strict=True)
+    return {
+        "different": sum(one != other for one, other in pairs),
+        "tokens": ours.num_tokens,
+        "seconds": ours.total_s,
+        "speed_up": ours.tokens_per_s / pace,
+        "passes": sum(one.rounds + one.plain_passes for one in ours.stats),
+        "wire_bytes": sum(one.wire_bytes for one in ours.stats),
+    }
