@@ -65,30 +65,42 @@ class LedRequests:
         self._temperature = temperature
         self._next_group = 1
 
-    def lead(self, texts: Sequence[Text], rounds: Rounds) -> None:
-        """Along the sequences of one request, which begin together; counts what came of it."""
+    def lead(self, texts: Sequence[Text], rounds: Rounds, *, at_once: int) -> None:
+        """Along the sequences of one request; counts what came of it.
+
+        Args:
+            texts: The sequences.
+            rounds: Is added to.
+            at_once: Sequences that run at a time; the others begin when one has ended.
+        """
         group, self._next_group = self._next_group, self._next_group + 1
         began_s = time.process_time()
         with quiet():
-            for handle, text in enumerate(texts):
-                self._drafter.begin(
-                    handle,
-                    # The first token is of the pass over the prompt.
-                    (*text.prompt, *text.output[:1]),
-                    prompt_length=len(text.prompt),
-                    sampling=Sampling(
-                        seed=text.seed,
-                        max_tokens=len(text.output) + 1,
-                        temperature=self._temperature,
-                        ignore_eos=True,
-                    ),
-                    speculation=self._speculation,
-                    group=group if len(texts) > 1 else 0,
-                )
-            done = dict.fromkeys(range(len(texts)), 1)
-            while done:
+            done: dict[int, int] = {}
+            waiting = list(range(len(texts)))
+            while waiting or done:
+                while waiting and len(done) < at_once:
+                    handle = waiting.pop(0)
+                    self._begin(handle, texts[handle], group if len(texts) > 1 else 0)
+                    done[handle] = 1
                 self._round(texts, done, rounds)
         rounds.cpu_s += time.process_time() - began_s
+
+    def _begin(self, handle: int, text: Text, group: int) -> None:
+        self._drafter.begin(
+            handle,
+            # The first token is of the pass over the prompt.
+            (*text.prompt, *text.output[:1]),
+            prompt_length=len(text.prompt),
+            sampling=Sampling(
+                seed=text.seed,
+                max_tokens=len(text.output) + 1,
+                temperature=self._temperature,
+                ignore_eos=True,
+            ),
+            speculation=self._speculation,
+            group=group,
+        )
 
     def _round(self, texts: Sequence[Text], done: dict[int, int], rounds: Rounds) -> None:
         fresh: dict[int, Sequence[int]] = {}

@@ -23,11 +23,17 @@ def drafters_by_category(rows: Rows) -> str:
     """Tokens a pass of the led drafters by category."""
 
     def told(some: Rows) -> str:
-        ways = [way for way in _ways(some) if "led" in some[0]["ways"][way]]
-        return table(
-            ["category", *ways],
-            [[row["category"], *(_led_tokens([row["ways"][way]]) for way in ways)] for row in some],
-        )
+        ways = {
+            way + name.removeprefix("led").replace("_", ", "): (way, name)
+            for way, one in some[0]["ways"].items()
+            for name in ("led", "led_together")
+            if name in one
+        }
+        lines = [
+            [row["category"], *(_tokens([row["ways"][way][name]]) for way, name in ways.values())]
+            for row in some
+        ]
+        return table(["category", *ways], lines)
 
     return _told(rows, told)
 
@@ -38,15 +44,15 @@ def _told(rows: Rows, tell: Callable[[Rows], str]) -> str:
         return ""
     settings = sorted({_setting(row) for row in rows})
     parts = [
-        f"n = {setting[0]}, temperature {setting[1]:g}, target {setting[2]}:\n\n"
+        f"n = {setting[0]} ({setting[3]} at a time), temperature {setting[1]:g}, target {setting[2]}:\n\n"
         + tell([row for row in rows if _setting(row) == setting])
         for setting in settings
     ]
     return "\n\n".join([*parts, _caption(rows)])
 
 
-def _setting(row: dict[str, Any]) -> tuple[int, float, str]:
-    return row["num_sequences"], row["temperature"], row["target"]
+def _setting(row: dict[str, Any]) -> tuple[int, float, str, int]:
+    return row["num_sequences"], row["temperature"], row["target"], row["at_once"]
 
 
 def _ways(rows: Rows) -> list[str]:
@@ -70,24 +76,23 @@ def _led(found: Rows) -> list[str]:
     if "led" not in found[0]:
         return ["-"] * (DEPTHS + 3)
     led = [one["led"] for one in found]
-    tokens, passes = (sum(one[key] for one in led) for key in ("tokens", "passes"))
+    tokens, passes = (sum(one[key] for one in led) for key in ("num_tokens", "num_passes"))
     return [
         *(_acceptance(led, depth) for depth in range(DEPTHS)),
-        f"**{_led_tokens(found)}**",
-        f"{sum(one['nodes'] for one in led) / passes:.1f}",
+        f"**{_tokens(led)}**",
+        f"{sum(one['num_nodes'] for one in led) / passes:.1f}",
         f"{1e6 * sum(one['cpu_s'] for one in led) / tokens:.0f}",
     ]
 
 
-def _led_tokens(found: Rows) -> str:
-    led = [one["led"] for one in found]
-    return f"{sum(one['tokens'] for one in led) / sum(one['passes'] for one in led):.2f}"
+def _tokens(led: Rows) -> str:
+    return f"{sum(one['num_tokens'] for one in led) / sum(one['num_passes'] for one in led):.2f}"
 
 
 def _acceptance(led: Rows, depth: int) -> str:
     """Of all passes those in which a candidate at this depth was accepted."""
     accepted = sum(one["accepted"][depth] for one in led if len(one["accepted"]) > depth)
-    return f"{accepted / sum(one['passes'] for one in led):.0%}"
+    return f"{accepted / sum(one['num_passes'] for one in led):.0%}"
 
 
 def _caption(rows: Rows) -> str:

@@ -9,6 +9,7 @@ before; `suffix, again` is asked the same prompts a second time.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from bench.figures.assembly import Assembly
@@ -30,6 +31,9 @@ KEYS = ("part", "num_sequences", "temperature", "category")
 
 MAX_NODES, MAX_DEPTH = 16, 8
 """Of the candidates in a target pass, whoever drafts."""
+
+AT_ONCE = 4
+"""Slots of the target: of eight sequences four begin when others have ended."""
 
 WITHOUT_MODEL = ("prompt_lookup", "suffix", "repeat_last", "consensus")
 
@@ -79,7 +83,8 @@ def run(
     num_prompts, max_tokens = (1, 16) if is_quick else (runs or 3, 48)
     with prepared(target, part) as model:
         for num_sequences in levels:
-            room = {"max_context": MAX_CONTEXT, "num_slots": num_sequences}
+            at_once = min(num_sequences, AT_ONCE)
+            room = {"max_context": MAX_CONTEXT, "num_slots": at_once}
             config = pair_config(model.model, draft, both=room)
             config["drafters"] += [{"name": name, "method": name} for name in WITHOUT_MODEL]
             # Whoever drafts is at work all the time, also where it does not pay.
@@ -90,6 +95,7 @@ def run(
                         client,
                         config,
                         num_sequences=num_sequences,
+                        at_once=at_once,
                         temperature=temperature,
                         max_tokens=max_tokens,
                     )
@@ -98,6 +104,7 @@ def run(
                             "part": part,
                             "target": model.label,
                             "num_sequences": num_sequences,
+                            "at_once": at_once,
                             "temperature": temperature,
                             "category": category,
                             **comparison.of(by_category[category][:num_prompts]),
@@ -113,6 +120,7 @@ class Comparison:
         config: Mapping[str, Any],
         *,
         num_sequences: int,
+        at_once: int,
         temperature: float,
         max_tokens: int,
     ) -> None:
@@ -121,11 +129,12 @@ class Comparison:
             client: Of the service.
             config: Its configuration.
             num_sequences: Of a request.
+            at_once: Slots of the target.
             temperature: Of sampling.
             max_tokens: Of a sequence.
         """
         self._client = client
-        self._num_sequences = num_sequences
+        self._num_sequences, self._at_once = num_sequences, at_once
         self._temperature = temperature
         self._max_tokens = max_tokens
         self._ways = [way for way in WAYS if num_sequences > 1 or way not in OF_SIBLINGS]
@@ -182,19 +191,19 @@ class Comparison:
     def _lead(self, drafters: Sequence[str], requests: Sequence[Sequence[Text]]) -> dict[str, Any]:
         if len(drafters) > 1:
             return {}
+        found = {"led": self._along(drafters[0], requests, self._at_once)}
+        if drafters[0] == "consensus":
+            # The hardest case: all begin together, so that few have siblings ahead of them.
+            found["led_together"] = self._along(drafters[0], requests, self._num_sequences)
+        return found
+
+    def _along(
+        self, drafter: str, requests: Sequence[Sequence[Text]], at_once: int
+    ) -> dict[str, Any]:
         rounds = Rounds()
         for texts in requests:
-            self._led[drafters[0]].lead(texts, rounds)
-        return {
-            "led": {
-                "tokens": rounds.num_tokens,
-                "passes": rounds.num_passes,
-                "nodes": rounds.num_nodes,
-                "reached": rounds.reached,
-                "accepted": rounds.accepted,
-                "cpu_s": rounds.cpu_s,
-            }
-        }
+            self._led[drafter].lead(texts, rounds, at_once=at_once)
+        return asdict(rounds)
 
 
 def _settings(config: Mapping[str, Any], name: str) -> DraftSettings:
