@@ -165,7 +165,11 @@ class Comparison:
         }
 
     def _decode(self, prompts: Sequence[Prompt], drafters: tuple[str, ...] = ()) -> Decoded:
-        limits = {"max_nodes": MAX_NODES, "max_depth": MAX_DEPTH} if drafters else {}
+        speculation = SpeculationOptions(enabled=False)
+        if drafters:
+            speculation = SpeculationOptions(
+                enabled=True, drafters=drafters, max_nodes=MAX_NODES, max_depth=MAX_DEPTH
+            )
         return decode(
             self._client,
             prompts,
@@ -173,7 +177,7 @@ class Comparison:
             max_tokens=self._max_tokens,
             enabled=bool(drafters),
             num_sequences=self._num_sequences,
-            speculation=SpeculationOptions(enabled=bool(drafters), drafters=drafters, **limits),
+            speculation=speculation,
         )
 
     def _texts(self, prompts: Sequence[Prompt], plain: Decoded) -> list[list[Text]]:

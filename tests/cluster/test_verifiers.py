@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
@@ -33,26 +34,26 @@ FROZEN = [verifier for verifier, method in VERIFIERS.items() if method.needs_fro
 @pytest.fixture
 async def front(tmp_path: Path, serve: Serve) -> AsyncIterator[Front]:
     """A service in which target and drafter wait for each other, so that trees take part in every round."""
-    async with served(tmp_path, serve, lockstep=True) as made:
+    settings = TargetSettings(name="target-0", incarnation=1, lockstep=True)
+    async with served(tmp_path, serve, settings) as made:
         yield made
 
 
 @pytest.fixture
 async def eager(tmp_path: Path, serve: Serve) -> AsyncIterator[Front]:
     """A service whose target verifies whatever is there and waits for nobody, since some drafters have nothing to say."""
-    async with served(tmp_path, serve, adaptive=False) as made:
+    settings = TargetSettings(name="target-0", incarnation=1, adaptive=False)
+    async with served(tmp_path, serve, settings) as made:
         yield made
 
 
 @asynccontextmanager
-async def served(folder: Path, serve: Serve, **options: bool) -> AsyncIterator[Front]:
-    """A service of a target with these options and every method."""
+async def served(folder: Path, serve: Serve, settings: TargetSettings) -> AsyncIterator[Front]:
+    """A service of such a target and every method."""
     file = folder / "table.npz"
     random_table(VOCAB, 1, seed=5, concentration=0.2, eos_token_ids=(1,)).save(file)
     engine = EngineSettings(model=f"tabular:{file}", num_slots=3, max_context=512, num_threads=1)
-    target = TargetServer(
-        TargetSettings(name="target-0", incarnation=1, model_name="m", engine=engine, **options)
-    )
+    target = TargetServer(replace(settings, model_name="m", engine=engine))
     drafters = [
         DraftServer(DraftSettings(name="draft-0", incarnation=1, engine=engine, lockstep=True)),
         *(

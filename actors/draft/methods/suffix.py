@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from outrider.actors.draft.state.draft_sessions import DraftSession
 from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.draft.state.drafter_spec import DrafterSpec, LoadedDrafter
-from outrider.actors.draft.text.continuations import NOTHING, Bounds, grow
+from outrider.actors.draft.text.continuations import NOTHING, Bounds, children_in, grow
 from outrider.actors.draft.text.counted_law import PRIORS, CountedLaw
-from outrider.actors.draft.text.occurrences import Texts, followers, matches, places_after
+from outrider.actors.draft.text.occurrences import Texts, matches, places_after
 from outrider.actors.draft.text.output_memory import OutputMemory
 from outrider.actors.draft.text.proposal import Proposal
 from outrider.actors.draft.text.text_drafter import ignore, text_drafter
@@ -108,10 +108,7 @@ class SuffixProposer:
             for match, found in matches(texts, places, tail, longest=options.longest_match):
                 grown = grow(
                     found,
-                    lambda _, below, texts=texts: {
-                        token: (len(behind), behind)
-                        for token, behind in followers(texts, below).items()
-                    },
+                    children_in(texts),
                     match=match,
                     position=len(text_T),
                     law=law,
@@ -126,28 +123,26 @@ class SuffixProposer:
 class Memories:
     """Earlier outputs by vocabulary, since ids of one mean nothing in another."""
 
-    def __init__(self, most_tokens: int) -> None:
-        """
-        Args:
-            most_tokens: Of one vocabulary; at least one.
-        """
-        self._most_tokens = most_tokens
+    def __init__(self, options: SuffixOptions) -> None:
+        """Takes how much is remembered of one vocabulary, and how long matches are."""
+        self._options = options
         self._memories: dict[tuple[str, int], OutputMemory] = {}
 
     def of(self, session: DraftSession) -> OutputMemory:
         """What a session may draw on."""
         vocabulary = (session.tokenizer, session.vocab_size)
-        return self._memories.setdefault(vocabulary, OutputMemory(self._most_tokens))
+        return self._memories.setdefault(vocabulary, OutputMemory(self._options.memory_tokens))
 
     def remember(self, session: DraftSession) -> None:
-        """Takes in the output of a session that is leaving; prompts are not remembered."""
-        self.of(session).add(session.text_T[session.prompt_length :])
+        """Takes in the output of a session that is leaving. Of its prompt the end is kept, for matches to begin in."""
+        context = min(self._options.longest_match, session.prompt_length)
+        self.of(session).add(session.text_T[session.prompt_length - context :], context=context)
 
 
 def build(settings: DraftSettings) -> LoadedDrafter:
     """See `DrafterSpec.build`: suffix decoding."""
     options = SuffixOptions(**settings.options)
-    memories = Memories(options.memory_tokens) if options.memory_tokens else None
+    memories = Memories(options) if options.memory_tokens else None
 
     def new_proposer(session: DraftSession) -> SuffixProposer:
         memory = memories.of(session) if memories is not None else None

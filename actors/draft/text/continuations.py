@@ -8,14 +8,25 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from outrider.actors.draft.text.counted_law import CountedLaw
+from outrider.actors.draft.text.occurrences import Texts, followers
 from outrider.actors.draft.text.proposal import Proposal
 
-Children = Callable[[int, Sequence[int]], dict[int, tuple[int, Sequence[int]]]]
+Children = Callable[[int, Sequence[int]], Mapping[int, tuple[int, Sequence[int]]]]
 """From the depth below the text and the places of a node to its children: for each token how often it followed, and its places."""
+
+
+def children_in(texts: Texts) -> Children:
+    """Children as a suffix tree of texts has them: by the whole path."""
+
+    def children(depth: int, places: Sequence[int]) -> Mapping[int, tuple[int, Sequence[int]]]:
+        found = followers(texts, places)
+        return {token: (len(behind), behind) for token, behind in found.items()}
+
+    return children
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
