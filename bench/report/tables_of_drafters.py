@@ -61,14 +61,17 @@ def _ways(rows: Rows) -> list[str]:
 
 def _line(way: str, rows: Rows) -> list[str]:
     found = [row["ways"][way] for row in rows]
+    return [way, *_led(found), *_served([one["served"] for one in found if "served" in one])]
+
+
+def _served(found: Rows) -> list[str]:
+    if not found:
+        return ["-"] * 3
     tokens = sum(one["tokens"] for one in found)
-    plain_s = sum(row["ways"][way]["tokens"] / row["plain_tokens_per_s"] for row in rows)
     return [
-        way,
-        *_led(found),
         f"{tokens / sum(one['passes'] for one in found):.2f}",
         f"{sum(one['wire_bytes'] for one in found) / tokens:.0f}",
-        f"{plain_s / sum(one['seconds'] for one in found):.2f}",
+        f"{sum(one['plain_s'] for one in found) / sum(one['seconds'] for one in found):.2f}",
     ]
 
 
@@ -96,7 +99,8 @@ def _acceptance(led: Rows, depth: int) -> str:
 
 
 def _caption(rows: Rows) -> str:
-    different = sum(way["different"] for row in rows for way in row["ways"].values())
+    served = [way["served"] for row in rows for way in row["ways"].values() if "served" in way]
+    different = sum(one["different"] for one in served)
     equal = (
         f"{different} outputs differ from plain decoding."
         if different
@@ -106,5 +110,5 @@ def _caption(rows: Rows) -> str:
     return (
         f"At most {first['max_nodes']} candidates in a pass; {first['prompts']} prompts of each category, {first['max_tokens']} tokens of each "
         "sequence. Columns up to CPU are of the drafter alone, led along the texts: passes that accepted a candidate so deep, and processor time with "
-        f"its model. {machine(rows)}.{shared_cores(rows)} {equal}"
+        f"its model. {machine(rows)}.{shared_cores(rows)} {equal if served else 'Not served yet.'}"
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import grpc
@@ -34,26 +33,33 @@ FROZEN = [verifier for verifier, method in VERIFIERS.items() if method.needs_fro
 @pytest.fixture
 async def front(tmp_path: Path, serve: Serve) -> AsyncIterator[Front]:
     """A service in which target and drafter wait for each other, so that trees take part in every round."""
-    settings = TargetSettings(name="target-0", incarnation=1, lockstep=True)
-    async with served(tmp_path, serve, settings) as made:
+    async with served(tmp_path, serve, lockstep=True) as made:
         yield made
 
 
 @pytest.fixture
 async def eager(tmp_path: Path, serve: Serve) -> AsyncIterator[Front]:
     """A service whose target verifies whatever is there and waits for nobody, since some drafters have nothing to say."""
-    settings = TargetSettings(name="target-0", incarnation=1, adaptive=False)
-    async with served(tmp_path, serve, settings) as made:
+    async with served(tmp_path, serve, lockstep=False) as made:
         yield made
 
 
 @asynccontextmanager
-async def served(folder: Path, serve: Serve, settings: TargetSettings) -> AsyncIterator[Front]:
-    """A service of such a target and every method."""
+async def served(folder: Path, serve: Serve, *, lockstep: bool) -> AsyncIterator[Front]:
+    """A service of a target that verifies also where it does not pay, and every method."""
     file = folder / "table.npz"
     random_table(VOCAB, 1, seed=5, concentration=0.2, eos_token_ids=(1,)).save(file)
     engine = EngineSettings(model=f"tabular:{file}", num_slots=3, max_context=512, num_threads=1)
-    target = TargetServer(replace(settings, model_name="m", engine=engine))
+    target = TargetServer(
+        TargetSettings(
+            name="target-0",
+            incarnation=1,
+            model_name="m",
+            engine=engine,
+            lockstep=lockstep,
+            adaptive=False,
+        )
+    )
     drafters = [
         DraftServer(DraftSettings(name="draft-0", incarnation=1, engine=engine, lockstep=True)),
         *(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from outrider.actors.draft.state.draft_sessions import DraftSession
 from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.draft.state.drafter_spec import DrafterSpec, LoadedDrafter, TargetNeed
-from outrider.actors.draft.text.continuations import NOTHING, Bounds, grow
+from outrider.actors.draft.text.continuations import NOTHING, GrowthBounds, grow
 from outrider.actors.draft.text.counted_law import PRIORS, CountedLaw
 from outrider.actors.draft.text.lattice import Lattice
 from outrider.actors.draft.text.occurrences import matches, places_after
@@ -96,7 +96,7 @@ class ConsensusProposer:
                 other_T, tail[-options.least_match :], number=number, first=prompt_length
             )
         places = sorted(places, reverse=True)[: options.most_continuations]
-        bounds = Bounds(depth=depth, nodes=options.max_nodes, width=self._width, least=LEAST)
+        bounds = GrowthBounds(depth=depth, nodes=options.max_nodes, width=self._width, least=LEAST)
         best = NOTHING
         for match, found in matches(texts, places, tail, longest=options.longest_match):
             grown = grow(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from outrider.actors.draft.state.draft_sessions import DraftSession
 from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.draft.state.drafter_spec import DrafterSpec, LoadedDrafter
-from outrider.actors.draft.text.continuations import NOTHING, Bounds, children_in, grow
+from outrider.actors.draft.text.continuations import NOTHING, GrowthBounds, children_in, grow
 from outrider.actors.draft.text.counted_law import PRIORS, CountedLaw
 from outrider.actors.draft.text.occurrences import Texts, matches, places_after
 from outrider.actors.draft.text.output_memory import OutputMemory
@@ -96,7 +96,7 @@ class SuffixProposer:
         """See `Proposer`: of all trees the best; of equal ones that of the longer match, and the session's own."""
         options = self._options
         tail = text_T[-options.longest_match :].tolist()
-        bounds = Bounds(depth=depth, nodes=options.max_nodes, width=self._width, least=LEAST)
+        bounds = GrowthBounds(depth=depth, nodes=options.max_nodes, width=self._width, least=LEAST)
         # A single token counts only if no pair stood before.
         own = places_after(text_T, tail[-2:]) or places_after(text_T, tail[-1:])
         sources: list[tuple[CountedLaw, Texts, list[int]]] = [(self._own, {0: text_T}, own)]

@@ -30,7 +30,7 @@ def children_in(texts: Texts) -> Children:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class GrowthBounds:
     """How large a tree may be."""
 
     depth: int
@@ -61,7 +61,7 @@ def grow(
     position: int,
     law: CountedLaw,
     rates: Sequence[float],
-    bounds: Bounds,
+    bounds: GrowthBounds,
 ) -> Grown:
     """The best tree below a text.
 

@@ -11,7 +11,7 @@ from tests.actors.draft.bench import make_attach
 from tests.actors.draft.text_bench import TextBench, chain_of
 
 from outrider.actors.draft.state.draft_events import Resynced
-from outrider.actors.draft.text.continuations import Bounds, children_in, grow
+from outrider.actors.draft.text.continuations import GrowthBounds, children_in, grow
 from outrider.actors.draft.text.counted_law import PRIORS, CountedLaw
 from outrider.actors.draft.text.occurrences import followers, matches, places_after
 from outrider.actors.draft.text.output_memory import OutputMemory
@@ -87,7 +87,7 @@ def test_the_score_is_the_sum_of_path_probabilities() -> None:
         position=9,
         law=GREEDY,
         rates=[0.5] * len(PRIORS),
-        bounds=Bounds(depth=2, nodes=9, width=4, least=0.01),
+        bounds=GrowthBounds(depth=2, nodes=9, width=4, least=0.01),
     )
     proposal = grown.proposal
     values: list[float] = []
