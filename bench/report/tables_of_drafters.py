@@ -56,7 +56,8 @@ def _setting(row: dict[str, Any]) -> tuple[int, float, str, int]:
 
 
 def _ways(rows: Rows) -> list[str]:
-    return list(rows[0]["ways"])
+    """Those of which something is known."""
+    return [way for way, told in rows[0]["ways"].items() if told]
 
 
 def _line(way: str, rows: Rows) -> list[str]:

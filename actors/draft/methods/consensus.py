@@ -23,9 +23,6 @@ from outrider.actors.draft.text.proposal import Proposal
 from outrider.actors.draft.text.sibling_texts import SiblingTexts
 from outrider.actors.draft.text.text_drafter import text_drafter
 
-LEAST = 0.03
-"""Path probability below which nothing is proposed: less than a candidate is worth anywhere."""
-
 ENDED_TOKENS = 262_144
 """Tokens of sequences that have ended which are kept for siblings, of all requests together: 2 MiB."""
 
@@ -96,7 +93,7 @@ class ConsensusProposer:
                 other_T, tail[-options.least_match :], number=number, first=prompt_length
             )
         places = sorted(places, reverse=True)[: options.most_continuations]
-        bounds = GrowthBounds(depth=depth, nodes=options.max_nodes, width=self._width, least=LEAST)
+        bounds = GrowthBounds(depth=depth, nodes=options.max_nodes, width=self._width)
         best = NOTHING
         for match, found in matches(texts, places, tail, longest=options.longest_match):
             grown = grow(

@@ -23,9 +23,6 @@ from outrider.actors.draft.text.output_memory import OutputMemory
 from outrider.actors.draft.text.proposal import Proposal
 from outrider.actors.draft.text.text_drafter import ignore, text_drafter
 
-LEAST = 0.03
-"""Path probability below which nothing is proposed: less than a candidate is worth anywhere."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookupOptions:
@@ -96,7 +93,7 @@ class SuffixProposer:
         """See `Proposer`: of all trees the best; of equal ones that of the longer match, and the session's own."""
         options = self._options
         tail = text_T[-options.longest_match :].tolist()
-        bounds = GrowthBounds(depth=depth, nodes=options.max_nodes, width=self._width, least=LEAST)
+        bounds = GrowthBounds(depth=depth, nodes=options.max_nodes, width=self._width)
         # A single token counts only if no pair stood before.
         own = places_after(text_T, tail[-2:]) or places_after(text_T, tail[-1:])
         sources: list[tuple[CountedLaw, Texts, list[int]]] = [(self._own, {0: text_T}, own)]

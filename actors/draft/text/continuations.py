@@ -19,6 +19,10 @@ Children = Callable[[int, Sequence[int]], Mapping[int, tuple[int, Sequence[int]]
 """From the depth below the text and the places of a node to its children: for each token how often it followed, and its places."""
 
 
+LEAST = 0.01
+"""Value below which nothing is proposed. Less than a candidate is worth in most places; the sender keeps back what is not worth its bytes."""
+
+
 def children_in(texts: Texts) -> Children:
     """Children as a suffix tree of texts has them: by the whole path."""
 
@@ -38,7 +42,7 @@ class GrowthBounds:
     nodes: int
     width: int
     """Children of a node."""
-    least: float
+    least: float = LEAST
     """Value that a node needs."""
 
 
