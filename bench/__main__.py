@@ -28,6 +28,7 @@ SUITES = (
     "feedback",
     "fanout",
     "reliability",
+    "drafters",
     "verifiers",
     "startup",
     "batch",
@@ -80,7 +81,11 @@ def main() -> None:
     parser.add_argument(
         "--laws", metavar="LAW,...", help="of emulated models, for instance agree70"
     )
-    parser.add_argument("--drafting", metavar="WAY,...", help="always, adaptive: emulated")
+    parser.add_argument(
+        "--drafting",
+        metavar="WAY,...",
+        help="always, adaptive: emulated; led, served: drafters",
+    )
     parser.add_argument("--drafters", metavar="N", type=int, help="processes that draft: emulated")
     args = parser.parse_args()
     known = (*SUITES, "report")

@@ -16,6 +16,7 @@ from bench.report import (
     plots_of_scheduling,
     tables,
     tables_emulated,
+    tables_of_drafters,
     tables_of_load,
     tables_plan,
     tables_simulated,
@@ -31,6 +32,7 @@ PAGES = tuple(
     DOCS / f"{name}.md"
     for name in (
         "benchmarks",
+        "drafters",
         "exactness",
         "feedback",
         "scale",
@@ -58,6 +60,8 @@ BLOCKS: dict[str, Block] = {
     "messages": ("messages", tables_of_load.messages),
     "feedback": ("feedback", tables_of_load.feedback),
     "reliability": ("reliability", tables_of_load.reliability),
+    "drafters": ("drafters", tables_of_drafters.drafters),
+    "drafters-by-category": ("drafters", tables_of_drafters.drafters_by_category),
     "emulated": ("emulated", tables_emulated.emulated),
     "predicted": ("predicted", tables_simulated.predicted),
     "plan-closed-form": ("plan", tables_plan.closed_form),

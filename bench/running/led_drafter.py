@@ -84,14 +84,16 @@ class LedDrafter:
         prompt_length: int,
         sampling: Sampling,
         speculation: Speculation,
+        group: int = 0,
     ) -> None:
-        """Begins with a text."""
+        """Begins with a text; those of one group are of one request."""
         attach = AttachSession(
             key=SessionKey(LINK, handle),
             tokens=tuple(tokens),
             prompt_length=prompt_length,
             sampling=sampling,
             speculation=speculation,
+            group=group,
         )
         self._core.take(attach, 0.0)
         self._texts[handle] = len(tokens), base_hash.extend_all(base_hash.EMPTY, tokens)

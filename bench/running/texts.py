@@ -16,13 +16,13 @@ class Decoded:
     """What one run over the prompts gave."""
 
     texts: list[tuple[int, ...]] = field(default_factory=list)
-    """Output token ids of each prompt."""
+    """Output token ids of each sequence."""
 
     stats: list[SpeculationStats] = field(default_factory=list)
-    """Statistics of each prompt."""
+    """Statistics of each sequence."""
 
     timings: list[Timing] = field(default_factory=list)
-    """Where the time of each prompt went."""
+    """Where the time of each sequence went."""
 
     decode_s: float = 0.0
     """Seconds from the first token of each prompt to its last, added up: decoding without the prompt."""
@@ -73,26 +73,35 @@ def decode(
     max_tokens: int,
     enabled: bool,
     ignore_eos: bool = True,
+    num_sequences: int = 1,
+    speculation: SpeculationOptions | None = None,
 ) -> Decoded:
-    """Decodes the prompts one after another; the seed of each is its number."""
+    """Decodes the prompts one after another; the seed of each is its number. `speculation` stands in place of `enabled` alone."""
     run = Decoded()
     for prompt in prompts:
         sampling = SamplingOptions(
-            temperature=temperature, max_tokens=max_tokens, seed=prompt.id, ignore_eos=ignore_eos
+            temperature=temperature,
+            max_tokens=max_tokens,
+            seed=prompt.id,
+            ignore_eos=ignore_eos,
+            n=num_sequences,
         )
         began = time.perf_counter()
         result = client.generate(
             **prompt.request(),
             sampling=sampling,
-            speculation=SpeculationOptions(enabled=enabled),
+            speculation=speculation or SpeculationOptions(enabled=enabled),
             timeout_s=300.0,
         )
         run.total_s += time.perf_counter() - began
-        (output,) = result.outputs
-        completion = output.completion
-        assert completion is not None, "a whole result has a completion"
-        run.decode_s += completion.timing.total_s - completion.timing.first_token_s
-        run.texts.append(tuple(token.id for token in output.tokens))
-        run.stats.append(completion.speculation)
-        run.timings.append(completion.timing)
+        decode_s = 0.0
+        for output in result.outputs:
+            completion = output.completion
+            assert completion is not None, "a whole result has a completion"
+            timing = completion.timing
+            decode_s = max(decode_s, timing.total_s - timing.first_token_s)
+            run.texts.append(tuple(token.id for token in output.tokens))
+            run.stats.append(completion.speculation)
+            run.timings.append(timing)
+        run.decode_s += decode_s
     return run

@@ -88,6 +88,11 @@ class DraftLink:
         num_slots = self.info.num_slots if self.info is not None else 0
         return not num_slots or self.num_sessions < num_slots
 
+    @property
+    def reads_siblings(self) -> bool:
+        """Whether the drafter drafts the sequences of a request from each other."""
+        return self.info is not None and self.info.reads_siblings
+
     async def run(self) -> None:
         """Keeps the stream. Ends only by cancellation."""
         try:

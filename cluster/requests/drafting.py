@@ -7,6 +7,7 @@ list when the session is opened, because `Token.drafter` counts in it, and from 
 from __future__ import annotations
 
 import asyncio
+import zlib
 from collections.abc import Callable, Mapping
 
 from outrider.cluster.links.draft_link import DraftLink
@@ -27,6 +28,7 @@ class Drafting:
         self,
         *,
         session: int,
+        group: int,
         names: tuple[str, ...],
         limit: int | None,
         links: Mapping[str, DraftLink],
@@ -37,6 +39,7 @@ class Drafting:
 
         Args:
             session: Number of the session.
+            group: Number that sequences of its request share; 0: it has no siblings.
             names: The request's drafters, in order.
             limit: Drafters at work at a time, at most; None: all.
             links: The streams to all drafters, by name.
@@ -44,6 +47,7 @@ class Drafting:
             attach: Makes the command, with the tokens committed by then.
         """
         self._session = session
+        self._group = group
         self._names = names
         self._limit = limit
         self._links = links
@@ -101,7 +105,8 @@ class Drafting:
             self._fill()
 
     def _fill(self, without: str = "") -> None:
-        """Attaches as many as may be at work, the least busy first, and tells the target who that is.
+        """Attaches as many as may be at work, the one that its siblings share and then the least busy
+        first, and tells the target who that is.
 
         Those that are full are waited for: a session that began under load has its drafters once others have ended. None are
         attached while the target decodes plainly.
@@ -115,7 +120,8 @@ class Drafting:
         ]
         full = [name for name in candidates if not self._links[name].has_room]
         candidates = [name for name in candidates if name not in full]
-        candidates.sort(key=lambda name: self._links[name].num_sessions)
+        home = self._home()
+        candidates.sort(key=lambda name: (self._turn(name, home), self._links[name].num_sessions))
         room = len(self._names) if self._limit is None else self._limit - len(self._at_work)
         room = max(room, 0)
         for name in full if room > len(candidates) else ():
@@ -128,6 +134,24 @@ class Drafting:
         if working != self._told:
             self._told = working
             self._target.steer(self._session, working)
+
+    def _home(self) -> str:
+        """The drafter that the request's sequences share; empty if none drafts them from each other. By a hash, so that sequences agree
+        on it that never run at the same time."""
+        readers = [
+            name
+            for name in self._names
+            if self._is_willing(name) and self._links[name].reads_siblings
+        ]
+        if not self._group or not readers:
+            return ""
+        return max(readers, key=lambda name: zlib.crc32(f"{self._group} {name}".encode()))
+
+    def _turn(self, name: str, home: str) -> int:
+        """When a drafter is chosen: the shared one first, others that have no use for one sequence alone last."""
+        if name == home:
+            return 0
+        return 2 if self._links[name].reads_siblings else 1
 
     def _is_willing(self, name: str) -> bool:
         link = self._links.get(name)

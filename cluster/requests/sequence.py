@@ -334,6 +334,7 @@ class Sequence:
 
         self._drafting = Drafting(
             session=number,
+            group=plan.group,
             names=plan.drafters,
             limit=plan.drafters_at_work,
             links=self._cluster.drafters,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import grpc
 
+from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.policies import LengthChoice
 from outrider.cluster.validation.limits import Limits
 from outrider.cluster.validation.refusals import invalid, shown
@@ -43,7 +44,14 @@ def settle_drafters(
             )
         if not drafter.can_verify(verifier):
             can = ", ".join(drafter.verifiers)
-            raise invalid(field, f"{name!r} cannot serve the verifier {verifier!r}, only {can}")
+            why = (
+                ": it proposes tokens without a law that they are drawn from, which this verifier tests"
+                if VERIFIERS[verifier].needs_frozen_tree
+                else ""
+            )
+            raise invalid(
+                field, f"{name!r} cannot serve the verifier {verifier!r}{why}; it serves {can}"
+            )
         if drafter.draft_lengths and length not in drafter.draft_lengths:
             can = ", ".join(one.value for one in drafter.draft_lengths)
             raise invalid(

@@ -336,8 +336,14 @@ class ScriptedDrafter(draft_pb2_grpc.DraftServiceServicer):
     """A drafter that only notes who attaches it."""
 
     def __init__(
-        self, name: str = "draft-0", tokenizer: str = "bytes", *, num_slots: int = 8
+        self,
+        name: str = "draft-0",
+        tokenizer: str = "bytes",
+        *,
+        num_slots: int = 8,
+        reads_siblings: bool = False,
     ) -> None:
+        self.reads_siblings = reads_siblings
         self.name = name
         self.tokenizer = tokenizer
         self.num_slots = num_slots
@@ -383,6 +389,7 @@ class ScriptedDrafter(draft_pb2_grpc.DraftServiceServicer):
             num_slots=self.num_slots,
             num_free_slots=self.num_slots,
             pid=2,
+            reads_siblings=self.reads_siblings,
         )
 
     async def Sessions(  # type: ignore[override]  # a coroutine that writes, as grpc.aio allows

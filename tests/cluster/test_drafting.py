@@ -275,6 +275,30 @@ async def test_another_drafter_takes_the_place_of_one_that_died(
     assert await running == EXPECTED
 
 
+async def test_sequences_of_a_request_share_a_drafter_that_reads_siblings(
+    serve: Serve, target: ScriptedTarget
+) -> None:
+    """With one drafter at a time, those of a request go to the same one, however they are spread otherwise; requests go to different ones."""
+    drafters = [ScriptedDrafter(f"d{number}", reads_siblings=True) for number in range(2)]
+    for drafter in drafters:
+        await drafter.start()
+    try:
+        front = await front_of(serve, target, drafters, limit=1)
+        release(target)
+        asked = ask()
+        asked.sampling.n = 3
+        for _ in range(8):
+            await run(front, asked)
+        groups = [{attach.group for attach in drafter.attached} for drafter in drafters]
+        assert 0 not in groups[0] | groups[1]
+        assert not groups[0] & groups[1]
+        assert all(groups)
+        assert sum(len(drafter.attached) for drafter in drafters) == 24
+    finally:
+        for drafter in drafters:
+            await drafter.stop()
+
+
 async def test_a_session_opened_again_is_drafted_again(
     serve: Serve, target: ScriptedTarget, drafters: list[ScriptedDrafter]
 ) -> None:

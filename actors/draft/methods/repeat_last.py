@@ -5,27 +5,31 @@ Right in runs of blanks, dots and zeros, seldom elsewhere. Costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
 
 from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.draft.state.drafter_spec import DrafterSpec, LoadedDrafter
+from outrider.actors.draft.text.proposal import Proposal, chain
 from outrider.actors.draft.text.text_drafter import text_drafter
 
-RIGHT = 0.1
-"""How often the first repetition is believed to be right before anything is observed."""
+RIGHT = (0.1, 0.8)
+"""How often the first repetition, and each further one, is believed to be right before anything is observed."""
 
 
 class RepeatLast:
     """Proposes one chain: the last token, over and over."""
 
-    def propose(self, tokens: Sequence[int], depth: int) -> Iterable[tuple[int, Sequence[int]]]:
+    def propose(self, text_T: NDArray[np.int64], *, depth: int, rates: Sequence[float]) -> Proposal:
         """See `Proposer`."""
-        return [(0, [tokens[-1]] * depth)]
+        return chain([int(text_T[-1])] * depth, kinds=(0, 1))
 
 
 def build(settings: DraftSettings) -> LoadedDrafter:
     """See `DrafterSpec.build`."""
-    return text_drafter(settings, RepeatLast, [RIGHT])
+    return text_drafter(settings, lambda session: RepeatLast(), RIGHT)
 
 
 SPECS = (

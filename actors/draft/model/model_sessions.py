@@ -9,8 +9,9 @@ from outrider.actors.draft.model.fitting import stop_tokens
 from outrider.actors.draft.state.draft_sessions import DraftSession
 from outrider.actors.draft.stopping.halting import Halting
 from outrider.actors.draft.stopping.lengths import LengthPolicy
+from outrider.actors.draft.trees.calibration import scoring_of
 from outrider.actors.draft.trees.forest import Forest
-from outrider.actors.draft.trees.scoring import is_restricted, scoring_of
+from outrider.actors.draft.trees.scoring import is_restricted
 from outrider.actors.engine.protocol import ModelSpec
 from outrider.actors.speculation.options import Sampling
 

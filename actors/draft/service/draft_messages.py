@@ -75,6 +75,7 @@ def attach_from_proto(
         prompt_length=message.prompt_length,
         sampling=sampling_from_proto(message.sampling),
         speculation=speculation,
+        group=message.group,
         request_id=message.request_id,
     )
 

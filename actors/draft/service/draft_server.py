@@ -13,7 +13,7 @@ from outrider.actors.draft.service.draft_service import DraftServicer
 from outrider.actors.draft.state.draft_events import Report
 from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.draft.state.draft_stats import DraftStats
-from outrider.actors.draft.state.drafter_spec import DrafterSpec, LoadedDrafter
+from outrider.actors.draft.state.drafter_spec import DrafterSpec, LoadedDrafter, TargetNeed
 from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION
 from outrider.actors.exchange.verifier_wire import offer_of
 from outrider.actors.metrics.metrics_service import serve_metrics
@@ -80,6 +80,7 @@ class DraftServer(WorkerServer[DraftWorker, Report]):
             model=method.model,
             lengths=method.lengths,
             engine=method.engine,
+            reads_siblings=TargetNeed.SIBLINGS in method_of(self._settings).needs,
             recorder=self._recorder,
             credentials=self._settings.credentials,
             feedback=method.feedback,

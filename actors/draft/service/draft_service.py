@@ -72,6 +72,7 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
         model: str,
         lengths: Sequence[LengthChoice] = SERVED_LENGTHS,
         engine: TimedEngine | None = None,
+        reads_siblings: bool = False,
         recorder: Recorder | None = None,
         credentials: Credentials = OPEN,
         feedback: FeedbackRequest | None = None,
@@ -83,6 +84,7 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
             model: Name of the draft model, empty without one.
             lengths: Draft length policies that it can serve.
             engine: The draft model, None without one.
+            reads_siblings: Whether it drafts the sequences of a request from each other.
             recorder: Takes records for a timeline; None: nobody asks for them.
             credentials: What streams to targets carry.
             feedback: What the method asks of targets beyond tokens; None: nothing.
@@ -93,6 +95,7 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
         self._lengths = tuple(lengths)
         self._model = model
         self._engine = engine
+        self._reads_siblings = reads_siblings
         self._recorder = recorder or Recorder()
         self._links = TargetLinks(
             hello=hello,
@@ -132,6 +135,7 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
             pid=os.getpid(),
             passes=self._engine.num_passes if self._engine is not None else 0,
             model_cpu_s=self._engine.model_cpu_s if self._engine is not None else 0.0,
+            reads_siblings=self._reads_siblings,
         )
 
     async def Sessions(  # type: ignore[override]  # grpc.aio also takes handlers that write to the context
@@ -233,7 +237,12 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
             self._owners[key] = (stream, session)
             stream.keys[session] = key
             event = attach_from_proto(command, key, self._served, self._lengths)
-            known = replace(event, round_trip_s=link.round_trip_s, vocab_size=link.vocab_size)
+            known = replace(
+                event,
+                round_trip_s=link.round_trip_s,
+                vocab_size=link.vocab_size,
+                tokenizer=link.tokenizer,
+            )
             self._worker.post(known)
         finally:
             if stream.attaching.get(session) is asyncio.current_task():

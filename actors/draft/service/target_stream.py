@@ -83,6 +83,8 @@ class TargetStream:
         """Seconds from our hello to the target's."""
         self.vocab_size = UNBOUNDED
         """Number of the target's token ids."""
+        self.tokenizer = ""
+        """Fingerprint of the target's tokenizer; empty: it has none."""
         self._credentials = credentials
         self._hello = target_pb2.Hello()
         self._hello.CopyFrom(hello)
@@ -211,6 +213,7 @@ class TargetStream:
                 f"this drafter does not fit target {hello.name!r} at {self.address}: {problem}",
             )
         self.vocab_size = hello.vocab_size or UNBOUNDED
+        self.tokenizer = hello.tokenizer_fingerprint
 
     async def _run(self) -> None:
         tasks: list[asyncio.Future[str]] = [

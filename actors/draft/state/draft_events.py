@@ -39,6 +39,10 @@ class AttachSession:
     """Seconds to the target and back, when the stream to it was opened."""
     vocab_size: int = UNBOUNDED
     """Number of the target's token ids; none beyond is proposed."""
+    tokenizer: str = ""
+    """Fingerprint of the target's tokenizer; empty: it has none."""
+    group: int = 0
+    """Sessions of one request share it; 0: the request has no other."""
     request_id: str = ""
     """For logs."""
 

@@ -44,6 +44,7 @@ class DraftSession:
 
     __slots__ = (
         "_sessions",
+        "group",
         "is_built",
         "key",
         "prompt_length",
@@ -51,6 +52,7 @@ class DraftSession:
         "row",
         "sampling",
         "speculation",
+        "tokenizer",
         "vocab_size",
     )
 
@@ -64,6 +66,10 @@ class DraftSession:
         self.prompt_length = attach.prompt_length
         self.vocab_size = attach.vocab_size
         """Token ids of the target; none beyond is proposed."""
+        self.tokenizer = attach.tokenizer
+        """Fingerprint of the target's tokenizer; empty: it has none."""
+        self.group = attach.group
+        """Sessions of one request share it; 0: the request has no other."""
         self.is_built = attach.speculation.policies.tree_mask is MaskPolicy.BUILT
         """Whether the masks of the session's passes are built rather than sliced."""
 
@@ -81,6 +87,11 @@ class DraftSession:
     def tokens(self) -> list[int]:
         """Committed tokens."""
         return self._sessions.text(self.row)
+
+    @property
+    def text_T(self) -> Int64s:
+        """Committed tokens, as a view: good until the next event."""
+        return self._sessions.view(self.row)
 
     @property
     def final_length(self) -> int:
@@ -197,6 +208,10 @@ class DraftSessions:
         """Committed tokens of a session from `start` on."""
         tokens: list[int] = self._text_SC[row, start : int(self.lengths_S[row])].tolist()
         return tokens
+
+    def view(self, row: int) -> Int64s:
+        """Committed tokens of a session, as a view. Shape (T,)."""
+        return self._text_SC[row, : int(self.lengths_S[row])]
 
     def tokens_at(self, rows_K: Int64s, places_K: Int64s) -> Int64s:
         """Committed tokens at these places of these sessions."""

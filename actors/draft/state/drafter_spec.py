@@ -33,6 +33,9 @@ class TargetNeed(StrEnum):
     TOP_ROWS = "top_rows"
     """The most probable tokens at committed positions, with their probabilities."""
 
+    SIBLINGS = "siblings"
+    """Committed tokens of the other sequences of the same request, which are attached to the same drafter for this."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedDrafter:

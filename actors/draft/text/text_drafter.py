@@ -1,9 +1,8 @@
-"""A drafter that proposes chains of tokens from a session's own text, without a model."""
+"""A drafter that proposes small trees of tokens from what sessions have said, without a model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +11,7 @@ from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessio
 from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.draft.state.drafter import LOOKAHEAD, DraftPass
 from outrider.actors.draft.state.drafter_spec import LoadedDrafter
+from outrider.actors.draft.text.proposal import Proposal, Proposer
 from outrider.actors.draft.trees.calibration import Rates, learn_walk
 from outrider.actors.draft.trees.forest import ROOT
 from outrider.actors.engine.protocol import Logits
@@ -19,24 +19,15 @@ from outrider.actors.engine.protocol import Logits
 Bools = NDArray[np.bool_]
 Int64s = NDArray[np.int64]
 
-DEPTHS = 4
-"""Tokens of a chain whose chance is learned one by one; deeper ones share the last one's."""
+Told = Callable[[DraftSession], None]
+"""Takes note of a session."""
+
+UNSAID = 0.25
+"""Estimate of feature 0, of nodes that say nothing of themselves; none of a proposal's has it."""
 
 
-class Proposer(Protocol):
-    """Proposes continuations of one session's text. Made anew when the text is replaced."""
-
-    def propose(self, tokens: Sequence[int], depth: int) -> Iterable[tuple[int, Sequence[int]]]:
-        """Chains that may follow a text, the best first.
-
-        Args:
-            tokens: The whole text, at least one token; what was there before is its beginning.
-            depth: Tokens of a chain, at most; at least one.
-
-        Returns:
-            For each chain its kind, from 0 on, and its tokens. Chances are learned for each kind.
-        """
-        ...
+def ignore(session: DraftSession) -> None:
+    """Takes no note."""
 
 
 class TextDrafter:
@@ -48,27 +39,30 @@ class TextDrafter:
         self,
         sessions: DraftSessions,
         *,
-        new_proposer: Callable[[], Proposer],
+        new_proposer: Callable[[DraftSession], Proposer],
         priors: Sequence[float],
         max_ahead: int,
         lockstep: bool = False,
+        joined: Told = ignore,
+        left: Told = ignore,
     ) -> None:
         """
         Args:
             sessions: With room for `max_ahead` nodes a tree.
             new_proposer: Makes the proposer of a session.
-            priors: For each kind of chain, how often its first token is believed to be right before anything is observed.
+            priors: For each kind of node, how often it is believed to be right before anything is observed.
             max_ahead: Nodes of one session, at most.
             lockstep: Propose no more than one target pass verifies, for comparison.
+            joined: Told of a session that comes.
+            left: Told of a session that goes, while its text is still there.
         """
         self._sessions = sessions
         self._forest = sessions.forest
         self._new_proposer = new_proposer
         self._max_ahead = max_ahead
         self._lockstep = lockstep
-        of_kinds = ([prior, *[0.8] * (DEPTHS - 1)] for prior in priors)
-        # Feature 0 is of nodes that say nothing of themselves.
-        self._rates = Rates(np.array([0.25, *(rate for rates in of_kinds for rate in rates)]))
+        self._joined, self._left = joined, left
+        self._rates = Rates(np.array([UNSAID, *priors]))
         self._proposers: dict[int, Proposer] = {}
         self._is_fresh_S = np.zeros(len(sessions.sessions), np.bool_)
         """The text grew since it was looked at."""
@@ -85,13 +79,15 @@ class TextDrafter:
 
     def attach(self, session: DraftSession) -> None:
         """Makes room for a session; there is some wherever there is a row for it."""
-        self._proposers[session.row] = self._new_proposer()
+        self._joined(session)
+        self._proposers[session.row] = self._new_proposer(session)
         self._is_fresh_S[session.row] = True
 
     def detach(self, session: DraftSession) -> None:
         """Forgets a session."""
         del self._proposers[session.row]
         self._is_fresh_S[session.row] = False
+        self._left(session)
 
     def follow(self, rows_E: Int64s, tokens_ET: Int64s, counts_E: Int64s) -> Int64s:
         """See `Drafter`."""
@@ -107,7 +103,7 @@ class TextDrafter:
     def rewrite(self, session: DraftSession, keep: int) -> None:
         """See `Drafter`."""
         self._forest.clear(np.array([session.row]))
-        self._proposers[session.row] = self._new_proposer()
+        self._proposers[session.row] = self._new_proposer(session)
         self._is_fresh_S[session.row] = True
 
     def is_complete(self, rows_E: Int64s) -> Bools:
@@ -124,43 +120,65 @@ class TextDrafter:
     def grow(self, plan: DraftPass, logits: Logits | None) -> Int64s:
         """See `Drafter`."""
         self._is_fresh_S[plan.rows_E] = False
+        rates = self._rates.estimates[1:].tolist()
         for row in plan.rows_E.tolist():
-            self._propose(self._sessions.at(row))
+            self._propose(self._sessions.at(row), rates)
         return plan.rows_E[self._forest.num_nodes_S[plan.rows_E] > 0]
 
     def took(self, plan: DraftPass, seconds: float) -> None:
         """See `Drafter`; nothing depends on it."""
 
-    def _propose(self, session: DraftSession) -> None:
+    def _propose(self, session: DraftSession, rates: Sequence[float]) -> None:
         depth = session.speculation.max_depth * (1 if self._lockstep else LOOKAHEAD)
         depth = min(depth, session.final_length - session.length)
-        if depth < 1:
-            return
-        for kind, chain in self._proposers[session.row].propose(session.tokens, depth):
-            self._graft(session.row, 1 + kind * DEPTHS, chain[:depth])
+        if depth >= 1:
+            proposer = self._proposers[session.row]
+            proposal = proposer.propose(session.text_T, depth=depth, rates=rates)
+            self._graft(session.row, proposal, rates)
 
-    def _graft(self, row: int, feature: int, chain: Sequence[int]) -> None:
-        """Hangs a chain into a session's tree, from the first token on that is not there yet."""
+    def _graft(self, row: int, proposal: Proposal, rates: Sequence[float]) -> None:
+        """Hangs what is new of a proposal into a session's tree, as far as there is room."""
         forest = self._forest
-        rows = np.array([row])
-        walk = forest.walk(rows, np.array([chain], np.int64))
-        known = int(walk.reached_E[0])
-        parent = int(walk.path_ET[0, known - 1]) if known else ROOT
-        room = self._max_ahead - int(forest.num_nodes_S[row])
-        estimates = self._rates.estimates
-        for depth, token in enumerate(chain[known : known + max(room, 0)], start=known + 1):
-            of_depth = feature + min(depth, DEPTHS) - 1
-            (parent,) = forest.add(
-                rows_K=rows,
-                parents_K=np.array([parent]),
-                tokens_K=np.array([token]),
-                estimates_K=estimates[of_depth : of_depth + 1].astype(np.float32),
-                features_K=of_depth,
-            ).tolist()
+        first = 1 + int(forest.num_nodes_S[row])
+        room = self._max_ahead + 1 - first
+        olds = zip(
+            forest.parents_SM[row, 1:first].tolist(),
+            forest.tokens_SM[row, 1:first].tolist(),
+            strict=True,
+        )
+        columns = {place: column for column, place in enumerate(olds, start=1)}
+        tokens: list[int] = []
+        parents: list[int] = []
+        kinds: list[int] = []
+        placed: list[int | None] = []
+        for token, parent, kind in zip(
+            proposal.tokens, proposal.parents, proposal.kinds, strict=True
+        ):
+            above = ROOT if parent < 0 else placed[parent]
+            column = None if above is None else columns.get((above, token))
+            if above is not None and column is None and len(tokens) < room:
+                column = columns[above, token] = first + len(tokens)
+                tokens.append(token)
+                parents.append(above)
+                kinds.append(kind)
+            placed.append(column)
+        if tokens:
+            forest.hang(
+                row,
+                tokens=tokens,
+                parents=parents,
+                estimates=[rates[kind] for kind in kinds],
+                features=[1 + kind for kind in kinds],
+            )
 
 
 def text_drafter(
-    settings: DraftSettings, new_proposer: Callable[[], Proposer], priors: Sequence[float]
+    settings: DraftSettings,
+    new_proposer: Callable[[DraftSession], Proposer],
+    priors: Sequence[float],
+    *,
+    joined: Told = ignore,
+    left: Told = ignore,
 ) -> LoadedDrafter:
     """A loaded drafter that a proposer makes up; arguments as in `TextDrafter`."""
     sessions = DraftSessions(settings.num_slots, settings.max_ahead)
@@ -170,5 +188,7 @@ def text_drafter(
         priors=priors,
         max_ahead=settings.max_ahead,
         lockstep=settings.lockstep,
+        joined=joined,
+        left=left,
     )
     return LoadedDrafter(sessions=sessions, drafter=drafter)

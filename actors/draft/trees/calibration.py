@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from outrider.actors.draft.trees.forest import Forest, TreeWalk
 from outrider.actors.speculation import learning
+from outrider.actors.speculation.options import Sampling
 
 Int64s = NDArray[np.int64]
 
@@ -35,6 +36,13 @@ class Scoring(IntEnum):
 
     BLIND = 2
     """Logits alone, while the target samples."""
+
+
+def scoring_of(sampling: Sampling, verifier: str) -> Scoring:
+    """How candidates of a session are scored."""
+    if sampling.temperature <= 0.0:
+        return Scoring.GREEDY
+    return Scoring.COUPLED if verifier == "coupled" else Scoring.BLIND
 
 
 PRIORS = (1.5, 1.5, 1.0)

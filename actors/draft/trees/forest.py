@@ -10,6 +10,7 @@ Everything works on all given sessions at once, in a number of operations that d
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -152,6 +153,45 @@ class Forest:
         # Of each session the last one counts.
         self.num_nodes_S[rows_K] = columns_K
         return columns_K
+
+    def hang(
+        self,
+        row: int,
+        *,
+        tokens: Sequence[int],
+        parents: Sequence[int],
+        estimates: Sequence[float],
+        features: Sequence[int],
+    ) -> None:
+        """Adds a small tree to that of one session, parents before their children: as `add`, in one step.
+
+        Args:
+            row: The session.
+            tokens: Token ids; none that the parent has a child with.
+            parents: Columns that they are below; those of the new nodes follow the last one there is.
+            estimates: Probability of each, given its parent is reached.
+            features: See `features_SM`.
+        """
+        first = 1 + int(self.num_nodes_S[row])
+        depths: list[int] = []
+        values: list[float] = []
+        for parent, estimate in zip(parents, estimates, strict=True):
+            is_old = parent < first
+            depth = int(self.depths_SM[row, parent]) if is_old else depths[parent - first]
+            value = float(self.values_SM[row, parent]) if is_old else values[parent - first]
+            depths.append(depth + 1)
+            values.append(value * estimate)
+        cells = slice(first, first + len(depths))
+        self.parents_SM[row, cells] = parents
+        self.depths_SM[row, cells] = depths
+        self.sent_SM[row, cells] = 0
+        self.tokens_SM[row, cells] = tokens
+        self.scratch_SM[row, cells] = NOT_RUN
+        self.features_SM[row, cells] = features
+        self.estimates_SM[row, cells] = estimates
+        self.slopes_SM[row, cells] = 0.0
+        self.values_SM[row, cells] = values
+        self.num_nodes_S[row] += len(depths)
 
     def run(self, rows_K: Int64s, nodes_K: Int64s) -> None:
         """Notes that nodes were run, in this order; those of a session are one after another."""

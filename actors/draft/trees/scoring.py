@@ -37,13 +37,6 @@ LEAST_SCORE = -1e9
 """Stands for minus infinity where scores are multiplied by probabilities of zero."""
 
 
-def scoring_of(sampling: Sampling, verifier: str) -> Scoring:
-    """How candidates of a session are scored."""
-    if sampling.temperature <= 0.0:
-        return Scoring.GREEDY
-    return Scoring.COUPLED if verifier == "coupled" else Scoring.BLIND
-
-
 def is_restricted(sampling: Sampling) -> bool:
     """True if more than the temperature stands between a session's logits and scores, as far as drafters care."""
     return bool(

@@ -55,6 +55,7 @@ class DrafterInfo(google.protobuf.message.Message):
     MODEL_CPU_S_FIELD_NUMBER: builtins.int
     DRAFT_LENGTHS_FIELD_NUMBER: builtins.int
     VERIFIER_NAMES_FIELD_NUMBER: builtins.int
+    READS_SIBLINGS_FIELD_NUMBER: builtins.int
     protocol_version: builtins.int
     """Version of this protocol."""
     name: builtins.str
@@ -83,6 +84,8 @@ class DrafterInfo(google.protobuf.message.Message):
     """Draft passes since the start."""
     model_cpu_s: builtins.float
     """Processor seconds that they took. What the process took beyond it is the cost of everything else."""
+    reads_siblings: builtins.bool
+    """Whether it drafts the sequences of a request from each other, so that all of them are to be attached to it."""
     @property
     def verifiers(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[outrider.v1.sampling_pb2.Verifier.ValueType]:
         """Verifiers that it can serve."""
@@ -115,8 +118,9 @@ class DrafterInfo(google.protobuf.message.Message):
         model_cpu_s: builtins.float = ...,
         draft_lengths: collections.abc.Iterable[outrider.v1.sampling_pb2.DraftLength.ValueType] | None = ...,
         verifier_names: collections.abc.Iterable[builtins.str] | None = ...,
+        reads_siblings: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["busy", b"busy", "draft_lengths", b"draft_lengths", "incarnation", b"incarnation", "method", b"method", "model", b"model", "model_cpu_s", b"model_cpu_s", "model_fingerprint", b"model_fingerprint", "name", b"name", "num_free_slots", b"num_free_slots", "num_slots", b"num_slots", "passes", b"passes", "pid", b"pid", "protocol_version", b"protocol_version", "tokenizer_fingerprint", b"tokenizer_fingerprint", "verifier_names", b"verifier_names", "verifiers", b"verifiers", "vocab_size", b"vocab_size"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["busy", b"busy", "draft_lengths", b"draft_lengths", "incarnation", b"incarnation", "method", b"method", "model", b"model", "model_cpu_s", b"model_cpu_s", "model_fingerprint", b"model_fingerprint", "name", b"name", "num_free_slots", b"num_free_slots", "num_slots", b"num_slots", "passes", b"passes", "pid", b"pid", "protocol_version", b"protocol_version", "reads_siblings", b"reads_siblings", "tokenizer_fingerprint", b"tokenizer_fingerprint", "verifier_names", b"verifier_names", "verifiers", b"verifiers", "vocab_size", b"vocab_size"]) -> None: ...
 
 Global___DrafterInfo: typing_extensions.TypeAlias = DrafterInfo
 

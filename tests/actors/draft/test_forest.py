@@ -197,3 +197,30 @@ def test_a_freed_row_is_empty() -> None:
     walk = forest.walk(row, np.array([[5]]))
     assert (walk.reached_E.tolist(), len(walk.nodes_K)) == ([0], 0)
     assert forest.num_sent(row).tolist() == [0]
+
+
+def test_a_tree_hung_at_once_is_that_of_its_nodes_one_by_one() -> None:
+    """Below the root and below nodes that are there, in one session of several."""
+    nodes = [
+        (7, ROOT, 0.5, 3),
+        (8, 1, 0.25, 4),
+        (7, 1, 0.125, 3),
+        (5, 2, 0.5, 4),
+        (9, ROOT, 0.1, 1),
+    ]
+    sessions = [DraftSessions(NUM, 8) for _ in range(2)]
+    by_one, at_once = (one.forest for one in sessions)
+    for forest in (by_one, at_once):
+        for token, parent, estimate, feature in nodes[:2] if forest is at_once else nodes:
+            forest.add(
+                rows_K=np.array([1]),
+                parents_K=np.array([parent]),
+                tokens_K=np.array([token]),
+                estimates_K=np.array([estimate], np.float32),
+                features_K=feature,
+            )
+    tokens, parents, estimates, features = zip(*nodes[2:], strict=True)
+    at_once.hang(1, tokens=tokens, parents=parents, estimates=estimates, features=features)
+    assert view(sessions[0], 1) == view(sessions[1], 1)
+    assert (by_one.features_SM == at_once.features_SM).all()
+    assert at_once.num_nodes_S.tolist() == [0, len(nodes), 0]

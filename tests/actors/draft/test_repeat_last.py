@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from outrider.actors.draft.choice.drafter_registry import DRAFTERS, served_verifiers
 from outrider.actors.draft.methods.repeat_last import RepeatLast
 from outrider.actors.draft.service.draft_server import load_method
@@ -10,7 +12,8 @@ from outrider.actors.draft.state.draft_settings import DraftSettings
 
 def test_the_last_token_again() -> None:
     """One chain as deep as it may be."""
-    assert list(RepeatLast().propose([4, 7], 3)) == [(0, [7, 7, 7])]
+    proposal = RepeatLast().propose(np.array([4, 7]), depth=3, rates=[0.1, 0.8])
+    assert (list(proposal.tokens), list(proposal.parents)) == ([7, 7, 7], [-1, 0, 1])
 
 
 def test_the_actor_loads_it_by_its_name() -> None:

@@ -43,7 +43,7 @@ def test_wrong_settings_are_named(field: str, value: object) -> None:
             replace(GOOD, method="prompt_lookup", options={"size": 3}),
             "has no option 'size'; it has",
         ),
-        (replace(GOOD, method="prompt_lookup", options={"alternatives": 0}), "alternatives is 0"),
+        (replace(GOOD, method="prompt_lookup", options={"max_nodes": 0}), "max_nodes is 0"),
     ],
 )
 def test_a_method_that_cannot_be_loaded_says_why(settings: DraftSettings, problem: str) -> None:

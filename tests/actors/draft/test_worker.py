@@ -12,7 +12,6 @@ from tests.actors.draft.bench import (
     CHEAP,
     DRAFT_TABLE,
     TARGET_TABLE,
-    Bench,
     MiniTarget,
     TableBench,
     frame_of,
@@ -22,7 +21,6 @@ from tests.actors.draft.plain_tree import Pool
 
 from outrider.actors.draft.draft_core import DraftCore
 from outrider.actors.draft.draft_worker import DraftWorker
-from outrider.actors.draft.methods.prompt_lookup import LookupOptions, OccurrenceIndex, priors
 from outrider.actors.draft.state.draft_events import (
     Attached,
     CandidatesSent,
@@ -31,8 +29,6 @@ from outrider.actors.draft.state.draft_events import (
     LinkLost,
     ResyncWanted,
 )
-from outrider.actors.draft.state.draft_sessions import DraftSessions
-from outrider.actors.draft.text.text_drafter import TextDrafter
 from outrider.actors.engine.protocol import Batch
 from outrider.actors.exchange.verdicts import TargetActivity
 from outrider.actors.speculation.options import Speculation
@@ -351,21 +347,6 @@ def test_lockstep_sends_one_tree_and_waits() -> None:
         bench.settle()
         assert bench.take() == []
         bench.worker.post(target.commit(2))
-
-
-def test_prompt_lookup_is_driven_the_same_way() -> None:
-    """A verdict is answered at once with what followed the same words before."""
-    sessions = DraftSessions(2, 64)
-    bench = Bench(
-        sessions,
-        TextDrafter(
-            sessions, new_proposer=OccurrenceIndex, priors=priors(LookupOptions()), max_ahead=64
-        ),
-    )
-    bench.worker.post(make_attach(tokens=[5, 6, 7, 8, 9, 1, 5, 6]))
-    bench.settle()
-    [news] = bench.take_news()
-    assert news.tokens[:3] == (7, 8, 9)
 
 
 def test_the_thread_sleeps_wakes_and_stops() -> None:
