@@ -58,7 +58,11 @@ def field_docs(kind: type[Any]) -> dict[str, str]:
     """The docstrings that stand below the fields of a class of options, and of those that it derives from, by field."""
     found: dict[str, str] = {}
     for one in reversed(kind.__mro__[:-1]):
-        (body,) = ast.parse(textwrap.dedent(inspect.getsource(one))).body
+        try:
+            (body,) = ast.parse(textwrap.dedent(inspect.getsource(one))).body
+        except (OSError, TypeError):
+            # Made by a program.
+            continue
         assert isinstance(body, ast.ClassDef), "it is a class"
         for field, below in pairwise(body.body):
             if (

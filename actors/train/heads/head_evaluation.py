@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from outrider.actors.draft.heads.speculator_net import SpeculatorNet
-from outrider.actors.train.features.target_rows import HeldOut
+from outrider.actors.train.features.training_rows import HeldOut
 from outrider.actors.train.heads.head_objective import num_positions
 
 CANDIDATES = 4

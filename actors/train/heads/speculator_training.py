@@ -18,7 +18,7 @@ from outrider.actors.draft.heads.speculator_file import save_speculator
 from outrider.actors.draft.heads.speculator_net import SpeculatorNet
 from outrider.actors.train.features.feature_cache import FeatureCache, shuffled
 from outrider.actors.train.features.frozen_target import FrozenTarget
-from outrider.actors.train.features.target_rows import HeldOut, TargetRows
+from outrider.actors.train.features.training_rows import HeldOut, TrainingRows
 from outrider.actors.train.heads.head_evaluation import DepthReport, acceptance, table
 from outrider.actors.train.heads.head_objective import speculator_loss
 from outrider.actors.train.heads.speculator_card import card
@@ -49,7 +49,9 @@ Reports = dict[str, dict[str, DepthReport]]
 class SpeculatorTraining:
     """One call of the trainer."""
 
-    def __init__(self, options: SpeculatorOptions, target: FrozenTarget, rows: TargetRows) -> None:
+    def __init__(
+        self, options: SpeculatorOptions, target: FrozenTarget, rows: TrainingRows
+    ) -> None:
         """Makes a fresh net.
 
         Args:

@@ -17,14 +17,14 @@ def run(options: SpeculatorOptions) -> TrainResult:
 
     from outrider.actors.train.demo.train_demo import choose_device
     from outrider.actors.train.features.frozen_target import load_target
-    from outrider.actors.train.features.target_rows import TargetRows
+    from outrider.actors.train.features.training_rows import TrainingRows
     from outrider.actors.train.heads.head_evaluation import table
     from outrider.actors.train.heads.speculator_training import SpeculatorTraining
 
     if options.threads:
         torch.set_num_threads(options.threads)
     target = load_target(options.target, choose_device(options.device))
-    rows = TargetRows(
+    rows = TrainingRows(
         target=target,
         data=options.data,
         folder=options.out / "progress",

@@ -95,7 +95,7 @@ def _flags(spec: Any) -> list[inspect.Parameter]:
         default: Any = field.default
         if get_origin(hint) is Literal:
             # Not every version of typer knows Literal.
-            hint = StrEnum("Choice", {word: word for word in get_args(hint)})
+            hint = _choice(get_args(hint))
             default = default if default is MISSING else hint(default)
         elif get_origin(hint) is tuple:
             # Made at run time.
@@ -110,6 +110,12 @@ def _flags(spec: Any) -> list[inspect.Parameter]:
             )
         )
     return found
+
+
+def _choice(words: tuple[str, ...]) -> Any:
+    """An enumeration of some words."""
+    make: Any = StrEnum
+    return make("Choice", {word: word for word in words})
 
 
 def _keyword(name: str, default: Any, annotation: Any) -> inspect.Parameter:

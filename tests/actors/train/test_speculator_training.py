@@ -17,7 +17,7 @@ from outrider.actors.draft.heads.speculator_config import SpeculatorConfig
 from outrider.actors.draft.heads.speculator_file import load_speculator
 from outrider.actors.draft.heads.speculator_net import SpeculatorNet, matrix
 from outrider.actors.engine.tables.tabular_engine import random_table
-from outrider.actors.train.features.target_rows import HeldOut
+from outrider.actors.train.features.training_rows import HeldOut
 from outrider.actors.train.heads.head_evaluation import acceptance
 from outrider.actors.train.heads.head_objective import Labels, speculator_loss
 from outrider.actors.train.heads.speculator_options import SpeculatorOptions

@@ -38,7 +38,7 @@ class HeldOut:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TargetRows:
+class TrainingRows:
     """Rows of one length, and the target's states at them."""
 
     target: FrozenTarget
