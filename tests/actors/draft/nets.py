@@ -13,6 +13,7 @@ from tests.actors.draft.bench import VOCAB_SIZE
 
 from outrider.actors.draft.heads.speculator_config import SpeculatorConfig
 from outrider.actors.draft.heads.speculator_net import SpeculatorNet, matrix
+from outrider.actors.engine.protocol import ModelSpec
 
 WIDTH = 12
 """Of the hidden states of the target that there is not."""
@@ -33,11 +34,13 @@ def random_net(**shape: Any) -> SpeculatorNet:
     return net.eval()
 
 
-def table_net(log_probs_VV: NDArray[np.floating], num_stages: int = 3) -> SpeculatorNet:
+def table_net(
+    log_probs_VV: NDArray[np.floating], num_stages: int = 3, *, width: int = WIDTH
+) -> SpeculatorNet:
     """A net that says of every text what the table says of its last token, whatever the target says."""
     size = len(log_probs_VV)
     config = SpeculatorConfig(
-        vocab_size=size, width=WIDTH, inner=size, num_stages=num_stages, tables="own"
+        vocab_size=size, width=width, inner=size, num_stages=num_stages, tables="own"
     )
     net = SpeculatorNet(config).requires_grad_(False).eval()
     net.first.weight.zero_()
@@ -46,6 +49,19 @@ def table_net(log_probs_VV: NDArray[np.floating], num_stages: int = 3) -> Specul
     # The norm makes the one that stands there the root of the width, which gelu leaves as it is.
     matrix(net.lm_heads[0]).copy_(torch.from_numpy(log_probs_VV.T / math.sqrt(size)))
     return net
+
+
+def spec_of_net(net: SpeculatorNet) -> ModelSpec:
+    """What an engine says of it."""
+    return ModelSpec(
+        name="net",
+        vocab_size=net.config.vocab_size,
+        max_context=600,
+        eos_token_ids=(),
+        fingerprint="",
+        dtype=torch.float32,
+        device=torch.device("cpu"),
+    )
 
 
 def rolled_out(

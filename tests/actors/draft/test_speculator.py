@@ -15,7 +15,7 @@ from tests.actors.draft.bench import (
     MiniTarget,
     make_attach,
 )
-from tests.actors.draft.nets import WIDTH, random_net, rolled_out, table_net
+from tests.actors.draft.nets import WIDTH, random_net, rolled_out, spec_of_net, table_net
 
 from outrider.actors.draft.heads.head_engine import HeadEngine
 from outrider.actors.draft.heads.speculator_drafter import SpeculatorDrafter
@@ -24,7 +24,6 @@ from outrider.actors.draft.model.growing_drafter import num_nodes_of
 from outrider.actors.draft.state.draft_events import AttachSession, SessionKey
 from outrider.actors.draft.state.draft_sessions import DraftSessions
 from outrider.actors.draft.state.drafter import FeatureReader
-from outrider.actors.engine.protocol import ModelSpec
 from outrider.actors.engine.tables.tabular_engine import random_table
 from outrider.actors.speculation.noise.gumbel import GumbelNoise
 
@@ -39,16 +38,7 @@ class SpeculatorBench(Bench):
 
     def __init__(self, net: SpeculatorNet, *, num_slots: int = 4) -> None:
         self.net = net
-        spec = ModelSpec(
-            name="net",
-            vocab_size=VOCAB_SIZE,
-            max_context=600,
-            eos_token_ids=(),
-            fingerprint="",
-            dtype=torch.float32,
-            device=torch.device("cpu"),
-        )
-        self.engine = HeadEngine(net, spec, num_slots=num_slots, max_scratch=96)
+        self.engine = HeadEngine(net, spec_of_net(net), num_slots=num_slots, max_scratch=96)
         sessions = DraftSessions(num_slots, num_nodes_of(CHILDREN, AHEAD))
         self.drafter = SpeculatorDrafter(
             sessions, self.engine, width=CHILDREN, max_ahead=AHEAD, prefill_chunk=32

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -43,12 +42,7 @@ def written_by_target(rows: int, length: int, seed: int = 0) -> tuple[torch.Tens
 
 def net_of_table(num_stages: int = 3) -> SpeculatorNet:
     """The perfect net, with room for such states."""
-    perfect = table_net(LOG_PROBS_VV.double().numpy(), num_stages)
-    net = SpeculatorNet(replace(perfect.config, width=VOCAB_SIZE))
-    net.load_state_dict(
-        {**perfect.state_dict(), "first.weight": torch.zeros(VOCAB_SIZE, VOCAB_SIZE)}
-    )
-    return net.requires_grad_(False)
+    return table_net(LOG_PROBS_VV.numpy(), num_stages, width=VOCAB_SIZE)
 
 
 def losses(tokens: torch.Tensor, states: torch.Tensor, labels: Labels, first: int = 0) -> float:
