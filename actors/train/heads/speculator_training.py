@@ -14,7 +14,7 @@ import torch
 from rich.console import Console
 
 from outrider.actors.draft.heads.speculator_config import SpeculatorConfig
-from outrider.actors.draft.heads.speculator_file import save_speculator
+from outrider.actors.draft.heads.speculator_file import digest_of, save_speculator
 from outrider.actors.draft.heads.speculator_net import SpeculatorNet
 from outrider.actors.train.features.feature_cache import FeatureCache, shuffled
 from outrider.actors.train.features.frozen_target import FrozenTarget
@@ -81,6 +81,9 @@ class SpeculatorTraining:
             feeds="feature" if options.inputs == "eagle" else "state",
             tables=options.tables,
             target_fingerprint=target.fingerprint,
+            tables_digest=digest_of(target.embedding_VD, target.head_VD)
+            if options.tables == "target"
+            else "",
             tokenizer_fingerprint=target.tokenizer_fingerprint,
             eos_token_ids=target.eos_token_ids,
             target=options.target,
