@@ -113,7 +113,8 @@ class SpeculatorDrafter(AutoregressiveDrafter):
 
     def _waits(self, rows_E: Int64s) -> Bools:
         """Whether the state of the last verdict is awaited."""
-        return self._lacks(rows_E) & (self._missed_S[rows_E] == 0)
+        waits_E: Bools = self._lacks(rows_E) & (self._missed_S[rows_E] == 0)
+        return waits_E
 
     def _deepest(self, rows_E: Int64s) -> Int64s:
         """As deep as the net goes, counted from the newest hidden state."""

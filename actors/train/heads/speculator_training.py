@@ -167,9 +167,10 @@ class SpeculatorTraining:
         shape = json.dumps(self.config.as_json(), sort_keys=True)
         # Not the number of steps: a run may be lengthened.
         rates = f"{schedule.matrix_rate:g} {schedule.other_rate:g} {schedule.tokens_per_step}"
+        before = f" after {options.text_steps} steps" if part == OWN else ""
         saving = Saving(
             path=options.out / "progress" / f"{part.replace(' ', '-')}.pt",
-            fingerprint=f"{part} of {rows} rows, {shape} {options.labels} {rates} seed={schedule.seed}",
+            fingerprint=f"{part} of {rows} rows, {shape} {options.labels} {rates} seed={schedule.seed}{before}",
             resume=options.resume,
             saved=budget.save,
         )
