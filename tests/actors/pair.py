@@ -27,6 +27,7 @@ from outrider.actors.draft.state.draft_events import (
 from outrider.actors.draft.state.draft_events import SessionKey as Key
 from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
 from outrider.actors.draft.state.draft_settings import BYTES_PER_TOKEN
+from outrider.actors.draft.state.drafter import Drafter
 from outrider.actors.draft.stopping.lengths import Lengths
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.kv.prefix_slots import PrefixSlots
@@ -148,6 +149,8 @@ class Pair:
     meddle_features: Callable[[list[bytes]], list[bytes]] = lambda frames: frames
     """What the network does to the frames of one pass."""
     given: list[Given] = field(default_factory=list)
+    method: tuple[DraftSessions, Drafter] | None = None
+    """Drafts in place of a drafter with the table."""
     now: float = 0.0
     outputs: list[Output] = field(default_factory=list)
     reports: list[Report] = field(default_factory=list)
@@ -202,8 +205,7 @@ class Pair:
         drafter = ReadingDrafter(sessions, coupled=coupled, sampled=self.sampled)
         drafter.given = self.given
         core = DraftCore(
-            sessions,
-            drafter,
+            *(self.method or (sessions, drafter)),
             max_ahead=max_ahead,
             bytes_per_token=BYTES_PER_TOKEN,
             lockstep=self.lockstep,
