@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 WANTS = ("none", "last", "all")
 """Which rows of an entry logits are wanted for; `Batch.wanted_E` has the index."""
@@ -74,9 +73,6 @@ class Rows:
     logits: Literal["all", "last", "none"] = "all"
     """Which of these rows logits are wanted for."""
 
-    mask: Literal["sliced", "built"] = "sliced"
-    """How the attention mask is made, where the engine has the choice; the mask is the same."""
-
 
 class Batch(Sequence[Rows]):
     """The rows of one pass as parallel arrays: entry e has rows `starts_E[e]` to `starts_E[e + 1]`.
@@ -84,7 +80,7 @@ class Batch(Sequence[Rows]):
     A sequence of `Rows` as well, for engines that go through it entry by entry.
     """
 
-    __slots__ = ("built_E", "parents_R", "slots_E", "starts_E", "tokens_R", "wanted_E")
+    __slots__ = ("parents_R", "slots_E", "starts_E", "tokens_R", "wanted_E")
 
     def __init__(
         self,
@@ -94,7 +90,6 @@ class Batch(Sequence[Rows]):
         tokens_R: Int64s,
         parents_R: Int64s,
         wanted_E: Int64s,
-        built_E: Bools | None = None,
     ) -> None:
         """Takes the arrays as they are.
 
@@ -104,14 +99,12 @@ class Batch(Sequence[Rows]):
             tokens_R: Token ids.
             parents_R: As `Rows.parents`.
             wanted_E: Index into `WANTS`.
-            built_E: Entries whose mask is "built"; None: none.
         """
         self.slots_E = slots_E
         self.starts_E = starts_E
         self.tokens_R = tokens_R
         self.parents_R = parents_R
         self.wanted_E = wanted_E
-        self.built_E = built_E
 
     @classmethod
     def of(cls, entries: Iterable[Rows]) -> Batch:
@@ -124,7 +117,6 @@ class Batch(Sequence[Rows]):
             tokens_R=np.array([t for rows in every for t in rows.tokens], np.int64),
             parents_R=np.array([p for rows in every for p in rows.parents], np.int64),
             wanted_E=np.array([WANTS.index(rows.logits) for rows in every], np.int64),
-            built_E=np.array([rows.mask == "built" for rows in every], np.bool_),
         )
 
     @property
@@ -155,13 +147,11 @@ class Batch(Sequence[Rows]):
             raise IndexError(index)
         entry = index % len(self)
         rows = slice(int(self.starts_E[entry]), int(self.starts_E[entry + 1]))
-        is_built = self.built_E is not None and bool(self.built_E[entry])
         return Rows(
             slot=int(self.slots_E[entry]),
             tokens=self.tokens_R[rows].tolist(),
             parents=self.parents_R[rows].tolist(),
             logits=WANTS[int(self.wanted_E[entry])],  # type: ignore[arg-type]  # one of the three literals
-            mask="built" if is_built else "sliced",
         )
 
 

@@ -12,13 +12,12 @@ from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.policies import (
     DraftPolicies,
     LengthChoice,
-    MaskPolicy,
     RootPolicy,
 )
 from outrider.cluster.validation.status_codes import Refusal
 from outrider.v1 import sampling_pb2
 
-Choice = TypeVar("Choice", LengthChoice, RootPolicy, MaskPolicy)
+Choice = TypeVar("Choice", LengthChoice, RootPolicy)
 
 
 def settle_policies(
@@ -42,7 +41,6 @@ def settle_policies(
         Refusal: A policy is unknown, or contradicts another option.
     """
     length = _choice(options, "draft_length", LengthChoice, defaults.draft_length)
-    mask = _choice(options, "tree_mask", MaskPolicy, defaults.tree_mask)
     if not enabled and options.HasField("enabled"):
         _check_off(options)
     if options.draft_length and enabled:
@@ -50,7 +48,6 @@ def settle_policies(
     return DraftPolicies(
         draft_length=length,
         roots=_roots(options, defaults.roots, verifier),
-        tree_mask=mask,
         aggressiveness=_number(
             options, "aggressiveness", defaults, length, LengthChoice.CONFIDENCE
         ),
@@ -115,7 +112,7 @@ def _number(
 
 def _check_off(options: sampling_pb2.SpeculationOptions) -> None:
     """Refuses policies of a request that decodes plainly because it says so."""
-    for name in ("draft_length", "roots", "tree_mask"):
+    for name in ("draft_length", "roots"):
         if getattr(options, name):
             raise _invalid(name, "is set while speculation.enabled is false; leave one out")
 

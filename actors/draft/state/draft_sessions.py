@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from outrider.actors.draft.state.draft_events import AttachSession, SessionKey
 from outrider.actors.draft.trees.forest import Forest
 from outrider.actors.draft.trees.frozen_rounds import FrozenRounds
-from outrider.actors.speculation.policies import MaskPolicy
 from outrider.actors.speculation.trees import base_hash
 
 Int64s = NDArray[np.int64]
@@ -32,7 +31,6 @@ class DraftSession:
     __slots__ = (
         "_sessions",
         "frozen",
-        "is_built",
         "key",
         "prompt_length",
         "request_id",
@@ -52,8 +50,6 @@ class DraftSession:
         self.prompt_length = attach.prompt_length
         self.vocab_size = attach.vocab_size
         """Token ids of the target; none beyond is proposed."""
-        self.is_built = attach.speculation.policies.tree_mask is MaskPolicy.BUILT
-        """Whether the masks of the session's passes are built rather than sliced."""
         self.frozen: FrozenRounds | None = None
         """Trees of a verifier that tests frozen ones, instead of those in the forest."""
 

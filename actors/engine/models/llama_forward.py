@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from outrider.actors.engine.attention.attention import Attend, Manner
-from outrider.actors.engine.attention.pass_cache import Writer
+from outrider.actors.engine.attention.pass_cache import PassCache
 from outrider.actors.engine.models.llama_weights import DirectLayer, DirectWeights
 
 MAX_ERROR = {torch.float32: 1e-4}
@@ -45,7 +45,7 @@ class DirectModel:
         self,
         tokens_1M: Tensor,
         positions_1M: Tensor,
-        cache: Writer,
+        cache: PassCache,
         attend: Attend,
         wanted: Tensor | None,
     ) -> Tensor:
@@ -82,7 +82,7 @@ class DirectModel:
         layer: DirectLayer,
         hidden_MH: Tensor,
         rotation: tuple[Tensor, Tensor],
-        cache: Writer,
+        cache: PassCache,
         attend: Attend,
     ) -> Tensor:
         weights = self._weights

@@ -8,7 +8,7 @@ makes no mask. A row's keys and values depend on its ancestors only, so they sta
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import structlog
@@ -16,12 +16,10 @@ import torch
 from transformers import PreTrainedModel
 
 from outrider.actors.engine.attention.attention import Attend, UnsupportedModel
-from outrider.actors.engine.attention.attention_each import AttendEach
 from outrider.actors.engine.attention.attention_hook import ATTENTION_NAME, RUNNING
-from outrider.actors.engine.attention.attention_stretches import AttendStretches
-from outrider.actors.engine.attention.attention_together import AttendTogether
-from outrider.actors.engine.attention.pass_cache import PassCache, Writer
+from outrider.actors.engine.attention.pass_cache import PassCache
 from outrider.actors.engine.attention.pass_layout import PassLayout, plan_pass
+from outrider.actors.engine.attention.planned_attention import planned_attention, planned_cache
 from outrider.actors.engine.checkpoint.cache_argument import cache_argument
 from outrider.actors.engine.checkpoint.model_facts import check_config, eos_token_ids, text_config
 from outrider.actors.engine.checkpoint.room import room_for
@@ -41,14 +39,6 @@ from outrider.actors.engine.probe.load_probe import (
 )
 from outrider.actors.engine.probe.probe_layers import record_demands
 from outrider.actors.engine.protocol import Logits, ModelSpec, Rows
-from outrider.actors.engine.staging import to_device
-
-ATTENTIONS: Mapping[str, type[AttendEach | AttendStretches | AttendTogether]] = {
-    "each": AttendEach,
-    "stretches": AttendStretches,
-    "together": AttendTogether,
-}
-"""By `EngineSettings.attention`."""
 
 _log = structlog.get_logger(__name__)
 
@@ -115,10 +105,6 @@ class TransformersEngine:
                 device=model.device,
             )
             self._direct = self._direct_model(settings)
-        attention = settings.attention
-        if attention == "auto":
-            attention = "stretches" if model.device.type == "cpu" else "together"
-        self._attend_type = ATTENTIONS[attention]
         self._reached = [0] * num_slots
         """Rows of each slot that were ever written since it was cleared."""
         self._static = self._static_passes(settings)
@@ -167,19 +153,19 @@ class TransformersEngine:
         check_tree(self, tree, reference)
 
     def _static_passes(self, settings: EngineSettings) -> StaticPasses | None:
-        """Recorded small passes, where the settings and the device have them."""
+        """Passes of a GPU, and of a CPU that is asked to take their way; None for views."""
         device, mode = self._spec.device, settings.cuda_graphs
-        if mode == "off" or (mode == "auto" and device.type != "cuda"):
+        if device.type == "cpu" and mode != "on":
             return None
         # Asked for, it must show at load whether the model can be recorded.
-        policy = Policy(after=1, strict=True) if mode == "on" else Policy()
+        policies = {"on": Policy(after=1, strict=True), "off": Policy(most=0)}
+        policy = policies.get(mode, Policy())
         return StaticPasses(
             self._call,
             self._storage,
             recorder_for(device),
+            windows=self._windows,
             max_scratch=settings.max_scratch,
-            dtype=self._spec.dtype,
-            device=device,
             policy=policy,
         )
 
@@ -206,7 +192,7 @@ class TransformersEngine:
     def acquire(self, slot: int | None = None, *, keep: int = 0) -> int:
         """See `Engine`."""
         taken = self._table.acquire(slot, keep=keep)
-        # Passes read behind a slot's rows and ignore what is there, if it is a number. Recorded ones write there, too.
+        # Passes read behind a slot's rows and ignore what is there, if it is a number. Padded ones write there, too.
         end = max(keep, self._reached[taken]) if self._static is None else None
         with torch.inference_mode():
             self._storage.clear(taken, keep, end)
@@ -232,28 +218,26 @@ class TransformersEngine:
         plan = plan_pass(batch, growths)
         for growth in growths:
             self._reached[growth.slot] = max(self._reached[growth.slot], growth.total)
-        values_RV = None if self._static is None else self._static.run(plan)
-        if values_RV is None:
-            values_RV = self._run(plan)
+        values_RV = self._run(plan) if self._static is None else self._static.run(plan)
         for growth in growths:
             self._table.grow(growth)
         return Logits(values_RV=values_RV, offsets=plan.offsets)
 
     def _run(self, plan: PassLayout) -> torch.Tensor:
-        device, dtype = self._spec.device, self._spec.dtype
-        cache = PassCache(self._storage, plan, device=device)
-        attend: Attend = self._attend_type(self._storage, plan, dtype=dtype, device=device)
-        rows_2M = to_device(np.array([plan.tokens, plan.positions]), device)
+        """Runs a pass on a CPU."""
+        rows_2M = torch.from_numpy(np.array([plan.tokens, plan.positions]))
         wanted = None
         if len(plan.wanted) < plan.num_rows:
-            wanted = to_device(np.array(plan.wanted, dtype=np.int64), device)
+            wanted = torch.from_numpy(np.array(plan.wanted, dtype=np.int64))
+        cache = planned_cache(plan, self._storage)
+        attend = planned_attention(plan, self._storage)
         return self._call(rows_2M[:1], rows_2M[1:], cache, attend, wanted)
 
     def _call(
         self,
         tokens_1M: torch.Tensor,
         positions_1M: torch.Tensor,
-        cache: Writer,
+        cache: PassCache,
         attend: Attend,
         wanted: torch.Tensor | None,
     ) -> torch.Tensor:
