@@ -71,10 +71,10 @@ class AttentionCall:
         """See `Attend`; the result has the E * N queries instead of M rows."""
         storage, num_entries, num_queries = self._storage, self.num_entries, self.num_queries
         num_heads, is_fused = query.shape[1], manner.is_fused
-        # Query heads of one key head become rows where that is faster, or the only way to keep keys from being repeated: kernels of
-        # GPUs take no grouped heads with a mask.
+        # Query heads of one key head become rows: kernels of GPUs take no grouped heads with a mask, and on a CPU one product of
+        # many rows takes less than many of few. One session's rows are enough by themselves, and need no copy of their results.
         folded = 1
-        if is_fused and (num_queries == 1 or query.device.type != "cpu"):
+        if is_fused and (num_entries > 1 or num_queries == 1 or query.device.type != "cpu"):
             folded = num_heads // storage.keys[layer].shape[2]
         kind = (manner.window, folded, is_fused)
         seen = self._seen.get(kind)
