@@ -31,7 +31,6 @@ from outrider.client.messages.request_options import (
     Roots,
     SamplingOptions,
     SpeculationOptions,
-    TreeMask,
     Verifier,
 )
 from outrider.client.messages.results import (
@@ -97,7 +96,6 @@ __all__ = [
     "Tls",
     "Token",
     "TokenLogprob",
-    "TreeMask",
     "Unauthorized",
     "Unavailable",
     "Usage",

@@ -46,14 +46,10 @@ class EngineSettings:
     allow_remote_code: bool = False
     """Runs code from the model's repository."""
 
-    attention: Literal["auto", "each", "stretches", "together"] = "auto"
-    """How sessions of one batch attend: `each` by itself on views of its rows, `stretches` of neighbouring slots in one kernel
-    call on views, or all `together` in one on gathered rows. `auto`: `stretches` on a CPU, `together` elsewhere."""
-
     direct_forward: bool = True
     """Run Llama-shaped models as functions of their weights (`llama_forward.py`). False: run the modules of transformers always."""
 
     cuda_graphs: Literal["auto", "on", "off"] = "auto"
     """Whether small passes are padded to fixed shapes, recorded and replayed as CUDA graphs. `auto`: on a CUDA device, shapes
-    that come often, as far as the model can be recorded; the rest takes the plain path. `on`: every shape when it first comes,
-    and a model that cannot be recorded is refused; on a CPU small passes take fixed shapes too, eagerly, for tests."""
+    that come often, as far as the model can be recorded; the rest is run by itself. `on`: every shape when it first comes,
+    and a model that cannot be recorded is refused; a CPU then takes a GPU's way too, eagerly, for tests."""

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 WANTS = ("none", "last", "all")
 """Which rows of an entry logits are wanted for; `Batch.wanted_E` has the index."""
@@ -80,9 +79,6 @@ class Rows:
     logits: Literal["all", "last", "none"] = "all"
     """Which of these rows logits are wanted for."""
 
-    mask: Literal["sliced", "built"] = "sliced"
-    """How the attention mask is made, where the engine has the choice; the mask is the same."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Taps:
@@ -102,7 +98,7 @@ class Batch(Sequence[Rows]):
     A sequence of `Rows` as well, for engines that go through it entry by entry.
     """
 
-    __slots__ = ("built_E", "parents_R", "slots_E", "starts_E", "taps", "tokens_R", "wanted_E")
+    __slots__ = ("parents_R", "slots_E", "starts_E", "taps", "tokens_R", "wanted_E")
 
     def __init__(
         self,
@@ -112,7 +108,6 @@ class Batch(Sequence[Rows]):
         tokens_R: Int64s,
         parents_R: Int64s,
         wanted_E: Int64s,
-        built_E: Bools | None = None,
     ) -> None:
         """Takes the arrays as they are.
 
@@ -122,14 +117,12 @@ class Batch(Sequence[Rows]):
             tokens_R: Token ids.
             parents_R: As `Rows.parents`.
             wanted_E: Index into `WANTS`.
-            built_E: Entries whose mask is "built"; None: none.
         """
         self.slots_E = slots_E
         self.starts_E = starts_E
         self.tokens_R = tokens_R
         self.parents_R = parents_R
         self.wanted_E = wanted_E
-        self.built_E = built_E
         self.taps: Taps | None = None
         """Hidden states that are wanted; None, the usual case: none, and they cost nothing."""
 
@@ -144,7 +137,6 @@ class Batch(Sequence[Rows]):
             tokens_R=np.array([t for rows in every for t in rows.tokens], np.int64),
             parents_R=np.array([p for rows in every for p in rows.parents], np.int64),
             wanted_E=np.array([WANTS.index(rows.logits) for rows in every], np.int64),
-            built_E=np.array([rows.mask == "built" for rows in every], np.bool_),
         )
 
     @property
@@ -175,13 +167,11 @@ class Batch(Sequence[Rows]):
             raise IndexError(index)
         entry = index % len(self)
         rows = slice(int(self.starts_E[entry]), int(self.starts_E[entry + 1]))
-        is_built = self.built_E is not None and bool(self.built_E[entry])
         return Rows(
             slot=int(self.slots_E[entry]),
             tokens=self.tokens_R[rows].tolist(),
             parents=self.parents_R[rows].tolist(),
             logits=WANTS[int(self.wanted_E[entry])],  # type: ignore[arg-type]  # one of the three literals
-            mask="built" if is_built else "sliced",
         )
 
 

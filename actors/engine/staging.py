@@ -17,15 +17,11 @@ import torch
 Int64s = npt.NDArray[np.int64]
 
 
-def to_device(
-    array: npt.NDArray[Any], device: torch.device, dtype: torch.dtype | None = None
-) -> torch.Tensor:
-    """A tensor on a device with the numbers of an array; on a CPU it shares their memory, unless the type differs."""
+def to_device(array: npt.NDArray[Any], device: torch.device) -> torch.Tensor:
+    """A tensor on a device with the numbers of an array; on a CPU it shares their memory."""
     host = torch.from_numpy(array)
     if device.type == "cpu":
-        return host if dtype is None else host.to(dtype)
-    if dtype is not None:
-        host = host.to(dtype)
+        return host
     return host.pin_memory().to(device, non_blocking=True)
 
 

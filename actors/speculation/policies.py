@@ -1,4 +1,4 @@
-"""How a request wants its candidates drafted: when drafters stop, where trees begin, how their masks are made.
+"""How a request wants its candidates drafted: when drafters stop, where trees begin.
 
 None of these changes which text comes out under coupled sampling, whose draws do not depend on trees. For verifiers that
 test frozen trees only what is decided before a token is drawn is allowed (`docs/drafting.md` says why).
@@ -33,16 +33,6 @@ class RootPolicy(StrEnum):
     """From the drafters and, at once, from the target's own rows (after Lu et al. 2024)."""
 
 
-class MaskPolicy(StrEnum):
-    """How the attention mask of a growing tree is made."""
-
-    SLICED = "sliced"
-    """Kept while the tree grows; each pass takes a slice (after Lu et al. 2024)."""
-
-    BUILT = "built"
-    """Built anew in each pass."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftPolicies:
     """The choices of one request."""
@@ -52,9 +42,6 @@ class DraftPolicies:
 
     roots: RootPolicy = RootPolicy.DRAFT
     """Where trees begin."""
-
-    tree_mask: MaskPolicy = MaskPolicy.SLICED
-    """How masks are made."""
 
     aggressiveness: float = 1.0
     """Factor of the length that confidence allows."""

@@ -136,7 +136,6 @@ SPECULATION: Mapping[str, Reader] = {
     "tree_shape": text,
     "draft_length": text,
     "roots": text,
-    "tree_mask": text,
     "aggressiveness": number,
     "decision_threshold": number,
 }

@@ -53,13 +53,6 @@ class Roots(StrEnum):
     TARGET = "target"
 
 
-class TreeMask(StrEnum):
-    """How the attention mask of a growing tree is made."""
-
-    SLICED = "sliced"
-    BUILT = "built"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingOptions:
     """What decides the next token."""
@@ -160,9 +153,6 @@ class SpeculationOptions:
 
     roots: Annotated[Roots | None, Flag("Where candidate trees begin.")] = None
     """Where trees begin."""
-
-    tree_mask: Annotated[TreeMask | None, Flag("How masks of growing trees are made.")] = None
-    """How the masks of growing trees are made."""
 
     aggressiveness: Annotated[
         float | None, Flag("Factor of the length for --draft-length confidence.")

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from grpc_health.v1 import health_pb2
 
-from outrider.client.messages.request_options import DraftLength, Roots, TreeMask, Verifier
+from outrider.client.messages.request_options import DraftLength, Roots, Verifier
 from outrider.client.messages.results import (
     ActorInfo,
     Admission,
@@ -36,7 +36,7 @@ from outrider.v1 import generation_pb2
 KEPT = 1 << 15
 """Tokens that are kept: making one takes longer than everything else that is done for it."""
 
-Choice = TypeVar("Choice", DraftLength, Roots, TreeMask)
+Choice = TypeVar("Choice", DraftLength, Roots)
 
 _ORIGIN_BY_VALUE: dict[int, Origin] = {
     generation_pb2.ORIGIN_TARGET: Origin.TARGET,
@@ -104,7 +104,6 @@ def model_from_proto(model: generation_pb2.TargetModel) -> ModelInfo:
         tokenizer_fingerprint=model.tokenizer_fingerprint,
         draft_lengths=chosen(model, "draft_lengths", DraftLength),
         roots=chosen(model, "roots", Roots),
-        tree_masks=chosen(model, "tree_masks", TreeMask),
         emulated=model.emulated,
     )
 

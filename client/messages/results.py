@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from outrider.client.messages.request_options import DraftLength, Roots, TreeMask, Verifier
+from outrider.client.messages.request_options import DraftLength, Roots, Verifier
 
 
 class Origin(StrEnum):
@@ -283,7 +283,6 @@ class ModelInfo:
     tokenizer_fingerprint: str = ""
     draft_lengths: tuple[DraftLength, ...] = ()
     roots: tuple[Roots, ...] = ()
-    tree_masks: tuple[TreeMask, ...] = ()
     emulated: str = ""
     """As `Admission.emulated`."""
 

@@ -13,7 +13,6 @@ from outrider.actors.speculation.options import COUPLED, Speculation
 from outrider.actors.speculation.policies import (
     DraftPolicies,
     LengthChoice,
-    MaskPolicy,
     RootPolicy,
 )
 from outrider.cluster.config.config_section import NAME, Amount, Seconds, Section
@@ -177,9 +176,6 @@ class SpeculationConfig(Section):
 
     roots: RootPolicy = RootPolicy.DRAFT
     """Where trees begin: `draft` or `target`; `draft` for verifiers of frozen trees, whatever is said here."""
-
-    tree_mask: MaskPolicy = MaskPolicy.SLICED
-    """How masks of growing trees are made: `sliced` or `built`."""
 
     aggressiveness: float = _number("aggressiveness")
     """Factor of the length that confidence allows."""

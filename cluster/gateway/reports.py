@@ -9,7 +9,7 @@ from typing import Any
 from outrider.actors.exchange.option_fields import numbers
 from outrider.actors.exchange.verifier_wire import offer_of
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
-from outrider.actors.speculation.policies import LengthChoice, MaskPolicy, RootPolicy
+from outrider.actors.speculation.policies import LengthChoice, RootPolicy
 from outrider.cluster.links.draft_link import DraftLink
 from outrider.cluster.links.target_link import TargetLink
 from outrider.cluster.requests.all_links import Links, draft_lengths_of, verifiers_of
@@ -61,7 +61,6 @@ def models(links: Links) -> generation_pb2.ListModelsResponse:
                     (o for o in LengthChoice if o in offered),
                 ),
                 roots=numbers(generation_pb2.TargetModel, "roots", RootPolicy),
-                tree_masks=numbers(generation_pb2.TargetModel, "tree_masks", MaskPolicy),
                 emulated=links.emulated,
             )
         ]

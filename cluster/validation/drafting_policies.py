@@ -12,13 +12,12 @@ from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.policies import (
     DraftPolicies,
     LengthChoice,
-    MaskPolicy,
     RootPolicy,
 )
 from outrider.cluster.validation.status_codes import Refusal
 from outrider.v1 import sampling_pb2
 
-Choice = TypeVar("Choice", LengthChoice, RootPolicy, MaskPolicy)
+Choice = TypeVar("Choice", LengthChoice, RootPolicy)
 
 
 def settle_policies(
@@ -42,13 +41,11 @@ def settle_policies(
         Refusal: A policy is unknown, or contradicts another option.
     """
     length = _choice(options, "draft_length", LengthChoice, defaults.draft_length)
-    mask = _choice(options, "tree_mask", MaskPolicy, defaults.tree_mask)
     if options.draft_length and enabled:
         _check_served(length, served)
     return DraftPolicies(
         draft_length=length,
         roots=_roots(options, defaults.roots, verifier),
-        tree_mask=mask,
         aggressiveness=_number(
             options, "aggressiveness", defaults, length, LengthChoice.CONFIDENCE
         ),

@@ -19,7 +19,7 @@ from outrider.actors.draft.stopping.lengths import Lengths
 from outrider.actors.engine.tables.tabular_engine import random_table
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.options import Sampling, Speculation
-from outrider.actors.speculation.policies import DraftPolicies, LengthChoice, MaskPolicy, RootPolicy
+from outrider.actors.speculation.policies import DraftPolicies, LengthChoice, RootPolicy
 from outrider.actors.speculation.trees import level_shapes
 
 TARGET = random_table(12, 2, seed=9, concentration=0.3)
@@ -35,10 +35,7 @@ LENGTHS: list[DraftPolicies] = [
     DraftPolicies(draft_length=LengthChoice.CONFIDENCE, aggressiveness=0.4),
     DraftPolicies(draft_length=LengthChoice.DECISION, decision_threshold=0.5),
 ]
-GROWING = [
-    replace(length, roots=roots, tree_mask=mask)
-    for length, roots, mask in product(LENGTHS, RootPolicy, MaskPolicy)
-]
+GROWING = [replace(length, roots=roots) for length, roots in product(LENGTHS, RootPolicy)]
 SAMPLINGS = [
     Sampling(seed=3, max_tokens=40, temperature=0.0),
     Sampling(seed=3, max_tokens=60, temperature=0.9),

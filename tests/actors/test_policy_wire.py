@@ -12,13 +12,12 @@ from outrider.actors.exchange.request_options_wire import (
     speculation_to_proto,
 )
 from outrider.actors.speculation.options import Speculation
-from outrider.actors.speculation.policies import DraftPolicies, LengthChoice, MaskPolicy, RootPolicy
+from outrider.actors.speculation.policies import DraftPolicies, LengthChoice, RootPolicy
 from outrider.v1 import generation_pb2, sampling_pb2
 
 KINDS: list[tuple[type[StrEnum], str]] = [
     (LengthChoice, "draft_length"),
     (RootPolicy, "roots"),
-    (MaskPolicy, "tree_mask"),
 ]
 
 
@@ -51,7 +50,6 @@ def test_policies_round_trip() -> None:
     policies = DraftPolicies(
         draft_length=LengthChoice.DECISION,
         roots=RootPolicy.TARGET,
-        tree_mask=MaskPolicy.BUILT,
         aggressiveness=2.5,
         decision_threshold=0.7,
     )

@@ -10,8 +10,8 @@ import torch
 
 from bench.gpu import gpu_checks, gpu_suite
 from bench.gpu.gpu_model import Room, build_engine, least_bytes
-from outrider.actors.engine.graphs import static_attention
-from outrider.actors.engine.graphs.static_inputs import StaticInputs
+from outrider.actors.engine.graphs import static_inputs
+from outrider.actors.engine.kv.slot import SlotGrowth
 
 CPU = torch.device("cpu")
 
@@ -41,16 +41,16 @@ def test_everything_is_timed(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 def test_wrong_logits_end_the_bench(monkeypatch: pytest.MonkeyPatch) -> None:
     """A single row too many in sight is noticed."""
-    right = static_attention.see
+    right = static_inputs.sight_bits
 
-    def wrong(inputs: StaticInputs, columns_ES: torch.Tensor, window: int | None) -> torch.Tensor:
-        second_E1S = (columns_ES == inputs.cached_E[:, None] + 1)[:, None]
-        return right(inputs, columns_ES, window) | second_E1S
+    def wrong(growth: SlotGrowth, *, first: int, window: int | None) -> list[int]:
+        bits = right(growth, first=first, window=window)
+        return [row | 1 << growth.cached - first + 1 for row in bits]
 
     room = Room(shape="tiny", device=CPU, dtype=torch.float32, num_slots=3, max_context=256)
     engine, _ = build_engine(room, cuda_graphs="off")
     static, _ = build_engine(room, cuda_graphs="on")
-    monkeypatch.setattr(static_attention, "see", wrong)
+    monkeypatch.setattr(static_inputs, "sight_bits", wrong)
     expected, actual = (
         gpu_checks.tree_logits(each, rounds=10, seed=0) for each in (engine, static)
     )

@@ -13,7 +13,6 @@ from outrider.client.messages.request_options import (
     Roots,
     SamplingOptions,
     SpeculationOptions,
-    TreeMask,
     Verifier,
 )
 from outrider.client.messages.request_wire import (
@@ -83,7 +82,6 @@ def test_each_speculation_field_is_sent() -> None:
         tree_shape="2",
         draft_length=DraftLength.DECISION,
         roots=Roots.TARGET,
-        tree_mask=TreeMask.BUILT,
         aggressiveness=2.0,
         decision_threshold=0.5,
         verifier_options={"epsilon": 0.5},

@@ -11,7 +11,7 @@ from tests.cluster.validation.cases import LIMITS, settle
 
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.options import Speculation
-from outrider.actors.speculation.policies import DraftPolicies, LengthChoice, MaskPolicy, RootPolicy
+from outrider.actors.speculation.policies import DraftPolicies, LengthChoice, RootPolicy
 from outrider.cluster.config.config_service import SpeculationConfig as Configured
 from outrider.cluster.validation.limits import KnownDrafter
 from outrider.cluster.validation.status_codes import Refusal
@@ -39,7 +39,6 @@ def settled(limits: Any = OFFERED, **options: Any) -> Any:
     [
         ({"draft_length": 77}, "draft_length", "choose among full, confidence, decision"),
         ({"roots": 77}, "roots", "choose among draft, target"),
-        ({"tree_mask": 77}, "tree_mask", "choose among sliced, built"),
         ({"aggressiveness": 2.0}, "aggressiveness", "belongs to the draft length 'confidence'"),
         (
             {"decision_threshold": 0.1},
@@ -52,7 +51,6 @@ def settled(limits: Any = OFFERED, **options: Any) -> Any:
         ({"draft_length": LENGTH, "aggressiveness": float("nan")}, "aggressiveness", "got nan"),
         ({"enabled": False, "draft_length": LENGTH}, "draft_length", "enabled is false"),
         ({"enabled": False, "roots": sampling_pb2.ROOTS_TARGET}, "roots", "enabled is false"),
-        ({"enabled": False, "tree_mask": 1}, "tree_mask", "enabled is false"),
         (
             {"draft_length": sampling_pb2.DRAFT_LENGTH_DECISION},
             "draft_length",
@@ -105,7 +103,6 @@ def test_what_is_written_goes_through_and_the_rest_is_as_configured() -> None:
     configured = Configured(
         draft_length=CONFIDENCE,
         roots=RootPolicy.TARGET,
-        tree_mask=MaskPolicy.BUILT,
         aggressiveness=3.0,
     ).policies
     limits = replace(OFFERED, speculation=Speculation(policies=configured))
@@ -117,7 +114,6 @@ def test_what_is_written_goes_through_and_the_rest_is_as_configured() -> None:
         draft_length=LENGTH,
         aggressiveness=0.5,
         roots=sampling_pb2.ROOTS_DRAFT,
-        tree_mask=sampling_pb2.TREE_MASK_SLICED,
     )
     assert asked.speculation.policies == DraftPolicies(draft_length=CONFIDENCE, aggressiveness=0.5)
 

@@ -83,7 +83,6 @@ async def test_policies_are_listed(front: Front) -> None:
     }
     assert list(model.draft_lengths) == [FULL, CONFIDENCE]
     assert list(model.roots) == [sampling_pb2.ROOTS_DRAFT, sampling_pb2.ROOTS_TARGET]
-    assert list(model.tree_masks) == [sampling_pb2.TREE_MASK_SLICED, sampling_pb2.TREE_MASK_BUILT]
 
 
 async def test_texts_do_not_depend_on_policies(front: Front) -> None:
@@ -97,7 +96,6 @@ async def test_texts_do_not_depend_on_policies(front: Front) -> None:
             draft_length=CONFIDENCE,
             aggressiveness=0.5,
             roots=sampling_pb2.ROOTS_TARGET,
-            tree_mask=sampling_pb2.TREE_MASK_BUILT,
         ),
     )
     assert able == ("draft-0",)

@@ -113,7 +113,6 @@ class SampledPlanner:
                 ROOT if rounds.parents[node] == ROOT else rounds.scratch[rounds.parents[node]]
                 for node in nodes
             ],
-            mask="built" if session.is_built else "sliced",
         )
         return Entry(session=session, seat=seat, rows=rows, nodes=tuple(nodes))
 

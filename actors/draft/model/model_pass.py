@@ -114,7 +114,6 @@ def build(
         tokens_R=tokens_R.astype(np.int64),
         parents_R=parents_R.astype(np.int64),
         wanted_E=wanted_E,
-        built_E=models.is_built_S[rows_E],
     )
     return ModelPass(
         batch=batch,

@@ -41,7 +41,6 @@ class ModelSessions:
         self.inverse_temperatures_S = np.ones(num_sessions, np.float32)
         self.seeds_S = np.zeros(num_sessions, np.uint64)
         self.vocab_sizes_S = np.zeros(num_sessions, np.int64)
-        self.is_built_S = np.zeros(num_sessions, np.bool_)
         self.stop_tokens_SK = np.full((num_sessions, 0), -1, np.int64)
         """Tokens that end the text, filled up with -1."""
         self.restricted: dict[int, Sampling] = {}
@@ -65,7 +64,6 @@ class ModelSessions:
         self.inverse_temperatures_S[row] = 1.0 / sampling.temperature if warm else 1.0
         self.seeds_S[row] = sampling.seed
         self.vocab_sizes_S[row] = session.vocab_size
-        self.is_built_S[row] = session.is_built
         stops = sorted(stop_tokens(sampling, self._spec))
         missing = len(stops) - self.stop_tokens_SK.shape[1]
         if missing > 0:

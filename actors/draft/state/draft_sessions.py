@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from outrider.actors.draft.state.draft_events import AttachSession, SessionKey
 from outrider.actors.draft.trees.forest import Forest
 from outrider.actors.frozen.frozen_candidates import FrozenCandidates
-from outrider.actors.speculation.policies import MaskPolicy
 from outrider.actors.speculation.trees import base_hash
 
 Int64s = NDArray[np.int64]
@@ -45,7 +44,6 @@ class DraftSession:
     __slots__ = (
         "_sessions",
         "group",
-        "is_built",
         "key",
         "prompt_length",
         "request_id",
@@ -70,8 +68,6 @@ class DraftSession:
         """Fingerprint of the target's tokenizer; empty: it has none."""
         self.group = attach.group
         """Sessions of one request share it; 0: the request has no other."""
-        self.is_built = attach.speculation.policies.tree_mask is MaskPolicy.BUILT
-        """Whether the masks of the session's passes are built rather than sliced."""
 
     @property
     def length(self) -> int:

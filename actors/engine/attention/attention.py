@@ -1,10 +1,4 @@
-"""Attention of packed rows over slots: what its ways have in common.
-
-Four ways of the same signature. `AttendEach` runs the kernel once for each session on views of the slots, without copying a
-committed row; `AttendStretches` once for all that lie in neighbouring slots, on views too; `AttendTogether` gathers the slots and
-runs it once, for devices where a launch costs more than a copy; `AttendStatic` does that with fixed shapes and addresses, so
-that a pass can be recorded.
-"""
+"""The kernel call of attention, and what a layer may ask of it beyond who sees whom."""
 
 from __future__ import annotations
 
@@ -42,7 +36,7 @@ class Manner:
 
 
 class Attend(Protocol):
-    """One pass's way to attend."""
+    """One pass's attention."""
 
     def __call__(self, layer: int, query: torch.Tensor, manner: Manner) -> torch.Tensor:
         """Attends in one layer, whose new rows are in the slots already.
@@ -59,22 +53,38 @@ def attend(
     mask: torch.Tensor | None,
     manner: Manner,
     *,
-    causal: bool = False,
+    is_causal: bool = False,
+    is_folded: bool = False,
 ) -> torch.Tensor:
     """Attends with grouped heads in one kernel.
 
     Shapes: query (B, heads, N, head_dim), keys and values (B, key heads, S, head_dim), mask broadcastable to
     (B, heads, N, S); the result (B, heads, N, value head_dim).
+
+    Args:
+        query: Like the next three, see above.
+        keys: See above.
+        values: See above.
+        mask: Additive; None if each row sees all.
+        manner: Scaling; no soft cap and no sinks.
+        is_causal: Without a mask: row i sees rows 0 to i.
+        is_folded: The query heads of one key head become rows of one product. The mask then has N rows for each of them, one head
+            after another.
     """
-    return scaled_dot_product_attention(
+    batch, heads, num_rows, dim = query.shape
+    num_key_heads = keys.shape[1]
+    if is_folded:
+        query = query.reshape(batch, num_key_heads, -1, dim)
+    output = scaled_dot_product_attention(
         query,
         keys,
         values,
         attn_mask=mask,
-        is_causal=causal,
+        is_causal=is_causal,
         scale=manner.scaling,
-        enable_gqa=query.shape[1] != keys.shape[1],
+        enable_gqa=query.shape[1] != num_key_heads,
     )
+    return output.reshape(batch, heads, num_rows, -1) if is_folded else output
 
 
 def attend_plainly(
@@ -98,8 +108,8 @@ def attend_plainly(
         scaling = query.shape[-1] ** -0.5
     batch, heads, num_rows, dim = query.shape
     # Query heads of one key head become rows, so that keys are not repeated.
-    grouped = query.reshape(batch, keys.shape[1], -1, dim)
-    scores = torch.matmul(grouped, keys.transpose(-1, -2)) * scaling
+    folded = query.reshape(batch, keys.shape[1], -1, dim)
+    scores = torch.matmul(folded, keys.transpose(-1, -2)) * scaling
     if softcap is not None:
         scores = torch.tanh(scores / softcap) * softcap
     scores = scores.view(batch, heads, num_rows, -1)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import torch
 
 from outrider.actors.engine.attention.attention import Attend, Manner
-from outrider.actors.engine.attention.pass_cache import Writer
+from outrider.actors.engine.attention.pass_cache import PassCache
 
 ATTENTION_NAME = "outrider_tree"
 """The name that the function is registered under in transformers."""
@@ -23,7 +23,7 @@ ATTENTION_NAME = "outrider_tree"
 class _Running(threading.local):
     """The pass that the thread runs."""
 
-    cache: Writer | None = None
+    cache: PassCache | None = None
     attend: Attend | None = None
     windows: Sequence[int | None] = ()
     """Sliding window of each layer. What a layer says itself is not asked: some say nothing, and leave it to the mask."""

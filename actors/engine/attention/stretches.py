@@ -29,32 +29,50 @@ SHORTEST = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """Neighbouring slots whose sessions attend together."""
+    """Neighbouring slots whose sessions share a call."""
 
-    members: tuple[int, ...]
-    """Segments of the pass, by ascending slot."""
+    entries: tuple[int | None, ...]
+    """Segments of the pass, by ascending slot; None for a slot of nobody."""
 
     first_slot: int
-    num_slots: int
-    """Slots from the first member's to the last's."""
+    """Entry i is this slot plus i."""
+
+    @property
+    def members(self) -> list[int]:
+        """The segments."""
+        return [index for index in self.entries if index is not None]
 
 
-def stretches_of(plan: PassLayout) -> tuple[list[Stretch], list[int]]:
+def stretches_of(layout: PassLayout) -> tuple[list[Stretch], list[int]]:
     """Splits the sessions of a pass.
 
     Returns:
         The stretches, and the segments that attend by themselves, ascending.
     """
+    every = list(range(len(layout.segments)))
+    if len(every) == 1:
+        return [], every
     alike: dict[tuple[int, int], list[int]] = {}
-    for index, segment in enumerate(plan.segments):
+    for index, segment in enumerate(layout.segments):
         if len(segment.parents) <= MOST_ROWS:
             alike.setdefault(_size(segment), []).append(index)
     found: list[Stretch] = []
     for members in alike.values():
-        members.sort(key=lambda index: plan.segments[index].slot)
-        found += _split(members, plan.segments)
+        if len(members) >= FEWEST_SESSIONS:
+            members.sort(key=lambda index: layout.segments[index].slot)
+            found += _split(members, layout.segments)
+    if not found:
+        return [], every
     together = {index for stretch in found for index in stretch.members}
-    return found, [index for index in range(len(plan.segments)) if index not in together]
+    return found, [index for index in every if index not in together]
+
+
+def _in_place(members: Sequence[int], segments: Sequence[SlotGrowth]) -> Stretch:
+    first, last = segments[members[0]].slot, segments[members[-1]].slot
+    entries: list[int | None] = [None] * (last - first + 1)
+    for index in members:
+        entries[segments[index].slot - first] = index
+    return Stretch(entries=tuple(entries), first_slot=first)
 
 
 def _size(segment: SlotGrowth) -> tuple[int, int]:
@@ -72,12 +90,4 @@ def _split(members: Sequence[int], segments: Sequence[SlotGrowth]) -> list[Stret
             runs[-1].append(index)
         else:
             runs.append([index])
-    return [
-        Stretch(
-            members=tuple(run),
-            first_slot=segments[run[0]].slot,
-            num_slots=segments[run[-1]].slot - segments[run[0]].slot + 1,
-        )
-        for run in runs
-        if len(run) >= FEWEST_SESSIONS
-    ]
+    return [_in_place(run, segments) for run in runs if len(run) >= FEWEST_SESSIONS]

@@ -1,27 +1,42 @@
 """All that a pass of a fixed shape depends on, as one row of integers: filled on the host, sent in one transfer.
 
-Masks are not sent; the device makes them from what a row's ancestors are. Everything is padded with copies: a padding row is
-the first row once more, computes the same numbers and writes them to the same place, and so does no harm anywhere.
+Masks are sent as bits, one for each row of the slot that a row may see, and spread over the padded queries by the device
+(`static_attention.py`). Everything is padded with copies: a padding row is the first row once more, computes the same numbers
+and writes them to the same place, and so does no harm anywhere.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
+from outrider.actors.engine.attention.attention_mask import first_seen, packed, sight_bits
 from outrider.actors.engine.attention.pass_layout import PassLayout
-from outrider.actors.engine.graphs.static_shape import StaticShape
+from outrider.actors.engine.graphs.static_shape import MOST_PADDED, ROWS, StaticShape
+from outrider.actors.engine.kv.storage import Storage
 from outrider.actors.engine.staging import Int64s
 
-WORD_BITS = 32
-"""Bits of a row's lineage in one integer."""
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StaticSight:
+    """What layers of one window are told. Shapes: R rows, E entries."""
+
+    shown: int
+    """Rows of a slot that are shown: all of the shape, or what a window and the scratch rows reach."""
+
+    firsts_E: torch.Tensor
+    """The first of these."""
+
+    octets_RB: torch.Tensor
+    """What each row sees of them, eight rows of the slot in an integer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StaticInputs:
-    """Views of the buffer on the device, by what they mean. Shapes: R rows, E entries, N queries of each, W words."""
+    """Views of the buffer on the device, by what they mean. Shapes: R rows, E entries, N queries of each."""
 
     shape: StaticShape
     """The sizes."""
@@ -41,101 +56,115 @@ class StaticInputs:
     wanted_R: torch.Tensor
     """Rows that logits are wanted for, padded with the first row."""
 
-    lineages_RW: torch.Tensor
-    """Ancestors of each row among the scratch rows of its slot, itself included: a bit each."""
-
-    queries_EN: torch.Tensor
-    """Row of each padded query; an entry's padding repeats its first row."""
+    queries_Q: torch.Tensor
+    """Row of each padded query; an entry's padding repeats its first row. Shape (E * N,)."""
 
     slots_E: torch.Tensor
     """Slot of each entry."""
 
-    cached_E: torch.Tensor
-    """Cached rows of its slot."""
-
     totals_E: torch.Tensor
     """Rows of its slot with the new ones, at least 1."""
 
-    oldest_E: torch.Tensor
-    """Least position of its rows."""
+    sights: dict[int | None, StaticSight]
+    """By window."""
 
 
-def num_integers(shape: StaticShape, words: int) -> int:
-    """Length of the buffer that a shape takes."""
-    return shape.rows * (5 + words) + shape.entries * (shape.longest + 4)
+class StaticLayout:
+    """Where in the buffer what lies, for one engine."""
 
+    def __init__(
+        self, storage: Storage, *, windows: Sequence[int | None], max_scratch: int
+    ) -> None:
+        """Takes what all passes share.
 
-def views(buffer: torch.Tensor, shape: StaticShape, words: int) -> StaticInputs:
-    """The meaning of a buffer's integers for a shape, in the order of `fill`."""
-    rows, entries = shape.rows, shape.entries
-    sizes = [*[rows] * 5, rows * words, entries * shape.longest, *[entries] * 4]
-    parts = torch.split(buffer[: sum(sizes)], sizes)
-    tokens, positions, written, places, wanted, lineages, queries, *of_entries = parts
-    slots, cached, totals, oldest = of_entries
-    return StaticInputs(
-        shape=shape,
-        tokens_R=tokens,
-        positions_R=positions,
-        written_R=written,
-        places_R=places,
-        wanted_R=wanted,
-        lineages_RW=lineages.view(rows, words),
-        queries_EN=queries.view(entries, shape.longest),
-        slots_E=slots,
-        cached_E=cached,
-        totals_E=totals,
-        oldest_E=oldest,
-    )
+        Args:
+            storage: Keys and values.
+            windows: Sliding window of each layer.
+            max_scratch: Scratch rows of a slot, at most.
+        """
+        self._capacity, self._max_scratch = storage.capacity, max_scratch
+        self._windows = list(dict.fromkeys(windows))
+        words = sum(self._num_words(storage.capacity, window) for window in self._windows)
+        most_entries = min(storage.num_slots, MOST_PADDED)
+        self.most_integers = (
+            ROWS[-1] * (5 + words)
+            + max(ROWS[-1], MOST_PADDED)
+            + most_entries * (2 + len(self._windows))
+        )
+        """Integers of the greatest shape."""
 
+    def views(self, buffer: torch.Tensor, shape: StaticShape) -> StaticInputs:
+        """The meaning of a buffer's integers for a shape, in the order of `fill`."""
+        rows, entries = shape.rows, shape.entries
+        words = [self._num_words(shape.shown, window) for window in self._windows]
+        sizes = [*[rows] * 5, entries * shape.longest, *[entries] * (2 + len(words))]
+        sizes += [rows * count for count in words]
+        parts = torch.split(buffer[: sum(sizes)], sizes)
+        tokens, positions, written, places, wanted, queries, slots, totals = parts[:8]
+        firsts, bits = parts[8 : 8 + len(words)], parts[8 + len(words) :]
+        sights = {
+            window: StaticSight(
+                shown=self._shown(shape.shown, window),
+                firsts_E=firsts[kind],
+                octets_RB=bits[kind].view(torch.uint8).view(rows, -1),
+            )
+            for kind, window in enumerate(self._windows)
+        }
+        return StaticInputs(
+            shape=shape,
+            tokens_R=tokens,
+            positions_R=positions,
+            written_R=written,
+            places_R=places,
+            wanted_R=wanted,
+            queries_Q=queries,
+            slots_E=slots,
+            totals_E=totals,
+            sights=sights,
+        )
 
-def fill(plan: PassLayout, shape: StaticShape, *, capacity: int, words: int) -> list[Int64s]:
-    """The integers of a pass.
+    def fill(self, layout: PassLayout, shape: StaticShape) -> list[Int64s]:
+        """The integers of a pass that the shape holds."""
+        segments, count = layout.segments, layout.num_rows
+        indices = [segment.slot if shape.by_slot else i for i, segment in enumerate(segments)]
+        entries: list[int | None] = [None] * shape.entries
+        for index, entry in enumerate(indices):
+            entries[entry] = index
+        of_rows = np.zeros((5, shape.rows), dtype=np.int64)
+        places = [0] * count
+        layout.put_places(entries, shape.longest, places)
+        wanted = layout.wanted + [0] * (shape.rows - len(layout.wanted))
+        for row, numbers in enumerate(
+            (layout.tokens, layout.positions, layout.written(self._capacity), places)
+        ):
+            of_rows[row, :count] = numbers
+            of_rows[row, count:] = numbers[0]
+        of_rows[4] = wanted
+        queries = np.array(layout.queries(entries, shape.longest), dtype=np.int64)
+        of_entries = np.zeros((2 + len(self._windows), shape.entries), dtype=np.int64)
+        of_entries[0] = np.arange(shape.entries) if shape.by_slot else 0
+        of_entries[0, indices] = [segment.slot for segment in segments]
+        of_entries[1] = 1
+        of_entries[1, indices] = [segment.total for segment in segments]
+        sights: list[Int64s] = []
+        for kind, window in enumerate(self._windows):
+            shown = self._shown(shape.shown, window)
+            firsts = [0] * len(segments)
+            if shown < shape.shown:
+                firsts = [first_seen(segment, window) for segment in segments]
+            of_entries[2 + kind, indices] = firsts
+            bits: list[int] = []
+            for segment, first in zip(segments, firsts, strict=True):
+                bits += sight_bits(segment, first=first, window=window)
+            bits += [bits[0]] * (shape.rows - count)
+            octets = packed(bits, 8 * self._num_words(shape.shown, window))
+            sights.append(octets.view(np.int64))
+        return [of_rows.reshape(-1), queries, of_entries.reshape(-1), *sights]
 
-    Args:
-        plan: The pass; the shape holds it.
-        shape: What it is padded to.
-        capacity: Rows of a slot.
-        words: Integers of a lineage.
-    """
-    count = plan.num_rows
-    of_rows = np.zeros((5, shape.rows), dtype=np.int64)
-    tokens, positions, written, places, wanted = of_rows
-    tokens[:count] = plan.tokens
-    positions[:count] = plan.positions
-    wanted[: len(plan.wanted)] = plan.wanted
-    lineages = np.empty((shape.rows, words), dtype=np.int64)
-    lineages[:count] = _words(plan, words)
-    queries = np.zeros((shape.entries, shape.longest), dtype=np.int64)
-    of_entries = np.zeros((4, shape.entries), dtype=np.int64)
-    slots, cached, totals, oldest = of_entries
-    if shape.by_slot:
-        slots[:] = np.arange(shape.entries)
-    totals[:] = 1
-    for index, segment in enumerate(plan.segments):
-        entry = segment.slot if shape.by_slot else index
-        start, end = plan.starts[index], plan.starts[index + 1]
-        first = segment.slot * capacity + segment.cached + segment.scratch
-        written[start:end] = np.arange(first, first + end - start)
-        places[start:end] = np.arange(end - start) + entry * shape.longest
-        queries[entry] = start
-        queries[entry, : end - start] = np.arange(start, end)
-        slots[entry] = segment.slot
-        cached[entry] = segment.cached
-        totals[entry] = segment.total
-        oldest[entry] = segment.cached + min(segment.depths)
-    for padded in (tokens, positions, written, places):
-        padded[count:] = padded[0]
-    lineages[count:] = lineages[0]
-    return [of_rows.reshape(-1), lineages.reshape(-1), queries.reshape(-1), of_entries.reshape(-1)]
+    def _shown(self, shown: int, window: int | None) -> int:
+        """Rows of a slot that layers of a window are shown: none sees more than it before the oldest, and scratch rows."""
+        return shown if window is None else min(shown, window + self._max_scratch)
 
-
-def _words(plan: PassLayout, words: int) -> np.ndarray[tuple[int, int], np.dtype[np.uint32]]:
-    num_bytes = words * (WORD_BITS // 8)
-    packed = b"".join(
-        [
-            lineage.to_bytes(num_bytes, "little")
-            for segment in plan.segments
-            for lineage in segment.lineages
-        ]
-    )
-    return np.frombuffer(packed, dtype="<u4").reshape(plan.num_rows, words)
+    def _num_words(self, shown: int, window: int | None) -> int:
+        """Integers of the bits of a row."""
+        return -(-self._shown(shown, window) // 64)

@@ -1,34 +1,35 @@
-"""Small passes at fixed shapes, recorded once and replayed; everything else stays with the plain path.
+"""Passes on a GPU: small ones at fixed shapes, recorded once and replayed, all others at their own size.
 
 A shape is recorded when passes of it have come a few times, up to a bound; a pass whose own shape is not recorded takes the
-least recorded one that holds it. Shapes are never forgotten: see `graphs.CudaGraphRecorder`.
+least recorded one that holds it, or is run by itself. Shapes are never forgotten: see `cuda_graph.CudaGraphRecorder`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 import structlog
 import torch
 
 from outrider.actors.engine.attention.attention import Attend, UnsupportedModel
+from outrider.actors.engine.attention.pass_cache import PassCache
 from outrider.actors.engine.attention.pass_layout import PassLayout
 from outrider.actors.engine.graphs.cuda_graph import GraphRecorder, Run
-from outrider.actors.engine.graphs.static_attention import AttendStatic, StaticCache
-from outrider.actors.engine.graphs.static_inputs import WORD_BITS, fill, num_integers, views
+from outrider.actors.engine.graphs.static_attention import static_attention
+from outrider.actors.engine.graphs.static_inputs import StaticInputs, StaticLayout
 from outrider.actors.engine.graphs.static_shape import (
-    MOST_PADDED,
-    ROWS,
-    Need,
     StaticShape,
+    exact_shape,
     need_of,
     shape_of,
 )
 from outrider.actors.engine.kv.storage import Storage
-from outrider.actors.engine.staging import Staging
+from outrider.actors.engine.models.tapped_states import TappedStates
+from outrider.actors.engine.staging import Staging, to_device
 
 RECORD_AFTER = 3
 """Passes of a shape before it is recorded, which takes as long as several: rare shapes are not worth it."""
@@ -46,9 +47,10 @@ class CallModel(Protocol):
         self,
         tokens_1R: torch.Tensor,
         positions_1R: torch.Tensor,
-        cache: StaticCache,
+        cache: PassCache,
         attend: Attend,
         wanted: torch.Tensor,
+        tapped: TappedStates | None = None,
         /,
     ) -> torch.Tensor:
         """Gives the logits of the wanted rows: float32 (wanted, V)."""
@@ -63,14 +65,14 @@ class Policy:
     """Passes of a shape before it is recorded."""
 
     most: int = MOST_RECORDED
-    """Recorded shapes at most."""
+    """Recorded shapes at most; 0 records none."""
 
     strict: bool = False
-    """A shape that cannot be recorded is an error; otherwise passes stay plain from then on."""
+    """A shape that cannot be recorded is an error; otherwise none is recorded from then on."""
 
 
 class StaticPasses:
-    """The recorded passes of one engine."""
+    """The passes of one engine."""
 
     def __init__(
         self,
@@ -78,9 +80,8 @@ class StaticPasses:
         storage: Storage,
         recorder: GraphRecorder,
         *,
+        windows: Sequence[int | None],
         max_scratch: int,
-        dtype: torch.dtype,
-        device: torch.device,
         policy: Policy,
     ) -> None:
         """Starts with nothing recorded.
@@ -89,21 +90,16 @@ class StaticPasses:
             call: Runs the model.
             storage: Its keys and values.
             recorder: Records.
+            windows: Sliding window of each layer.
             max_scratch: Scratch rows of a slot, at most.
-            dtype: Type of weights and cache.
-            device: Where they are.
             policy: When to record.
         """
         self._call = call
         self._storage = storage
         self._recorder = recorder
-        self._max_scratch = max_scratch
-        self._dtype = dtype
         self._policy = policy
-        self._words = -(-max_scratch // WORD_BITS)
-        most_entries = min(storage.num_slots, MOST_PADDED)
-        most = ROWS[-1] * (5 + self._words) + MOST_PADDED + ROWS[-1] + 4 * most_entries
-        self._staging = Staging(most, device)
+        self._layout = StaticLayout(storage, windows=windows, max_scratch=max_scratch)
+        self._staging = Staging(self._layout.most_integers, storage.device)
         self._seen: Counter[StaticShape] = Counter()
         self._recorded: dict[StaticShape, Run] = {}
         self._refused = False
@@ -113,17 +109,30 @@ class StaticPasses:
         """Recorded shapes."""
         return len(self._recorded)
 
-    def run(self, plan: PassLayout) -> torch.Tensor | None:
+    def run(self, plan: PassLayout, tapped: TappedStates | None = None) -> torch.Tensor:
         """Runs a pass.
 
+        Args:
+            plan: Its rows.
+            tapped: Takes hidden states. Such a pass is run by itself: a recording keeps none between its first and last call.
+
         Returns:
-            The logits of the wanted rows, float32 (wanted, V); None if the pass is one for the plain path.
+            The logits of the wanted rows, float32 (wanted, V).
 
         Raises:
             UnsupportedModel: With a strict policy, its shape could not be recorded.
         """
-        need = need_of(plan)
-        shape = shape_of(need, num_slots=self._storage.num_slots, capacity=self._storage.capacity)
+        shape = self._recorded_shape(plan) if tapped is None else None
+        if shape is None:
+            return self._run_once(plan, tapped)
+        self._fill(plan, shape)
+        logits_RV = self._recorded[shape]()[: len(plan.wanted)]
+        return logits_RV.clone() if self._recorder.reuses_memory else logits_RV
+
+    def _recorded_shape(self, plan: PassLayout) -> StaticShape | None:
+        """A recorded shape that holds a pass; its own is recorded first if it has come often enough."""
+        storage, need = self._storage, need_of(plan)
+        shape = shape_of(need, num_slots=storage.num_slots, capacity=storage.capacity)
         if shape is None:
             return None
         if shape not in self._recorded:
@@ -131,14 +140,17 @@ class StaticPasses:
             if self._may_record(shape):
                 self._fill(plan, shape)
                 self._record(shape)
-            if shape not in self._recorded:
-                other = self._least_that_holds(need)
-                if other is None:
-                    return None
-                shape = other
-        self._fill(plan, shape)
-        logits_RV = self._recorded[shape]()[: len(plan.wanted)]
-        return logits_RV.clone() if self._recorder.reuses_memory else logits_RV
+        if shape in self._recorded:
+            return shape
+        fitting = [shape for shape in self._recorded if shape.holds(need)]
+        return min(fitting, key=lambda shape: shape.work, default=None)
+
+    def _run_once(self, plan: PassLayout, tapped: TappedStates | None) -> torch.Tensor:
+        """Runs a pass at its own size."""
+        shape = exact_shape(need_of(plan))
+        numbers = np.concatenate(self._layout.fill(plan, shape))
+        inputs = self._layout.views(to_device(numbers, self._storage.device), shape)
+        return self._call_model(inputs, inputs.wanted_R[: len(plan.wanted)], tapped)
 
     def _may_record(self, shape: StaticShape) -> bool:
         return (
@@ -147,18 +159,15 @@ class StaticPasses:
             and self._seen[shape] >= self._policy.after
         )
 
-    def _least_that_holds(self, need: Need) -> StaticShape | None:
-        fitting = [shape for shape in self._recorded if shape.holds(need)]
-        return min(fitting, key=lambda shape: shape.work, default=None)
-
     def _fill(self, plan: PassLayout, shape: StaticShape) -> None:
-        capacity = self._storage.capacity
-        self._staging.fill(fill(plan, shape, capacity=capacity, words=self._words))
+        self._staging.fill(self._layout.fill(plan, shape))
 
     def _record(self, shape: StaticShape) -> None:
-        assert num_integers(shape, self._words) <= len(self._staging.buffer), shape
+        inputs = self._layout.views(self._staging.buffer, shape)
         try:
-            self._recorded[shape] = self._recorder.record(self._work(shape))
+            self._recorded[shape] = self._recorder.record(
+                lambda: self._call_model(inputs, inputs.wanted_R)
+            )
         except RuntimeError as error:
             # What was recorded before stays good.
             self._refused = True
@@ -167,20 +176,14 @@ class StaticPasses:
                     f"passes of this model cannot be recorded: {error}; set cuda_graphs to auto or off"
                 ) from error
             _log.warning(
-                "passes cannot be recorded; they stay plain", shape=shape, reason=str(error)
+                "passes cannot be recorded; each is run by itself", shape=shape, reason=str(error)
             )
 
-    def _work(self, shape: StaticShape) -> Callable[[], torch.Tensor]:
-        inputs = views(self._staging.buffer, shape, self._words)
-
-        def run() -> torch.Tensor:
-            # Made anew each time: they keep what they derive from the inputs, which must be part of the recording.
-            cache = StaticCache(self._storage, inputs)
-            attend = AttendStatic(
-                self._storage, inputs, max_scratch=self._max_scratch, dtype=self._dtype
-            )
-            return self._call(
-                inputs.tokens_R[None], inputs.positions_R[None], cache, attend, inputs.wanted_R
-            )
-
-        return run
+    def _call_model(
+        self, inputs: StaticInputs, wanted: torch.Tensor, tapped: TappedStates | None = None
+    ) -> torch.Tensor:
+        # Cache and attention are made each time: they keep what they derive from the inputs, which must be part of a recording.
+        cache = PassCache(self._storage, inputs.written_R)
+        attend = static_attention(self._storage, inputs)
+        tokens_1R, positions_1R = inputs.tokens_R[None], inputs.positions_R[None]
+        return self._call(tokens_1R, positions_1R, cache, attend, wanted, tapped)

@@ -99,13 +99,29 @@ def shape_of(need: Need, *, num_slots: int, capacity: int) -> StaticShape | None
     if rows is None or longest is None:
         return None
     sessions, slots = _power(need.sessions, num_slots), _power(need.slots, num_slots)
-    # Reading slots that no session of the pass is in costs less than gathering, up to a point.
-    by_slot = slots <= 2 * sessions
+    by_slot = _is_dense(slots, sessions)
     entries = slots if by_slot else sessions
     if entries * longest > max(rows, MOST_PADDED):
         return None
     shown = _shown(need.shown, capacity)
     return StaticShape(rows=rows, entries=entries, longest=longest, shown=shown, by_slot=by_slot)
+
+
+def exact_shape(need: Need) -> StaticShape:
+    """The shape of a pass that is run by itself: its own sizes."""
+    by_slot = _is_dense(need.slots, need.sessions)
+    return StaticShape(
+        rows=need.rows,
+        entries=need.slots if by_slot else need.sessions,
+        longest=need.longest,
+        shown=need.shown,
+        by_slot=by_slot,
+    )
+
+
+def _is_dense(slots: int, sessions: int) -> bool:
+    """Whether reading slots that no session of the pass is in costs less than gathering."""
+    return slots <= 2 * sessions
 
 
 def _step(count: int) -> int | None:

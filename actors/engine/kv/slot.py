@@ -12,10 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-import numpy.typing as npt
-
-from outrider.actors.engine.kv.growing_mask import GrowingMask
 from outrider.actors.engine.protocol import Rows, SlotOverflow
 
 
@@ -32,9 +28,6 @@ class SlotRoom:
     vocab_size: int
     """Token ids."""
 
-    keeps_mask: bool
-    """Whether growths may come with a slice of a mask that is kept (`growing_mask.py`)."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotGrowth:
@@ -49,8 +42,6 @@ class SlotGrowth:
     parents: list[int]
     depths: list[int]
     lineages: list[int]
-    mask: npt.NDArray[np.float32] | None = None
-    """What each row sees of all rows, as a slice of the slot's mask; None: to be built. Read before the next pass."""
 
     @property
     def total(self) -> int:
@@ -82,8 +73,6 @@ class Slot:
     parents: list[int] = field(default_factory=list)
     depths: list[int] = field(default_factory=list)
     lineages: list[int] = field(default_factory=list)
-    mask: GrowingMask | None = None
-    """The mask of the scratch rows, once one of their passes could take a slice of it. The place's own: the next session has it, too."""
 
     def check(self, rows: Rows, room: SlotRoom) -> SlotGrowth:
         """What an entry of a batch would add, without adding it.
@@ -130,14 +119,10 @@ class Slot:
             parents=parents,
             depths=new_depths,
             lineages=lineages[scratch:],
-            mask=self._mask(parents, room) if rows.mask == "sliced" else None,
         )
 
     def grow(self, growth: SlotGrowth) -> None:
         """Adds checked rows."""
-        if growth.mask is None and self.mask is not None:
-            # What a pass that failed, or was not asked for a slice, has left there.
-            self.mask.forget_from(growth.scratch)
         self.parents.extend(growth.parents)
         self.depths.extend(growth.depths)
         self.lineages.extend(growth.lineages)
@@ -178,8 +163,6 @@ class Slot:
             lineages.append((lineages[parent] if parent >= 0 else 0) | 1 << new)
         self.cached += depth
         self.parents, self.depths, self.lineages = parents, depths, lineages
-        if self.mask is not None:
-            self.mask.keep(keep)
         return [*path, *keep]
 
     def truncate(self, length: int) -> None:
@@ -194,14 +177,3 @@ class Slot:
             )
         self.cached = length
         self.parents, self.depths, self.lineages = [], [], []
-        if self.mask is not None:
-            self.mask.keep(())
-
-    def _mask(self, parents: list[int], room: SlotRoom) -> npt.NDArray[np.float32] | None:
-        """The mask of rows that grow from rows that were run before; None where it must be built, or none is needed."""
-        scratch = len(self.parents)
-        if not room.keeps_mask or max(parents) >= scratch or scratch + len(parents) == 1:
-            return None
-        if self.mask is None:
-            self.mask = GrowingMask(max_context=room.max_context, max_scratch=room.max_scratch)
-        return self.mask.slice(cached=self.cached, parents=parents, lineages=self.lineages)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from outrider.actors.engine.kv.growing_mask import GrowingMask, fits
 from outrider.actors.engine.kv.slot import Slot, SlotGrowth, SlotRoom
 from outrider.actors.engine.protocol import NoFreeSlot, Rows
 
@@ -24,7 +23,6 @@ class SlotTable:
         max_context: int,
         max_scratch: int,
         vocab_size: int,
-        keeps_masks: bool = True,
     ):
         """Starts with every slot free.
 
@@ -33,7 +31,6 @@ class SlotTable:
             max_context: Positions of a sequence.
             max_scratch: Scratch rows of a slot.
             vocab_size: Token ids.
-            keeps_masks: False: growths come without masks.
 
         Raises:
             ValueError: A size is less than one.
@@ -46,16 +43,13 @@ class SlotTable:
         self.max_context = max_context
         self.max_scratch = max_scratch
         self.vocab_size = vocab_size
-        has_masks = fits(num_slots=num_slots, max_context=max_context, max_scratch=max_scratch)
         self._room = SlotRoom(
             max_context=max_context,
             max_scratch=max_scratch,
             vocab_size=vocab_size,
-            keeps_mask=keeps_masks and has_masks,
         )
         self._slots: list[Slot | None] = [None] * num_slots
         self._kept = [0] * num_slots
-        self._masks: list[GrowingMask | None] = [None] * num_slots
 
     @property
     def num_free(self) -> int:
@@ -83,7 +77,7 @@ class SlotTable:
             raise ValueError(
                 f"slot {slot} cannot be taken with {keep} rows; {self._kept[slot]} were kept"
             )
-        self._slots[slot] = Slot(number=slot, cached=keep, mask=self._masks[slot])
+        self._slots[slot] = Slot(number=slot, cached=keep)
         self._kept[slot] = 0
         return slot
 
@@ -100,9 +94,6 @@ class SlotTable:
             )
         self._slots[slot] = None
         self._kept[slot] = keep
-        self._masks[slot] = held.mask
-        if held.mask is not None:
-            held.mask.keep(())
 
     def taken(self, slot: int) -> Slot:
         """The rows of a slot that is taken.

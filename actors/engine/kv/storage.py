@@ -25,6 +25,17 @@ class PlaneShape:
     head_dim: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Planes:
+    """Rows of some slots."""
+
+    keys: list[torch.Tensor]
+    """Of each layer, shape (slots, heads, rows, head_dim)."""
+
+    values: list[torch.Tensor]
+    """As the keys."""
+
+
 class Storage:
     """Preallocated keys and values.
 
@@ -51,6 +62,8 @@ class Storage:
         """
         self.num_slots = num_slots
         self.capacity = capacity
+        self.dtype = dtype
+        self.device = device
         planes: dict[PlaneShape, int] = {}
         places = []
         for plane in (plane for pair in shapes for plane in pair):
@@ -78,30 +91,17 @@ class Storage:
         self.flat_values = [tensor.flatten(0, 1) for tensor in self.values]
         """As the keys."""
 
-    def rows(
-        self, slot: int, first: int, count: int
-    ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-        """Views of some rows of a slot: keys and values of each layer, shape (1, heads, count, head_dim).
+    def views(self, slot: int, num_slots: int, first: int, count: int) -> Planes:
+        """Views of the same rows of neighbouring slots.
 
-        All at once, since slicing a layer at a time takes a pass of few rows a tenth of its time.
+        All layers at once, since slicing a layer at a time takes a pass of few rows a tenth of its time.
         """
-        planes = {
-            plane: group[:, slot, first : first + count].transpose(1, 2).unsqueeze(1).unbind()
-            for plane, group in self._groups.items()
-        }
-        views = [planes[plane][place] for plane, place in self._places]
-        return views[0::2], views[1::2]
-
-    def neighbours(
-        self, slot: int, num_slots: int, first: int, count: int
-    ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-        """Views of the same rows of several slots: keys and values of each layer, shape (slots, heads, count, head_dim)."""
         planes = {
             plane: group[:, slot : slot + num_slots, first : first + count].transpose(2, 3).unbind()
             for plane, group in self._groups.items()
         }
         views = [planes[plane][place] for plane, place in self._places]
-        return views[0::2], views[1::2]
+        return Planes(keys=views[0::2], values=views[1::2])
 
     def move(self, slot: int, first: int, sources: Sequence[int]) -> None:
         """Puts row `first + sources[i]` of a slot at `first + i`. `sources` is ascending and `sources[i] >= i`."""

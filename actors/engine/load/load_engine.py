@@ -174,10 +174,6 @@ def _check(settings: EngineSettings) -> None:
         raise ValueError(f"gpu_share is {settings.gpu_share}; it must be more than 0 and at most 1")
     if not 0 <= settings.niceness <= 19:
         raise ValueError(f"niceness is {settings.niceness}; it must be 0 to 19")
-    if settings.attention not in {"auto", "each", "stretches", "together"}:
-        raise ValueError(
-            f"attention is {settings.attention!r}; it must be auto, each, stretches or together"
-        )
     if settings.dtype != "auto":
         _dtype(settings.dtype)
     if settings.cuda_graphs not in {"auto", "on", "off"}:

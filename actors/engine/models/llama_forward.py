@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from outrider.actors.engine.attention.attention import Attend, Manner
-from outrider.actors.engine.attention.pass_cache import Writer
+from outrider.actors.engine.attention.pass_cache import PassCache
 from outrider.actors.engine.models.llama_weights import DirectLayer, DirectWeights
 from outrider.actors.engine.models.tapped_states import TappedStates
 
@@ -46,7 +46,7 @@ class DirectModel:
         self,
         tokens_1M: Tensor,
         positions_1M: Tensor,
-        cache: Writer,
+        cache: PassCache,
         attend: Attend,
         wanted: Tensor | None,
         tapped: TappedStates | None = None,
@@ -93,7 +93,7 @@ class DirectModel:
         layer: DirectLayer,
         hidden_MH: Tensor,
         rotation: tuple[Tensor, Tensor],
-        cache: Writer,
+        cache: PassCache,
         attend: Attend,
     ) -> Tensor:
         weights = self._weights

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,12 +18,10 @@ import torch
 from transformers import PreTrainedModel
 
 from outrider.actors.engine.attention.attention import Attend, UnsupportedModel
-from outrider.actors.engine.attention.attention_each import AttendEach
 from outrider.actors.engine.attention.attention_hook import ATTENTION_NAME, RUNNING
-from outrider.actors.engine.attention.attention_stretches import AttendStretches
-from outrider.actors.engine.attention.attention_together import AttendTogether
-from outrider.actors.engine.attention.pass_cache import PassCache, Writer
+from outrider.actors.engine.attention.pass_cache import PassCache
 from outrider.actors.engine.attention.pass_layout import PassLayout, plan_pass
+from outrider.actors.engine.attention.planned_attention import planned_attention, planned_cache
 from outrider.actors.engine.checkpoint.cache_argument import cache_argument
 from outrider.actors.engine.checkpoint.model_facts import check_config, eos_token_ids, text_config
 from outrider.actors.engine.checkpoint.room import room_for
@@ -45,13 +43,6 @@ from outrider.actors.engine.probe.load_probe import (
 from outrider.actors.engine.probe.probe_layers import record_demands
 from outrider.actors.engine.protocol import Batch, Logits, ModelSpec, Rows
 from outrider.actors.engine.staging import to_device
-
-ATTENTIONS: Mapping[str, type[AttendEach | AttendStretches | AttendTogether]] = {
-    "each": AttendEach,
-    "stretches": AttendStretches,
-    "together": AttendTogether,
-}
-"""By `EngineSettings.attention`."""
 
 _log = structlog.get_logger(__name__)
 
@@ -120,10 +111,6 @@ class TransformersEngine:
                 device=model.device,
             )
             self._direct = self._direct_model(settings)
-        attention = settings.attention
-        if attention == "auto":
-            attention = "stretches" if model.device.type == "cpu" else "together"
-        self._attend_type = ATTENTIONS[attention]
         self._reached = [0] * num_slots
         """Rows of each slot that were ever written since it was cleared."""
         self._static = self._static_passes(settings)
@@ -172,19 +159,19 @@ class TransformersEngine:
         check_tree(self, tree, reference)
 
     def _static_passes(self, settings: EngineSettings) -> StaticPasses | None:
-        """Recorded small passes, where the settings and the device have them."""
+        """Passes of a GPU, and of a CPU that is asked to take their way; None for views."""
         device, mode = self._spec.device, settings.cuda_graphs
-        if mode == "off" or (mode == "auto" and device.type != "cuda"):
+        if device.type == "cpu" and mode != "on":
             return None
         # Asked for, it must show at load whether the model can be recorded.
-        policy = Policy(after=1, strict=True) if mode == "on" else Policy()
+        policies = {"on": Policy(after=1, strict=True), "off": Policy(most=0)}
+        policy = policies.get(mode, Policy())
         return StaticPasses(
             self._call,
             self._storage,
             recorder_for(device),
+            windows=self._windows,
             max_scratch=settings.max_scratch,
-            dtype=self._spec.dtype,
-            device=device,
             policy=policy,
         )
 
@@ -211,7 +198,7 @@ class TransformersEngine:
     def acquire(self, slot: int | None = None, *, keep: int = 0) -> int:
         """See `Engine`."""
         taken = self._table.acquire(slot, keep=keep)
-        # Passes read behind a slot's rows and ignore what is there, if it is a number. Recorded ones write there, too.
+        # Passes read behind a slot's rows and ignore what is there, if it is a number. Padded ones write there, too.
         end = max(keep, self._reached[taken]) if self._static is None else None
         with torch.inference_mode():
             self._storage.clear(taken, keep, end)
@@ -238,11 +225,10 @@ class TransformersEngine:
         for growth in growths:
             self._reached[growth.slot] = max(self._reached[growth.slot], growth.total)
         tapped = self._tapped(batch)
-        # Recorded passes keep no states between their first and last call.
-        is_static = self._static is not None and tapped is None
-        values_RV = self._static.run(plan) if is_static and self._static is not None else None
-        if values_RV is None:
+        if self._static is None:
             values_RV = self._run(plan, tapped)
+        else:
+            values_RV = self._static.run(plan, tapped)
         for growth in growths:
             self._table.grow(growth)
         hidden_KLD = None if tapped is None else tapped.stacked()
@@ -255,20 +241,20 @@ class TransformersEngine:
         return TappedStates(taps.layers, to_device(taps.rows_K, self._spec.device))
 
     def _run(self, plan: PassLayout, tapped: TappedStates | None) -> torch.Tensor:
-        device, dtype = self._spec.device, self._spec.dtype
-        cache = PassCache(self._storage, plan, device=device)
-        attend: Attend = self._attend_type(self._storage, plan, dtype=dtype, device=device)
-        rows_2M = to_device(np.array([plan.tokens, plan.positions]), device)
+        """Runs a pass on a CPU."""
+        rows_2M = torch.from_numpy(np.array([plan.tokens, plan.positions]))
         wanted = None
         if len(plan.wanted) < plan.num_rows:
-            wanted = to_device(np.array(plan.wanted, dtype=np.int64), device)
+            wanted = torch.from_numpy(np.array(plan.wanted, dtype=np.int64))
+        cache = planned_cache(plan, self._storage)
+        attend = planned_attention(plan, self._storage)
         return self._call(rows_2M[:1], rows_2M[1:], cache, attend, wanted, tapped)
 
     def _call(
         self,
         tokens_1M: torch.Tensor,
         positions_1M: torch.Tensor,
-        cache: Writer,
+        cache: PassCache,
         attend: Attend,
         wanted: torch.Tensor | None,
         tapped: TappedStates | None = None,

@@ -47,7 +47,6 @@ class TokenSlots:
             max_context=max_context,
             max_scratch=max_scratch,
             vocab_size=vocab_size,
-            keeps_masks=False,
         )
         self._cached: list[list[int]] = [[] for _ in range(num_slots)]
         self._cached_S = np.zeros(num_slots, dtype=np.int64)

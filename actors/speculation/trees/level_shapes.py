@@ -2,8 +2,7 @@
 
 With the configuration (4, 2, 2) every root has 4 children, each of those 2, each of those 2: levels of 4, 8 and 16 nodes.
 Children of one parent are neighbours, in draw order; levels follow each other. So the first levels of a tree are the
-first nodes of its arrays, and the leading square of its attention mask is the mask of the shorter tree: a mask that was
-built once for the deepest tree serves all (the sliced mask of Lu et al. 2024, arXiv 2409.10644).
+first nodes of its arrays.
 
 Source: Yang et al. 2024, arXiv 2401.06706 (k-configurations).
 """

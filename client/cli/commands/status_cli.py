@@ -174,8 +174,7 @@ def print_models(known: tuple[ModelInfo, ...]) -> None:
         print_line(
             f"{model.name}: {model.vocab_size} tokens, context {model.max_context}, {chat}; "
             f"verifiers {', '.join(model.verifiers) or 'none'}; "
-            f"draft lengths {', '.join(model.draft_lengths) or 'none'}; roots {', '.join(model.roots) or 'none'}; "
-            f"tree masks {', '.join(model.tree_masks) or 'none'}"
+            f"draft lengths {', '.join(model.draft_lengths) or 'none'}; roots {', '.join(model.roots) or 'none'}"
             + (f"; {emulation_note(model.emulated)}" if model.emulated else "")
         )
         if not model.drafters:

@@ -636,7 +636,6 @@ class TargetModel(google.protobuf.message.Message):
     TOKENIZER_FINGERPRINT_FIELD_NUMBER: builtins.int
     DRAFT_LENGTHS_FIELD_NUMBER: builtins.int
     ROOTS_FIELD_NUMBER: builtins.int
-    TREE_MASKS_FIELD_NUMBER: builtins.int
     EMULATED_FIELD_NUMBER: builtins.int
     VERIFIER_INFOS_FIELD_NUMBER: builtins.int
     name: builtins.str
@@ -676,10 +675,6 @@ class TargetModel(google.protobuf.message.Message):
         """Where trees may begin."""
 
     @property
-    def tree_masks(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[outrider.v1.sampling_pb2.TreeMask.ValueType]:
-        """How masks may be made."""
-
-    @property
     def verifier_infos(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___VerifierInfo]:
         """All verifiers on offer, described; those that are not in the list `Verifier` among them."""
 
@@ -697,11 +692,10 @@ class TargetModel(google.protobuf.message.Message):
         tokenizer_fingerprint: builtins.str = ...,
         draft_lengths: collections.abc.Iterable[outrider.v1.sampling_pb2.DraftLength.ValueType] | None = ...,
         roots: collections.abc.Iterable[outrider.v1.sampling_pb2.Roots.ValueType] | None = ...,
-        tree_masks: collections.abc.Iterable[outrider.v1.sampling_pb2.TreeMask.ValueType] | None = ...,
         emulated: builtins.str = ...,
         verifier_infos: collections.abc.Iterable[Global___VerifierInfo] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["draft_lengths", b"draft_lengths", "drafters", b"drafters", "emulated", b"emulated", "eos_token_ids", b"eos_token_ids", "has_chat_template", b"has_chat_template", "max_context", b"max_context", "model_fingerprint", b"model_fingerprint", "name", b"name", "roots", b"roots", "tokenizer_fingerprint", b"tokenizer_fingerprint", "tree_masks", b"tree_masks", "verifier_infos", b"verifier_infos", "verifiers", b"verifiers", "vocab_size", b"vocab_size"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["draft_lengths", b"draft_lengths", "drafters", b"drafters", "emulated", b"emulated", "eos_token_ids", b"eos_token_ids", "has_chat_template", b"has_chat_template", "max_context", b"max_context", "model_fingerprint", b"model_fingerprint", "name", b"name", "roots", b"roots", "tokenizer_fingerprint", b"tokenizer_fingerprint", "verifier_infos", b"verifier_infos", "verifiers", b"verifiers", "vocab_size", b"vocab_size"]) -> None: ...
 
 Global___TargetModel: typing_extensions.TypeAlias = TargetModel
 

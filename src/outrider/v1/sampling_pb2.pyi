@@ -143,30 +143,6 @@ ROOTS_TARGET: Roots.ValueType  # 2
 """
 Global___Roots: typing_extensions.TypeAlias = Roots
 
-class _TreeMask:
-    ValueType = typing.NewType("ValueType", builtins.int)
-    V: typing_extensions.TypeAlias = ValueType
-
-class _TreeMaskEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_TreeMask.ValueType], builtins.type):
-    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
-    TREE_MASK_UNSPECIFIED: _TreeMask.ValueType  # 0
-    """The service's default."""
-    TREE_MASK_SLICED: _TreeMask.ValueType  # 1
-    """Kept while the tree grows; each pass takes a slice (after Lu et al. 2024, arXiv 2409.10644)."""
-    TREE_MASK_BUILT: _TreeMask.ValueType  # 2
-    """Built anew in each pass."""
-
-class TreeMask(_TreeMask, metaclass=_TreeMaskEnumTypeWrapper):
-    """How the attention mask of a growing tree is made. Both are the same mask."""
-
-TREE_MASK_UNSPECIFIED: TreeMask.ValueType  # 0
-"""The service's default."""
-TREE_MASK_SLICED: TreeMask.ValueType  # 1
-"""Kept while the tree grows; each pass takes a slice (after Lu et al. 2024, arXiv 2409.10644)."""
-TREE_MASK_BUILT: TreeMask.ValueType  # 2
-"""Built anew in each pass."""
-Global___TreeMask: typing_extensions.TypeAlias = TreeMask
-
 @typing.final
 class SamplingOptions(google.protobuf.message.Message):
     """What decides the next token. Every field has presence: an absent field takes the documented default, a zero
@@ -334,7 +310,6 @@ class SpeculationOptions(google.protobuf.message.Message):
     TREE_SHAPE_FIELD_NUMBER: builtins.int
     DRAFT_LENGTH_FIELD_NUMBER: builtins.int
     ROOTS_FIELD_NUMBER: builtins.int
-    TREE_MASK_FIELD_NUMBER: builtins.int
     AGGRESSIVENESS_FIELD_NUMBER: builtins.int
     DECISION_THRESHOLD_FIELD_NUMBER: builtins.int
     VERIFIER_NAME_FIELD_NUMBER: builtins.int
@@ -357,8 +332,6 @@ class SpeculationOptions(google.protobuf.message.Message):
     """When drafters stop. Default: as configured. Only drafters that offer it take part."""
     roots: Global___Roots.ValueType
     """Where trees begin. Default: as configured. ROOTS_TARGET goes with coupled sampling and exact match only."""
-    tree_mask: Global___TreeMask.ValueType
-    """How masks of growing trees are made. Default: as configured."""
     aggressiveness: builtins.float
     """Factor of the length that confidence allows; needs DRAFT_LENGTH_CONFIDENCE. In (0, 8]. Default 1."""
     decision_threshold: builtins.float
@@ -388,14 +361,13 @@ class SpeculationOptions(google.protobuf.message.Message):
         tree_shape: builtins.str | None = ...,
         draft_length: Global___DraftLength.ValueType | None = ...,
         roots: Global___Roots.ValueType | None = ...,
-        tree_mask: Global___TreeMask.ValueType | None = ...,
         aggressiveness: builtins.float | None = ...,
         decision_threshold: builtins.float | None = ...,
         verifier_name: builtins.str | None = ...,
         verifier_options: collections.abc.Mapping[builtins.str, builtins.float] | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_aggressiveness", b"_aggressiveness", "_decision_threshold", b"_decision_threshold", "_draft_length", b"_draft_length", "_enabled", b"_enabled", "_max_depth", b"_max_depth", "_max_nodes", b"_max_nodes", "_roots", b"_roots", "_tree_mask", b"_tree_mask", "_tree_shape", b"_tree_shape", "_verifier", b"_verifier", "_verifier_name", b"_verifier_name", "aggressiveness", b"aggressiveness", "decision_threshold", b"decision_threshold", "draft_length", b"draft_length", "enabled", b"enabled", "max_depth", b"max_depth", "max_nodes", b"max_nodes", "roots", b"roots", "tree_mask", b"tree_mask", "tree_shape", b"tree_shape", "verifier", b"verifier", "verifier_name", b"verifier_name"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_aggressiveness", b"_aggressiveness", "_decision_threshold", b"_decision_threshold", "_draft_length", b"_draft_length", "_enabled", b"_enabled", "_max_depth", b"_max_depth", "_max_nodes", b"_max_nodes", "_roots", b"_roots", "_tree_mask", b"_tree_mask", "_tree_shape", b"_tree_shape", "_verifier", b"_verifier", "_verifier_name", b"_verifier_name", "aggressiveness", b"aggressiveness", "decision_threshold", b"decision_threshold", "draft_length", b"draft_length", "drafters", b"drafters", "enabled", b"enabled", "max_depth", b"max_depth", "max_nodes", b"max_nodes", "roots", b"roots", "tree_mask", b"tree_mask", "tree_shape", b"tree_shape", "verifier", b"verifier", "verifier_name", b"verifier_name", "verifier_options", b"verifier_options"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_aggressiveness", b"_aggressiveness", "_decision_threshold", b"_decision_threshold", "_draft_length", b"_draft_length", "_enabled", b"_enabled", "_max_depth", b"_max_depth", "_max_nodes", b"_max_nodes", "_roots", b"_roots", "_tree_shape", b"_tree_shape", "_verifier", b"_verifier", "_verifier_name", b"_verifier_name", "aggressiveness", b"aggressiveness", "decision_threshold", b"decision_threshold", "draft_length", b"draft_length", "enabled", b"enabled", "max_depth", b"max_depth", "max_nodes", b"max_nodes", "roots", b"roots", "tree_shape", b"tree_shape", "verifier", b"verifier", "verifier_name", b"verifier_name"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_aggressiveness", b"_aggressiveness", "_decision_threshold", b"_decision_threshold", "_draft_length", b"_draft_length", "_enabled", b"_enabled", "_max_depth", b"_max_depth", "_max_nodes", b"_max_nodes", "_roots", b"_roots", "_tree_shape", b"_tree_shape", "_verifier", b"_verifier", "_verifier_name", b"_verifier_name", "aggressiveness", b"aggressiveness", "decision_threshold", b"decision_threshold", "draft_length", b"draft_length", "drafters", b"drafters", "enabled", b"enabled", "max_depth", b"max_depth", "max_nodes", b"max_nodes", "roots", b"roots", "tree_shape", b"tree_shape", "verifier", b"verifier", "verifier_name", b"verifier_name", "verifier_options", b"verifier_options"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_aggressiveness", b"_aggressiveness"]) -> typing.Literal["aggressiveness"] | None: ...
     @typing.overload
@@ -410,8 +382,6 @@ class SpeculationOptions(google.protobuf.message.Message):
     def WhichOneof(self, oneof_group: typing.Literal["_max_nodes", b"_max_nodes"]) -> typing.Literal["max_nodes"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_roots", b"_roots"]) -> typing.Literal["roots"] | None: ...
-    @typing.overload
-    def WhichOneof(self, oneof_group: typing.Literal["_tree_mask", b"_tree_mask"]) -> typing.Literal["tree_mask"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_tree_shape", b"_tree_shape"]) -> typing.Literal["tree_shape"] | None: ...
     @typing.overload

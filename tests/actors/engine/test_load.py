@@ -126,10 +126,6 @@ def test_a_table_is_loaded(tmp_path: Path) -> None:
         ({"num_threads": 0}, "num_threads is 0"),
         ({"niceness": 20}, "niceness is 20; it must be 0 to 19"),
         ({"niceness": -1}, "niceness is -1; it must be 0 to 19"),
-        (
-            {"attention": "none"},
-            "attention is 'none'; it must be auto, each, stretches or together",
-        ),
         ({"cuda_graphs": "maybe"}, "cuda_graphs is 'maybe'; it must be auto, on or off"),
     ],
 )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outrider.actors.engine.attention.pass_layout import plan_pass, sight
+from outrider.actors.engine.attention.attention_mask import additive, first_seen, sight_bits
+from outrider.actors.engine.attention.pass_layout import plan_pass
 from outrider.actors.engine.kv.slots import SlotTable
 from outrider.actors.engine.protocol import Rows
 
@@ -34,46 +34,25 @@ def grown_tables(draw: st.DrawFn) -> tuple[SlotTable, Rows, list[int]]:
 
 @settings(max_examples=150, deadline=None)
 @given(grown_tables(), st.one_of(st.none(), st.integers(1, 30)), st.booleans())
-def test_sight_is_cached_rows_ancestors_and_self_within_the_window(
-    grown: tuple[SlotTable, Rows, list[int]], window: int | None, implicit: bool
+def test_a_row_sees_cached_rows_ancestors_and_itself_within_the_window(
+    grown: tuple[SlotTable, Rows, list[int]], window: int | None, from_start: bool
 ) -> None:
     """Each row sees exactly the rows of its own text whose position is in the window."""
     table, rows, parents = grown
     (growth,) = table.check([rows])
-    seen = sight(growth, window=window, implicit=implicit)
-    num_new, total = len(rows.tokens), growth.cached + len(parents)
-    actual = np.zeros((num_new, total), dtype=bool)
-    if seen.mask_NS is not None:
-        assert set(np.unique(seen.mask_NS)) <= {0.0, -np.inf}
-        actual[:, seen.first :] = seen.mask_NS == 0.0
-    elif seen.causal:
-        assert implicit
-        actual[:, seen.first :] = np.tri(num_new, total - seen.first, dtype=bool)
-    else:
-        actual[:, seen.first :] = True
-    expected = np.zeros_like(actual)
-    for new in range(num_new):
+    first = 0 if from_start else first_seen(growth, window)
+    mask_NS = additive(sight_bits(growth, first=first, window=window), growth.total - first)
+    assert mask_NS.shape == (len(rows.tokens), growth.total - first)
+    for new, row in enumerate(mask_NS.tolist()):
         path, node = [], growth.scratch + new
         while node >= 0:
             path.append(node)
             node = parents[node]
         text = [*range(growth.cached), *(growth.cached + node for node in reversed(path))]
-        expected[new, text if window is None else text[-window:]] = True
-    np.testing.assert_array_equal(actual, expected)
-
-
-def test_one_row_of_a_chain_needs_no_mask() -> None:
-    """Plain decoding and a first prompt chunk go without masks, for which kernels are faster."""
-    table = SlotTable(num_slots=1, max_context=99, max_scratch=40, vocab_size=9)
-    table.acquire()
-    (chunk,) = table.check([Rows(slot=0, tokens=[1, 2, 3], parents=[-1, 0, 1])])
-    seen = sight(chunk, window=None)
-    assert (seen.mask_NS, seen.causal) == (None, True)
-    table.grow(chunk)
-    (row,) = table.check([Rows(slot=0, tokens=[4], parents=[2])])
-    for window in (None, 4):
-        seen = sight(row, window=window)
-        assert (seen.first, seen.mask_NS, seen.causal) == (0, None, False)
+        seen = set(text if window is None else text[-window:])
+        expected = [0.0 if place in seen else -float("inf") for place in range(growth.total)]
+        assert row == expected[first:]
+        assert not seen & set(range(first))
 
 
 def test_a_window_shows_the_kernel_few_rows() -> None:
@@ -83,7 +62,7 @@ def test_a_window_shows_the_kernel_few_rows() -> None:
     table.grow(table.check([Rows(slot=0, tokens=[0] * 30, parents=range(-1, 29))])[0])
     table.rebase(0, range(30), ())
     (row,) = table.check([Rows(slot=0, tokens=[1], parents=[-1])])
-    assert sight(row, window=8).first == 30 - 7
+    assert first_seen(row, 8) == 30 - 7
 
 
 def test_plan_packs_without_padding() -> None:

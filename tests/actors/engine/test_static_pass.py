@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import random
 from collections.abc import Callable
 
 import pytest
@@ -14,21 +13,19 @@ from transformers import AttentionInterface, PreTrainedModel
 
 from outrider.actors.engine.attention.attention import UnsupportedModel
 from outrider.actors.engine.attention.attention_hook import ATTENTION_NAME, RUNNING, tree_attention
-from outrider.actors.engine.attention.pass_layout import plan_pass, sight
+from outrider.actors.engine.attention.pass_cache import PassCache
 from outrider.actors.engine.checkpoint.cache_argument import cache_argument
 from outrider.actors.engine.checkpoint.model_facts import text_config
-from outrider.actors.engine.graphs import static_attention, static_shape
+from outrider.actors.engine.graphs import static_shape
 from outrider.actors.engine.graphs.cuda_graph import EagerRecorder, Run
-from outrider.actors.engine.graphs.static_attention import AttendStatic, StaticCache
-from outrider.actors.engine.graphs.static_inputs import WORD_BITS, StaticInputs, fill, views
+from outrider.actors.engine.graphs.static_attention import static_attention
+from outrider.actors.engine.graphs.static_inputs import StaticLayout
 from outrider.actors.engine.graphs.static_pass import Policy, StaticPasses
 from outrider.actors.engine.graphs.static_shape import StaticShape
-from outrider.actors.engine.kv.slots import SlotTable
 from outrider.actors.engine.kv.storage import PlaneShape, Storage
 from outrider.actors.engine.models import transformers_engine
 from outrider.actors.engine.models.transformers_engine import TransformersEngine
 from outrider.actors.engine.protocol import Rows
-from outrider.actors.engine.staging import Staging
 
 MakeEngine = Callable[..., TransformersEngine]
 
@@ -81,7 +78,7 @@ def test_replayed_passes_equal_plain_forward(
 def test_half_precision_stays_close(
     dtype: torch.dtype, make_engine: MakeEngine, plain_logits: PlainLogits
 ) -> None:
-    """As the plain path in these types."""
+    """As on views in these types."""
     engine = make_engine("llama", cuda_graphs="on", dtype=dtype)
     plain = make_engine("llama", dtype=dtype)
     error = worst_error(Script(engine, 3), "llama", plain_logits)
@@ -99,69 +96,6 @@ def test_graphs_equal_plain_forward(
     assert worst_error(script, family_on_device, plain_logits, num_steps=60) < 1e-3
     if family_on_device != "gpt_oss":
         assert static_of(engine).num_recorded > 3
-
-
-def test_wrong_mask_is_caught(
-    make_engine: MakeEngine, plain_logits: PlainLogits, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The comparison notices when every row of a slot is visible, or a window is ignored."""
-    right = static_attention.see
-
-    def everything(
-        inputs: StaticInputs, columns_ES: torch.Tensor, window: int | None
-    ) -> torch.Tensor:
-        return right(inputs, columns_ES, window) | (columns_ES < inputs.totals_E[:, None])[:, None]
-
-    def no_window(
-        inputs: StaticInputs, columns_ES: torch.Tensor, window: int | None
-    ) -> torch.Tensor:
-        return right(inputs, columns_ES, None)
-
-    for family, wrong in [("llama", everything), ("mistral", no_window)]:
-        engine = make_engine(family, cuda_graphs="on")
-        monkeypatch.setattr(static_attention, "see", wrong)
-        assert worst_error(Script(engine, 0), family, plain_logits) > 1e-2
-        monkeypatch.setattr(static_attention, "see", right)
-
-
-@pytest.mark.parametrize("window", [None, 1, 5, 40])
-def test_the_device_sees_what_the_host_would_say(window: int | None) -> None:
-    """The mask made from lineages is `plan.sight`, row by row, for random trees on top of others."""
-    rng = random.Random(window or 0)
-    for _ in range(60):
-        table = SlotTable(num_slots=5, max_context=90, max_scratch=40, vocab_size=9)
-        batch = []
-        for _ in range(rng.randint(1, 4)):
-            slot = table.acquire()
-            table.taken(slot).cached = rng.randint(0, 40)
-            for _ in range(2):
-                old = len(table.taken(slot).parents)
-                count = rng.randint(1, 18)
-                parents = [rng.randint(-1, row - 1) for row in range(old, old + count)]
-                rows = Rows(slot=slot, tokens=[1] * count, parents=parents)
-                (growth,) = table.check([rows])
-                if old == 0:
-                    table.grow(growth)
-            batch.append(rows)
-        plan = plan_pass(batch, table.check(batch))
-        need = static_shape.need_of(plan)
-        shape = static_shape.shape_of(need, num_slots=5, capacity=130)
-        assert shape is not None
-        words = -(-40 // WORD_BITS)
-        staging = Staging(10_000, torch.device("cpu"))
-        staging.fill(fill(plan, shape, capacity=130, words=words))
-        inputs = views(staging.buffer, shape, words)
-        columns_ES = torch.arange(shape.shown).repeat(shape.entries, 1)
-        sees_ENS = static_attention.see(inputs, columns_ES, window)
-        for index, segment in enumerate(plan.segments):
-            entry = segment.slot if shape.by_slot else index
-            seen = sight(segment, window=window, implicit=False)
-            expected = torch.zeros(len(segment.parents), shape.shown, dtype=torch.bool)
-            shown = torch.ones(len(segment.parents), segment.total - seen.first, dtype=torch.bool)
-            if seen.mask_NS is not None:
-                shown = torch.from_numpy(seen.mask_NS) == 0.0
-            expected[:, seen.first : segment.total] = shown
-            assert torch.equal(sees_ENS[entry, : len(segment.parents)], expected)
 
 
 def small_passes(engine: TransformersEngine, sizes: list[int]) -> list[torch.Tensor]:
@@ -199,15 +133,14 @@ def with_policy(engine: TransformersEngine, recorder: Counted, policy: Policy) -
         engine._call,
         engine._storage,
         recorder,
+        windows=engine._windows,
         max_scratch=engine.max_scratch,
-        dtype=engine.spec.dtype,
-        device=engine.spec.device,
         policy=policy,
     )
     return engine._static
 
 
-def test_rare_shapes_stay_plain(make_engine: MakeEngine) -> None:
+def test_rare_shapes_are_not_recorded(make_engine: MakeEngine) -> None:
     """A shape is recorded when it has come often enough; until then, a larger recorded one serves."""
     engine = make_engine("llama")
     passes = with_policy(engine, Counted(), Policy(after=3, most=9))
@@ -226,7 +159,7 @@ def test_rare_shapes_stay_plain(make_engine: MakeEngine) -> None:
 
 
 def test_the_number_of_recordings_is_bounded(make_engine: MakeEngine) -> None:
-    """What comes later takes a recorded shape that holds it, or the plain path."""
+    """What comes later takes a recorded shape that holds it, or is run by itself."""
     engine, recorder = make_engine("llama"), Counted()
     passes = with_policy(engine, recorder, Policy(after=1, most=2))
     sizes = [4, 9, 1, 16, 3, 20]
@@ -235,7 +168,7 @@ def test_the_number_of_recordings_is_bounded(make_engine: MakeEngine) -> None:
     assert passes.num_recorded == recorder.num_recordings == 2
 
 
-def test_what_cannot_be_recorded_stays_plain(make_engine: MakeEngine) -> None:
+def test_what_cannot_be_recorded_is_run_by_itself(make_engine: MakeEngine) -> None:
     """A failed recording ends recording, not the service; what was recorded before stays."""
     engine = make_engine("llama")
     recorder = Counted(fails=lambda: recorder.num_recordings == 1)
@@ -257,12 +190,15 @@ def test_asked_for_graphs_must_work(
     assert static_of(make_engine("llama", cuda_graphs="on")).num_recorded > 0
 
 
-def test_large_passes_stay_plain(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prompt chunks are run as they were."""
+def test_large_passes_are_not_recorded(
+    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prompt chunks are run at their own size."""
     monkeypatch.setattr(static_shape, "ROWS", (1, 2, 4))
     engine = make_engine("llama", cuda_graphs="on")
     recorded = static_of(engine).num_recorded
-    small_passes(engine, [5, 20])
+    expected = small_passes(make_engine("llama"), [5, 20])
+    torch.testing.assert_close(small_passes(engine, [5, 20]), expected, atol=1e-5, rtol=0)
     assert {shape.rows for shape in static_of(engine)._recorded} <= {1, 2, 4}
     assert static_of(engine).num_recorded <= recorded + 1
 
@@ -309,9 +245,12 @@ def test_all_tensors_of_a_pass_are_on_the_device(
         [(plane, plane)] * 2, num_slots=4, capacity=120, dtype=torch.float32, device=nowhere
     )
     shape = StaticShape(rows=8, entries=2, longest=4, shown=120, by_slot=by_slot)
-    inputs = views(torch.empty(500, dtype=torch.int64, device=nowhere), shape, 1)
-    cache = StaticCache(storage, inputs)
-    attend = AttendStatic(storage, inputs, max_scratch=24, dtype=torch.float32)
+    windows = [None, 7]
+    buffer = torch.empty(500, dtype=torch.int64, device=nowhere)
+    inputs = StaticLayout(storage, windows=windows, max_scratch=24).views(buffer, shape)
+    cache = PassCache(storage, inputs.written_R)
+    attend = static_attention(storage, inputs)
+    RUNNING.windows = windows
     RUNNING.cache, RUNNING.attend = cache, attend
     try:
         with torch.inference_mode():

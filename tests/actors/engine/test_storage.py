@@ -102,7 +102,8 @@ def resident_bytes() -> int:
 def test_views_of_neighbouring_slots() -> None:
     """The same rows of several slots, without a copy."""
     held = numbered()
-    keys, values = held.neighbours(0, 2, 3, 4)
+    views = held.views(0, 2, 3, 4)
+    keys, values = views.keys, views.values
     assert keys[1].shape == (2, 2, 4, 3)
     assert values[1].shape == (2, 1, 4, 5)
     assert values[1][1, 0, :, 0].tolist() == [103, 104, 105, 106]

@@ -5,13 +5,16 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType
 
 import pytest
 import torch
 from tests.actors.engine.script import CONTEXT, VOCAB_SIZE, PlainLogits, Script, worst_error
 from transformers import PreTrainedModel
 
-from outrider.actors.engine.attention import pass_layout
+from outrider.actors.engine.attention import planned_attention
+from outrider.actors.engine.graphs import static_inputs
+from outrider.actors.engine.kv.slot import SlotGrowth
 from outrider.actors.engine.kv.storage import Storage
 from outrider.actors.engine.models.transformers_engine import TransformersEngine
 from outrider.actors.engine.protocol import Engine, NoFreeSlot, Rows, SlotOverflow
@@ -28,43 +31,49 @@ CUDA = pytest.param(
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.parametrize("attention", ["each", "together"])
 def test_random_trees_equal_plain_forward(
-    family: str, attention: str, seed: int, make_engine: MakeEngine, plain_logits: PlainLogits
+    family: str, seed: int, make_engine: MakeEngine, plain_logits: PlainLogits
 ) -> None:
     """Logits of mixed chunks and trees, rebased, copied and truncated, are those of each branch alone."""
-    script = Script(make_engine(family, attention=attention), seed)
-    assert worst_error(script, family, plain_logits) < 1e-5
+    assert worst_error(Script(make_engine(family), seed), family, plain_logits) < 1e-5
 
 
 @pytest.mark.parametrize("device", [CUDA])
-@pytest.mark.parametrize("attention", ["each", "together"])
 def test_random_trees_equal_plain_forward_on_cuda(
-    family: str, attention: str, device: str, make_engine: MakeEngine, plain_logits: PlainLogits
+    family: str, device: str, make_engine: MakeEngine, plain_logits: PlainLogits
 ) -> None:
-    """On a GPU too, within what its arithmetic rounds."""
-    script = Script(make_engine(family, attention=attention, device=device), 3)
+    """On a GPU too, run pass by pass, within what its arithmetic rounds."""
+    script = Script(make_engine(family, device=device, cuda_graphs="off"), 3)
     assert worst_error(script, family, plain_logits) < 1e-3
 
 
-@pytest.mark.parametrize("attention", ["each", "together"])
+@pytest.mark.parametrize(("way", "module"), [("off", planned_attention), ("on", static_inputs)])
+@pytest.mark.parametrize("wrong", ["sibling", "window"])
 def test_wrong_mask_is_caught(
-    attention: str,
+    way: str,
+    module: ModuleType,
+    wrong: str,
     make_engine: MakeEngine,
     plain_logits: PlainLogits,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The comparison with plain transformers notices a single visible sibling."""
-    script = Script(make_engine("llama", attention=attention), 0)
-    right = pass_layout._lineage_bits
+    """The comparison with plain transformers notices a single visible sibling, and a window that is not applied."""
+    right = module.sight_bits
 
-    def with_siblings(lineages: list[int], width: int) -> object:
-        bits = right(lineages, width)
-        bits[-1] |= bits[0]
+    def with_siblings(growth: SlotGrowth, *, first: int, window: int | None) -> list[int]:
+        bits: list[int] = right(growth, first=first, window=window)
+        return [*bits[:-1], bits[-1] | bits[0]]
+
+    def without_window(growth: SlotGrowth, *, first: int, window: int | None) -> list[int]:
+        bits: list[int] = right(growth, first=first, window=None)
         return bits
 
-    monkeypatch.setattr(pass_layout, "_lineage_bits", with_siblings)
-    assert worst_error(script, "llama", plain_logits) > 1e-2
+    for family in ["llama"] if wrong == "sibling" else ["qwen2", "mistral"]:
+        script = Script(make_engine(family, cuda_graphs=way), 0)
+        with monkeypatch.context() as patched:
+            wrongly = with_siblings if wrong == "sibling" else without_window
+            patched.setattr(module, "sight_bits", wrongly)
+            assert worst_error(script, family, plain_logits) > 1e-2
 
 
 def test_unmoved_rows_are_caught(
@@ -74,19 +83,6 @@ def test_unmoved_rows_are_caught(
     script = Script(make_engine("llama"), 0)
     monkeypatch.setattr(Storage, "move", lambda *_: None)
     assert worst_error(script, "llama", plain_logits) > 1e-2
-
-
-@pytest.mark.parametrize("family_with_window", ["qwen2", "mistral"])
-def test_ignored_window_is_caught(
-    family_with_window: str,
-    make_engine: MakeEngine,
-    plain_logits: PlainLogits,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The comparison with plain transformers notices a window that is not applied."""
-    script = Script(make_engine(family_with_window), 0)
-    monkeypatch.setattr(pass_layout, "_cut_window", lambda *_, **__: None)
-    assert worst_error(script, family_with_window, plain_logits) > 1e-2
 
 
 @pytest.mark.parametrize("prompt_length", [3, 40])

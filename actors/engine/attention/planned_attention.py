@@ -1,0 +1,130 @@
+"""The attention and the cache of a pass on a CPU: on views of the slots, so that no committed row is copied.
+
+A call of the kernel for each session and layer would take most of a pass over many: those of neighbouring slots share one
+(`stretches.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from outrider.actors.engine.attention.attention_mask import additive, first_seen, sight_bits
+from outrider.actors.engine.attention.pass_attention import AttentionCall, PassAttention, Sight
+from outrider.actors.engine.attention.pass_cache import PassCache
+from outrider.actors.engine.attention.pass_layout import PassLayout
+from outrider.actors.engine.attention.stretches import Stretch, stretches_of
+from outrider.actors.engine.kv.slot import SlotGrowth
+from outrider.actors.engine.kv.storage import Storage
+
+
+def planned_cache(layout: PassLayout, storage: Storage) -> PassCache:
+    """The cache of a pass."""
+    if len(layout.segments) == 1:
+        (own,) = layout.segments
+        first = own.cached + own.scratch
+        return PassCache(storage, None, view=storage.views(own.slot, 1, first, layout.num_rows))
+    return PassCache(storage, _tensor(layout.written(storage.capacity)))
+
+
+def planned_attention(layout: PassLayout, storage: Storage) -> PassAttention:
+    """The attention of a pass."""
+    stretches, alone = stretches_of(layout)
+    if not stretches:
+        return PassAttention([_of_one(layout, index, storage) for index in alone])
+    calls: list[AttentionCall] = []
+    places = [0] * layout.num_rows
+    end = 0
+    for stretch in stretches:
+        call = _of_many(layout, stretch, storage)
+        layout.put_places(stretch.entries, call.num_queries, places, end)
+        end += call.num_entries * call.num_queries
+        calls.append(call)
+    for index in alone:
+        call = _of_one(layout, index, storage)
+        layout.put_places([index], call.num_queries, places, end)
+        end += call.num_queries
+        calls.append(call)
+    if places == list(range(end)):
+        return PassAttention(calls)
+    return PassAttention(calls, _tensor(places))
+
+
+def _of_one(layout: PassLayout, index: int, storage: Storage) -> AttentionCall:
+    """The call of a session by itself."""
+    growth = layout.segments[index]
+    return AttentionCall(
+        storage,
+        queries=slice(layout.starts[index], layout.starts[index + 1]),
+        num_entries=1,
+        num_queries=len(growth.parents),
+        see=_Views(storage, growth.slot, [growth], len(growth.parents)),
+    )
+
+
+def _of_many(layout: PassLayout, stretch: Stretch, storage: Storage) -> AttentionCall:
+    """The call of sessions that share it."""
+    every = layout.segments
+    entries = [None if index is None else every[index] for index in stretch.entries]
+    num_queries = max([len(growth.parents) for growth in entries if growth is not None])
+    rows = layout.queries(stretch.entries, num_queries)
+    first, end = rows[0], rows[0] + len(rows)
+    return AttentionCall(
+        storage,
+        queries=slice(first, end) if rows == list(range(first, end)) else _tensor(rows),
+        num_entries=len(entries),
+        num_queries=num_queries,
+        see=_Views(storage, stretch.first_slot, entries, num_queries),
+    )
+
+
+class _Views:
+    """What the rows of a call see, as views and a mask from the host. See `pass_attention.See`."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        first_slot: int,
+        entries: Sequence[SlotGrowth | None],
+        num_queries: int,
+    ) -> None:
+        self._storage, self._first_slot = storage, first_slot
+        self._entries, self._num_queries = entries, num_queries
+
+    def __call__(self, window: int | None, may_be_causal: bool) -> Sight:
+        storage, num_entries, num_queries = self._storage, len(self._entries), self._num_queries
+        growths = [growth for growth in self._entries if growth is not None]
+        total, first = max([growth.total for growth in growths]), 0
+        if window is not None:
+            if window > max([growth.cached + max(growth.depths) for growth in growths]):
+                # A window that no row outgrows is no window.
+                window = None
+            else:
+                first = min([first_seen(growth, window) for growth in growths])
+        view = storage.views(self._first_slot, num_entries, first, total - first)
+        if window is None and num_entries == 1 and _is_chain(growths[0]):
+            if num_queries == 1:
+                return Sight(view=view)
+            if may_be_causal and num_queries == total:
+                return Sight(view=view, is_causal=True)
+        bits: list[int] = []
+        for growth in self._entries:
+            # In a slot of nobody a row sees one, for what saw nothing would be no number.
+            own = [1] if growth is None else sight_bits(growth, first=first, window=window)
+            bits += own
+            if len(own) < num_queries:
+                bits += [own[0]] * (num_queries - len(own))
+        mask = additive(bits, total - first).reshape(num_entries, 1, num_queries, -1)
+        return Sight(view=view, mask_E1NS=torch.from_numpy(mask).to(storage.dtype))
+
+
+def _is_chain(growth: SlotGrowth) -> bool:
+    """Whether the scratch rows of the slot come one after another."""
+    scratch = growth.total - growth.cached
+    return growth.lineages[-1] == (1 << scratch) - 1
+
+
+def _tensor(numbers: list[int]) -> torch.Tensor:
+    return torch.from_numpy(np.array(numbers, dtype=np.int64))
