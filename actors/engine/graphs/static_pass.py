@@ -28,8 +28,8 @@ from outrider.actors.engine.graphs.static_shape import (
     shape_of,
 )
 from outrider.actors.engine.kv.storage import Storage
-from outrider.actors.engine.models.tapped_states import TappedStates
 from outrider.actors.engine.staging import Staging, to_device
+from outrider.actors.engine.tapped_states import TappedStates
 
 RECORD_AFTER = 3
 """Passes of a shape before it is recorded, which takes as long as several: rare shapes are not worth it."""

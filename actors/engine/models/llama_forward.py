@@ -18,7 +18,7 @@ from torch import Tensor
 from outrider.actors.engine.attention.attention import Attend, Manner
 from outrider.actors.engine.attention.pass_cache import PassCache
 from outrider.actors.engine.models.llama_weights import DirectLayer, DirectWeights
-from outrider.actors.engine.models.tapped_states import TappedStates
+from outrider.actors.engine.tapped_states import TappedStates
 
 MAX_ERROR = {torch.float32: 1e-4}
 """Greatest difference from the modules' logits, as a share of their spread, up to which this forward is trusted; for other

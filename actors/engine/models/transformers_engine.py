@@ -32,7 +32,6 @@ from outrider.actors.engine.kv.slots import SlotTable
 from outrider.actors.engine.kv.storage import Storage
 from outrider.actors.engine.models.llama_forward import MAX_ERROR, DirectModel
 from outrider.actors.engine.models.llama_weights import direct_weights
-from outrider.actors.engine.models.tapped_states import TappedStates, last_block_of
 from outrider.actors.engine.probe.load_probe import (
     ProbeTree,
     Reference,
@@ -43,6 +42,7 @@ from outrider.actors.engine.probe.load_probe import (
 from outrider.actors.engine.probe.probe_layers import record_demands
 from outrider.actors.engine.protocol import Batch, Logits, ModelSpec, Rows
 from outrider.actors.engine.staging import to_device
+from outrider.actors.engine.tapped_states import TappedStates, last_block_of
 
 _log = structlog.get_logger(__name__)
 
