@@ -39,6 +39,12 @@ def test_many_texts_at_once(texts: int, longest: int) -> None:
     assert values.tolist() == before.tolist(), "what was passed is not written to"
 
 
+def test_a_text_without_a_number_is_refused() -> None:
+    """One number of tokens for each."""
+    with pytest.raises(ValueError, match="shorter"):
+        base_hash.extend_rows(np.zeros(2, np.uint64), np.ones((2, 3), np.int64), np.array([3]))
+
+
 def test_hash_never_changes() -> None:
     """The definition is part of the protocol: two releases must agree."""
     assert base_hash.extend_all(base_hash.EMPTY, [0, 1, 2, 3]) == 13326659608011028537

@@ -7,7 +7,7 @@ import pytest
 
 from outrider.actors.speculation.trees.ragged import ranges, rank_within, sizes_of, starts_of
 
-SIZES = [(), (0,), (3,), (2, 0, 1), (0, 4, 0, 1, 1, 0), (1, 1, 1)]
+SIZES = [(), (0,), (1,), (3,), (1, 2), (2, 0, 1), (0, 4, 0, 1, 1, 0), (1, 1, 1), (1, 2, 2)]
 
 
 @pytest.mark.parametrize("sizes", SIZES)
