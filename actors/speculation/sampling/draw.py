@@ -17,7 +17,7 @@ def draw(scores_NV: Tensor, noise_NV: Tensor | None) -> Tensor:
     A row in which everything is excluded gives token 0.
     """
     perturbed_NV = scores_NV if noise_NV is None else scores_NV + noise_NV
-    return perturbed_NV.argmax(dim=-1)
+    return perturbed_NV.argmax(dim=1)
 
 
 def margins(scores_MV: Tensor, noise_MV: Tensor | None) -> Tensor:
@@ -27,8 +27,8 @@ def margins(scores_MV: Tensor, noise_MV: Tensor | None) -> Tensor:
     possible, and 0 if none is.
     """
     perturbed_MV = scores_MV if noise_MV is None else scores_MV + noise_MV
-    if perturbed_MV.shape[-1] == 1:
-        return torch.full(perturbed_MV.shape[:-1], torch.inf, device=perturbed_MV.device)
-    best_M2 = perturbed_MV.topk(2, dim=-1).values
+    if perturbed_MV.shape[1] == 1:
+        return torch.full(perturbed_MV.shape[:1], torch.inf, device=perturbed_MV.device)
+    best_M2 = perturbed_MV.topk(2).values
     gaps_M = best_M2[:, 0] - best_M2[:, 1]
     return gaps_M.masked_fill(best_M2[:, 0] == -torch.inf, 0.0)

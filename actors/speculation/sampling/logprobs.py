@@ -30,8 +30,8 @@ def logprobs(logits_NV: Tensor, ids_N: Tensor, k: int) -> Logprobs:
         ids_N: int64, one token id a row.
         k: Number of alternatives; may be 0.
     """
-    normaliser_N1 = logits_NV.logsumexp(dim=-1, keepdim=True)
-    top_ids_NK = _top_ids(logits_NV, min(k, logits_NV.shape[-1]))
+    normaliser_N1 = logits_NV.logsumexp(dim=1, keepdim=True)
+    top_ids_NK = _top_ids(logits_NV, min(k, logits_NV.shape[1]))
     return Logprobs(
         chosen_N=(logits_NV.gather(1, ids_N.unsqueeze(1)) - normaliser_N1).squeeze(1),
         top_ids_NK=top_ids_NK,
@@ -43,12 +43,12 @@ def _top_ids(logits_NV: Tensor, k: int) -> Tensor:
     """The k greatest of each row in descending order, lower ids first among equals; int64 (N, k)."""
     if k == 0:
         return torch.empty(len(logits_NV), 0, dtype=torch.long, device=logits_NV.device)
-    best_NK, ids_NK = logits_NV.topk(k, dim=-1)
+    best_NK, ids_NK = logits_NV.topk(k)
     least_N1 = best_NK[:, -1:]
-    num_ties_N = (logits_NV == least_N1).sum(dim=-1) - (best_NK == least_N1).sum(dim=-1)
-    ids_NK = ids_NK.sort(dim=-1).values
-    order_NK = logits_NV.gather(1, ids_NK).argsort(dim=-1, descending=True, stable=True)
+    num_reaching_N = (logits_NV >= least_N1).sum(dim=1)
+    ids_NK = ids_NK.sort().values
+    order_NK = logits_NV.gather(1, ids_NK).argsort(descending=True, stable=True)
     ids_NK = ids_NK.gather(1, order_NK)
-    for row in num_ties_N.nonzero().flatten().tolist():
+    for row in (num_reaching_N > k).nonzero().flatten().tolist():
         ids_NK[row] = logits_NV[row].argsort(descending=True, stable=True)[:k]
     return ids_NK

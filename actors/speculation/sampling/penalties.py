@@ -64,7 +64,7 @@ class Penalties:
         """Penalise scores of tokens that were seen, `counts` times in the output; elementwise."""
         if self._repetition is not None:
             scores = torch.where(scores > 0, scores / self._repetition, scores * self._repetition)
-        presence = (counts > 0).to(torch.float32) * self._presence
+        presence = (counts > 0) * self._presence
         return scores - (presence + counts * self._frequency)
 
     def _refresh(self) -> None:

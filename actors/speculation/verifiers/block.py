@@ -61,7 +61,7 @@ def block(
     longest = tree.num_nodes
     if longest == 0 or decisions.accept(weights[longest]):
         return accepted(tree, range(longest), decisions.draw(target_probs_NV[longest]))
-    for kept in range(longest - 1, -1, -1):
+    for kept in reversed(range(longest)):
         target_V = target_probs_NV[kept]
         rest_V = correction(weights[kept], target_V, rows_RV[tree.sources_N[kept]])
         gain = float(rest_V.sum())

@@ -93,12 +93,12 @@ def best_scale(target_V: Float64s, draft_V: Float64s, k: int) -> KseqScale:
     above_P = above + np.append(np.cumsum(draft_S[order_S][::-1])[::-1], 0.0)
     for _ in range(_BISECTIONS):
         scale = (low + high) / 2.0
-        place = int(np.searchsorted(ratios_S, scale, side="right"))
+        place = int(np.searchsorted(ratios_S, scale))
         if is_valid(scaled(scale, float(below_P[place] / scale + above_P[place]))):
             high = scale
         else:
             low = scale
-    place = int(np.searchsorted(ratios_S, high, side="right"))
+    place = int(np.searchsorted(ratios_S, high))
     return scaled(high, float(below_P[place] / high + above_P[place]))
 
 

@@ -128,12 +128,13 @@ def select_pair(
 
 
 _NOWHERE: Places = np.zeros(0, dtype=np.intp)
+_NO_SHARES: Float64s = np.zeros((0, 0))
 
 
 def _ordered(
     target_G: Float64s, proposed_G: Float64s, first_G: Float64s, second_G: Float64s
 ) -> Rule:
-    """The better one wins, by target / proposed; of equal ones the first."""
+    """The better one wins, by target / proposed; of equal classes the lower one is the better, on every machine."""
     scores_G = np.zeros(len(target_G))
     with np.errstate(over="ignore"):
         np.divide(target_G, proposed_G, out=scores_G, where=proposed_G > 0.0)
@@ -144,7 +145,7 @@ def _ordered(
     kept_G = np.cumsum(second_G[order_G][::-1])[::-1][ranks_G]
     gained_G = np.append(np.cumsum(first_G[order_G][::-1])[-2::-1], 0.0)[ranks_G]
     law_G = first_G * kept_G + second_G * gained_G
-    return Rule(ranks_G, kept_G, gained_G, law_G, _NOWHERE, np.zeros((0, 0)))
+    return Rule(ranks_G, kept_G, gained_G, law_G, _NOWHERE, _NO_SHARES)
 
 
 def _with_program(

@@ -11,6 +11,7 @@ token, and where it would fall the first candidate wins: more candidates are nev
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,19 +53,15 @@ class Tournament:
         self._target_V = target_V
         self._rows = dict(rows)
         self._block = block
-        drawn = list(self._rows.values())
-        proposed_V = drawn[0] if len(drawn) == 1 else np.sum(drawn, axis=0)
+        proposed_V = reduce(np.add, self._rows.values())
         self._classes_V, self._singles = _classes(target_V, proposed_V)
-        count = int(self._classes_V.max()) + 1
-        self._target_G = _sums(self._classes_V, target_V, count)
+        self._target_G = _sums(self._classes_V, target_V)
         self._rows_G = {
-            source: _sums(self._classes_V, row_V, count) for source, row_V in self._rows.items()
+            source: _sums(self._classes_V, row_V) for source, row_V in self._rows.items()
         }
-        self._is_single_G = np.zeros(count, dtype=np.bool_)
-        self._is_single_G[self._classes_V[self._singles]] = True
         first = next(iter(self._rows))
         # law of a token = sum over rows of the row times a number for its class.
-        self._factors_G = {source: np.zeros(count) for source in self._rows}
+        self._factors_G = {source: np.zeros(len(self._target_G)) for source in self._rows}
         self._factors_G[first][:] = 1.0
         self._law_G = self._rows_G[first]
         self.law_V = self._rows[first]
@@ -134,9 +131,10 @@ class Tournament:
         return law_V
 
 
-def _sums(classes_V: NDArray[np.intp], row_V: Float64s, count: int) -> Float64s:
+def _sums(classes_V: NDArray[np.intp], row_V: Float64s) -> Float64s:
     """The mass of each class."""
-    return np.asarray(np.bincount(classes_V, row_V, count), dtype=np.float64)
+    sums_G: Float64s = np.bincount(classes_V, row_V)
+    return sums_G
 
 
 def _classes(target_V: Float64s, proposed_V: Float64s) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -151,8 +149,8 @@ def _classes(target_V: Float64s, proposed_V: Float64s) -> tuple[NDArray[np.intp]
     ratios_V = np.zeros(len(target_V), dtype=np.float32)
     # Without a mask numpy divides several times as fast.
     where: NDArray[np.bool_] | bool = True if count == len(target_V) else is_proposed_V
-    with np.errstate(over="ignore", under="ignore"):
-        np.divide(target_V, proposed_V, out=ratios_V, where=where, casting="same_kind")
+    with np.errstate(over="ignore"):
+        np.divide(target_V, proposed_V, out=ratios_V, where=where)
     np.clip(ratios_V, 1.0 / _RANGE, _RANGE, out=ratios_V)
     digits_V = ratios_V.view(np.int32)
     digits_V >>= _MANTISSA_BITS - _DIGITS

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
+import pytest
+
 from outrider.actors.speculation.trees import base_hash
 
 
@@ -16,6 +19,30 @@ def test_hash_is_rolling() -> None:
     for token in tokens:
         one_by_one = base_hash.extend(one_by_one, token)
     assert whole == pieces == one_by_one
+
+
+@pytest.mark.parametrize("longest", [0, 3, base_hash.LONG, base_hash.LONG + 5])
+@pytest.mark.parametrize("texts", [0, 1, 40])
+def test_many_texts_at_once(texts: int, longest: int) -> None:
+    """Each by its own number of tokens, none and all of them included."""
+    rng = np.random.default_rng(longest)
+    values = rng.integers(0, 2**63, texts, dtype=np.uint64)
+    tokens = rng.integers(0, 300_000, (texts, longest))
+    counts = rng.integers(0, longest + 1, texts)
+    counts[: texts // 4] = longest
+    before = values.copy()
+    found = base_hash.extend_rows(values, tokens, counts)
+    assert found.tolist() == [
+        base_hash.extend_all(value, row[:count])
+        for value, row, count in zip(values.tolist(), tokens.tolist(), counts, strict=True)
+    ]
+    assert values.tolist() == before.tolist(), "what was passed is not written to"
+
+
+def test_a_text_without_a_number_is_refused() -> None:
+    """One number of tokens for each."""
+    with pytest.raises(ValueError, match="shorter"):
+        base_hash.extend_rows(np.zeros(2, np.uint64), np.ones((2, 3), np.int64), np.array([3]))
 
 
 def test_hash_never_changes() -> None:

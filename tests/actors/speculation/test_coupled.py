@@ -30,6 +30,12 @@ def test_walk_without_candidates_is_plain_decoding() -> None:
     assert walk((), (), lambda node: 42, limit=5).tokens == (42,)
 
 
+def test_walk_refuses_tokens_without_parents() -> None:
+    """A tree that lost some on its way is no tree."""
+    with pytest.raises(ValueError, match="shorter"):
+        walk(TOKENS, PARENTS[:-1], lambda node: 7, limit=5)
+
+
 @pytest.mark.parametrize("limit", [1, 2, 3])
 def test_walk_stops_at_the_limit(limit: int) -> None:
     """No more tokens than asked for, and the last one is a draw after an accepted node."""

@@ -13,6 +13,12 @@ def test_children_keep_draw_order() -> None:
     assert tree.children() == {-1: [0, 2], 0: [1, 3]}
 
 
+def test_paths_lead_from_the_text_down() -> None:
+    """The text itself has none."""
+    tree = DraftTree(tokens_N=(5, 6, 7, 8), parents_N=(-1, 0, -1, 1))
+    assert [tree.path(node) for node in range(-1, 4)] == [[], [5], [5, 6], [7], [5, 6, 8]]
+
+
 def test_chains() -> None:
     """Every node below the one before; nothing at all is a chain too."""
     assert DraftTree(tokens_N=(1, 2), parents_N=(-1, 0)).is_chain

@@ -53,6 +53,8 @@ def test_top_k_keeps_exactly_k(scores: list[float], top_k: int, expected: list[i
         (log(0.1, 0.5, 0.4), 1e-9, [1]),
         ([0.0, 0.0, 0.0, 0.0], 0.5, [0, 1]),
         ([0.0, 0.0, 0.0, 0.0], 0.51, [0, 1, 2]),
+        ([0.0, 0.0], 0.5 + 1e-9, [0, 1]),
+        ([0.0, -1000.0], 1.0, [0, 1]),
         ([-INF, 0.0, 0.0, -INF], 0.9, [1, 2]),
         ([-INF, 0.0, -INF], 0.999999, [1]),
         ([0.0, 90.0], 0.999999, [1]),
@@ -70,6 +72,9 @@ def test_top_p_is_a_share_of_what_top_k_left() -> None:
     scores = log(0.4, 0.3, 0.2, 0.1)
     assert kept(scores, top_k=2, top_p=0.5) == [0]
     assert kept(scores, top_p=0.5) == [0, 1]
+    assert kept([0.0, -1000.0, -2000.0], top_k=2, top_p=1.0) == [0, 1], (
+        "all of it is all, likely or not"
+    )
 
 
 def test_rows_without_any_token_stay_empty() -> None:

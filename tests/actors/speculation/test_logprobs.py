@@ -40,14 +40,16 @@ def test_alternatives_do_not_depend_on_which_equal_ones_a_device_finds_first(
     """`topk` promises nothing about ties; here it takes the highest ids and lists them in any order."""
     topk = torch.Tensor.topk
 
-    def from_the_end(scores: Tensor, k: int, dim: int) -> tuple[Tensor, Tensor]:
-        values, ids = topk(scores.flip(dim), k, dim)
-        return values, scores.shape[dim] - 1 - ids
+    def from_the_end(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        values, ids = topk(scores.flip(1), k)
+        return values, scores.shape[1] - 1 - ids
 
     monkeypatch.setattr(torch.Tensor, "topk", from_the_end)
     logits_NV = torch.tensor([[1.0, 2.0, 1.0, 2.0, 1.0], [0.0, 3.0, 3.0, 3.0, 0.0]])
     report = logprobs(logits_NV, torch.tensor([0, 0]), 3)
     assert report.top_ids_NK.tolist() == [[1, 3, 0], [1, 2, 3]]
+    logits_NV = torch.tensor([[1.0, 1.0, 0.0], [0.0, 5.0, 0.0]])
+    assert logprobs(logits_NV, torch.tensor([0, 0]), 1).top_ids_NK.tolist() == [[0], [1]]
 
 
 def test_no_alternatives_and_more_than_there_are() -> None:

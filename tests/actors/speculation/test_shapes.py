@@ -22,6 +22,11 @@ def test_sizes(text: str, levels: tuple[int, ...], nodes: int, rows: int) -> Non
     assert str(shape) == text
 
 
+def test_the_largest_shape() -> None:
+    """4096 nodes are possible."""
+    assert parse("4096").num_nodes == 4096
+
+
 def test_layout() -> None:
     """Children of the i-th node of a level start at the level's base plus i times their number."""
     shape = parse("3,2,2")
@@ -66,6 +71,7 @@ def test_chains_and_paths() -> None:
         ("4,0", "at least 1"),
         ("-1", "at least 1"),
         ("64,64,64", "at most 4096"),
+        ("4097", "at most 4096"),
     ],
 )
 def test_bad_configurations_are_refused(text: str, message: str) -> None:

@@ -28,6 +28,23 @@ def test_tokens_are_those_of_plain_decoding(seed: int) -> None:
     assert len(outcome.path) == 2 or tokens[0] == plain[0]
 
 
+def test_what_the_target_excludes_is_not_drawn() -> None:
+    """Whatever the noise; and that is no error."""
+    decisions = CoupledDecisions(np.array([[9.0, 0.0, 1.0], [0.0, 9.0, 1.0]]))
+    drawn = [decisions.draw(np.array(row)) for row in ([0.0, 0.5, 0.5], [0.5, 0.0, 0.5])]
+
+    assert drawn == [2, 2]
+
+
+def test_without_noise_the_draw_is_the_likeliest_token() -> None:
+    """Of equal ones the least id."""
+    tree = DraftTree(tokens_N=(2, 1), parents_N=(-1, -1))
+    rows = np.array([[0.1, 0.45, 0.45], [0.5, 0.5, 0.0], [0.0, 0.2, 0.8]])
+    outcome = coupled(tree=tree, target_probs_NV=rows, decisions=CoupledDecisions(None))
+
+    assert (outcome.path, outcome.tokens) == ((1,), (1, 2))
+
+
 def test_chances_are_refused() -> None:
     """The coupled rule has no use for them; another verifier given this source would not be exact."""
     with pytest.raises(TypeError, match="only draws"):

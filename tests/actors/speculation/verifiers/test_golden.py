@@ -21,11 +21,13 @@ from bench.verifiers.rates import (
     recursive_rate,
 )
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
+from outrider.actors.speculation.sampling.random_acts import Float64s
 from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement, sources_by_parent
+from outrider.actors.speculation.verifiers.block import keep_probability, path_weight
 from outrider.actors.speculation.verifiers.kseq import best_scale
 from outrider.actors.speculation.verify.acceptance import Acceptance
 from outrider.actors.speculation.verify.pair_selection import select_pair
-from outrider.actors.speculation.verify.residual import residual
+from outrider.actors.speculation.verify.residual import ratio, residual, without
 
 WITH, WITHOUT = Replacement.WITH, Replacement.WITHOUT
 SS, BLOCK, TRAVERSAL = "speculative_sampling", "block", "traversal"
@@ -168,6 +170,91 @@ def test_residual() -> None:
     """The running example leaves .75 .25 0 0."""
     row = residual(np.array(TARGET), np.array(DRAFT))
     assert row.tolist() == pytest.approx([0.75, 0.25, 0.0, 0.0])
+
+
+def test_nothing_is_left_of_equal_rows() -> None:
+    """Then the target's row itself stands in; a row that has been drawn empty stays empty."""
+    row = np.array(TARGET)
+    assert residual(row, row).tolist() == list(TARGET)
+    assert without(np.array([0.0, 1.0]), 1).tolist() == [0.0, 0.0]
+    assert without(np.array([0.5, 0.25, 0.25]), 0).tolist() == [0.0, 0.5, 0.5]
+
+
+def test_what_the_draft_cannot_have_drawn_is_not_kept() -> None:
+    """Whatever the target thinks of it."""
+    assert ratio(0.5, 0.0) == ratio(0.0, 0.0) == path_weight(1.0, 0.5, 0.0) == 0.0
+    assert (ratio(0.2, 0.4), ratio(0.4, 0.2), path_weight(0.5, 0.2, 0.4)) == (0.5, 1.0, 0.25)
+
+
+def test_a_prefix_of_equal_rows_is_kept() -> None:
+    """Its weight is 1 and nothing is left after it."""
+    assert keep_probability(1.0, 0.0) == 1.0
+    assert keep_probability(0.5, 0.5) == 0.5
+
+
+class Refusing:
+    """The worst that rounding can do: a chance of 1 is missed. Draws the likeliest token."""
+
+    def accept(self, probability: float) -> bool:
+        """Never."""
+        return False
+
+    def draw(self, weights_V: Float64s) -> int:
+        """The greatest weight; there is one."""
+        assert weights_V.sum() > 0.0
+        return int(weights_V.argmax())
+
+
+@pytest.mark.parametrize("verifier", [name for name, spec in VERIFIERS.items() if spec.is_lossless])
+def test_rounding_leaves_something_to_draw(verifier: str) -> None:
+    """Equal rows, and yet a candidate is refused: the target's own row is drawn from."""
+    tree = DraftTree(tokens_N=(3, 2), parents_N=(-1, 0), sources_N=(0, 1))
+    outcome = VERIFIERS[verifier].verify(
+        tree=tree,
+        target_probs_NV=np.tile(TARGET, (3, 1)),
+        draft_probs_RV=np.tile(TARGET, (2, 1)),
+        decisions=Refusing(),
+    )
+    assert outcome == Acceptance(path=(), tokens=(0,))
+
+
+@pytest.mark.parametrize("size", [2, 10, 60, 70, 3000])
+@pytest.mark.parametrize("k", [1, 2, 5])
+def test_the_scale_of_kseq_is_the_least_valid_one(size: int, k: int) -> None:
+    """Against a bisection that adds up whole rows at each trial."""
+    rng = np.random.default_rng(size)
+    for alpha in (0.05, 1.0, 20.0):
+        target_V, draft_V = rng.dirichlet(np.full(size, alpha), 2)
+        low, high = 1.0, float(k)
+        for trial in [1.0] + [0.0] * 60:
+            scale = trial or (low + high) / 2.0
+            common = float(np.minimum(target_V / scale, draft_V).sum())
+            if 1.0 - (1.0 - common) ** k <= scale * common + 1e-15:
+                high = scale
+            else:
+                low = scale
+        found = best_scale(target_V, draft_V, k)
+        assert found.scale == pytest.approx(high, abs=1e-9)
+        common = float(np.minimum(target_V / found.scale, draft_V).sum())
+        assert found.common == pytest.approx(common, abs=1e-12)
+        assert found.acceptance == pytest.approx(1.0 - (1.0 - common) ** k, abs=1e-12)
+
+
+def test_of_equal_siblings_the_first_is_followed() -> None:
+    """The second is there for a choice that does not matter."""
+    tree = DraftTree(tokens_N=(3, 3), parents_N=(-1, -1), sources_N=(0, 0))
+    for verifier in (CANONICAL, MATCH):
+        law: dict[tuple[int, ...], float] = {}
+        for outcome, chance in every_outcome(
+            lambda d, verifier=verifier: VERIFIERS[verifier].verify(  # type: ignore[misc]
+                tree=tree,
+                target_probs_NV=np.tile(TARGET, (3, 1)),
+                draft_probs_RV=np.tile(TARGET, (1, 1)),
+                decisions=d,
+            )
+        ):
+            law[outcome.path] = law.get(outcome.path, 0.0) + chance
+        assert (1,) not in law, verifier
 
 
 def test_kseq_scale() -> None:

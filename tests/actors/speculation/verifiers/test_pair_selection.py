@@ -67,6 +67,24 @@ def test_divide_moves_mass_through_others() -> None:
     assert won.sum(axis=1) == pytest.approx([0.0, 0.5, 0.5])
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_divide_never_takes_more_than_there_is(seed: int) -> None:
+    """Each pair's mass goes to its two tokens, and as much is of use as the least cut of that flow allows."""
+    rng = np.random.default_rng(seed)
+    mass = np.triu(rng.random((5, 5)) * (rng.random((5, 5)) < 0.7), 1)
+    mass += mass.T
+    wanted = rng.dirichlet(np.ones(5)) * mass.sum() / 2
+    won = divide(mass, wanted)
+    assert won.min() >= 0.0
+    assert won + won.T == pytest.approx(mass)
+    groups = [[i for i in range(5) if chosen >> i & 1] for chosen in range(32)]
+    best = min(
+        wanted[group].sum() + (mass.sum() - mass[np.ix_(group, group)].sum()) / 2.0
+        for group in groups
+    )
+    assert float(np.minimum(won.sum(axis=1), wanted).sum()) == pytest.approx(best, abs=1e-12)
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_the_best_share_is_the_best(seed: int) -> None:
     """Against a fine grid of mixtures."""
@@ -79,3 +97,44 @@ def test_the_best_share_is_the_best(seed: int) -> None:
     ]
     assert overlaps[0] >= max(overlaps) - 1e-12
     assert best_share(target, target, other) == 0.0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_best_share_is_the_best_where_tokens_are_as_wanted_already(seed: int) -> None:
+    """Half of them: any change of these costs at once, or is of no use."""
+    rng = np.random.default_rng(seed)
+    target, law, other = rng.dirichlet(np.full(8, 0.5), 3)
+    law[:4] = target[:4]
+    law[4:] *= target[4:].sum() / law[4:].sum()
+    other[0] = law[0]
+    best = best_share(target, law, other)
+    overlaps = [
+        float(np.minimum(target, law + share * (other - law)).sum())
+        for share in (best, *np.linspace(0.0, 1.0, 501))
+    ]
+    assert overlaps[0] >= max(overlaps) - 1e-12
+
+
+def test_of_equally_good_shares_the_least_is_taken() -> None:
+    """Nothing changes without need."""
+    law = np.array([0.25, 0.5, 0.25])
+    assert best_share(law, law, law) == best_share(np.array([0.5, 0.25, 0.25]), law, law) == 0.0
+    # Between the first token's turn, at 1/4, and the second's, at 3/4, nothing is won or lost.
+    assert best_share(np.array([0.375, 0.125, 0.5]), law, np.array([0.75, 0.0, 0.25])) == 0.25
+    target = np.array([0.75, 0.125, 0.125])
+    assert best_share(target, law, target) == 1.0
+
+
+def test_equal_tokens_are_ordered_by_id() -> None:
+    """So that every machine chooses alike, whichever way its sort takes."""
+    target = np.repeat([1.5, 0.5], 50) / 100.0
+    selection = select_pair(target, np.full(100, 0.01), np.full(100, 0.01), block=1)
+    _, rule = selection.rules[0]
+    assert rule.ranks_G.tolist() == list(range(100))
+
+
+def test_the_least_probabilities_are_no_exception() -> None:
+    """A ratio beyond the greatest number is a great ratio."""
+    target, draft = np.array([0.5, 0.5, 0.0]), np.array([5e-324, 0.5, 0.5])
+    law = select_pair(target, draft, draft).law_G
+    assert law == pytest.approx([0.0, 0.75, 0.25])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pkgutil
+from dataclasses import replace
 
 import pytest
 
@@ -29,6 +30,33 @@ def test_every_file_of_the_folder_is_there() -> None:
 
     assert files == {spec.verify.__module__.rpartition(".")[2] for spec in VERIFIERS.values()}
     assert [name for name, spec in VERIFIERS.items() if not spec.is_lossless] == ["typical"]
+
+
+@pytest.mark.parametrize("name", ["Block", "two words", "with-dash", "3d", ""])
+def test_a_name_is_a_lower_case_word(name: str) -> None:
+    """As flags, configuration and messages spell it."""
+    with pytest.raises(ValueError, match=f"verifier {name!r}: a name is lower case"):
+        replace(VERIFIERS["typical"], name=name)
+    assert replace(VERIFIERS["typical"], name="my_own").name == "my_own"
+
+
+def test_options_are_settled() -> None:
+    """Those given, both ends of an interval included, and the others' defaults."""
+    typical = VERIFIERS["typical"]
+    assert typical.settled({}) == {"epsilon": 0.09, "delta": 0.3}
+    assert typical.settled({"delta": 1.0}) == {"epsilon": 0.09, "delta": 1.0}
+    assert typical.settled({"delta": 0.0, "epsilon": 0.5}) == {"epsilon": 0.5, "delta": 0.0}
+    for value in (-0.1, 1.1):
+        with pytest.raises(ValueError, match=r"delta of typical must be in \[0, 1\]"):
+            typical.settled({"delta": value})
+
+
+def test_unknown_options_are_refused() -> None:
+    """With those that there are."""
+    with pytest.raises(ValueError, match=r"typical has no option 'x'; it has epsilon, delta$"):
+        VERIFIERS["typical"].settled({"x": 1.0})
+    with pytest.raises(ValueError, match=r"block has no option 'delta'; it has none$"):
+        VERIFIERS["block"].settled({"delta": 1.0})
 
 
 @pytest.mark.parametrize(

@@ -132,3 +132,27 @@ def test_equal_rows_are_accepted_whole() -> None:
     row_V = np.random.default_rng(1).gamma(0.2, size=3000)
     row_V /= row_V.sum()
     assert rising(row_V, {0: row_V}, [0] * 3) == pytest.approx([1.0] * 4)
+
+
+def test_the_greatest_number_of_single_tokens_has_no_classes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Up to it the choice is as good as token by token; beyond, unlike tokens are treated alike."""
+    target_V, draft_V, _ = rows_of(np.random.default_rng(7), 30, 3)
+    draft_V = 0.5 * draft_V + 0.5 / 30
+    monkeypatch.setattr(tournament, "_LIKELY", 2.0)
+    monkeypatch.setattr(tournament, "_DIGITS", 0)
+    found = []
+    for limit in (500, 30, 29):
+        monkeypatch.setattr(tournament, "MAX_SINGLE", limit)
+        found.append(rising(target_V, {0: draft_V}, [0])[-1])
+    assert found[0] == found[1] > found[2]
+
+
+@pytest.mark.parametrize("limit", [0, 512])
+def test_the_least_probabilities_have_a_class(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ratio beyond the greatest number is no error."""
+    monkeypatch.setattr(tournament, "MAX_SINGLE", limit)
+    target_V = np.array([0.5, 0.5, 0.0, 0.0])
+    draft_V = np.array([5e-324, 0.5, 0.5, 0.0])
+    assert rising(target_V, {0: draft_V}, [0, 0])[0] == pytest.approx(0.5)
