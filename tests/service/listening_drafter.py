@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.actors.draft.methods.repeat_last import RepeatLast
+from outrider.actors.draft.methods.repeat_last import RIGHT, RepeatLast
 from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
 from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.draft.state.drafter_spec import DrafterSpec, LoadedDrafter, TargetNeed
@@ -32,7 +32,10 @@ def build(settings: DraftSettings) -> LoadedDrafter:
     return LoadedDrafter(
         sessions=sessions,
         drafter=ListeningDrafter(
-            sessions, new_proposer=RepeatLast, priors=[0.1], max_ahead=settings.max_ahead
+            sessions,
+            new_proposer=lambda session: RepeatLast(),
+            priors=RIGHT,
+            max_ahead=settings.max_ahead,
         ),
         feedback=FeedbackRequest(layers=(10, "norm"), width=WIDTH),
     )

@@ -133,7 +133,7 @@ class Tournament:
 
 def _sums(classes_V: NDArray[np.intp], row_V: Float64s) -> Float64s:
     """The mass of each class."""
-    sums_G: Float64s = np.bincount(classes_V, row_V)
+    sums_G: Float64s = np.bincount(classes_V, row_V).astype(np.float64, copy=False)
     return sums_G
 
 

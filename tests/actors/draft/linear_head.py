@@ -15,21 +15,24 @@ from numpy.typing import NDArray
 from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
 from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.draft.state.drafter_spec import DrafterSpec, LoadedDrafter, TargetNeed
+from outrider.actors.draft.text.proposal import Proposal, chain
 from outrider.actors.draft.text.text_drafter import TextDrafter
 from outrider.actors.engine.tables.tabular_engine import load_table
 from outrider.actors.exchange.feedback_request import FeedbackRequest, Layer
 
 
 class _Nothing:
-    def propose(self, tokens: Sequence[int], depth: int) -> list[tuple[int, list[int]]]:
-        return []
+    """Proposes nothing: of the text only the length is read."""
+
+    def propose(self, text_T: NDArray[np.int64], *, depth: int, rates: Sequence[float]) -> Proposal:
+        return Proposal()
 
 
 class LinearHeadDrafter(TextDrafter):
     """Proposes chains of likely tokens below the last state that it was given."""
 
     def __init__(self, sessions: DraftSessions, weights_VV: NDArray[np.float64]) -> None:
-        super().__init__(sessions, new_proposer=_Nothing, priors=[0.5], max_ahead=16)
+        super().__init__(sessions, new_proposer=lambda session: _Nothing(), priors=[0.5], max_ahead=16)
         self._weights_VV = weights_VV
         self._latest: dict[int, tuple[int, NDArray[np.float32]]] = {}
 
@@ -45,15 +48,15 @@ class LinearHeadDrafter(TextDrafter):
         self._latest.pop(session.row, None)
         super().attach(session)
 
-    def _propose(self, session: DraftSession) -> None:
+    def _propose(self, session: DraftSession, rates: Sequence[float]) -> None:
         end, state_D = self._latest.get(session.row, (0, None))
         if state_D is None or end != session.length - 1:
             return
-        law_V, chain = np.exp(state_D.astype(np.float64)), list[int]()
+        law_V, tokens = np.exp(state_D.astype(np.float64)), list[int]()
         for _ in range(min(4, session.final_length - session.length)):
             law_V = law_V @ self._weights_VV
-            chain.append(int(law_V.argmax()))
-        self._graft(session.row, 1, chain)
+            tokens.append(int(law_V.argmax()))
+        self._graft(session.row, chain(tokens, kinds=(0,)), rates)
 
 
 def spec_of(table: Path, layers: tuple[Layer, ...] = ("norm",), width: int = 0) -> DrafterSpec:
