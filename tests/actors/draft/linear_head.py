@@ -32,7 +32,9 @@ class LinearHeadDrafter(TextDrafter):
     """Proposes chains of likely tokens below the last state that it was given."""
 
     def __init__(self, sessions: DraftSessions, weights_VV: NDArray[np.float64]) -> None:
-        super().__init__(sessions, new_proposer=lambda session: _Nothing(), priors=[0.5], max_ahead=16)
+        super().__init__(
+            sessions, new_proposer=lambda session: _Nothing(), priors=[0.5], max_ahead=16
+        )
         self._weights_VV = weights_VV
         self._latest: dict[int, tuple[int, NDArray[np.float32]]] = {}
 
