@@ -47,7 +47,7 @@ class AttentionCall:
         self,
         storage: Storage,
         *,
-        queries: slice | torch.Tensor,
+        queries: slice | torch.Tensor | None,
         num_entries: int,
         num_queries: int,
         see: See,
@@ -56,7 +56,8 @@ class AttentionCall:
 
         Args:
             storage: Keys and values.
-            queries: Packed row of each query, one entry after another: a range, or shape (E * N,).
+            queries: Packed row of each query, one entry after another: a range, or shape (E * N,); None: one
+                entry has all.
             num_entries: E.
             num_queries: N.
             see: What is seen; asked once for each kind of layer.
@@ -65,17 +66,17 @@ class AttentionCall:
         self._queries = queries
         self.num_entries, self.num_queries = num_entries, num_queries
         self._see = see
+        # Query heads of one key head become rows: kernels of GPUs take no grouped heads with a mask, and on a CPU one product of
+        # many rows takes less than many of few. One session's rows are enough by themselves, and need no copy of their results.
+        self._folds = num_entries > 1 or num_queries == 1 or storage.device.type != "cpu"
         self._seen: dict[tuple[int | None, int, bool], Sight] = {}
 
     def __call__(self, layer: int, query: torch.Tensor, manner: Manner) -> torch.Tensor:
         """See `Attend`; the result has the E * N queries instead of M rows."""
-        storage, num_entries, num_queries = self._storage, self.num_entries, self.num_queries
-        num_heads, is_fused = query.shape[1], manner.is_fused
-        # Query heads of one key head become rows: kernels of GPUs take no grouped heads with a mask, and on a CPU one product of
-        # many rows takes less than many of few. One session's rows are enough by themselves, and need no copy of their results.
+        storage, is_fused = self._storage, manner.is_fused
         folded = 1
-        if is_fused and (num_entries > 1 or num_queries == 1 or query.device.type != "cpu"):
-            folded = num_heads // storage.keys[layer].shape[2]
+        if self._folds and is_fused:
+            folded = query.shape[1] // storage.keys[layer].shape[2]
         kind = (manner.window, folded, is_fused)
         seen = self._seen.get(kind)
         if seen is None:
@@ -85,7 +86,8 @@ class AttentionCall:
         else:
             keys = storage.flat_keys[layer][seen.rows_ES].transpose(1, 2)
             values = storage.flat_values[layer][seen.rows_ES].transpose(1, 2)
-        query = self._padded(query)
+        if self._queries is not None:
+            query = self._padded(query)
         if is_fused:
             output = attend(
                 query,
@@ -99,18 +101,19 @@ class AttentionCall:
         else:
             output = attend_plainly(query, keys, values, seen.mask_E1NS, manner)
         output = output.transpose(1, 2)
-        if num_entries == 1:
+        if self.num_entries == 1:
             return output
-        return output.reshape(1, num_entries * num_queries, num_heads, -1)
+        return output.reshape(1, -1, *output.shape[2:])
 
     def _padded(self, query: torch.Tensor) -> torch.Tensor:
         """Queries of each entry: from (1, heads, M, head_dim) to (E, heads, N, head_dim)."""
         queries, num_entries, num_queries = self._queries, self.num_entries, self.num_queries
         if isinstance(queries, slice):
             if num_entries == 1:
-                return query if num_queries == query.shape[2] else query[:, :, queries]
+                return query[:, :, queries]
             rows = query[0].transpose(0, 1)[queries]
         else:
+            assert queries is not None
             rows = query[0].transpose(0, 1).index_select(0, queries)
         return rows.view(num_entries, num_queries, *rows.shape[1:]).transpose(1, 2)
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from outrider.actors.engine.attention.attention import Attend
 from outrider.actors.engine.attention.attention_mask import additive, first_seen, sight_bits
 from outrider.actors.engine.attention.pass_attention import AttentionCall, PassAttention, Sight
 from outrider.actors.engine.attention.pass_cache import PassCache
@@ -29,8 +30,10 @@ def planned_cache(layout: PassLayout, storage: Storage) -> PassCache:
     return PassCache(storage, _tensor(layout.written(storage.capacity)))
 
 
-def planned_attention(layout: PassLayout, storage: Storage) -> PassAttention:
+def planned_attention(layout: PassLayout, storage: Storage) -> Attend:
     """The attention of a pass."""
+    if len(layout.segments) == 1:
+        return _of_one(layout, 0, storage)
     stretches, alone = stretches_of(layout)
     if not stretches:
         return PassAttention([_of_one(layout, index, storage) for index in alone])
@@ -57,7 +60,9 @@ def _of_one(layout: PassLayout, index: int, storage: Storage) -> AttentionCall:
     growth = layout.segments[index]
     return AttentionCall(
         storage,
-        queries=slice(layout.starts[index], layout.starts[index + 1]),
+        queries=None
+        if len(layout.segments) == 1
+        else slice(layout.starts[index], layout.starts[index + 1]),
         num_entries=1,
         num_queries=len(growth.parents),
         see=_Views(storage, growth.slot, [growth], len(growth.parents)),
@@ -94,8 +99,8 @@ class _Views:
         self._entries, self._num_queries = entries, num_queries
 
     def __call__(self, window: int | None, may_be_causal: bool) -> Sight:
-        storage, num_entries, num_queries = self._storage, len(self._entries), self._num_queries
-        growths = [growth for growth in self._entries if growth is not None]
+        storage, entries, num_queries = self._storage, self._entries, self._num_queries
+        growths = [growth for growth in entries if growth is not None]
         total, first = max([growth.total for growth in growths]), 0
         if window is not None:
             if window > max([growth.cached + max(growth.depths) for growth in growths]):
@@ -103,21 +108,28 @@ class _Views:
                 window = None
             else:
                 first = min([first_seen(growth, window) for growth in growths])
-        view = storage.views(self._first_slot, num_entries, first, total - first)
-        if window is None and num_entries == 1 and _is_chain(growths[0]):
-            if num_queries == 1:
-                return Sight(view=view)
-            if may_be_causal and num_queries == total:
-                return Sight(view=view, is_causal=True)
+        shown = total - first
+        view = storage.views(self._first_slot, len(entries), first, shown)
+        if len(entries) == 1:
+            if window is None and _is_chain(growths[0]):
+                if num_queries == 1:
+                    return Sight(view=view)
+                if may_be_causal and num_queries == total:
+                    return Sight(view=view, is_causal=True)
+            bits = sight_bits(growths[0], first=first, window=window)
+        else:
+            bits = self._padded_bits(first, window)
+        mask = torch.from_numpy(additive(bits, shown).reshape(len(entries), 1, num_queries, shown))
+        return Sight(view=view, mask_E1NS=mask.to(storage.dtype))
+
+    def _padded_bits(self, first: int, window: int | None) -> list[int]:
+        """Bits of all queries; in a slot of nobody a row sees one, for what saw nothing would be no number."""
         bits: list[int] = []
         for growth in self._entries:
-            # In a slot of nobody a row sees one, for what saw nothing would be no number.
             own = [1] if growth is None else sight_bits(growth, first=first, window=window)
             bits += own
-            if len(own) < num_queries:
-                bits += [own[0]] * (num_queries - len(own))
-        mask = additive(bits, total - first).reshape(num_entries, 1, num_queries, -1)
-        return Sight(view=view, mask_E1NS=torch.from_numpy(mask).to(storage.dtype))
+            bits += [own[0]] * (self._num_queries - len(own))
+        return bits
 
 
 def _is_chain(growth: SlotGrowth) -> bool:

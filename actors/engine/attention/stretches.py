@@ -50,8 +50,6 @@ def stretches_of(layout: PassLayout) -> tuple[list[Stretch], list[int]]:
         The stretches, and the segments that attend by themselves, ascending.
     """
     every = list(range(len(layout.segments)))
-    if len(every) == 1:
-        return [], every
     alike: dict[tuple[int, int], list[int]] = {}
     for index, segment in enumerate(layout.segments):
         if len(segment.parents) <= MOST_ROWS:

@@ -20,7 +20,7 @@ def static_attention(storage: Storage, inputs: StaticInputs) -> PassAttention:
     is_one = shape.entries == 1 and shape.rows == shape.longest
     call = AttentionCall(
         storage,
-        queries=slice(0, shape.rows) if is_one else inputs.queries_Q,
+        queries=None if is_one else inputs.queries_Q,
         num_entries=shape.entries,
         num_queries=shape.longest,
         see=_Recorded(storage, inputs),

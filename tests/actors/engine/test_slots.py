@@ -250,7 +250,7 @@ def test_sizes_must_be_positive(name: str, size: int) -> None:
     """A size below one is refused by name."""
     sizes = {"num_slots": 1, "max_context": 1, "max_scratch": 1, "vocab_size": 1, name: size}
     with pytest.raises(ValueError, match=f"{name} is {size}"):
-        SlotTable(**sizes)  # type: ignore[arg-type]  # no flag is among them
+        SlotTable(**sizes)
 
 
 def test_a_wrong_entry_spoils_the_whole_batch() -> None:

@@ -66,7 +66,7 @@ def test_views_are_of_the_same_memory() -> None:
     held = numbered()
     held.flat_values[1][8 + 2] = -1.0
     assert held.values[1][1, 2, 0, 4].item() == -1.0
-    assert held.rows(1, 1, 3)[1][1][0, 0, 1, 4].item() == -1.0
+    assert held.views(1, 1, 1, 3).values[1][0, 0, 1, 4].item() == -1.0
 
 
 def test_memory_is_taken_when_it_is_written() -> None:
