@@ -56,6 +56,12 @@ class ModelSpec:
     emulated: str = ""
     """Name of the profile that tells how long passes take, if the device is emulated: every figure is then emulated too."""
 
+    num_blocks: int = 0
+    """Blocks of the model; 0: it gives no hidden states."""
+
+    width: int = 0
+    """Numbers of a hidden state; 0: it gives none."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
@@ -78,13 +84,25 @@ class Rows:
     """How the attention mask is made, where the engine has the choice; the mask is the same."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Taps:
+    """Hidden states that a pass is to give beside logits."""
+
+    layers: tuple[int, ...]
+    """Ascending. 0: the output of the embedding; b: the residual stream after b blocks, before any norm; one more than the model has
+    blocks: what comes out of the final norm."""
+
+    rows_K: Int64s
+    """Rows of the batch whose states are wanted, ascending."""
+
+
 class Batch(Sequence[Rows]):
     """The rows of one pass as parallel arrays: entry e has rows `starts_E[e]` to `starts_E[e + 1]`.
 
     A sequence of `Rows` as well, for engines that go through it entry by entry.
     """
 
-    __slots__ = ("built_E", "parents_R", "slots_E", "starts_E", "tokens_R", "wanted_E")
+    __slots__ = ("built_E", "parents_R", "slots_E", "starts_E", "taps", "tokens_R", "wanted_E")
 
     def __init__(
         self,
@@ -112,6 +130,8 @@ class Batch(Sequence[Rows]):
         self.parents_R = parents_R
         self.wanted_E = wanted_E
         self.built_E = built_E
+        self.taps: Taps | None = None
+        """Hidden states that are wanted; None, the usual case: none, and they cost nothing."""
 
     @classmethod
     def of(cls, entries: Iterable[Rows]) -> Batch:
@@ -174,6 +194,10 @@ class Logits:
 
     offsets: tuple[int, ...]
     """Entry i has rows offsets[i] to offsets[i+1]; one more than there are entries."""
+
+    hidden_KLD: torch.Tensor | None = None
+    """The hidden states that `Batch.taps` asked for, in the model's type, on the engine's device, never written again: a row, a layer
+    and `ModelSpec.width` numbers each. None: nobody asked, or this pass could not give them, which is no error."""
 
     def of(self, entry: int) -> torch.Tensor:
         """Logits of one entry. Shape (wanted rows, V)."""

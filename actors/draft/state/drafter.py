@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,4 +116,25 @@ class Drafter(Protocol):
 
     def is_complete(self, rows_E: Int64s) -> Bools:
         """Whether each tree will not grow before the next verdict."""
+        ...
+
+
+@runtime_checkable
+class FeatureReader(Protocol):
+    """A drafter that reads hidden states of the target. Used by the drafting thread."""
+
+    def take_features(
+        self, session: DraftSession, start: int, features_TLD: NDArray[np.float32]
+    ) -> None:
+        """Takes hidden states of the target at committed positions. They decide what is proposed, never what is written.
+
+        The state at a position is known once the target has run its token: with `session.length` tokens committed there are states of
+        the positions below `session.length - 1` at most. They come in any order, late, or never: a drafter that was attached late and
+        a prompt that began like an earlier one leave gaps. A position that came already is not given again, except after `attach`.
+
+        Args:
+            session: One that is attached.
+            start: Absolute position of the first, 0 for the first token of the prompt.
+            features_TLD: T positions, the L layers in the order of the request, D numbers each; finite. The method's to keep.
+        """
         ...

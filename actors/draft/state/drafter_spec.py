@@ -12,6 +12,7 @@ from outrider.actors.draft.state.draft_sessions import DraftSessions
 from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.draft.state.drafter import Drafter
 from outrider.actors.engine.timed_engine import TimedEngine
+from outrider.actors.exchange.feedback_request import FeedbackRequest
 from outrider.actors.speculation.policies import LengthChoice
 
 
@@ -59,6 +60,9 @@ class LoadedDrafter:
 
     engine: TimedEngine | None = None
     """Runs its model."""
+
+    feedback: FeedbackRequest | None = None
+    """What it asks of targets beyond tokens; its drafter is then a `FeatureReader`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from torch import Tensor
 from outrider.actors.engine.attention.attention import Attend, Manner
 from outrider.actors.engine.attention.pass_cache import Writer
 from outrider.actors.engine.models.llama_weights import DirectLayer, DirectWeights
+from outrider.actors.engine.models.tapped_states import TappedStates
 
 MAX_ERROR = {torch.float32: 1e-4}
 """Greatest difference from the modules' logits, as a share of their spread, up to which this forward is trusted; for other
@@ -48,6 +49,7 @@ class DirectModel:
         cache: Writer,
         attend: Attend,
         wanted: Tensor | None,
+        tapped: TappedStates | None = None,
     ) -> Tensor:
         """Logits of packed rows.
 
@@ -57,6 +59,7 @@ class DirectModel:
             cache: Takes the new keys and values of each layer.
             attend: Attends in each layer.
             wanted: Rows whose logits are wanted; None: all.
+            tapped: Takes hidden states; None: none are wanted.
 
         Returns:
             Shape (wanted rows, vocabulary), in the type of the weights.
@@ -65,6 +68,8 @@ class DirectModel:
         hidden_MH = F.embedding(tokens_1M[0], weights.embedding)
         rotation = self._rotation(positions_1M[0])
         for index, layer in enumerate(weights.layers):
+            if tapped is not None:
+                tapped.see(index, hidden_MH)
             hidden_MH = hidden_MH + self._attention(
                 index, layer, hidden_MH, rotation, cache, attend
             )
@@ -72,6 +77,12 @@ class DirectModel:
                 self._norm(hidden_MH, layer.mlp_norm, self._eps)
             ).chunk(2, dim=-1)
             hidden_MH = hidden_MH + layer.down(F.silu(gates_MI).mul_(ups_MI))
+        if tapped is not None:
+            num_blocks = len(weights.layers)
+            tapped.see(num_blocks, hidden_MH)
+            if tapped.wants(num_blocks + 1):
+                rows_KH = tapped.rows_of(hidden_MH)
+                tapped.put(num_blocks + 1, self._norm(rows_KH, weights.last_norm, self._eps))
         if wanted is not None:
             hidden_MH = hidden_MH.index_select(0, wanted)
         return weights.head(self._norm(hidden_MH, weights.last_norm, self._eps))

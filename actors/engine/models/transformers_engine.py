@@ -7,8 +7,10 @@ makes no mask. A row's keys and values depend on its ancestors only, so they sta
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import structlog
@@ -32,6 +34,7 @@ from outrider.actors.engine.kv.slots import SlotTable
 from outrider.actors.engine.kv.storage import Storage
 from outrider.actors.engine.models.llama_forward import MAX_ERROR, DirectModel
 from outrider.actors.engine.models.llama_weights import direct_weights
+from outrider.actors.engine.models.tapped_states import TappedStates, last_block_of
 from outrider.actors.engine.probe.load_probe import (
     ProbeTree,
     Reference,
@@ -40,7 +43,7 @@ from outrider.actors.engine.probe.load_probe import (
     reference_of,
 )
 from outrider.actors.engine.probe.probe_layers import record_demands
-from outrider.actors.engine.protocol import Logits, ModelSpec, Rows
+from outrider.actors.engine.protocol import Batch, Logits, ModelSpec, Rows
 from outrider.actors.engine.staging import to_device
 
 ATTENTIONS: Mapping[str, type[AttendEach | AttendStretches | AttendTogether]] = {
@@ -98,6 +101,8 @@ class TransformersEngine:
                 fingerprint=fingerprint,
                 dtype=model.dtype,
                 device=model.device,
+                num_blocks=text_config(model.config).num_hidden_layers,
+                width=text_config(model.config).hidden_size,
             )
             shapes = [(each.keys, each.values) for each in demands]
             capacity = max_context + settings.max_scratch
@@ -232,14 +237,24 @@ class TransformersEngine:
         plan = plan_pass(batch, growths)
         for growth in growths:
             self._reached[growth.slot] = max(self._reached[growth.slot], growth.total)
-        values_RV = None if self._static is None else self._static.run(plan)
+        tapped = self._tapped(batch)
+        # Recorded passes keep no states between their first and last call.
+        is_static = self._static is not None and tapped is None
+        values_RV = self._static.run(plan) if is_static and self._static is not None else None
         if values_RV is None:
-            values_RV = self._run(plan)
+            values_RV = self._run(plan, tapped)
         for growth in growths:
             self._table.grow(growth)
-        return Logits(values_RV=values_RV, offsets=plan.offsets)
+        hidden_KLD = None if tapped is None else tapped.stacked()
+        return Logits(values_RV=values_RV, offsets=plan.offsets, hidden_KLD=hidden_KLD)
 
-    def _run(self, plan: PassLayout) -> torch.Tensor:
+    def _tapped(self, batch: Sequence[Rows]) -> TappedStates | None:
+        taps = batch.taps if isinstance(batch, Batch) else None
+        if taps is None:
+            return None
+        return TappedStates(taps.layers, to_device(taps.rows_K, self._spec.device))
+
+    def _run(self, plan: PassLayout, tapped: TappedStates | None) -> torch.Tensor:
         device, dtype = self._spec.device, self._spec.dtype
         cache = PassCache(self._storage, plan, device=device)
         attend: Attend = self._attend_type(self._storage, plan, dtype=dtype, device=device)
@@ -247,7 +262,7 @@ class TransformersEngine:
         wanted = None
         if len(plan.wanted) < plan.num_rows:
             wanted = to_device(np.array(plan.wanted, dtype=np.int64), device)
-        return self._call(rows_2M[:1], rows_2M[1:], cache, attend, wanted)
+        return self._call(rows_2M[:1], rows_2M[1:], cache, attend, wanted, tapped)
 
     def _call(
         self,
@@ -256,28 +271,63 @@ class TransformersEngine:
         cache: Writer,
         attend: Attend,
         wanted: torch.Tensor | None,
+        tapped: TappedStates | None = None,
     ) -> torch.Tensor:
         """Runs the model on packed rows; gives the logits of the wanted ones, None: all."""
         if self._direct is not None:
-            return self._direct(tokens_1M, positions_1M, cache, attend, wanted).float()
-        selection: dict[str, torch.Tensor] = {}
+            return self._direct(tokens_1M, positions_1M, cache, attend, wanted, tapped).float()
+        selection: dict[str, Any] = {}
         if wanted is not None and self._can_select:
             selection["logits_to_keep"] = wanted
+        if tapped is not None:
+            selection["output_hidden_states"] = True
         RUNNING.cache, RUNNING.attend, RUNNING.windows = cache, attend, self._windows
         try:
-            output = self._model(
-                input_ids=tokens_1M,
-                position_ids=positions_1M,
-                use_cache=True,
-                **{self._cache_argument: cache},
-                **selection,
-            )
+            with self._watching_last_block(tapped):
+                output = self._model(
+                    input_ids=tokens_1M,
+                    position_ids=positions_1M,
+                    use_cache=True,
+                    **{self._cache_argument: cache},
+                    **selection,
+                )
         finally:
             RUNNING.cache = RUNNING.attend = None
+        if tapped is not None:
+            self._take_states(tapped, output.hidden_states)
         logits_RV: torch.Tensor = output.logits[0]
         if wanted is not None and not self._can_select:
             logits_RV = logits_RV.index_select(0, wanted)
         return logits_RV.float()
+
+    @contextlib.contextmanager
+    def _watching_last_block(self, tapped: TappedStates | None) -> Iterator[None]:
+        """While the model runs, takes what its last block gives, if that is wanted."""
+        num_blocks = self._spec.num_blocks
+        last = None
+        if tapped is not None and tapped.wants(num_blocks):
+            last = last_block_of(self._model, num_blocks)
+        if tapped is None or last is None:
+            yield
+            return
+
+        def see(module: torch.nn.Module, inputs: object, output: Any) -> None:
+            hidden_1MD = output[0] if isinstance(output, tuple) else output
+            tapped.see(num_blocks, hidden_1MD.reshape(-1, hidden_1MD.shape[-1]))
+
+        handle = last.register_forward_hook(see)
+        try:
+            yield
+        finally:
+            handle.remove()
+
+    def _take_states(self, tapped: TappedStates, states: Sequence[torch.Tensor] | None) -> None:
+        """Takes what transformers tells: the input of each block, and last what comes out of the final norm."""
+        num_blocks = self._spec.num_blocks
+        if states is None or len(states) != num_blocks + 1:
+            return
+        for layer, hidden_1MD in enumerate(states):
+            tapped.see(layer if layer < num_blocks else num_blocks + 1, hidden_1MD[0])
 
     @torch.inference_mode()
     def rebase(self, slot: int, path: Sequence[int], keep: Sequence[int] = ()) -> None:

@@ -14,7 +14,7 @@ import torch
 
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.kv.sizing import USUAL_SLOTS
-from outrider.actors.engine.protocol import Logits, ModelSpec, Rows
+from outrider.actors.engine.protocol import Int64s, Logits, ModelSpec, Rows, Taps
 from outrider.actors.engine.tables.token_slots import TokenSlots, packed
 from outrider.actors.engine.tables.token_table import MAX_ORDER, Table, load_table, random_table
 
@@ -22,6 +22,10 @@ __all__ = ["Table", "TabularEngine", "load_table", "random_table"]
 
 DEFAULT_MAX_CONTEXT = 4096
 """Rows of a sequence when the settings do not say: a table has no bound of its own."""
+
+NUM_BLOCKS = 4
+"""Blocks that a table is said to have. Its hidden states are made such that a layer or a row taken for another shows: b everywhere after b
+blocks, and after the final norm the log-probabilities of the next token, as of a model whose head is the identity."""
 
 
 class TabularEngine:
@@ -52,6 +56,8 @@ class TabularEngine:
             dtype=torch.from_numpy(table.log_probs[..., :0]).dtype,
             device=torch.device("cpu"),
             emulated=emulated,
+            num_blocks=NUM_BLOCKS,
+            width=table.vocab_size,
         )
         self._rows = torch.from_numpy(
             table.log_probs.reshape(-1, table.vocab_size).astype(np.float32)
@@ -101,6 +107,9 @@ class TabularEngine:
         arrays = packed(batch)
         slots_N = self._slots.add(arrays)
         tokens_N, parents_N, offsets = arrays.tokens_R, arrays.parents_R, arrays.offsets
+        hidden_KLD = None
+        if arrays.taps is not None:
+            hidden_KLD = self._states(arrays.taps, tokens_N, parents_N, slots_N)
         if offsets[-1] < arrays.num_rows:
             wanted_B = np.diff(offsets)
             # All but the last rows of an entry are unwanted.
@@ -111,16 +120,37 @@ class TabularEngine:
                 parents_N[wanted_N],
                 slots_N[wanted_N],
             )
+        return Logits(
+            values_RV=self._laws(tokens_N, parents_N, slots_N),
+            offsets=offsets,
+            hidden_KLD=hidden_KLD,
+        )
+
+    def _laws(self, tokens_N: Int64s, parents_N: Int64s, slots_N: Int64s) -> torch.Tensor:
+        """Log-probabilities after rows that were added. Shape (N, V)."""
         places_N = np.zeros_like(tokens_N)
         if self.table.order >= 1:
             places_N = tokens_N
         if self.table.order >= MAX_ORDER:
             before_N = self._slots.parent_tokens(slots_N, parents_N)
             places_N = before_N * self.table.vocab_size + tokens_N
-        return Logits(
-            values_RV=self._rows.index_select(0, torch.from_numpy(places_N)),
-            offsets=offsets,
-        )
+        return self._rows.index_select(0, torch.from_numpy(places_N))
+
+    def _states(
+        self, taps: Taps, tokens_R: Int64s, parents_R: Int64s, slots_R: Int64s
+    ) -> torch.Tensor:
+        """Hidden states as `NUM_BLOCKS` says. Shape (K, L, V)."""
+        rows_K = taps.rows_K
+        shape = (len(rows_K), len(taps.layers), self.table.vocab_size)
+        states_KLV = torch.empty(shape, dtype=torch.float32)
+        for index, layer in enumerate(taps.layers):
+            if layer <= NUM_BLOCKS:
+                states_KLV[:, index] = layer
+            else:
+                states_KLV[:, index] = self._laws(
+                    tokens_R[rows_K], parents_R[rows_K], slots_R[rows_K]
+                )
+        return states_KLV
 
     def copy_prefix(self, source: int, destination: int, length: int) -> None:
         """See `Engine`."""

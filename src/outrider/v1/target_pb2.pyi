@@ -893,3 +893,136 @@ class SessionClosed(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["handle", b"handle"]) -> None: ...
 
 Global___SessionClosed: typing_extensions.TypeAlias = SessionClosed
+
+@typing.final
+class FeedbackCommand(google.protobuf.message.Message):
+    """What a drafter that asks for feedback tells a target."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    HELLO_FIELD_NUMBER: builtins.int
+    SUBSCRIBE_FIELD_NUMBER: builtins.int
+    CREDIT_BYTES_FIELD_NUMBER: builtins.int
+    credit_bytes: builtins.int
+    """So many bytes of frames were taken in; as many more may be sent."""
+    @property
+    def hello(self) -> Global___Hello:
+        """Introduces the drafter, with the number of its `Exchange` stream. First message of a stream."""
+
+    @property
+    def subscribe(self) -> Global___FeedbackSubscription:
+        """What it asks for. Second message."""
+
+    def __init__(
+        self,
+        *,
+        hello: Global___Hello | None = ...,
+        subscribe: Global___FeedbackSubscription | None = ...,
+        credit_bytes: builtins.int = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["command", b"command", "credit_bytes", b"credit_bytes", "hello", b"hello", "subscribe", b"subscribe"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["command", b"command", "credit_bytes", b"credit_bytes", "hello", b"hello", "subscribe", b"subscribe"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["command", b"command"]) -> typing.Literal["hello", "subscribe", "credit_bytes"] | None: ...
+
+Global___FeedbackCommand: typing_extensions.TypeAlias = FeedbackCommand
+
+@typing.final
+class FeedbackSubscription(google.protobuf.message.Message):
+    """What a drafter asks for, of every session that it drafts for."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    LAYERS_FIELD_NUMBER: builtins.int
+    TOP_K_FIELD_NUMBER: builtins.int
+    WANTS_REJECTED_FIELD_NUMBER: builtins.int
+    WIDTH_FIELD_NUMBER: builtins.int
+    CREDIT_BYTES_FIELD_NUMBER: builtins.int
+    top_k: builtins.int
+    """How many of the likeliest next tokens are wanted at each position whose logits were computed, with their log-probabilities."""
+    wants_rejected: builtins.bool
+    """Hidden states of candidates that were verified and not drawn are wanted, too."""
+    width: builtins.int
+    """Numbers of a hidden state that the drafter was made for. 0: any."""
+    credit_bytes: builtins.int
+    """Bytes of frames that may be on their way. Features that there is no credit for wait, and the oldest are dropped."""
+    @property
+    def layers(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Layers whose hidden states are wanted at committed positions, in this order: 0 is the output of the embedding, b the residual
+        stream after b blocks and before any norm, -1 what comes out of the final norm. Each at most once.
+        """
+
+    def __init__(
+        self,
+        *,
+        layers: collections.abc.Iterable[builtins.int] | None = ...,
+        top_k: builtins.int = ...,
+        wants_rejected: builtins.bool = ...,
+        width: builtins.int = ...,
+        credit_bytes: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["credit_bytes", b"credit_bytes", "layers", b"layers", "top_k", b"top_k", "wants_rejected", b"wants_rejected", "width", b"width"]) -> None: ...
+
+Global___FeedbackSubscription: typing_extensions.TypeAlias = FeedbackSubscription
+
+@typing.final
+class FeedbackMessage(google.protobuf.message.Message):
+    """What a target tells a drafter that asked for feedback."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    OFFER_FIELD_NUMBER: builtins.int
+    FRAME_FIELD_NUMBER: builtins.int
+    frame: builtins.bytes
+    """Features of one pass, or a part of them. Packed arrays, little-endian, without padding: u32 version (1), number of entries S, number of
+    rows R, layers L, numbers of a hidden state D, likeliest tokens of a row K, 1 if the rows are candidates that were not drawn; u64
+    revision; then for each entry u64 handle of the session, u32 position of its first row, u32 number of rows, each an array of S; of
+    candidates then u32 token id, u32 position, u16 index of the parent among the entry's rows plus one (0: the committed token before
+    it), each an array of R; then R x K u32 token ids and R x K float16 log-probabilities; then R x L x D bfloat16 numbers. Rows of an
+    entry are at consecutive positions. Positions that no pass computed (a prompt that began like an earlier one), or that were
+    dropped, never come: an entry that begins later than the one before it ended says so.
+    """
+    @property
+    def offer(self) -> Global___FeedbackOffer:
+        """The answer to the subscription. First message of a stream."""
+
+    def __init__(
+        self,
+        *,
+        offer: Global___FeedbackOffer | None = ...,
+        frame: builtins.bytes = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["frame", b"frame", "message", b"message", "offer", b"offer"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["frame", b"frame", "message", b"message", "offer", b"offer"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["message", b"message"]) -> typing.Literal["offer", "frame"] | None: ...
+
+Global___FeedbackMessage: typing_extensions.TypeAlias = FeedbackMessage
+
+@typing.final
+class FeedbackOffer(google.protobuf.message.Message):
+    """What a target gives."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NUM_BLOCKS_FIELD_NUMBER: builtins.int
+    WIDTH_FIELD_NUMBER: builtins.int
+    REVISION_FIELD_NUMBER: builtins.int
+    MODEL_FINGERPRINT_FIELD_NUMBER: builtins.int
+    num_blocks: builtins.int
+    """Blocks of the target's model."""
+    width: builtins.int
+    """Numbers of a hidden state, which travel as bfloat16; 0 if no layer was asked for."""
+    revision: builtins.int
+    """Names the model and the subscription; each frame repeats it."""
+    model_fingerprint: builtins.str
+    """Fingerprint of the model."""
+    def __init__(
+        self,
+        *,
+        num_blocks: builtins.int = ...,
+        width: builtins.int = ...,
+        revision: builtins.int = ...,
+        model_fingerprint: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["model_fingerprint", b"model_fingerprint", "num_blocks", b"num_blocks", "revision", b"revision", "width", b"width"]) -> None: ...
+
+Global___FeedbackOffer: typing_extensions.TypeAlias = FeedbackOffer

@@ -51,6 +51,11 @@ class TargetServiceStub(object):
                 request_serializer=outrider_dot_v1_dot_target__pb2.DrafterMessage.SerializeToString,
                 response_deserializer=outrider_dot_v1_dot_target__pb2.VerdictMessage.FromString,
                 _registered_method=True)
+        self.Feedback = channel.stream_stream(
+                '/outrider.v1.TargetService/Feedback',
+                request_serializer=outrider_dot_v1_dot_target__pb2.FeedbackCommand.SerializeToString,
+                response_deserializer=outrider_dot_v1_dot_target__pb2.FeedbackMessage.FromString,
+                _registered_method=True)
         self.Trace = channel.stream_stream(
                 '/outrider.v1.TargetService/Trace',
                 request_serializer=outrider_dot_v1_dot_trace__pb2.TraceCommand.SerializeToString,
@@ -85,6 +90,15 @@ class TargetServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Feedback(self, request_iterator, context):
+        """What a drafter learns of the target's passes beyond tokens. Beside its `Exchange` stream, which it opens first and which this one
+        never delays. The first message is the same hello, the second the subscription; what cannot be given is refused with
+        FAILED_PRECONDITION and a reason. The first answer is an offer, then frames follow as passes end.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Trace(self, request_iterator, context):
         """Records what the target does, for as long as the stream is open.
         """
@@ -109,6 +123,11 @@ def add_TargetServiceServicer_to_server(servicer, server):
                     servicer.Exchange,
                     request_deserializer=outrider_dot_v1_dot_target__pb2.DrafterMessage.FromString,
                     response_serializer=outrider_dot_v1_dot_target__pb2.VerdictMessage.SerializeToString,
+            ),
+            'Feedback': grpc.stream_stream_rpc_method_handler(
+                    servicer.Feedback,
+                    request_deserializer=outrider_dot_v1_dot_target__pb2.FeedbackCommand.FromString,
+                    response_serializer=outrider_dot_v1_dot_target__pb2.FeedbackMessage.SerializeToString,
             ),
             'Trace': grpc.stream_stream_rpc_method_handler(
                     servicer.Trace,
@@ -198,6 +217,33 @@ class TargetService(object):
             '/outrider.v1.TargetService/Exchange',
             outrider_dot_v1_dot_target__pb2.DrafterMessage.SerializeToString,
             outrider_dot_v1_dot_target__pb2.VerdictMessage.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Feedback(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/outrider.v1.TargetService/Feedback',
+            outrider_dot_v1_dot_target__pb2.FeedbackCommand.SerializeToString,
+            outrider_dot_v1_dot_target__pb2.FeedbackMessage.FromString,
             options,
             channel_credentials,
             insecure,

@@ -74,6 +74,22 @@ _TargetServiceExchangeType = typing_extensions.TypeVar(
     ],
 )
 
+_TargetServiceFeedbackType = typing_extensions.TypeVar(
+    '_TargetServiceFeedbackType',
+    grpc.StreamStreamMultiCallable[
+        outrider.v1.target_pb2.FeedbackCommand,
+        outrider.v1.target_pb2.FeedbackMessage,
+    ],
+    grpc.aio.StreamStreamMultiCallable[
+        outrider.v1.target_pb2.FeedbackCommand,
+        outrider.v1.target_pb2.FeedbackMessage,
+    ],
+    default=grpc.StreamStreamMultiCallable[
+        outrider.v1.target_pb2.FeedbackCommand,
+        outrider.v1.target_pb2.FeedbackMessage,
+    ],
+)
+
 _TargetServiceTraceType = typing_extensions.TypeVar(
     '_TargetServiceTraceType',
     grpc.StreamStreamMultiCallable[
@@ -90,7 +106,7 @@ _TargetServiceTraceType = typing_extensions.TypeVar(
     ],
 )
 
-class TargetServiceStub(typing.Generic[_TargetServiceGetInfoType, _TargetServiceSessionsType, _TargetServiceExchangeType, _TargetServiceTraceType]):
+class TargetServiceStub(typing.Generic[_TargetServiceGetInfoType, _TargetServiceSessionsType, _TargetServiceExchangeType, _TargetServiceFeedbackType, _TargetServiceTraceType]):
     """The internal service of a target actor, which holds the target model and the truth of each session."""
 
     @typing.overload
@@ -106,6 +122,10 @@ class TargetServiceStub(typing.Generic[_TargetServiceGetInfoType, _TargetService
         grpc.StreamStreamMultiCallable[
             outrider.v1.target_pb2.DrafterMessage,
             outrider.v1.target_pb2.VerdictMessage,
+        ],
+        grpc.StreamStreamMultiCallable[
+            outrider.v1.target_pb2.FeedbackCommand,
+            outrider.v1.target_pb2.FeedbackMessage,
         ],
         grpc.StreamStreamMultiCallable[
             outrider.v1.trace_pb2.TraceCommand,
@@ -128,6 +148,10 @@ class TargetServiceStub(typing.Generic[_TargetServiceGetInfoType, _TargetService
             outrider.v1.target_pb2.VerdictMessage,
         ],
         grpc.aio.StreamStreamMultiCallable[
+            outrider.v1.target_pb2.FeedbackCommand,
+            outrider.v1.target_pb2.FeedbackMessage,
+        ],
+        grpc.aio.StreamStreamMultiCallable[
             outrider.v1.trace_pb2.TraceCommand,
             outrider.v1.trace_pb2.TraceReport,
         ],
@@ -146,6 +170,12 @@ class TargetServiceStub(typing.Generic[_TargetServiceGetInfoType, _TargetService
     a drafter that does not fit is refused with FAILED_PRECONDITION and a reason.
     """
 
+    Feedback: _TargetServiceFeedbackType
+    """What a drafter learns of the target's passes beyond tokens. Beside its `Exchange` stream, which it opens first and which this one
+    never delays. The first message is the same hello, the second the subscription; what cannot be given is refused with
+    FAILED_PRECONDITION and a reason. The first answer is an offer, then frames follow as passes end.
+    """
+
     Trace: _TargetServiceTraceType
     """Records what the target does, for as long as the stream is open."""
 
@@ -161,6 +191,10 @@ TargetServiceAsyncStub: typing_extensions.TypeAlias = TargetServiceStub[
     grpc.aio.StreamStreamMultiCallable[
         outrider.v1.target_pb2.DrafterMessage,
         outrider.v1.target_pb2.VerdictMessage,
+    ],
+    grpc.aio.StreamStreamMultiCallable[
+        outrider.v1.target_pb2.FeedbackCommand,
+        outrider.v1.target_pb2.FeedbackMessage,
     ],
     grpc.aio.StreamStreamMultiCallable[
         outrider.v1.trace_pb2.TraceCommand,
@@ -197,6 +231,17 @@ class TargetServiceServicer(metaclass=abc.ABCMeta):
     ) -> typing.Union[collections.abc.Iterator[outrider.v1.target_pb2.VerdictMessage], collections.abc.AsyncIterator[outrider.v1.target_pb2.VerdictMessage]]:
         """A drafter's stream: candidates for all its sessions go in, verdicts come back. The first message is a hello;
         a drafter that does not fit is refused with FAILED_PRECONDITION and a reason.
+        """
+
+    @abc.abstractmethod
+    def Feedback(
+        self,
+        request_iterator: _MaybeAsyncIterator[outrider.v1.target_pb2.FeedbackCommand],
+        context: _ServicerContext,
+    ) -> typing.Union[collections.abc.Iterator[outrider.v1.target_pb2.FeedbackMessage], collections.abc.AsyncIterator[outrider.v1.target_pb2.FeedbackMessage]]:
+        """What a drafter learns of the target's passes beyond tokens. Beside its `Exchange` stream, which it opens first and which this one
+        never delays. The first message is the same hello, the second the subscription; what cannot be given is refused with
+        FAILED_PRECONDITION and a reason. The first answer is an offer, then frames follow as passes end.
         """
 
     @abc.abstractmethod

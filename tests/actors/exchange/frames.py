@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from outrider.actors.exchange import candidates, commits, verdicts
+from outrider.actors.exchange import candidates, commits, features, verdicts
 from outrider.actors.exchange.candidates import Candidates
 from outrider.actors.exchange.commits import Commit, Commits
+from outrider.actors.exchange.features import Features, RejectedNodes
 from outrider.actors.exchange.frames import Array
 from outrider.actors.exchange.verdicts import TargetActivity, Verdicts
 from outrider.actors.speculation.trees.ragged import starts_of
@@ -95,6 +96,38 @@ def some_commits(draw: st.DrawFn) -> Commits:
     )
 
 
+@st.composite
+def some_features(draw: st.DrawFn) -> Features:
+    """Hidden states or likeliest tokens of some sessions, of positions or of candidates that were not drawn."""
+    sizes = draw(st.lists(st.integers(0, 4), max_size=3))
+    count, num_rows = len(sizes), sum(sizes)
+    layers, width, top_k = draw(st.integers(0, 3)), draw(st.integers(0, 3)), draw(st.integers(0, 2))
+    rejected = None
+    if draw(st.booleans()):
+        nodes = [(node, draw(st.integers(-1, node - 1))) for size in sizes for node in range(size)]
+        positions: list[int] = []
+        for node, parent in nodes:
+            above = positions[len(positions) - node + parent] if parent >= 0 else draw(uint(20))
+            positions.append(above + 1)
+        rejected = RejectedNodes(
+            tokens_R=np.arange(num_rows) + draw(uint(31)),
+            parents_R=array([parent for _, parent in nodes]),
+            positions_R=array(positions),
+        )
+    states = np.arange(num_rows * layers * width, dtype=np.uint16) * 7
+    logprobs = [-0.25 * i for i in range(num_rows * top_k)]
+    return Features(
+        revision=draw(uint(64)),
+        handles_E=array(draw(several(uint(64), count)), np.uint64),
+        firsts_E=array(draw(several(uint(32), count))),
+        starts_E=starts_of(array(sizes)),
+        states_RLD=states.reshape(num_rows, layers, width),
+        top_tokens_RK=np.arange(num_rows * top_k).reshape(num_rows, top_k),
+        top_logprobs_RK=array(logprobs, np.float32).reshape(num_rows, top_k),  # type: ignore[arg-type]
+        rejected=rejected,
+    )
+
+
 def in_arrays(found: list[Commit]) -> Commits:
     """What was read session by session."""
     return Commits(
@@ -124,6 +157,7 @@ KINDS = [
         lambda frame: candidates.decode(frame, VOCAB),
     ),
     Kind("verdicts", some_verdicts, verdicts.encode, verdicts.decode),
+    Kind("features", some_features, features.encode, features.decode),
     Kind("commits", some_commits, commits.encode, lambda frame: in_arrays(commits.decode(frame))),
 ]
 
