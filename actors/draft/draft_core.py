@@ -18,6 +18,7 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
+from outrider.actors.draft.feedback.draft_feedback import DraftFeedback
 from outrider.actors.draft.judge import (
     TOO_LONG,
     Ask,
@@ -37,6 +38,8 @@ from outrider.actors.draft.state.draft_events import (
     Detach,
     Ended,
     Event,
+    FeaturesReceived,
+    FeaturesTaken,
     LinkLost,
     Report,
     Resynced,
@@ -100,6 +103,13 @@ class DraftCore:
         )
         self.recording = DraftRecording(recorder or Recorder(), sessions, max_ahead=max_ahead)
         """For a timeline."""
+        self.feedback = DraftFeedback(
+            sessions,
+            drafter,
+            self._counts,
+            lambda session, error: self._fail(np.array([session.row]), error),
+        )
+        """What targets tell beyond tokens."""
         self._plan: DraftPass | None = None
         """The pass that was begun last, and when."""
         self._began = 0.0
@@ -133,10 +143,17 @@ class DraftCore:
                 for row in self.sessions.on_link(event.link).tolist():
                     self._drop(self.sessions.at(row))
                 self._sender.forget(event.link)
+                self.feedback.lost(event.link)
+            case FeaturesReceived():
+                self.feedback.take(event)
+                self._reports.append(FeaturesTaken(link=event.link, num_bytes=event.num_bytes))
             case Resynced() | Detach() | Closed():
                 session = self.sessions.find(event.key)
                 if session is not None:
                     self._take_known(session, event, now)
+                elif not isinstance(event, Resynced):
+                    self.feedback.closed(event.key)
+        self.feedback.settle()
 
     def _take_known(
         self, session: DraftSession, event: Resynced | Detach | Closed, now: float
@@ -176,6 +193,7 @@ class DraftCore:
             self._refuse(event.key, code, str(error))
             return
         self._sender.attached(session, event.round_trip_s)
+        self.feedback.attached(session)
         _log.debug("session attached", request_id=event.request_id)
         self._reports.append(Attached(key=event.key))
         # Verdicts that were sent before the attachment are gone: the answer tells what they said, and the credits.
@@ -276,6 +294,7 @@ class DraftCore:
                     self._follow(rows, np.array([step.tokens]), counts, hashes)
                     return
                 sessions.replace(row, step.keep, step.tokens)
+                self.feedback.rewritten(session, step.keep)
                 try:
                     self.drafter.rewrite(session, step.keep)
                 except Exception as error:  # noqa: BLE001 - whatever a model raises must not end the drafter
@@ -295,6 +314,7 @@ class DraftCore:
             return False
         sessions.append(rows_E, tokens_ET, counts_E)
         sessions.hashes_S[rows_E] = hashes_E
+        self.feedback.grown(rows_E)
         self._committed(rows_E, int(counts_E.sum()), int(foreseen_E.sum()))
         return True
 
@@ -398,6 +418,7 @@ class DraftCore:
     def _drop(self, session: DraftSession) -> None:
         _log.debug("session left", request_id=session.request_id)
         self.recording.forget(session.row)
+        self.feedback.detached(session)
         self.drafter.detach(session)
         self.sessions.remove(session)
 

@@ -90,7 +90,8 @@ class Features:
         """Bytes of a row on the wire."""
         _, num_layers, width = self.states_RLD.shape
         of_node = CANDIDATE_BYTES if self.rejected is not None else 0
-        return 2 * num_layers * width + TOP_BYTES * self.top_tokens_RK.shape[1] + of_node
+        of_tops = TOP_BYTES * int(self.top_tokens_RK.shape[1])
+        return 2 * int(num_layers) * int(width) + of_tops + of_node
 
     def split(self, most_bytes: int) -> Iterator[Features]:
         """The same in parts of about so many bytes at most. Candidates of one session stay together, for they name each other."""

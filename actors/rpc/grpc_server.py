@@ -40,24 +40,30 @@ def internal_server(credentials: Credentials = OPEN) -> grpc.aio.Server:
     )
 
 
-def internal_channel(address: str, credentials: Credentials = OPEN) -> grpc.aio.Channel:
+def internal_channel(
+    address: str, credentials: Credentials = OPEN, *, is_shared: bool = True
+) -> grpc.aio.Channel:
     """A channel with the internal limits, whose calls carry the credentials. With TLS it keeps the certificate that it began
     with: who reconnects after a failure does so by a new channel.
+
+    Args:
+        address: HOST:PORT.
+        credentials: What calls carry.
+        is_shared: False: a connection of its own, so that large messages stand in nobody's way.
 
     Raises:
         UnfitTls: The files of the certificate cannot be used, and never could be in this process.
     """
     tls = credentials.tls
+    # gRPC shares connections among channels to one address. With TLS it would keep those of an older certificate, too.
+    options: tuple[tuple[str, int | str], ...] = CHANNEL_OPTIONS
+    if tls is not None or not is_shared:
+        options = (*options, ("grpc.use_local_subchannel_pool", 1))
     if tls is None:
-        channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+        channel = grpc.aio.insecure_channel(address, options=options)
     else:
-        # Addresses of actors are not known when their certificates are made: all have one name. A pool of connections that is
-        # shared among channels would keep those of an older certificate.
-        options = (
-            *CHANNEL_OPTIONS,
-            ("grpc.ssl_target_name_override", tls.name),
-            ("grpc.use_local_subchannel_pool", 1),
-        )
+        # Addresses of actors are not known when their certificates are made: all have one name.
+        options = (*options, ("grpc.ssl_target_name_override", tls.name))
         channel = grpc.aio.secure_channel(address, channel_credentials(tls), options=options)
     return CarryingChannel(channel, credentials.metadata)
 

@@ -5,16 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import grpc
 
-from outrider.actors.rpc.outbox import Outbox
+
+class Outgoing(Protocol):
+    """Messages for one stream."""
+
+    async def take(self) -> list[Any]:
+        """Waits for messages and takes some, oldest first; none: the stream is to end."""
+        ...
 
 
 async def pump(
     context: grpc.aio.ServicerContext[Any, Any],
-    outbox: Outbox[Any],
+    outbox: Outgoing,
     take: Callable[[Any], None],
     unite: Callable[[list[Any]], list[Any]] | None = None,
 ) -> None:

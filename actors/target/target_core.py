@@ -17,6 +17,7 @@ from outrider.actors.engine.protocol import Engine, Logits
 from outrider.actors.speculation.noise.gumbel import GumbelNoise
 from outrider.actors.speculation.trees.path_keys import Uint64s
 from outrider.actors.target import intake, opening
+from outrider.actors.target.feedback.feedback_taps import FeedbackTaps
 from outrider.actors.target.next_pass import Planner
 from outrider.actors.target.schedule.warm_up import time_passes, time_prompt_row
 from outrider.actors.target.state.passes import Pass, plain
@@ -29,6 +30,8 @@ from outrider.actors.target.state.target_events import (
     DrafterLeft,
     Event,
     Failed,
+    FeedbackClosed,
+    FeedbackOpened,
     FrozenCandidates,
     Opened,
     OpenSession,
@@ -85,7 +88,8 @@ class TargetCore:
         self._planner = Planner(self.state)
         self._noise = GumbelNoise(engine.spec.vocab_size, engine.spec.device)
         self._draws = draws_of(engine, settings, self.state.table, self.state.sessions)
-        self._untidy: tuple[Pass, Walks, Round] | None = None
+        self._feedback = FeedbackTaps(self.state.table)
+        self._untidy: tuple[Pass, Walks, Round, Logits] | None = None
         self._committed = 0
         self._handles: Uint64s = np.zeros(0, np.uint64)
         """What the last pass committed, and for which sessions."""
@@ -148,6 +152,10 @@ class TargetCore:
                 state.table.seen_SD[:, number] = 0
             case ResyncRequest():
                 intake.answer_resync(state, event)
+            case FeedbackOpened():
+                self._feedback.open(state.number_of(event.drafter), event)
+            case FeedbackClosed():
+                self._feedback.close(state.number_of(event.drafter))
 
     def _open(self, event: OpenSession, now: float) -> None:
         state = self.state
@@ -172,6 +180,7 @@ class TargetCore:
         self._start_sessions()
         pass_ = self._planner.plan(now)
         if isinstance(pass_, Pass):
+            self._feedback.ask(pass_, is_resting=self.state.is_resting)
             self.state.recording.begin_pass()
             return pass_
         return Wait(seconds=None if math.isinf(pass_) else pass_)
@@ -199,14 +208,17 @@ class TargetCore:
         state.table.cached_S[done.rows_E] += accepted_E
         next_ = self._planner.finished(pass_, done, now)
         tell_drafters(state, done, next_)
-        self._untidy = pass_, walks, done
+        self._untidy = pass_, walks, done, computed.logits
         self._committed, self._handles = done.num_tokens, state.table.handles_S[pass_.rows_E]
 
     def tidy(self) -> None:
-        """Puts the keys and values of the last pass in order, and ends the sessions whose text is over."""
+        """Puts the keys and values of the last pass in order, and ends the sessions whose text is over. What drafters asked for beyond
+        tokens is picked here, so that no verdict waits for it."""
         if self._untidy is None:
             return
-        (pass_, walks, done), self._untidy = self._untidy, None
+        (pass_, walks, done, logits), self._untidy = self._untidy, None
+        for ready in self._feedback.pick(pass_, walks, done, logits):
+            self.state.say(ready)
         engine = self.state.engine
         chains = pass_.chains_E.tolist()
         rows = pass_.rows_E.tolist()

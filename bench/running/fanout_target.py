@@ -101,6 +101,12 @@ class FanoutTarget(target_pb2_grpc.TargetServiceServicer):
         """Takes no candidates."""
         await context.abort(grpc.StatusCode.UNIMPLEMENTED, "there are no drafters")
 
+    async def Feedback(  # type: ignore[override]  # a coroutine that aborts
+        self, request_iterator: AsyncIterator[target_pb2.FeedbackCommand], context: Context
+    ) -> None:
+        """Tells nothing."""
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "there are no drafters")
+
     async def Trace(  # type: ignore[override]  # a coroutine that aborts
         self, request_iterator: AsyncIterator[trace_pb2.TraceCommand], context: Context
     ) -> None:

@@ -193,7 +193,6 @@ class DrafterConfig(_Actor):
         method = DRAFTERS.get(self.method)
         if method is None:
             raise ValueError(f"method is {self.method!r}; allowed: {', '.join(DRAFTERS)}")
-        method.check_needs()
         if self.model is not None and not method.needs_model:
             raise ValueError(f"model is {self.model!r}, but {self.method} drafts without one")
         if self.model is None and method.needs_model:

@@ -26,6 +26,7 @@ from outrider.actors.target.state.target_events import (
     DrafterLeft,
     DraftersWanted,
     Event,
+    FeedbackReady,
     FrozenCandidates,
     Resync,
     ResyncRequest,
@@ -228,6 +229,8 @@ class TargetProcess(Process):
                     self._tell_coordinator(commit_message(output))
                 case DraftersWanted():
                     self._tell_coordinator(drafters_wanted(output.is_wanted))
+                case FeedbackReady():
+                    raise AssertionError("in virtual time nobody asks for features")
                 case _:
                     self._tell_coordinator(session_event(output))
 

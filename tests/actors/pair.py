@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from unittest.mock import patch
 
 import numpy as np
+from numpy.typing import NDArray
 
 from outrider.actors.draft.assembled.by_verifier import DrafterByVerifier
 from outrider.actors.draft.draft_core import DraftCore
@@ -19,21 +20,26 @@ from outrider.actors.draft.state.draft_events import (
     AttachSession,
     CandidatesSent,
     Ended,
+    FeaturesReceived,
     Report,
     ResyncWanted,
 )
 from outrider.actors.draft.state.draft_events import SessionKey as Key
-from outrider.actors.draft.state.draft_sessions import DraftSessions
+from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
 from outrider.actors.draft.state.draft_settings import BYTES_PER_TOKEN
 from outrider.actors.draft.stopping.lengths import Lengths
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.kv.prefix_slots import PrefixSlots
 from outrider.actors.engine.tables.tabular_engine import Table, TabularEngine
-from outrider.actors.exchange import commits
+from outrider.actors.exchange import commits, features
+from outrider.actors.exchange.features import RejectedNodes
+from outrider.actors.exchange.feedback_offer import offer_for
+from outrider.actors.exchange.feedback_request import FeedbackRequest
 from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.target import next_pass
 from outrider.actors.target.schedule.mode import Mode
 from outrider.actors.target.service import target_messages
+from outrider.actors.target.service.feedback_queue import pack
 from outrider.actors.target.state.target_events import (
     CommitFrame,
     Committed,
@@ -41,6 +47,8 @@ from outrider.actors.target.state.target_events import (
     DraftersWanted,
     Event,
     Failed,
+    FeedbackOpened,
+    FeedbackReady,
     Finished,
     Opened,
     OpenSession,
@@ -59,6 +67,58 @@ from outrider.v1 import target_pb2
 LINK = 1
 
 Wire = list[target_pb2.DrafterMessage]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """What a drafter was given beyond tokens."""
+
+    session: DraftSession
+    text: list[int]
+    """As far as the drafter had it then."""
+    start: int = 0
+    states_TLD: NDArray[np.float32] | None = None
+    top_tokens_TK: NDArray[np.int64] | None = None
+    top_logprobs_TK: NDArray[np.float32] | None = None
+    rejected: RejectedNodes | None = None
+
+
+class ReadingDrafter(DrafterByVerifier):
+    """Keeps what it is given, and drafts as ever."""
+
+    given: list[Given]
+
+    def take_features(
+        self, session: DraftSession, start: int, features_TLD: NDArray[np.float32]
+    ) -> None:
+        """See `FeatureReader`."""
+        text = session.tokens
+        self.given.append(Given(session=session, text=text, start=start, states_TLD=features_TLD))
+
+    def take_top_rows(
+        self,
+        session: DraftSession,
+        start: int,
+        tokens_TK: NDArray[np.int64],
+        logprobs_TK: NDArray[np.float32],
+    ) -> None:
+        """See `TopRowReader`."""
+        self.given.append(
+            Given(
+                session=session,
+                text=session.tokens,
+                start=start,
+                top_tokens_TK=tokens_TK,
+                top_logprobs_TK=logprobs_TK,
+            )
+        )
+
+    def take_rejected(
+        self, session: DraftSession, nodes: RejectedNodes, states_NLD: NDArray[np.float32]
+    ) -> None:
+        """See `RejectedReader`."""
+        text = session.tokens
+        self.given.append(Given(session=session, text=text, states_TLD=states_NLD, rejected=nodes))
 
 
 @dataclass
@@ -81,6 +141,13 @@ class Pair:
     """Whether a verdict is lost on its way to the drafter."""
     lengths: Lengths | None = None
     """Length policies that the drafter offers."""
+    feedback: FeedbackRequest | None = None
+    """What the drafter asks for beyond tokens; what it was given is in `given`."""
+    feature_bytes: int = 1 << 20
+    """About the largest frame of features."""
+    meddle_features: Callable[[list[bytes]], list[bytes]] = lambda frames: frames
+    """What the network does to the frames of one pass."""
+    given: list[Given] = field(default_factory=list)
     now: float = 0.0
     outputs: list[Output] = field(default_factory=list)
     reports: list[Report] = field(default_factory=list)
@@ -132,9 +199,11 @@ class Pair:
             lengths=self.lengths,
             slots=slots,
         )
+        drafter = ReadingDrafter(sessions, coupled=coupled, sampled=self.sampled)
+        drafter.given = self.given
         core = DraftCore(
             sessions,
-            DrafterByVerifier(sessions, coupled=coupled, sampled=self.sampled),
+            drafter,
             max_ahead=max_ahead,
             bytes_per_token=BYTES_PER_TOKEN,
             lockstep=self.lockstep,
@@ -145,6 +214,17 @@ class Pair:
         """Tokens of each round."""
         self.ends: dict[int, Finished | Failed] = {}
         self.target.post(DrafterJoined(drafter="d"))
+        if self.feedback is not None:
+            spec = self.target.state.engine.spec
+            self.offer = offer_for(
+                self.feedback,
+                target="t",
+                fingerprint=spec.fingerprint,
+                num_blocks=spec.num_blocks,
+                width=spec.width,
+            )
+            opened = FeedbackOpened(drafter="d", request=self.feedback, layers=self.offer.layers)
+            self.target.post(opened)
 
     def open(
         self,
@@ -170,13 +250,18 @@ class Pair:
             )
         )
         self.step()
-        if not is_attached:
-            return
+        if is_attached:
+            self.attach(session, prompt, sampling, speculation)
+
+    def attach(
+        self, session: int, tokens: Sequence[int], sampling: Sampling, speculation: Speculation
+    ) -> None:
+        """Attaches the drafter to a session whose prompt this is."""
         self.draft.post(
             AttachSession(
                 key=Key(LINK, self.handles[session]),
-                tokens=tuple(prompt),
-                prompt_length=len(prompt),
+                tokens=tuple(tokens),
+                prompt_length=len(tokens),
                 sampling=sampling,
                 speculation=speculation,
                 vocab_size=self.target_table.vocab_size,
@@ -248,6 +333,17 @@ class Pair:
                     self._tell(target_messages.verdict_message(output))
             case Resync() | SessionClosed():
                 self._tell(target_messages.drafter_message(output))
+            case FeedbackReady():
+                frames = [one.data for one in pack(output, self.offer.revision, self.feature_bytes)]
+                for frame in self.meddle_features(frames):
+                    self.draft.post(
+                        FeaturesReceived(
+                            link=LINK,
+                            revision=self.offer.revision,
+                            features=features.decode(frame),
+                            num_bytes=len(frame),
+                        )
+                    )
             case DraftersWanted():
                 self.wanted.append(output.is_wanted)
 

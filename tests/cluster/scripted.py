@@ -125,6 +125,12 @@ class ScriptedTarget(target_pb2_grpc.TargetServiceServicer):
         """Records nothing."""
         await context.abort(grpc.StatusCode.UNIMPLEMENTED, "scripted")
 
+    async def Feedback(  # type: ignore[override]  # grpc.aio also takes handlers that write to the context
+        self, request_iterator: AsyncIterator[target_pb2.FeedbackCommand], context: Context
+    ) -> None:
+        """Tells nothing."""
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "scripted")
+
     async def GetInfo(
         self, request: target_pb2.GetTargetInfoRequest, context: Context
     ) -> target_pb2.TargetInfo:

@@ -23,6 +23,19 @@ COUNTERS = {
     "stale": ("draft_stale_verdicts", "Verdicts that said nothing new."),
     "resyncs": ("draft_resyncs", "Times that missing tokens were asked for."),
     "failures": ("draft_failures", "Drafting passes that raised."),
+    "feature_bytes": ("draft_feature_bytes", "Bytes of hidden states and likeliest tokens."),
+    "feature_rows": ("draft_feature_rows", "Rows of them that the method was given."),
+    "features_late": ("draft_features_late", "Those that came when the text had gone on."),
+    "features_doubled": ("draft_features_doubled", "Rows that had come before."),
+    "features_missing": (
+        "draft_features_missing",
+        "Positions that were passed over: reused prompts, passes before the drafter was there, dropped rows.",
+    ),
+    "features_dropped": (
+        "draft_features_dropped",
+        "Rows of another subscription or of sessions that never came.",
+    ),
+    "features_broken": ("draft_features_broken", "Rows and frames that were none."),
 }
 """Name and meaning of each field of `DraftStats`."""
 

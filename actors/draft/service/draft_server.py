@@ -82,6 +82,7 @@ class DraftServer(WorkerServer[DraftWorker, Report]):
             engine=method.engine,
             recorder=self._recorder,
             credentials=self._settings.credentials,
+            feedback=method.feedback,
         )
         draft_pb2_grpc.add_DraftServiceServicer_to_server(self._servicer, server)
         serve_metrics(server, DraftCollector(worker, method.engine))
@@ -119,11 +120,12 @@ def load_method(settings: DraftSettings) -> LoadedDrafter:
         ValueError, OSError: There is no such method, or it cannot be loaded; the message says why.
     """
     method = method_of(settings)
-    method.check_needs()
     method.settled(settings.options)
     if method.needs_model and settings.engine is None:
         raise ValueError(f"engine is absent; the method {method.name} needs a draft model")
-    return method.build(settings)
+    loaded = method.build(settings)
+    method.check_feedback(loaded)
+    return loaded
 
 
 def method_of(settings: DraftSettings) -> DrafterSpec:

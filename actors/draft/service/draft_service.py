@@ -25,11 +25,13 @@ from outrider.actors.draft.state.draft_events import (
     CandidatesSent,
     Detach,
     Ended,
+    FeaturesTaken,
     Report,
     ResyncWanted,
     SessionKey,
 )
 from outrider.actors.engine.timed_engine import TimedEngine
+from outrider.actors.exchange.feedback_request import FeedbackRequest
 from outrider.actors.exchange.option_fields import numbers
 from outrider.actors.exchange.verifier_wire import offered_by
 from outrider.actors.rpc.credentials import OPEN, Credentials
@@ -72,6 +74,7 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
         engine: TimedEngine | None = None,
         recorder: Recorder | None = None,
         credentials: Credentials = OPEN,
+        feedback: FeedbackRequest | None = None,
     ) -> None:
         """
         Args:
@@ -82,6 +85,7 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
             engine: The draft model, None without one.
             recorder: Takes records for a timeline; None: nobody asks for them.
             credentials: What streams to targets carry.
+            feedback: What the method asks of targets beyond tokens; None: nothing.
         """
         self._worker = worker
         self._hello = hello
@@ -96,6 +100,7 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
             on_lost=self._link_lost,
             recorder=self._recorder,
             credentials=credentials,
+            feedback=feedback,
         )
         self._streams: set[_CoordinatorStream] = set()
         self._owners: dict[SessionKey, tuple[_CoordinatorStream, int]] = {}
@@ -170,6 +175,10 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
                 link = self._links.find(report.key.link)
                 if link is not None:
                     link.send(report)
+            case FeaturesTaken():
+                link = self._links.find(report.link)
+                if link is not None:
+                    link.took_features(report.num_bytes)
             case Attached():
                 owner = self._owners.get(report.key)
                 if owner is not None:

@@ -15,7 +15,9 @@ import grpc
 import structlog
 
 from outrider.actors.draft.service.draft_messages import event_from_proto, message_of
+from outrider.actors.draft.service.feedback_receiver import FeedbackReceiver, NoOffer
 from outrider.actors.draft.state.draft_events import CandidatesSent, Event, ResyncWanted
+from outrider.actors.exchange.feedback_request import FeedbackRequest
 from outrider.actors.exchange.frames import BadFrame
 from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION
 from outrider.actors.exchange.vocabulary import UNBOUNDED, Vocabulary, difference
@@ -59,6 +61,7 @@ class TargetStream:
         on_lost: Callable[[TargetStream, str], None],
         recorder: Recorder | None = None,
         credentials: Credentials = OPEN,
+        feedback: FeedbackRequest | None = None,
     ) -> None:
         """
         Args:
@@ -70,6 +73,7 @@ class TargetStream:
             on_lost: Told the reason when the stream has ended.
             recorder: Takes records for a timeline; None: nobody asks for them.
             credentials: What the stream carries.
+            feedback: What is asked for beyond tokens; None: nothing.
         """
         self.number = number
         self.address = address
@@ -83,7 +87,18 @@ class TargetStream:
         self._hello = target_pb2.Hello()
         self._hello.CopyFrom(hello)
         self._hello.stream = number
-        self._log = StreamLog(recorder or Recorder(), self._hello)
+        recorder = recorder or Recorder()
+        self._log = StreamLog(recorder, self._hello)
+        self._feedback: FeedbackReceiver | None = None
+        if feedback is not None:
+            self._feedback = FeedbackReceiver(
+                feedback,
+                address,
+                hello=self._hello,
+                post=post,
+                recorder=recorder,
+                credentials=credentials,
+            )
         self._post = post
         self._on_lost = on_lost
         self._waiting: list[CandidatesSent | ResyncWanted] = []
@@ -105,7 +120,9 @@ class TargetStream:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 answer = await self._shake_hands()
-            self._check(answer)
+                self._check(answer)
+                if self._feedback is not None:
+                    await self._feedback.open()
         except TimeoutError as error:
             await self._hang_up()
             raise LinkRefused(
@@ -116,6 +133,9 @@ class TargetStream:
         except grpc.aio.AioRpcError as error:
             await self._hang_up()
             raise LinkRefused(error.code(), error.details() or repr(error)) from error
+        except NoOffer as error:
+            await self._hang_up()
+            raise LinkRefused(grpc.StatusCode.UNAVAILABLE, str(error)) from error
         except BaseException:
             await self._hang_up()
             raise
@@ -139,6 +159,11 @@ class TargetStream:
         if self._num_waiting > MAX_WAITING and not self._cut.done():
             self._cut.set_result(f"the target did not read {MAX_WAITING} trees")
         self._news.set()
+
+    def took_features(self, num_bytes: int) -> None:
+        """The worker has taken so many bytes of features in."""
+        if self._feedback is not None:
+            self._feedback.taken(num_bytes)
 
     async def _shake_hands(self) -> target_pb2.VerdictMessage:
         self._channel = internal_channel(self.address, self._credentials)
@@ -238,6 +263,8 @@ class TargetStream:
                 return f"{error.code().name}: {error.details()}"
 
     async def _hang_up(self) -> None:
+        if self._feedback is not None:
+            await self._feedback.close()
         if self._call is not None:
             self._call.cancel()
         if self._channel is not None:

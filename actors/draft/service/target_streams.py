@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from outrider.actors.draft.service.target_stream import TargetStream
 from outrider.actors.draft.state.draft_events import Event, LinkLost
+from outrider.actors.exchange.feedback_request import FeedbackRequest
 from outrider.actors.rpc.credentials import OPEN, Credentials
 from outrider.actors.tracing.recorder import Recorder
 from outrider.v1 import target_pb2
@@ -23,6 +24,7 @@ class TargetLinks:
         on_lost: Callable[[int, str], None],
         recorder: Recorder | None = None,
         credentials: Credentials = OPEN,
+        feedback: FeedbackRequest | None = None,
     ) -> None:
         """
         Args:
@@ -31,12 +33,14 @@ class TargetLinks:
             on_lost: Told number and reason of a link that ended, after the worker was.
             recorder: Takes records for a timeline; None: nobody asks for them.
             credentials: What the streams carry.
+            feedback: What is asked of targets beyond tokens; None: nothing.
         """
         self._hello = hello
         self._post = post
         self._on_lost = on_lost
         self._recorder = recorder
         self._credentials = credentials
+        self._feedback = feedback
         self._links: dict[int, TargetStream] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._next_number = 1
@@ -65,6 +69,7 @@ class TargetLinks:
                 on_lost=self._lost,
                 recorder=self._recorder,
                 credentials=self._credentials,
+                feedback=self._feedback,
             )
             self._next_number += 1
             await link.open()

@@ -8,6 +8,7 @@ import grpc
 
 from outrider.actors.draft.trees.frozen_rounds import FrozenNews
 from outrider.actors.exchange.candidates import Candidates
+from outrider.actors.exchange.features import Features
 from outrider.actors.exchange.verdicts import Verdicts
 from outrider.actors.exchange.vocabulary import UNBOUNDED
 from outrider.actors.speculation.options import Sampling, Speculation
@@ -83,7 +84,20 @@ class LinkLost:
     link: int
 
 
-Event = AttachSession | Detach | VerdictsReceived | Resynced | Closed | LinkLost
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FeaturesReceived:
+    """What a target's pass knew of committed positions."""
+
+    link: int
+    revision: int
+    """Of the subscription."""
+    features: Features | None
+    """None: the frame was none."""
+    num_bytes: int
+    """Of the frame."""
+
+
+Event = AttachSession | Detach | VerdictsReceived | Resynced | Closed | LinkLost | FeaturesReceived
 """What reaches a worker."""
 
 
@@ -141,5 +155,13 @@ class CandidatesSent:
         return of_frozen + (self.candidates.num_nodes if self.candidates else 0)
 
 
-Report = Attached | AttachRefused | Ended | ResyncWanted | CandidatesSent
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeaturesTaken:
+    """Features were taken in, so that as many more may be sent."""
+
+    link: int
+    num_bytes: int
+
+
+Report = Attached | AttachRefused | Ended | ResyncWanted | CandidatesSent | FeaturesTaken
 """What leaves a worker."""

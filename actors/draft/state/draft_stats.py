@@ -27,6 +27,20 @@ class DraftStats:
     """Times that missing tokens were asked for."""
     failures: int = 0
     """Drafting passes that raised."""
+    feature_bytes: int = 0
+    """Bytes of frames of features that came."""
+    feature_rows: int = 0
+    """Rows of them that the method was given."""
+    features_late: int = 0
+    """Those that came when the text had gone on."""
+    features_doubled: int = 0
+    """Rows that had come before."""
+    features_missing: int = 0
+    """Positions that were passed over: they begin like an earlier text, were computed before the drafter was there, or were dropped."""
+    features_dropped: int = 0
+    """Rows of another subscription, of sessions that never came, or that waited too long for their text."""
+    features_broken: int = 0
+    """Rows with numbers that are none, and frames that are none."""
 
 
 class Counts:

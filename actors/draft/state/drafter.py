@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from outrider.actors.draft.state.draft_sessions import DraftSession
 from outrider.actors.engine.protocol import Batch, Engine, Logits
+from outrider.actors.exchange.features import RejectedNodes
 
 Bools = NDArray[np.bool_]
 Int64s = NDArray[np.int64]
@@ -136,5 +137,45 @@ class FeatureReader(Protocol):
             session: One that is attached.
             start: Absolute position of the first, 0 for the first token of the prompt.
             features_TLD: T positions, the L layers in the order of the request, D numbers each; finite. The method's to keep.
+        """
+        ...
+
+
+@runtime_checkable
+class TopRowReader(Protocol):
+    """A drafter that reads the target's likeliest tokens. Used by the drafting thread."""
+
+    def take_top_rows(
+        self,
+        session: DraftSession,
+        start: int,
+        tokens_TK: Int64s,
+        logprobs_TK: NDArray[np.float32],
+    ) -> None:
+        """Takes the target's likeliest next tokens after committed positions. They come as states do; positions of a prompt but its
+        last have none, for no logits are computed there.
+
+        Args:
+            session: One that is attached.
+            start: Absolute position of the first.
+            tokens_TK: The K likeliest tokens at the position after each, the likeliest first.
+            logprobs_TK: Their natural log-probabilities under the model's own distribution, whatever the request samples from.
+        """
+        ...
+
+
+@runtime_checkable
+class RejectedReader(Protocol):
+    """A drafter that reads hidden states of candidates that the target did not draw. Used by the drafting thread."""
+
+    def take_rejected(
+        self, session: DraftSession, nodes: RejectedNodes, states_NLD: NDArray[np.float32]
+    ) -> None:
+        """Takes the candidates of one round that were verified and not drawn. A round may come twice, or never.
+
+        Args:
+            session: One that is attached.
+            nodes: The candidates, parents first.
+            states_NLD: Their states; see `FeatureReader.take_features`.
         """
         ...

@@ -10,7 +10,12 @@ from typing import Any
 
 from outrider.actors.draft.state.draft_sessions import DraftSessions
 from outrider.actors.draft.state.draft_settings import DraftSettings
-from outrider.actors.draft.state.drafter import Drafter
+from outrider.actors.draft.state.drafter import (
+    Drafter,
+    FeatureReader,
+    RejectedReader,
+    TopRowReader,
+)
 from outrider.actors.engine.timed_engine import TimedEngine
 from outrider.actors.exchange.feedback_request import FeedbackRequest
 from outrider.actors.speculation.policies import LengthChoice
@@ -27,10 +32,6 @@ class TargetNeed(StrEnum):
 
     TOP_ROWS = "top_rows"
     """The most probable tokens at committed positions, with their probabilities."""
-
-
-SERVED_NEEDS = frozenset({TargetNeed.TOKENS})
-"""What targets tell today. A method that needs more is refused when it is loaded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +63,7 @@ class LoadedDrafter:
     """Runs its model."""
 
     feedback: FeedbackRequest | None = None
-    """What it asks of targets beyond tokens; its drafter is then a `FeatureReader`."""
+    """What it asks of targets beyond tokens; None: nothing. Its drafter is then a reader of that (`drafter.py`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +94,7 @@ class DrafterSpec:
     """True: its tokens are drawn from rows that it sends along, so that it serves verifiers of frozen trees, too."""
 
     needs: frozenset[TargetNeed] = frozenset({TargetNeed.TOKENS})
-    """What it reads of the target's work."""
+    """What it reads of the target's work; `LoadedDrafter.feedback` names the layers and numbers of rows."""
 
     options: type[Any] = NoOptions
     """A frozen dataclass of its own options; each field has a default, and a docstring below it in the source."""
@@ -108,17 +109,33 @@ class DrafterSpec:
                 f"drafter {self.name}: options is {self.options!r}, which is no dataclass"
             )
 
-    def check_needs(self) -> None:
-        """Refuses a method that reads what targets do not tell.
+    def check_feedback(self, loaded: LoadedDrafter) -> None:
+        """Makes sure that a loaded method asks targets for what its description says, and reads what it asks for.
 
         Raises:
-            ValueError: It does; names what.
+            ValueError: It does not.
         """
-        if missing := self.needs - SERVED_NEEDS:
-            raise ValueError(
-                f"method {self.name} needs {', '.join(sorted(missing))} of the target, which tells "
-                f"{', '.join(sorted(SERVED_NEEDS))} only"
-            )
+        feedback, drafter = loaded.feedback, loaded.drafter
+        asked = {
+            TargetNeed.HIDDEN_STATES: feedback is not None and bool(feedback.layers),
+            TargetNeed.TOP_ROWS: feedback is not None and feedback.top_k > 0,
+        }
+        for need, is_asked in asked.items():
+            if is_asked != (need in self.needs):
+                raise ValueError(
+                    f"method {self.name} {'asks' if is_asked else 'does not ask'} for {need}, and its needs are "
+                    f"{', '.join(sorted(self.needs))}"
+                )
+        readers = {
+            "take_features": asked[TargetNeed.HIDDEN_STATES]
+            and not isinstance(drafter, FeatureReader),
+            "take_top_rows": asked[TargetNeed.TOP_ROWS] and not isinstance(drafter, TopRowReader),
+            "take_rejected": feedback is not None
+            and feedback.wants_rejected
+            and not isinstance(drafter, RejectedReader),
+        }
+        if lacking := [name for name, is_lacking in readers.items() if is_lacking]:
+            raise ValueError(f"the drafter of method {self.name} lacks {', '.join(lacking)}")
 
     def settled(self, given: Mapping[str, Any]) -> Any:
         """Its options, those given and the others' defaults.

@@ -153,3 +153,25 @@ class TargetCollector:
                 for direction, count in (("in", one.received), ("out", one.sent))
             },
         )
+        yield from self._feedback()
+
+    def _feedback(self) -> Iterable[Metric]:
+        feedback, by_name = self._state.tally.feedback.copy(), ("drafter",)
+        yield counters(
+            "feedback_bytes",
+            "Bytes of hidden states and likeliest tokens, to drafters that asked for them.",
+            by_name,
+            {(name,): one.num_bytes for name, one in feedback.items()},
+        )
+        yield counters(
+            "feedback_rows",
+            "Positions and candidates that those were of.",
+            by_name,
+            {(name,): one.rows for name, one in feedback.items()},
+        )
+        yield counters(
+            "feedback_dropped_rows",
+            "Those that were dropped because the drafter did not read as fast as they came.",
+            by_name,
+            {(name,): one.dropped_rows for name, one in feedback.items()},
+        )

@@ -23,6 +23,7 @@ from outrider.actors.rpc.hello import PeerIncarnations, take_hello
 from outrider.actors.rpc.outbox import Outbox
 from outrider.actors.rpc.pump import pump
 from outrider.actors.target.opening import OFFERED
+from outrider.actors.target.service.feedback_streams import FeedbackStreams
 from outrider.actors.target.service.handshake import drafter_misfit
 from outrider.actors.target.service.slot_shares import Shares
 from outrider.actors.target.service.target_messages import (
@@ -46,6 +47,7 @@ from outrider.actors.target.state.target_events import (
     DrafterLeft,
     DraftersWanted,
     Failed,
+    FeedbackReady,
     Finished,
     Opened,
     Output,
@@ -97,6 +99,13 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
         self._coordinators: dict[int, Outbox[target_pb2.SessionEvent]] = {}
         self._drafters: dict[str, Outbox[target_pb2.VerdictMessage]] = {}
         self._logs: dict[str, StreamLog] = {}
+        self._feedback = FeedbackStreams(
+            target=settings.name,
+            spec=engine.spec,
+            tallies=worker.state.tally.feedback,
+            post=worker.post,
+            recorder=recorder,
+        )
         self._next_stream = 1
         self._wants_drafters = True
         self._shares = Shares()
@@ -111,6 +120,8 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
                     told.append(output)
                 case VerdictsSent():
                     self._tell(output.drafter, verdict_message(output))
+                case FeedbackReady():
+                    self._feedback.deliver(output)
                 case DraftersWanted():
                     self._wants_drafters = output.is_wanted
                     for each in self._coordinators.values():
@@ -244,6 +255,7 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
         self._drafters[hello.name] = outbox
         log = StreamLog(self._recorder, hello)
         self._logs[hello.name] = log
+        self._feedback.joined(hello)
         if former is not None:
             # A later start of the same drafter has come.
             former.end()
@@ -255,8 +267,15 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
         finally:
             if self._drafters.get(hello.name) is outbox:
                 del self._drafters[hello.name], self._logs[hello.name]
+                self._feedback.left(hello.name)
                 self._worker.post(DrafterLeft(drafter=hello.name))
                 _log.info("drafter gone", target=self._settings.name, drafter=hello.name)
+
+    async def Feedback(  # type: ignore[override]  # grpc.aio also takes handlers that write to the context
+        self, request_iterator: AsyncIterator[target_pb2.FeedbackCommand], context: Context
+    ) -> None:
+        """What a drafter asks for beyond tokens."""
+        await self._feedback.serve(context, await take_hello(context, own_name=self._settings.name))
 
     async def Trace(  # type: ignore[override]  # grpc.aio also takes handlers that write to the context
         self, request_iterator: AsyncIterator[trace_pb2.TraceCommand], context: Context

@@ -53,6 +53,28 @@ class DrafterTally:
         return sum(self.accepted_by_position)
 
 
+class FeedbackTally:
+    """What one drafter was told beyond tokens. Counted on the event loop."""
+
+    __slots__ = ("dropped_rows", "frames", "num_bytes", "rows")
+
+    def __init__(self) -> None:
+        self.frames = 0
+        """Frames that were sent."""
+        self.num_bytes = 0
+        """Bytes of them."""
+        self.rows = 0
+        """Positions and candidates in them."""
+        self.dropped_rows = 0
+        """Those that were dropped for want of credit."""
+
+    def sent(self, num_bytes: int, rows: int) -> None:
+        """Counts a frame."""
+        self.frames += 1
+        self.num_bytes += num_bytes
+        self.rows += rows
+
+
 @dataclass(slots=True, kw_only=True)
 class TargetTotals:
     """Sums over sessions."""
@@ -87,6 +109,8 @@ class TargetTally:
         self.lock = threading.Lock()
         """Held while a session ends and while sums are read."""
         self.drafters: dict[str, DrafterTally] = {}
+        self.feedback: dict[str, FeedbackTally] = {}
+        """By drafter that asked for some."""
         self.passes: dict[tuple[bool, int], Histogram] = {}
         """Seconds of passes, by whether they held prompt tokens and by the number of rows, rounded up to a power of two."""
         self.errors = Histogram(ERROR_BOUNDS)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+import numpy as np
+from numpy.typing import NDArray
+
 from outrider.actors.exchange.candidates import Candidates
 from outrider.actors.exchange.commits import Commits
+from outrider.actors.exchange.features import RejectedNodes
+from outrider.actors.exchange.feedback_request import FeedbackRequest
 from outrider.actors.exchange.verdicts import Verdicts
 from outrider.actors.frozen.law_frame import FrozenTree
 from outrider.actors.speculation.options import Sampling, Speculation
@@ -126,6 +131,23 @@ class ResyncRequest:
     length: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedbackOpened:
+    """A drafter asks for more than tokens, and was told that it gets it."""
+
+    drafter: str
+    request: FeedbackRequest
+    layers: tuple[int, ...]
+    """The request's, by number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedbackClosed:
+    """A drafter asks for nothing any more."""
+
+    drafter: str
+
+
 Event = (
     OpenSession
     | CloseSession
@@ -136,6 +158,8 @@ Event = (
     | CandidatesReceived
     | FrozenCandidates
     | ResyncRequest
+    | FeedbackOpened
+    | FeedbackClosed
 )
 
 
@@ -258,6 +282,32 @@ class DraftersWanted:
     is_wanted: bool
 
 
+ReadStates = Callable[[], NDArray[np.uint16]]
+"""Waits for hidden states, and gives their bits as bfloat16 numbers. Shape (R, L, D)."""
+
+ReadTops = Callable[[], tuple[NDArray[np.int64], NDArray[np.float32]]]
+"""Waits for the likeliest tokens, and gives their ids and log-probabilities. Shapes (R, K)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FeedbackReady:
+    """Rows of a pass for a drafter that asked for them. Entry e has rows `starts_E[e]` to `starts_E[e + 1]`; what `Features` says of
+    them holds here. On a thread other than the worker's they are read."""
+
+    drafter: str
+    handles_E: NDArray[np.uint64]
+    firsts_E: NDArray[np.int64]
+    starts_E: NDArray[np.int64]
+    states: ReadStates | None
+    tops: ReadTops | None
+    rejected: RejectedNodes | None
+
+    @property
+    def num_rows(self) -> int:
+        """Rows in all."""
+        return int(self.starts_E[-1])
+
+
 Output = (
     Opened
     | CommitFrame
@@ -268,4 +318,5 @@ Output = (
     | Resync
     | SessionClosed
     | DraftersWanted
+    | FeedbackReady
 )

@@ -11,6 +11,7 @@ from outrider.actors.draft.service.draft_server import load_method
 from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.draft.state.drafter_spec import TargetNeed
 from outrider.actors.engine.engine_settings import EngineSettings
+from outrider.actors.exchange.feedback_request import FeedbackRequest
 
 GOOD = DraftSettings(name="d", incarnation=1, engine=EngineSettings(model="tabular:x"))
 
@@ -51,13 +52,22 @@ def test_a_method_that_cannot_be_loaded_says_why(settings: DraftSettings, proble
         load_method(settings)
 
 
-def test_a_method_that_needs_more_than_targets_tell_is_refused() -> None:
-    """By name, with what is missing."""
-    spec = replace(
-        DRAFTERS["prompt_lookup"], needs=frozenset({TargetNeed.TOKENS, TargetNeed.HIDDEN_STATES})
-    )
-    with pytest.raises(ValueError, match="prompt_lookup needs hidden_states of the target"):
-        spec.check_needs()
+@pytest.mark.parametrize(
+    ("needs", "feedback", "problem"),
+    [
+        ({TargetNeed.HIDDEN_STATES}, None, "does not ask for hidden_states"),
+        (set(), FeedbackRequest(top_k=2), "asks for top_rows, and its needs are tokens"),
+        ({TargetNeed.HIDDEN_STATES}, FeedbackRequest(layers=(1,)), "lacks take_features"),
+    ],
+)
+def test_a_method_asks_for_what_it_says_and_reads_it(
+    needs: set[TargetNeed], feedback: FeedbackRequest | None, problem: str
+) -> None:
+    """Otherwise it is refused by name."""
+    described = replace(DRAFTERS["prompt_lookup"], needs=frozenset({TargetNeed.TOKENS, *needs}))
+    loaded = described.build(replace(GOOD, method="prompt_lookup"))
+    with pytest.raises(ValueError, match=f"prompt_lookup.*{problem}"):
+        described.check_feedback(replace(loaded, feedback=feedback))
 
 
 def test_prompt_lookup_needs_no_model() -> None:

@@ -55,7 +55,7 @@ def test_states_are_those_of_the_model(
     for layer in range(num_blocks):
         want = said.hidden_states[layer][0, of_text]
         torch.testing.assert_close(states[:, layer], want, atol=1e-5, rtol=1e-5)
-    head = model.get_output_embeddings()
+    head = model.get_output_embeddings()  # type: ignore[no-untyped-call]  # untyped in transformers
     with torch.inference_mode():
         logits = head(states[:, num_blocks + 1])
     torch.testing.assert_close(logits, said.logits[0, of_text], atol=1e-4, rtol=1e-4)

@@ -1,0 +1,144 @@
+"""The books of one session's features: what came, what is new in it, what has to wait for the text. Pure.
+
+Features and verdicts come on streams of their own, so either may be first. A row is handed on once, when the text has come as far as the
+target had when it sent it: a row at position p, once p + 2 tokens are committed here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.actors.draft.feedback.position_runs import PositionRuns
+from outrider.actors.exchange.features import RejectedNodes
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StateRun:
+    """Hidden states at consecutive positions."""
+
+    start: int
+    states_TLD: NDArray[np.float32]
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        """A row for each position."""
+        return (self.states_TLD,)
+
+    def part(self, start: int, end: int) -> StateRun:
+        """The rows from one absolute position to before another."""
+        rows = slice(start - self.start, end - self.start)
+        return replace(self, start=start, states_TLD=self.states_TLD[rows])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TopRun:
+    """The likeliest next tokens at consecutive positions."""
+
+    start: int
+    tokens_TK: NDArray[np.int64]
+    logprobs_TK: NDArray[np.float32]
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        """A row for each position."""
+        return self.tokens_TK, self.logprobs_TK
+
+    def part(self, start: int, end: int) -> TopRun:
+        """The rows from one absolute position to before another."""
+        rows = slice(start - self.start, end - self.start)
+        return replace(
+            self, start=start, tokens_TK=self.tokens_TK[rows], logprobs_TK=self.logprobs_TK[rows]
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RejectedRun:
+    """Candidates that were not drawn in one round, and their hidden states."""
+
+    nodes: RejectedNodes
+    states_NLD: NDArray[np.float32]
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        """A row for each candidate."""
+        return (self.states_NLD,)
+
+    @property
+    def needs(self) -> int:
+        """Tokens of the text that they hang below."""
+        return int(self.nodes.positions_R[self.nodes.parents_R < 0].max(initial=0))
+
+
+Run = StateRun | TopRun | RejectedRun
+
+
+class FeatureLedger:
+    """What came for one session."""
+
+    def __init__(self) -> None:
+        self.states = PositionRuns()
+        """Positions whose hidden states came."""
+        self.tops = PositionRuns()
+        """Positions whose likeliest tokens came."""
+        self.doubled = 0
+        """Rows that had come before."""
+        self.missing = 0
+        """Positions that were passed over: no pass computed them, or they were dropped."""
+        self._held: list[Run] = []
+
+    @property
+    def held_bytes(self) -> int:
+        """Of what waits for the text."""
+        return sum(array.nbytes for run in self._held for array in run.arrays)
+
+    def take(self, run: Run) -> None:
+        """Takes rows in. What came before is left out."""
+        if isinstance(run, RejectedRun):
+            self._held.append(run)
+            return
+        count = len(run.arrays[0])
+        known = self.states if isinstance(run, StateRun) else self.tops
+        self.missing += max(run.start - known.last, 0)
+        fresh = known.add(run.start, run.start + count)
+        self.doubled += count - sum(end - start for start, end in fresh)
+        self._held += [run.part(start, end) for start, end in fresh]
+
+    def release(self, length: int) -> list[Run]:
+        """What can be handed on, in the order in which it came.
+
+        Args:
+            length: Tokens of the text.
+        """
+        if not self._held:
+            return []
+        ready: list[Run] = []
+        held: list[Run] = []
+        for run in self._held:
+            if isinstance(run, RejectedRun):
+                (ready if run.needs <= length else held).append(run)
+                continue
+            end = run.start + len(run.arrays[0])
+            cut = min(max(length - 1, run.start), end)
+            if cut > run.start:
+                ready.append(run if cut == end else run.part(run.start, cut))
+            if cut < end:
+                held.append(run.part(cut, end))
+        self._held = held
+        return ready
+
+    def drop_oldest(self) -> int:
+        """Forgets what has waited longest; it may come again. Returns the number of rows."""
+        run = self._held.pop(0)
+        return len(run.arrays[0])
+
+    def cut(self, length: int) -> None:
+        """The text was replaced after its first `length` tokens: what is known of later positions is forgotten."""
+        self.states.cut(length)
+        self.tops.cut(length)
+        self._held = []
