@@ -27,6 +27,7 @@ from outrider.actors.draft.state.draft_events import (
 from outrider.actors.draft.state.draft_events import SessionKey as Key
 from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
 from outrider.actors.draft.state.draft_settings import BYTES_PER_TOKEN
+from outrider.actors.draft.state.drafter import Drafter
 from outrider.actors.draft.stopping.lengths import Lengths
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.kv.prefix_slots import PrefixSlots
@@ -148,6 +149,8 @@ class Pair:
     meddle_features: Callable[[list[bytes]], list[bytes]] = lambda frames: frames
     """What the network does to the frames of one pass."""
     given: list[Given] = field(default_factory=list)
+    new_drafter: Callable[[], tuple[DraftSessions, Drafter]] | None = None
+    """Makes another drafter than the table's."""
     now: float = 0.0
     outputs: list[Output] = field(default_factory=list)
     reports: list[Report] = field(default_factory=list)
@@ -199,8 +202,11 @@ class Pair:
             lengths=self.lengths,
             slots=slots,
         )
-        drafter = ReadingDrafter(sessions, coupled=coupled, sampled=self.sampled)
-        drafter.given = self.given
+        reading = ReadingDrafter(sessions, coupled=coupled, sampled=self.sampled)
+        reading.given = self.given
+        drafter: Drafter = reading
+        if self.new_drafter is not None:
+            sessions, drafter = self.new_drafter()
         core = DraftCore(
             sessions,
             drafter,

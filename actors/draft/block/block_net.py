@@ -102,7 +102,9 @@ class BlockNet(nn.Module):
         states = F.rms_norm(features_TLD, (config.width,), eps=config.eps)
         rows = self.hidden_norm(self.fc(states.flatten(-2)))
         rotation = rotations(config, positions_T)
-        return torch.stack([self._layer(n).self_attn.keys_values(rows, rotation) for n in range(config.num_layers)])
+        return torch.stack(
+            [self._layer(n).self_attn.keys_values(rows, rotation) for n in range(config.num_layers)]
+        )
 
     def states(
         self,

@@ -80,31 +80,28 @@ def block_states(
     config = net.config
     (num_rows, length), count = tokens_RL.shape, blocks.anchors_RA.shape[1]
     positions_L = torch.arange(length, device=tokens_RL.device)
-    every = net.keys_values(
-        features_RLKD.flatten(0, 1), positions_L.repeat(num_rows)
-    ).unflatten(1, (num_rows, length))
+    rows = net.keys_values(features_RLKD.flatten(0, 1), positions_L.repeat(num_rows))
+    every = rows.reshape(len(rows), num_rows, length, *rows.shape[2:])
     context = every[:, :, None].expand(-1, -1, count, -1, -1, -1, -1).flatten(1, 2)
     anchors_N, revealed_N = blocks.anchors_RA.flatten(), blocks.revealed_RA.flatten()
     before_NL = anchors_N[:, None] - positions_L
     seen_NL = (before_NL > 0) & (before_NL <= config.window)
     slots_B = torch.arange(config.block, device=tokens_RL.device)
-    states: torch.Tensor = net.states(
+    states = net.states(
         at_slots(tokens_RL, blocks, config.block).flatten(0, 1),
         slots_B <= revealed_N[:, None],
         anchors_N,
         context,
         seen_NL,
     )
-    return states.unflatten(0, (num_rows, count))
+    return states.reshape(num_rows, count, config.block, config.width)
 
 
-def at_slots(
-    values_RL: torch.Tensor, blocks: Blocks, block: int, shift: int = 0
-) -> torch.Tensor:
+def at_slots(values_RL: torch.Tensor, blocks: Blocks, block: int, shift: int = 0) -> torch.Tensor:
     """What rows have at the place of each slot, or `shift` behind it. Shape (R, A, B)."""
     slots_B = torch.arange(block, device=values_RL.device)
     places = (blocks.anchors_RA[..., None] + slots_B + shift).flatten(1)
-    return values_RL.gather(1, places).unflatten(1, (-1, block))
+    return values_RL.gather(1, places).reshape(len(places), -1, block)
 
 
 def block_loss(
