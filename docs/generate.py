@@ -12,6 +12,7 @@ import sys
 from docs.imports import ROOT, folders, merged, reduced
 from outrider.actors.draft.choice.drafter_registry import DRAFTERS, served_verifiers
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
+from outrider.actors.train.choice.trainer_registry import TRAINERS
 
 DOCS = ROOT / "docs"
 ARCHITECTURE = DOCS / "architecture.md"
@@ -85,6 +86,15 @@ def drafter_table() -> str:
     return "\n".join(rows)
 
 
+def trainer_table() -> str:
+    """All trainers."""
+    rows = ["| trainer | learns from | what it makes | source |", "|---|---|---|---|"]
+    for name, spec in TRAINERS.items():
+        needs = ", ".join(sorted(spec.needs))
+        rows.append(f"| `{name}` | {needs} | {spec.summary} | {spec.source or '-'} |")
+    return "\n".join(rows)
+
+
 def _code(text: str) -> str:
     return f"`{text}`"
 
@@ -94,6 +104,7 @@ BLOCKS = {
     "layout:folders": folder_table,
     "methods:verifiers": verifier_table,
     "methods:drafters": drafter_table,
+    "methods:trainers": trainer_table,
 }
 """What stands between the markers of pages, by the markers' name."""
 

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
-NAMES = ("target", "draft", "draft-small")
+DRAFTS = ("draft", "draft-small")
+"""Draft models."""
+
+HEADS = ("mlp_speculator",)
+"""Heads that draft from the target's hidden states; `draft/heads` loads them."""
+
+NAMES = ("target", *DRAFTS)
+"""Language models."""
 
 
 def path(name: str) -> Path:
-    """Folder of a shipped checkpoint, loadable with `transformers`.
+    """Folder of a shipped checkpoint, target and draft models loadable with `transformers`.
 
     Raises:
-        ValueError: not one of `NAMES`.
+        ValueError: not one of `NAMES` or `HEADS`.
     """
-    if name not in NAMES:
-        raise ValueError(f"demonstration model {name!r}: choose among {', '.join(NAMES)}")
+    if name not in (*NAMES, *HEADS):
+        raise ValueError(
+            f"demonstration model {name!r}: choose among {', '.join((*NAMES, *HEADS))}"
+        )
     return Path(__file__).resolve().parent / name

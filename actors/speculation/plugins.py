@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
+import inspect
 import pkgutil
+import textwrap
 from collections.abc import Iterator, Mapping
 from importlib.metadata import entry_points
+from itertools import pairwise
 from types import MappingProxyType, ModuleType
 from typing import Any, Protocol, TypeVar
 
@@ -48,6 +52,27 @@ def discover(package: ModuleType, kind: type[Spec], *, group: str) -> Mapping[st
             raise Conflict(f"{place} names a method {spec.name!r}, which there is already")
         found[spec.name] = spec
     return MappingProxyType(found)
+
+
+def field_docs(kind: type[Any]) -> dict[str, str]:
+    """The docstrings that stand below the fields of a class of options, and of those that it derives from, by field."""
+    found: dict[str, str] = {}
+    for one in reversed(kind.__mro__[:-1]):
+        try:
+            (body,) = ast.parse(textwrap.dedent(inspect.getsource(one))).body
+        except (OSError, TypeError):
+            # Made by a program.
+            continue
+        assert isinstance(body, ast.ClassDef), "it is a class"
+        for field, below in pairwise(body.body):
+            if (
+                isinstance(field, ast.AnnAssign)
+                and isinstance(field.target, ast.Name)
+                and isinstance(below, ast.Expr)
+                and isinstance(below.value, ast.Constant)
+            ):
+                found[field.target.id] = inspect.cleandoc(str(below.value.value)).replace("\n", " ")
+    return found
 
 
 def _own(package: ModuleType) -> Iterator[tuple[str, Any]]:

@@ -17,6 +17,7 @@ from outrider.client.cli.commands.simulate_cli import plan, simulate
 from outrider.client.cli.commands.status_cli import health, models, status
 from outrider.client.cli.commands.submit_cli import submit_app
 from outrider.client.cli.commands.trace_cli import trace
+from outrider.client.cli.commands.train_cli import train_app
 from outrider.client.cli.shared.exits import EXIT_CODES_HELP
 
 _TALK = "Talk to a service"
@@ -55,7 +56,7 @@ app.command(rich_help_panel=_RUN)(apply)
 app.command(rich_help_panel=_RUN)(simulate)
 app.command(rich_help_panel=_RUN)(plan)
 app.add_typer(serving.config_app, name="config", rich_help_panel=_RUN)
-app.add_typer(serving.train_app, name="train", rich_help_panel=_RUN)
+app.add_typer(train_app, name="train", rich_help_panel=_RUN)
 app.add_typer(submit_app, name="submit", rich_help_panel=_RUN)
 app.command(rich_help_panel=_TALK)(generate)
 app.command(rich_help_panel=_TALK)(chat)

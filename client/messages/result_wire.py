@@ -137,6 +137,8 @@ def status_from_proto(status: generation_pb2.GetStatusResponse) -> Status:
                 tokens=actor.tokens,
                 verified=actor.verified,
                 accepted=actor.accepted,
+                feedback_bytes=actor.feedback_bytes,
+                feedback_dropped=actor.feedback_dropped,
             )
             for actor in status.actors
         ),

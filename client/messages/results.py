@@ -312,6 +312,10 @@ class ActorInfo:
     """Target, drafter: candidates that were part of a pass, since the targets started."""
     accepted: int = 0
     """Target, drafter: candidates that were drawn."""
+    feedback_bytes: int = 0
+    """Drafter: bytes of hidden states and likeliest tokens of targets that it asked for and was sent, since the targets started."""
+    feedback_dropped: int = 0
+    """Drafter: positions of those that were dropped, because it did not read as fast as they came."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from pydantic import ValidationError, model_validator
 
-from outrider.actors.draft.choice.drafter_registry import DRAFTERS
+from outrider.actors.draft.choice.drafter_registry import DRAFTERS, loading_method
 from outrider.actors.engine.profiles import DEVICE_PREFIX
 from outrider.cluster.config.config_actors import DrafterConfig, TargetConfig
 from outrider.cluster.config.config_emulation import emulated
@@ -150,9 +150,12 @@ def with_flags(
 
 
 def _drafter(name: str) -> dict[str, str]:
-    """A drafter by one word: a method without a model, or a draft model."""
+    """A drafter by one word: a method without a model, or a draft model of whatever method loads it."""
     method = DRAFTERS.get(name)
-    return {"model": name} if method is None or method.needs_model else {"method": name}
+    if method is not None and not method.needs_model:
+        return {"method": name}
+    loading = loading_method(name)
+    return {"model": name} if loading is None else {"model": name, "method": loading}
 
 
 def schema() -> dict[str, Any]:

@@ -14,7 +14,7 @@ from outrider.cluster.links.draft_link import DraftLink
 from outrider.cluster.links.target_link import TargetLink
 from outrider.cluster.requests.all_links import Links, draft_lengths_of, verifiers_of
 from outrider.cluster.roster.roster import Absent, Member, Role, Roster
-from outrider.v1 import generation_pb2
+from outrider.v1 import generation_pb2, target_pb2
 
 STATUS_S = 0.5
 """Seconds that an actor has to answer before a status report calls it not ready."""
@@ -120,7 +120,10 @@ async def actors(links: Links) -> list[generation_pb2.ActorStatus]:
             drafter.num_sessions,
         )
         status.name = drafter.name
-        status.verified, status.accepted = drafted.get(drafter.name, (0, 0))
+        counts = drafted.get(drafter.name, target_pb2.DrafterCounts())
+        status.verified, status.accepted = counts.verified, counts.accepted
+        status.feedback_bytes = counts.feedback_bytes
+        status.feedback_dropped = counts.feedback_dropped
         status.problem = _problem(links, drafter, misfit)
         statuses.append(status)
     for absent in _missing(links):
@@ -152,13 +155,16 @@ def replicas(roster: Roster) -> list[generation_pb2.ReplicaStatus]:
     ]
 
 
-def _drafted(targets: list[TargetLink]) -> dict[str, tuple[int, int]]:
-    """By drafter: candidates that were verified and that were drawn, at all targets together."""
-    sums: dict[str, tuple[int, int]] = {}
+def _drafted(targets: list[TargetLink]) -> dict[str, target_pb2.DrafterCounts]:
+    """By drafter: what became of its candidates, and what it was told, at all targets together."""
+    sums: dict[str, target_pb2.DrafterCounts] = {}
     for target in targets:
         for one in target.info.drafters if target.info is not None else ():
-            verified, accepted = sums.get(one.name, (0, 0))
-            sums[one.name] = (verified + one.verified, accepted + one.accepted)
+            total = sums.setdefault(one.name, target_pb2.DrafterCounts(name=one.name))
+            total.verified += one.verified
+            total.accepted += one.accepted
+            total.feedback_bytes += one.feedback_bytes
+            total.feedback_dropped += one.feedback_dropped
     return sums
 
 

@@ -6,11 +6,14 @@ Every function raises `CommandFailed` with an exit code for whatever a user can 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from outrider.actors.train.choice.trainer_registry import TRAINERS
+from outrider.actors.train.trainer_spec import TrainerSpec, TrainResult
+from outrider.actors.train.training_errors import TrainError
 from outrider.cluster.config.config_errors import ConfigError, ConfigProblem
 from outrider.cluster.config.config_file import read_mapping
 from outrider.cluster.config.schema import Config, load_config, parse_config, schema, with_flags
@@ -191,68 +194,27 @@ def config_schema() -> dict[str, Any]:
     return schema()
 
 
-def train_demo(
-    *,
-    data: Path,
-    out: Path,
-    device: str = "auto",
-    resume: bool = True,
-    steps_scale: float = 1.0,
-    minutes: float | None = None,
-    stages: Sequence[str] | None = None,
-) -> dict[str, Any]:
-    """Trains the demonstration models; within `DEFAULT_MINUTES` if `minutes` is None. Returns the report.
+def trainers() -> Mapping[str, TrainerSpec]:
+    """Every trainer, by name."""
+    return TRAINERS
+
+
+def train(name: str, given: Mapping[str, Any]) -> TrainResult:
+    """Runs a trainer.
+
+    Args:
+        name: One of `trainers()`.
+        given: Values of its options.
 
     Raises:
-        CommandFailed: Training data are missing, or an argument is not allowed.
+        CommandFailed: An option is not allowed, or there is nothing to learn from.
     """
-    from dataclasses import asdict
-
-    from outrider.actors.train.demo import train_demo as demo
-    from outrider.actors.train.demo.recipe import STAGES
-    from outrider.actors.train.loop.budget import DEFAULT_MINUTES
-    from outrider.actors.train.training_errors import TrainError
-
+    spec = TRAINERS[name]
     try:
-        report = demo.train_demo(
-            data,
-            out,
-            device=device,
-            resume=resume,
-            steps_scale=steps_scale,
-            minutes=DEFAULT_MINUTES if minutes is None else minutes,
-            stages=tuple(stages) if stages is not None else STAGES,
-        )
+        options = spec.options(**given)
+    except ValueError as error:
+        raise CommandFailed(str(error), USAGE) from error
+    try:
+        return spec.run(options)
     except TrainError as error:
         raise CommandFailed(str(error)) from error
-    return asdict(report)
-
-
-def train_decision(
-    *,
-    data: Path,
-    target: Path | None = None,
-    drafts: Sequence[Path] | None = None,
-    texts: int = 240,
-    device: str = "auto",
-) -> list[dict[str, Any]]:
-    """Trains the decision models of draft models, the shipped ones if none are named. Returns the reports.
-
-    Raises:
-        CommandFailed: Training data are missing, or an argument is not allowed.
-    """
-    from dataclasses import asdict
-
-    from outrider.actors import demo
-    from outrider.actors.train.stop_model import train_stop_model
-    from outrider.actors.train.training_errors import TrainError
-
-    target_dir = target or demo.path("target")
-    draft_dirs = list(drafts or [demo.path(name) for name in demo.NAMES if name != "target"])
-    try:
-        reports = train_stop_model.train_decision(
-            data, target_dir, draft_dirs, texts=texts, device=device
-        )
-    except TrainError as error:
-        raise CommandFailed(str(error)) from error
-    return [asdict(report) for report in reports]

@@ -149,8 +149,8 @@ class Pair:
     meddle_features: Callable[[list[bytes]], list[bytes]] = lambda frames: frames
     """What the network does to the frames of one pass."""
     given: list[Given] = field(default_factory=list)
-    new_drafter: Callable[[], tuple[DraftSessions, Drafter]] | None = None
-    """Makes another drafter than the table's."""
+    method: tuple[DraftSessions, Drafter] | None = None
+    """Drafts in place of a drafter with the table."""
     now: float = 0.0
     outputs: list[Output] = field(default_factory=list)
     reports: list[Report] = field(default_factory=list)
@@ -202,14 +202,10 @@ class Pair:
             lengths=self.lengths,
             slots=slots,
         )
-        reading = ReadingDrafter(sessions, coupled=coupled, sampled=self.sampled)
-        reading.given = self.given
-        drafter: Drafter = reading
-        if self.new_drafter is not None:
-            sessions, drafter = self.new_drafter()
+        drafter = ReadingDrafter(sessions, coupled=coupled, sampled=self.sampled)
+        drafter.given = self.given
         core = DraftCore(
-            sessions,
-            drafter,
+            *(self.method or (sessions, drafter)),
             max_ahead=max_ahead,
             bytes_per_token=BYTES_PER_TOKEN,
             lockstep=self.lockstep,

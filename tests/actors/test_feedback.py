@@ -228,7 +228,7 @@ def _displaced(found: Features) -> Features:
 
 def _changed(found: Features, **changes: object) -> Features:
     names = Features.__dataclass_fields__
-    return Features(**({name: getattr(found, name) for name in names} | changes))  # type: ignore[arg-type]
+    return Features(**({name: getattr(found, name) for name in names} | changes))
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.9])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from outrider.actors.train.choice.trainer_registry import TRAINERS
 from outrider.client.cli.app import app
 from outrider.cluster.process.ready_file_writer import written
 from outrider.cluster.start.commands import (
@@ -97,9 +99,20 @@ def test_ready_file_that_was_left_goes_at_once(tmp_path: Path) -> None:
     assert not file.exists()
 
 
-def test_help_tells_the_bound_of_training() -> None:
-    """The command line may not import what knows it, so it is written there once more."""
-    from outrider.actors.train.loop.budget import DEFAULT_MINUTES
+@pytest.mark.parametrize("name", TRAINERS)
+def test_every_trainer_is_a_command_with_its_options(name: str) -> None:
+    """Each field of its options is a flag, with its docstring for help."""
+    result = CliRunner().invoke(app, ["train", name, "--help"], env={"COLUMNS": "300"})
+    assert result.exit_code == 0, result.output
+    for field in fields(TRAINERS[name].options):
+        flag = field.metadata.get("flags", (f"--{field.name.replace('_', '-')}",))[0]
+        assert flag.partition("/")[0] in result.output
+        assert TRAINERS[name].option_docs[field.name].split(";")[0][:60] in result.output
 
-    result = CliRunner().invoke(app, ["train", "demo", "--help"], env={"COLUMNS": "200"})
-    assert f" {DEFAULT_MINUTES:g} by default" in result.output
+
+def test_what_a_trainer_refuses_names_the_option() -> None:
+    """Exit code 2 before anything is loaded, and 1 where there is nothing to learn from."""
+    common = ["train", "mlp_speculator", "--data", "/no/such", "--out", "/no/out"]
+    result = CliRunner().invoke(app, [*common, "--heads", "0"])
+    assert result.exit_code == 2
+    assert "heads is 0" in result.stderr

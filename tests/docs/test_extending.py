@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,17 @@ from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.speculation.sampling.random_acts import UniformDecisions
 from outrider.actors.speculation.trees.draft_tree import DraftTree, sources_by_parent
 from outrider.actors.speculation.verifiers.typical import typical
+from outrider.actors.train.trainer_spec import TrainerSpec
 from outrider.cluster.config.schema import parse_config
+
+TRAINING = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
 
 PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
 
 
-def written(language: str) -> list[str]:
-    """The blocks of the page in a language."""
-    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+def written(language: str, page: str = PAGE) -> list[str]:
+    """The blocks of a page in a language."""
+    return re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
 
 
 def run(block: str) -> dict[str, Any]:
@@ -38,6 +42,16 @@ def test_the_drafter() -> None:
 
     assert loaded.drafter.num_free_slots == 64
     assert (spec.needs_model, spec.options) == (False, DRAFTERS["repeat_last"].options)
+
+
+def test_the_trainer(tmp_path: Path) -> None:
+    """It is a trainer, and trains."""
+    (spec,) = run(written("python", TRAINING)[0])["SPECS"]
+    assert isinstance(spec, TrainerSpec)
+    (tmp_path / "text").write_text("a b a")
+    result = spec.run(spec.options(data=tmp_path / "text", out=tmp_path / "counts"))
+    assert result.report == {"words": 2}
+    assert (tmp_path / "counts").read_text() == "a\nb"
 
 
 def test_the_verifier() -> None:

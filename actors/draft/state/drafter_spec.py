@@ -90,6 +90,9 @@ class DrafterSpec:
     needs_model: bool = False
     """True: the configuration must name a model; False: it must name none."""
 
+    model_types: frozenset[str] = frozenset()
+    """`model_type` in the `config.json` of folders that only this method loads: `--draft FOLDER` then means it."""
+
     gives_probabilities: bool = False
     """True: its tokens are drawn from rows that it sends along, so that it serves verifiers of frozen trees, too."""
 

@@ -13,6 +13,7 @@ from outrider.actors.exchange.request_options_wire import (
 )
 from outrider.actors.frozen import law_frame
 from outrider.actors.target.service.slot_shares import SharedRoom
+from outrider.actors.target.state.tally import TargetTally
 from outrider.actors.target.state.target_events import (
     CandidatesReceived,
     CommitFrame,
@@ -270,3 +271,15 @@ def drafter_message(output: Resync | SessionClosed) -> target_pb2.VerdictMessage
             )
         case SessionClosed():
             return target_pb2.VerdictMessage(closed=target_pb2.SessionClosed(handle=output.handle))
+
+
+def drafter_counts(tally: TargetTally) -> list[target_pb2.DrafterCounts]:
+    """What became of each drafter's candidates, and what it was told beyond tokens."""
+    found = {
+        name: target_pb2.DrafterCounts(name=name, verified=one.verified, accepted=one.accepted)
+        for name, one in tally.drafters.copy().items()
+    }
+    for name, told in tally.feedback.copy().items():
+        counts = found.setdefault(name, target_pb2.DrafterCounts(name=name))
+        counts.feedback_bytes, counts.feedback_dropped = told.num_bytes, told.dropped_rows
+    return list(found.values())

@@ -29,6 +29,7 @@ from outrider.actors.target.service.slot_shares import Shares
 from outrider.actors.target.service.target_messages import (
     candidates_from_proto,
     commit_message,
+    drafter_counts,
     drafter_message,
     drafters_wanted,
     frozen_from_proto,
@@ -206,10 +207,7 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
             passes=self._engine.num_passes,
             model_cpu_s=self._engine.model_cpu_s,
             tokens=state.tally.totals(state.table).tokens,
-            drafters=[
-                target_pb2.DrafterCounts(name=name, verified=one.verified, accepted=one.accepted)
-                for name, one in state.tally.drafters.copy().items()
-            ],
+            drafters=drafter_counts(state.tally),
         )
 
     async def Sessions(  # type: ignore[override]  # grpc.aio also takes handlers that write to the context

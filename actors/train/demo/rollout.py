@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
-from transformers import DynamicCache, LlamaForCausalLM
+from transformers import DynamicCache, LlamaForCausalLM, PreTrainedModel
 
 from outrider.actors.engine.checkpoint.cache_argument import cache_argument
 from outrider.actors.train.loop.objective import mixed_precision
@@ -19,16 +19,20 @@ TEMPERATURES = (0.3, 0.7, 1.0, 1.0)
 
 @torch.no_grad()
 def continue_rows(
-    model: LlamaForCausalLM, prompts_BL: torch.Tensor, length: int, generator: torch.Generator
+    model: PreTrainedModel,
+    prompts_BL: torch.Tensor,
+    length: int,
+    generator: torch.Generator,
+    temperatures: Sequence[float] = TEMPERATURES,
 ) -> torch.Tensor:
     """Rows [B, length] that begin with `prompts_BL` and go on with the model's own samples.
 
-    The rows take the temperatures of `TEMPERATURES` in turn. A row does not stop at an end marker:
+    The rows take the temperatures in turn; one near zero takes the likeliest tokens. A row does not stop at an end marker:
     it goes on with a new document, as the training rows do.
     """
     model.train(False)
-    temperatures = torch.tensor(TEMPERATURES).repeat(len(prompts_BL) // len(TEMPERATURES) + 1)
-    temperature_B1 = temperatures[: len(prompts_BL), None].to(prompts_BL.device)
+    by_turns = torch.tensor(temperatures).repeat(len(prompts_BL) // len(temperatures) + 1)
+    temperature_B1 = by_turns[: len(prompts_BL), None].to(prompts_BL.device)
     cache, argument = DynamicCache(config=model.config), cache_argument(model) or "cache"
     rows_BL, fresh_BL = prompts_BL, prompts_BL
     while rows_BL.shape[1] < length:

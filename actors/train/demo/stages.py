@@ -177,7 +177,7 @@ class TrainingRun:
             fingerprint=f"{stage}{of} {shape} seed={schedule.seed} "
             f"tokens={schedule.tokens_per_step} rows={schedule.row_length}",
             resume=self._resume,
-            snapshot=(lambda current: save_model(self._out / stage, current, tokenizer))
+            snapshot=(lambda _: save_model(self._out / stage, model, tokenizer))
             if is_whole
             else None,
             saved=self._budget.save,

@@ -77,22 +77,24 @@ class Budget:
         *,
         resume: bool = True,
         clock: Clock = time.monotonic,
+        shares: Mapping[str, float] = SHARES,
     ) -> None:
         """Reads what was spent and decided.
 
         Args:
             path: Where that is kept.
-            parts: The parts of this call, in order, of `SHARES`.
+            parts: The parts of this call, in order, of `shares`.
             minutes: Bound on all of them together; 0 is none.
             resume: Whether to count what earlier calls spent and keep what they decided for these parts.
             clock: Seconds, rising.
+            shares: What each part gets, relative to one another.
 
         Raises:
             ResumeError: The file cannot be read.
         """
         self.minutes = minutes
         self.clock = clock
-        self._path, self._parts = path, tuple(parts)
+        self._path, self._parts, self._shares = path, tuple(parts), shares
         self._seconds: dict[str, float] = {}
         self._decided: dict[str, StepDecision] = {}
         if resume and path.exists():
@@ -140,16 +142,16 @@ class Budget:
         part = self._part if self._part is not None else self._parts[0]
         at = self._parts.index(part)
         spent, spent_here = self.spent(), self._spent_on(part)
-        whole = sum(SHARES[name] for name in self._parts)
-        until = sum(SHARES[name] for name in self._parts[: at + 1]) / whole * total
-        to_come = sum(SHARES[name] for name in self._parts[at:])
-        own = SHARES[part] / to_come * (total - (spent - spent_here))
+        whole = sum(self._shares[name] for name in self._parts)
+        until = sum(self._shares[name] for name in self._parts[: at + 1]) / whole * total
+        to_come = sum(self._shares[name] for name in self._parts[at:])
+        own = self._shares[part] / to_come * (total - (spent - spent_here))
         return max(own - spent_here, until - spent)
 
     def shares(self) -> dict[str, float]:
         """Minutes that each part of this call may take by itself."""
-        whole = sum(SHARES[part] for part in self._parts)
-        return {part: SHARES[part] / whole * self.minutes for part in self._parts}
+        whole = sum(self._shares[part] for part in self._parts)
+        return {part: self._shares[part] / whole * self.minutes for part in self._parts}
 
     def decided(self, name: str) -> StepDecision | None:
         """What was decided under this name, in this call or an earlier one."""

@@ -30,7 +30,8 @@ class _Head(torch.autograd.Function):
         weight = weight_VD.to(kind)
         total = hidden_ND.new_zeros((), dtype=torch.float32)
         hidden_grad_ND = torch.empty_like(hidden_ND)
-        weight_grad_VD = torch.zeros_like(weight_VD)
+        # A frozen table is not told how it should be otherwise, which is a third of the work.
+        weight_grad_VD = torch.zeros_like(weight_VD) if ctx.needs_input_grad[1] else None
         count = len(hidden_ND)
         for start in range(0, count, CHUNK):
             chunk = slice(start, min(start + CHUNK, count))
@@ -39,18 +40,29 @@ class _Head(torch.autograd.Function):
             total += loss
             gradient = gradient_CV.to(kind)
             hidden_grad_ND[chunk] = gradient @ weight
+            if weight_grad_VD is None:
+                continue
             if kind == weight_grad_VD.dtype:
                 weight_grad_VD.addmm_(gradient.T, hidden)
             else:
                 weight_grad_VD += gradient.T @ hidden
-        ctx.save_for_backward(hidden_grad_ND.div_(count), weight_grad_VD.div_(count))
+        ctx.save_for_backward(
+            hidden_grad_ND.div_(count),
+            None if weight_grad_VD is None else weight_grad_VD.div_(count),
+        )
         return total / count
 
     @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, None]:
+    def backward(
+        ctx: Any, *gradients: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor | None, None]:
         (scale,) = gradients
         hidden_grad_ND, weight_grad_VD = ctx.saved_tensors
-        return hidden_grad_ND * scale, weight_grad_VD * scale, None
+        return (
+            hidden_grad_ND * scale,
+            None if weight_grad_VD is None else weight_grad_VD * scale,
+            None,
+        )
 
 
 def mean_loss(
@@ -68,9 +80,18 @@ def mean_loss(
         hidden_BLD = model.model(input_ids=rows_BL, use_cache=False).last_hidden_state
     if not last:
         hidden_BLD = hidden_BLD[:, :-1]
-    loss: torch.Tensor = _Head.apply(  # type: ignore[no-untyped-call]
-        hidden_BLD.flatten(0, 1), model.lm_head.weight, rule
-    )
+    return head_loss(hidden_BLD.flatten(0, 1), model.lm_head.weight, rule)
+
+
+def head_loss(hidden_ND: torch.Tensor, weight_VD: torch.Tensor, rule: Rule) -> torch.Tensor:
+    """Mean of a rule's losses over positions, to be differentiated with respect to both arguments.
+
+    Args:
+        hidden_ND: What goes into the output layer at each position.
+        weight_VD: The output layer.
+        rule: Sees the positions in this order.
+    """
+    loss: torch.Tensor = _Head.apply(hidden_ND, weight_VD, rule)  # type: ignore[no-untyped-call]
     return loss
 
 

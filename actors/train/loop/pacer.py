@@ -84,13 +84,16 @@ class Pacer:
         self._decided = True
 
     def _has_measured(self, done: int) -> bool:
-        if not self._long or len(self._short) < FEWEST_SHORT:
+        has_long = self._recipe.long_row_length != self._recipe.row_length
+        if (has_long and not self._long) or len(self._short) < FEWEST_SHORT:
             return False
         is_early = self._left() < (1.0 - EARLY) * self._allowance
         return is_early or done - self._start >= self._recipe.long_every + 2
 
     def _pace(self) -> float:
         """Seconds a step, long ones in proportion."""
+        if not self._long:
+            return median_low(self._short)
         every = self._recipe.long_every
         return ((every - 1) * median_low(self._short) + median_low(self._long)) / every
 

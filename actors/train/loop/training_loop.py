@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-from transformers import LlamaForCausalLM
+from torch import nn
 
 from outrider.actors.train.loop.budget import Clock, StepDecision
 from outrider.actors.train.loop.optimizer import Optimizer
@@ -43,12 +43,12 @@ class Saving:
     resume: bool
     progress_seconds: float = 60.0
     snapshot_seconds: float = 180.0
-    snapshot: Callable[[LlamaForCausalLM], None] | None = None
+    snapshot: Callable[[nn.Module], None] | None = None
     saved: Callable[[], None] = lambda: None
 
 
 def train(
-    model: LlamaForCausalLM,
+    model: nn.Module,
     pacer: Pacer,
     loss_of_step: Callable[[int], torch.Tensor],
     saving: Saving,

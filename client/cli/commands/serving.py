@@ -18,7 +18,6 @@ from outrider.client.cli.shared.exits import ExitCode
 from outrider.client.cli.shared.printing import print_json
 
 config_app = typer.Typer(help="Check configuration files.", no_args_is_help=True)
-train_app = typer.Typer(help="Train models.", no_args_is_help=True)
 
 ConfigFile = Annotated[
     Path, typer.Argument(metavar="FILE", help="Configuration file, YAML or JSON.")
@@ -119,102 +118,6 @@ def config_schema() -> None:
     """Print the JSON schema of the configuration file."""
     commands = serving_module("outrider.cluster.start.commands")
     print(json.dumps(commands.config_schema(), indent=2))
-
-
-@train_app.command("demo")
-def train_demo(
-    data: Annotated[
-        Path, typer.Option("--data", metavar="DIR", help="Folder of the training texts.")
-    ],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Gets the models.")],
-    device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
-    resume: Annotated[
-        bool, typer.Option("--resume/--afresh", help="Go on where a former run stopped.")
-    ] = True,
-    steps_scale: Annotated[
-        float, typer.Option("--steps-scale", help="Multiplies the number of steps.")
-    ] = 1.0,
-    minutes: Annotated[
-        float | None,
-        typer.Option(
-            "--minutes",
-            metavar="M",
-            help="Cut the work to what fits into so many minutes on this machine, 58 by default; 0 is no bound.",
-            show_default=False,
-        ),
-    ] = None,
-    stage: Annotated[
-        list[str] | None, typer.Option("--stage", help="Only this stage. Repeatable.")
-    ] = None,
-    as_json: flags.AsJson = False,
-) -> None:
-    """Train the demonstration models: tokenizer, target and drafters.
-
-    On a machine too slow for the whole recipe there are fewer steps, and the report says so. A run that goes on counts
-    the time spent before; with --stage the minutes are for the stages named.
-    """
-    commands = serving_module("outrider.cluster.start.commands")
-    try:
-        with failed_commands(commands, as_json=as_json):
-            report = commands.train_demo(
-                data=data,
-                out=out,
-                device=device,
-                resume=resume,
-                steps_scale=steps_scale,
-                minutes=minutes,
-                stages=tuple(stage) if stage else None,
-            )
-    except KeyboardInterrupt:
-        print("interrupted; the same command goes on from here", file=sys.stderr)
-        raise typer.Exit(ExitCode.INTERRUPTED) from None
-    if as_json:
-        print_json(report)
-
-
-@train_app.command("decision")
-def train_decision(
-    data: Annotated[
-        Path, typer.Option("--data", metavar="DIR", help="Folder of the training texts.")
-    ],
-    target: Annotated[
-        Path | None,
-        typer.Option("--target", metavar="DIR", help="Target model, in place of the shipped one."),
-    ] = None,
-    draft: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--draft",
-            metavar="DIR",
-            help="Draft model, in place of the shipped ones; gets the result. Repeatable.",
-        ),
-    ] = None,
-    texts: Annotated[
-        int, typer.Option("--texts", min=12, help="Texts that the target writes to learn from.")
-    ] = 240,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
-    as_json: flags.AsJson = False,
-) -> None:
-    """Train the decision model that stops drafting, and put it beside the draft model's weights.
-
-    Takes a minute or two on two cores. Needed again whenever target or draft model change.
-    """
-    commands = serving_module("outrider.cluster.start.commands")
-    with failed_commands(commands, as_json=as_json):
-        reports = commands.train_decision(
-            data=data, target=target, drafts=draft, texts=texts, device=device
-        )
-    if as_json:
-        print_json({"models": reports})
-        return
-    for report in reports:
-        print(f"{report['file']}: {report['samples']:,} samples")
-        for way, found in report["ways"].items():
-            print(
-                f"  {way}: accepted {found['accepted']:.0%}; goes on at {found['goes_on']:.0%} of the rows, where "
-                f"{found['accepted_if_on']:.0%} are accepted, {found['accepted_if_off']:.0%} elsewhere; "
-                f"area under the curve {found['area']:.2f}"
-            )
 
 
 def demo(

@@ -153,6 +153,12 @@ def print_status(state: Status, health: Health) -> None:
         )
     print_table(table)
     print_problems((actor.name, actor.problem) for actor in state.actors)
+    for actor in state.actors:
+        if actor.feedback_bytes:
+            print_line(
+                f"drafter {actor.name} was sent {actor.feedback_bytes / 1e6:.1f} MB of the targets' hidden states and likeliest "
+                f"tokens; {actor.feedback_dropped} positions were dropped"
+            )
     for line in scalable(state):
         print_line(line)
     if state.refused_registrations:

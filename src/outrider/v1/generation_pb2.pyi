@@ -1070,6 +1070,8 @@ class ActorStatus(google.protobuf.message.Message):
     TOKENS_FIELD_NUMBER: builtins.int
     VERIFIED_FIELD_NUMBER: builtins.int
     ACCEPTED_FIELD_NUMBER: builtins.int
+    FEEDBACK_BYTES_FIELD_NUMBER: builtins.int
+    FEEDBACK_DROPPED_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Its name, for instance `target-0` or `draft-small-0`."""
     role: builtins.str
@@ -1098,6 +1100,10 @@ class ActorStatus(google.protobuf.message.Message):
     """Target, drafter: candidate nodes that were part of a target pass, since the targets started."""
     accepted: builtins.int
     """Target, drafter: candidate nodes that the target drew, since the targets started."""
+    feedback_bytes: builtins.int
+    """Drafter: bytes of hidden states and likeliest tokens of targets that it asked for and was sent, since the targets started."""
+    feedback_dropped: builtins.int
+    """Drafter: positions of those that were dropped, because it did not read as fast as they came."""
     def __init__(
         self,
         *,
@@ -1115,7 +1121,9 @@ class ActorStatus(google.protobuf.message.Message):
         tokens: builtins.int = ...,
         verified: builtins.int = ...,
         accepted: builtins.int = ...,
+        feedback_bytes: builtins.int = ...,
+        feedback_dropped: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["accepted", b"accepted", "address", b"address", "busy", b"busy", "capacity", b"capacity", "incarnation", b"incarnation", "model", b"model", "name", b"name", "pid", b"pid", "problem", b"problem", "ready", b"ready", "role", b"role", "sessions", b"sessions", "tokens", b"tokens", "verified", b"verified"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["accepted", b"accepted", "address", b"address", "busy", b"busy", "capacity", b"capacity", "feedback_bytes", b"feedback_bytes", "feedback_dropped", b"feedback_dropped", "incarnation", b"incarnation", "model", b"model", "name", b"name", "pid", b"pid", "problem", b"problem", "ready", b"ready", "role", b"role", "sessions", b"sessions", "tokens", b"tokens", "verified", b"verified"]) -> None: ...
 
 Global___ActorStatus: typing_extensions.TypeAlias = ActorStatus

@@ -142,20 +142,28 @@ class DrafterCounts(google.protobuf.message.Message):
     NAME_FIELD_NUMBER: builtins.int
     VERIFIED_FIELD_NUMBER: builtins.int
     ACCEPTED_FIELD_NUMBER: builtins.int
+    FEEDBACK_BYTES_FIELD_NUMBER: builtins.int
+    FEEDBACK_DROPPED_FIELD_NUMBER: builtins.int
     name: builtins.str
     """The drafter's name."""
     verified: builtins.int
     """Candidate nodes that were part of a target pass."""
     accepted: builtins.int
     """Candidate nodes that the target drew."""
+    feedback_bytes: builtins.int
+    """Bytes of hidden states and likeliest tokens that the drafter asked for and was sent."""
+    feedback_dropped: builtins.int
+    """Positions whose hidden states or likeliest tokens were dropped, because the drafter did not read as fast as they came."""
     def __init__(
         self,
         *,
         name: builtins.str = ...,
         verified: builtins.int = ...,
         accepted: builtins.int = ...,
+        feedback_bytes: builtins.int = ...,
+        feedback_dropped: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["accepted", b"accepted", "name", b"name", "verified", b"verified"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["accepted", b"accepted", "feedback_bytes", b"feedback_bytes", "feedback_dropped", b"feedback_dropped", "name", b"name", "verified", b"verified"]) -> None: ...
 
 Global___DrafterCounts: typing_extensions.TypeAlias = DrafterCounts
 

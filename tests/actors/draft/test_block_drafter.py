@@ -227,7 +227,7 @@ def run(
         DRAFT,
         prefill_chunk=4,
         feedback=None if net is None else net.config.request,
-        new_drafter=None if net is None else lambda: block_drafter(net),
+        method=None if net is None else block_drafter(net),
         **given,  # type: ignore[arg-type]
     )
     pair.open(0, sampling, Speculation(), prompt, is_attached=net is not None)

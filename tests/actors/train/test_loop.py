@@ -83,7 +83,7 @@ def test_snapshot_is_given_while_training(tmp_path: Path) -> None:
     """An unfinished model can be tried."""
     torch.manual_seed(0)
     model = build(SHAPE, SPECIAL)
-    seen: list[LlamaForCausalLM] = []
+    seen: list[torch.nn.Module] = []
     saving = Saving(tmp_path / "x.pt", "run", True, snapshot_seconds=0.0, snapshot=seen.append)
     rows = torch.arange(32).reshape(2, 16)
     schedule = replace(SCHEDULE, steps=2)

@@ -1,0 +1,120 @@
+"""The shape of a speculator: everything but its weights. Plain data, a JSON file beside the weights."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+KIND = "mlp_speculator"
+"""`model_type` in the file."""
+
+BEYOND = 2
+"""A net whose later stages share their weights may be run so many times as deep as it was trained: as late features ask for."""
+
+CHOICES = {"tables": ("target", "own"), "feeds": ("state", "feature")}
+"""Values of fields that are one of several words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeculatorConfig:
+    """Wertheimer et al. 2024, arXiv 2404.19124; `speculator_net.SpeculatorNet` has the equations."""
+
+    vocab_size: int
+    """V: the target's token ids."""
+
+    width: int
+    """D: numbers of a hidden state of the target."""
+
+    inner: int
+    """M: numbers of a state of the net."""
+
+    num_stages: int = 4
+    """Tokens ahead that the net was trained for."""
+
+    tied: bool = True
+    """Whether all stages share embedding, norm and head, and all but the first the projection."""
+
+    scaled: bool = True
+    """Whether the target's hidden state is brought to a root mean square of 1 / sqrt 2 first."""
+
+    reads_tokens: bool = True
+    """False: no stage sees the tokens that were drafted before it, as in Medusa (Cai et al. 2024, arXiv 2401.10774)."""
+
+    feeds: str = "state"
+    """What a stage takes from the one before: its `state`, or the target's `feature` as that one would have it, through the first
+    stage's projection again (the input of EAGLE, Li et al. 2024, arXiv 2401.15077). The second needs `tables: target`."""
+
+    tables: str = "target"
+    """Whose tables of tokens: the `target`'s embedding and head, frozen and not stored, through a linear map each; or its `own`."""
+
+    target_fingerprint: str = ""
+    """Digest of the target's weights; empty: not known."""
+
+    tokenizer_fingerprint: str = ""
+    """Digest of the target's tokenizer; empty: not known, and any target of the same vocabulary is served."""
+
+    eos_token_ids: tuple[int, ...] = ()
+    """The target's end-of-text tokens."""
+
+    target: str = ""
+    """Where the target's tables are: a folder, a hub id or `demo:NAME`. A relative folder is meant from the file's own."""
+
+    def __post_init__(self) -> None:
+        for name in ("vocab_size", "width", "inner", "num_stages"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name} is {value!r}; it must be a whole number of at least 1")
+        for name, allowed in CHOICES.items():
+            if getattr(self, name) not in allowed:
+                raise ValueError(
+                    f"{name} is {getattr(self, name)!r}; it must be {' or '.join(allowed)}"
+                )
+        if self.feeds == "feature" and self.tables == "own":
+            raise ValueError("feeds is 'feature', which needs tables: 'target'")
+
+    @property
+    def num_tables(self) -> int:
+        """Embeddings, norms and heads that there are."""
+        return 1 if self.tied else self.num_stages
+
+    @property
+    def num_later(self) -> int:
+        """Projections from a state of the net."""
+        if self.feeds == "feature":
+            return 0
+        return 1 if self.tied else self.num_stages - 1
+
+    @property
+    def deepest(self) -> int:
+        """Stages that may be run one after another."""
+        return self.num_stages * (BEYOND if self.tied else 1)
+
+    def as_json(self) -> dict[str, Any]:
+        """What the file holds."""
+        return {"model_type": KIND, **dataclasses.asdict(self)}
+
+    @classmethod
+    def from_json(cls, content: Any) -> SpeculatorConfig:
+        """The shape that a file holds.
+
+        Raises:
+            ValueError: It is of another kind, or a field is unknown, missing or wrong.
+        """
+        if not isinstance(content, Mapping):
+            raise ValueError("not an object")  # noqa: TRY004 - it is the file that is wrong
+        given = dict(content)
+        ends = given.get("eos_token_ids", ())
+        if not isinstance(ends, list | tuple) or not all(type(one) is int for one in ends):
+            raise ValueError(f"eos_token_ids is {ends!r}; it must be a list of token ids")
+        given["eos_token_ids"] = tuple(ends)
+        if (kind := given.pop("model_type", None)) != KIND:
+            raise ValueError(f"model_type is {kind!r}, not {KIND!r}")
+        known = {field.name for field in dataclasses.fields(cls)}
+        if unknown := given.keys() - known:
+            raise ValueError(f"unknown: {', '.join(sorted(unknown))}")
+        try:
+            return cls(**given)
+        except TypeError as error:
+            raise ValueError(str(error)) from None

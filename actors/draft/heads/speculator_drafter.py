@@ -1,0 +1,94 @@
+"""Drafting with a speculator: the trees of the autoregressive drafter, below the newest hidden state that the target has told.
+
+Nothing is proposed before the first hidden state has come, nor where it lies further back than the net goes. Late ones are made up for by the net's own
+states; when one comes, what was read and drafted from an older one is drafted anew.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.actors.draft.heads.head_engine import HeadEngine
+from outrider.actors.draft.model.growing_drafter import AutoregressiveDrafter
+from outrider.actors.draft.model.model_pass import ModelPass
+from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
+from outrider.actors.draft.state.drafter import DraftPass
+from outrider.actors.engine.kv.prefix_slots import PrefixSlots
+from outrider.actors.engine.timed_engine import TimedEngine
+
+Bools = NDArray[np.bool_]
+Int64s = NDArray[np.int64]
+
+
+class SpeculatorDrafter(AutoregressiveDrafter):
+    """See the module. A `FeatureReader`."""
+
+    def __init__(
+        self,
+        sessions: DraftSessions,
+        heads: HeadEngine,
+        *,
+        width: int,
+        max_ahead: int,
+        prefill_chunk: int,
+        lockstep: bool = False,
+    ) -> None:
+        """As `AutoregressiveDrafter`.
+
+        Args:
+            sessions: With room for `num_nodes_of` nodes a tree.
+            heads: Runs the net.
+            width: Children of a node, at most.
+            max_ahead: Nodes of one session that are run, at most.
+            prefill_chunk: Committed tokens in one pass, at most.
+            lockstep: Grow one tree of the size that the target verifies, for comparison.
+        """
+        self.timed = TimedEngine(heads)
+        super().__init__(
+            sessions,
+            self.timed,
+            width=width,
+            max_ahead=max_ahead,
+            prefill_chunk=prefill_chunk,
+            lockstep=lockstep,
+            # What a row is depends on what the target told of its own session.
+            slots=PrefixSlots(self.timed, is_shared=False),
+        )
+        self._heads = heads
+
+    def take_features(
+        self, session: DraftSession, start: int, features_TLD: NDArray[np.float32]
+    ) -> None:
+        """See `FeatureReader`: the newest one counts."""
+        newest = min(start + len(features_TLD), session.length - 1) - 1
+        row = session.row
+        slot = int(self._models.slots_S[row])
+        if newest < start or not self._heads.tell(slot, newest, features_TLD[newest - start, 0]):
+            return
+        if self._models.cached_S[row] > newest + 1:
+            super().rewrite(session, newest + 1)
+
+    def rewrite(self, session: DraftSession, keep: int) -> None:
+        """See `Drafter`: what the target told of tokens that are gone is forgotten."""
+        slot = int(self._models.slots_S[session.row])
+        self._heads.forget(slot, keep)
+        newest = int(self._heads.newest(np.array([slot]))[0])
+        super().rewrite(session, min(keep, max(newest, -1) + 1))
+
+    def plan(self, rows_E: Int64s) -> ModelPass | None:
+        """See `Drafter`: sessions whose newest hidden state is near enough."""
+        able_E = rows_E[self._deepest(rows_E) >= 1]
+        return super().plan(able_E) if len(able_E) else None
+
+    def took(self, plan: DraftPass, seconds: float) -> None:
+        """See `Drafter`; rows that were only counted cost nothing."""
+        if plan.batch is not None and self._heads.num_computed:
+            self.cost.observe(self._heads.num_computed, seconds)
+
+    def _deepest(self, rows_E: Int64s) -> Int64s:
+        """As deep as the net goes, counted from the newest hidden state."""
+        newest_E = self._heads.newest(self._models.slots_S[rows_E])
+        # The root is at position length - 1, and a node of depth d is run at stage length - 1 + d - newest - 1.
+        left_E = self._heads.deepest - (self._sessions.lengths_S[rows_E] - 2 - newest_E)
+        return np.clip(super()._deepest(rows_E), None, left_E)

@@ -1,0 +1,1 @@
+"""Which trainers there are, by name."""

@@ -1,0 +1,154 @@
+"""Rows of tokens with the target's hidden states at each, in files that are mapped into memory.
+
+Memory is bounded by what is read at a time. A folder is grown row by row; killed, it goes on behind the last rows that were finished.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.lib.format import open_memmap
+from numpy.typing import NDArray
+
+from outrider.actors.exchange.feedback_request import Layer
+from outrider.actors.train.training_errors import ResumeError
+
+Int32s = NDArray[np.int32]
+
+INDEX, TOKENS, FEATURES = "cache.json", "tokens.npy", "features.npy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheKey:
+    """What decides every number of a cache. Another key, another cache."""
+
+    target: str
+    """Fingerprint of the target."""
+
+    layers: tuple[Layer, ...]
+    """Places in the target, see `exchange.feedback_request`; their states stand side by side."""
+
+    width: int
+    """Numbers of one layer's state."""
+
+    row_length: int
+    """Tokens of a row."""
+
+    first: int
+    """Position of a row from which on it counts: what stands before was given to the target."""
+
+    text: str
+    """Which text, in words."""
+
+    is_half: bool = True
+    """Whether states are kept as bfloat16, else as float32."""
+
+
+class FeatureCache:
+    """The rows that are there, and room for more."""
+
+    def __init__(self, folder: Path, key: CacheKey, num_rows: int) -> None:
+        """Opens a cache, or makes an empty one. Disk is taken as rows come where the file system leaves holes.
+
+        Args:
+            folder: Of nothing else.
+            key: What it must hold.
+            num_rows: Rows, at most. A cache for another number is made anew.
+
+        Raises:
+            ResumeError: The folder holds a file that cannot be read.
+        """
+        self.key, self._folder, self.room = key, folder, num_rows
+        self.num_rows = 0
+        """Rows that are finished."""
+        index = folder / INDEX
+        wanted = {**json.loads(json.dumps(asdict(key))), "room": num_rows}
+        if index.exists():
+            try:
+                found = json.loads(index.read_text(encoding="utf-8"))
+                done = int(found.pop("rows"))
+            except (OSError, ValueError, KeyError) as error:
+                raise ResumeError(f"{index}: unreadable ({error}); delete the folder") from error
+            if found == wanted:
+                self.num_rows = done
+            else:
+                shutil.rmtree(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        mode = "r+" if self.num_rows else "w+"
+        width = len(key.layers) * key.width
+        kind = np.dtype(np.int16 if key.is_half else np.float32)
+        self._tokens_NL = open_memmap(
+            folder / TOKENS, mode, np.dtype(np.int32), (num_rows, key.row_length)
+        )
+        self._features_NLD = open_memmap(
+            folder / FEATURES, mode, kind, (num_rows, key.row_length, width)
+        )
+        self._wanted = wanted
+
+    @property
+    def is_full(self) -> bool:
+        """Whether every row is there."""
+        return self.num_rows == self.room
+
+    @property
+    def num_tokens(self) -> int:
+        """Positions that count."""
+        return self.num_rows * (self.key.row_length - self.key.first)
+
+    def append(self, tokens_BL: Int32s, features_BLD: torch.Tensor) -> None:
+        """Adds rows, as far as there is room; on return they are on disk.
+
+        Args:
+            tokens_BL: Token ids.
+            features_BLD: Hidden states at them, the layers side by side.
+        """
+        count = min(len(tokens_BL), self.room - self.num_rows)
+        rows = slice(self.num_rows, self.num_rows + count)
+        states = features_BLD[:count].detach().cpu()
+        self._tokens_NL[rows] = tokens_BL[:count]
+        if self.key.is_half:
+            self._features_NLD[rows] = states.to(torch.bfloat16).view(torch.int16).numpy()
+        else:
+            self._features_NLD[rows] = states.float().numpy()
+        self._tokens_NL.flush()
+        self._features_NLD.flush()
+        self.num_rows += count
+        path = self._folder / INDEX
+        partial = path.with_name(path.name + ".partial")
+        with partial.open("w", encoding="utf-8") as handle:
+            json.dump({**self._wanted, "rows": self.num_rows}, handle)
+            handle.flush()
+            os.fsync(handle.fileno())
+        partial.replace(path)
+
+    def rows(self, rows_B: NDArray[np.int64]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Some rows: token ids int64 [B, L] and states float32 [B, L, D]."""
+        tokens_BL = torch.from_numpy(self._tokens_NL[rows_B].astype(np.int64))
+        states = torch.from_numpy(np.ascontiguousarray(self._features_NLD[rows_B]))
+        if self.key.is_half:
+            states = states.view(torch.bfloat16)
+        return tokens_BL, states.float()
+
+
+def shuffled(step: int, count: int, num_rows: int, seed: int) -> NDArray[np.int64]:
+    """Rows of a step: every row once before any comes again, in an order fixed by the seed.
+
+    Args:
+        step: From 0 on.
+        count: Rows of a step.
+        num_rows: Rows that there are.
+        seed: Of the order.
+    """
+    places = np.arange(step * count, (step + 1) * count)
+    rounds, within = places // num_rows, places % num_rows
+    rows = np.empty(count, np.int64)
+    for number in np.unique(rounds).tolist():
+        order = np.random.default_rng([seed, number]).permutation(num_rows)
+        rows[rounds == number] = order[within[rounds == number]]
+    return rows

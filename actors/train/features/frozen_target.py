@@ -1,0 +1,130 @@
+"""A target that is only read: its hidden states and its tables of tokens, and texts that it writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+)
+
+from outrider.actors.draft.heads.speculator_net import matrix
+from outrider.actors.engine.checkpoint.model_facts import eos_token_ids
+from outrider.actors.engine.checkpoint.model_source import resolve_model
+from outrider.actors.engine.checkpoint.tokenizers import tokenizer_fingerprint
+from outrider.actors.engine.load.fingerprint import model_fingerprint
+from outrider.actors.exchange.feedback_request import Layer
+from outrider.actors.train.demo.rollout import continue_rows
+from outrider.actors.train.features.feature_cache import Int32s
+from outrider.actors.train.loop.objective import mixed_precision
+from outrider.actors.train.training_errors import TrainError
+
+
+@dataclass(frozen=True, eq=False)
+class FrozenTarget:
+    """A model of transformers, float32."""
+
+    name: str
+    """As it was asked for."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerFast
+    fingerprint: str
+    """As the service will know it by."""
+
+    @property
+    def width(self) -> int:
+        """Numbers of a hidden state."""
+        return int(self.head_VD.shape[1])
+
+    @property
+    def eos_token_ids(self) -> tuple[int, ...]:
+        """Its end-of-text tokens."""
+        return eos_token_ids(self.model)
+
+    @property
+    def tokenizer_fingerprint(self) -> str:
+        """Digest of its tokenizer."""
+        return tokenizer_fingerprint(self.tokenizer)
+
+    @property
+    def device(self) -> torch.device:
+        """Where it is."""
+        return self.head_VD.device
+
+    @property
+    def embedding_VD(self) -> torch.Tensor:
+        """Its table of tokens."""
+        return matrix(self.model.get_input_embeddings()).detach()
+
+    @property
+    def head_VD(self) -> torch.Tensor:
+        """Its output layer."""
+        # Untyped in transformers.
+        head: nn.Module = self.model.get_output_embeddings()  # type: ignore[no-untyped-call]
+        return matrix(head).detach()
+
+    @torch.no_grad()
+    def features(self, tokens_BL: Int32s, layers: Sequence[Layer]) -> torch.Tensor:
+        """Hidden states [B, L, D] at every position, those of the layers side by side.
+
+        Raises:
+            TrainError: The model has no such layer, or that one's state cannot be had.
+        """
+        base = getattr(self.model, self.model.base_model_prefix)
+        blocks = int(self.model.config.get_text_config().num_hidden_layers)
+        for layer in layers:
+            if layer != "norm" and not 0 <= layer < blocks:
+                raise TrainError(f"layer {layer}: give 'norm', or 0 to {blocks - 1}")
+        ids = torch.from_numpy(tokens_BL.astype(np.int64)).to(self.device)
+        with mixed_precision(self.device):
+            output = base(
+                input_ids=ids, use_cache=False, output_hidden_states=tuple(layers) != ("norm",)
+            )
+        return torch.cat(
+            [
+                output.last_hidden_state if layer == "norm" else output.hidden_states[layer]
+                for layer in layers
+            ],
+            dim=-1,
+        ).float()
+
+    def write(
+        self, prompts_BL: Int32s, length: int, seed: int, temperatures: Sequence[float]
+    ) -> Int32s:
+        """Rows [B, length] that begin with the prompts and go on as the model draws them."""
+        prompts = torch.from_numpy(prompts_BL.astype(np.int64)).to(self.device)
+        generator = torch.Generator(self.device).manual_seed(seed)
+        rows = continue_rows(self.model, prompts, length, generator, temperatures)
+        return rows.cpu().numpy().astype(np.int32)
+
+
+def load_target(name: str, device: torch.device) -> FrozenTarget:
+    """Reads a model and its tokenizer.
+
+    Raises:
+        TrainError: There is no such model, or it has no tokenizer.
+    """
+    try:
+        source = resolve_model(name)
+        if source.is_tabular:
+            raise ValueError(f"{name!r} is a table, which has no hidden states")
+        model = AutoModelForCausalLM.from_pretrained(source.location, dtype=torch.float32)
+        tokenizer = AutoTokenizer.from_pretrained(source.location)
+    except (ValueError, OSError) as error:
+        raise TrainError(f"target {name!r}: {error}") from error
+    if not isinstance(tokenizer, PreTrainedTokenizerFast):
+        raise TrainError(f"target {name!r}: {type(tokenizer).__name__} is no fast tokenizer")
+    nn.Module.requires_grad_(model, False)
+    model.train(False)
+    folder = Path(source.location) if source.is_local else None
+    fingerprint = model_fingerprint(model, folder)
+    return FrozenTarget(name, nn.Module.to(model, device), tokenizer, fingerprint)

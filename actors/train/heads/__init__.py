@@ -1,0 +1,1 @@
+"""Training of the networks of `draft/heads` on a target's hidden states."""

@@ -1,0 +1,80 @@
+"""What the trainer of speculators can be told. Plain data: read by the command line, without torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from outrider.actors.train.trainer_options import TargetTrainerOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeculatorOptions(TargetTrainerOptions):
+    """Of `outrider train mlp_speculator`."""
+
+    heads: int = 4
+    """Tokens ahead."""
+
+    inner: int = 384
+    """Width of the net."""
+
+    tied: bool = True
+    """Share weights between the heads."""
+
+    scaled: bool = True
+    """Bring the target's hidden state to one size first."""
+
+    inputs: Literal["mlp", "medusa", "eagle"] = "mlp"
+    """What a head reads: state and token (mlp), no token (medusa), or the feature as the head before foresees it, and the token (eagle)."""
+
+    tables: Literal["target", "own"] = "target"
+    """Embedding and head of the target, which are not stored, or own ones, which are large."""
+
+    labels: Literal["tokens", "law"] = "law"
+    """Learn the tokens of the texts, as the paper does, or the target's distribution at them."""
+
+    text_steps: int = 1200
+    """Steps of the first stage, on text; 0 leaves it out."""
+
+    own_steps: int = 900
+    """Steps of the second stage, on the target's own writing; 0 leaves it out."""
+
+    own_rate: float = 0.3
+    """Learning rate of the second stage, as a part of the first one's."""
+
+    matrix_rate: float = 0.02
+    """Learning rate of the maps (Muon)."""
+
+    other_rate: float = 3e-3
+    """Learning rate of everything else (AdamW)."""
+
+    text_rows: int = 1600
+    """Rows of text whose hidden states are kept."""
+
+    own_rows: int = 1600
+    """Rows of the target's writing whose hidden states are kept."""
+
+    row_length: int = 128
+    """Tokens of a row."""
+
+    prompt_length: int = 32
+    """Tokens of a row of its writing that the target is given."""
+
+    tokens_per_step: int = 2048
+    """Tokens of a step."""
+
+    seed: int = 0
+    """Of the weights and the order."""
+
+    def __post_init__(self) -> None:
+        # Two arguments, as `slots` makes another class of this one.
+        super(SpeculatorOptions, self).__post_init__()
+        for name in ("heads", "inner", "text_rows", "own_rows", "tokens_per_step"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        if not self.text_steps >= 0 <= self.own_steps:
+            raise ValueError("text_steps and own_steps must not be negative")
+        if not 1 <= self.prompt_length < self.row_length - self.heads - 1:
+            raise ValueError(
+                f"row_length is {self.row_length}; it must be above prompt_length {self.prompt_length} by more than {self.heads + 1}"
+            )

@@ -1,0 +1,124 @@
+"""`outrider train`: a command for each trainer, made from its description. The serving packages are imported when one is asked for."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from dataclasses import MISSING, fields
+from enum import Enum, StrEnum
+from functools import cached_property
+from types import ModuleType
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+import typer
+from typer.core import TyperGroup
+
+from outrider.client.cli.commands.serving import failed_commands, serving_module
+from outrider.client.cli.shared import flags
+from outrider.client.cli.shared.exits import ExitCode
+from outrider.client.cli.shared.printing import print_json
+
+
+class TrainerCommands(TyperGroup):
+    """The commands of all trainers."""
+
+    @cached_property
+    def _made(self) -> Any:
+        app = typer.Typer()
+        # A group also where there is one trainer only.
+        app.callback()(lambda: None)
+        module = serving_module("outrider.cluster.start.commands")
+        for name, spec in module.trainers().items():
+            summary = f"Train {spec.summary}." + (f"\n\n{spec.source}." if spec.source else "")
+            app.command(name, help=summary)(_command(module, spec))
+        return typer.main.get_group(app)
+
+    # Click is typer's own in some versions, and has no name here that fits all.
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Their names."""
+        names: list[str] = self._made.list_commands(ctx)
+        return names
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The one with this name; None: there is none."""
+        return self._made.get_command(ctx, cmd_name)
+
+
+train_app = typer.Typer(cls=TrainerCommands, help="Train models.", no_args_is_help=True)
+
+
+@train_app.callback()
+def options() -> None:
+    """Train models."""
+
+
+def _command(module: ModuleType, spec: Any) -> Callable[..., None]:
+    """The command of a trainer, whose flags are the fields of its options."""
+
+    def run(*, as_json: bool, **given: Any) -> None:
+        for key, value in given.items():
+            if isinstance(value, list):
+                given[key] = tuple(value)
+            elif isinstance(value, Enum):
+                given[key] = value.value
+        try:
+            with failed_commands(module, as_json=as_json):
+                result = module.train(spec.name, given)
+        except KeyboardInterrupt:
+            print("interrupted; the same command goes on from here", file=sys.stderr)
+            raise typer.Exit(ExitCode.INTERRUPTED) from None
+        if as_json:
+            print_json(result.report)
+            return
+        for line in result.lines:
+            print(line)
+
+    parameters = _flags(spec)
+    parameters.append(_keyword("as_json", False, flags.AsJson))
+    changed: Any = run
+    changed.__signature__ = inspect.Signature(parameters)
+    changed.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run
+
+
+def _flags(spec: Any) -> list[inspect.Parameter]:
+    """A flag for each field of a trainer's options."""
+    kind, docs = spec.options, spec.option_docs
+    hints = get_type_hints(kind)
+    found = []
+    for field in fields(kind):
+        hint: Any = hints[field.name]
+        names = field.metadata.get("flags", (f"--{field.name.replace('_', '-')}",))
+        if hint is bool and not any("/" in name for name in names):
+            names = (f"{names[0]}/--no-{names[0].removeprefix('--')}",)
+        default: Any = field.default
+        if get_origin(hint) is Literal:
+            # Not every version of typer knows Literal.
+            hint = _choice(get_args(hint))
+            default = default if default is MISSING else hint(default)
+        elif get_origin(hint) is tuple:
+            # Made at run time.
+            hint, default = list[get_args(hint)[0]], list(default)  # type: ignore[misc]
+        option = typer.Option(*names, help=docs.get(field.name))
+        is_required = field.default is MISSING
+        found.append(
+            _keyword(
+                field.name,
+                inspect.Parameter.empty if is_required else default,
+                Annotated[hint, option],
+            )
+        )
+    return found
+
+
+def _choice(words: tuple[str, ...]) -> Any:
+    """An enumeration of some words."""
+    make: Any = StrEnum
+    return make("Choice", {word: word for word in words})
+
+
+def _keyword(name: str, default: Any, annotation: Any) -> inspect.Parameter:
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+    )
