@@ -25,6 +25,7 @@ SUITES = (
     "load",
     "costs",
     "messages",
+    "feedback",
     "fanout",
     "reliability",
     "verifiers",

@@ -118,6 +118,29 @@ def messages(rows: Rows) -> str:
     return f"{table(head, lines)}\n\n{machine(rows)}."
 
 
+def feedback(rows: Rows) -> str:
+    """What features cost a target."""
+    if not rows:
+        return ""
+    head = ["asked for", "sessions", "bytes a token", "pass without, ms", "with, ms", "packing, ms"]
+    lines = [
+        [
+            row["asked"],
+            str(row["sessions"]),
+            f"{row['bytes_per_token']:.0f}",
+            *(f"{1e-3 * row[name]:.2f}" for name in ("pass_us", "pass_told_us", "pack_us")),
+        ]
+        for row in rows
+    ]
+    one = rows[0]
+    said = (
+        f"The shipped target ({one['width']} numbers a state); prompts of {one['prompt']} tokens, {one['tokens']} decoded of each, about five a "
+        "pass over sixteen candidates. Bytes are those of prompt and text together, by token of the text. Times are processor time, medians of "
+        f"passes; {runs(rows)}; {machine(rows)}."
+    )
+    return f"{table(head, lines)}\n\n{said}"
+
+
 def reliability(rows: Rows) -> str:
     """How far expectation and fate agree."""
     if not rows:

@@ -32,6 +32,7 @@ PAGES = tuple(
     for name in (
         "benchmarks",
         "exactness",
+        "feedback",
         "scale",
         "scheduling",
         "simulation",
@@ -55,6 +56,7 @@ BLOCKS: dict[str, Block] = {
     "load": ("load", tables_of_load.load),
     "costs": ("costs", tables_of_load.costs),
     "messages": ("messages", tables_of_load.messages),
+    "feedback": ("feedback", tables_of_load.feedback),
     "reliability": ("reliability", tables_of_load.reliability),
     "emulated": ("emulated", tables_emulated.emulated),
     "predicted": ("predicted", tables_simulated.predicted),
