@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.actors.draft.block.block_engine import BlockEngine
+from outrider.actors.draft.block.block_engine import NUM_LEVELS, BlockEngine
 from outrider.actors.draft.model.growing_drafter import AutoregressiveDrafter
 from outrider.actors.draft.model.model_pass import ModelPass
 from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
@@ -56,6 +56,7 @@ class BlockDrafter(AutoregressiveDrafter):
             lockstep=lockstep,
             # What a row is depends on what the target told of its own session.
             slots=PrefixSlots(self.timed, is_shared=False),
+            num_levels=NUM_LEVELS,
         )
         self._blocks = blocks
         self._told: dict[int, dict[tuple[int, ...], int]] = {}
@@ -123,6 +124,10 @@ class BlockDrafter(AutoregressiveDrafter):
         """See `Drafter`; what a block costs says nothing of nodes."""
         if not self._blocks.num_blocks:
             super().took(plan, seconds)
+
+    def _levels(self) -> Int64s | None:
+        """What the confidence head says."""
+        return self._blocks.levels_W
 
     def _deepest(self, rows_E: Int64s) -> Int64s:
         """As deep as the block goes."""

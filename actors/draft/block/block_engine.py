@@ -19,6 +19,11 @@ from outrider.actors.draft.block.context_cache import ContextCache
 from outrider.actors.engine.protocol import Batch, Int64s, Logits, ModelSpec, Rows
 from outrider.actors.engine.tables.token_slots import TokenSlots, packed
 
+CONFIDENCE_EDGES = np.array([0.3, 0.45, 0.6, 0.8])
+"""Between the levels of confidence. Of a toy's rows each level has a fair part; what a level is worth is learned while serving."""
+
+NUM_LEVELS = len(CONFIDENCE_EDGES) + 1
+
 NO_BLOCK = -(1 << 40)
 """Position of a slot's block that has none: every row is behind its end."""
 
@@ -37,6 +42,8 @@ class BlockEngine:
         self.net, self._spec, config = net, spec, net.config
         self.num_blocks = 0
         """Blocks of the last pass."""
+        self.levels_W: Int64s | None = None
+        """Level of confidence of each row of logits of the last pass; None: there is no such head."""
         self._slots = TokenSlots(
             num_slots=num_slots,
             max_context=spec.max_context,
@@ -49,6 +56,7 @@ class BlockEngine:
         # Column 0 is the last cached row, so that parent -1 finds it too.
         self._positions_SC = np.full((num_slots, 1 + max_scratch), -1, np.int64)
         self._unary_SBV = torch.zeros(num_slots, config.block, config.vocab_size, device=device)
+        self._states_SBD = torch.zeros(num_slots, config.block, config.width, device=device)
         self._anchors_S = np.full(num_slots, NO_BLOCK, np.int64)
         self._told_S = np.full(num_slots, NO_BLOCK, np.int64)
         """Position of the last token that the block was told."""
@@ -166,9 +174,14 @@ class BlockEngine:
         places_W = positions_W - self._anchors_S[slots_W]
         inside_W = (places_W >= 0) & (places_W < config.block)
         flat_W = slots_W * config.block + np.where(inside_W, places_W, 0)
-        values_WV = self._unary_SBV.flatten(0, 1)[torch.from_numpy(flat_W).to(device)]
+        flat, tokens = torch.from_numpy(flat_W).to(device), torch.from_numpy(tokens_W).to(device)
+        values_WV = self._unary_SBV.flatten(0, 1)[flat]
         if self.net.markov_head is not None:
-            values_WV += self.net.markov_head(torch.from_numpy(tokens_W).to(device))
+            values_WV += self.net.markov_head(tokens)
+        confidence = self.net.confidence(self._states_SBD.flatten(0, 1)[flat], tokens)
+        self.levels_W = None
+        if confidence is not None:
+            self.levels_W = np.digitize(confidence.sigmoid().cpu().numpy(), CONFIDENCE_EDGES)
         if not inside_W.all():
             values_WV[torch.from_numpy(~inside_W).to(device)] = 0.0
         return values_WV
@@ -203,7 +216,8 @@ class BlockEngine:
             context,
             seen_NW,
         )
-        self._unary_SBV[torch.from_numpy(slots_N).to(device)] = self.net.unary(states)
+        slots = torch.from_numpy(slots_N).to(device)
+        self._states_SBD[slots], self._unary_SBV[slots] = states, self.net.unary(states)
         self._anchors_S[slots_N], self._told_S[slots_N] = anchors_N, ends_N
         self._is_stale_S[slots_N] = False
         self.num_blocks = len(slots_N)

@@ -93,5 +93,6 @@ SPECS = (
         needs_model=True,
         needs=frozenset({TargetNeed.TOKENS, TargetNeed.HIDDEN_STATES}),
         options=BlockOptions,
+        model_types=frozenset({"dspark"}),
     ),
 )
