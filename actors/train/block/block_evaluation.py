@@ -32,10 +32,11 @@ def block_acceptance(
     block, shown = config.block, config.block - lag
     sums = torch.zeros(3, shown, dtype=torch.float64)
     chain, count = 0.0, 0
-    anchors = torch.arange(max(held.first - 1, 1), held.tokens_BL.shape[1] - block, EVERY)
+    length, device = held.tokens_BL.shape[1], held.tokens_BL.device
+    anchors = torch.arange(max(held.first - 1, 1), length - block, EVERY, device=device)
     for at in range(0, len(held.tokens_BL), ROWS_PER_PASS):
         tokens = held.tokens_BL[at : at + ROWS_PER_PASS]
-        features = held.features_BLD[at : at + ROWS_PER_PASS].unflatten(-1, (-1, config.width))  # type: ignore[no-untyped-call]
+        features = held.features_BLD[at : at + ROWS_PER_PASS].view(*tokens.shape, -1, config.width)
         places = anchors.expand(len(tokens), -1)
         told = torch.full_like(places, lag if reveals else 0)
         blocks = Blocks(places, told)
@@ -43,14 +44,15 @@ def block_acceptance(
         own = net.unary(states[:, :, lag:])
         if net.markov_head is not None:
             own = own + net.markov_head(at_slots(tokens, blocks, block)[:, :, lag:])
-        rows = torch.arange(len(tokens))[:, None, None]
-        law = features[rows, places[..., None] + torch.arange(lag, block), -1] @ head_VD.T
+        rows = torch.arange(len(tokens), device=device)[:, None, None]
+        slots = places[..., None] + torch.arange(lag, block, device=device)
+        law = features[rows, slots, -1] @ head_VD.T
         written = at_slots(tokens, blocks, block, 1)[:, :, lag:]
         best = own.topk(CANDIDATES, dim=-1).indices
         hits = best == law.argmax(-1, keepdim=True)
         overlap = torch.minimum(own.softmax(-1), law.softmax(-1)).sum(-1)
         for number, value in enumerate((hits[..., 0], hits.any(-1), overlap)):
-            sums[number] += value.double().sum((0, 1))
+            sums[number] += value.double().sum((0, 1)).cpu()
         goes_on = (best[..., 0] == written).double().cumprod(-1)
         chain += float(goes_on.sum())
         count += places.numel()

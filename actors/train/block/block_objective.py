@@ -15,6 +15,8 @@ import torch.nn.functional as F
 
 from outrider.actors.draft.block.block_net import BlockNet
 
+CPU = torch.device("cpu")
+
 TOKEN_SHARE = 0.1
 """Of the cross-entropy; the rest is the distance's."""
 
@@ -45,6 +47,7 @@ def random_blocks(
     block: int,
     most_revealed: int,
     generator: torch.Generator,
+    device: torch.device = CPU,
 ) -> Blocks:
     """Blocks at random.
 
@@ -55,7 +58,8 @@ def random_blocks(
         length: Tokens of a row.
         block: Slots of a block; the tokens that they predict must lie in the row.
         most_revealed: Greatest number of tokens that one of them is told; half are told none.
-        generator: Of the choice.
+        generator: Of the choice, on the CPU.
+        device: Where the blocks are wanted.
     """
     shape = (num_rows, count)
     anchors = torch.randint(max(first - 1, 1), length - block, shape, generator=generator)
@@ -63,7 +67,7 @@ def random_blocks(
     if most_revealed:
         told = torch.randint(1, most_revealed + 1, shape, generator=generator)
         revealed = torch.where(torch.rand(shape, generator=generator) < 0.5, told, revealed)
-    return Blocks(anchors, revealed)
+    return Blocks(anchors.to(device), revealed.to(device))
 
 
 def block_states(
