@@ -160,13 +160,11 @@ class HeadEngine:
         stages_R = positions_R - self._newest_S[slots_R] - 1
         live_R = (stages_R >= 0) & (stages_R < self.deepest)
         self.num_computed = int(np.count_nonzero(live_R))
-        offsets = arrays.offsets
-        values_WV = torch.zeros(offsets[-1], self._spec.vocab_size, device=self._spec.device)
-        wanted_R = _wanted(arrays.wanted_E, counts_B, arrays.num_rows)
-        outputs_R = np.cumsum(wanted_R) - 1
         # A row's parent is of the stage before, so it is computed by then.
-        for stage in np.unique(stages_R[live_R]).tolist():
+        for stage in range(self.deepest):
             rows = (live_R & (stages_R == stage)).nonzero()[0]
+            if not len(rows):
+                continue
             slots = torch.from_numpy(slots_R[rows])
             inputs = (
                 self._features_SD[slots]
@@ -176,11 +174,31 @@ class HeadEngine:
             tokens = torch.from_numpy(arrays.tokens_R[rows]).to(self._spec.device)
             states = self.net.stage(stage, inputs, tokens)
             self._states_SCM[slots, torch.from_numpy(columns_R[rows])] = states
-            asked = wanted_R[rows]
-            if asked.any():
-                values = self.net.logits(stage, states[torch.from_numpy(asked)])
-                values_WV[torch.from_numpy(outputs_R[rows[asked]])] = values
-        return Logits(values_RV=values_WV, offsets=offsets)
+        wanted = _wanted(arrays.wanted_E, counts_B).nonzero()[0]
+        values_WV = self._logits(
+            slots_R[wanted], columns_R[wanted], np.where(live_R, stages_R, -1)[wanted]
+        )
+        return Logits(values_RV=values_WV, offsets=arrays.offsets)
+
+    def _logits(self, slots_W: Int64s, columns_W: Int64s, stages_W: Int64s) -> torch.Tensor:
+        """Of some rows; zero for those of stage -1. The table of tokens is read once for each head that there is."""
+        heads_W = np.minimum(stages_W, self.net.config.num_tables - 1)
+        values_WV: torch.Tensor | None = None
+        for head in np.unique(heads_W[heads_W >= 0]).tolist():
+            rows = (heads_W == head).nonzero()[0]
+            states = self._states_SCM[
+                torch.from_numpy(slots_W[rows]), torch.from_numpy(columns_W[rows])
+            ]
+            values = self.net.logits(head, states)
+            if len(rows) == len(heads_W):
+                return values
+            if values_WV is None:
+                values_WV = values.new_zeros(len(heads_W), values.shape[1])
+            values_WV[torch.from_numpy(rows)] = values
+        if values_WV is None:
+            shape = (len(heads_W), self._spec.vocab_size)
+            return torch.zeros(shape, device=self._spec.device)
+        return values_WV
 
     def _place(
         self, slots_R: Int64s, columns_R: Int64s, above_R: Int64s, *, is_new_R: NDArray[np.bool_]
@@ -196,10 +214,9 @@ class HeadEngine:
         return positions_R
 
 
-def _wanted(wanted_E: Int64s, counts_E: Int64s, num_rows: int) -> NDArray[np.bool_]:
+def _wanted(wanted_E: Int64s, counts_E: Int64s) -> NDArray[np.bool_]:
     """Which rows of a batch have logits."""
     wanted_R = np.repeat(wanted_E == 2, counts_E)
     lasts_E = np.cumsum(counts_E) - 1
     wanted_R[lasts_E[wanted_E >= 1]] = True
-    assert len(wanted_R) == num_rows, "every row is an entry's"
     return wanted_R

@@ -52,6 +52,9 @@ class SpeculatorConfig:
     target_fingerprint: str = ""
     """Digest of the target's weights; empty: not known."""
 
+    tables_digest: str = ""
+    """Digest of the target's embedding and head (`speculator_file.digest_of`), for `tables: target`; empty: not known, and not checked."""
+
     tokenizer_fingerprint: str = ""
     """Digest of the target's tokenizer; empty: not known, and any target of the same vocabulary is served."""
 

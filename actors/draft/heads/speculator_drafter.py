@@ -1,7 +1,8 @@
 """Drafting with a speculator: the trees of the autoregressive drafter, below the newest hidden state that the target has told.
 
-Nothing is proposed before the first hidden state has come, nor where it lies further back than the net goes. Late ones are made up for by the net's own
-states; when one comes, what was read and drafted from an older one is drafted anew.
+Nothing is proposed before the first hidden state has come, nor where it lies further back than the net goes. A verdict's own state comes a moment after it
+and is waited for: what was drafted without would be drafted anew. If a whole round passes without it, the net goes on from its own states until another
+comes.
 """
 
 from __future__ import annotations
@@ -56,6 +57,18 @@ class SpeculatorDrafter(AutoregressiveDrafter):
             slots=PrefixSlots(self.timed, is_shared=False),
         )
         self._heads = heads
+        self._missed_S = np.zeros(len(sessions.sessions), np.int64)
+        """Verdicts in a row whose state had not come by the next one."""
+
+    def attach(self, session: DraftSession) -> None:
+        """See `Drafter`."""
+        super().attach(session)
+        self._missed_S[session.row] = 0
+
+    def follow(self, rows_E: Int64s, tokens_ET: Int64s, counts_E: Int64s) -> Int64s:
+        """See `Drafter`."""
+        self._missed_S[rows_E] = np.where(self._lacks(rows_E), self._missed_S[rows_E] + 1, 0)
+        return super().follow(rows_E, tokens_ET, counts_E)
 
     def take_features(
         self, session: DraftSession, start: int, features_TLD: NDArray[np.float32]
@@ -78,13 +91,30 @@ class SpeculatorDrafter(AutoregressiveDrafter):
 
     def plan(self, rows_E: Int64s) -> ModelPass | None:
         """See `Drafter`: sessions whose newest hidden state is near enough."""
-        able_E = rows_E[self._deepest(rows_E) >= 1]
+        able_E = rows_E[(self._deepest(rows_E) >= 1) & ~self._waits(rows_E)]
         return super().plan(able_E) if len(able_E) else None
+
+    def is_complete(self, rows_E: Int64s) -> Bools:
+        """See `Drafter`."""
+        complete_E = super().is_complete(rows_E)
+        complete_E[self._waits(rows_E) & (super()._deepest(rows_E) >= 1)] = False
+        return complete_E
 
     def took(self, plan: DraftPass, seconds: float) -> None:
         """See `Drafter`; rows that were only counted cost nothing."""
         if plan.batch is not None and self._heads.num_computed:
             self.cost.observe(self._heads.num_computed, seconds)
+
+    def _lacks(self, rows_E: Int64s) -> Bools:
+        """Whether the target has told less than it could by now."""
+        newest_E = self._heads.newest(self._models.slots_S[rows_E])
+        lacks_E: Bools = newest_E < self._sessions.lengths_S[rows_E] - 2
+        return lacks_E
+
+    def _waits(self, rows_E: Int64s) -> Bools:
+        """Whether the state of the last verdict is awaited."""
+        waits_E: Bools = self._lacks(rows_E) & (self._missed_S[rows_E] == 0)
+        return waits_E
 
     def _deepest(self, rows_E: Int64s) -> Int64s:
         """As deep as the net goes, counted from the newest hidden state."""

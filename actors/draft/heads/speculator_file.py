@@ -59,7 +59,13 @@ def load_speculator(folder: Path, *, target: str | None = None) -> SpeculatorNet
     config = read_config(folder)
     embedding, head = None, None
     if config.tables == "target":
-        embedding, head = target_tables(_place_of(config, folder, target), config)
+        place = _place_of(config, folder, target)
+        embedding, head = target_tables(place, config)
+        if config.tables_digest and digest_of(embedding, head) != config.tables_digest:
+            raise SpeculatorError(
+                f"{folder}: was trained for another target than {place}, whose embedding and head differ; train it for "
+                "this one, or give the option target"
+            )
     net = SpeculatorNet(config, embedding_VD=embedding, head_VD=head)
     wanted = net.state_dict()
     path = folder / WEIGHTS
@@ -109,6 +115,14 @@ def save_speculator(folder: Path, net: SpeculatorNet, card: str) -> None:
         folder.rename(retired)
     partial.rename(folder)
     shutil.rmtree(retired, ignore_errors=True)
+
+
+def digest_of(embedding_VD: torch.Tensor, head_VD: torch.Tensor) -> str:
+    """Says whether two pairs of tables are the same, whatever the type of their numbers was."""
+    digest = hashlib.sha256()
+    for table in (embedding_VD, head_VD):
+        digest.update(table.detach().to("cpu", torch.float32).contiguous().numpy().data)
+    return digest.hexdigest()
 
 
 def weights_digest(folder: Path) -> str:

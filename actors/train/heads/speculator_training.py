@@ -14,7 +14,7 @@ import torch
 from rich.console import Console
 
 from outrider.actors.draft.heads.speculator_config import SpeculatorConfig
-from outrider.actors.draft.heads.speculator_file import save_speculator
+from outrider.actors.draft.heads.speculator_file import digest_of, save_speculator
 from outrider.actors.draft.heads.speculator_net import SpeculatorNet
 from outrider.actors.train.features.feature_cache import FeatureCache, shuffled
 from outrider.actors.train.features.frozen_target import FrozenTarget
@@ -81,6 +81,9 @@ class SpeculatorTraining:
             feeds="feature" if options.inputs == "eagle" else "state",
             tables=options.tables,
             target_fingerprint=target.fingerprint,
+            tables_digest=digest_of(target.embedding_VD, target.head_VD)
+            if options.tables == "target"
+            else "",
             tokenizer_fingerprint=target.tokenizer_fingerprint,
             eos_token_ids=target.eos_token_ids,
             target=options.target,
@@ -164,9 +167,10 @@ class SpeculatorTraining:
         shape = json.dumps(self.config.as_json(), sort_keys=True)
         # Not the number of steps: a run may be lengthened.
         rates = f"{schedule.matrix_rate:g} {schedule.other_rate:g} {schedule.tokens_per_step}"
+        before = f" after {options.text_steps} steps" if part == OWN else ""
         saving = Saving(
             path=options.out / "progress" / f"{part.replace(' ', '-')}.pt",
-            fingerprint=f"{part} of {rows} rows, {shape} {options.labels} {rates} seed={schedule.seed}",
+            fingerprint=f"{part} of {rows} rows, {shape} {options.labels} {rates} seed={schedule.seed}{before}",
             resume=options.resume,
             saved=budget.save,
         )

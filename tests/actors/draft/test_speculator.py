@@ -160,15 +160,24 @@ def test_nothing_is_proposed_without_a_state_or_too_far_behind_one() -> None:
 
 
 def test_late_states_are_made_up_for_by_own_ones() -> None:
-    """A verdict without a state: the tree goes on below it, from the net's own states."""
+    """A verdict's state is waited for until the next verdict; then the tree goes on below, from the net's own states."""
     bench, attach = SpeculatorBench(random_net()), make_attach()
-    target = MiniTarget(TARGET_TABLE, attach)
+    target = MiniTarget(ORDER_1, attach)
     bench.worker.post(attach)
     bench.settle()
     bench.tell(attach.key, 0, 4)
-    bench.worker.post(target.commit(2))
     bench.settle()
+    passes = bench.worker.stats.passes
+    bench.worker.post(target.commit(1))
+    bench.settle()
+    assert bench.worker.stats.passes == passes
+    bench.worker.post(target.commit(1))
+    bench.settle()
+    assert bench.worker.stats.passes > passes
     assert check_tree(bench, attach, 3) > 0
+    bench.tell(attach.key, 5, 6)
+    bench.settle()
+    assert check_tree(bench, attach, 5) > 0
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])

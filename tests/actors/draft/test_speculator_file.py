@@ -15,6 +15,7 @@ from outrider.actors.draft.choice.drafter_registry import loading_method
 from outrider.actors.draft.heads.speculator_config import SpeculatorConfig
 from outrider.actors.draft.heads.speculator_file import (
     SpeculatorError,
+    digest_of,
     load_speculator,
     save_speculator,
 )
@@ -53,6 +54,11 @@ def test_tables_of_the_target_are_not_stored(tmp_path: Path) -> None:
     assert vectors.shape == (160,)
     assert head_VD.shape == (4096, 160)
     assert head_VD.std() > 0.01
+    edited(tables_digest=digest_of(head_VD, head_VD))(tmp_path)
+    load_speculator(tmp_path)
+    edited(tables_digest=digest_of(head_VD, 2.0 * head_VD))(tmp_path)
+    with pytest.raises(SpeculatorError, match="trained for another target than demo:target"):
+        load_speculator(tmp_path)
 
 
 def spoilt(change: Callable[[Tensors], object]) -> Callable[[Path], None]:
