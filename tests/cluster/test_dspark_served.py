@@ -34,6 +34,8 @@ async def running(serve: Serve) -> AsyncIterator[tuple[Front, DraftServer]]:
             model_name="demo",
             engine=settings_of("demo:target"),
             listen="127.0.0.1:0",
+            # So small a target decodes so fast that it must be made to wait for the drafter.
+            lockstep=True,
         )
     )
     drafter = DraftServer(

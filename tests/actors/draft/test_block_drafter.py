@@ -260,12 +260,87 @@ def test_text_is_plain_decodings_whatever_happens_to_states(
 ) -> None:
     """In order, late, missing, doubled, false or not at all: the drafter proposes, and the text is that of the target alone."""
     net = small_net(small_config(most_revealed=most_revealed))
-    for seed in range(2):
-        sampling = Sampling(seed=seed, max_tokens=60, temperature=temperature)
+    networks = ((None, Missing(0)), (Abuse(1), _nothing))
+    for seed, of_seed in enumerate(networks):
+        sampling = Sampling(seed=seed, max_tokens=50, temperature=temperature)
         _, plain = run(None, sampling)
-        for meddle in (None, Missing(seed), Abuse(seed), _nothing):
-            pair, text = run(net, sampling, meddle)
+        for network in of_seed:
+            pair, text = run(net, sampling, network)
             assert text == plain
             assert not pair.ended
-        pair, _ = run(net, sampling)
-        assert pair.draft.stats.passes > 5
+            assert (pair.draft.stats.passes > 5) == (network is not _nothing)
+
+
+def test_states_are_those_of_the_layers_that_were_asked_for() -> None:
+    """The target is b everywhere after b blocks, and its law after the norm: what the drafter is told says which layer it is."""
+    net = small_net()
+    sessions, drafter = block_drafter(net)
+    told: list[tuple[int, Floats]] = []
+    take = drafter.take_features
+
+    def noted(session: object, start: int, states_TLD: NDArray[np.float32]) -> None:
+        told.append((start, states_TLD.astype(np.float64)))
+        take(session, start, states_TLD)  # type: ignore[arg-type]
+
+    drafter.take_features = noted  # type: ignore[method-assign]
+    pair = Pair(TABLE, DRAFT, feedback=net.config.request, method=(sessions, drafter))
+    pair.open(0, Sampling(seed=1, max_tokens=20), Speculation(), PROMPT)
+    pair.run()
+    text = [*PROMPT, *pair.texts[0]]
+    assert len(told) > 3
+    for start, states_TLD in told:
+        assert (states_TLD[:, net.config.taps.index(1)] == 1.0).all()
+        for row, law_V in enumerate(states_TLD[:, net.config.taps.index("norm")]):
+            expected = TABLE.log_probs_after(text[: start + row + 1])
+            np.testing.assert_allclose(law_V, expected, rtol=1e-2, atol=1e-2)
+
+
+def calibration(*, learns: bool, rounds: int = 120) -> float:
+    """How far the values of paths are from how often they are drawn, where the target's law is the net's with an error."""
+    follower = Follower(net_of(block=3, window=8))
+    if learns:
+        del follower.bench.blocks.sharpness.learn  # type: ignore[attr-defined]
+    noise = GumbelNoise(VOCAB, torch.device("cpu"))
+    sampling, net = follower.attach.sampling, follower.net
+    follower.states = states_of(net.config, len(PROMPT) + 4 * rounds)
+    errors = torch.from_numpy(states_of(net.config, len(follower.states), seed=5)[:, 0, :VOCAB])
+    seen: list[tuple[float, bool]] = []
+    assert net.markov_head is not None
+    for number in range(rounds):
+        length = len(follower.text)
+        follower.tell(length - 1)
+        tree = follower.bench.tree(follower.attach.key)
+        unary_BV = follower.unary(length - 1, 0)
+        drawn: list[int] = []
+        for step in range(net.config.block):
+            before = drawn[-1] if drawn else follower.text[-1]
+            law_V = (
+                unary_BV[step] + net.markov_head(torch.tensor(before)) + 0.4 * errors[length + step]
+            )
+            noise_V = noise.rows(sampling.seed, length + step, 1)[0]
+            drawn.append(int((law_V / sampling.temperature + noise_V).argmax()))
+        if number >= rounds // 3:
+            seen += [
+                (value, tuple(drawn[: len(path)]) == path)
+                for path, value in zip(tree.paths, tree.values, strict=True)
+            ]
+        right = next(
+            (
+                k
+                for k, path in enumerate([tuple(drawn[:1]), tuple(drawn[:2])])
+                if path not in tree.paths
+            ),
+            2,
+        )
+        follower.commit(*drawn[: right + 1])
+    values, hits = np.array([v for v, _ in seen]), np.array([h for _, h in seen])
+    bins = np.minimum((values * 10).astype(int), 9)
+    gaps = [abs(values[bins == b].sum() - hits[bins == b].sum()) for b in range(10)]
+    return float(sum(gaps) / hits.sum())
+
+
+def test_values_of_paths_become_true() -> None:
+    """Learned from verdicts, a path's value is how often it is drawn; as first believed it is further off."""
+    learned = calibration(learns=True)
+    assert learned < 0.25
+    assert learned < calibration(learns=False)
