@@ -23,6 +23,7 @@ from tests.actors.test_feedback import Abuse
 
 from outrider.actors.draft.block.block_net import BlockNet
 from outrider.actors.draft.state.draft_events import AttachSession
+from outrider.actors.draft.state.draft_sessions import DraftSession
 from outrider.actors.draft.trees.calibration import PRIORS, Scoring
 from outrider.actors.engine.tables.tabular_engine import random_table
 from outrider.actors.speculation.noise.gumbel import GumbelNoise
@@ -278,9 +279,9 @@ def test_states_are_those_of_the_layers_that_were_asked_for() -> None:
     told: list[tuple[int, Floats]] = []
     take = drafter.take_features
 
-    def noted(session: object, start: int, states_TLD: NDArray[np.float32]) -> None:
-        told.append((start, states_TLD.astype(np.float64)))
-        take(session, start, states_TLD)  # type: ignore[arg-type]
+    def noted(session: DraftSession, start: int, features_TLD: NDArray[np.float32]) -> None:
+        told.append((start, features_TLD.astype(np.float64)))
+        take(session, start, features_TLD)
 
     drafter.take_features = noted  # type: ignore[method-assign]
     pair = Pair(TABLE, DRAFT, feedback=net.config.request, method=(sessions, drafter))
@@ -299,7 +300,7 @@ def calibration(*, learns: bool, rounds: int = 120) -> float:
     """How far the values of paths are from how often they are drawn, where the target's law is the net's with an error."""
     follower = Follower(net_of(block=3, window=8))
     if learns:
-        del follower.bench.blocks.sharpness.learn  # type: ignore[attr-defined]
+        del follower.bench.blocks.sharpness.learn
     noise = GumbelNoise(VOCAB, torch.device("cpu"))
     sampling, net = follower.attach.sampling, follower.net
     follower.states = states_of(net.config, len(PROMPT) + 4 * rounds)
