@@ -78,7 +78,12 @@ class Cluster:
 
 
 def configuration(
-    head: str, *, num_targets: int = 2, num_drafters: int = 3, **sections: Any
+    head: str,
+    *,
+    num_targets: int = 2,
+    num_drafters: int = 3,
+    drafters: Sequence[Mapping[str, Any]] = (),
+    **sections: Any,
 ) -> dict[str, Any]:
     """The shipped models over the nodes.
 
@@ -86,6 +91,7 @@ def configuration(
         head: Address of the Ray cluster.
         num_targets: Replicas of the target.
         num_drafters: Replicas of the drafter.
+        drafters: Further ones.
         sections: Keys laid over those of the sections of the same name.
     """
     host = head.rpartition(":")[0]
@@ -100,7 +106,10 @@ def configuration(
                 "node_labels": {"role": "target"},
             }
         ],
-        "drafters": [{"model": "demo:draft-small", "replicas": num_drafters, "num_slots": 32}],
+        "drafters": [
+            {"model": "demo:draft-small", "replicas": num_drafters, "num_slots": 32},
+            *drafters,
+        ],
     }
 
 
@@ -144,19 +153,26 @@ def serving(
 
 
 @contextmanager
-def cluster(*, delay_s: float = 0.0, bits_per_s: float = 0.0, **config: Any) -> Iterator[Cluster]:
+def cluster(
+    *,
+    delay_s: float = 0.0,
+    bits_per_s: float = 0.0,
+    packages: Path | None = None,
+    **config: Any,
+) -> Iterator[Cluster]:
     """The four nodes and the service; serves when it is yielded.
 
     Args:
         delay_s: One way, of the link of each node.
         bits_per_s: What each can send; 0 without a limit.
+        packages: As in `RayNodes`.
         config: As `configuration`.
     """
     with network([HEAD, *TARGETS, DRAFTERS]) as net:
         for name in (HEAD, *TARGETS, DRAFTERS):
             net.set_link(name, delay_s=delay_s / 2, bits_per_s=bits_per_s)
         with (
-            ray_nodes(node_specs(net)) as nodes,
+            ray_nodes(node_specs(net), packages) as nodes,
             serving(net, nodes, configuration(nodes.address, **config)) as made,
         ):
             made.wait()

@@ -59,12 +59,14 @@ class NodeFailed(RuntimeError):
 class RayNodes:
     """Nodes of one Ray cluster. A context manager: leaving it ends all."""
 
-    def __init__(self, head: Host) -> None:
+    def __init__(self, head: Host, packages: Path | None = None) -> None:
         """Starts nothing yet.
 
         Args:
             head: Where the head node will be.
+            packages: A folder of further packages, for drafting methods that are not part of the product; None: none.
         """
+        self._packages = packages
         self.address = f"{head.address}:{PORT}"
         self.dashboard = f"http://{head.address}:{DASHBOARD_PORT}"
         # A short name: Ray appends up to 65 characters for its sockets, and Linux allows 107.
@@ -81,7 +83,9 @@ class RayNodes:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
         return {
             **kept,
-            "PYTHONPATH": str(ROOT / "src"),
+            "PYTHONPATH": os.pathsep.join(
+                str(folder) for folder in (ROOT / "src", self._packages) if folder is not None
+            ),
             "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", ""))),
             "OMP_NUM_THREADS": "1",
             "RAY_AUTH_MODE": "token",
@@ -183,9 +187,9 @@ class RayNodes:
 
 
 @contextmanager
-def ray_nodes(specs: Sequence[NodeSpec]) -> Iterator[RayNodes]:
-    """A running cluster; the first node is the head."""
-    with RayNodes(specs[0].host) as nodes:
+def ray_nodes(specs: Sequence[NodeSpec], packages: Path | None = None) -> Iterator[RayNodes]:
+    """A running cluster; the first node is the head. `packages` as in `RayNodes`."""
+    with RayNodes(specs[0].host, packages) as nodes:
         nodes.start(specs)
         yield nodes
 

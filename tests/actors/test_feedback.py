@@ -264,6 +264,31 @@ def test_features_may_come_before_their_session(after: int) -> None:
     check_states(pair.given, text, range(len(text) - len(pair.commits[0][-1]) - 1))
 
 
+def test_a_drafter_that_comes_late_goes_on_behind_the_gap() -> None:
+    """As after its restart: what was told before is gone, and the text is what it is."""
+    lost: list[bool] = [True]
+    pair = Pair(
+        TARGET,
+        DRAFT,
+        prefill_chunk=4,
+        feedback=LAYERS,
+        meddle_features=lambda frames: [] if lost[0] else frames,
+    )
+    sampling = Sampling(seed=3, max_tokens=40, temperature=0.8)
+    pair.open(0, sampling, Speculation(), PROMPT, is_attached=False)
+    for _ in range(8):
+        pair.step()
+    lost[0] = False
+    # It is attached with the prompt and hears the rest by a resync.
+    pair.attach(0, PROMPT, sampling, Speculation())
+    first = len(PROMPT) + len(pair.texts[0]) - 1
+    pair.run()
+    text = PROMPT + pair.texts[0]
+    assert pair.texts[0] == plain(sampling)
+    check_states(pair.given, text, range(first, len(text) - len(pair.commits[0][-1]) - 1))
+    assert pair.draft.stats.features_missing == first
+
+
 def test_lost_verdicts_hold_features_back_until_the_text_is_there() -> None:
     """They wait for the resync; then they come all."""
     losses = iter([True, False, False] * 1000)

@@ -13,7 +13,7 @@ from tests.actors.draft.linear_head import spec_of
 from tests.cluster.front import Front, Serve
 
 from outrider.actors.draft.choice.drafter_registry import DRAFTERS
-from outrider.actors.draft.service import draft_server
+from outrider.actors.draft.service import draft_server, feedback_receiver
 from outrider.actors.draft.service.draft_server import DraftServer
 from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.draft.state.drafter_spec import DrafterSpec
@@ -167,6 +167,25 @@ async def test_a_target_that_comes_back_is_asked_again(
         async with asyncio.timeout(BOUND_S):
             while served.drafter.stats.feature_rows <= before:
                 await generate(front, request(12, max_tokens=100))
+
+
+async def test_a_stream_that_breaks_is_opened_again(
+    table: Path, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of the states alone: verdicts go on meanwhile, and so does the text."""
+    monkeypatch.setattr(feedback_receiver, "AGAIN_AFTER_S", 0.05)
+    served = Served(table, spec_of(table), monkeypatch)
+    async with served.running(serve) as front:
+        plain, _ = await generate(front, request(5, enabled=False, max_tokens=100))
+        assert (await generate(front, request(5, max_tokens=100)))[0] == plain
+        servicer = served.target._servicer
+        assert servicer is not None
+        servicer._feedback._queues["head"].end()
+        before = served.drafter.stats.feature_rows
+        async with asyncio.timeout(BOUND_S):
+            while served.drafter.stats.feature_rows <= before + 20:
+                assert (await generate(front, request(5, max_tokens=100)))[0] == plain
+        assert served.drafter.stats.verdicts > 0
 
 
 async def test_what_the_target_has_not_is_refused(

@@ -5,6 +5,7 @@ All tests share one cluster, and none but the last, which takes a node away, cha
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,10 +24,23 @@ NUM_REQUESTS = 32
 
 
 @pytest.fixture(scope="module")
-def made() -> Iterator[Cluster]:
-    """The cluster, with half a millisecond each way between two nodes."""
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The cluster, with half a millisecond each way between two nodes. One of the drafters asks targets for hidden states."""
+    packages = tmp_path_factory.mktemp("packages")
+    shutil.copy(Path(__file__).with_name("listening_drafter.py"), packages)
+    info = packages / "listening-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: listening\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[outrider.drafters]\nlistening = listening_drafter:SPECS\n"
+    )
     try:
-        with cluster(delay_s=0.5e-3, bits_per_s=1e9) as found:
+        with cluster(
+            delay_s=0.5e-3,
+            bits_per_s=1e9,
+            packages=packages,
+            drafters=[{"method": "listening", "num_slots": 32}],
+        ) as found:
             yield found
     except Unavailable as reason:
         pytest.skip(str(reason))
@@ -82,6 +96,14 @@ def test_many_requests_at_once_give_the_texts_of_plain_decoding(made: Cluster) -
 
         until(accepts, timeout_s=240.0, what="a candidate that is accepted")
     assert [tokens for tokens, _ in ours] == [tokens for tokens, _ in plain]
+
+
+def test_hidden_states_came_over_the_network(made: Cluster) -> None:
+    """To the drafter that asked, on another node than any target; of every text that was compared before."""
+    with Client(made.address, timeout_s=60.0) as client:
+        listening = [one for one in client.status().actors if one.name.startswith("listening")]
+    assert listening
+    assert sum(one.feedback_bytes for one in listening) > 2 * 160 * 2 * 24
 
 
 def test_status_names_every_actor(made: Cluster) -> None:

@@ -116,6 +116,25 @@ def test_names_are_whole_in_a_pipe(
     assert any(line.startswith(f"{NAME} ") for line in lines)
 
 
+def test_bytes_of_hidden_states_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of drafters that were sent some, and of no others."""
+    head = replace(ACTOR, name="head", feedback_bytes=2_340_000, feedback_dropped=7)
+    status = Status(
+        version="1",
+        uptime_s=1,
+        running=0,
+        waiting=0,
+        finished=0,
+        accepting=True,
+        actors=(ACTOR, head),
+    )
+    print_status(status, Health.SERVING)
+    said = [line for line in capsys.readouterr().out.splitlines() if "hidden states" in line]
+    assert len(said) == 1
+    assert said[0].startswith("drafter head was sent 2.3 MB")
+    assert said[0].endswith("7 positions were dropped")
+
+
 def test_names_are_folded_in_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
