@@ -15,11 +15,17 @@ import torch
 from numpy.typing import NDArray
 
 from outrider.actors.draft.heads.speculator_net import SpeculatorNet
-from outrider.actors.engine.protocol import Int64s, Logits, ModelSpec, Rows
+from outrider.actors.engine.protocol import WANTS, Int64s, Logits, ModelSpec, Rows
 from outrider.actors.engine.tables.token_slots import TokenSlots, packed
 
 NEVER = -(1 << 40)
 """Position of the newest hidden state where there is none: every row is deeper than any net goes."""
+
+
+NO_TABLE = -1
+"""Stands for the head of a row that has none, as nothing is known of it."""
+
+_ALL = WANTS.index("all")
 
 
 class HeadEngine:
@@ -161,10 +167,8 @@ class HeadEngine:
         live_R = (stages_R >= 0) & (stages_R < self.deepest)
         self.num_computed = int(np.count_nonzero(live_R))
         # A row's parent is of the stage before, so it is computed by then.
-        for stage in range(self.deepest):
-            rows = (live_R & (stages_R == stage)).nonzero()[0]
-            if not len(rows):
-                continue
+        for stage in sorted(set(stages_R[live_R].tolist())):
+            rows = (stages_R == stage).nonzero()[0]
             slots = torch.from_numpy(slots_R[rows])
             inputs = (
                 self._features_SD[slots]
@@ -174,30 +178,23 @@ class HeadEngine:
             tokens = torch.from_numpy(arrays.tokens_R[rows]).to(self._spec.device)
             states = self.net.stage(stage, inputs, tokens)
             self._states_SCM[slots, torch.from_numpy(columns_R[rows])] = states
-        wanted = _wanted(arrays.wanted_E, counts_B).nonzero()[0]
-        values_WV = self._logits(
-            slots_R[wanted], columns_R[wanted], np.where(live_R, stages_R, -1)[wanted]
-        )
-        return Logits(values_RV=values_WV, offsets=arrays.offsets)
+        tables_R = np.where(live_R, np.minimum(stages_R, self.net.config.num_tables - 1), NO_TABLE)
+        if arrays.wanted_E.min() < _ALL:
+            wanted = _wanted(arrays.wanted_E, counts_B).nonzero()[0]
+            slots_R, columns_R, tables_R = slots_R[wanted], columns_R[wanted], tables_R[wanted]
+        return Logits(values_RV=self._logits(slots_R, columns_R, tables_R), offsets=arrays.offsets)
 
-    def _logits(self, slots_W: Int64s, columns_W: Int64s, stages_W: Int64s) -> torch.Tensor:
-        """Of some rows; zero for those of stage -1. The table of tokens is read once for each head that there is."""
-        heads_W = np.minimum(stages_W, self.net.config.num_tables - 1)
-        values_WV: torch.Tensor | None = None
-        for head in np.unique(heads_W[heads_W >= 0]).tolist():
-            rows = (heads_W == head).nonzero()[0]
-            states = self._states_SCM[
-                torch.from_numpy(slots_W[rows]), torch.from_numpy(columns_W[rows])
-            ]
-            values = self.net.logits(head, states)
-            if len(rows) == len(heads_W):
-                return values
-            if values_WV is None:
-                values_WV = values.new_zeros(len(heads_W), values.shape[1])
-            values_WV[torch.from_numpy(rows)] = values
-        if values_WV is None:
-            shape = (len(heads_W), self._spec.vocab_size)
-            return torch.zeros(shape, device=self._spec.device)
+    def _logits(self, slots_W: Int64s, columns_W: Int64s, tables_W: Int64s) -> torch.Tensor:
+        """Of some rows; zero for those of `NO_TABLE`. Each table of tokens is read once."""
+        states_WM = self._states_SCM[torch.from_numpy(slots_W), torch.from_numpy(columns_W)]
+        tables = set(tables_W.tolist())
+        if len(tables) == 1 and NO_TABLE not in tables:
+            return self.net.logits(tables.pop(), states_WM)
+        shape = (len(tables_W), self._spec.vocab_size)
+        values_WV = torch.zeros(shape, device=self._spec.device)
+        for table in tables - {NO_TABLE}:
+            rows = torch.from_numpy((tables_W == table).nonzero()[0])
+            values_WV[rows] = self.net.logits(table, states_WM[rows])
         return values_WV
 
     def _place(
@@ -216,7 +213,7 @@ class HeadEngine:
 
 def _wanted(wanted_E: Int64s, counts_E: Int64s) -> NDArray[np.bool_]:
     """Which rows of a batch have logits."""
-    wanted_R = np.repeat(wanted_E == 2, counts_E)
+    wanted_R = np.repeat(wanted_E == _ALL, counts_E)
     lasts_E = np.cumsum(counts_E) - 1
     wanted_R[lasts_E[wanted_E >= 1]] = True
     return wanted_R

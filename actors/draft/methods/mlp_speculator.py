@@ -34,6 +34,7 @@ def build(settings: DraftSettings) -> LoadedDrafter:
     from outrider.actors.draft.heads.speculator_file import load_speculator, weights_digest
     from outrider.actors.draft.model.growing_drafter import num_nodes_of
     from outrider.actors.draft.state.draft_sessions import DraftSessions
+    from outrider.actors.draft.stopping.lengths import Lengths
     from outrider.actors.engine.checkpoint.model_source import resolve_model
     from outrider.actors.engine.load.priority import lower_priority
     from outrider.actors.engine.protocol import ModelSpec
@@ -76,6 +77,7 @@ def build(settings: DraftSettings) -> LoadedDrafter:
     return LoadedDrafter(
         sessions=sessions,
         drafter=drafter,
+        lengths=Lengths().offered,
         model=spec.name,
         model_fingerprint=spec.fingerprint,
         tokenizer_fingerprint=net.config.tokenizer_fingerprint,

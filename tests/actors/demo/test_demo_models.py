@@ -7,14 +7,19 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from outrider.actors import demo
+from outrider.actors.draft.heads.speculator_file import load_speculator
+from outrider.actors.engine.checkpoint.tokenizers import load_tokenizer, tokenizer_fingerprint
+from outrider.actors.engine.engine_settings import EngineSettings
+from outrider.actors.engine.load.load_engine import load_engine
 
 CHAT = [{"role": "user", "content": "Translate English to German: Good morning."}]
 
 
-def test_all_fit_in_thirteen_megabytes() -> None:
+def test_all_fit_in_fourteen_megabytes() -> None:
     """The package stays small."""
-    files = [f for name in demo.NAMES for f in demo.path(name).rglob("*") if f.is_file()]
-    assert 0 < sum(file.stat().st_size for file in files) <= 13_000_000
+    names = (*demo.NAMES, *demo.HEADS)
+    files = [f for name in names for f in demo.path(name).rglob("*") if f.is_file()]
+    assert 0 < sum(file.stat().st_size for file in files) <= 14_000_000
 
 
 def test_small_drafters_fit_in_six_megabytes() -> None:
@@ -43,6 +48,21 @@ def test_all_share_one_tokenizer() -> None:
     """Drafts and target must mean the same by a token."""
     files = {(demo.path(name) / "tokenizer.json").read_bytes() for name in demo.NAMES}
     assert len(files) == 1
+
+
+def test_the_speculator_is_small_and_of_the_shipped_target() -> None:
+    """Its card and its weights are there, it borrows the target's tables, and says whose it is."""
+    folder = demo.path("mlp_speculator")
+    assert sum(file.stat().st_size for file in folder.iterdir()) <= 1_500_000
+    net = load_speculator(folder)
+    engine = load_engine(EngineSettings(model="demo:target", num_slots=1, max_context=16))
+    assert net.config.target_fingerprint == engine.spec.fingerprint
+    assert net.config.eos_token_ids == engine.spec.eos_token_ids
+    tokenizer = load_tokenizer("demo:target")
+    assert tokenizer is not None
+    assert net.config.tokenizer_fingerprint == tokenizer_fingerprint(tokenizer)
+    assert net.config.tables_digest
+    assert (folder / "README.md").is_file()
 
 
 @torch.no_grad()
