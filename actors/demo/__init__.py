@@ -7,8 +7,8 @@ from pathlib import Path
 DRAFTS = ("draft", "draft-small")
 """Draft models."""
 
-HEADS = ("mlp_speculator",)
-"""Heads that draft from the target's hidden states; `draft/heads` loads them."""
+HEADS = ("dspark", "mlp_speculator")
+"""Heads that draft from the target's hidden states; `draft/heads` and `draft/block` load them."""
 
 NAMES = ("target", *DRAFTS)
 """Language models."""

@@ -73,13 +73,20 @@ class Grower:
         self._scorer.forget(0)
 
     @torch.inference_mode()
-    def grow(self, rows_R: Int64s, nodes_R: Int64s, logits_RV: torch.Tensor) -> float:
+    def grow(
+        self,
+        rows_R: Int64s,
+        nodes_R: Int64s,
+        logits_RV: torch.Tensor,
+        levels_R: Int64s | None = None,
+    ) -> float:
         """Adds the children of nodes that were run.
 
         Args:
             rows_R: Their sessions, those of a session one after another.
             nodes_R: The nodes, or `ROOT`.
             logits_RV: At them. May be written into.
+            levels_R: How sure the model is of each row, as `Sharpness` counts; None: it does not say.
 
         Returns:
             The value of the children that are worth sending.
@@ -107,8 +114,10 @@ class Grower:
             if models.narrow:
                 confine(logits_RV, models.vocab_sizes_S[rows_R])
             self._scorer.restrict_(scores_RV, logits_RV, places)
-        chosen = self._scorer.choose(scores_RV, self._sharpness.values[places.scorings_R])
-        worth = self._add(rows_R, nodes_R, chosen)
+        if levels_R is None:
+            levels_R = np.zeros(len(rows_R), np.int64)
+        chosen = self._scorer.choose(scores_RV, self._sharpness.of(places.scorings_R, levels_R))
+        worth = self._add(rows_R, nodes_R, levels_R, chosen)
         if self._sessions.roots:
             self.add_roots(rows_R[nodes_R == ROOT])
         return worth
@@ -142,7 +151,9 @@ class Grower:
             # As if in the first message, which the target has taken in before any that it answers.
             self._forest.sent_SM[rows_K, columns_K] = 1
 
-    def _add(self, rows_R: Int64s, nodes_R: Int64s, chosen: ScoredTokens) -> float:
+    def _add(
+        self, rows_R: Int64s, nodes_R: Int64s, levels_R: Int64s, chosen: ScoredTokens
+    ) -> float:
         kept_RW = chosen.estimates_RW >= LEAST_SENT
         np.greater(chosen.estimates_RW[:, 0], 0.0, out=kept_RW[:, 0])
         parents_K = kept_RW.nonzero()[0]
@@ -154,6 +165,7 @@ class Grower:
             tokens_K=tokens_K,
             estimates_K=chosen.estimates_RW[kept_RW],
             slopes_K=chosen.slopes_RW[kept_RW],
+            features_K=-levels_R[parents_K],
             ends_K=self._ends(rows_K, tokens_K),
         )
         values_K = self._forest.values_SM.take(self._forest.places(rows_K, columns_K))

@@ -69,6 +69,7 @@ class AutoregressiveDrafter:
         lockstep: bool = False,
         lengths: Lengths | None = None,
         slots: PrefixSlots | None = None,
+        num_levels: int = 1,
     ) -> None:
         """
         Args:
@@ -80,6 +81,7 @@ class AutoregressiveDrafter:
             lockstep: Grow one tree of the size that the target verifies, for comparison.
             lengths: The length policies on offer; None: those that need no trained model.
             slots: The model's slots; None: nobody else uses the model.
+            num_levels: Levels of confidence that `_levels` tells apart.
         """
         self.engine = engine
         self._sessions = sessions
@@ -90,7 +92,7 @@ class AutoregressiveDrafter:
         self._max_ahead = max_ahead * (LOCKSTEP_AHEAD if lockstep else 1)
         self._lockstep = lockstep
         self._chunk = min(prefill_chunk, engine.max_scratch)
-        self.sharpness = Sharpness()
+        self.sharpness = Sharpness(num_levels)
         self.cost = PassCost()
         self._yield = 0.75
         """Value of the children of what is run, as a part of its own."""
@@ -224,12 +226,16 @@ class AutoregressiveDrafter:
         if not len(rows_R):
             return rows_R
         self._forest.run(plan.rows_K, plan.nodes_K)
-        added = self._grower.grow(rows_R, nodes_R, logits.values_RV)
+        added = self._grower.grow(rows_R, nodes_R, logits.values_RV, self._levels())
         ran = len(done) + float(plan.values_K.sum())
         self._yield += (1.0 - learning.PASSES) * (min(added / ran, 1.0) - self._yield)
         if not plan.num_reading:
             return plan.rows_E
         return np.concatenate((done, plan.rows_E[plan.num_reading :]))
+
+    def _levels(self) -> Int64s | None:
+        """How sure the model is of each row of logits of the last pass; None: it does not say."""
+        return None
 
     def _read(self, plan: ModelPass) -> Int64s:
         """Takes in that committed tokens were run. Returns the sessions whose root is run now."""

@@ -51,11 +51,23 @@ PRIORS = (1.5, 1.5, 1.0)
 
 
 class Sharpness:
-    """The sharpness of each way of scoring, by natural-gradient steps on the logarithm of the drawn tokens' estimates."""
+    """The sharpness of each way of scoring, by natural-gradient steps on the logarithm of the drawn tokens' estimates.
 
-    def __init__(self) -> None:
-        self.values = np.array(PRIORS)
-        self._information = np.full(len(PRIORS), learning.PRIOR_DRAWS)
+    A model that says how sure it is has one for each of its *levels* of confidence, from 0 on.
+    """
+
+    def __init__(self, num_levels: int = 1) -> None:
+        """
+        Args:
+            num_levels: Levels of confidence that the model tells apart.
+        """
+        self.values = np.tile(PRIORS, num_levels)
+        self._information = np.full(len(self.values), learning.PRIOR_DRAWS)
+
+    def of(self, scorings_R: Int64s, levels_R: Int64s | int = 0) -> NDArray[np.float64]:
+        """The sharpness of rows."""
+        values_R: NDArray[np.float64] = self.values[_classes(scorings_R, levels_R)]
+        return values_R
 
     def learn(
         self,
@@ -73,7 +85,7 @@ class Sharpness:
 
         Args:
             families_K: A number for each parent.
-            scorings_K: How the children were scored; siblings alike.
+            scorings_K: How the children were scored, with the level; siblings alike.
             estimates_K: Their estimates p.
             slopes_K: Their slopes.
             hits_K: Whether each was drawn.
@@ -151,18 +163,22 @@ def learn_walk(
     entries_K, steps_K, hits_K = walk.entries_K, walk.steps_K, walk.hits_K
     places_K = forest.places(rows_E[entries_K], walk.nodes_K)
     features_K = forest.features_SM.take(places_K)
-    copied = features_K.nonzero()[0]
+    copied = (features_K > 0).nonzero()[0]
     if len(copied):
         rates.learn(features_K[copied].astype(np.int64), hits_K[copied])
-        scored = (features_K == 0).nonzero()[0]
+        scored = (features_K <= 0).nonzero()[0]
         entries_K, steps_K, hits_K = entries_K[scored], steps_K[scored], hits_K[scored]
-        places_K = places_K[scored]
+        places_K, features_K = places_K[scored], features_K[scored]
     if sharpness is None or scorings_E is None:
         return
     sharpness.learn(
         families_K=entries_K * walk.path_ET.shape[1] + steps_K,
-        scorings_K=scorings_E[entries_K],
+        scorings_K=_classes(scorings_E[entries_K], -features_K.astype(np.int64)),
         estimates_K=forest.estimates_SM.take(places_K),
         slopes_K=forest.slopes_SM.take(places_K),
         hits_K=hits_K,
     )
+
+
+def _classes(scorings: Int64s, levels: Int64s | int) -> Int64s:
+    return scorings + len(PRIORS) * levels

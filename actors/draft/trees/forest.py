@@ -80,7 +80,8 @@ class Forest:
         """Number of the last message that each node was part of; 0: none."""
         self.tokens_SM, self.scratch_SM = ints[_TOKEN], ints[_SCRATCH]
         self.features_SM = ints[_FEATURE]
-        """What the estimate rests on beside the score; 0: the score alone."""
+        """What the estimate rests on: above 0 a rate, and no score; else the score, with a level of confidence that is the number without
+        its sign."""
         self.estimates_SM, self.slopes_SM, self.values_SM = floats
         self.parents_SM[:] = -1
         self.tokens_SM[:, ROOT] = -1

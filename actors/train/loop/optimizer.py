@@ -13,6 +13,9 @@ from outrider.actors.train.loop.objective import has_fast_bfloat16
 MATRIX_DECAY = 0.02
 OTHER_BETAS = (0.9, 0.95)
 
+NOT_HIDDEN = ("embed", "lm_head", "markov_w", "confidence")
+"""Parts of the names of matrices that stand at a vocabulary or give one number: no hidden ones."""
+
 
 class Float32Muon(torch.optim.Muon):
     """Muon with its iteration in float32, for processors that do not multiply bfloat16 themselves; state as in Muon."""
@@ -65,7 +68,7 @@ class Optimizer:
         matrices: list[nn.Parameter] = []
         others: list[nn.Parameter] = []
         for name, parameter in model.named_parameters():
-            hidden = parameter.ndim == 2 and "embed" not in name and "lm_head" not in name
+            hidden = parameter.ndim == 2 and not any(part in name for part in NOT_HIDDEN)
             (matrices if hidden else others).append(parameter)
         fast = has_fast_bfloat16(matrices[0].device)
         muon = torch.optim.Muon if fast else Float32Muon

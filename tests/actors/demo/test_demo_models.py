@@ -22,6 +22,12 @@ def test_all_fit_in_fourteen_megabytes() -> None:
     assert 0 < sum(file.stat().st_size for file in files) <= 14_000_000
 
 
+def test_small_drafters_fit_in_six_megabytes() -> None:
+    """All heads and block drafters together."""
+    files = [f for name in demo.HEADS for f in demo.path(name).rglob("*") if f.is_file()]
+    assert 0 < sum(file.stat().st_size for file in files) <= 6_000_000
+
+
 def test_unknown_name_lists_the_choices() -> None:
     """A wrong name is answered with the right ones."""
     with pytest.raises(ValueError, match="'big': choose among target, draft, draft-small"):

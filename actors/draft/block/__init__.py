@@ -1,0 +1,1 @@
+"""Drafting a block of tokens in one pass, from the target's hidden states."""

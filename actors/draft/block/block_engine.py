@@ -1,0 +1,236 @@
+"""A block drafter behind the engine protocol: a block is a *lattice*, from which the logits after any token at its positions are read.
+
+A pass over a slot's block gives h and U of positions a to a+B-1 (`block_net.BlockNet`). The row of token u at position p, be it committed or a candidate
+at any depth, then has the logits U[p - a] + W2 W1[u]: a product of rank r, no pass. Trees grow in a lattice, and go on in it after a verdict, since
+positions are absolute. When the target has told newer states, the next committed row that logits are wanted of begins a new block, at the first
+position without states; tokens behind that one are revealed to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from outrider.actors.draft.block.block_net import BlockNet
+from outrider.actors.draft.block.context_cache import ContextCache
+from outrider.actors.engine.protocol import Batch, Int64s, Logits, ModelSpec, Rows
+from outrider.actors.engine.tables.token_slots import TokenSlots, packed
+
+CONFIDENCE_EDGES = np.array([0.3, 0.45, 0.6, 0.8])
+"""Between the levels of confidence. Of a toy's rows each level has a fair part; what a level is worth is learned while serving."""
+
+NUM_LEVELS = len(CONFIDENCE_EDGES) + 1
+
+NO_BLOCK = -(1 << 40)
+"""Position of a slot's block that has none: every row is behind its end."""
+
+
+class BlockEngine:
+    """Runs a block drafter for many sessions. Used by one thread."""
+
+    def __init__(self, net: BlockNet, spec: ModelSpec, *, num_slots: int, max_scratch: int) -> None:
+        """
+        Args:
+            net: Not trained any more, on the device of `spec`.
+            spec: What is known about it; its vocabulary is the net's.
+            num_slots: Sessions at a time.
+            max_scratch: Rows of one behind the committed ones, at most.
+        """
+        self.net, self._spec, config = net, spec, net.config
+        self.num_blocks = 0
+        """Blocks of the last pass."""
+        self.levels_W: Int64s | None = None
+        """Level of confidence of each row of logits of the last pass; None: there is no such head."""
+        self._slots = TokenSlots(
+            num_slots=num_slots,
+            max_context=spec.max_context,
+            max_scratch=max_scratch,
+            vocab_size=spec.vocab_size,
+        )
+        device = spec.device
+        self.context = ContextCache(net, num_slots, device)
+        """What the target has told."""
+        # Column 0 is the last cached row, so that parent -1 finds it too.
+        self._positions_SC = np.full((num_slots, 1 + max_scratch), -1, np.int64)
+        self._unary_SBV = torch.zeros(num_slots, config.block, config.vocab_size, device=device)
+        self._states_SBD = torch.zeros(num_slots, config.block, config.width, device=device)
+        self._anchors_S = np.full(num_slots, NO_BLOCK, np.int64)
+        self._told_S = np.full(num_slots, NO_BLOCK, np.int64)
+        """Position of the last token that the block was told."""
+        self._is_stale_S = np.zeros(num_slots, np.bool_)
+        """The target has told states that the block has not seen."""
+        self.cached = self._slots.cached
+        self.scratch = self._slots.scratch
+
+    @property
+    def spec(self) -> ModelSpec:
+        """See `Engine`."""
+        return self._spec
+
+    @property
+    def num_slots(self) -> int:
+        """See `Engine`."""
+        return self._slots.books.num_slots
+
+    @property
+    def num_free(self) -> int:
+        """See `Engine`."""
+        return self._slots.books.num_free
+
+    @property
+    def max_scratch(self) -> int:
+        """See `Engine`."""
+        return self._slots.books.max_scratch
+
+    def tell(self, slot: int, start: int, features_TLD: NDArray[np.float32]) -> bool:
+        """Takes states of the target at committed positions.
+
+        Returns:
+            Whether a new block would see more than the one that there is.
+        """
+        if not self.context.write(slot, start, features_TLD):
+            return False
+        self._is_stale_S[slot] = True
+        return True
+
+    def can_begin(self, slots_E: Int64s, lengths_E: Int64s) -> NDArray[np.bool_]:
+        """Whether a new block would see more, states or tokens, and may be told all tokens that came behind the newest states.
+
+        Args:
+            slots_E: Slots.
+            lengths_E: Tokens of each one's text.
+        """
+        revealed_E = lengths_E - 2 - self.context.newest(slots_E)
+        fits_E = (revealed_E >= 0) & (revealed_E <= self.net.config.most_revealed)
+        sees_more_E = self._is_stale_S[slots_E] | (lengths_E - 1 > self._told_S[slots_E])
+        able_E: NDArray[np.bool_] = sees_more_E & fits_E
+        return able_E
+
+    def ends(self, slots_E: Int64s, lengths_E: Int64s) -> Int64s:
+        """Position behind the last one that has logits, or would have once the text is read. Arguments as `can_begin`."""
+        able_E = self.can_begin(slots_E, lengths_E)
+        anchors_E = np.where(able_E, self.context.newest(slots_E) + 1, self._anchors_S[slots_E])
+        ends_E: Int64s = anchors_E + self.net.config.block
+        return ends_E
+
+    def forget(self, slot: int, length: int) -> None:
+        """Forgets what rests on more than the first `length` tokens, which are other ones now."""
+        self.context.forget(slot, length)
+        self._anchors_S[slot] = self._told_S[slot] = NO_BLOCK
+        self._is_stale_S[slot] = True
+
+    def acquire(self, slot: int | None = None, *, keep: int = 0) -> int:
+        """See `Engine`."""
+        slot = self._slots.acquire(slot, keep=keep)
+        self._positions_SC[slot, 0] = keep - 1
+        self.forget(slot, 0)
+        return slot
+
+    def release(self, slot: int, *, keep: int = 0) -> None:
+        """See `Engine`."""
+        self._slots.release(slot, keep=keep)
+
+    def copy_prefix(self, source: int, destination: int, length: int) -> None:
+        """See `Engine`; states of the target are not copied."""
+        self._slots.copy_prefix(source, destination, length)
+        self._positions_SC[destination, 0] = length - 1
+
+    def truncate(self, slot: int, length: int) -> None:
+        """See `Engine`."""
+        self._slots.truncate(slot, length)
+        self._positions_SC[slot, 0] = length - 1
+
+    def rebase(self, slot: int, path: Sequence[int], keep: Sequence[int] = ()) -> None:
+        """See `Engine`."""
+        self._slots.rebase(slot, path, keep)
+        positions_C = self._positions_SC[slot]
+        positions_C[0] += len(path)
+        if keep:
+            positions_C[1 : 1 + len(keep)] = positions_C[np.array(keep) + 1]
+
+    @torch.inference_mode()
+    def forward(self, batch: Sequence[Rows]) -> Logits:
+        """See `Engine`. Rows at positions without a lattice have zeros for logits."""
+        arrays = packed(batch)
+        counts_B = np.diff(arrays.starts_E)
+        firsts_B = np.array([self._slots.scratch(slot) for slot in arrays.slots_E.tolist()])
+        slots_R = self._slots.add(arrays)
+        columns_R = np.arange(arrays.num_rows) + np.repeat(
+            firsts_B + 1 - arrays.starts_E[:-1], counts_B
+        )
+        positions_R = self._place(slots_R, columns_R, arrays.parents_R + 1)
+        self._begin_blocks(arrays, positions_R)
+        wanted_R = np.repeat(arrays.wanted_E == 2, counts_B)
+        wanted_R[arrays.starts_E[1:][arrays.wanted_E >= 1] - 1] = True
+        wanted = wanted_R.nonzero()[0]
+        values_WV = self._logits(slots_R[wanted], positions_R[wanted], arrays.tokens_R[wanted])
+        return Logits(values_RV=values_WV, offsets=arrays.offsets)
+
+    def _logits(self, slots_W: Int64s, positions_W: Int64s, tokens_W: Int64s) -> torch.Tensor:
+        config, device = self.net.config, self._spec.device
+        places_W = positions_W - self._anchors_S[slots_W]
+        inside_W = (places_W >= 0) & (places_W < config.block)
+        flat_W = slots_W * config.block + np.where(inside_W, places_W, 0)
+        flat, tokens = torch.from_numpy(flat_W).to(device), torch.from_numpy(tokens_W).to(device)
+        values_WV = self._unary_SBV.flatten(0, 1)[flat]
+        if self.net.markov_head is not None:
+            values_WV += self.net.markov_head(tokens)
+        confidence = self.net.confidence(self._states_SBD.flatten(0, 1)[flat], tokens)
+        self.levels_W = None
+        if confidence is not None:
+            self.levels_W = np.digitize(confidence.sigmoid().cpu().numpy(), CONFIDENCE_EDGES)
+        if not inside_W.all():
+            values_WV[torch.from_numpy(~inside_W).to(device)] = 0.0
+        return values_WV
+
+    def _begin_blocks(self, arrays: Batch, positions_R: Int64s) -> None:
+        """New blocks for entries whose last row is the end of a text, where there is something newer to see."""
+        self.num_blocks = 0
+        reading = (arrays.wanted_E == 1).nonzero()[0]
+        if not len(reading):
+            return
+        ends_N = positions_R[arrays.starts_E[1:][reading] - 1]
+        able_N = self.can_begin(arrays.slots_E[reading], ends_N + 1)
+        slots_N, ends_N = arrays.slots_E[reading][able_N], ends_N[able_N]
+        if not len(slots_N):
+            return
+        config, device = self.net.config, self._spec.device
+        anchors_N = self.context.newest(slots_N) + 1
+        tokens_NB = np.zeros((len(slots_N), config.block), np.int64)
+        told_NB = np.arange(config.block) <= (ends_N - anchors_N)[:, None]
+        entries = reading[able_N].tolist()
+        for block, (entry, anchor) in enumerate(zip(entries, anchors_N.tolist(), strict=True)):
+            rows = slice(int(arrays.starts_E[entry]), int(arrays.starts_E[entry + 1]))
+            known = self._slots.cached_tokens(int(arrays.slots_E[entry]))
+            known = [*known[anchor:], *arrays.tokens_R[rows].tolist()]
+            told = known[len(known) - int(told_NB[block].sum()) :]
+            tokens_NB[block, : len(told)] = told
+        context, seen_NW = self.context.before(slots_N, anchors_N)
+        states = self.net.states(
+            torch.from_numpy(tokens_NB).to(device),
+            torch.from_numpy(told_NB).to(device),
+            torch.from_numpy(anchors_N).to(device),
+            context,
+            seen_NW,
+        )
+        slots = torch.from_numpy(slots_N).to(device)
+        self._states_SBD[slots], self._unary_SBV[slots] = states, self.net.unary(states)
+        self._anchors_S[slots_N], self._told_S[slots_N] = anchors_N, ends_N
+        self._is_stale_S[slots_N] = False
+        self.num_blocks = len(slots_N)
+
+    def _place(self, slots_R: Int64s, columns_R: Int64s, above_R: Int64s) -> Int64s:
+        """Notes the positions of new rows, parents before children, and returns them."""
+        positions_SC = self._positions_SC
+        if len(np.unique(slots_R)) == len(slots_R):
+            positions_SC[slots_R, columns_R] = positions_SC[slots_R, above_R] + 1
+        else:
+            for slot, column, above in zip(
+                slots_R.tolist(), columns_R.tolist(), above_R.tolist(), strict=True
+            ):
+                positions_SC[slot, column] = positions_SC[slot, above] + 1
+        positions_R: Int64s = positions_SC[slots_R, columns_R]
+        return positions_R
