@@ -191,7 +191,7 @@ def test_every_problem_is_reported_at_once() -> None:
         ({}, "model is missing"),
         (
             {"model": "m", "method": "magic"},
-            "method is 'magic'; allowed: autoregressive, mlp_speculator, prompt_lookup",
+            "method is 'magic'; allowed: autoregressive, dspark, mlp_speculator, prompt_lookup",
         ),
         ({"model": "m", "method": "prompt_lookup"}, "prompt_lookup drafts without one"),
         ({"model": "m", "device": "cuda", "num_gpus": 0}, "num_gpus is 0 with device cuda"),
