@@ -15,11 +15,11 @@ from outrider.actors.engine.load.load_engine import load_engine
 CHAT = [{"role": "user", "content": "Translate English to German: Good morning."}]
 
 
-def test_all_fit_in_fourteen_megabytes() -> None:
+def test_all_fit_in_sixteen_megabytes() -> None:
     """The package stays small."""
     names = (*demo.NAMES, *demo.HEADS)
     files = [f for name in names for f in demo.path(name).rglob("*") if f.is_file()]
-    assert 0 < sum(file.stat().st_size for file in files) <= 14_000_000
+    assert 0 < sum(file.stat().st_size for file in files) <= 16_000_000
 
 
 def test_small_drafters_fit_in_six_megabytes() -> None:
