@@ -19,6 +19,12 @@ def test_paths_lead_from_the_text_down() -> None:
     assert [tree.path(node) for node in range(-1, 4)] == [[], [5], [5, 6], [7], [5, 6, 8]]
 
 
+def test_rows_are_counted_from_zero() -> None:
+    """The first one is a source like others."""
+    tree = DraftTree(tokens_N=(5, 6), parents_N=(-1, 0), sources_N=(0, 1))
+    assert tree.sources_N == (0, 1)
+
+
 def test_chains() -> None:
     """Every node below the one before; nothing at all is a chain too."""
     assert DraftTree(tokens_N=(1, 2), parents_N=(-1, 0)).is_chain

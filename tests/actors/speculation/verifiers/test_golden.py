@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from tests.actors.speculation.branches import (
     Grow,
+    accepted_tokens,
+    committed,
     constant_models,
+    drafts,
     every_outcome,
     static,
 )
@@ -21,10 +26,12 @@ from bench.verifiers.rates import (
     recursive_rate,
 )
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
-from outrider.actors.speculation.sampling.random_acts import Float64s
+from outrider.actors.speculation.sampling.random_acts import Decisions, Float64s
 from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement, sources_by_parent
 from outrider.actors.speculation.verifiers.block import keep_probability, path_weight
+from outrider.actors.speculation.verifiers.canonical import canonical
 from outrider.actors.speculation.verifiers.kseq import best_scale
+from outrider.actors.speculation.verifiers.traversal import Standing, after_failure
 from outrider.actors.speculation.verify.acceptance import Acceptance
 from outrider.actors.speculation.verify.pair_selection import select_pair
 from outrider.actors.speculation.verify.residual import ratio, residual, without
@@ -192,6 +199,13 @@ def test_a_prefix_of_equal_rows_is_kept() -> None:
     assert keep_probability(0.5, 0.5) == 0.5
 
 
+def test_a_node_of_equal_rows_is_as_good_after_its_child_has_failed() -> None:
+    """Nothing is left of its weight of 1 but rounding."""
+    row = np.array(TARGET)
+    left = after_failure(Standing(1.0, row, row), 3, WITH)
+    assert (left.weight, left.target_V.tolist()) == (1.0, list(TARGET))
+
+
 class Refusing:
     """The worst that rounding can do: a chance of 1 is missed. Draws the likeliest token."""
 
@@ -271,6 +285,34 @@ def test_canonical_reaches_the_optimum(k: int, best: float) -> None:
     target, draft = np.array(TARGET), np.array(DRAFT)
     assert best == pytest.approx(canonical_rate(target, draft, k), abs=1e-9)
     assert best == pytest.approx(best_acceptance_identical(target, draft, k), abs=1e-9)
+
+
+def test_a_block_of_all_tokens_reaches_the_optimum_where_a_small_one_does_not() -> None:
+    """By the verifier itself, with two siblings."""
+    target, draft = np.random.default_rng(13).dirichlet(np.full(6, 0.5), 2)
+    models = constant_models(target.tolist(), draft.tolist())
+    accepted = []
+    for block in (1, 6):
+
+        def check(
+            tree: DraftTree,
+            target: Float64s,
+            draft: Sequence[Float64s],
+            decisions: Decisions,
+            block: int = block,
+        ) -> Acceptance:
+            return canonical(
+                tree=tree,
+                target_probs_NV=target,
+                draft_probs_RV=draft,
+                decisions=decisions,
+                block=block,
+            )
+
+        outcomes = committed(models, drafts(models, static(2), WITH), check)
+        accepted.append(accepted_tokens(outcomes))
+    assert accepted[1] == pytest.approx(best_acceptance_identical(target, draft, 2), abs=1e-9)
+    assert accepted[0] < accepted[1] - 1e-6
 
 
 def test_law_of_the_winner() -> None:
