@@ -5,8 +5,8 @@ reach it, and fails where a mutant survives that `equivalent.toml` does not list
 pattern keeps to the mutants whose names it matches (`'outrider.actors.speculation.verify.*'`) and judges those again; without one, those
 are judged that were not yet, or that survived.
 
-mutmut walks folders without following links, so it works on a copy, `.mutants`, in which `src/outrider/actors` is a folder. It keeps its
-verdicts there: a run that was stopped goes on. To judge everything again, remove the folder.
+mutmut follows no links, so it works on a copy, `.mutants`, in which `src/outrider/actors` is a folder. Its verdicts stay there: a run
+that was stopped goes on. To judge everything again, remove the folder.
 """
 
 from __future__ import annotations
@@ -72,8 +72,7 @@ def judge(listed: set[tuple[str, str]], patterns: Sequence[str]) -> bool:
 
     Survivors that are not listed are forgotten, so that the next run judges them again: a test may have been written.
     """
-    figures: dict[str, Counter[str]] = {}
-    surviving = set()
+    figures, surviving = dict[str, Counter[str]](), set[tuple[str, str]]()
     for kept in sorted(VERDICTS.rglob("*.meta")):
         if "__mutmut_" not in kept.with_suffix("").read_text():
             continue  # The configuration no longer names it.
@@ -85,8 +84,7 @@ def judge(listed: set[tuple[str, str]], patterns: Sequence[str]) -> bool:
                 continue
             kind = KINDS.get(code) or ("listed" if told(kept, name) in listed else "left")
             figures.setdefault(file, Counter()).update(("mutants", kind))
-            if code not in KINDS:
-                surviving.add(told(kept, name))
+            surviving |= set() if code in KINDS else {told(kept, name)}
             if kind == "left":
                 print(f"survives ({code}): {name}\n  {file}\n  {told(kept, name)[1]}")
                 codes[name] = None
@@ -96,9 +94,8 @@ def judge(listed: set[tuple[str, str]], patterns: Sequence[str]) -> bool:
     for file, count in [*figures.items(), ("in all", sum(figures.values(), Counter()))]:
         print("".join(f"{count[column]:9}" for column in columns), "", file)
     stale = set() if patterns else listed - surviving
-    print(
-        *(f"listed, but does not survive: {file}: {line}" for file, line in sorted(stale)), sep="\n"
-    )
+    for file, line in sorted(stale):
+        print(f"listed, but does not survive: {file}: {line}")
     return not stale and not any(count["left"] for count in figures.values())
 
 
