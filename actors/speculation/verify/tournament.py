@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import reduce
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -133,8 +134,7 @@ class Tournament:
 
 def _sums(classes_V: NDArray[np.intp], row_V: Float64s) -> Float64s:
     """The mass of each class."""
-    sums_G: Float64s = np.bincount(classes_V, row_V).astype(np.float64, copy=False)
-    return sums_G
+    return cast(Float64s, np.bincount(classes_V, row_V))
 
 
 def _classes(target_V: Float64s, proposed_V: Float64s) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

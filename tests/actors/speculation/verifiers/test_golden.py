@@ -271,6 +271,21 @@ def test_of_equal_siblings_the_first_is_followed() -> None:
         assert (1,) not in law, verifier
 
 
+def test_a_residual_draw_goes_on_below_the_sibling_that_holds_it() -> None:
+    """Three siblings of which the best does not always win: what comes after the loser's token is drawn as well."""
+    target, draft = np.random.default_rng(56).dirichlet(np.full(4, 0.5), 2)
+    tree = DraftTree(tokens_N=(0, 1, 2), parents_N=(-1, -1, -1), sources_N=(0, 0, 0))
+    for outcome, _ in every_outcome(
+        lambda d: VERIFIERS[CANONICAL].verify(
+            tree=tree,
+            target_probs_NV=np.tile(target, (4, 1)),
+            draft_probs_RV=draft[None],
+            decisions=d,
+        )
+    ):
+        assert len(outcome.tokens) == (1 if outcome.tokens[0] == 3 else 2)
+
+
 def test_kseq_scale() -> None:
     """Scale, acceptance of one and of all: SpecTr's rule on the running example."""
     target, draft = np.array(TARGET), np.array(DRAFT)
