@@ -39,8 +39,12 @@ LOOKS = ("led", "served")
 
 WITHOUT_MODEL = ("prompt_lookup", "suffix", "repeat_last", "consensus")
 
+OF_STATES = ("mlp_speculator", "dspark")
+"""Shipped drafters that read the demonstration target's hidden states: served only, as nobody else has these states, and by that target only."""
+
 WAYS: Mapping[str, tuple[str, ...]] = {
     "autoregressive": (DRAFTER,),
+    **{name: (name,) for name in OF_STATES},
     "prompt_lookup": ("prompt_lookup",),
     "suffix": ("suffix",),
     "suffix, again": ("suffix",),
@@ -91,6 +95,17 @@ def run(
             room = {"max_context": MAX_CONTEXT, "num_slots": at_once}
             config = pair_config(model.model, draft, both=room)
             config["drafters"] += [{"name": name, "method": name} for name in WITHOUT_MODEL]
+            if target == "demo:target" and part == SHIPPED and "served" in drafting:
+                config["drafters"] += [
+                    {
+                        "name": name,
+                        "method": name,
+                        "model": f"demo:{name}",
+                        "num_threads": 1,
+                        **room,
+                    }
+                    for name in OF_STATES
+                ]
             # Whoever drafts is at work all the time, also where it does not pay.
             config["speculation"]["adaptive"] = False
             served = config if "served" in drafting else {**config, "drafters": []}
@@ -146,12 +161,17 @@ class Comparison:
         self._num_sequences, self._at_once = num_sequences, at_once
         self._temperature = temperature
         self._max_tokens = max_tokens
-        self._ways = [way for way in WAYS if num_sequences > 1 or way not in OF_SIBLINGS]
+        there = {drafter.get("name", DRAFTER) for drafter in config["drafters"]}
+        self._ways = [
+            way
+            for way, drafters in WAYS.items()
+            if there.issuperset(drafters) and (num_sequences > 1 or way not in OF_SIBLINGS)
+        ]
         speculation = Speculation(max_nodes=MAX_NODES, max_depth=MAX_DEPTH)
         lockstep = {**config, "speculation": {**config["speculation"], "lockstep": True}}
         self._led = {
             name: LedRequests(_settings(lockstep, name), speculation, temperature)
-            for name in {name for way in self._ways for name in WAYS[way]}
+            for name in {name for way in self._ways for name in WAYS[way]} - {*OF_STATES}
         }
 
     def of(self, prompts: Sequence[Prompt]) -> dict[str, Any]:
@@ -206,7 +226,7 @@ class Comparison:
         ]
 
     def _lead(self, drafters: Sequence[str], requests: Sequence[Sequence[Text]]) -> dict[str, Any]:
-        if len(drafters) > 1:
+        if len(drafters) > 1 or drafters[0] in OF_STATES:
             return {}
         found = {"led": self._along(drafters[0], requests, self._at_once)}
         if drafters[0] == "consensus":
