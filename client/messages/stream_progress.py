@@ -167,7 +167,8 @@ class StreamProgress:
             return self._try_elsewhere(error, address)
         has_output = bool(self._token_ids or self._completed)
         is_open = self.admission is not None
-        breaks = isinstance(error, Unavailable) or (is_open and isinstance(error, Cancelled))
+        # A service that ends cancels what it has not taken in yet; a caller's own cancelling does not come here.
+        breaks = isinstance(error, (Unavailable, Cancelled))
         # A refusal without advice is no matter of time, unless all others resume at the same moment.
         is_full = isinstance(error, Overloaded) and (is_open or error.retry_after_s is not None)
         # The service may not have noticed yet that the former stream is gone.
