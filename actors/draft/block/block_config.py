@@ -71,6 +71,9 @@ class BlockConfig:
     target_fingerprint: str = ""
     """Digest of the target's weights; empty: not known."""
 
+    tables_digest: str = ""
+    """Digest of the target's embedding and head (`target_tables.digest_of`); empty: not known, and not checked."""
+
     tokenizer_fingerprint: str = ""
     """Digest of the target's tokenizer; empty: not known."""
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from outrider.actors.exchange.feedback_request import FeedbackRequest
+
 KIND = "mlp_speculator"
 """`model_type` in the file."""
 
@@ -53,7 +55,7 @@ class SpeculatorConfig:
     """Digest of the target's weights; empty: not known."""
 
     tables_digest: str = ""
-    """Digest of the target's embedding and head (`speculator_file.digest_of`), for `tables: target`; empty: not known, and not checked."""
+    """Digest of the target's embedding and head (`target_tables.digest_of`), for `tables: target`; empty: not known, and not checked."""
 
     tokenizer_fingerprint: str = ""
     """Digest of the target's tokenizer; empty: not known, and any target of the same vocabulary is served."""
@@ -78,6 +80,11 @@ class SpeculatorConfig:
             raise ValueError("feeds is 'feature', which needs tables: 'target'")
 
     @property
+    def request(self) -> FeedbackRequest:
+        """What is asked of the target."""
+        return FeedbackRequest(layers=("norm",), width=self.width)
+
+    @property
     def num_tables(self) -> int:
         """Embeddings, norms and heads that there are."""
         return 1 if self.tied else self.num_stages
@@ -99,14 +106,12 @@ class SpeculatorConfig:
         return {"model_type": KIND, **dataclasses.asdict(self)}
 
     @classmethod
-    def from_json(cls, content: Any) -> SpeculatorConfig:
+    def from_json(cls, content: Mapping[str, Any]) -> SpeculatorConfig:
         """The shape that a file holds.
 
         Raises:
             ValueError: It is of another kind, or a field is unknown, missing or wrong.
         """
-        if not isinstance(content, Mapping):
-            raise ValueError("not an object")  # noqa: TRY004 - it is the file that is wrong
         given = dict(content)
         ends = given.get("eos_token_ids", ())
         if not isinstance(ends, list | tuple) or not all(type(one) is int for one in ends):

@@ -17,6 +17,7 @@ from rich.console import Console
 from outrider.actors.draft.block.block_config import BlockConfig
 from outrider.actors.draft.block.block_file import save_block_net
 from outrider.actors.draft.block.block_net import BlockNet
+from outrider.actors.draft.on_states.target_tables import digest_of
 from outrider.actors.exchange.feedback_request import Layer
 from outrider.actors.train.block.block_card import block_card
 from outrider.actors.train.block.block_evaluation import block_acceptance
@@ -96,6 +97,7 @@ class BlockTraining:
                 has_confidence=options.rank > 0,
                 most_revealed=options.most_revealed,
                 target_fingerprint=target.fingerprint,
+                tables_digest=digest_of(target.embedding_VD, target.head_VD),
                 tokenizer_fingerprint=target.tokenizer_fingerprint,
                 eos_token_ids=target.eos_token_ids,
                 target=options.target,

@@ -14,8 +14,9 @@ import torch
 from rich.console import Console
 
 from outrider.actors.draft.heads.speculator_config import SpeculatorConfig
-from outrider.actors.draft.heads.speculator_file import digest_of, save_speculator
+from outrider.actors.draft.heads.speculator_file import save_speculator
 from outrider.actors.draft.heads.speculator_net import SpeculatorNet
+from outrider.actors.draft.on_states.target_tables import digest_of
 from outrider.actors.train.features.feature_cache import FeatureCache, shuffled
 from outrider.actors.train.features.frozen_target import FrozenTarget
 from outrider.actors.train.features.training_rows import HeldOut, TrainingRows

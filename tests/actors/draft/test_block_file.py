@@ -10,12 +10,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from tests.actors.draft.small_block import small_config, small_net
 
-from outrider.actors.draft.block.block_file import (
-    BlockFileError,
-    block_digest,
-    load_block_net,
-    save_block_net,
-)
+from outrider.actors.draft.block.block_file import load_block_net, save_block_net
+from outrider.actors.draft.on_states.net_folder import NetFolderError, folder_digest
+from outrider.actors.draft.on_states.target_tables import digest_of
 
 WEIGHTS = "model.safetensors"
 
@@ -49,16 +46,16 @@ def test_what_is_written_is_read(folder: Path) -> None:
 
 def test_other_weights_are_another_drafter(folder: Path) -> None:
     """By the digest that targets are told."""
-    before = block_digest(folder)
+    before = folder_digest(folder)
     save_block_net(folder, small_net(small_config(target="../target"), seed=1), "")
-    assert block_digest(folder) != before
+    assert folder_digest(folder) != before
 
 
 def test_wrong_folders_are_refused_before_weights_are_read(folder: Path) -> None:
     """Missing, left over, misshapen, not finite, of another kind: each by name."""
 
     def refused(match: str) -> None:
-        with pytest.raises(BlockFileError, match=match):
+        with pytest.raises(NetFolderError, match=match):
             load_block_net(folder)
 
     good = load_file(folder / WEIGHTS)
@@ -80,3 +77,15 @@ def test_wrong_folders_are_refused_before_weights_are_read(folder: Path) -> None
     refused("target|embed_tokens")
     (folder / "config.json").write_text(json.dumps({**config, "model_type": "llama"}))
     refused("no dspark")
+
+
+def test_another_targets_tables_are_refused(folder: Path) -> None:
+    """Of the same shape: nothing else would show it but that nothing is foreseen."""
+    table = load_file(folder.parent / "target" / WEIGHTS)["model.embed_tokens.weight"]
+    config = json.loads((folder / "config.json").read_text())
+    for tables_digest in (digest_of(table, table), digest_of(table, 2.0 * table)):
+        (folder / "config.json").write_text(json.dumps({**config, "tables_digest": tables_digest}))
+        if tables_digest == digest_of(table, table):
+            load_block_net(folder)
+    with pytest.raises(NetFolderError, match="was trained for another target"):
+        load_block_net(folder)

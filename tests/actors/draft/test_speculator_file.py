@@ -13,13 +13,10 @@ from tests.actors.draft.nets import random_net
 
 from outrider.actors.draft.choice.drafter_registry import loading_method
 from outrider.actors.draft.heads.speculator_config import SpeculatorConfig
-from outrider.actors.draft.heads.speculator_file import (
-    SpeculatorError,
-    digest_of,
-    load_speculator,
-    save_speculator,
-)
+from outrider.actors.draft.heads.speculator_file import load_speculator, save_speculator
 from outrider.actors.draft.heads.speculator_net import SpeculatorNet
+from outrider.actors.draft.on_states.net_folder import NetFolderError
+from outrider.actors.draft.on_states.target_tables import digest_of
 
 Tensors = dict[str, torch.Tensor]
 
@@ -57,7 +54,7 @@ def test_tables_of_the_target_are_not_stored(tmp_path: Path) -> None:
     edited(tables_digest=digest_of(head_VD, head_VD))(tmp_path)
     load_speculator(tmp_path)
     edited(tables_digest=digest_of(head_VD, 2.0 * head_VD))(tmp_path)
-    with pytest.raises(SpeculatorError, match="trained for another target than demo:target"):
+    with pytest.raises(NetFolderError, match="trained for another target than demo:target"):
         load_speculator(tmp_path)
 
 
@@ -112,5 +109,5 @@ def test_what_does_not_fit_is_refused_by_name(
 ) -> None:
     """Nothing is loaded by halves."""
     spoil(folder)
-    with pytest.raises(SpeculatorError, match=message):
+    with pytest.raises(NetFolderError, match=message):
         load_speculator(folder)
