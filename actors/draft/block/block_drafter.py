@@ -7,57 +7,38 @@ since). So a verdict never waits for states, and there is something to send at o
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from outrider.actors.draft.block.block_engine import NUM_LEVELS, BlockEngine
-from outrider.actors.draft.model.growing_drafter import AutoregressiveDrafter
 from outrider.actors.draft.model.model_pass import ModelPass
+from outrider.actors.draft.on_states.state_drafter import StateDrafter
 from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
 from outrider.actors.draft.state.drafter import DraftPass
 from outrider.actors.draft.trees.forest import ROOT
-from outrider.actors.engine.kv.prefix_slots import PrefixSlots
 from outrider.actors.engine.protocol import Batch, Logits
-from outrider.actors.engine.timed_engine import TimedEngine
 
 Int64s = NDArray[np.int64]
 
 
-class BlockDrafter(AutoregressiveDrafter):
+class BlockDrafter(StateDrafter):
     """See the module. A `FeatureReader`."""
 
     def __init__(
         self,
         sessions: DraftSessions,
         blocks: BlockEngine,
-        *,
-        width: int,
-        max_ahead: int,
-        prefill_chunk: int,
-        lockstep: bool = False,
+        **growth: Any,
     ) -> None:
-        """As `AutoregressiveDrafter`.
-
+        """
         Args:
             sessions: With room for `num_nodes_of` nodes a tree.
-            blocks: Runs the model.
-            width: Children of a node, at most.
-            max_ahead: Nodes of one session that are run, at most.
-            prefill_chunk: Committed tokens in one pass, at most.
-            lockstep: Grow one tree of the size that the target verifies, for comparison.
+            blocks: Runs the net.
+            growth: As in `StateDrafter`.
         """
-        self.timed = TimedEngine(blocks)
-        super().__init__(
-            sessions,
-            self.timed,
-            width=width,
-            max_ahead=max_ahead,
-            prefill_chunk=prefill_chunk,
-            lockstep=lockstep,
-            # What a row is depends on what the target told of its own session.
-            slots=PrefixSlots(self.timed, is_shared=False),
-            num_levels=NUM_LEVELS,
-        )
+        super().__init__(sessions, blocks, num_levels=NUM_LEVELS, **growth)
         self._blocks = blocks
         self._told: dict[int, dict[tuple[int, ...], int]] = {}
         """By row, what had been sent of a tree that was dropped for a better one since the last verdict: paths, and the message of each."""

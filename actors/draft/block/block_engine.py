@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from outrider.actors.draft.block.block_net import BlockNet
 from outrider.actors.draft.block.context_cache import ContextCache
 from outrider.actors.engine.protocol import Batch, Int64s, Logits, ModelSpec, Rows
-from outrider.actors.engine.tables.token_slots import TokenSlots, packed
+from outrider.actors.engine.tables.token_slot_engine import TokenSlotEngine
+from outrider.actors.engine.tables.token_slots import packed
 
 CONFIDENCE_EDGES = np.array([0.3, 0.45, 0.6, 0.8])
 """Between the levels of confidence. Of a toy's rows each level has a fair part; what a level is worth is learned while serving."""
@@ -28,7 +29,7 @@ NO_BLOCK = -(1 << 40)
 """Position of a slot's block that has none: every row is behind its end."""
 
 
-class BlockEngine:
+class BlockEngine(TokenSlotEngine):
     """Runs a block drafter for many sessions. Used by one thread."""
 
     def __init__(self, net: BlockNet, spec: ModelSpec, *, num_slots: int, max_scratch: int) -> None:
@@ -39,17 +40,12 @@ class BlockEngine:
             num_slots: Sessions at a time.
             max_scratch: Rows of one behind the committed ones, at most.
         """
-        self.net, self._spec, config = net, spec, net.config
+        super().__init__(spec, num_slots=num_slots, max_scratch=max_scratch)
+        self.net, config = net, net.config
         self.num_blocks = 0
         """Blocks of the last pass."""
         self.levels_W: Int64s | None = None
         """Level of confidence of each row of logits of the last pass; None: there is no such head."""
-        self._slots = TokenSlots(
-            num_slots=num_slots,
-            max_context=spec.max_context,
-            max_scratch=max_scratch,
-            vocab_size=spec.vocab_size,
-        )
         device = spec.device
         self.context = ContextCache(net, num_slots, device)
         """What the target has told."""
@@ -62,28 +58,6 @@ class BlockEngine:
         """Position of the last token that the block was told."""
         self._is_stale_S = np.zeros(num_slots, np.bool_)
         """The target has told states that the block has not seen."""
-        self.cached = self._slots.cached
-        self.scratch = self._slots.scratch
-
-    @property
-    def spec(self) -> ModelSpec:
-        """See `Engine`."""
-        return self._spec
-
-    @property
-    def num_slots(self) -> int:
-        """See `Engine`."""
-        return self._slots.books.num_slots
-
-    @property
-    def num_free(self) -> int:
-        """See `Engine`."""
-        return self._slots.books.num_free
-
-    @property
-    def max_scratch(self) -> int:
-        """See `Engine`."""
-        return self._slots.books.max_scratch
 
     def tell(self, slot: int, start: int, features_TLD: NDArray[np.float32]) -> bool:
         """Takes states of the target at committed positions.

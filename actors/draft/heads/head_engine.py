@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from outrider.actors.draft.heads.speculator_net import SpeculatorNet
 from outrider.actors.engine.protocol import WANTS, Int64s, Logits, ModelSpec, Rows
-from outrider.actors.engine.tables.token_slots import TokenSlots, packed
+from outrider.actors.engine.tables.token_slot_engine import TokenSlotEngine
+from outrider.actors.engine.tables.token_slots import packed
 
 NEVER = -(1 << 40)
 """Position of the newest hidden state where there is none: every row is deeper than any net goes."""
@@ -28,7 +29,7 @@ NO_TABLE = -1
 _ALL = WANTS.index("all")
 
 
-class HeadEngine:
+class HeadEngine(TokenSlotEngine):
     """Runs a net for many sessions. Used by one thread."""
 
     def __init__(
@@ -44,46 +45,18 @@ class HeadEngine:
         Raises:
             ValueError: A number is less than one.
         """
+        super().__init__(spec, num_slots=num_slots, max_scratch=max_scratch)
         self.net = net
         self.deepest = net.config.deepest
         """Stages that may follow one another."""
         self.num_computed = 0
         """Rows of the last pass that were computed."""
-        self._spec = spec
-        self._slots = TokenSlots(
-            num_slots=num_slots,
-            max_context=spec.max_context,
-            max_scratch=max_scratch,
-            vocab_size=spec.vocab_size,
-        )
         device, columns = spec.device, 1 + max_scratch
         # Column 0 is the last cached row, so that parent -1 finds it too.
         self._states_SCM = torch.zeros(num_slots, columns, net.config.inner, device=device)
         self._positions_SC = np.full((num_slots, columns), -1, np.int64)
         self._features_SD = torch.zeros(num_slots, net.config.width, device=device)
         self._newest_S = np.full(num_slots, NEVER, np.int64)
-        self.cached = self._slots.cached
-        self.scratch = self._slots.scratch
-
-    @property
-    def spec(self) -> ModelSpec:
-        """See `Engine`."""
-        return self._spec
-
-    @property
-    def num_slots(self) -> int:
-        """See `Engine`."""
-        return self._slots.books.num_slots
-
-    @property
-    def num_free(self) -> int:
-        """See `Engine`."""
-        return self._slots.books.num_free
-
-    @property
-    def max_scratch(self) -> int:
-        """See `Engine`."""
-        return self._slots.books.max_scratch
 
     def tell(self, slot: int, position: int, feature_D: NDArray[np.float32]) -> bool:
         """Takes a hidden state of the target, if it is newer than what is there.

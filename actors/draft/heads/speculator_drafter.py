@@ -7,55 +7,37 @@ comes.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from outrider.actors.draft.heads.head_engine import HeadEngine
-from outrider.actors.draft.model.growing_drafter import AutoregressiveDrafter
 from outrider.actors.draft.model.model_pass import ModelPass
+from outrider.actors.draft.on_states.state_drafter import StateDrafter
 from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
 from outrider.actors.draft.state.drafter import DraftPass
-from outrider.actors.engine.kv.prefix_slots import PrefixSlots
-from outrider.actors.engine.timed_engine import TimedEngine
 
 Bools = NDArray[np.bool_]
 Int64s = NDArray[np.int64]
 
 
-class SpeculatorDrafter(AutoregressiveDrafter):
+class SpeculatorDrafter(StateDrafter):
     """See the module. A `FeatureReader`."""
 
     def __init__(
         self,
         sessions: DraftSessions,
         heads: HeadEngine,
-        *,
-        width: int,
-        max_ahead: int,
-        prefill_chunk: int,
-        lockstep: bool = False,
+        **growth: Any,
     ) -> None:
-        """As `AutoregressiveDrafter`.
-
+        """
         Args:
             sessions: With room for `num_nodes_of` nodes a tree.
             heads: Runs the net.
-            width: Children of a node, at most.
-            max_ahead: Nodes of one session that are run, at most.
-            prefill_chunk: Committed tokens in one pass, at most.
-            lockstep: Grow one tree of the size that the target verifies, for comparison.
+            growth: As in `StateDrafter`.
         """
-        self.timed = TimedEngine(heads)
-        super().__init__(
-            sessions,
-            self.timed,
-            width=width,
-            max_ahead=max_ahead,
-            prefill_chunk=prefill_chunk,
-            lockstep=lockstep,
-            # What a row is depends on what the target told of its own session.
-            slots=PrefixSlots(self.timed, is_shared=False),
-        )
+        super().__init__(sessions, heads, **growth)
         self._heads = heads
         self._missed_S = np.zeros(len(sessions.sessions), np.int64)
         """Verdicts in a row whose state had not come by the next one."""

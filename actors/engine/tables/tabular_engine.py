@@ -15,7 +15,8 @@ import torch
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.kv.sizing import USUAL_SLOTS
 from outrider.actors.engine.protocol import Int64s, Logits, ModelSpec, Rows, Taps
-from outrider.actors.engine.tables.token_slots import TokenSlots, packed
+from outrider.actors.engine.tables.token_slot_engine import TokenSlotEngine
+from outrider.actors.engine.tables.token_slots import packed
 from outrider.actors.engine.tables.token_table import MAX_ORDER, Table, load_table, random_table
 
 __all__ = ["Table", "TabularEngine", "load_table", "random_table"]
@@ -28,7 +29,7 @@ NUM_BLOCKS = 4
 blocks, and after the final norm the log-probabilities of the next token, as of a model whose head is the identity."""
 
 
-class TabularEngine:
+class TabularEngine(TokenSlotEngine):
     """A table behind the engine interface."""
 
     def __init__(
@@ -47,7 +48,7 @@ class TabularEngine:
         settings = settings or EngineSettings(model=table.name)
         self.table = table
         max_context = DEFAULT_MAX_CONTEXT if settings.max_context is None else settings.max_context
-        self._spec = ModelSpec(
+        spec = ModelSpec(
             name=table.name,
             vocab_size=table.vocab_size,
             max_context=max_context,
@@ -59,40 +60,17 @@ class TabularEngine:
             num_blocks=NUM_BLOCKS,
             width=table.vocab_size,
         )
+        super().__init__(
+            spec,
+            num_slots=USUAL_SLOTS if settings.num_slots is None else settings.num_slots,
+            max_scratch=settings.max_scratch,
+        )
         self._rows = torch.from_numpy(
             table.log_probs.reshape(-1, table.vocab_size).astype(np.float32)
         )
-        self._slots = TokenSlots(
-            num_slots=USUAL_SLOTS if settings.num_slots is None else settings.num_slots,
-            max_context=max_context,
-            max_scratch=settings.max_scratch,
-            vocab_size=table.vocab_size,
-        )
         # Asked for each session and round.
-        self.cached = self._slots.cached
-        self.scratch = self._slots.scratch
         self.cached_tokens = self._slots.cached_tokens
         self.rebase = self._slots.rebase
-
-    @property
-    def spec(self) -> ModelSpec:
-        """See `Engine`."""
-        return self._spec
-
-    @property
-    def num_slots(self) -> int:
-        """See `Engine`."""
-        return self._slots.books.num_slots
-
-    @property
-    def num_free(self) -> int:
-        """See `Engine`."""
-        return self._slots.books.num_free
-
-    @property
-    def max_scratch(self) -> int:
-        """See `Engine`."""
-        return self._slots.books.max_scratch
 
     def acquire(self, slot: int | None = None, *, keep: int = 0) -> int:
         """See `Engine`."""
