@@ -23,6 +23,7 @@ from outrider.actors.speculation.noise.seeds import derive_seed, fresh_seed
 from outrider.actors.tracing.recorder import Recorder
 from outrider.cluster.config.coordinator_settings import CoordinatorSettings
 from outrider.cluster.gateway import other_coordinators, reports
+from outrider.cluster.gateway.tenants import tenant_of
 from outrider.cluster.metrics.books import RequestBooks
 from outrider.cluster.metrics.request_recording import RequestRecording
 from outrider.cluster.metrics.request_spans import open_spans
@@ -145,7 +146,8 @@ class Gateway:
                 limits=limits,
                 fresh_seed=fresh_seed(),
             )
-            self._prepare(running, tuple(prompt), settled, limits, arrived_s)
+            tenant = tenant_of(context.invocation_metadata() or (), context.auth_context())
+            self._prepare(running, tuple(prompt), settled, limits, arrived_s, tenant)
             await running.run(context.write)
 
     async def Abort(
@@ -211,6 +213,7 @@ class Gateway:
         settled: Settled,
         limits: Limits,
         arrived_s: float,
+        tenant: int,
     ) -> None:
         """Makes the sequences and queues them."""
         number = running.recording.number
@@ -222,6 +225,7 @@ class Gateway:
                 index=index,
                 request_id=running.request_id,
                 group=group if settled.num_sequences > 1 else 0,
+                tenant=tenant,
                 fingerprint=limits.fingerprint,
                 prompt=prompt,
                 sampling=replace(sampling, seed=derive_seed(sampling.seed, index)),

@@ -41,6 +41,8 @@ class SequencePlan:
 
     request_id: str
     group: int
+    tenant: int
+    """Whose request it is, for what drafters remember; 0: clients are not told apart."""
     fingerprint: str
     """Of the model that was admitted; no other goes on with the text."""
     prompt: tuple[int, ...]
@@ -101,6 +103,7 @@ def attach_session(
         sampling=sampling_to_proto(plan.sampling),
         speculation=speculation_to_proto(plan.speculation),
         group=plan.group,
+        tenant=plan.tenant,
         request_id=plan.request_id,
     )
 

@@ -119,6 +119,7 @@ class CoordinatorProcess(Process):
                 index=0,
                 request_id=f"r{number}",
                 group=number,
+                tenant=0,
                 prompt=prompt,
                 fingerprint="",
                 sampling=sampling,

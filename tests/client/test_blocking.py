@@ -257,6 +257,18 @@ def test_timeout_ends_a_stream(fake: FakeService) -> None:
     assert fake.ended.wait(5)
 
 
+def test_a_call_that_a_service_cancels_is_tried_again(
+    fake: FakeService, failure: type[Failure]
+) -> None:
+    """As one that ends does: with what it has not admitted yet, and with what it has."""
+    cut = grpc.StatusCode.CANCELLED
+    fake.failures = [failure(code=cut), failure(code=cut, after_tokens=3)]
+    with Client(fake.address, retry=QUICK) as client:
+        result = client.generate("hello", sampling=SamplingOptions(seed=3, max_tokens=20))
+    assert fake.output(3, max_tokens=20) == bytes(token.id for token in result.tokens)
+    assert len(fake.requests) == 3
+
+
 def test_broken_stream_is_resumed(fake: FakeService, failure: type[Failure]) -> None:
     """After breaks amid characters the output is whole: no token twice, none missing, and no text either."""
     cut = grpc.StatusCode.UNAVAILABLE

@@ -7,6 +7,7 @@ the greatest sum of path probabilities is proposed (docs/drafters.md).
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -50,8 +51,8 @@ class SuffixOptions(LookupOptions):
     """Candidates of one proposal, 1 to 256. How many are sent is the sender's choice."""
 
     memory_tokens: int = 131_072
-    """Tokens of earlier outputs that are remembered, 0 to 2^24, the oldest outputs forgotten first; about 250 bytes each. What one client was
-    answered makes the same answer faster for another, which can be timed: 0 where clients must not know of each other."""
+    """Tokens of earlier outputs that are remembered in all, 0 to 2^24, the oldest outputs forgotten first; about 250 bytes each. Clients are told
+    apart by token or certificate, and nothing of one is used for another; those that show neither share what is remembered."""
 
     def __post_init__(self) -> None:
         LookupOptions.__post_init__(self)
@@ -118,22 +119,39 @@ class SuffixProposer:
 
 
 class Memories:
-    """Earlier outputs by vocabulary, since ids of one mean nothing in another."""
+    """Earlier outputs, apart by client, since a faster answer would tell one what another was answered, and by vocabulary, since ids of one mean
+    nothing in another."""
 
     def __init__(self, options: SuffixOptions) -> None:
-        """Takes how much is remembered of one vocabulary, and how long matches are."""
+        """Takes how much is remembered in all, and how long matches are."""
         self._options = options
-        self._memories: dict[tuple[str, int], OutputMemory] = {}
+        self._memories: OrderedDict[tuple[int, str, int], OutputMemory] = OrderedDict()
+        """Whose session ended last comes last."""
+
+    @property
+    def num_tokens(self) -> int:
+        """Of all outputs that are remembered."""
+        return sum(memory.num_tokens for memory in self._memories.values())
 
     def of(self, session: DraftSession) -> OutputMemory:
         """What a session may draw on."""
-        vocabulary = (session.tokenizer, session.vocab_size)
-        return self._memories.setdefault(vocabulary, OutputMemory(self._options.memory_tokens))
+        whose = (session.tenant, session.tokenizer, session.vocab_size)
+        if whose not in self._memories:
+            self._memories[whose] = OutputMemory(self._options.memory_tokens)
+        return self._memories[whose]
 
     def remember(self, session: DraftSession) -> None:
-        """Takes in the output of a session that is leaving. Of its prompt the end is kept, for matches to begin in."""
+        """Takes in the output of a session that is leaving. Of its prompt the end is kept, for matches to begin in. If that is too much in all,
+        who was served longest ago is forgotten."""
         context = min(self._options.longest_match, session.prompt_length)
-        self.of(session).add(session.text_T[session.prompt_length - context :], context=context)
+        memory = self.of(session)
+        memory.add(session.text_T[session.prompt_length - context :], context=context)
+        whose = (session.tenant, session.tokenizer, session.vocab_size)
+        self._memories.move_to_end(whose)
+        if not memory.num_tokens:
+            del self._memories[whose]
+        while self.num_tokens > self._options.memory_tokens:
+            self._memories.popitem(last=False)
 
 
 def build(settings: DraftSettings) -> LoadedDrafter:

@@ -76,6 +76,7 @@ def attach_from_proto(
         sampling=sampling_from_proto(message.sampling),
         speculation=speculation,
         group=message.group,
+        tenant=message.tenant,
         request_id=message.request_id,
     )
 

@@ -43,6 +43,8 @@ class AttachSession:
     """Fingerprint of the target's tokenizer; empty: it has none."""
     group: int = 0
     """Sessions of one request share it; 0: the request has no other."""
+    tenant: int = 0
+    """Whose request it is. What is remembered of one is not used for another; 0: clients are not told apart."""
     request_id: str = ""
     """For logs."""
 

@@ -50,6 +50,7 @@ class DraftSession:
         "row",
         "sampling",
         "speculation",
+        "tenant",
         "tokenizer",
         "vocab_size",
     )
@@ -66,6 +67,8 @@ class DraftSession:
         """Token ids of the target; none beyond is proposed."""
         self.tokenizer = attach.tokenizer
         """Fingerprint of the target's tokenizer; empty: it has none."""
+        self.tenant = attach.tenant
+        """Whose request it is; 0: clients are not told apart."""
         self.group = attach.group
         """Sessions of one request share it; 0: the request has no other."""
 

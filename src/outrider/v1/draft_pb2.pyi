@@ -174,6 +174,7 @@ class AttachSession(google.protobuf.message.Message):
     SPECULATION_FIELD_NUMBER: builtins.int
     GROUP_FIELD_NUMBER: builtins.int
     REQUEST_ID_FIELD_NUMBER: builtins.int
+    TENANT_FIELD_NUMBER: builtins.int
     session: builtins.int
     """The coordinator's number of the session."""
     target_address: builtins.str
@@ -188,6 +189,10 @@ class AttachSession(google.protobuf.message.Message):
     """Sessions of one request share this. 0: none."""
     request_id: builtins.str
     """The request's name, for logs."""
+    tenant: builtins.int
+    """Whose request it is: a number that clients with the same token or certificate share. What a drafter remembers of one it does not use for
+    another. 0: clients show neither.
+    """
     @property
     def tokens(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """Prompt and committed output tokens, as far as the coordinator knows them. The target tells the rest."""
@@ -213,9 +218,10 @@ class AttachSession(google.protobuf.message.Message):
         speculation: outrider.v1.sampling_pb2.SpeculationOptions | None = ...,
         group: builtins.int = ...,
         request_id: builtins.str = ...,
+        tenant: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["sampling", b"sampling", "speculation", b"speculation"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["group", b"group", "handle", b"handle", "prompt_length", b"prompt_length", "request_id", b"request_id", "sampling", b"sampling", "session", b"session", "speculation", b"speculation", "target_address", b"target_address", "target_incarnation", b"target_incarnation", "tokens", b"tokens"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["group", b"group", "handle", b"handle", "prompt_length", b"prompt_length", "request_id", b"request_id", "sampling", b"sampling", "session", b"session", "speculation", b"speculation", "target_address", b"target_address", "target_incarnation", b"target_incarnation", "tenant", b"tenant", "tokens", b"tokens"]) -> None: ...
 
 Global___AttachSession: typing_extensions.TypeAlias = AttachSession
 

@@ -256,3 +256,27 @@ def test_prompts_are_not_remembered() -> None:
     assert not bench.tree(bench.attach(OUTPUT[:10], handle=2)).tokens
     assert not bench.tree(bench.attach(OUTPUT[-10:-1], handle=3)).tokens
     assert chain_of(bench.tree(bench.attach(OUTPUT[-10:], handle=4))) == [7, 8]
+
+
+def test_nothing_of_one_client_is_proposed_to_another() -> None:
+    """Who asks again is answered from memory, who did not ask before is not, though the text is the same."""
+    bench = TextBench("suffix")
+    passes = {}
+    for handle, tenant in enumerate((7, 8, 7, 0), start=1):
+        key = bench.attach(PROMPT, handle=handle, tenant=tenant)
+        passes[handle] = bench.decode(key, OUTPUT)
+        bench.leave(key)
+    assert (passes[1], passes[2], passes[4]) == (len(OUTPUT),) * 3
+    assert passes[3] < 0.5 * len(OUTPUT)
+
+
+def test_memory_is_bounded_over_all_clients() -> None:
+    """Who was served longest ago is forgotten."""
+    bench = TextBench("suffix", options={"memory_tokens": 150})
+    for handle, tenant in enumerate((1, 2, 3, 4), start=1):
+        key = bench.attach(PROMPT, handle=handle, tenant=tenant)
+        bench.decode(key, OUTPUT)
+        bench.leave(key)
+    first, last = (bench.attach(PROMPT, handle=10 + tenant, tenant=tenant) for tenant in (1, 4))
+    assert bench.decode(first, OUTPUT) == len(OUTPUT)
+    assert bench.decode(last, OUTPUT) < 0.5 * len(OUTPUT)

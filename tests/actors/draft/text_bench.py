@@ -51,6 +51,7 @@ class TextBench(Bench):
         max_tokens: int = 10_000,
         temperature: float = 0.0,
         tokenizer: str = "",
+        tenant: int = 0,
     ) -> SessionKey:
         """Attaches a session and lets the worker propose."""
         attach = make_attach(
@@ -61,7 +62,7 @@ class TextBench(Bench):
             max_tokens=max_tokens,
             temperature=temperature,
         )
-        self.worker.post(replace(attach, group=group, tokenizer=tokenizer))
+        self.worker.post(replace(attach, group=group, tokenizer=tokenizer, tenant=tenant))
         self.settle()
         return attach.key
 
