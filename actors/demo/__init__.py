@@ -7,10 +7,13 @@ from pathlib import Path
 DRAFTS = ("draft", "draft-small")
 """Draft models."""
 
-HEADS = ("dspark", "mlp_speculator")
-"""Heads that draft from the target's hidden states; `draft/heads` and `draft/block` load them."""
+HEADS = ("ctc", "diffusion", "dspark", "eagle3", "mlp_speculator")
+"""Draft nets that borrow the target's tables of tokens; `draft/heads`, `draft/block`, `draft/ctc`, `draft/diffusion` and `draft/eagle` load them."""
 
-NAMES = ("target", *DRAFTS)
+NESTED = ("sorted",)
+"""A draft model of several sizes; by itself it is one of the deepest."""
+
+NAMES = ("target", *DRAFTS, *NESTED)
 """Language models."""
 
 

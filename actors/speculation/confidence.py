@@ -34,11 +34,11 @@ def row_confidence(scores_RV: torch.Tensor) -> torch.Tensor:
     """
     vocab_size = scores_RV.shape[1]
     if vocab_size < 2:
-        return torch.ones(len(scores_RV), dtype=scores_RV.dtype, device=scores_RV.device)
-    probs_RV = torch.softmax(scores_RV, dim=-1)
-    entropy_R = torch.special.entr(probs_RV).sum(-1)
-    scores_R2 = scores_RV.topk(2, dim=-1).values
-    probs_R2 = probs_RV.topk(2, dim=-1).values
+        return torch.ones_like(scores_RV[:, 0])
+    probs_RV = torch.softmax(scores_RV, dim=1)
+    entropy_R = torch.special.entr(probs_RV).sum(1)
+    scores_R2 = scores_RV.topk(2).values
+    probs_R2 = probs_RV.topk(2).values
     by_entropy_R = 1.0 - entropy_R / math.log(vocab_size)
     by_score_R = torch.sigmoid(scores_R2[:, 0] - scores_R2[:, 1])
     by_prob_R = probs_R2[:, 0] - probs_R2[:, 1]

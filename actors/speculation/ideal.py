@@ -16,10 +16,15 @@ Two bounds hold at once, and the ideal is the lesser.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 Law = Mapping[int, float]
 """Probability of each length of a run; adds up to 1."""
+
+LONGEST: Final = 2000
+"""Longest run of the geometric law: what is longer counts as so long."""
 
 
 def law_of(hits: Iterable[bool]) -> dict[int, float]:
@@ -28,21 +33,20 @@ def law_of(hits: Iterable[bool]) -> dict[int, float]:
     Raises:
         ValueError: No run ended: more text is needed.
     """
-    counts: dict[int, int] = {}
+    runs: list[int] = []
     length = 0
     for is_hit in hits:
         if is_hit:
             length += 1
             continue
-        counts[length] = counts.get(length, 0) + 1
+        runs.append(length)
         length = 0
-    total = sum(counts.values())
-    if total == 0:
+    if not runs:
         raise ValueError(f"no run ended within {length} tokens: measure over more text")
-    return {length: count / total for length, count in sorted(counts.items())}
+    return {length: count / len(runs) for length, count in sorted(Counter(runs).items())}
 
 
-def geometric(acceptance: float, *, longest: int = 2000) -> dict[int, float]:
+def geometric(acceptance: float, *, longest: int = LONGEST) -> dict[int, float]:
     """The law if every token is a hit with the same probability, whatever came before.
 
     Raises:

@@ -7,6 +7,7 @@ import importlib
 import inspect
 import pkgutil
 import textwrap
+import traceback
 from collections.abc import Iterator, Mapping
 from importlib.metadata import entry_points
 from itertools import pairwise
@@ -26,8 +27,8 @@ class Named(Protocol):
 Spec = TypeVar("Spec", bound=Named)
 
 
-class Conflict(RuntimeError):
-    """Two methods have one name, or a package offers something that is no method. Says which."""
+class Conflict(ImportError):
+    """Two methods have one name, or a package offers something that is no method or cannot be loaded. Says which, and by whom."""
 
 
 def discover(package: ModuleType, kind: type[Spec], *, group: str) -> Mapping[str, Spec]:
@@ -42,15 +43,18 @@ def discover(package: ModuleType, kind: type[Spec], *, group: str) -> Mapping[st
         group: Entry points of other packages.
 
     Raises:
-        Conflict: A name is taken twice, or an entry point is no description.
+        Conflict: A name is taken twice, or an entry point is no description or raises when it is loaded.
     """
     found: dict[str, Spec] = {}
+    places: dict[str, str] = {}
     for place, spec in (*_own(package), *_offered(group)):
         if not isinstance(spec, kind):
             raise Conflict(f"{place} offers {spec!r}, which is no {kind.__name__}")
         if spec.name in found:
-            raise Conflict(f"{place} names a method {spec.name!r}, which there is already")
-        found[spec.name] = spec
+            raise Conflict(
+                f"{place} names a method {spec.name!r}, which there is already, by {places[spec.name]}"
+            )
+        found[spec.name], places[spec.name] = spec, place
     return MappingProxyType(found)
 
 
@@ -76,15 +80,24 @@ def field_docs(kind: type[Any]) -> dict[str, str]:
 
 
 def _own(package: ModuleType) -> Iterator[tuple[str, Any]]:
-    for module in sorted(pkgutil.iter_modules(package.__path__), key=lambda one: one.name):
+    for module in pkgutil.iter_modules(package.__path__):
         name = f"{package.__name__}.{module.name}"
         for spec in getattr(importlib.import_module(name), "SPECS", ()):
             yield name, spec
 
 
 def _offered(group: str) -> Iterator[tuple[str, Any]]:
-    for point in sorted(entry_points(group=group), key=lambda one: one.name):
-        offered = point.load()
-        place = f"the entry point {point.name!r} of {group}"
+    for point in sorted(entry_points(group=group)):
+        package = f" of the package {point.dist.name}" if point.dist is not None else ""
+        place = f"the entry point {point.name!r} of {group}{package}"
+        try:
+            offered = point.load()
+        except Exception as error:
+            # Code of others, which may raise anything; where it did tells its author most.
+            at = traceback.extract_tb(error.__traceback__)[-1]
+            raise Conflict(
+                f"{place} cannot be loaded: {type(error).__name__}: {error} ({at.filename}, line {at.lineno}); "
+                "mend or uninstall it"
+            ) from error
         for spec in offered if isinstance(offered, tuple) else (offered,):
             yield place, spec

@@ -38,11 +38,11 @@ def row_features(scores_RV: torch.Tensor) -> Float32s:
     Args:
         scores_RV: float32; what the drafter ranks tokens by. Minus infinity where excluded.
     """
-    probs_RV = torch.softmax(scores_RV, dim=-1)
+    probs_RV = torch.softmax(scores_RV, dim=1)
     count = min(NUM_PROBS, probs_RV.shape[1])
     features_RF = np.zeros((len(probs_RV), NUM_FEATURES), dtype=np.float32)
-    features_RF[:, :count] = probs_RV.topk(count, dim=-1).values.cpu().numpy()
-    features_RF[:, NUM_PROBS] = torch.special.entr(probs_RV).sum(-1).cpu().numpy()
+    features_RF[:, :count] = probs_RV.topk(count).values.cpu().numpy()
+    features_RF[:, NUM_PROBS] = torch.special.entr(probs_RV).sum(1).cpu().numpy()
     return features_RF
 
 
@@ -78,10 +78,11 @@ class DecisionModel:
             raise ValueError(f"output_bias is {self.output_bias}; it must be finite")
 
     def scores(self, features_RF: Float32s) -> Float32s:
-        """Score of each row, in (0, 1): greater for rows whose candidate is more often accepted. Shape (R,)."""
+        """Score of each row, in [0, 1]: greater for rows whose candidate is more often accepted. Shape (R,)."""
         hidden_RH = np.maximum(features_RF @ self.hidden_FH + self.hidden_bias_H, 0.0)
         logits_R = hidden_RH @ self.output_H + np.float32(self.output_bias)
-        scores_R: Float32s = 1.0 / (1.0 + np.exp(-np.clip(logits_R, -30.0, 30.0)))
+        # The logistic function, which overflows nowhere if it is written so.
+        scores_R: Float32s = 0.5 + 0.5 * np.tanh(0.5 * logits_R)
         return scores_R
 
     def rate(self, scores_RV: torch.Tensor) -> Float32s:

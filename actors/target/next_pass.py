@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from outrider.actors.exchange.verdicts import TargetActivity
+from outrider.actors.speculation import learning
 from outrider.actors.speculation.trees.path_keys import Int64s
 from outrider.actors.speculation.trees.ragged import rank_within, sizes_of
 from outrider.actors.target.candidates.candidate_store import Chosen
@@ -122,10 +123,11 @@ class Planner:
             since = table.verdict_s_S[decoding[waits]]
             return max(float(since.max()) + most_s - now, 0.0) if waits.any() else 0.0
         pace = self._pace(decoding)
-        if starving.any():
-            left_s = self._first_s(decoding[starving], pace, now)
+        awaited = hopes & ~(has & table.answered_S[decoding])
+        if awaited.any():
+            left_s = self._first_s(decoding[awaited], has[awaited], pace, now)
             left_s = max(left_s, self.waiting.promised_s - now)
-            elapsed_s = now - float(table.verdict_s_S[decoding[starving]].max())
+            elapsed_s = now - float(table.verdict_s_S[decoding[awaited]].max())
         elif len(growing := (hopes & has & table.grows_S[decoding]).nonzero()[0]):
             elapsed_s = now - self.waiting.last_s
             gain = sum(self._leaves(decoding, growing, part) for part in chosen)
@@ -134,13 +136,20 @@ class Planner:
             return 0.0
         return max(min(left_s, most_s - elapsed_s), 0.0)
 
-    def _first_s(self, starving: Int64s, pace: float, now: float) -> float:
-        """Seconds to wait for the first candidates of sessions that have none; 0: none of them is worth it."""
+    def _first_s(self, awaited: Int64s, has: Bools, pace: float, now: float) -> float:
+        """Seconds to wait for the first candidates of sessions that drafters have not answered; 0: none of them is worth it."""
         table = self._state.table
-        said_E, grown_E = table.due(starving)
+        said_E, grown_E = table.due(awaited)
         # What answers an older text is of use if the tokens since are in it.
-        fits_E = table.hits_S[starving] ** grown_E
-        gains_E = (table.yields_S[starving] - table.hits_S[starving]) * fits_E
+        fits_E = table.hits_S[awaited] ** grown_E
+        more_E = table.yields_S[awaited] - 1.0
+        # Without waiting what answers is of use one pass later, if the text goes on into it, and saves the next wait.
+        saved_E = np.minimum(pace * self.waiting.first.mean_s, more_E)
+        hits_E = table.hits_S[awaited]
+        # A miss loses the tree: that costs a pass without candidates, so a token, and no more than the tree holds.
+        lost_E = (1.0 - hits_E) * np.minimum(more_E, 1.0)
+        gains_E = np.where(has, self._state.open(awaited) * (more_E - saved_E), more_E + lost_E)
+        gains_E *= fits_E
         is_due = np.isfinite(said_E)
         if not is_due.any():
             return 0.0
@@ -191,6 +200,10 @@ class Planner:
         table.waited_s_S[rows] = np.nan
         vain = rows[~table.answered_S[rows]]
         if len(vain):
+            # A pass that was waited for commits one token where nothing came: waiting is worth no more than that.
+            empty, share = vain[~self._state.has_candidates(vain)], 1.0 - learning.ROUNDS
+            table.yields_S[empty] += share * (1.0 - table.yields_S[empty])
+            table.hits_S[empty] -= share * table.hits_S[empty]
             # Counts double, so that a silent drafter soon costs nothing.
             said_E, _ = table.due(vain)
             if np.isfinite(said_E).any():
@@ -209,11 +222,13 @@ class Planner:
         table.heard_S[lost] = table.lengths_S[lost] - 1
         pass_s = now - pass_.began_s
         wait_s = 0.0
-        if pass_.drafting and not state.settings.lockstep and not pass_.has_prompt:
-            starving = rows[~has & self._drafted(rows) & (table.remaining_S[rows] > 1)]
-            if len(starving):
-                wait_s = self._first_s(starving, self._pace(rows), now)
-                wait_s = min(wait_s, state.settings.max_patience_s)
+        if pass_.drafting and not pass_.has_prompt:
+            hopes = self._drafted(rows) & (table.remaining_S[rows] > 1)
+            if hopes.any():
+                wait_s = state.settings.max_patience_s
+                if not state.settings.lockstep:
+                    first_s = self._first_s(rows[hopes], has[hopes], self._pace(rows), now)
+                    wait_s = min(first_s, wait_s)
         self.waiting.promised_s = now + wait_s
         free_s = 0.0
         if wait_s <= 0.0:

@@ -31,10 +31,22 @@ class TargetTrainerOptions:
     """Cut the work to what fits into so many minutes on this machine; 0 is no bound."""
 
     threads: int = 0
-    """Threads of the arithmetic on a CPU; 0: as torch chooses."""
+    """Threads of the arithmetic on a CPU; 0: as torch chooses, or one for each of several workers."""
+
+    rows_per_step: int = 8
+    """Rows of a step."""
+
+    workers: int = 1
+    """Workers that share the rows of each step, on the Ray cluster at RAY_ADDRESS; 1: this process, without Ray."""
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.minutes) and self.minutes >= 0.0):
             raise ValueError(f"minutes is {self.minutes}; give a number above 0, or 0 for no bound")
         if self.threads < 0:
             raise ValueError(f"threads is {self.threads}; it must not be negative")
+        if self.rows_per_step < 1:
+            raise ValueError(f"rows_per_step is {self.rows_per_step}; it must be at least 1")
+        if not 1 <= self.workers <= self.rows_per_step:
+            raise ValueError(
+                f"workers is {self.workers}; give 1 to {self.rows_per_step}, the rows of a step (rows_per_step)"
+            )

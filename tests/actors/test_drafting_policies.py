@@ -152,11 +152,11 @@ def test_texts_of_frozen_trees_follow_the_targets_law(
     speculation = Speculation(
         verifier=verifier, tree_shape=level_shapes.parse(shape), policies=length
     )
-    for session in range(2):
-        sampling = Sampling(seed=100 + session, max_tokens=3000, temperature=0.8)
+    for session in range(15):
+        sampling = Sampling(seed=100 + session, max_tokens=400, temperature=0.8)
         both.open(session, sampling, speculation, (1, 2, 0))
     both.run()
-    reached = both.stats(0).reached_by_depth
+    reached = np.sum([both.stats(session).reached_by_depth for session in both.texts], axis=0)
     assert len(reached) == len(shape.split(","))
     assert reached[0] > 1.05 * reached[-1] > 0
     assert transition_p(list(both.texts.values())) > MIN_P

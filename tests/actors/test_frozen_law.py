@@ -36,9 +36,9 @@ FROZEN = [
 ]
 SHAPES = {verifier: "1,1,1" if VERIFIERS[verifier].is_chain_only else "2,2" for verifier in FROZEN}
 
-NUM_SESSIONS = 3
-TOKENS = 1000
-"""Tokens of one session: 3,000 in all make some 1,300 rounds for each verifier. `tests/laws` has more of them."""
+NUM_SESSIONS = 15
+TOKENS = 200
+"""Tokens of one session: 3,000 in all make some 1,200 rounds for each verifier. `tests/laws` has more of them."""
 
 
 COOLING = 4

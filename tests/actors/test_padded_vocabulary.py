@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -39,43 +40,35 @@ def biased(target: Table) -> Sampling:
     )
 
 
-def plain(pair: tuple[Table, Table], sampling: Sampling) -> list[int]:
-    """The text without speculation."""
-    alone = Pair(*pair)
-    alone.open(0, sampling, Speculation(enabled=False), is_attached=False)
-    alone.run()
-    return alone.texts[0]
+def together(pair: tuple[Table, Table], speculation: Speculation) -> tuple[Pair, list[list[int]]]:
+    """Sessions with all options at once, and their texts."""
+    both = Pair(*pair)
+    for session, sampling in enumerate((*SAMPLINGS, biased(pair[0]))):
+        both.open(session, sampling, speculation, is_attached=speculation.enabled)
+    both.run()
+    assert all("the target ended" in end.message for end in both.ended), "the drafter gave up"
+    return both, [both.texts[session] for session in range(len(SAMPLINGS) + 1)]
 
 
 @pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
-@pytest.mark.parametrize("roots", RootPolicy)
-@pytest.mark.parametrize("verifier", ["coupled", "exact_match"])
-def test_texts_are_those_of_plain_decoding(
-    pair: tuple[Table, Table], verifier: str, roots: RootPolicy
-) -> None:
+def test_texts_are_those_of_plain_decoding(pair: tuple[Table, Table]) -> None:
     """Nothing is proposed that the target lacks, and a token that only the target has ends no session."""
-    for sampling in (*SAMPLINGS, biased(pair[0])):
-        both = Pair(*pair)
+    _, plain = together(pair, Speculation(enabled=False))
+    for verifier, roots in product(("coupled", "exact_match"), RootPolicy):
         policies = DraftPolicies(roots=roots)
-        both.open(0, sampling, Speculation(verifier=verifier, policies=policies))
-        both.run()
-        assert both.texts[0] == plain(pair, sampling)
-        assert both.stats(0).accepted > 0
-        assert not both.ended
+        both, texts = together(pair, Speculation(verifier=verifier, policies=policies))
+        assert texts == plain
+        assert all(both.stats(session).accepted for session in both.texts)
     if pair[0] is WIDE:
-        assert max(both.texts[0]) >= NARROW.vocab_size, "the drafter met no unknown token"
+        assert max(map(max, plain)) >= NARROW.vocab_size, "the drafter met no unknown token"
 
 
 @pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
 @pytest.mark.parametrize("verifier", FROZEN)
 def test_frozen_trees_hold_common_tokens(pair: tuple[Table, Table], verifier: str) -> None:
     """The law of candidates ends at the narrower width; every option is followed."""
-    for sampling in (*SAMPLINGS, biased(pair[0])):
-        both = Pair(*pair)
-        both.open(0, sampling, Speculation(verifier=verifier))
-        both.run()
-        assert both.stats(0).proposed > 0
-        assert not both.ended
+    both, _ = together(pair, Speculation(verifier=verifier))
+    assert all(both.stats(session).proposed for session in both.texts)
 
 
 @pytest.mark.parametrize("verifier", FROZEN)
@@ -84,7 +77,7 @@ def test_the_law_stays_the_targets(verifier: str) -> None:
     padded = random_table(law.VOCAB + 2, 2, seed=2, concentration=0.8)
     pair = Pair(law.TARGET, padded, seed=7)
     sampling = Sampling(seed=0, max_tokens=law.TOKENS, temperature=law.TEMPERATURE)
-    for session in range(2):
+    for session in range(10):
         options = replace(sampling, seed=100 + session)
         pair.open(session, options, law.speculation(verifier), law.PROMPT)
     pair.run()

@@ -86,6 +86,7 @@ def test_a_net_of_another_law_costs_rounds_and_no_token() -> None:
     assert pair.method is not None
     drafter = pair.method[1]
     assert isinstance(drafter, SpeculatorDrafter)
+    assert isinstance(drafter._heads, HeadEngine)
     drafter._heads.net.load_state_dict(table_net(other.log_probs, width=VOCAB).state_dict())
     text, a_round = text_of(pair, SAMPLING)
     assert text == plain

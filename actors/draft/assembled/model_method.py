@@ -22,6 +22,8 @@ def model_method(
     *,
     lengths: Lengths | None = None,
     new_generator: Callable[[], np.random.Generator] = np.random.default_rng,
+    growing: Callable[..., AutoregressiveDrafter] = AutoregressiveDrafter,
+    drawing: Callable[..., SampledDrafter] = SampledDrafter,
 ) -> tuple[DraftSessions, DrafterByVerifier]:
     """Sessions, and the method that drafts for them with a model, warmed up.
 
@@ -30,11 +32,13 @@ def model_method(
         settings: What the actor was told.
         lengths: The length policies on offer; None: those that need no trained model.
         new_generator: Makes the generator of a session whose verifier tests frozen trees; independent of everything the target draws.
+        growing: Makes the part that grows trees, given what `AutoregressiveDrafter` is given.
+        drawing: Makes the part that draws frozen trees, given what `SampledDrafter` is given.
     """
     slots = PrefixSlots(engine, is_shared=settings.prefix_reuse)
     num_nodes = num_nodes_of(settings.width, settings.max_ahead, lockstep=settings.lockstep)
     sessions = DraftSessions(engine.num_slots, num_nodes)
-    coupled = AutoregressiveDrafter(
+    coupled = growing(
         sessions,
         engine,
         width=settings.width,
@@ -45,7 +49,7 @@ def model_method(
         slots=slots,
     )
     coupled.warm_up()
-    sampled = SampledDrafter(
+    sampled = drawing(
         sessions,
         engine,
         prefill_chunk=settings.prefill_chunk,

@@ -6,19 +6,45 @@ same fused state goes into the keys and values of all blocks.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, Protocol
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from outrider.actors.draft.block.block_config import BlockConfig
+from outrider.actors.draft.on_states.rotary import frequencies
 
 
-def rotations(config: BlockConfig, positions: Tensor) -> tuple[Tensor, Tensor]:
+class LayerShape(Protocol):
+    """What a block of a draft model must be told of its shape."""
+
+    @property
+    def width(self) -> int: ...
+    @property
+    def num_heads(self) -> int: ...
+    @property
+    def num_key_heads(self) -> int: ...
+    @property
+    def head_dim(self) -> int: ...
+    @property
+    def inner(self) -> int: ...
+    @property
+    def rope_theta(self) -> float: ...
+    @property
+    def rope_scaling(self) -> Mapping[str, Any]: ...
+    @property
+    def has_biases(self) -> bool: ...
+    @property
+    def eps(self) -> float: ...
+
+
+def rotations(config: LayerShape, positions: Tensor) -> tuple[Tensor, Tensor]:
     """Cosines and sines of positions [..]; shape [.., 1, head_dim / 2] each. In float64, so that no position is too great."""
-    half = config.head_dim // 2
-    steps = torch.arange(half, device=positions.device, dtype=torch.float64) / half
-    angles = positions[..., None].double() * config.rope_theta**-steps
-    return angles.cos().float().unsqueeze(-2), angles.sin().float().unsqueeze(-2)
+    steps, gain = frequencies(config.head_dim, config.rope_theta, config.rope_scaling)
+    angles = positions[..., None].double() * steps.to(positions.device)
+    cosines, sines = angles.cos() * gain, angles.sin() * gain
+    return cosines.float().unsqueeze(-2), sines.float().unsqueeze(-2)
 
 
 def rotate(heads: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
@@ -29,18 +55,26 @@ def rotate(heads: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
 
 
 class BlockAttention(nn.Module):
-    """Slots attend to the context and to each other, without a causal mask."""
+    """Slots attend to the context and to each other."""
 
-    def __init__(self, config: BlockConfig) -> None:
+    def __init__(
+        self, config: LayerShape, *, num_inputs: int = 1, has_head_norms: bool = True
+    ) -> None:
+        """
+        Args:
+            config: The shape.
+            num_inputs: Width of the rows that are read, in widths of the model.
+            has_head_norms: Whether each head's queries and keys are normed.
+        """
         super().__init__()
         self._config = config
-        width, dim = config.width, config.head_dim
-        self.q_proj = nn.Linear(width, config.num_heads * dim, bias=False)
-        self.k_proj = nn.Linear(width, config.num_key_heads * dim, bias=False)
-        self.v_proj = nn.Linear(width, config.num_key_heads * dim, bias=False)
-        self.o_proj = nn.Linear(config.num_heads * dim, width, bias=False)
-        self.q_norm = nn.RMSNorm(dim, config.eps)
-        self.k_norm = nn.RMSNorm(dim, config.eps)
+        read, dim, bias = num_inputs * config.width, config.head_dim, config.has_biases
+        self.q_proj = nn.Linear(read, config.num_heads * dim, bias=bias)
+        self.k_proj = nn.Linear(read, config.num_key_heads * dim, bias=bias)
+        self.v_proj = nn.Linear(read, config.num_key_heads * dim, bias=bias)
+        self.o_proj = nn.Linear(config.num_heads * dim, config.width, bias=bias)
+        self.q_norm = nn.RMSNorm(dim, config.eps) if has_head_norms else nn.Identity()
+        self.k_norm = nn.RMSNorm(dim, config.eps) if has_head_norms else nn.Identity()
 
     def keys_values(self, rows: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
         """Keys and values of rows [.., D]; shape [.., 2, key heads, head_dim]."""
@@ -50,20 +84,27 @@ class BlockAttention(nn.Module):
 
     def forward(
         self, slots: Tensor, rotation: tuple[Tensor, Tensor], context: Tensor, seen: Tensor
-    ) -> Tensor:
-        """What each slot gathers.
+    ) -> tuple[Tensor, Tensor]:
+        """What each slot gathers, and the slots' own keys and values [N, B, 2, key heads, head_dim].
 
         Args:
             slots: Normed states [N, B, D].
             rotation: Of their positions.
             context: Keys and values [N, C, 2, key heads, head_dim].
-            seen: Which slot sees which row of the context and of its own block, bool [N, 1, 1, C + B].
+            seen: Which slot sees which row of the context and of its own block, bool [N, 1, 1 or B, C + B].
         """
+        own = self.keys_values(slots, rotation)
+        every = torch.cat((context, own), dim=1)
+        return self.gathered(slots, rotation, every, seen), own
+
+    def gathered(
+        self, slots: Tensor, rotation: tuple[Tensor, Tensor], every: Tensor, seen: Tensor
+    ) -> Tensor:
+        """What slots gather, where the slots' own keys and values are among all that there are; `seen` [N, 1, 1 or B, all of them]."""
         config = self._config
         num, block, _ = slots.shape
         queries = self.q_proj(slots).view(num, block, config.num_heads, config.head_dim)
         queries = rotate(self.q_norm(queries), rotation)
-        every = torch.cat((context, self.keys_values(slots, rotation)), dim=1)
         keys, values = every.permute(2, 0, 3, 1, 4)
         attended = F.scaled_dot_product_attention(
             queries.transpose(1, 2), keys, values, attn_mask=seen, enable_gqa=True
@@ -75,7 +116,7 @@ class BlockAttention(nn.Module):
 class GatedProduct(nn.Module):
     """The other half of a block (Shazeer 2020, arXiv 2002.05202)."""
 
-    def __init__(self, config: BlockConfig) -> None:
+    def __init__(self, config: LayerShape) -> None:
         super().__init__()
         self.gate_proj = nn.Linear(config.width, config.inner, bias=False)
         self.up_proj = nn.Linear(config.width, config.inner, bias=False)
@@ -90,7 +131,7 @@ class GatedProduct(nn.Module):
 class BlockLayer(nn.Module):
     """Norm, attention, sum, norm, gated product, sum."""
 
-    def __init__(self, config: BlockConfig) -> None:
+    def __init__(self, config: LayerShape) -> None:
         super().__init__()
         self.input_layernorm = nn.RMSNorm(config.width, config.eps)
         self.self_attn = BlockAttention(config)
@@ -99,8 +140,9 @@ class BlockLayer(nn.Module):
 
     def forward(
         self, slots: Tensor, rotation: tuple[Tensor, Tensor], context: Tensor, seen: Tensor
-    ) -> Tensor:
+    ) -> tuple[Tensor, Tensor]:
         """As `BlockAttention`, of states that are not normed."""
-        slots = slots + self.self_attn(self.input_layernorm(slots), rotation, context, seen)
+        gathered, own = self.self_attn(self.input_layernorm(slots), rotation, context, seen)
+        slots = slots + gathered
         after: Tensor = slots + self.mlp(self.post_attention_layernorm(slots))
-        return after
+        return after, own

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
 
+from outrider.actors.draft.on_states.net_shape import shape_of
 from outrider.actors.exchange.feedback_request import FeedbackRequest, Layer
-
-KIND = "dspark"
-"""`model_type` in the file."""
 
 SIZES = (
     "vocab_size",
@@ -26,9 +24,16 @@ SIZES = (
 """Fields that are numbers of at least one."""
 
 
+MARKOV_HEADS = ("vanilla", "gated")
+"""Kinds of Markov heads whose sum depends on a slot and the token before it, not on the path to that."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockConfig:
     """DFlash (arXiv 2602.06036) and DSpark (DeepSeek-AI 2026); `block_net.BlockNet` has the equations."""
+
+    kind: ClassVar[str] = "dspark"
+    """`model_type` in the file."""
 
     vocab_size: int
     """V: the target's token ids."""
@@ -50,8 +55,14 @@ class BlockConfig:
     """Width of the gated product."""
 
     block: int = 8
-    """B: slots of a pass. Slot 0 holds the newest token, each slot predicts the token behind its own place. No other width than the
-    trained one is ever run: all slots see each other."""
+    """B: slots of a pass. Slot 0 holds the newest token. No other width than the trained one is ever run: all slots see each other."""
+
+    first_slot: int = 0
+    """The slot that predicts the token behind the newest: with 0 each predicts the token behind its own place, with 1 the one at it, and
+    slot 0 predicts nothing."""
+
+    is_causal: bool = False
+    """Whether a slot sees none of the later ones of its block."""
 
     window: int = 128
     """Positions before a block that it sees, at most."""
@@ -59,13 +70,41 @@ class BlockConfig:
     rank: int = 32
     """Of the Markov head. 0: there is none, which is DFlash."""
 
+    markov: str = "vanilla"
+    """Kind of the Markov head: `vanilla`, or `gated` by the slot's state."""
+
     has_confidence: bool = True
     """Whether there is a confidence head."""
+
+    confidence_reads_token: bool = True
+    """Whether it reads what the Markov head knows of the token before."""
 
     most_revealed: int = 0
     """Tokens behind the newest hidden state's that a pass may be told, beside the one that every pass is told. 0: not trained for any."""
 
+    normed_taps: bool = True
+    """Whether each tapped state is brought to one size before the states are fused."""
+
+    mask_token_id: int | None = None
+    """Token whose embedding slots hold that are told none. None: a vector of the net's own."""
+
+    has_biases: bool = False
+    """Whether the maps of attention have biases."""
+
+    embedding_scale: float = 1.0
+    """What embeddings are multiplied by."""
+
+    logit_scale: float = 1.0
+    """What the head's logits are multiplied by."""
+
+    soft_cap: float = 0.0
+    """c: behind that, z becomes c tanh(z / c). 0: it stays."""
+
     rope_theta: float = 10_000.0
+
+    rope_scaling: Mapping[str, Any] = field(default_factory=dict)
+    """As `on_states.rotary.frequencies` takes it."""
+
     eps: float = 1e-6
 
     target_fingerprint: str = ""
@@ -88,10 +127,19 @@ class BlockConfig:
             value = getattr(self, name)
             if type(value) is not int or value < 1:
                 raise ValueError(f"{name} is {value!r}; it must be a whole number of at least 1")
-        for name, most in (("rank", self.vocab_size), ("most_revealed", self.block - 1)):
+        for name, most in (
+            ("rank", self.vocab_size),
+            ("first_slot", min(1, self.block - 1)),
+            ("most_revealed", self.block - 1 - self.first_slot),
+            ("mask_token_id", self.vocab_size - 1),
+        ):
             value = getattr(self, name)
+            if (name, value) == ("mask_token_id", None):
+                continue
             if type(value) is not int or not 0 <= value <= most:
                 raise ValueError(f"{name} is {value!r}; it must be 0 to {most}")
+        if self.markov not in MARKOV_HEADS:
+            raise ValueError(f"markov is {self.markov!r}; it must be {' or '.join(MARKOV_HEADS)}")
         if self.num_heads % self.num_key_heads:
             raise ValueError(
                 f"num_heads is {self.num_heads}, which {self.num_key_heads} key heads do not divide"
@@ -107,32 +155,20 @@ class BlockConfig:
         """What is asked of the target."""
         return FeedbackRequest(layers=self.taps, width=self.width)
 
+    @property
+    def reach(self) -> int:
+        """Tokens behind the newest one that a block foresees."""
+        return self.block - self.first_slot
+
     def as_json(self) -> dict[str, Any]:
         """What the file holds."""
-        return {"model_type": KIND, **dataclasses.asdict(self)}
+        return {"model_type": self.kind, **dataclasses.asdict(self)}
 
     @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> BlockConfig:
+    def from_json(cls, content: Mapping[str, Any]) -> Self:
         """The shape that a file holds.
 
         Raises:
             ValueError: It is of another kind, or a field is unknown, missing or wrong.
         """
-        given = dict(content)
-        if (kind := given.pop("model_type", None)) != KIND:
-            raise ValueError(f"model_type is {kind!r}, not {KIND!r}")
-        known = {field.name for field in dataclasses.fields(cls)}
-        if unknown := given.keys() - known:
-            raise ValueError(f"unknown: {', '.join(sorted(unknown))}")
-        for name in ("taps", "eos_token_ids"):
-            value = given.get(name, ())
-            ok = isinstance(value, list | tuple) and all(
-                type(one) is int or (name == "taps" and one == "norm") for one in value
-            )
-            if not ok:
-                raise ValueError(f"{name} is {value!r}; it must be a list")
-            given[name] = tuple(value)
-        try:
-            return cls(**given)
-        except TypeError as error:
-            raise ValueError(str(error)) from None
+        return shape_of(cls, cls.kind, content)

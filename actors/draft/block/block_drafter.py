@@ -17,8 +17,7 @@ from outrider.actors.draft.model.model_pass import ModelPass
 from outrider.actors.draft.on_states.state_drafter import StateDrafter
 from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
 from outrider.actors.draft.state.drafter import DraftPass
-from outrider.actors.draft.trees.forest import ROOT
-from outrider.actors.engine.protocol import Batch, Logits
+from outrider.actors.engine.protocol import Batch
 
 Int64s = NDArray[np.int64]
 
@@ -40,8 +39,6 @@ class BlockDrafter(StateDrafter):
         """
         super().__init__(sessions, blocks, num_levels=NUM_LEVELS, **growth)
         self._blocks = blocks
-        self._told: dict[int, dict[tuple[int, ...], int]] = {}
-        """By row, what had been sent of a tree that was dropped for a better one since the last verdict: paths, and the message of each."""
 
     def warm_up(self) -> None:
         """As `AutoregressiveDrafter`, with a block."""
@@ -68,38 +65,19 @@ class BlockDrafter(StateDrafter):
         row = session.row
         slot = int(self._models.slots_S[row])
         if self._blocks.tell(slot, start, features_TLD):
-            self._begin_anew(np.array([row]))
+            self._begin_blocks(np.array([row]))
 
     def plan(self, rows_E: Int64s) -> ModelPass | None:
         """See `Drafter`; where nothing else is left to do, a block that is told the newest tokens."""
         plan = super().plan(rows_E)
-        if plan is None and self._begin_anew(rows_E):
+        if plan is None and self._begin_blocks(rows_E):
             plan = super().plan(rows_E)
         return plan
 
-    def detach(self, session: DraftSession) -> None:
-        """See `Drafter`."""
-        self._told.pop(session.row, None)
-        super().detach(session)
-
-    def follow(self, rows_E: Int64s, tokens_ET: Int64s, counts_E: Int64s) -> Int64s:
-        """See `Drafter`."""
-        for row in rows_E.tolist() if self._told else ():
-            self._told.pop(row, None)
-        return super().follow(rows_E, tokens_ET, counts_E)
-
     def rewrite(self, session: DraftSession, keep: int) -> None:
         """See `Drafter`: what the target told of tokens that are gone is forgotten."""
-        self._told.pop(session.row, None)
         self._blocks.forget(int(self._models.slots_S[session.row]), keep)
         super().rewrite(session, keep)
-
-    def grow(self, plan: DraftPass, logits: Logits | None) -> Int64s:
-        """See `Drafter`."""
-        grown = super().grow(plan, logits)
-        for row in grown.tolist() if self._told else ():
-            self._recall(row)
-        return grown
 
     def took(self, plan: DraftPass, seconds: float) -> None:
         """See `Drafter`; what a block costs says nothing of nodes."""
@@ -117,36 +95,12 @@ class BlockDrafter(StateDrafter):
         # The root is at position length - 1, and the position of a node of depth d that is run is below the block's end.
         return np.clip(super()._deepest(rows_E), None, ends_E - lengths_E + 1)
 
-    def _begin_anew(self, rows_E: Int64s) -> bool:
+    def _begin_blocks(self, rows_E: Int64s) -> bool:
         """Drops the trees for which there can be a better block; their last tokens are read again."""
         expanded_E = rows_E[self._models.is_expanded_S[rows_E]]
         lengths_E = self._sessions.lengths_S[expanded_E]
         able_E = self._blocks.can_begin(self._models.slots_S[expanded_E], lengths_E)
         for row in expanded_E[able_E].tolist():
-            self._remember(row)
             session = self._sessions.at(row)
-            super().rewrite(session, session.length)
+            self._begin_anew(session, session.length)
         return bool(able_E.any())
-
-    def _remember(self, row: int) -> None:
-        """Notes what was sent of a tree."""
-        forest = self._forest
-        paths: dict[int, tuple[int, ...]] = {ROOT: ()}
-        sent = self._told.setdefault(row, {})
-        for node in range(1, 1 + int(forest.num_nodes_S[row])):
-            parent = int(forest.parents_SM[row, node])
-            paths[node] = (*paths[parent], int(forest.tokens_SM[row, node]))
-            if forest.sent_SM[row, node]:
-                sent[paths[node]] = int(forest.sent_SM[row, node])
-
-    def _recall(self, row: int) -> None:
-        """Marks candidates as sent that the target has had from the tree before."""
-        sent, forest = self._told.get(row), self._forest
-        if not sent:
-            return
-        paths: dict[int, tuple[int, ...]] = {ROOT: ()}
-        for node in range(1, 1 + int(forest.num_nodes_S[row])):
-            parent = int(forest.parents_SM[row, node])
-            paths[node] = (*paths[parent], int(forest.tokens_SM[row, node]))
-            if not forest.sent_SM[row, node]:
-                forest.sent_SM[row, node] = sent.get(paths[node], 0)

@@ -1,7 +1,7 @@
 """A block drafter behind the engine protocol: a block is a *lattice*, from which the logits after any token at its positions are read.
 
 A pass over a slot's block gives h and U of positions a to a+B-1 (`block_net.BlockNet`). The row of token u at position p, be it committed or a candidate
-at any depth, then has the logits U[p - a] + W2 W1[u]: a product of rank r, no pass. Trees grow in a lattice, and go on in it after a verdict, since
+at any depth, then has the logits U[p - a + first_slot] + W2 W1[u]: a product of rank r, no pass. Trees grow in a lattice, and go on in it after a verdict, since
 positions are absolute. When the target has told newer states, the next committed row that logits are wanted of begins a new block, at the first
 position without states; tokens behind that one are revealed to it.
 """
@@ -51,7 +51,8 @@ class BlockEngine(TokenSlotEngine):
         """What the target has told."""
         # Column 0 is the last cached row, so that parent -1 finds it too.
         self._positions_SC = np.full((num_slots, 1 + max_scratch), -1, np.int64)
-        self._unary_SBV = torch.zeros(num_slots, config.block, config.vocab_size, device=device)
+        shape = (num_slots, config.block, net.num_logits)
+        self._unary_SBV = torch.zeros(*shape, device=device)
         self._states_SBD = torch.zeros(num_slots, config.block, config.width, device=device)
         self._anchors_S = np.full(num_slots, NO_BLOCK, np.int64)
         self._told_S = np.full(num_slots, NO_BLOCK, np.int64)
@@ -87,7 +88,7 @@ class BlockEngine(TokenSlotEngine):
         """Position behind the last one that has logits, or would have once the text is read. Arguments as `can_begin`."""
         able_E = self.can_begin(slots_E, lengths_E)
         anchors_E = np.where(able_E, self.context.newest(slots_E) + 1, self._anchors_S[slots_E])
-        ends_E: Int64s = anchors_E + self.net.config.block
+        ends_E: Int64s = anchors_E + self.net.config.reach
         return ends_E
 
     def forget(self, slot: int, length: int) -> None:
@@ -137,27 +138,44 @@ class BlockEngine(TokenSlotEngine):
         )
         positions_R = self._place(slots_R, columns_R, arrays.parents_R + 1)
         self._begin_blocks(arrays, positions_R)
+        self._follow(slots_R, columns_R, arrays.parents_R + 1, arrays.tokens_R)
         wanted_R = np.repeat(arrays.wanted_E == 2, counts_B)
         wanted_R[arrays.starts_E[1:][arrays.wanted_E >= 1] - 1] = True
         wanted = wanted_R.nonzero()[0]
-        values_WV = self._logits(slots_R[wanted], positions_R[wanted], arrays.tokens_R[wanted])
+        slots_W, columns_W = slots_R[wanted], columns_R[wanted]
+        values_WV = self._logits(slots_W, columns_W, arrays.tokens_R[wanted])
+        places_W = self._places(slots_W, columns_W)
+        inside_W = (places_W >= 0) & (places_W < self.net.config.reach)
+        if not inside_W.all():
+            values_WV[torch.from_numpy(~inside_W).to(self._spec.device)] = 0.0
         return Logits(values_RV=values_WV, offsets=arrays.offsets)
 
-    def _logits(self, slots_W: Int64s, positions_W: Int64s, tokens_W: Int64s) -> torch.Tensor:
+    def _places(self, slots_R: Int64s, columns_R: Int64s) -> Int64s:
+        """Where rows stand in their slots' blocks; 0 is the newest token that the block was begun with."""
+        places_R: Int64s = self._positions_SC[slots_R, columns_R] - self._anchors_S[slots_R]
+        return places_R
+
+    def _lay(self, slots_N: torch.Tensor, states: torch.Tensor) -> None:
+        """Takes in what a pass over new blocks gave: h [N, B, D]."""
+        self._states_SBD[slots_N], self._unary_SBV[slots_N] = states, self.net.unary(states)
+
+    def _follow(
+        self, slots_R: Int64s, columns_R: Int64s, above_R: Int64s, tokens_R: Int64s
+    ) -> None:
+        """Takes in new rows, parents before children: for lattices that remember more of a path than its last token."""
+
+    def _logits(self, slots_W: Int64s, columns_W: Int64s, tokens_W: Int64s) -> torch.Tensor:
+        """Of some rows [W, V]. What stands where a row is not within its block's reach does not matter."""
         config, device = self.net.config, self._spec.device
-        places_W = positions_W - self._anchors_S[slots_W]
-        inside_W = (places_W >= 0) & (places_W < config.block)
-        flat_W = slots_W * config.block + np.where(inside_W, places_W, 0)
+        places_W = np.clip(self._places(slots_W, columns_W), 0, config.reach - 1)
+        flat_W = slots_W * config.block + places_W + config.first_slot
         flat, tokens = torch.from_numpy(flat_W).to(device), torch.from_numpy(tokens_W).to(device)
-        values_WV = self._unary_SBV.flatten(0, 1)[flat]
-        if self.net.markov_head is not None:
-            values_WV += self.net.markov_head(tokens)
-        confidence = self.net.confidence(self._states_SBD.flatten(0, 1)[flat], tokens)
+        states_WD = self._states_SBD.flatten(0, 1)[flat]
+        values_WV = self.net.logits(self._unary_SBV.flatten(0, 1)[flat], states_WD, tokens)
+        confidence = self.net.confidence(states_WD, tokens)
         self.levels_W = None
         if confidence is not None:
             self.levels_W = np.digitize(confidence.sigmoid().cpu().numpy(), CONFIDENCE_EDGES)
-        if not inside_W.all():
-            values_WV[torch.from_numpy(~inside_W).to(device)] = 0.0
         return values_WV
 
     def _begin_blocks(self, arrays: Batch, positions_R: Int64s) -> None:
@@ -190,9 +208,8 @@ class BlockEngine(TokenSlotEngine):
             context,
             seen_NW,
         )
-        slots = torch.from_numpy(slots_N).to(device)
-        self._states_SBD[slots], self._unary_SBV[slots] = states, self.net.unary(states)
         self._anchors_S[slots_N], self._told_S[slots_N] = anchors_N, ends_N
+        self._lay(torch.from_numpy(slots_N).to(device), states)
         self._is_stale_S[slots_N] = False
         self.num_blocks = len(slots_N)
 

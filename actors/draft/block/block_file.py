@@ -4,26 +4,39 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from outrider.actors.draft.block.block_config import KIND, BlockConfig
+from outrider.actors.draft.block.block_config import BlockConfig
 from outrider.actors.draft.block.block_net import BlockNet
 from outrider.actors.draft.on_states.net_folder import load_weights, read_config, save_folder
-from outrider.actors.draft.on_states.target_tables import borrowed_tables
+from outrider.actors.draft.on_states.target_tables import tables_for
 
 
-def load_block_net(folder: Path, *, target: str = "") -> BlockNet:
+def load_block_net(
+    folder: Path,
+    *,
+    target: str = "",
+    config_of: type[BlockConfig] = BlockConfig,
+    net_of: type[BlockNet] = BlockNet,
+) -> BlockNet:
     """The net, float32, on the CPU, not to be trained.
 
     Args:
         folder: The drafter's.
         target: Where the target's tables are; empty: where the configuration says.
+        config_of: Kind of its shape.
+        net_of: Kind of the net.
 
     Raises:
         NetFolderError: It does not fit; the message says what.
     """
-    config = read_config(folder, KIND, BlockConfig.from_json)
-    embedding, head = borrowed_tables(folder, config, target=target)
-    net = BlockNet(config, embedding_VD=embedding, head_VD=head)
-    load_weights(folder, net)
+    config = read_config(folder, config_of.kind, config_of.from_json, target=target)
+    tables = tables_for(folder, config, target=target)
+    net = net_of(
+        config,
+        embedding_VD=tables.embedding_VD,
+        head_VD=tables.head_KD,
+        draft_ids=tables.draft_ids,
+    )
+    load_weights(folder, net, target=target)
     return net
 
 

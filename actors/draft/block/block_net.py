@@ -6,7 +6,7 @@ target's states at position i, n(.) a division by the root mean square, E and W 
     c[i] = hidden_norm(fc([n(f1[i]); n(f2[i]); ..]))                        context, one row a position
     z    = [E x[a]; E x[a+1]; ..; E x[a+r]; mask; ..; mask]                 B slots at positions a, a+1, ..; r tokens revealed
     z    = z + attention(keys and values of c[a-window .. a-1] and of z);  z = z + mlp(z)          each block
-    U_k  = W h_k,  h = norm(z)                                              slot k: the token at position a+k+1, k >= r
+    U_k  = W h_k,  h = norm(z)                                              slot k: the token at position a+k+1, k >= r (see `first_slot`)
     p_k(. | u) = softmax(U_k + W2 W1[u])                                    u the token at position a+k
     conf_k(u)  = sigmoid(w . [h_k; W1[u]] + b)                              chance that the token drawn from p_k stays
 
@@ -21,22 +21,30 @@ from torch import Tensor, nn
 
 from outrider.actors.draft.block.block_attention import BlockLayer, rotations
 from outrider.actors.draft.block.block_config import BlockConfig
+from outrider.actors.draft.on_states.net_tables import spread
 
 
 class MarkovHead(nn.Module):
-    """What the token before adds to the logits of a slot, whichever the slot: rank r."""
+    """What the token before adds to the logits of a slot: rank r. Of a vanilla head it is the same in all slots."""
 
-    def __init__(self, config: BlockConfig) -> None:
+    def __init__(self, config: BlockConfig, num_logits: int) -> None:
         super().__init__()
         self.markov_w1 = nn.Embedding(config.vocab_size, config.rank)
-        self.markov_w2 = nn.Linear(config.rank, config.vocab_size, bias=False)
+        self.markov_w2 = nn.Linear(config.rank, num_logits, bias=False)
+        is_gated = config.markov == "gated"
+        size = config.width + config.rank
+        self.gate_proj = nn.Linear(size, config.rank) if is_gated else None
         # A product that begins at nothing and still has gradients.
         nn.init.normal_(self.markov_w1.weight, std=config.rank**-0.5)
         nn.init.zeros_(self.markov_w2.weight)
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        """Of tokens [..]: biases [.., V]."""
-        biases: Tensor = self.markov_w2(self.markov_w1(tokens))
+    def forward(self, tokens: Tensor, states: Tensor | None = None) -> Tensor:
+        """Of tokens [..] before slots of states [.., D], which a gated one reads: biases, one for each row of the head."""
+        known = self.markov_w1(tokens)
+        if self.gate_proj is not None:
+            assert states is not None, "a gated head reads them"
+            known = known * self.gate_proj(torch.cat((states, known), dim=-1)).sigmoid()
+        biases: Tensor = self.markov_w2(known)
         return biases
 
 
@@ -45,7 +53,8 @@ class ConfidenceHead(nn.Module):
 
     def __init__(self, config: BlockConfig) -> None:
         super().__init__()
-        self.proj = nn.Linear(config.width + config.rank, 1)
+        read = config.rank if config.confidence_reads_token else 0
+        self.proj = nn.Linear(config.width + read, 1)
         nn.init.zeros_(self.proj.weight)
         nn.init.zeros_(self.proj.bias)
 
@@ -59,33 +68,46 @@ class ConfidenceHead(nn.Module):
 class BlockNet(nn.Module):
     """See the module."""
 
-    def __init__(self, config: BlockConfig, *, embedding_VD: Tensor, head_VD: Tensor) -> None:
+    def __init__(
+        self,
+        config: BlockConfig,
+        *,
+        embedding_VD: Tensor,
+        head_VD: Tensor,
+        draft_ids: Tensor | None = None,
+    ) -> None:
         """Freshly initialised.
 
         Args:
             config: The shape.
             embedding_VD: The target's embedding. Kept as it is, not among the parameters.
-            head_VD: The target's output layer, likewise.
+            head_VD: The target's output layer, or one with fewer rows, likewise.
+            draft_ids: The target's token of each row of a head with fewer; None: all.
 
         Raises:
             ValueError: A table is of another shape.
         """
         super().__init__()
         self.config = config
+        self._draft_ids: Tensor | None
+        num_logits = config.vocab_size if draft_ids is None else len(draft_ids)
+        rows = {"embedding": config.vocab_size, "head": num_logits}
         for name, table in (("embedding", embedding_VD), ("head", head_VD)):
-            if tuple(table.shape) != (config.vocab_size, config.width):
+            if tuple(table.shape) != (rows[name], config.width):
                 raise ValueError(
                     f"the target's {name} is {tuple(table.shape)}; the shape asks for "
-                    f"{config.vocab_size, config.width}"
+                    f"{rows[name], config.width}"
                 )
         self.register_buffer("_embedding_VD", embedding_VD, persistent=False)
         self.register_buffer("_head_VD", head_VD, persistent=False)
+        self.register_buffer("_draft_ids", draft_ids, persistent=False)
         self.fc = nn.Linear(len(config.taps) * config.width, config.width, bias=False)
         self.hidden_norm = nn.RMSNorm(config.width, config.eps)
-        self.mask_embed = nn.Parameter(embedding_VD.float().mean(dim=0))
+        has_mask = config.mask_token_id is None
+        self.mask_embed = nn.Parameter(embedding_VD.float().mean(dim=0)) if has_mask else None
         self.layers = nn.ModuleList(BlockLayer(config) for _ in range(config.num_layers))
         self.norm = nn.RMSNorm(config.width, config.eps)
-        self.markov_head = MarkovHead(config) if config.rank else None
+        self.markov_head = MarkovHead(config, num_logits) if config.rank else None
         self.confidence_head = ConfidenceHead(config) if config.has_confidence else None
 
     def keys_values(self, features_TLD: Tensor, positions_T: Tensor) -> Tensor:
@@ -99,7 +121,9 @@ class BlockNet(nn.Module):
             Keys and values of each layer, shape (layers, T, 2, key heads, head_dim).
         """
         config = self.config
-        states = F.rms_norm(features_TLD, (config.width,), eps=config.eps)
+        states = features_TLD
+        if config.normed_taps:
+            states = F.rms_norm(states, (config.width,), eps=config.eps)
         rows = self.hidden_norm(self.fc(states.flatten(-2)))
         rotation = rotations(config, positions_T)
         return torch.stack(
@@ -127,28 +151,58 @@ class BlockNet(nn.Module):
             h [N, B, D].
         """
         config = self.config
-        embedded = F.embedding(tokens_NB, self._table("_embedding_VD"))
-        slots = torch.where(is_told_NB[..., None], embedded, self.mask_embed)
+        table_VD = self._table("_embedding_VD")
+        mask = table_VD[config.mask_token_id] if self.mask_embed is None else self.mask_embed
+        slots = torch.where(is_told_NB[..., None], F.embedding(tokens_NB, table_VD), mask)
+        slots = slots * config.embedding_scale
         places = torch.arange(config.block, device=anchors_N.device)
         rotation = rotations(config, anchors_N[:, None] + places)
-        own = seen_NC.new_ones(len(seen_NC), config.block)
-        seen = torch.cat((seen_NC, own), dim=1)[:, None, None]
+        own = seen_NC.new_ones(config.block, config.block)
+        own = own.tril() if config.is_causal else own[:1]
+        context_seen = seen_NC[:, None].expand(-1, len(own), -1)
+        seen = torch.cat((context_seen, own.expand(len(seen_NC), -1, -1)), dim=2)[:, None]
         for number in range(config.num_layers):
-            slots = self._layer(number)(slots, rotation, context[number], seen)
+            slots, _ = self._layer(number)(slots, rotation, context[number], seen)
         states: Tensor = self.norm(slots)
         return states
 
     def unary(self, states: Tensor) -> Tensor:
-        """U of states h [.., D]; shape [.., V]."""
-        return F.linear(states, self._table("_head_VD"))
+        """U of states h [.., D], one for each row of the head."""
+        config = self.config
+        logits = F.linear(states, self._table("_head_VD")) * config.logit_scale
+        return config.soft_cap * (logits / config.soft_cap).tanh() if config.soft_cap else logits
+
+    def logits(self, unary: Tensor, states: Tensor, tokens: Tensor) -> Tensor:
+        """What slots say after tokens.
+
+        Args:
+            unary: U of the slots.
+            states: h of the slots [.., D].
+            tokens: The token before each [..].
+
+        Returns:
+            [.., V]; minus infinity for tokens that no row of the head stands for.
+        """
+        values = unary
+        if self.markov_head is not None:
+            values = values + self.markov_head(tokens, states)
+        ids = self._draft_ids
+        return values if ids is None else spread(values, ids, self.config.vocab_size)
 
     def confidence(self, states: Tensor, tokens: Tensor) -> Tensor | None:
         """Logits of conf for states [.., D] and the tokens before [..]; None: there is no such head."""
         if self.confidence_head is None:
             return None
-        known = None if self.markov_head is None else self.markov_head.markov_w1(tokens)
+        known = None
+        if self.markov_head is not None and self.config.confidence_reads_token:
+            known = self.markov_head.markov_w1(tokens)
         logits: Tensor = self.confidence_head(states, known)
         return logits
+
+    @property
+    def num_logits(self) -> int:
+        """Rows of the head."""
+        return len(self._table("_head_VD"))
 
     def _layer(self, number: int) -> BlockLayer:
         layer = self.layers[number]

@@ -1,17 +1,19 @@
-"""Keys and values of committed positions, for every layer of a block drafter: a ring of the newest positions for each slot.
+"""Keys and values of committed positions, for every layer of a draft net: a ring of the newest positions for each slot.
 
-A row depends on the target's states at its position and on nothing else, so rows come in any order, each once, and are never changed.
-Nothing that a block computes for its own slots is ever written here.
+Rows are written once and never changed, and nothing that a block computes for its own slots is ever written here. What a row depends on is the
+net's affair: with `ContextCache` on the target's states at its position and on nothing else, so that rows come in any order.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-
-from outrider.actors.draft.block.block_net import BlockNet
 
 Int64s = NDArray[np.int64]
 
@@ -19,19 +21,43 @@ NOWHERE = -1
 """Position of a row that holds nothing."""
 
 
-class ContextCache:
+class ContextShape(Protocol):
+    """How many rows there are, and of what size."""
+
+    @property
+    def num_layers(self) -> int: ...
+    @property
+    def num_key_heads(self) -> int: ...
+    @property
+    def head_dim(self) -> int: ...
+    @property
+    def window(self) -> int: ...
+
+
+class MakesRows(Protocol):
+    """A net that makes rows of what is known of positions."""
+
+    @property
+    def config(self) -> ContextShape: ...
+
+    @property
+    def keys_values(self) -> Callable[..., Tensor]:
+        """Of what is known of T positions and of these; shape (layers, T, 2, key heads, head_dim)."""
+        ...
+
+
+class ContextRing:
     """Rows of so many slots."""
 
-    def __init__(self, net: BlockNet, num_slots: int, device: torch.device) -> None:
+    def __init__(self, config: ContextShape, num_slots: int, device: torch.device) -> None:
         """Empty.
 
         Args:
-            net: Makes rows of states.
+            config: The shape of the model.
             num_slots: Slots.
             device: Where the model is.
         """
-        config = net.config
-        self._net, self._device, self._window = net, device, config.window
+        self._device, self._window = device, config.window
         shape = (num_slots, config.window, 2, config.num_key_heads, config.head_dim)
         self._rows = torch.zeros(config.num_layers, *shape, device=device)
         self._positions_SW = np.full((num_slots, config.window), NOWHERE, np.int64)
@@ -41,36 +67,34 @@ class ContextCache:
         newest_E: Int64s = self._positions_SW[slots_E].max(axis=1)
         return newest_E
 
+    def has(self, slots_N: Int64s, positions_N: Int64s) -> NDArray[np.bool_]:
+        """Whether slots know positions; shapes of one size."""
+        has_N: NDArray[np.bool_] = (
+            self._positions_SW[slots_N, positions_N % self._window] == positions_N
+        )
+        return has_N
+
     def positions(self, slot: int) -> list[int]:
         """Positions that a slot knows, ascending."""
         held: list[int] = np.sort(self._positions_SW[slot]).tolist()
         return [position for position in held if position != NOWHERE]
 
-    @torch.inference_mode()
-    def write(self, slot: int, start: int, features_TLD: NDArray[np.float32]) -> bool:
-        """Takes states of positions from `start` on, as far as they are not known and not too old.
-
-        Returns:
-            Whether any was taken.
-        """
-        positions_T = np.arange(start, start + len(features_TLD))
-        held_T = self._positions_SW[slot, positions_T % self._window]
-        end = max(int(self._positions_SW[slot].max()), start + len(features_TLD) - 1)
-        is_new_T = (held_T < positions_T) & (positions_T > end - self._window)
-        if not is_new_T.any():
-            return False
-        positions_N = positions_T[is_new_T]
-        states = torch.from_numpy(np.ascontiguousarray(features_TLD[is_new_T])).to(self._device)
-        rows = self._net.keys_values(states, torch.from_numpy(positions_N).to(self._device))
+    def put(self, slot: int, positions_N: Int64s, rows: Tensor) -> None:
+        """Writes rows (layers, N, 2, key heads, head_dim) of positions no two of which are a window apart."""
         cells_N = positions_N % self._window
         self._rows[:, slot, torch.from_numpy(cells_N)] = rows
         self._positions_SW[slot, cells_N] = positions_N
-        return True
 
     def forget(self, slot: int, length: int = 0) -> None:
         """Drops positions from `length` on."""
         positions_W = self._positions_SW[slot]
         positions_W[positions_W >= length] = NOWHERE
+
+    def copy(self, source: int, destination: int, length: int) -> None:
+        """Makes a slot know what another one knows of positions below `length`."""
+        self._rows[:, destination] = self._rows[:, source]
+        self._positions_SW[destination] = self._positions_SW[source]
+        self.forget(destination, length)
 
     def before(self, slots_N: Int64s, anchors_N: Int64s) -> tuple[Tensor, Tensor]:
         """What blocks see that begin at `anchors_N`.
@@ -78,8 +102,87 @@ class ContextCache:
         Returns:
             Keys and values (layers, N, window, 2, key heads, head_dim), and which rows count, bool [N, window].
         """
-        positions_NW = self._positions_SW[slots_N]
+        rows, positions_NW = self.held(slots_N)
         seen_NW = (positions_NW != NOWHERE) & (positions_NW < anchors_N[:, None])
         seen_NW &= positions_NW >= anchors_N[:, None] - self._window
-        rows = self._rows[:, torch.from_numpy(slots_N)]
         return rows, torch.from_numpy(seen_NW).to(self._device)
+
+    def held(self, slots_N: Int64s) -> tuple[Tensor, Int64s]:
+        """Keys and values (layers, N, window, 2, key heads, head_dim) and their positions [N, window]."""
+        return self._rows[:, torch.from_numpy(slots_N)], self._positions_SW[slots_N]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Told:
+    """What was told of a slot and is not made into rows yet."""
+
+    slot: int
+    positions_N: Int64s
+    known: tuple[NDArray[np.generic], ...]
+    """Each [N, ..]."""
+
+
+class ContextCache(ContextRing):
+    """Rows that are made of what the target tells: those of all slots together, when rows are next wanted."""
+
+    def __init__(self, net: MakesRows, num_slots: int, device: torch.device) -> None:
+        """Empty; arguments as `ContextRing`, with the net that makes rows of states."""
+        super().__init__(net.config, num_slots, device)
+        self._net = net
+        self._told: list[_Told] = []
+        self._num_told = 0
+
+    def write(self, slot: int, start: int, *known: NDArray[np.generic]) -> bool:
+        """Takes what is known of positions from `start` on, each [T, ..], as far as they are not there and not too old.
+
+        Returns:
+            Whether any was taken.
+        """
+        positions_T = np.arange(start, start + len(known[0]))
+        held_T = self._positions_SW[slot, positions_T % self._window]
+        end = max(int(self._positions_SW[slot].max()), start + len(known[0]) - 1)
+        is_new_T = (held_T < positions_T) & (positions_T > end - self._window)
+        if not is_new_T.any():
+            return False
+        positions_N = positions_T[is_new_T]
+        self._positions_SW[slot, positions_N % self._window] = positions_N
+        self._told.append(_Told(slot, positions_N, tuple(each[is_new_T] for each in known)))
+        self._num_told += len(positions_N)
+        if self._num_told >= self._window:
+            # Nobody asks for rows: what waits for them is bounded.
+            self._make()
+        return True
+
+    def forget(self, slot: int, length: int = 0) -> None:
+        """See `ContextRing`."""
+        self._make()
+        super().forget(slot, length)
+
+    def copy(self, source: int, destination: int, length: int) -> None:
+        """See `ContextRing`."""
+        self._make()
+        super().copy(source, destination, length)
+
+    def held(self, slots_N: Int64s) -> tuple[Tensor, Int64s]:
+        """See `ContextRing`."""
+        self._make()
+        return super().held(slots_N)
+
+    @torch.inference_mode()
+    def _make(self) -> None:
+        """Makes rows of whatever was told."""
+        told, self._told, self._num_told = self._told, [], 0
+        if not told:
+            return
+        slots_N = np.repeat([one.slot for one in told], [len(one.positions_N) for one in told])
+        positions_N = np.concatenate([one.positions_N for one in told])
+        # Of two positions for one cell the newer one was told last.
+        stays_N = self.has(slots_N, positions_N)
+        slots, positions = (
+            torch.from_numpy(each[stays_N]).to(self._device) for each in (slots_N, positions_N)
+        )
+        known = [
+            torch.from_numpy(np.concatenate(each)[stays_N]).to(self._device)
+            for each in zip(*(one.known for one in told), strict=True)
+        ]
+        self._rows[:, slots, positions % self._window] = self._net.keys_values(*known, positions)

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from outrider.actors.draft import methods
-from outrider.actors.draft.state.drafter_spec import DrafterSpec
+from outrider.actors.draft.on_states.known_formats import (
+    FoundCheckpoint,
+    check_fits,
+    config_of,
+    found_in,
+    target_shape,
+)
+from outrider.actors.draft.state.drafter_spec import DrafterSpec, TargetNeed
 from outrider.actors.engine.checkpoint.model_source import resolve_model
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.plugins import discover
@@ -16,6 +24,10 @@ GROUP = "outrider.drafters"
 
 DRAFTERS = discover(methods, DrafterSpec, group=GROUP)
 """Every method that a configuration can name."""
+
+
+OWN_FIELDS = {"width", "vocab_size", "tables_digest"}
+"""What the `config.json` of a net has that was made here for a target."""
 
 
 def served_verifiers(method: DrafterSpec) -> tuple[str, ...]:
@@ -28,13 +40,64 @@ def served_verifiers(method: DrafterSpec) -> tuple[str, ...]:
 
 
 def loading_method(model: str) -> str | None:
-    """The method that alone loads a model, by what its folder says of itself; None: it is a language model, or nothing is known of it here."""
+    """The method that a model is made for, by what its folder says of itself; None: it is a language model, or nothing is known of it here."""
     try:
-        source = resolve_model(model)
-        if source.is_tabular or not source.is_local:
-            return None
-        content = json.loads((Path(source.location) / "config.json").read_text(encoding="utf-8"))
-        kind = content.get("model_type")
-    except (OSError, ValueError, AttributeError):
+        found = checkpoint_of(model)
+        content = {"model_type": found.format.model_type} if found is not None else own(model)
+    except (OSError, ValueError):
         return None
-    return next((name for name, spec in DRAFTERS.items() if kind in spec.model_types), None)
+    kind = content.get("model_type")
+    return next(
+        (
+            name
+            for name, spec in DRAFTERS.items()
+            if kind in spec.model_types or spec.config_key in content
+        ),
+        None,
+    )
+
+
+def checkpoint_of(model: str) -> FoundCheckpoint | None:
+    """The checkpoint of another project's format that a model is; None: it is none, or not on this machine.
+
+    Raises:
+        ValueError, OSError: There is no such folder, or it is a draft net of a kind that nothing here reads.
+    """
+    source = resolve_model(model)
+    return None if source.is_tabular or not source.is_local else found_in(Path(source.location))
+
+
+def own(model: str) -> Mapping[str, Any]:
+    """What the `config.json` of a model's folder holds; nothing if it is not on this machine.
+
+    Raises:
+        ValueError, OSError: There is no such folder.
+    """
+    source = resolve_model(model)
+    local = not source.is_tabular and source.is_local
+    return config_of(Path(source.location)) if local else {}
+
+
+def check_own(model: str, spec: DrafterSpec, targets: Sequence[str]) -> None:
+    """Refuses a folder that is of another method, or a net that reads states which no target has.
+
+    Raises:
+        ValueError: It is one.
+    """
+    content = own(model)
+    if not content or not spec.model_types:
+        return
+    if (kind := content.get("model_type")) not in spec.model_types:
+        raise ValueError(
+            f"{model}: its model_type is {kind!r}, which the method {spec.name} does not read; leave method out"
+        )
+    if TargetNeed.HIDDEN_STATES not in spec.needs or not content.keys() >= OWN_FIELDS:
+        return
+    misfits: list[ValueError] = []
+    for target in targets:
+        try:
+            check_fits(content, target_shape(target))
+        except ValueError as error:
+            misfits.append(error)
+    if misfits and len(misfits) == len(targets):
+        raise ValueError(f"{model}: {misfits[0]}")

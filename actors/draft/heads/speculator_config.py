@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from outrider.actors.draft.on_states.net_shape import shape_of
 from outrider.actors.exchange.feedback_request import FeedbackRequest
 
 KIND = "mlp_speculator"
@@ -15,7 +16,7 @@ KIND = "mlp_speculator"
 BEYOND = 2
 """A net whose later stages share their weights may be run so many times as deep as it was trained: as late features ask for."""
 
-CHOICES = {"tables": ("target", "own"), "feeds": ("state", "feature")}
+CHOICES = {"tables": ("target", "own"), "feeds": ("state", "feature", "hidden")}
 """Values of fields that are one of several words."""
 
 
@@ -46,7 +47,14 @@ class SpeculatorConfig:
 
     feeds: str = "state"
     """What a stage takes from the one before: its `state`, or the target's `feature` as that one would have it, through the first
-    stage's projection again (the input of EAGLE, Li et al. 2024, arXiv 2401.15077). The second needs `tables: target`."""
+    stage's projection again (the input of EAGLE, Li et al. 2024, arXiv 2401.15077). The second needs `tables: target`. Or every stage
+    takes the target's own `hidden` state, through residual blocks of its own and nothing else (the heads of Medusa)."""
+
+    num_residuals: int = 0
+    """Residual blocks of a stage, for `feeds: hidden`."""
+
+    residual_biases: bool = True
+    """Whether these have biases."""
 
     tables: str = "target"
     """Whose tables of tokens: the `target`'s embedding and head, frozen and not stored, through a linear map each; or its `own`."""
@@ -78,6 +86,15 @@ class SpeculatorConfig:
                 )
         if self.feeds == "feature" and self.tables == "own":
             raise ValueError("feeds is 'feature', which needs tables: 'target'")
+        if self.feeds == "hidden":
+            if self.reads_tokens or self.scaled or self.inner != self.width:
+                raise ValueError(
+                    "feeds is 'hidden', so reads_tokens and scaled must be false, and inner the width"
+                )
+            if type(self.num_residuals) is not int or self.num_residuals < 0:
+                raise ValueError(f"num_residuals is {self.num_residuals!r}; it must be 0 or more")
+        elif self.num_residuals:
+            raise ValueError("num_residuals is set, which needs feeds: 'hidden'")
 
     @property
     def request(self) -> FeedbackRequest:
@@ -92,14 +109,15 @@ class SpeculatorConfig:
     @property
     def num_later(self) -> int:
         """Projections from a state of the net."""
-        if self.feeds == "feature":
+        if self.feeds != "state":
             return 0
         return 1 if self.tied else self.num_stages - 1
 
     @property
     def deepest(self) -> int:
         """Stages that may be run one after another."""
-        return self.num_stages * (BEYOND if self.tied else 1)
+        is_same = self.tied and self.feeds != "hidden"
+        return self.num_stages * (BEYOND if is_same else 1)
 
     def as_json(self) -> dict[str, Any]:
         """What the file holds."""
@@ -112,17 +130,4 @@ class SpeculatorConfig:
         Raises:
             ValueError: It is of another kind, or a field is unknown, missing or wrong.
         """
-        given = dict(content)
-        ends = given.get("eos_token_ids", ())
-        if not isinstance(ends, list | tuple) or not all(type(one) is int for one in ends):
-            raise ValueError(f"eos_token_ids is {ends!r}; it must be a list of token ids")
-        given["eos_token_ids"] = tuple(ends)
-        if (kind := given.pop("model_type", None)) != KIND:
-            raise ValueError(f"model_type is {kind!r}, not {KIND!r}")
-        known = {field.name for field in dataclasses.fields(cls)}
-        if unknown := given.keys() - known:
-            raise ValueError(f"unknown: {', '.join(sorted(unknown))}")
-        try:
-            return cls(**given)
-        except TypeError as error:
-            raise ValueError(str(error)) from None
+        return shape_of(cls, KIND, content)

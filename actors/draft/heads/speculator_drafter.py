@@ -10,11 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from outrider.actors.draft.heads.head_engine import HeadEngine
 from outrider.actors.draft.model.model_pass import ModelPass
 from outrider.actors.draft.on_states.state_drafter import StateDrafter
+from outrider.actors.draft.on_states.state_engine import StateEngine
 from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
 from outrider.actors.draft.state.drafter import DraftPass
 
@@ -28,7 +29,7 @@ class SpeculatorDrafter(StateDrafter):
     def __init__(
         self,
         sessions: DraftSessions,
-        heads: HeadEngine,
+        heads: StateEngine,
         **growth: Any,
     ) -> None:
         """
@@ -41,6 +42,11 @@ class SpeculatorDrafter(StateDrafter):
         self._heads = heads
         self._missed_S = np.zeros(len(sessions.sessions), np.int64)
         """Verdicts in a row whose state had not come by the next one."""
+
+    @property
+    def num_computed(self) -> int:
+        """See `StateDrafter`."""
+        return self._heads.num_computed
 
     def attach(self, session: DraftSession) -> None:
         """See `Drafter`."""
@@ -59,10 +65,15 @@ class SpeculatorDrafter(StateDrafter):
         newest = min(start + len(features_TLD), session.length - 1) - 1
         row = session.row
         slot = int(self._models.slots_S[row])
-        if newest < start or not self._heads.tell(slot, newest, features_TLD[newest - start, 0]):
+        if newest < start:
             return
-        if self._models.cached_S[row] > newest + 1:
-            super().rewrite(session, newest + 1)
+        if self._heads.tell(slot, newest, torch.from_numpy(features_TLD[newest - start, 0])):
+            self._refresh(session, newest)
+
+    def _refresh(self, session: DraftSession, newest: int) -> None:
+        """Rows behind the newest hidden state are run again."""
+        if self._models.cached_S[session.row] > newest + 1:
+            self._begin_anew(session, newest + 1)
 
     def rewrite(self, session: DraftSession, keep: int) -> None:
         """See `Drafter`: what the target told of tokens that are gone is forgotten."""

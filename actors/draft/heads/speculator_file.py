@@ -7,7 +7,7 @@ from pathlib import Path
 from outrider.actors.draft.heads.speculator_config import KIND, SpeculatorConfig
 from outrider.actors.draft.heads.speculator_net import SpeculatorNet
 from outrider.actors.draft.on_states.net_folder import load_weights, read_config, save_folder
-from outrider.actors.draft.on_states.target_tables import borrowed_tables
+from outrider.actors.draft.on_states.target_tables import stored_ids, tables_for
 
 
 def load_speculator(folder: Path, *, target: str = "") -> SpeculatorNet:
@@ -20,12 +20,15 @@ def load_speculator(folder: Path, *, target: str = "") -> SpeculatorNet:
     Raises:
         NetFolderError: It does not fit; the message says what.
     """
-    config = read_config(folder, KIND, SpeculatorConfig.from_json)
-    embedding, head = None, None
+    config = read_config(folder, KIND, SpeculatorConfig.from_json, target=target)
+    embedding, head, ids = None, None, None
     if config.tables == "target":
-        embedding, head = borrowed_tables(folder, config, target=target)
-    net = SpeculatorNet(config, embedding_VD=embedding, head_VD=head)
-    load_weights(folder, net)
+        tables = tables_for(folder, config, target=target)
+        embedding, head = tables.embedding_VD, tables.head_KD
+    else:
+        ids = stored_ids(folder, config.vocab_size, target=target)
+    net = SpeculatorNet(config, embedding_VD=embedding, head_VD=head, draft_ids=ids)
+    load_weights(folder, net, target=target)
     return net
 
 

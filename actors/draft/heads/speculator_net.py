@@ -9,6 +9,9 @@ Source: Wertheimer et al. 2024, arXiv 2404.19124. With h[t] the target's hidden 
     w_s = 2 ^ (-1 / 2k),  w_e = sqrt((1 - w_s^2) M / 2)                     k stages: half of what h says is left after all
 
 With the target's tables, E_i = A_i E and H_i = W B_i, where E and W are the target's embedding and head, and A_i and B_i are trained.
+
+With `feeds: hidden` (Medusa, Cai et al. 2024, arXiv 2401.10774), s is h[t] itself in all stages, and logits = H_i b(..b(s)) with residual blocks
+b(s) = s + silu(R s + r) of stage i, H_i its own head or the target's.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from outrider.actors.draft.heads.speculator_config import SpeculatorConfig
+from outrider.actors.draft.on_states.net_tables import spread
 
 EPSILON = 1e-6
 
@@ -46,6 +50,7 @@ class SpeculatorNet(nn.Module):
         *,
         embedding_VD: torch.Tensor | None = None,
         head_VD: torch.Tensor | None = None,
+        draft_ids: torch.Tensor | None = None,
     ) -> None:
         """Freshly initialised.
 
@@ -53,6 +58,7 @@ class SpeculatorNet(nn.Module):
             config: The shape.
             embedding_VD: The target's embedding, for `tables: target`. Kept as it is, not among the parameters.
             head_VD: The target's output layer, likewise.
+            draft_ids: The target's token of each row of own heads with fewer than V; None: all.
 
         Raises:
             ValueError: A table of the target is missing or of another shape.
@@ -69,17 +75,28 @@ class SpeculatorNet(nn.Module):
                     raise ValueError(f"{name} is {shape}; the shape asks for {vocab_size, width}")
         self.register_buffer("_embedding_VD", embedding_VD if borrows else None, persistent=False)
         self.register_buffer("_head_VD", head_VD if borrows else None, persistent=False)
-        self.first = nn.Linear(width, inner, bias=False)
+        self._draft_ids: torch.Tensor | None
+        self.register_buffer("_draft_ids", draft_ids, persistent=False)
+        is_hidden = config.feeds == "hidden"
+        self.first = None if is_hidden else nn.Linear(width, inner, bias=False)
         self.later = _linears(config.num_later, inner, inner)
-        self.norms = nn.ModuleList(ShiftedNorm(inner) for _ in range(num))
+        self.norms = nn.ModuleList(ShiftedNorm(inner) for _ in range(0 if is_hidden else num))
+        self.residuals = nn.ModuleList(
+            nn.ModuleList(
+                nn.Linear(width, width, bias=config.residual_biases)
+                for _ in range(config.num_residuals)
+            )
+            for _ in range(config.num_stages if is_hidden else 0)
+        )
         # Names decide which optimiser each gets (`train/loop/optimizer.py`).
         has_embeddings = config.reads_tokens and not borrows
         self.embeddings = nn.ModuleList(
             nn.Embedding(vocab_size, inner) for _ in range(num if has_embeddings else 0)
         )
-        self.lm_heads = _linears(0 if borrows else num, inner, vocab_size)
+        num_logits = vocab_size if draft_ids is None else len(draft_ids)
+        self.lm_heads = _linears(0 if borrows else num, inner, num_logits)
         self.token_maps = _linears(num if borrows and config.reads_tokens else 0, width, inner)
-        self.feature_maps = _linears(num if borrows else 0, inner, width)
+        self.feature_maps = _linears(num if borrows and not is_hidden else 0, inner, width)
         state_weight = 2.0 ** (-0.5 / config.num_stages)
         token_weight = math.sqrt((1.0 - state_weight**2) * inner / 2.0)
         self._token_ratio = token_weight / state_weight
@@ -101,6 +118,8 @@ class SpeculatorNet(nn.Module):
             tokens: The tokens that follow [..], int64.
         """
         config = self.config
+        if self.first is None:
+            return states
         table = min(index, config.num_tables - 1)
         if index == 0 or config.feeds == "feature":
             features = states if index == 0 else self._features(index - 1, states)
@@ -115,15 +134,24 @@ class SpeculatorNet(nn.Module):
 
     def head(self, index: int, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """What the logits of a stage's states are the product of: vectors [.., K], and a table [V, K]."""
+        if self.config.feeds == "hidden":
+            blocks = self.residuals[index]
+            assert isinstance(blocks, nn.ModuleList), "it is"
+            for block in blocks:
+                states = states + F.silu(block(states))
         if self.config.tables == "own":
             table = min(index, self.config.num_tables - 1)
             return states, matrix(self.lm_heads[table])
         assert isinstance(self._head_VD, torch.Tensor), "it was given"
-        return self._features(index, states), self._head_VD
+        if self.config.feeds != "hidden":
+            states = self._features(index, states)
+        return states, self._head_VD
 
     def logits(self, index: int, states: torch.Tensor) -> torch.Tensor:
-        """Of the token after those that the states have seen [.., V]."""
-        return F.linear(*self.head(index, states))
+        """Of the token after those that the states have seen [.., V]; minus infinity for those that no row of the head stands for."""
+        values = F.linear(*self.head(index, states))
+        ids = self._draft_ids
+        return values if ids is None else spread(values, ids, self.config.vocab_size)
 
     def _embedded(self, table: int, tokens: torch.Tensor) -> torch.Tensor:
         if self.config.tables == "own":

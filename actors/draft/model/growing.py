@@ -91,7 +91,35 @@ class Grower:
         Returns:
             The value of the children that are worth sending.
         """
-        models, forest = self._models, self._forest
+        depths_R = self._forest.depths_SM.take(self._forest.places(rows_R, nodes_R))
+        if levels_R is None:
+            levels_R = np.zeros(len(rows_R), np.int64)
+        chosen = self.score(rows_R, depths_R.astype(np.int64), logits_RV, levels_R, nodes_R=nodes_R)
+        worth = self._add(rows_R, nodes_R, levels_R, chosen)
+        if self._sessions.roots:
+            self.add_roots(rows_R[nodes_R == ROOT])
+        return worth
+
+    @torch.inference_mode()
+    def score(
+        self,
+        rows_R: Int64s,
+        depths_R: Int64s,
+        logits_RV: torch.Tensor,
+        levels_R: Int64s,
+        *,
+        nodes_R: Int64s | None = None,
+    ) -> ScoredTokens:
+        """The tokens that are likely at some depths below texts.
+
+        Args:
+            rows_R: Sessions, those of one one after another.
+            depths_R: Nodes between the text and the token.
+            logits_RV: Of the token. May be written into.
+            levels_R: How sure the model is of each row, as `Sharpness` counts.
+            nodes_R: The node that each follows, which length policies rate; None: there are no such policies.
+        """
+        models = self._models
         restricted: dict[int, Sampling] = {}
         if models.restricted:
             options = map(models.restricted.get, rows_R.tolist())
@@ -99,14 +127,14 @@ class Grower:
         places = Places(
             seeds_R=models.seeds_S[rows_R],
             lengths_R=self._sessions.lengths_S[rows_R],
-            depths_R=forest.depths_SM.take(forest.places(rows_R, nodes_R)).astype(np.int64),
+            depths_R=depths_R,
             inverse_temperatures_R=models.inverse_temperatures_S[rows_R],
             scorings_R=models.scorings_S[rows_R],
             sessions_R=rows_R,
             restricted=restricted,
         )
         scores_RV = self._scorer.scores(logits_RV, places)
-        if models.halting:
+        if models.halting and nodes_R is not None:
             rate_rows(models.halting, self._forest, rows_R, nodes_R, scores_RV)
         if models.narrow:
             confine(scores_RV, models.vocab_sizes_S[rows_R])
@@ -114,13 +142,7 @@ class Grower:
             if models.narrow:
                 confine(logits_RV, models.vocab_sizes_S[rows_R])
             self._scorer.restrict_(scores_RV, logits_RV, places)
-        if levels_R is None:
-            levels_R = np.zeros(len(rows_R), np.int64)
-        chosen = self._scorer.choose(scores_RV, self._sharpness.of(places.scorings_R, levels_R))
-        worth = self._add(rows_R, nodes_R, levels_R, chosen)
-        if self._sessions.roots:
-            self.add_roots(rows_R[nodes_R == ROOT])
-        return worth
+        return self._scorer.choose(scores_RV, self._sharpness.of(places.scorings_R, levels_R))
 
     def add_roots(self, rows_E: Int64s) -> None:
         """Adds the target's own candidates below the text where the drafter has not had the same idea.

@@ -156,14 +156,7 @@ class AutoregressiveDrafter:
         """See `Drafter`: keeps the rows and nodes that are still below the tokens."""
         forest, models = self._forest, self._models
         walk = forest.walk(rows_E, tokens_ET)
-        learn_walk(
-            forest,
-            rows_E,
-            walk,
-            rates=self._rates,
-            sharpness=self.sharpness,
-            scorings_E=models.scorings_S[rows_E],
-        )
+        self._learn(rows_E, walk)
         scratch_ET = forest.scratch_SM[rows_E[:, None], walk.path_ET]
         num_run_E = (scratch_ET >= 0).sum(axis=1)
         stays_E = models.is_expanded_S[rows_E] & (num_run_E == counts_E)
@@ -172,6 +165,17 @@ class AutoregressiveDrafter:
         models.is_expanded_S[rows_E] = stays_E
         self._grower.add_roots(rows_E[stays_E])
         return walk.reached_E
+
+    def _learn(self, rows_E: Int64s, walk: TreeWalk) -> None:
+        """Learns from what was committed, before the trees follow it."""
+        learn_walk(
+            self._forest,
+            rows_E,
+            walk,
+            rates=self._rates,
+            sharpness=self.sharpness,
+            scorings_E=self._models.scorings_S[rows_E],
+        )
 
     def rewrite(self, session: DraftSession, keep: int) -> None:
         """See `Drafter`: the last token is run again for its logits."""

@@ -1,1 +1,1 @@
-"""What drafters that read the target's hidden states share: their folders, the target's tables of tokens, and how they are put together."""
+"""What draft nets that are trained for one target share: their folders, the target's tables of tokens, and how their drafters are put together."""

@@ -9,14 +9,26 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+import structlog
 import torch
-from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import nn
 
-CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
-LARGEST_CONFIG = 1 << 20
-"""Bytes of a `config.json`, at most."""
+from outrider.actors.draft.checkpoints.checkpoint_format import Translation, UnfitCheckpoint
+from outrider.actors.draft.checkpoints.tensor_files import read_tensors, shapes_in, weight_files
+from outrider.actors.draft.on_states.known_formats import (
+    CONFIG,
+    check_names,
+    config_of,
+    found_in,
+)
+from outrider.actors.draft.on_states.net_tables import draft_ids_of
+
+WEIGHTS, CARD = "model.safetensors", "README.md"
+PIECE = 1 << 24
+"""Bytes that are digested at a time."""
+
+_log = structlog.get_logger(__name__)
 
 Config = TypeVar("Config")
 
@@ -25,60 +37,92 @@ class NetFolderError(ValueError):
     """A folder that cannot be loaded; the message says why."""
 
 
-def read_config(folder: Path, kind: str, parse: Callable[[Mapping[str, Any]], Config]) -> Config:
-    """The shape of the net in a folder.
+def read_config(
+    folder: Path, kind: str, parse: Callable[[Mapping[str, Any]], Config], *, target: str = ""
+) -> Config:
+    """The shape of the net in a folder, of our own format or another's (`known_formats`).
 
     Args:
         folder: Where.
         kind: What it should hold, for the message.
         parse: Makes the shape of the file's content. Raises ValueError where it is wrong.
+        target: The target that another's checkpoint has to fit, and that its own files do not name; empty: not known.
 
     Raises:
-        NetFolderError: There is none, or it is wrong.
+        NetFolderError: There is none, or it is wrong, or does not fit.
     """
-    path = folder / CONFIG
     try:
-        if path.stat().st_size > LARGEST_CONFIG:
-            raise ValueError(f"more than {LARGEST_CONFIG} bytes")
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(content, dict):
-            raise ValueError("not an object")  # noqa: TRY004 - it is the file that is wrong
-        return parse(content)
+        found = found_in(folder)
+        if found is None:
+            return parse(config_of(folder))
+        translation = found.translated(target)
+        for note in translation.notes:
+            _log.warning("taken for granted", checkpoint=str(folder), what=note)
+        return parse(translation.config)
+    except UnfitCheckpoint as error:
+        raise NetFolderError(str(error)) from error
     except (OSError, ValueError) as error:
-        raise NetFolderError(f"{path}: no {kind} ({error})") from error
+        raise NetFolderError(f"{folder / CONFIG}: no {kind} ({error})") from error
 
 
-def load_weights(folder: Path, net: nn.Module) -> None:
-    """Fills a net with the weights of a folder, as float32, and ends its training.
+def load_weights(folder: Path, net: nn.Module, *, target: str = "") -> None:
+    """Fills a net with the weights of a folder, as float32 (ids as int64), and ends its training.
 
-    Shapes and types are compared before any weight is read, and nothing may be missing or left over.
+    Shapes are compared before any weight is read, and nothing may be missing or left over.
+
+    Args:
+        folder: Where.
+        net: Of the shape that `read_config` told.
+        target: As there.
 
     Raises:
         NetFolderError: See above; or a weight is not finite.
     """
     wanted = net.state_dict()
-    path = folder / WEIGHTS
     try:
-        with safe_open(path, framework="pt") as file:
-            names = set(file.keys())
-            if names != wanted.keys():
-                missing, others = sorted(wanted.keys() - names), sorted(names - wanted.keys())
-                raise NetFolderError(
-                    f"{path}: missing {', '.join(missing) or 'nothing'}; left over "
-                    f"{', '.join(others) or 'nothing'}; written for another shape?"
-                )
-            for name, value in wanted.items():
-                check_entry(path, name, file.get_slice(name), tuple(value.shape))
-            loaded = {name: file.get_tensor(name).float() for name in wanted}
-    except NetFolderError:
-        raise
-    except Exception as error:
-        raise NetFolderError(f"{path}: cannot be read ({error})") from error
-    for name, value in loaded.items():
-        if not bool(value.isfinite().all()):
-            raise NetFolderError(f"{path}: {name} holds a number that is not finite")
+        found = found_in(folder)
+        if found is None:
+            translation = Translation(config={}, tensors={name: name for name in wanted})
+            shapes = shapes_in(folder)
+            check_names(translation, shapes)
+        else:
+            translation, shapes = found.translated(target), dict(found.checkpoint.shapes)
+        loaded = _loaded(folder, wanted, translation, shapes)
+    except (OSError, ValueError) as error:
+        raise NetFolderError(f"{folder}: {error}; was it written for another shape?") from error
     net.load_state_dict(loaded)
     net.requires_grad_(False).eval()
+
+
+def _loaded(
+    folder: Path,
+    wanted: Mapping[str, torch.Tensor],
+    translation: Translation,
+    shapes: Mapping[str, tuple[int, ...]],
+) -> dict[str, torch.Tensor]:
+    """A net's tensors from the files of a folder."""
+    names = translation.tensors
+    if differing := sorted(names.keys() ^ wanted.keys()):
+        raise UnfitCheckpoint(f"the net and the files differ in {', '.join(differing)}")
+    for name, value in wanted.items():
+        check_shape(names[name], shapes[names[name]], tuple(value.shape))
+    table, mask = translation.draft_ids, translation.draft_mask
+    stored = read_tensors(folder, {*names.values(), *filter(None, (table, mask))})
+    loaded: dict[str, torch.Tensor] = {}
+    for name, value in wanted.items():
+        given = stored[names[name]]
+        if value.is_floating_point():
+            loaded[name] = number_table(names[name], given)
+        elif given.is_floating_point():
+            raise UnfitCheckpoint(f"{names[name]} is {given.dtype}; I64 is needed")
+        elif names[name] == table:
+            ids = draft_ids_of(
+                given, stored[mask] if mask else None, translation.config["vocab_size"]
+            )
+            loaded[name] = ids - torch.arange(len(ids))
+        else:
+            loaded[name] = given.to(torch.int64)
+    return loaded
 
 
 def save_folder(folder: Path, net: nn.Module, config: Mapping[str, Any], card: str) -> None:
@@ -97,7 +141,9 @@ def save_folder(folder: Path, net: nn.Module, config: Mapping[str, Any], card: s
         shutil.rmtree(left, ignore_errors=True)
     partial.mkdir()
     state = {
-        name: value.detach().to("cpu", torch.bfloat16).contiguous()
+        name: value.detach()
+        .to("cpu", torch.bfloat16 if value.is_floating_point() else torch.int64)
+        .contiguous()
         for name, value in net.state_dict().items()
     }
     save_file(state, partial / WEIGHTS, metadata={"format": "pt"})
@@ -113,18 +159,31 @@ def save_folder(folder: Path, net: nn.Module, config: Mapping[str, Any], card: s
 def folder_digest(folder: Path) -> str:
     """Digest of the shape and the weights, as they lie in the folder."""
     digest = hashlib.sha256((folder / CONFIG).read_bytes())
-    digest.update((folder / WEIGHTS).read_bytes())
+    for path in weight_files(folder):
+        with path.open("rb") as file:
+            while piece := file.read(PIECE):
+                digest.update(piece)
     return digest.hexdigest()
 
 
-def check_entry(path: Path, name: str, entry: Any, shape: tuple[int, ...]) -> None:
-    """Refuses a tensor of a file that has another shape, or is of a type that is no floating-point one.
+def check_shape(name: str, found: tuple[int, ...], wanted: tuple[int, ...]) -> None:
+    """Refuses a tensor of another shape.
 
     Raises:
-        NetFolderError: It is.
+        UnfitCheckpoint: It is one.
     """
-    found, kind = tuple(entry.get_shape()), entry.get_dtype()
-    if found != shape or kind not in ("F32", "F16", "BF16"):
-        raise NetFolderError(
-            f"{path}: {name} is {kind} {found}; F32, F16 or BF16 {shape} is needed"
-        )
+    if found != wanted:
+        raise UnfitCheckpoint(f"{name} is {found}; {wanted} is needed")
+
+
+def number_table(name: str, value: torch.Tensor) -> torch.Tensor:
+    """A stored tensor as float32.
+
+    Raises:
+        UnfitCheckpoint: It is of a type that is none of F32, F16 and BF16, or holds a number that is not finite.
+    """
+    if value.dtype not in (torch.float32, torch.float16, torch.bfloat16):
+        raise UnfitCheckpoint(f"{name} is {value.dtype}; F32, F16 or BF16 is needed")
+    if not bool(value.isfinite().all()):
+        raise UnfitCheckpoint(f"{name} holds a number that is not finite")
+    return value.float()

@@ -10,7 +10,15 @@ from typing import Protocol
 import torch
 from safetensors import safe_open
 
-from outrider.actors.draft.on_states.net_folder import NetFolderError, check_entry
+from outrider.actors.draft.checkpoints.checkpoint_format import Translation
+from outrider.actors.draft.checkpoints.tensor_files import read_tensors
+from outrider.actors.draft.on_states.known_formats import FoundCheckpoint, found_in
+from outrider.actors.draft.on_states.net_folder import (
+    NetFolderError,
+    check_shape,
+    number_table,
+)
+from outrider.actors.draft.on_states.net_tables import NetTables, draft_ids_of
 from outrider.actors.engine.checkpoint.model_source import resolve_model
 
 EMBEDDINGS = ("model.embed_tokens.weight", "transformer.wte.weight", "gpt_neox.embed_in.weight")
@@ -38,19 +46,77 @@ class Borrows(Protocol):
         ...
 
 
-def borrowed_tables(
-    folder: Path, config: Borrows, *, target: str = ""
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Embedding and head [V, D], float32, for the net in a folder.
+def tables_for(folder: Path, config: Borrows, *, target: str = "") -> NetTables:
+    """The tables of tokens of the net in a folder: those of its own files, and the target's for what these lack.
 
     Args:
         folder: The net's.
         config: Its shape.
-        target: Where they are; empty: where the shape says.
+        target: Where the target's are; empty: where the shape says.
 
     Raises:
         NetFolderError: They are not there, of other shapes, or not those that the net was trained with.
     """
+    vocab_size, width = config.vocab_size, config.width
+    own: dict[str, torch.Tensor] = {}
+    ids = None
+    try:
+        found = found_in(folder)
+        if found is not None:
+            own, ids = _own_tables(found, found.translated(target), vocab_size, width)
+    except (OSError, ValueError) as error:
+        raise NetFolderError(f"{folder}: {error}") from error
+    if len(own) < 2:
+        embedding, head = _borrowed(folder, config, target)
+        if "head" not in own and ids is not None:
+            head = head[ids]
+        own = {"embedding": embedding, "head": head, **own}
+    return NetTables(own["embedding"], own["head"], ids)
+
+
+def stored_ids(folder: Path, vocab_size: int, *, target: str = "") -> torch.Tensor | None:
+    """The target's ids of the rows of a net's own reduced heads; None: they have all rows. Arguments and errors as `tables_for`."""
+    try:
+        found = found_in(folder)
+        if found is None:
+            return None
+        return _own_tables(found, found.translated(target), vocab_size, 0)[1]
+    except (OSError, ValueError) as error:
+        raise NetFolderError(f"{folder}: {error}") from error
+
+
+def _own_tables(
+    found: FoundCheckpoint, translation: Translation, vocab_size: int, width: int
+) -> tuple[dict[str, torch.Tensor], torch.Tensor | None]:
+    """The tables that a checkpoint brings, and the ids of its head's rows."""
+    shapes = found.checkpoint.shapes
+    names = {"embedding": translation.embedding, "head": translation.head}
+    table, mask = translation.draft_ids, translation.draft_mask
+    if table in translation.tensors.values():
+        # The net has the table among its own tensors.
+        table = mask = ""
+    rows = {"embedding": vocab_size, "head": vocab_size}
+    if table:
+        rows["head"] = shapes[table][0] if shapes[table] else 0
+        check_shape(table, shapes[table], (rows["head"],))
+        if mask:
+            check_shape(mask, shapes[mask], (vocab_size,))
+    for kind, name in names.items():
+        if name:
+            check_shape(name, shapes[name], (rows[kind], width))
+    stored = read_tensors(found.folder, {one for one in (*names.values(), table, mask) if one})
+    ids = None
+    if table:
+        ids = draft_ids_of(
+            stored[table],
+            stored[mask] if mask else None,
+            vocab_size,
+            is_absolute=translation.has_absolute_ids,
+        )
+    return {kind: number_table(name, stored[name]) for kind, name in names.items() if name}, ids
+
+
+def _borrowed(folder: Path, config: Borrows, target: str) -> tuple[torch.Tensor, torch.Tensor]:
     place = target or config.target
     if not place:
         raise NetFolderError(
@@ -107,7 +173,9 @@ def _table(
         with safe_open(path, framework="pt") as file:
             for name in names:
                 if name in file.keys():  # noqa: SIM118 - it is no mapping
-                    check_entry(path, name, file.get_slice(name), shape)
-                    table: torch.Tensor = file.get_tensor(name)
-                    return table.float()
+                    try:
+                        check_shape(name, tuple(file.get_slice(name).get_shape()), shape)
+                        return number_table(name, file.get_tensor(name))
+                    except ValueError as error:
+                        raise NetFolderError(f"{path}: {error}") from error
     return None

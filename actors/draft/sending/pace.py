@@ -25,22 +25,30 @@ class TargetPace:
         self.floor = 0.0
         """Path probability that a candidate needs to be worth its row there."""
         self._round_trip_s = round_trip_s
-        self._pass_s = 0.0
+        self.pass_s = 0.0
+        """Seconds of its last pass; 0: it has not said."""
         self._tokens = 0.0
         """Mean of a pass over all our sessions."""
         self._use_at = -math.inf
         """When to send at the latest for what the target does next."""
         self._wait_s = 0.0
         """How much later it is still of use, because the target waits."""
+        self.passes_before = 0
+        """Passes that end between a verdict and the arrival of what answers it at once, because of the network alone. Each commits a token at
+        least, so candidates for these tokens are of no use."""
 
     def told(self, target: TargetActivity, num_tokens: int, now: float) -> None:
         """Takes in a frame of verdicts that committed so many tokens."""
         self.floor = target.floor
-        weight = learning.PASSES if self._pass_s > 0.0 else 0.0
+        weight = learning.PASSES if self.pass_s > 0.0 else 0.0
         self._tokens = weight * self._tokens + (1.0 - weight) * num_tokens
-        self._pass_s = target.pass_s
+        self.pass_s = target.pass_s
         self._use_at = now + target.free_s - self._round_trip_s
         self._wait_s = target.wait_s
+        self.passes_before = 0
+        if target.pass_s > 0.0:
+            late_s = self._round_trip_s - target.wait_s
+            self.passes_before = max(math.floor(late_s / target.pass_s), 0)
 
     def is_due(self, now: float, next_s: float, gain: Callable[[], float]) -> bool:
         """Whether what was not sent goes out before the next draft pass.
@@ -54,7 +62,7 @@ class TargetPace:
         if ready <= self._use_at:
             return False
         if self._wait_s > 0.0 and ready <= self._use_at + self._wait_s:
-            return gain() * self._pass_s <= self._tokens * next_s
+            return gain() * self.pass_s <= self._tokens * next_s
         return True
 
     def sent(self, now: float, *, is_awaited: bool = False) -> None:
@@ -67,6 +75,6 @@ class TargetPace:
         if is_awaited and now <= self._use_at + self._wait_s:
             return
         self._wait_s = 0.0
-        if self._pass_s > 0.0 and math.isfinite(self._use_at):
-            missed = max(math.floor((now - self._use_at) / self._pass_s), 0)
-            self._use_at += self._pass_s * (1 + missed)
+        if self.pass_s > 0.0 and math.isfinite(self._use_at):
+            missed = max(math.floor((now - self._use_at) / self.pass_s), 0)
+            self._use_at += self.pass_s * (1 + missed)

@@ -45,6 +45,7 @@ class Sender:
         if link not in self._paces:
             self._paces[link] = TargetPace(round_trip_s)
         self._sessions.floors_S[session.row] = self._floor(self._paces[link], session.vocab_size)
+        self._sessions.passes_s_S[session.row] = self._paces[link].pass_s
 
     def forget(self, link: int) -> None:
         """Forgets a link that is lost."""
@@ -59,6 +60,7 @@ class Sender:
         pace.told(verdicts.target, len(verdicts.tokens_T), now)
         vocab_size = self._sessions.at(int(rows[0])).vocab_size
         self._sessions.floors_S[rows] = self._floor(pace, vocab_size)
+        self._sessions.passes_s_S[rows] = pace.pass_s
 
     def due(
         self, plan: DraftPass | None, now: float, counts: Counts, recording: DraftRecording
@@ -114,7 +116,7 @@ class Sender:
             ready[ready] = self._drafter.is_complete(rows[ready])
             rows = rows[ready]
         sessions.is_dirty_S[rows] = False
-        candidates = self._candidates(rows, now)
+        candidates = self._candidates(link, rows, now)
         wanted = rows[sessions.credits_S[rows] != 0]
         own = [tree for trees in sessions.own_trees for tree in trees.take_unsent(wanted)]
         if candidates is None and not own:
@@ -124,7 +126,7 @@ class Sender:
             sessions.is_waiting_S[sessions.rows_of(link, handles)] = True
         return CandidatesSent(link=link, candidates=candidates, own_trees=tuple(own))
 
-    def _candidates(self, rows_E: Int64s, now: float) -> Candidates | None:
+    def _candidates(self, link: int, rows_E: Int64s, now: float) -> Candidates | None:
         if not len(rows_E):
             return None
         sessions = self._sessions
@@ -140,6 +142,7 @@ class Sender:
             rows_E,
             rooms_E=rooms_E,
             floors_E=floors_E,
+            past=0 if self._lockstep else self._paces[link].passes_before,
             entry_worth=self._price * ENTRY_BYTES,
             numbers_E=sessions.numbers_S[rows_E] + 1,
         )

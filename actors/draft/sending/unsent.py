@@ -40,6 +40,7 @@ def take_unsent(
     *,
     rooms_E: Int64s,
     floors_E: Float64s,
+    past: int,
     entry_worth: float,
     numbers_E: Int64s,
 ) -> Unsent | None:
@@ -50,6 +51,7 @@ def take_unsent(
         rows_E: Sessions, none twice.
         rooms_E: Nodes of each that may have been sent afterwards, at most.
         floors_E: Value below which nodes of each are kept back.
+        past: Levels below the text that will be committed before the message arrives: their nodes go along as ancestors only.
         entry_worth: Value that the nodes of a session need together.
         numbers_E: Of the message, for each session, at least 1.
 
@@ -61,7 +63,7 @@ def take_unsent(
     values_EM = forest.values_SM[rows_E, :width]
     is_sent_EM = sent_EM > 0
     fresh_EM = values_EM >= floors_E[:, None]
-    fresh_EM &= forest.depths_SM[rows_E, :width] > 0
+    fresh_EM &= forest.depths_SM[rows_E, :width] > past
     fresh_EM[is_sent_EM] = False
     rooms_E = np.maximum(rooms_E - is_sent_EM.sum(axis=1), 0)
     if np.count_nonzero(fresh_EM.sum(axis=1) > rooms_E):

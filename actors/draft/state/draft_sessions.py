@@ -121,6 +121,10 @@ class DraftSessions:
         """Nodes that the target allows below the base; 0: rest; `UNKNOWN`: it has not said."""
         self.floors_S = np.zeros(num_sessions)
         """Value that a node needs to be worth its row at the target."""
+        self.passes_s_S = np.zeros(num_sessions)
+        """Seconds of its target's last pass; 0: it has not said."""
+        self.round_trips_s_S = np.zeros(num_sessions)
+        """Seconds to its target and back."""
         self.asked_at_S = np.full(num_sessions, math.nan)
         """When missing tokens were asked for; not a number if none are missing."""
         self.is_waiting_S = np.zeros(num_sessions, np.bool_)
@@ -178,7 +182,8 @@ class DraftSessions:
         self.final_lengths_S[row] = session.final_length
         self.epochs_S[row] = self.numbers_S[row] = 0
         self.credits_S[row] = UNKNOWN
-        self.floors_S[row] = 0.0
+        self.floors_S[row] = self.passes_s_S[row] = 0.0
+        self.round_trips_s_S[row] = attach.round_trip_s
         self.asked_at_S[row] = self.ready_s_S[row] = math.nan
         self.is_waiting_S[row] = self.is_dirty_S[row] = self.is_urgent_S[row] = False
         self.lengths_S[row] = 0

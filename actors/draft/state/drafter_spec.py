@@ -96,6 +96,9 @@ class DrafterSpec:
     model_types: frozenset[str] = frozenset()
     """`model_type` in the `config.json` of folders that only this method loads: `--draft FOLDER` then means it."""
 
+    config_key: str = ""
+    """Key in the `config.json` of folders that this method is meant for, though others may load them: `--draft FOLDER` then means it."""
+
     gives_probabilities: bool = False
     """True: its tokens are drawn from rows that it sends along, so that it serves verifiers of frozen trees, too."""
 

@@ -163,6 +163,7 @@ class Forest:
         parents: Sequence[int],
         estimates: Sequence[float],
         features: Sequence[int],
+        slopes: Sequence[float] | float = 0.0,
     ) -> None:
         """Adds a small tree to that of one session, parents before their children: as `add`, in one step.
 
@@ -172,6 +173,7 @@ class Forest:
             parents: Columns that they are below; those of the new nodes follow the last one there is.
             estimates: Probability of each, given its parent is reached.
             features: See `features_SM`.
+            slopes: How fast the logarithm of each estimate grows with the sharpness that it was made with.
         """
         first = 1 + int(self.num_nodes_S[row])
         depths: list[int] = []
@@ -190,7 +192,7 @@ class Forest:
         self.scratch_SM[row, cells] = NOT_RUN
         self.features_SM[row, cells] = features
         self.estimates_SM[row, cells] = estimates
-        self.slopes_SM[row, cells] = 0.0
+        self.slopes_SM[row, cells] = slopes
         self.values_SM[row, cells] = values
         self.num_nodes_S[row] += len(depths)
 

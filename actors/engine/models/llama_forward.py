@@ -34,7 +34,7 @@ class DirectModel:
             weights: Taken from a model.
             max_context: Positions that rows may have.
         """
-        self._weights = weights
+        self.weights = weights
         self._manners = [
             Manner(scaling=weights.scaling, window=layer.window) for layer in weights.layers
         ]
@@ -64,7 +64,7 @@ class DirectModel:
         Returns:
             Shape (wanted rows, vocabulary), in the type of the weights.
         """
-        weights = self._weights
+        weights = self.weights
         hidden_MH = F.embedding(tokens_1M[0], weights.embedding)
         rotation = self._rotation(positions_1M[0])
         for index, layer in enumerate(weights.layers):
@@ -96,7 +96,7 @@ class DirectModel:
         cache: PassCache,
         attend: Attend,
     ) -> Tensor:
-        weights = self._weights
+        weights = self.weights
         num_rows, num_turned = hidden_MH.shape[0], weights.num_heads + weights.num_key_heads
         every = layer.qkv(self._norm(hidden_MH, layer.attention_norm, self._eps))
         every_MAD = every.view(num_rows, num_turned + weights.num_key_heads, weights.head_dim)
@@ -116,7 +116,7 @@ class DirectModel:
 
     def _rotation(self, positions_M: Tensor) -> tuple[Tensor, Tensor]:
         """Cosines and signed sines of each row's heads, shape (M, heads, head_dim); 1 and 0 for its values."""
-        weights = self._weights
+        weights = self.weights
         num_turned = weights.num_heads + weights.num_key_heads
         angles_M2D = self._angles_P2D.index_select(0, positions_M)
         shape = (len(positions_M), num_turned + weights.num_key_heads, weights.head_dim)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import structlog
 import torch
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 
 from outrider.actors.engine.attention.attention import Attend, UnsupportedModel
 from outrider.actors.engine.attention.attention_hook import ATTENTION_NAME, RUNNING
@@ -31,7 +31,7 @@ from outrider.actors.engine.graphs.static_pass import Policy, StaticPasses
 from outrider.actors.engine.kv.slots import SlotTable
 from outrider.actors.engine.kv.storage import Storage
 from outrider.actors.engine.models.llama_forward import MAX_ERROR, DirectModel
-from outrider.actors.engine.models.llama_weights import direct_weights
+from outrider.actors.engine.models.llama_weights import DirectWeights, direct_weights
 from outrider.actors.engine.probe.load_probe import (
     ProbeTree,
     Reference,
@@ -179,6 +179,16 @@ class TransformersEngine:
     def spec(self) -> ModelSpec:
         """See `Engine`."""
         return self._spec
+
+    @property
+    def weights(self) -> DirectWeights | None:
+        """The model's weights; None: its modules are run, for it is of another shape than these are for."""
+        return None if self._direct is None else self._direct.weights
+
+    @property
+    def config(self) -> PreTrainedConfig:
+        """The checkpoint's, as transformers reads it."""
+        return self._model.config
 
     @property
     def num_slots(self) -> int:

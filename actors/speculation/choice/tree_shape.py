@@ -29,9 +29,7 @@ def shape_of(speculation: Speculation, max_depth: int) -> LevelShape:
         return fitting(speculation.tree_shape.prefix(depth), speculation.max_nodes)
     if VERIFIERS[speculation.verifier].is_chain_only:
         return chain(min(CHAIN_LENGTH, depth, speculation.max_nodes))
-    return next(
-        (bush for bush in _cut(depth) if bush.num_nodes <= speculation.max_nodes), LevelShape(())
-    )
+    return next(bush for bush in _cut(depth) if bush.num_nodes <= speculation.max_nodes)
 
 
 def fitting(shape: LevelShape, max_nodes: int) -> LevelShape:

@@ -42,12 +42,12 @@ Int32s = NDArray[np.int32]
 
 def _signed(bits: int) -> int:
     """Read 32 bits as a signed integer, which is what torch's int32 arithmetic takes."""
-    return bits - 2**32 if bits >= 2**31 else bits
+    return (bits ^ 2**31) - 2**31
 
 
 _HALF = np.uint64(32)
 _PREMIX_OFFSET = _signed(0x9E3779B9)
-_MULTIPLIERS = tuple(map(_signed, HASH_MULTIPLIERS))
+_ROUNDS = tuple(zip(map(_signed, HASH_MULTIPLIERS), HASH_SHIFTS, strict=True))
 
 
 def _xor_shift_(hash_: Tensor, shift: int) -> None:
@@ -60,7 +60,7 @@ def _premix(token_ids: Tensor) -> Tensor:
     """Scramble token ids into int32, so that neighbours share nothing before the key comes in."""
     hash_ = token_ids.to(torch.int32).add_(_PREMIX_OFFSET)
     _xor_shift_(hash_, 17)
-    for multiplier, shift in zip(_MULTIPLIERS, HASH_SHIFTS, strict=True):
+    for multiplier, shift in _ROUNDS:
         hash_.mul_(multiplier)
         _xor_shift_(hash_, shift)
     return hash_
@@ -69,12 +69,11 @@ def _premix(token_ids: Tensor) -> Tensor:
 def _keyed_hash(premixed: Tensor, key_low: Tensor, key_high: Tensor) -> Tensor:
     """Hash premixed token ids under a key; int32, of the broadcast shape."""
     hash_ = torch.bitwise_xor(premixed, key_low)
-    hash_.mul_(_MULTIPLIERS[0])
-    _xor_shift_(hash_, HASH_SHIFTS[0])
-    hash_.add_(key_high)
-    for multiplier, shift in zip(_MULTIPLIERS[1:], HASH_SHIFTS[1:], strict=True):
+    for number, (multiplier, shift) in enumerate(_ROUNDS):
         hash_.mul_(multiplier)
         _xor_shift_(hash_, shift)
+        if number == 0:
+            hash_.add_(key_high)
     return hash_
 
 
@@ -90,7 +89,7 @@ def key_halves(seeds: Sequence[int], positions: Sequence[int]) -> list[int]:
         raise ValueError(f"position is {min(positions)}; it must be at least 0")
     for seed in set(seeds):
         check_seed(seed)
-    keys = [mix_pair(seed, position) for seed, position in zip(seeds, positions, strict=True)]
+    keys = list(map(mix_pair, seeds, positions))
     return [_signed(key & 0xFFFFFFFF) for key in keys] + [_signed(key >> 32) for key in keys]
 
 
@@ -124,17 +123,8 @@ class GumbelNoise:
 
     def rows_many(self, seeds: Sequence[int], positions: Sequence[int]) -> Tensor:
         """Return the noise of each (seed, position): float32 (M, V)."""
-        shape = (len(seeds), self.vocab_size)
-        if self._host is None:
-            key_low_M1, key_high_M1 = self._keys(seeds, positions)
-            noise_MV = torch.empty(shape, dtype=torch.float32, device=self.device)
-            self._fill(noise_MV, _keyed_hash(self._premixed_V, key_low_M1, key_high_M1))
-            return noise_MV
-        halves = np.array(key_halves(seeds, positions), np.int32).view(np.uint32)
-        low_M1, high_M1 = halves.reshape(2, len(seeds), 1)
-        filled_MV = np.empty(shape, np.float32)
-        self._host.fill(filled_MV, low_M1, high_M1)
-        return torch.from_numpy(filled_MV)
+        halves = np.array(key_halves(seeds, positions), np.int32)
+        return self.of_halves(halves.reshape(2, len(seeds)))
 
     def of_pairs(self, seeds_M: Uint64s, positions_M: Uint64s) -> Tensor:
         """Return the noise of each (seed, position), given as arrays, bit-equal to `rows_many`: float32 (M, V)."""
@@ -206,7 +196,7 @@ class GumbelNoise:
         signed_magnitude = hash_.to(torch.float32).add_(0.5)
         bits = signed_magnitude.view(torch.int32)
         bins = torch.bitwise_right_shift(bits, BIN_SHIFT).bitwise_and_(BIN_MASK).view(-1)
-        place = bits.bitwise_and_(PLACE_MASK).to(torch.float32)
+        place = bits.bitwise_and_(PLACE_MASK)
         torch.mul(self._slopes.index_select(0, bins).view(noise.shape), place, out=noise)
         noise.add_(self._values.index_select(0, bins).view(noise.shape))
 
@@ -224,7 +214,7 @@ class NoiseCache:
         self.seed = check_seed(seed)
         self._block = block or default_block(noise.vocab_size)
         self._start = 0
-        self._rows = torch.empty(0, noise.vocab_size, dtype=torch.float32, device=noise.device)
+        self._rows = noise.rows_many((), ())
 
     def row_range(self, start: int, stop: int) -> Tensor:
         """Return the noise at positions start..stop-1: float32 (stop - start, V). Do not write into it."""

@@ -58,7 +58,7 @@ def _ln(x: Float64s) -> Float64s:
     mantissa, exponent = np.frexp(x)
     small = mantissa < 0.75
     mantissa = np.where(small, mantissa * 2.0, mantissa)
-    octave = (exponent - small).astype(np.float64)
+    octave = exponent - small
     return octave * _LN2_HIGH + (
         octave * _LN2_LOW + _twice_atanh((mantissa - 1.0) / (mantissa + 1.0))
     )

@@ -19,10 +19,10 @@ NUM_SEEDS = 2**64
 _GOLDEN_64 = 0x9E3779B97F4A7C15
 """2^64 divided by the golden ratio, odd: multiples of it are spread evenly over the 64-bit integers."""
 
-_GOLDEN_WORD = np.uint64(_GOLDEN_64)
+GOLDEN_WORD = np.uint64(_GOLDEN_64)
 _FACTORS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 _SHIFTS = (np.uint64(30), np.uint64(27), np.uint64(31))
-"""Of `mix64`, for arrays."""
+"""The same, and the constants of `mix64`, for arrays."""
 
 _SEQUENCE_DOMAIN = 0x6F7574726964_6572
 """Keeps seeds of further sequences apart from noise keys, which come from the same mixing function."""
@@ -61,11 +61,11 @@ def mix_pair(first: int, second: int) -> int:
 
 def mix_pairs(firsts_M: Uint64s, seconds_M: Uint64s) -> Uint64s:
     """`mix_pair` of many pairs at once: uint64, of the broadcast shape."""
-    mixed_M = _mix64s_(firsts_M + _GOLDEN_WORD)
-    return _mix64s_(mixed_M + seconds_M * _GOLDEN_WORD)
+    mixed_M = mix64s_(firsts_M + GOLDEN_WORD)
+    return mix64s_(mixed_M + seconds_M * GOLDEN_WORD)
 
 
-def _mix64s_(values_M: Uint64s) -> Uint64s:
+def mix64s_(values_M: Uint64s) -> Uint64s:
     """`mix64` of many values at once, in place."""
     values_M ^= values_M >> _SHIFTS[0]
     values_M *= _FACTORS[0]
@@ -89,4 +89,4 @@ def derive_seed(seed: int, index: int) -> int:
 
 def fresh_seed() -> int:
     """Return a seed from the operating system's randomness. Not pure: for shells only."""
-    return int.from_bytes(os.urandom(8), "little")
+    return int.from_bytes(os.urandom(8))

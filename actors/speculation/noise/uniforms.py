@@ -11,16 +11,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from outrider.actors.speculation.noise.seeds import check_seed, mix_pair
+from outrider.actors.speculation.noise.seeds import GOLDEN_WORD, check_seed, mix64s_, mix_pair
 from outrider.actors.speculation.sampling.random_acts import Float64s
 
 _DOMAIN = 0x7665726469637473
 """Keeps these keys apart from those of the noise and of derived seeds, which the same mixing function makes."""
-
-_STEP = np.uint64(0x9E3779B97F4A7C15)
-_MULTIPLIERS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
-_SHIFTS = (np.uint64(30), np.uint64(27), np.uint64(31))
-"""SplitMix64 (Steele, Lea and Flood 2014), as in `seeds.mix64`, over arrays."""
 
 _DROPPED_BITS = np.uint64(11)
 """A float64 has 53 digits."""
@@ -38,10 +33,7 @@ def uniforms(seed: int, position: int, count: int) -> Float64s:
         float64 (count,) in [0, 1), multiples of 2^-53.
     """
     key = np.uint64(mix_pair(check_seed(seed) ^ _DOMAIN, position))
-    # Array arithmetic wraps silently, which is what is wanted.
-    state_U = np.arange(1, count + 1, dtype=np.uint64) * _STEP + key
-    for shift, multiplier in zip(_SHIFTS[:2], _MULTIPLIERS, strict=True):
-        state_U = (state_U ^ (state_U >> shift)) * multiplier
-    state_U ^= state_U >> _SHIFTS[2]
-    uniforms_U: Float64s = (state_U >> _DROPPED_BITS).astype(np.float64) * 2.0**-53
+    # SplitMix64 (Steele, Lea and Flood 2014). Array arithmetic wraps silently, which is what is wanted.
+    state_U = mix64s_(np.arange(1, count + 1, dtype=np.uint64) * GOLDEN_WORD + key)
+    uniforms_U: Float64s = (state_U >> _DROPPED_BITS) * np.float64(2.0**-53)
     return uniforms_U

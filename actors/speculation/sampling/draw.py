@@ -28,7 +28,7 @@ def margins(scores_MV: Tensor, noise_MV: Tensor | None) -> Tensor:
     """
     perturbed_MV = scores_MV if noise_MV is None else scores_MV + noise_MV
     if perturbed_MV.shape[1] == 1:
-        return torch.full(perturbed_MV.shape[:1], torch.inf, device=perturbed_MV.device)
+        return perturbed_MV.new_full(perturbed_MV.shape[:1], torch.inf)
     best_M2 = perturbed_MV.topk(2).values
     gaps_M = best_M2[:, 0] - best_M2[:, 1]
     return gaps_M.masked_fill(best_M2[:, 0] == -torch.inf, 0.0)

@@ -50,7 +50,7 @@ def _nucleus(scores_NV: Tensor, top_k: int, top_p: float) -> tuple[Tensor, Tenso
     best_NK = scores_NV.topk(looked).values
     counted = best_NK if looked == top_k else scores_NV
     total_N1 = _weights(counted, greatest_N1).sum(dim=1, keepdim=True)
-    wanted_N1 = _share(total_N1, top_p)
+    wanted_N1 = total_N1.to(torch.float64) * top_p
     while True:
         reached_NK = _weights(best_NK, greatest_N1).cumsum(dim=1)
         if looked == top_k or bool((reached_NK[:, -1:] >= wanted_N1).all()):
@@ -64,11 +64,6 @@ def _nucleus(scores_NV: Tensor, top_k: int, top_p: float) -> tuple[Tensor, Tenso
 def _weights(scores: Tensor, greatest: Tensor) -> Tensor:
     """Weights relative to the greatest as whole multiples of 1 / _WEIGHT_SCALE: int64."""
     return (scores - greatest).exp_().mul_(_WEIGHT_SCALE).round_().to(torch.int64)
-
-
-def _share(total: Tensor, top_p: float) -> Tensor:
-    """The least whole weight that is at least `top_p` of `total`."""
-    return (total.to(torch.float64) * top_p).ceil_().to(torch.int64)
 
 
 def _keep_prefixes(scores_NV: Tensor, best_NK: Tensor, lengths_N1: Tensor) -> Tensor:

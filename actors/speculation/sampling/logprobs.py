@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 
@@ -42,7 +41,7 @@ def logprobs(logits_NV: Tensor, ids_N: Tensor, k: int) -> Logprobs:
 def _top_ids(logits_NV: Tensor, k: int) -> Tensor:
     """The k greatest of each row in descending order, lower ids first among equals; int64 (N, k)."""
     if k == 0:
-        return torch.empty(len(logits_NV), 0, dtype=torch.long, device=logits_NV.device)
+        return logits_NV.topk(0).indices
     best_NK, ids_NK = logits_NV.topk(k)
     least_N1 = best_NK[:, -1:]
     num_reaching_N = (logits_NV >= least_N1).sum(dim=1)

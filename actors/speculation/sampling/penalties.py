@@ -64,7 +64,8 @@ class Penalties:
         """Penalise scores of tokens that were seen, `counts` times in the output; elementwise."""
         if self._repetition is not None:
             scores = torch.where(scores > 0, scores / self._repetition, scores * self._repetition)
-        presence = (counts > 0) * self._presence
+        # Not of a comparison: a truth times a number has the process's default type.
+        presence = counts.clamp(max=1.0) * self._presence
         return scores - (presence + counts * self._frequency)
 
     def _refresh(self) -> None:
@@ -76,7 +77,7 @@ class Penalties:
         for token_id in new:
             self._slots[token_id] = len(self._slots)
         self._ids_S = torch.cat((self._ids_S, self._ids(new)))
-        self._counts_S = torch.cat((self._counts_S, self._floats([0] * len(new))))
+        self._counts_S = torch.cat((self._counts_S, self._counts_S.new_empty(len(new))))
         slots_C = self._ids([self._slots[token_id] for token_id in changed])
         self._counts_S[slots_C] = self._floats([self._counts[token_id] for token_id in changed])
         self._changed.clear()

@@ -62,7 +62,7 @@ class UniformDecisions:
         if index < len(cumulative_V):
             return index
         # The product was rounded up to the total: the last index that has weight.
-        return int(cumulative_V.searchsorted(total, side="left"))
+        return int(cumulative_V.searchsorted(total))
 
     def _next(self) -> float:
         if self._used >= len(self._uniforms_U):

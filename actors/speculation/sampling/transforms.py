@@ -132,7 +132,7 @@ class SamplingTransform:
             scores_NV = scores_NV + self._bias_V
         if self._penalties is not None:
             scores_NV = self._penalties.apply(scores_NV, paths_N)
-        if self.sampling.min_tokens and self._stop_ids:
+        if self.sampling.min_tokens:
             scores_NV = self._forbid_stopping(scores_NV, num_output_N)
         if self._divides:
             if self.sampling.temperature < _LOW_TEMPERATURE:
@@ -144,9 +144,7 @@ class SamplingTransform:
 
     def _filter(self, scores_NV: Tensor) -> Tensor:
         sampling = self.sampling
-        filtered_NV = scores_NV
-        if sampling.top_k > 0 or sampling.top_p < 1.0:
-            filtered_NV = keep_most_probable(scores_NV, top_k=sampling.top_k, top_p=sampling.top_p)
+        filtered_NV = keep_most_probable(scores_NV, top_k=sampling.top_k, top_p=sampling.top_p)
         if sampling.min_p > 0.0:
             below_NV = scores_NV - greatest(scores_NV) < math.log(sampling.min_p)
             filtered_NV = filtered_NV.masked_fill(below_NV, -torch.inf)

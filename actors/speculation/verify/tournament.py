@@ -68,7 +68,7 @@ class Tournament:
         self.law_V = self._rows[first]
         """Law of the winner so far."""
         # Written to again and again: fresh memory costs more than what is computed in it.
-        self._spares = [np.empty(len(target_V)) for _ in range(2)]
+        self._spares = [np.empty_like(target_V), np.empty_like(target_V)]
         self._part_V = np.empty(len(target_V))
         self.overlap = self._overlap(self.law_V)
         """Sum of min(target, law): the probability that the winner is accepted."""

@@ -93,6 +93,11 @@ class VerifierSpec:
             raise ValueError(
                 f"verifier {self.name!r}: a name is lower case, words joined by underscores"
             )
+        # The defaults are what requests get that name none, so they keep the intervals, too.
+        try:
+            self.settled({name: option.default for name, option in self.options.items()})
+        except ValueError as error:
+            raise ValueError(f"verifier {self.name!r}: as a default, {error}") from None
 
     def settled(self, given: Mapping[str, float]) -> dict[str, float]:
         """All options: those given, and the others' defaults.

@@ -76,7 +76,7 @@ class Pools:
         self.sizes_S = np.zeros(num_rows, np.int64)
         """Nodes of each session."""
         self.tokens_SP = np.zeros(shape, np.int64)
-        self.parents_SP = np.zeros(shape, np.int64)
+        self.parents_SP = np.full(shape, _ROOT)
         """Column of the parent, -1 for a child of the text."""
         self.depths_SP = np.zeros(shape, np.int64)
         """Tokens from the start of the text to the node, itself included."""
@@ -100,8 +100,25 @@ class Pools:
         """Which of the first columns hold a node. Shape (E, width)."""
         return np.arange(width) < self.sizes_S[rows_E, None]
 
+    def open(self, rows_E: Int64s, deepest_E: Int64s) -> NDArray[np.float64]:
+        """Probability that each text leaves its tree through a leaf, below which candidates could go on; 1 without a tree.
+
+        Args:
+            rows_E: Sessions.
+            deepest_E: Depth from which on leaves are ends, counted from the start of the text.
+        """
+        width = self.width(rows_E)
+        is_leaf_EP = self.filled(rows_E, width)
+        parents_EP = np.where(is_leaf_EP, self.parents_SP[rows_E, :width], _ROOT)
+        is_leaf_EP &= self.depths_SP[rows_E, :width] < deepest_E[:, None]
+        entries, columns = (parents_EP >= 0).nonzero()
+        is_leaf_EP[entries, parents_EP[entries, columns]] = False
+        open_E: NDArray[np.float64] = (self.values_SP[rows_E, :width] * is_leaf_EP).sum(axis=1)
+        open_E[self.sizes_S[rows_E] == 0] = 1.0
+        return open_E
+
     def graft(
-        self, candidates: Candidates, base: Base, drafters_E: Int64s, trust: float = 1.0
+        self, candidates: Candidates, base: Base, drafters_E: Int64s, trust: float
     ) -> Grafted:
         """Unites drafters' trees with the pools.
 
@@ -120,7 +137,7 @@ class Pools:
         terms_N = terms(candidates.tokens_N, depths_N)
         start_keys_E = base.keys_SL[base.rows_E, base.starts_E]
         keys_N = start_keys_E[entries_N] + add_up(terms_N, jumps).astype(np.uint64)
-        lives_N = np.ones(len(parents_N), np.bool_)
+        chosen_M = np.arange(len(parents_N))
         is_stale_N = np.zeros(len(parents_N), np.bool_)
         if np.any(base.starts_E < base.lengths_E):
             rows_N, lengths_N = base.rows_E[entries_N], base.lengths_E[entries_N]
@@ -128,8 +145,7 @@ class Pools:
             past_N = add_up(np.where(is_past_N, terms_N, np.uint64(0)), jumps).astype(np.uint64)
             past_N += start_keys_E[entries_N]
             is_stale_N = past_N != base.keys_SL[rows_N, np.minimum(depths_N, lengths_N)]
-            lives_N = ~is_past_N & ~is_stale_N
-        chosen_M = lives_N.nonzero()[0]
+            chosen_M = (~is_past_N & ~is_stale_N).nonzero()[0]
         rows_M, keys_M = base.rows_E[entries_N[chosen_M]], keys_N[chosen_M]
         columns_M, firsts_M = self._columns(rows_M, keys_M)
         is_refused_M = columns_M >= self.capacity
@@ -191,10 +207,9 @@ class Pools:
     ) -> NDArray[np.float64]:
         """Path probabilities: of known nodes those of the pool, of new ones their parents' times their own."""
         is_new_M = firsts_M == np.arange(len(rows_M))
-        is_known_M = firsts_M < 0
-        held_M = np.minimum(columns_M, self.capacity - 1)
         own_M = np.where(is_new_M, estimates_M, 1.0)
-        own_M = np.where(is_known_M, self.values_SP[rows_M, held_M], own_M)
+        known = (firsts_M < 0).nonzero()[0]
+        own_M[known] = self.values_SP[rows_M[known], columns_M[known]]
         # One that is there twice is what the first is.
         links_M = np.where(is_new_M, upwards_M, firsts_M)
         return multiply(own_M, jumps_of(links_M))
@@ -284,18 +299,14 @@ def below(is_root_EP: NDArray[np.bool_], parents_EP: Int64s) -> NDArray[np.bool_
         parents_EP: Column of each parent, -1 for none.
     """
     count, width = is_root_EP.shape
-    ancestors = np.full((count, width + 1), width)
-    # Columns without a node hold anything.
-    ancestors[:, :-1] = np.where((parents_EP < 0) | (parents_EP >= width), width, parents_EP)
+    entries = np.arange(count)[:, None]
+    # The column behind the last, which -1 names as well, is above all. Columns without a node hold anything.
+    ancestors = np.full((count, width + 1), _ROOT)
+    ancestors[:, :-1] = np.minimum(parents_EP, width)
     reached = np.zeros((count, width + 1), np.bool_)
     reached[:, :-1] = is_root_EP
-    entries = np.arange(count)[:, None]
     reached = reached[entries, ancestors]
-    step = 1
-    while step < width:
+    while (ancestors != _ROOT).any():
         reached |= reached[entries, ancestors]
         ancestors = ancestors[entries, ancestors]
-        if (ancestors == width).all():
-            break
-        step *= 2
     return reached[:, :-1]

@@ -116,6 +116,10 @@ class CandidateStore(Protocol):
         """Which sessions have something to verify below their text."""
         ...
 
+    def open(self, rows_E: Int64s) -> Float64s:
+        """Probability that each text goes on where its candidates end and more could follow: 1 without any, 0 where more are of no use."""
+        ...
+
     def is_complete(self, rows_E: Int64s) -> Bools:
         """In lockstep: which of its sessions have all that their drafters send for their text."""
         ...

@@ -120,7 +120,7 @@ class HeldTrees:
     def ready(self, length: int, hash_: int, *, max_nodes: int, max_depth: int) -> Ready | None:
         """The tree for this text, None if there is none or no room for its first level."""
         at_base = self._trees.get((length, hash_))
-        if at_base is None or max_nodes < 1 or max_depth < 1:
+        if at_base is None:
             return None
         parts: list[FrozenTree] = []
         drafters: tuple[int, ...] = ()
@@ -137,7 +137,7 @@ class HeldTrees:
             return None
         return Ready(
             base=(length, hash_),
-            frozen=side_by_side(parts) if len(parts) > 1 else parts[0],
+            frozen=side_by_side(parts),
             drafters_N=drafters,
             expected_nodes=round(self._mean_nodes * len(parts)),
         )

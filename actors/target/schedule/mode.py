@@ -4,7 +4,9 @@ What drafting costs beside the target's passes (cores and memory that drafters s
 measured: the speed of rounds while drafters work and while they rest, each in units of what the cost model says plain decoding takes
 for the same sessions. The faster way goes on; now and then the other one is tried for some rounds. What trying costs comes out of a
 budget, one token in a hundred, so a way that is far worse is tried seldom, and one that is nearly as good often. For each load (sessions in
-powers of two) the answer is its own. Pure: rounds are pushed in, no clock is read.
+powers of two) the answer is its own. Speeds change at once when a text becomes hard to foresee or a core is lost: rounds before a change that
+chance does not explain are forgotten (`speed.py`), and what was known of the way that rests is as old as its last trial. Pure: rounds are pushed
+in, no clock is read.
 """
 
 from __future__ import annotations
@@ -13,40 +15,10 @@ import math
 from dataclasses import dataclass, field
 from typing import Final
 
-PROBE_SHARE: Final = 0.01
-"""Part of all tokens that trying the other way may cost."""
-
-PROBE_ROUNDS: Final = 8
-"""Rounds of one trial, the first not counted: passes of drafters are still running, or begin anew. More find out more for the same
-price less often."""
-
-ROUNDS: Final = 256
-"""Rounds that are remembered of each way."""
+from outrider.actors.target.schedule.speed import PROBE_ROUNDS, PROBE_SHARE, ROUNDS, Speed
 
 MOST_LOST: Final = PROBE_SHARE * ROUNDS
 """Rounds' worth of plain decoding after which a trial is ended: what the budget gets in the rounds that are remembered."""
-
-
-@dataclass(slots=True)
-class Speed:
-    """Mean speed of one way, plain decoding being 1, and how sure that is."""
-
-    weight: float = 0.0
-    mean: float = 0.0
-    square: float = 0.0
-
-    def observe(self, speed: float) -> None:
-        """Takes in a round."""
-        self.weight = min(self.weight + 1.0, ROUNDS)
-        self.mean += (speed - self.mean) / self.weight
-        self.square += (speed * speed - self.square) / self.weight
-
-    @property
-    def error(self) -> float:
-        """Standard error of the mean; infinite before there are two rounds."""
-        if self.weight < 2.0:
-            return float("inf")
-        return math.sqrt(max(self.square - self.mean**2, 0.0) / (self.weight - 1.0))
 
 
 @dataclass(slots=True)
@@ -63,9 +35,11 @@ class _Load:
     """What the last trial has cost."""
     trial: int = 0
     """Rounds left of a running one."""
-    length: int = 0
-    """Its rounds so far, and what they have cost."""
+    tried: list[float] = field(default_factory=list)
+    """Speeds of its rounds so far, and what they have cost."""
     lost: float = 0.0
+    since: int = 0
+    """Rounds since the last one."""
 
 
 class Mode:
@@ -103,33 +77,44 @@ class Mode:
             speed: Tokens over those that plain decoding was expected to commit in its time.
             rounds: That time, in rounds of plain decoding.
             had_candidates: Some session had candidates. Drafters that were woken first run what they have missed, which a trial
-                pays for and does not judge.
+                pays for and does not judge; after their first candidates all rounds count.
         """
         load = self._load
-        is_trial = load.trial > 0
-        drafted = load.drafts != is_trial
-        if not is_trial:
-            (load.drafted if drafted else load.plain).observe(speed)
+        here, there = (load.drafted, load.plain) if load.drafts else (load.plain, load.drafted)
+        if not load.trial:
+            load.since += 1
             load.budget = min(load.budget + PROBE_SHARE * rounds, ROUNDS)
-            if load.budget >= load.price:
-                load.trial, load.lost, load.length = PROBE_ROUNDS, 0.0, 0
+            has_changed = here.observe(speed)
+            if here.is_time and self._judge(load):
+                return
+            # What has become slower than the other way is thought to be makes a trial of that one a gain, if it is true.
+            if load.budget >= load.price or (has_changed and here.mean < there.mean):
+                load.trial, load.lost = PROBE_ROUNDS, 0.0
+                load.tried.clear()
+                if load.since > ROUNDS:
+                    there.forget()
             return
-        here = load.drafted if load.drafts else load.plain
         load.lost += (here.mean - speed) * rounds
-        load.length += 1
-        if had_candidates or not drafted:
+        load.tried.append(speed)
+        if had_candidates or load.drafts or load.trial < PROBE_ROUNDS:
             load.trial -= 1
             if load.trial < PROBE_ROUNDS - 1:
-                (load.drafted if drafted else load.plain).observe(speed)
-        if load.trial == 0 or load.lost > MOST_LOST or load.length >= ROUNDS:
-            load.trial = 0
+                there.observe(speed)
+        if load.trial == 0 or load.lost > MOST_LOST or len(load.tried) >= ROUNDS:
+            if load.trial >= PROBE_ROUNDS - 1:
+                # None of its rounds was judged: then what came instead is what the other way gives now.
+                there.forget()
+                for tried in load.tried:
+                    there.observe(tried)
+            load.trial = load.since = 0
             load.price = max(load.lost, 1.0)
             load.budget -= load.price
             self._judge(load)
 
-    def _judge(self, load: _Load) -> None:
-        """Changes the way that goes on if the other one is faster, beyond doubt or by the better of the two guesses."""
+    def _judge(self, load: _Load) -> bool:
+        """Changes the way that goes on if the other one is faster beyond doubt. Returns whether it did."""
         here, there = (load.drafted, load.plain) if load.drafts else (load.plain, load.drafted)
-        doubt = (here.error**2 + there.error**2) ** 0.5
-        if there.mean > here.mean + min(doubt, there.mean):
-            load.drafts = not load.drafts
+        is_slower = there.mean > here.mean + math.hypot(here.error, there.error)
+        if is_slower:
+            load.drafts, load.price = not load.drafts, 1.0
+        return is_slower

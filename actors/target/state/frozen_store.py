@@ -19,7 +19,7 @@ from outrider.actors.target.candidates.candidate_store import (
 )
 from outrider.actors.target.candidates.frozen_pool import HeldTrees, Ready, depths_of
 from outrider.actors.target.schedule.cost import CostModel
-from outrider.actors.target.state.session_table import Bools, SessionTable
+from outrider.actors.target.state.session_table import Bools, Float64s, SessionTable
 from outrider.actors.target.state.target_session import TargetSession
 from outrider.actors.target.state.target_settings import TargetSettings
 
@@ -76,6 +76,10 @@ class FrozenStore:
         for index, row, held in self._among(rows_E):
             has_E[index] = held.has(*self._base(row))
         return has_E
+
+    def open(self, rows_E: Int64s) -> Float64s:
+        """A tree is verified as it came."""
+        return np.where(self.has(rows_E), 0.0, 1.0)
 
     def is_complete(self, rows_E: Int64s) -> Bools:
         """Each drafter that takes part has sent a tree, or one is all it takes."""

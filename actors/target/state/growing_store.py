@@ -13,7 +13,7 @@ from outrider.actors.target.candidates.candidate_store import Arrived, Chosen, N
 from outrider.actors.target.candidates.trust import Trust
 from outrider.actors.target.schedule.cost import CostModel
 from outrider.actors.target.schedule.selection import select
-from outrider.actors.target.state.session_table import Bools, SessionTable
+from outrider.actors.target.state.session_table import Bools, Float64s, SessionTable
 from outrider.actors.target.state.target_settings import TargetSettings
 
 
@@ -52,6 +52,13 @@ class GrowingStore:
         has_E: Bools = self._pools.sizes_S[rows_E] > 0
         return has_E
 
+    def open(self, rows_E: Int64s) -> Float64s:
+        """That of the leaves, while a pass may take more candidates of the session."""
+        table = self._table
+        open_E = self._pools.open(rows_E, self._deepest(rows_E))
+        open_E[self._pools.sizes_S[rows_E] >= table.max_nodes_S[rows_E]] = 0.0
+        return open_E
+
     def is_complete(self, rows_E: Int64s) -> Bools:
         """In lockstep a drafter sends one tree, whole."""
         complete_E: Bools = self._table.answered_S[rows_E]
@@ -59,13 +66,11 @@ class GrowingStore:
 
     def choose(self, rows_E: Int64s, *, num_rows: int, num_nodes: int, tokens: float) -> Chosen:
         """The candidates that raise the tokens which the pass commits in a second."""
-        table = self._table
-        reach_E = np.minimum(table.max_depth_S[rows_E], table.remaining_S[rows_E] - 1)
         return select(
             self._pools,
             rows_E,
-            deepest_E=table.lengths_S[rows_E] + np.where(table.speculates_S[rows_E], reach_E, 0),
-            budgets_E=table.max_nodes_S[rows_E],
+            deepest_E=self._deepest(rows_E),
+            budgets_E=self._table.max_nodes_S[rows_E],
             num_rows=num_rows,
             max_nodes=self._settings.max_batch_nodes,
             cost=self._cost,
@@ -100,3 +105,12 @@ class GrowingStore:
     def clear(self, row: int) -> None:
         """Empties the pool."""
         self._pools.clear(row)
+
+    def _deepest(self, rows_E: Int64s) -> Int64s:
+        """Greatest depth of a candidate of each, counted from the start of the text."""
+        table = self._table
+        reach_E = np.minimum(table.max_depth_S[rows_E], table.remaining_S[rows_E] - 1)
+        deepest_E: Int64s = table.lengths_S[rows_E] + np.where(
+            table.speculates_S[rows_E], reach_E, 0
+        )
+        return deepest_E

@@ -18,7 +18,7 @@ from outrider.actors.target.schedule.cost import CostModel
 from outrider.actors.target.state.frozen_store import FrozenStore
 from outrider.actors.target.state.growing_store import GrowingStore
 from outrider.actors.target.state.roots import RootTable
-from outrider.actors.target.state.session_table import Bools, SessionTable
+from outrider.actors.target.state.session_table import Bools, Float64s, SessionTable
 from outrider.actors.target.state.tally import TargetTally
 from outrider.actors.target.state.target_events import (
     DraftersWanted,
@@ -189,6 +189,13 @@ class TargetState:
         for store in self.stores:
             has_E |= store.has(rows_E)
         return has_E
+
+    def open(self, rows_E: Int64s) -> Float64s:
+        """Probability that each text goes on where its candidates end and more could follow; 1 without any."""
+        open_E = np.ones(len(rows_E))
+        for store in self.stores:
+            open_E *= store.open(rows_E)
+        return open_E
 
     # -- sessions --------------------------------------------------------------------------------------------------
 

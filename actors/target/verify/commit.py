@@ -106,9 +106,7 @@ def _learn(state: TargetState, pass_: Pass, done: Round, drawn_N: Bools) -> None
     # What was never stated cannot have been wrong.
     is_met_N = (drawn_N[parents_N] | ~has_parent_N) & (pass_.columns_N != NO_COLUMN)
     state.trust.observe(pass_.drafters_N[is_met_N], pass_.estimates_N[is_met_N], drawn_N[is_met_N])
-    is_drafted = np.zeros(len(pass_.rows_E), np.bool_)
-    is_drafted[entries_N[pass_.drafters_N >= 0]] = True
-    chosen = is_drafted[done.entries_E].nonzero()[0]
+    chosen = np.isin(done.entries_E, entries_N[pass_.drafters_N >= 0]).nonzero()[0]
     rows, counts = done.rows_E[chosen], done.counts_E[chosen]
     share = 1.0 - learning.ROUNDS
     table.yields_S[rows] += share * (counts - table.yields_S[rows])

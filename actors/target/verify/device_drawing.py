@@ -134,7 +134,7 @@ class DeviceDraws:
             is_noisy_R = np.repeat(table.noisy_S[rows_B], sizes_B)
             parts["noise"] = np.where(is_noisy_R, noise_R, len(positions_D))
         sizes = [len(part) for part in parts.values()]
-        buffer = np.concatenate([part.astype(np.int64, copy=False) for part in parts.values()])
+        buffer = np.concatenate([part.astype(np.int64) for part in parts.values()])
         sent = torch.split(to_device(buffer, self._device), sizes)
         return dict(zip(parts, sent, strict=True))
 

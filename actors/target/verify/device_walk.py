@@ -33,10 +33,10 @@ def draw_rows(scores_RV: Tensor, noise_DV: Tensor | None, noise_R: Tensor) -> Dr
         noise_R: int64; which row of the noise each row takes.
     """
     perturbed_RV = scores_RV if noise_DV is None else scores_RV + noise_DV.index_select(0, noise_R)
-    tokens_R = perturbed_RV.argmax(dim=-1)
+    tokens_R = perturbed_RV.argmax(dim=1)
     tokens_R1 = tokens_R.unsqueeze(1)
     best_R = perturbed_RV.gather(1, tokens_R1).squeeze(1)
-    second_R = perturbed_RV.scatter(1, tokens_R1, -torch.inf).amax(dim=-1)
+    second_R = perturbed_RV.scatter(1, tokens_R1, -torch.inf).amax(dim=1)
     margins_R = (best_R - second_R).masked_fill(best_R == -torch.inf, 0.0)
     return Draws(tokens_R=tokens_R, margins_R=margins_R)
 
@@ -63,7 +63,7 @@ def walk_rows(
     drawn_at_parent_R = drawn_R.index_select(0, parents_R.masked_fill(is_root_R, 0))
     is_drawn_R = (drawn_at_parent_R == tokens_R) & ~is_root_R
     # At each row the child that was drawn, or R; walks that have ended stay at R.
-    nexts = torch.full((num_rows + 1,), num_rows, dtype=torch.int64, device=drawn_R.device)
+    nexts = torch.full((num_rows + 1,), num_rows, device=drawn_R.device)
     nexts.scatter_reduce_(0, parents_R, rows_R.masked_fill(~is_drawn_R, num_rows), "amin")
     visited = [roots_B]
     for _ in range(steps - 1):
@@ -98,8 +98,8 @@ def top_logprobs(logits_NV: Tensor, ids_N: Tensor, k: int) -> TopLogprobs:
         ids_N: int64, one token id a row.
         k: Number of alternatives; may be 0.
     """
-    normaliser_N1 = logits_NV.logsumexp(dim=-1, keepdim=True)
-    top_ids_NK = logits_NV.argsort(dim=-1, descending=True, stable=True)[:, :k]
+    normaliser_N1 = logits_NV.logsumexp(dim=1, keepdim=True)
+    top_ids_NK = logits_NV.argsort(descending=True, stable=True)[:, :k]
     return TopLogprobs(
         chosen_N=(logits_NV.gather(1, ids_N.unsqueeze(1)) - normaliser_N1).squeeze(1),
         top_ids_NK=top_ids_NK,

@@ -19,18 +19,20 @@ from outrider.actors.frozen.law_frame import FrozenTree
 from outrider.actors.frozen.sparse_rows import DenseRows
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.noise.uniforms import uniforms
+from outrider.actors.speculation.sampling.draw import draw
 from outrider.actors.speculation.sampling.random_acts import (
     Float64s,
     UniformDecisions,
     uniforms_needed,
 )
 from outrider.actors.speculation.trees.draft_tree import DraftTree
+from outrider.actors.speculation.trees.ragged import sizes_of
 from outrider.actors.speculation.verify.coupled_draws import Walk
 from outrider.actors.target.state.frozen_store import FrozenStore
 from outrider.actors.target.state.passes import Pass
 from outrider.actors.target.state.target_events import Logprob
 from outrider.actors.target.state.target_session import TargetSession
-from outrider.actors.target.verify.drawing import draw_one, logprob_of
+from outrider.actors.target.verify.drawing import logprob_of
 from outrider.actors.target.verify.walks import Read, Walks
 
 
@@ -43,7 +45,7 @@ class TargetRows:
         logits_RV: torch.Tensor,
         tree: DraftTree,
         *,
-        is_every_row_read: bool = False,
+        is_every_row_read: bool,
     ) -> None:
         """Takes what rows are made from.
 
@@ -58,8 +60,7 @@ class TargetRows:
         self._tree = tree
         self._rows: dict[int, Float64s] = {}
         if is_every_row_read and session.noise is not None:
-            every = range(tree.num_nodes + 1)
-            self._rows.update(zip(every, self._softmax(every), strict=True))
+            self._rows.update(enumerate(self._softmax(range(tree.num_nodes + 1))))
 
     def __getitem__(self, row: int, /) -> Float64s:
         """The distribution after node `row - 1`, float64 (V,)."""
@@ -75,11 +76,11 @@ class TargetRows:
             return made_V
         scores_1V = self._scores(range(row, row + 1))
         probs_V = np.zeros(scores_1V.shape[1])
-        probs_V[draw_one(scores_1V, None)[0]] = 1.0
+        probs_V[int(draw(scores_1V, None))] = 1.0
         return probs_V
 
     def _softmax(self, rows: range) -> Float64s:
-        made_NV: Float64s = torch.softmax(self._scores(rows).double(), dim=-1).cpu().numpy()
+        made_NV: Float64s = torch.softmax(self._scores(rows).double(), dim=1).cpu().numpy()
         return made_NV
 
     def _scores(self, rows: range) -> torch.Tensor:
@@ -107,7 +108,7 @@ class FrozenDraws:
         entries_B = pass_.decided_as(FROZEN)
         if not len(entries_B):
             return lambda: None
-        walks = Walks.empty(len(pass_.rows_E), 1)
+        walks = Walks.empty(len(pass_.rows_E), 1 + int(sizes_of(pass_.starts_E).max()))
         roots_E = pass_.roots_E()
         for entry in entries_B.tolist():
             row, start = int(pass_.rows_E[entry]), int(roots_E[entry])

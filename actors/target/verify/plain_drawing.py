@@ -7,11 +7,12 @@ import torch
 
 from outrider.actors.engine.protocol import Logits
 from outrider.actors.exchange.candidates import POOLED
+from outrider.actors.speculation.sampling.draw import draw, margins
 from outrider.actors.speculation.verify import coupled_draws
 from outrider.actors.target.state.passes import Pass
 from outrider.actors.target.state.target_events import Logprob
 from outrider.actors.target.state.target_session import TargetSession
-from outrider.actors.target.verify.drawing import draw_one, logprob_of
+from outrider.actors.target.verify.drawing import logprob_of
 from outrider.actors.target.verify.walks import Walks
 
 
@@ -19,23 +20,17 @@ class Drawer:
     """Draws tokens at the rows of one session in one pass."""
 
     def __init__(
-        self,
-        session: TargetSession,
-        logits_RV: torch.Tensor,
-        parents_N: list[int],
-        tokens_N: list[int],
+        self, session: TargetSession, logits_RV: torch.Tensor, tokens_N: list[int]
     ) -> None:
         """Sets up the draws.
 
         Args:
             session: The session.
             logits_RV: float32; row 0 belongs to the last committed token, row 1 + n to candidate node n.
-            parents_N: Parents of the candidate nodes, -1 for the root.
-            tokens_N: Their token ids.
+            tokens_N: Token ids of the candidate nodes.
         """
         self._session = session
         self._logits_RV = logits_RV
-        self._parents_N = parents_N
         self._tokens_N = tokens_N
         self._path: list[int] = []
         self.logprobs: list[Logprob] = []
@@ -53,9 +48,8 @@ class Drawer:
         if session.noise is not None:
             position = session.length + depth
             noise_1V = session.noise.row_range(position, position + 1)
-        token, margin = draw_one(scores_1V, noise_1V)
-        if margin < session.near_tie:
-            self.near_ties += 1
+        token = int(draw(scores_1V, noise_1V))
+        self.near_ties += int(margins(scores_1V, noise_1V) < session.near_tie)
         if session.sampling.logprobs is not None:
             self.logprobs.append(logprob_of(row_1V, token, session.sampling.logprobs))
         return token
@@ -69,7 +63,7 @@ def walk_one_at_a_time(pass_: Pass, sessions: dict[int, TargetSession], logits: 
         sessions: By row.
         logits: What came of it.
     """
-    walks = Walks.empty(len(pass_.rows_E), 1)
+    walks = Walks.empty(len(pass_.rows_E), 1 + len(pass_.tokens_N))
     roots = pass_.roots_E()
     for entry in pass_.decided_as(POOLED).tolist():
         session = sessions[int(pass_.rows_E[entry])]
@@ -77,7 +71,7 @@ def walk_one_at_a_time(pass_: Pass, sessions: dict[int, TargetSession], logits: 
         start = int(roots[entry])
         logits_RV = logits.values_RV[start : start + 1 + nodes.stop - nodes.start]
         tokens, parents = pass_.tokens_N[nodes].tolist(), pass_.parents_N[nodes].tolist()
-        drawer = Drawer(session, logits_RV, parents, tokens)
+        drawer = Drawer(session, logits_RV, tokens)
         walk = coupled_draws.walk(tokens, parents, drawer, session.remaining)
         walks.put(entry, walk, drawer.near_ties, drawer.logprobs)
     return walks

@@ -45,21 +45,12 @@ class Walks:
         return cls(
             counts_E=np.zeros(count, np.int64),
             tokens_ET=np.zeros((count, steps), np.int64),
-            nodes_ET=np.full((count, steps), -1, np.int64),
+            nodes_ET=np.full((count, steps), -1),
             near_ties_E=np.zeros(count, np.int64),
         )
 
-    def widen(self, steps: int) -> None:
-        """Makes room for walks of so many tokens."""
-        count, width = self.tokens_ET.shape
-        if steps > width:
-            more = np.full((count, steps - width), -1, np.int64)
-            self.tokens_ET = np.concatenate((self.tokens_ET, np.zeros_like(more)), axis=1)
-            self.nodes_ET = np.concatenate((self.nodes_ET, more), axis=1)
-
     def put(self, entry: int, walk: Walk, near_ties: int, logprobs: list[Logprob]) -> None:
-        """Notes one entry's."""
-        self.widen(len(walk.tokens))
+        """Notes one entry's, for whose tokens there is room."""
         self.counts_E[entry] = len(walk.tokens)
         self.tokens_ET[entry, : len(walk.tokens)] = walk.tokens
         self.nodes_ET[entry, : len(walk.path)] = walk.path

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from outrider.actors.draft.block.block_config import BlockConfig
-from outrider.actors.train.block.block_options import BlockTrainingOptions
+from outrider.actors.train.block.dspark_options import DsparkTrainingOptions
 
 
-def block_card(config: BlockConfig, options: BlockTrainingOptions, measured: str) -> str:
+def block_card(config: BlockConfig, options: DsparkTrainingOptions, measured: str) -> str:
     """The text of `README.md`: what it is, how it was trained, what was measured, what it is not for."""
     method = "DSpark (DeepSeek-AI and Peking University 2026)" if config.rank else "DFlash"
     heads = f"Markov head of rank {config.rank} and confidence head" if config.rank else "no head"
@@ -22,8 +22,8 @@ It proposes; the target decides. Its weights fit the target with the fingerprint
 **Shape.** {config.num_layers} blocks of width {config.width} with {config.num_heads} heads over the states of layers {layers} (embedding 0), window
 {config.window}; {heads}{told}. Embedding and head are the target's, which are not stored.
 
-**Training.** `outrider train dspark`: at most {options.steps} steps of {options.rows_per_step} rows with {options.blocks_per_row} blocks each, by turns of text
-and of what the target wrote at temperatures 0.3 to 1.
+**Training.** `outrider train dspark --data DIR --out DIR --rank {config.rank} --steps {options.steps} --text-rows {options.text_rows} --own-rows {options.own_rows} --minutes {options.minutes:g} --seed {options.seed}`:
+at most {options.steps} steps of {options.rows_per_step} rows with {options.blocks_per_row} blocks each, by turns of text and of what the target wrote at temperatures 0.3 to 1.
 
 **Measured** on held-out texts, in percent by token behind the newest one, each given that the tokens before were right; `tokens a pass` counts the
 target's own. `late`: so many tokens were written since the newest states.

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 
 from outrider.actors.draft.block.block_net import BlockNet
+from outrider.actors.train.loop.data_parallel import count_of_all, own_part, rows_of_all
 
 CPU = torch.device("cpu")
 
@@ -52,7 +53,7 @@ def random_blocks(
     """Blocks at random.
 
     Args:
-        num_rows: R.
+        num_rows: R; of one of several workers, which then gets its part of what is drawn for all.
         count: A.
         first: Position whose token is the first that may be predicted.
         length: Tokens of a row.
@@ -61,13 +62,13 @@ def random_blocks(
         generator: Of the choice, on the CPU.
         device: Where the blocks are wanted.
     """
-    shape = (num_rows, count)
+    shape = (rows_of_all(num_rows), count)
     anchors = torch.randint(max(first - 1, 1), length - block, shape, generator=generator)
     revealed = torch.zeros_like(anchors)
     if most_revealed:
         told = torch.randint(1, most_revealed + 1, shape, generator=generator)
         revealed = torch.where(torch.rand(shape, generator=generator) < 0.5, told, revealed)
-    return Blocks(anchors.to(device), revealed.to(device))
+    return Blocks(own_part(anchors).to(device), own_part(revealed).to(device))
 
 
 def block_states(
@@ -140,19 +141,32 @@ def block_loss(
         logits_NV = logits_NV + net.markov_head(known_N)
     if objective == "tokens":
         loss_N = F.cross_entropy(logits_NV, wanted_N, reduction="none")
-        return (loss_N * weights_N).sum() / weights_N.sum()
-    logprobs_NV = logits_NV.log_softmax(-1)
+        return (loss_N * weights_N).sum() / count_of_all(weights_N.sum())
     with torch.no_grad():
         rows = torch.arange(len(tokens_RL), device=states.device)[:, None, None]
         places = blocks.anchors_RA[..., None] + slots_B
         laws_NV = net.unary(last_RLD[rows, places][counts_RAB]).softmax(-1)
-    distance_N = (logprobs_NV.exp() - laws_NV).abs().sum(-1)
-    cross_N = -logprobs_NV.gather(1, wanted_N[:, None])[:, 0]
-    loss_N = TOKEN_SHARE * cross_N + (1.0 - TOKEN_SHARE) * distance_N
+    loss_N, distance_N = overlap_losses(logits_NV, wanted_N, laws_NV)
     confidence_N = net.confidence(states_ND, known_N)
     if confidence_N is not None:
         overlap_N = 1.0 - 0.5 * distance_N.detach()
         loss_N = loss_N + F.binary_cross_entropy_with_logits(
             confidence_N, overlap_N, reduction="none"
         )
-    return (loss_N * weights_N).sum() / weights_N.sum()
+    return (loss_N * weights_N).sum() / count_of_all(weights_N.sum())
+
+
+def overlap_losses(
+    logits_NV: torch.Tensor, wanted_N: torch.Tensor, laws_NV: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """DSpark's loss of each row, and |p - p'|_1 in it.
+
+    Args:
+        logits_NV: The model's.
+        wanted_N: The token that was written.
+        laws_NV: The target's distribution.
+    """
+    logprobs_NV = logits_NV.log_softmax(-1)
+    distance_N = (logprobs_NV.exp() - laws_NV).abs().sum(-1)
+    cross_N = -logprobs_NV.gather(1, wanted_N[:, None])[:, 0]
+    return TOKEN_SHARE * cross_N + (1.0 - TOKEN_SHARE) * distance_N, distance_N

@@ -10,6 +10,7 @@ import os
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
 from outrider.actors.exchange.feedback_request import Layer
+from outrider.actors.train.loop.data_parallel import is_first, own_part
 from outrider.actors.train.training_errors import ResumeError
 
 Int32s = NDArray[np.int32]
@@ -54,7 +56,8 @@ class FeatureCache:
     """The rows that are there, and room for more."""
 
     def __init__(self, folder: Path, key: CacheKey, num_rows: int) -> None:
-        """Opens a cache, or makes an empty one. Disk is taken as rows come where the file system leaves holes.
+        """Opens a cache, or makes an empty one. Disk is taken as rows come where the file system leaves holes. Of several workers only the first one does
+        anything; the others read it after `reopen`.
 
         Args:
             folder: Of nothing else.
@@ -67,29 +70,50 @@ class FeatureCache:
         self.key, self._folder, self.room = key, folder, num_rows
         self.num_rows = 0
         """Rows that are finished."""
-        index = folder / INDEX
-        wanted = {**json.loads(json.dumps(asdict(key))), "room": num_rows}
-        if index.exists():
-            try:
-                found = json.loads(index.read_text(encoding="utf-8"))
-                done = int(found.pop("rows"))
-            except (OSError, ValueError, KeyError) as error:
-                raise ResumeError(f"{index}: unreadable ({error}); delete the folder") from error
-            if found == wanted:
-                self.num_rows = done
-            else:
-                shutil.rmtree(folder)
+        self._wanted = {**json.loads(json.dumps(asdict(key))), "room": num_rows}
+        if not is_first():
+            return
+        found, done = self._found()
+        if found == self._wanted:
+            self.num_rows = done
+        elif found:
+            shutil.rmtree(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        mode = "r+" if self.num_rows else "w+"
-        width = len(key.layers) * key.width
+        self._map("r+" if self.num_rows else "w+")
+
+    def reopen(self) -> None:
+        """Finds the rows that another worker has added.
+
+        Raises:
+            ResumeError: They are not there, or of another cache.
+        """
+        found, self.num_rows = self._found()
+        if found != self._wanted:
+            raise ResumeError(
+                f"{self._folder}: not what the first worker wrote; give an --out that every node reaches"
+            )
+        self._map("r")
+
+    def _found(self) -> tuple[dict[str, Any], int]:
+        """What the folder holds, and how many rows; nothing if there is none."""
+        index = self._folder / INDEX
+        if not index.exists():
+            return {}, 0
+        try:
+            found: dict[str, Any] = json.loads(index.read_text(encoding="utf-8"))
+            return found, int(found.pop("rows"))
+        except (OSError, ValueError, KeyError) as error:
+            raise ResumeError(f"{index}: unreadable ({error}); delete the folder") from error
+
+    def _map(self, mode: Literal["r", "r+", "w+"]) -> None:
+        key, folder = self.key, self._folder
         kind = np.dtype(np.int16 if key.is_half else np.float32)
         self._tokens_NL = open_memmap(
-            folder / TOKENS, mode, np.dtype(np.int32), (num_rows, key.row_length)
+            folder / TOKENS, mode, np.dtype(np.int32), (self.room, key.row_length)
         )
         self._features_NLD = open_memmap(
-            folder / FEATURES, mode, kind, (num_rows, key.row_length, width)
+            folder / FEATURES, mode, kind, (self.room, key.row_length, len(key.layers) * key.width)
         )
-        self._wanted = wanted
 
     @property
     def is_full(self) -> bool:
@@ -137,11 +161,11 @@ class FeatureCache:
 
 
 def shuffled(step: int, count: int, num_rows: int, seed: int) -> NDArray[np.int64]:
-    """Rows of a step: every row once before any comes again, in an order fixed by the seed.
+    """This worker's rows of a step: every row once before any comes again, in an order fixed by the seed.
 
     Args:
         step: From 0 on.
-        count: Rows of a step.
+        count: Rows of a step, of all workers.
         num_rows: Rows that there are.
         seed: Of the order.
     """
@@ -151,4 +175,4 @@ def shuffled(step: int, count: int, num_rows: int, seed: int) -> NDArray[np.int6
     for number in np.unique(rounds).tolist():
         order = np.random.default_rng([seed, number]).permutation(num_rows)
         rows[rounds == number] = order[within[rounds == number]]
-    return rows
+    return own_part(rows)

@@ -23,8 +23,12 @@ from outrider.actors.engine.checkpoint.tokenizers import tokenizer_fingerprint
 from outrider.actors.engine.load.fingerprint import model_fingerprint
 from outrider.actors.exchange.feedback_request import Layer
 from outrider.actors.train.demo.rollout import continue_rows
+from outrider.actors.train.demo.train_demo import choose_device
 from outrider.actors.train.features.feature_cache import Int32s
+from outrider.actors.train.features.training_text import sources_in
+from outrider.actors.train.loop.data_parallel import is_first
 from outrider.actors.train.loop.objective import mixed_precision
+from outrider.actors.train.trainer_options import TargetTrainerOptions
 from outrider.actors.train.training_errors import TrainError
 
 
@@ -105,6 +109,19 @@ class FrozenTarget:
         generator = torch.Generator(self.device).manual_seed(seed)
         rows = continue_rows(self.model, prompts, length, generator, temperatures)
         return rows.cpu().numpy().astype(np.int32)
+
+
+def target_of(options: TargetTrainerOptions) -> FrozenTarget:
+    """Reads the target of a trainer, which may take minutes: once it is known that there are texts, and a folder for the result.
+
+    Raises:
+        TrainError: There are none, or there is no such model.
+        OSError: The folder cannot be made.
+    """
+    if is_first():
+        sources_in(options.data)
+        options.out.mkdir(parents=True, exist_ok=True)
+    return load_target(options.target, choose_device(options.device))
 
 
 def load_target(name: str, device: torch.device) -> FrozenTarget:

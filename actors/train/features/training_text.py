@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+from jinja2 import TemplateError
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerFast
 
@@ -33,6 +34,26 @@ Texts = dict[str, tuple[list[Document], list[Document]]]
 """Of each source, what is trained on and what is held out."""
 
 
+def sources_in(data: Path, sources: Sequence[CorpusSource] = SOURCES) -> list[CorpusSource]:
+    """Where a folder or a file has texts; arguments as `read_texts`. Nothing is read.
+
+    Raises:
+        DataError: Nowhere.
+    """
+    if not data.exists():
+        raise DataError(f"{data}: no such folder or file of training texts")
+    found = [one for one in sources if all((data / name).is_file() for name in one.files)]
+    if not found:
+        files = [data] if data.is_file() else sorted(p for p in data.rglob("*") if p.is_file())
+        files = [file for file in files if file.name.endswith(SUFFIXES)]
+        found = [CorpusSource(file.name, (str(file.absolute()),), 1.0, read_file) for file in files]
+    if not found:
+        raise DataError(
+            f"{data}: none of the known sources, and no file ending in {', '.join(SUFFIXES)}"
+        )
+    return found
+
+
 def read_texts(
     data: Path, sources: Sequence[CorpusSource] = SOURCES
 ) -> tuple[Texts, dict[str, float]]:
@@ -46,17 +67,7 @@ def read_texts(
     Raises:
         DataError: There is no text.
     """
-    if not data.exists():
-        raise DataError(f"{data}: no such folder or file of training texts")
-    found = [one for one in sources if all((data / name).is_file() for name in one.files)]
-    if not found:
-        files = [data] if data.is_file() else sorted(p for p in data.rglob("*") if p.is_file())
-        files = [file for file in files if file.name.endswith(SUFFIXES)]
-        found = [CorpusSource(file.name, (str(file.absolute()),), 1.0, read_file) for file in files]
-    if not found:
-        raise DataError(
-            f"{data}: none of the known sources, and no file ending in {', '.join(SUFFIXES)}"
-        )
+    found = sources_in(data, sources)
     texts = {source.name: load(data, source) for source in found}
     kept = {name: both for name, both in texts.items() if both[0]}
     return kept, {source.name: source.weight for source in found if source.name in kept}
@@ -68,8 +79,8 @@ def read_file(path: Path) -> Iterator[Document]:
         for number, record in enumerate(read_records(path)):
             messages = record.get("messages")
             if isinstance(messages, list):
-                turns = tuple(ChatTurn(str(m["role"]), str(m["content"])) for m in messages)
-                yield Document(f"{path.name}/{number}", messages=turns)
+                where = f"{path}: record {number}"
+                yield Document(f"{path.name}/{number}", messages=_turns(messages, where))
             elif isinstance(text := record.get("text"), str):
                 yield Document(text, text=text)
             else:
@@ -88,10 +99,26 @@ def read_file(path: Path) -> Iterator[Document]:
         yield Document(text, text=text)
 
 
+def _turns(messages: list[object], where: str) -> tuple[ChatTurn, ...]:
+    """Messages of a record, each with a role and content."""
+    turns: list[ChatTurn] = []
+    for message in messages:
+        told = message if isinstance(message, dict) else {}
+        role, content = told.get("role"), told.get("content")
+        if not isinstance(role, str) or not isinstance(content, str):
+            raise DataError(f"{where}: a message has no role, or no content that is text")
+        turns.append(ChatTurn(role, content))
+    return tuple(turns)
+
+
 def encode(
     tokenizer: PreTrainedTokenizerFast, documents: Sequence[Document]
 ) -> list[NDArray[np.integer]]:
-    """Token ids of documents, with the marks that the model expects around them."""
+    """Token ids of documents, with the marks that the model expects around them.
+
+    Raises:
+        DataError: Messages that the model's chat template refuses.
+    """
     if set(SPECIAL) <= tokenizer.get_vocab().keys():
         return list(encode_documents(tokenizer, documents))
     pieces: list[NDArray[np.integer]] = []
@@ -99,7 +126,10 @@ def encode(
         text = document.text or "\n".join(turn.content for turn in document.messages)
         if document.messages and tokenizer.chat_template:
             messages = [{"role": turn.role, "content": turn.content} for turn in document.messages]
-            text = str(tokenizer.apply_chat_template(messages, tokenize=False))
+            try:
+                text = str(tokenizer.apply_chat_template(messages, tokenize=False))
+            except TemplateError as error:
+                raise DataError(f"{document.key}: the chat template refuses it: {error}") from error
             ids = tokenizer(text, add_special_tokens=False)["input_ids"]
         else:
             ids = tokenizer(text)["input_ids"]

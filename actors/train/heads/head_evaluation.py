@@ -13,6 +13,10 @@ from outrider.actors.train.features.training_rows import HeldOut
 from outrider.actors.train.heads.head_objective import num_positions
 
 CANDIDATES = 4
+
+TREE = 16
+"""Nodes of a tree that is measured."""
+
 ROWS_PER_PASS = 8
 
 
@@ -26,12 +30,14 @@ class DepthReport:
         overlap: Mean over positions of the sum over tokens of the lesser probability: what speculative sampling accepts at temperature 1.
         tokens_a_pass: Mean over positions of the tokens that a chain of the likeliest tokens yields, the target's own included, where the
             text is the target's greedy one; on other texts the chain is measured on the text as it stands.
+        tree_tokens_a_pass: The same of a tree of the `TREE` likeliest nodes; None: not measured.
     """
 
     first: tuple[float, ...]
     among_four: tuple[float, ...]
     overlap: tuple[float, ...]
     tokens_a_pass: float
+    tree_tokens_a_pass: float | None = None
 
 
 @torch.no_grad()
@@ -82,7 +88,8 @@ def table(reports: Mapping[str, Mapping[str, DepthReport]]) -> str:
                 " / ".join(f"{100 * share:.0f}" for share in row)
                 for row in (report.first, report.among_four, report.overlap)
             )
-            lines.append(
-                f"| {after} | {text} | {' | '.join(shares)} | {report.tokens_a_pass:.2f} |"
-            )
+            passes = f"{report.tokens_a_pass:.2f}"
+            if report.tree_tokens_a_pass is not None:
+                passes += f", tree of {TREE} {report.tree_tokens_a_pass:.2f}"
+            lines.append(f"| {after} | {text} | {' | '.join(shares)} | {passes} |")
     return "\n".join(lines)

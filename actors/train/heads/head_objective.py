@@ -53,7 +53,7 @@ def speculator_loss(
     states = features_BLD[:, begin:end]
     total = features_BLD.new_zeros(())
     if labels == "law":
-        listed_BLK, logprobs_BLK = _listed(features_BLD[:, begin + 1 : end + stages], head_VD)
+        listed_BLK, logprobs_BLK = listed_law(features_BLD[:, begin + 1 : end + stages], head_VD)
     for stage in range(stages):
         states = net.stage(stage, states, tokens_BL[:, begin + 1 + stage : end + 1 + stage])
         vectors, table_VK = net.head(stage, states)
@@ -69,7 +69,9 @@ def speculator_loss(
 
 
 @torch.no_grad()
-def _listed(features_BLD: torch.Tensor, head_VD: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def listed_law(
+    features_BLD: torch.Tensor, head_VD: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
     """The likeliest tokens after positions, and their log-probabilities; a row of positions at a time."""
     tokens, logprobs = [], []
     for row_LD in features_BLD:

@@ -23,8 +23,8 @@ It proposes; the target decides. Its weights fit the target with the fingerprint
 
 **Shape.** {config.num_stages} heads, {"tied" if config.tied else "not tied"}, width {config.inner}; inputs: {options.inputs}; {TABLES[config.tables]}.
 
-**Training.** `outrider train mlp_speculator`: at most {options.text_steps} steps of {options.tokens_per_step} tokens on text, then at most
-{options.own_steps} on what the target wrote at temperatures 0.3 to 1, at {options.own_rate:g} of the learning rate. Learnt: {LABELS[options.labels]}.
+**Training.** `outrider train mlp_speculator --text-steps {options.text_steps} --own-steps {options.own_steps} --text-rows {options.text_rows} --own-rows {options.own_rows} --minutes {options.minutes:g} --seed {options.seed}`:
+at most {options.text_steps} steps of {options.rows_per_step * options.row_length} tokens on text, then at most {options.own_steps} on what the target wrote at temperatures 0.3 to 1, at {options.own_rate:g} of the learning rate. Learnt: {LABELS[options.labels]}.
 
 **Measured** on held-out texts, in percent by depth, each given that the tokens before were right; `tokens a pass` counts the target's own.
 

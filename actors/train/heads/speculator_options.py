@@ -60,8 +60,8 @@ class SpeculatorOptions(TargetTrainerOptions):
     prompt_length: int = 32
     """Tokens of a row of its writing that the target is given."""
 
-    tokens_per_step: int = 2048
-    """Tokens of a step."""
+    rows_per_step: int = 16
+    """Rows of a step."""
 
     seed: int = 0
     """Of the weights and the order."""
@@ -69,7 +69,7 @@ class SpeculatorOptions(TargetTrainerOptions):
     def __post_init__(self) -> None:
         # Two arguments, as `slots` makes another class of this one.
         super(SpeculatorOptions, self).__post_init__()
-        for name in ("heads", "inner", "text_rows", "own_rows", "tokens_per_step"):
+        for name in ("heads", "inner", "text_rows", "own_rows", "rows_per_step"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
         if not self.text_steps >= 0 <= self.own_steps:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from outrider.actors.train.loop.data_parallel import is_first
 from outrider.actors.train.training_errors import ResumeError, TrainError
 
 DEFAULT_MINUTES = 58.0
@@ -114,13 +115,15 @@ class Budget:
         self._part = part
 
     def save(self) -> None:
-        """Books the time since the last call and writes it down."""
+        """Books the time since the last call; the first worker writes it down."""
         now = self.clock()
         if self._part is None:
             self._since = now
             return
         self._seconds[self._part] = self._seconds.get(self._part, 0.0) + now - self._since
         self._since = now
+        if not is_first():
+            return
         content = {
             "seconds": self._seconds,
             "decided": {name: asdict(value) for name, value in self._decided.items()},

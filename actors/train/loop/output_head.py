@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from transformers import LlamaForCausalLM
 
+from outrider.actors.train.loop.data_parallel import count_of_all
 from outrider.actors.train.loop.objective import has_fast_bfloat16, mixed_precision
 
 CHUNK = 256
@@ -46,11 +47,12 @@ class _Head(torch.autograd.Function):
                 weight_grad_VD.addmm_(gradient.T, hidden)
             else:
                 weight_grad_VD += gradient.T @ hidden
+        whole = count_of_all(count)
         ctx.save_for_backward(
-            hidden_grad_ND.div_(count),
-            None if weight_grad_VD is None else weight_grad_VD.div_(count),
+            hidden_grad_ND.div_(whole),
+            None if weight_grad_VD is None else weight_grad_VD.div_(whole),
         )
-        return total / count
+        return total / whole
 
     @staticmethod
     def backward(

@@ -79,6 +79,11 @@ class Pacer:
         elif self._has_measured(done):
             self._cut(done, self._pace())
 
+    def follow(self, steps: int) -> None:
+        """Takes over how many steps another pacer of the same schedule decided."""
+        if steps != self.schedule.steps:
+            self.schedule = self._of(steps)
+
     def finish(self) -> None:
         """All steps are done: what was too short to be measured needed no cut."""
         self._decided = True
@@ -101,7 +106,7 @@ class Pacer:
         left = self._left()
         fitting = math.floor(left / pace) if pace > 0 else self._recipe.steps
         steps = min(self._recipe.steps, done + max(0, fitting))
-        self.schedule = self._recipe.lasting(steps) if steps < self._recipe.steps else self._recipe
+        self.schedule = self._of(steps)
         self._decided = True
         self._since = (done, 0.0)
         self._allowance = max(left, 0.0)
@@ -109,6 +114,9 @@ class Pacer:
             StepDecision(count=self.schedule.steps, of=self._recipe.steps, minutes=self._minutes),
             (self.schedule.steps - done) * pace,
         )
+
+    def _of(self, steps: int) -> Schedule:
+        return self._recipe.lasting(steps) if steps < self._recipe.steps else self._recipe
 
     def _review(self, done: int, seconds: float) -> None:
         since, total = self._since

@@ -12,6 +12,13 @@ import torch
 from torch import nn
 
 from outrider.actors.train.loop.budget import Clock, StepDecision
+from outrider.actors.train.loop.data_parallel import (
+    average_gradients,
+    from_first,
+    is_first,
+    mean_loss_of_all,
+    start_alike,
+)
 from outrider.actors.train.loop.optimizer import Optimizer
 from outrider.actors.train.loop.pacer import Pacer
 from outrider.actors.train.loop.training_checkpoint import Progress, load_progress, save_progress
@@ -57,6 +64,8 @@ def train(
 ) -> None:
     """Train `model` in place until the pacer's schedule is done, going on from saved progress if any.
 
+    Of several workers (`data_parallel`) each has its part of the loss; the first one keeps progress, and its pacer decides.
+
     Raises:
         ResumeError: the saved progress is of another run.
         TrainError: the loss is not finite.
@@ -72,8 +81,12 @@ def train(
         torch.set_rng_state(saved.random_state)
         start = saved.step
         pacer.resume(start, StepDecision(**saved.decision) if saved.decision else None)
+    start_alike(model)
+    pacer.follow(from_first(pacer.schedule.steps))
 
     def save(step: int) -> None:
+        if not is_first():
+            return
         decision = pacer.decision()
         progress = Progress(
             saving.fingerprint,
@@ -90,17 +103,19 @@ def train(
     step = start
     while step < pacer.schedule.steps:
         loss = loss_of_step(step)
-        value = loss.item()
+        value = mean_loss_of_all(loss)
         if not math.isfinite(value):
             raise TrainError(
                 f"step {step}: loss is {value}; lower the rates and train without resume"
             )
         loss.backward()  # type: ignore[no-untyped-call]
+        average_gradients(model)
         torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP_NORM)
         optimizer.step(pacer.schedule.rate(step))
         step += 1
         now = clock()
         pacer.after(step, now - last_step)
+        pacer.follow(from_first(pacer.schedule.steps))
         on_step(StepReport(step, pacer.schedule.steps, value, now - last_step))
         last_step = now
         if now - last_save >= saving.progress_seconds:

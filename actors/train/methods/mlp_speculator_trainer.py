@@ -15,15 +15,14 @@ def run(options: SpeculatorOptions) -> TrainResult:
 
     import torch
 
-    from outrider.actors.train.demo.train_demo import choose_device
-    from outrider.actors.train.features.frozen_target import load_target
+    from outrider.actors.train.features.frozen_target import target_of
     from outrider.actors.train.features.training_rows import TrainingRows
     from outrider.actors.train.heads.head_evaluation import table
     from outrider.actors.train.heads.speculator_training import SpeculatorTraining
 
     if options.threads:
         torch.set_num_threads(options.threads)
-    target = load_target(options.target, choose_device(options.device))
+    target = target_of(options)
     rows = TrainingRows(
         target=target,
         data=options.data,

@@ -119,6 +119,8 @@ def read_records(path: Path, *fields: str) -> Iterator[dict[str, object]]:
             record = json.loads(line)
         except json.JSONDecodeError as error:
             raise DataError(f"{path}:{number}: not JSON ({error}); fetch the file again") from error
+        if not isinstance(record, dict):
+            raise DataError(f"{path}:{number}: no JSON object; fetch the file again")
         absent = [field for field in fields if field not in record]
         if absent:
             raise DataError(f"{path}:{number}: lacks {', '.join(absent)}; fetch the file again")

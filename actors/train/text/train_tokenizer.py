@@ -11,11 +11,13 @@ from transformers import PreTrainedTokenizerFast
 
 from outrider.actors.train.text.corpus import ChatTurn, Document
 from outrider.actors.train.text.packing import Tokens
+from outrider.actors.train.training_errors import DataError
 
 VOCABULARY_SIZE = 4096
 BEGIN, END, PAD = "<|begin|>", "<|end|>", "<|pad|>"
 SYSTEM, USER, ASSISTANT = "<|system|>", "<|user|>", "<|assistant|>"
-SPECIAL = (BEGIN, END, PAD, SYSTEM, USER, ASSISTANT)
+ROLES = (SYSTEM, USER, ASSISTANT)
+SPECIAL = (BEGIN, END, PAD, *ROLES)
 CONTEXT = 2048
 
 # One turn is <|role|>text<|end|>; the model's turn is asked for by an open <|assistant|>.
@@ -85,6 +87,9 @@ def encode_documents(
 
     Returns:
         token arrays [at most piece_length], in order; a document's pieces follow one another.
+
+    Raises:
+        DataError: A message is of a role that the model does not know.
     """
     table = tokenizer.get_vocab()
     backend = tokenizer.backend_tokenizer
@@ -101,7 +106,11 @@ def encode_documents(
         ids = [table[BEGIN]]
         for message in messages:
             if message.role:
-                ids.append(table[f"<|{message.role}|>"])
+                if (mark := f"<|{message.role}|>") not in ROLES:
+                    raise DataError(
+                        f"a message's role is {message.role!r}; the model knows {', '.join(ROLES)}"
+                    )
+                ids.append(table[mark])
             ids.extend(next(encoded).ids)
             ids.append(table[END])
         array = np.array(ids, dtype=np.uint16)

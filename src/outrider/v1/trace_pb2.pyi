@@ -576,20 +576,24 @@ class TraceStarted(google.protobuf.message.Message):
     CLOCK_NS_FIELD_NUMBER: builtins.int
     UNIX_NS_FIELD_NUMBER: builtins.int
     VERSION_FIELD_NUMBER: builtins.int
+    EMULATED_FIELD_NUMBER: builtins.int
     clock_ns: builtins.int
     """The coordinator's clock."""
     unix_ns: builtins.int
     """The same moment in nanoseconds since 1970."""
     version: builtins.str
     """The service's version."""
+    emulated: builtins.str
+    """Names of the profiles of emulated devices, with commas; empty if every device is real. Every time is then emulated."""
     def __init__(
         self,
         *,
         clock_ns: builtins.int = ...,
         unix_ns: builtins.int = ...,
         version: builtins.str = ...,
+        emulated: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["clock_ns", b"clock_ns", "unix_ns", b"unix_ns", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["clock_ns", b"clock_ns", "emulated", b"emulated", "unix_ns", b"unix_ns", "version", b"version"]) -> None: ...
 
 Global___TraceStarted: typing_extensions.TypeAlias = TraceStarted
 

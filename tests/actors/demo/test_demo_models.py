@@ -7,25 +7,26 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from outrider.actors import demo
+from outrider.actors.draft.choice.drafter_registry import loading_method
 from outrider.actors.draft.heads.speculator_file import load_speculator
 from outrider.actors.engine.checkpoint.tokenizers import load_tokenizer, tokenizer_fingerprint
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.load.load_engine import load_engine
+from outrider.actors.engine.nested.load_nested import load_nested
 
 CHAT = [{"role": "user", "content": "Translate English to German: Good morning."}]
 
 
-def test_all_fit_in_sixteen_megabytes() -> None:
-    """The package stays small."""
-    names = (*demo.NAMES, *demo.HEADS)
-    files = [f for name in names for f in demo.path(name).rglob("*") if f.is_file()]
-    assert 0 < sum(file.stat().st_size for file in files) <= 16_000_000
+def size_of(*names: str) -> int:
+    """Bytes of the folders of models."""
+    files = [file for name in names for file in demo.path(name).rglob("*") if file.is_file()]
+    return sum(file.stat().st_size for file in files)
 
 
-def test_small_drafters_fit_in_six_megabytes() -> None:
-    """All heads and block drafters together."""
-    files = [f for name in demo.HEADS for f in demo.path(name).rglob("*") if f.is_file()]
-    assert 0 < sum(file.stat().st_size for file in files) <= 6_000_000
+def test_the_package_stays_small() -> None:
+    """A target and its drafts 13 MB at most; all that is trained for that target beside them 6 MB."""
+    assert 0 < size_of("target", *demo.DRAFTS) <= 13_000_000
+    assert 0 < size_of(*demo.NESTED, *demo.HEADS) <= 6_000_000
 
 
 def test_unknown_name_lists_the_choices() -> None:
@@ -65,6 +66,16 @@ def test_the_speculator_is_small_and_of_the_shipped_target() -> None:
     assert (folder / "README.md").is_file()
 
 
+def test_the_nested_draft_is_small_and_says_where_its_exits_are() -> None:
+    """It is told from a plain draft model by its configuration, which has a card beside it."""
+    folder = demo.path("sorted")
+    assert sum(file.stat().st_size for file in folder.iterdir()) <= 1_000_000
+    assert loading_method("demo:sorted") == "sorted"
+    nested = load_nested(EngineSettings(model="demo:sorted", num_slots=1, max_context=16))
+    assert nested.exits == (1, 2, 3)
+    assert "2407.01955" in (folder / "README.md").read_text()
+
+
 @torch.no_grad()
 def test_drafts_agree_with_the_target() -> None:
     """They are distilled, not random: most greedy tokens of an answer are found among four."""
@@ -83,7 +94,7 @@ def test_drafts_agree_with_the_target() -> None:
         best = models["target"](input_ids=whole).logits[:, -1:].argmax(-1)
         whole = torch.cat([whole, best], dim=1)
     answer_N = whole[0, len(ids) :]
-    for name in ("draft", "draft-small"):
+    for name in ("draft", "draft-small", "sorted"):
         logits_NV = models[name](input_ids=whole).logits[0, len(ids) - 1 : -1]
         hits_NK = logits_NV.topk(4, dim=-1).indices == answer_N[:, None]
         assert hits_NK.any(-1).float().mean() > 0.5, name

@@ -43,6 +43,7 @@ def table_net(
         vocab_size=size, width=width, inner=size, num_stages=num_stages, tables="own"
     )
     net = SpeculatorNet(config).requires_grad_(False).eval()
+    assert net.first is not None
     net.first.weight.zero_()
     matrix(net.later[0]).zero_()
     matrix(net.embeddings[0]).copy_(torch.eye(size))

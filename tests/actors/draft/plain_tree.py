@@ -66,10 +66,14 @@ class PlainTree:
             if node.sent <= seen:
                 node.sent = 0
 
-    def take(self, room: int, floor: float, number: int) -> set[Path]:
-        """Paths of the nodes of a message."""
+    def take(self, room: int, floor: float, number: int, past: int = 0) -> set[Path]:
+        """Paths of the nodes of a message; those of the first levels, which come too late, as ancestors only."""
         room -= sum(node.sent > 0 for node in self.nodes.values())
-        fresh = [p for p, node in self.nodes.items() if not node.sent and self.value(p) >= floor]
+        fresh = [
+            path
+            for path, node in self.nodes.items()
+            if not node.sent and self.value(path) >= floor and len(path) > past
+        ]
         chosen = sorted(fresh, key=lambda p: (-self.value(p), len(p)))[: max(room, 0)]
         wanted = {path[:depth] for path in chosen for depth in range(1, len(path) + 1)}
         for path in wanted:

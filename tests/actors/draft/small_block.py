@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -12,6 +14,9 @@ from outrider.actors.draft.block.block_config import BlockConfig
 from outrider.actors.draft.block.block_drafter import BlockDrafter
 from outrider.actors.draft.block.block_engine import BlockEngine
 from outrider.actors.draft.block.block_net import BlockNet
+from outrider.actors.draft.ctc.ctc_config import CtcConfig
+from outrider.actors.draft.ctc.ctc_engine import CtcEngine
+from outrider.actors.draft.ctc.ctc_net import CtcNet
 from outrider.actors.draft.model.growing_drafter import num_nodes_of
 from outrider.actors.draft.state.draft_sessions import DraftSessions
 from outrider.actors.engine.protocol import ModelSpec
@@ -37,12 +42,19 @@ def small_config(**changes: object) -> BlockConfig:
     return BlockConfig(**(given | changes))  # type: ignore[arg-type]
 
 
+def small_frames(**changes: object) -> CtcConfig:
+    """The same with frames."""
+    given: dict[str, object] = dataclasses.asdict(small_config(rank=0, has_confidence=False))
+    return CtcConfig(**(given | {"labels": 3} | changes))  # type: ignore[arg-type]
+
+
 def small_net(config: BlockConfig | None = None, *, seed: int = 0) -> BlockNet:
     """A net whose every part has weights that matter."""
     config = config or small_config()
     torch.manual_seed(seed)
     table = torch.randn(config.vocab_size, config.width)
-    net = BlockNet(config, embedding_VD=table, head_VD=table)
+    net_of = CtcNet if isinstance(config, CtcConfig) else BlockNet
+    net = net_of(config, embedding_VD=table, head_VD=table)
     for parameter in net.parameters():
         nn.init.normal_(parameter, std=0.5)
     return net.requires_grad_(False).eval()
@@ -68,7 +80,10 @@ def block_drafter(
         dtype=torch.float32,
         device=CPU,
     )
-    engine = BlockEngine(net, spec, num_slots=num_slots, max_scratch=96)
+    room = {"num_slots": num_slots, "max_scratch": 96}
+    engine = (
+        CtcEngine(net, spec, **room) if isinstance(net, CtcNet) else BlockEngine(net, spec, **room)
+    )
     sessions = DraftSessions(num_slots, num_nodes_of(width, max_ahead))
     drafter = BlockDrafter(sessions, engine, width=width, max_ahead=max_ahead, prefill_chunk=8)
     return sessions, drafter

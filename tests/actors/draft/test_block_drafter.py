@@ -4,119 +4,30 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from itertools import product
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from tests.actors.draft.bench import Verdict, frame_of, make_attach
+from tests.actors.draft.block_follower import PROMPT, VOCAB, Follower
 from tests.actors.draft.small_block import (
-    BlockBench,
     block_drafter,
     small_config,
+    small_frames,
     small_net,
     states_of,
 )
 from tests.actors.pair import Pair, blurred
 from tests.actors.test_feedback import Abuse
 
+from outrider.actors.draft.block.block_config import BlockConfig
 from outrider.actors.draft.block.block_net import BlockNet
-from outrider.actors.draft.state.draft_events import AttachSession
 from outrider.actors.draft.state.draft_sessions import DraftSession
-from outrider.actors.draft.trees.calibration import PRIORS, Scoring
 from outrider.actors.engine.tables.tabular_engine import random_table
 from outrider.actors.speculation.noise.gumbel import GumbelNoise
 from outrider.actors.speculation.options import Sampling, Speculation
-from outrider.actors.speculation.trees import base_hash
-from outrider.actors.train.block.block_objective import Blocks, block_states
-
-VOCAB = 6
-PROMPT = (1, 2, 3, 4, 5, 0, 3)
-SURE = 1.5 / 64
-"""Value from which on a node's place in the tree is certain: those below one in 64 places are not run."""
 
 Floats = NDArray[np.float64]
-
-
-class Follower:
-    """A session of a small drafter, and what the target says of it."""
-
-    def __init__(self, net: BlockNet, *, temperature: float = 0.8) -> None:
-        self.net = net
-        self.bench = BlockBench(net, width=VOCAB)
-        # What is learned from verdicts would change the numbers that are compared.
-        self.bench.blocks.sharpness.learn = lambda **_: None  # type: ignore[method-assign]
-        self.attach: AttachSession = make_attach(tokens=PROMPT, temperature=temperature)
-        self.text = list(PROMPT)
-        self.states = states_of(net.config, 60)
-        self.told = 0
-        self.epoch = 0
-        self.bench.worker.post(self.attach)
-        self.bench.settle()
-
-    def tell(self, until: int) -> None:
-        """States of the positions below `until` that were not told."""
-        session = self.bench.sessions.find(self.attach.key)
-        assert session is not None
-        self.bench.blocks.take_features(session, self.told, self.states[self.told : until])
-        self.told = until
-        self.bench.settle()
-
-    def commit(self, *tokens: int) -> None:
-        """A verdict."""
-        self.text += tokens
-        self.epoch += 1
-        verdict = Verdict(
-            handle=self.attach.key.handle,
-            epoch=self.epoch,
-            length=len(self.text),
-            hash=base_hash.extend_all(base_hash.EMPTY, self.text),
-            tokens=tokens,
-            credits=64,
-        )
-        self.bench.worker.post(frame_of([verdict]))
-        self.bench.settle()
-
-    def unary(self, anchor: int, revealed: int) -> torch.Tensor:
-        """U of a block of the text that sees the states before its anchor."""
-        tokens = torch.tensor([[*self.text, *[0] * 9]])
-        states = torch.from_numpy(self.states[None, : tokens.shape[1]])
-        blocks = Blocks(torch.tensor([[anchor]]), torch.tensor([[revealed]]))
-        return self.net.unary(block_states(self.net, tokens, states, blocks)[0, 0])
-
-    def expected(self, anchor: int, revealed: int = 0) -> dict[tuple[int, ...], float]:
-        """Value of every path below the text that a block has logits for."""
-        block, length = self.net.config.block, len(self.text)
-        sampling = self.attach.sampling
-        is_warm = sampling.temperature > 0.0
-        unary_BV = self.unary(anchor, revealed)
-        noise_PV = GumbelNoise(VOCAB, torch.device("cpu")).rows(sampling.seed, length, block)
-        kappa = PRIORS[Scoring.COUPLED if is_warm else Scoring.GREEDY]
-        values: dict[tuple[int, ...], float] = {(): 1.0}
-        for depth in range(1, anchor + block - length + 2):
-            for path in product(range(VOCAB), repeat=depth):
-                parent = path[-2] if depth > 1 else self.text[-1]
-                scores_V = unary_BV[length + depth - 2 - anchor]
-                if self.net.markov_head is not None:
-                    scores_V = scores_V + self.net.markov_head(torch.tensor(parent))
-                if is_warm:
-                    scores_V = scores_V / sampling.temperature + noise_PV[depth - 1]
-                share = float((kappa * scores_V).softmax(-1)[path[-1]])
-                values[path] = values[path[:-1]] * min(max(share, 0.002), 0.995)
-        del values[()]
-        return values
-
-    def check(self, anchor: int, revealed: int = 0) -> None:
-        """The tree has the best paths of all, with their values."""
-        tree = self.bench.tree(self.attach.key)
-        found = dict(zip(tree.paths, tree.values, strict=True))
-        expected = self.expected(anchor, revealed)
-        sure = {path for path, value in expected.items() if value >= SURE}
-        assert len(sure) > 3
-        assert sure <= found.keys() <= expected.keys()
-        for path, value in found.items():
-            assert value == pytest.approx(expected[path], rel=2e-3, abs=1e-5)
 
 
 def net_of(**changes: object) -> BlockNet:
@@ -255,12 +166,16 @@ class Missing:
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
-@pytest.mark.parametrize("most_revealed", [0, 2])
+@pytest.mark.parametrize(
+    "config",
+    [small_config(), small_config(most_revealed=2), small_frames()],
+    ids=["plain", "told", "frames"],
+)
 def test_text_is_plain_decodings_whatever_happens_to_states(
-    temperature: float, most_revealed: int
+    temperature: float, config: BlockConfig
 ) -> None:
     """In order, late, missing, doubled, false or not at all: the drafter proposes, and the text is that of the target alone."""
-    net = small_net(small_config(most_revealed=most_revealed))
+    net = small_net(config)
     networks = ((None, Missing(0)), (Abuse(1), _nothing))
     for seed, of_seed in enumerate(networks):
         sampling = Sampling(seed=seed, max_tokens=50, temperature=temperature)
@@ -311,7 +226,7 @@ def calibration(*, learns: bool, rounds: int = 120) -> float:
         length = len(follower.text)
         follower.tell(length - 1)
         tree = follower.bench.tree(follower.attach.key)
-        unary_BV = follower.unary(length - 1, 0)
+        unary_BV = net.unary(follower.slots(length - 1, 0))
         drawn: list[int] = []
         for step in range(net.config.block):
             before = drawn[-1] if drawn else follower.text[-1]

@@ -57,7 +57,7 @@ def test_misshapen_weights_are_refused(tmp_path: Path) -> None:
         read_decision(path)
 
 
-@pytest.mark.parametrize("name", [name for name in demo.NAMES if name != "target"])
+@pytest.mark.parametrize("name", demo.DRAFTS)
 def test_shipped_decision_models_can_be_read(name: str) -> None:
     """Each shipped draft model has one; `outrider train decision` makes it again."""
     model, draft = read_decision(demo.path(name) / FILE_NAME)

@@ -129,18 +129,20 @@ class Both:
         self.number += 1
         rooms = draws.draw(st.lists(st.integers(0, 12), min_size=NUM, max_size=NUM))
         floor = draws.draw(st.sampled_from([0.0, 0.2, 0.5]))
+        past = draws.draw(st.integers(0, 2))
         unsent = take_unsent(
             self.forest,
             ROWS,
             rooms_E=np.array(rooms),
             floors_E=np.full(NUM, floor),
+            past=past,
             entry_worth=0.0,
             numbers_E=np.full(NUM, self.number),
         )
         expected = {
             row: paths
             for row, tree in enumerate(self.plain)
-            if (paths := tree.take(rooms[row], floor, self.number))
+            if (paths := tree.take(rooms[row], floor, self.number, past))
         }
         found: dict[int, set[Path]] = {}
         if unsent is not None:

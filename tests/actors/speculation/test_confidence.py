@@ -42,3 +42,11 @@ def test_lengths_stay_within_one_and_the_longest(
 ) -> None:
     """The aggressiveness stretches; the bounds hold."""
     assert confident_length(confidence, longest=16, aggressiveness=aggressiveness) == length
+
+
+def test_two_tokens_are_enough_for_a_confidence() -> None:
+    """The formula of the source by hand: entropy over ln 2, and both margins."""
+    probs = (math.e / (math.e + 1.0), 1.0 / (math.e + 1.0))
+    entropy = -sum(prob * math.log(prob) for prob in probs)
+    expected = (1.0 - entropy / math.log(2.0) + probs[0] + probs[0] - probs[1]) / 3.0
+    assert row_confidence(torch.tensor([[0.0, 1.0]])).tolist() == pytest.approx([expected])

@@ -36,7 +36,11 @@ def test_features_are_the_greatest_probabilities_and_the_entropy() -> None:
     assert features_F[:7].tolist() == pytest.approx([0.5, 0.25, 0.125, 0.125, 0, 0, 0])
     assert features_F[7:10].tolist() == [0, 0, 0]
     assert features_F[10] == pytest.approx(1.75 * math.log(2))
-    assert row_features(torch.zeros(2, 40))[0, :10] == pytest.approx([1 / 40] * 10)
+    features_RF = row_features(torch.stack([torch.zeros(40), torch.arange(40.0)]))
+    assert features_RF[0] == pytest.approx([*[1 / 40] * 10, math.log(40)])
+    tail = [math.exp(-place) * (1.0 - math.exp(-1.0)) for place in range(10)]
+    assert features_RF[1, :10] == pytest.approx(tail)
+    assert features_RF[1, 10] == pytest.approx(1.0407, abs=1e-4)
 
 
 def test_scores_are_those_of_the_network() -> None:
@@ -48,7 +52,10 @@ def test_scores_are_those_of_the_network() -> None:
         + torch.from_numpy(model.hidden_bias_H)
     )
     expected_R = torch.sigmoid(hidden_RH @ torch.from_numpy(model.output_H) + model.output_bias)
-    assert model.scores(features_RF) == pytest.approx(expected_R.numpy(), rel=1e-5)
+    assert model.scores(features_RF) == pytest.approx(expected_R.numpy(), rel=1e-5, abs=1e-7)
+    with np.errstate(all="raise"):
+        extreme = model.scores(np.full((1, NUM_FEATURES), 1e4, np.float32))
+        assert extreme.tolist() in ([0.0], [1.0])
 
 
 def test_misshapen_and_broken_weights_are_refused() -> None:

@@ -15,6 +15,7 @@ def test_accept_has_its_probability() -> None:
     for probability, expected in ((0.0, 0.0), (0.3, 0.3), (1.0, 1.0), (1.7, 1.0)):
         share = np.mean([UniformDecisions([u]).accept(probability) for u in GRID])
         assert share == pytest.approx(expected, abs=1e-3)
+    assert not UniformDecisions([0.0]).accept(0.0)
 
 
 def test_draw_has_its_weights() -> None:
@@ -30,6 +31,12 @@ def test_draw_stays_within_the_weights(scale: float) -> None:
     """The greatest uniform does not fall off the end."""
     weights = np.array([0.1, 0.7, 0.2, 0.0]) * scale
     assert UniformDecisions([np.nextafter(1.0, 0.0)]).draw(weights) == 2
+    assert UniformDecisions([0.5]).draw(weights[:2]) == 1
+
+
+def test_draw_stays_within_the_least_weights() -> None:
+    """Where the product with the total is rounded up to it: the last index that has weight."""
+    assert UniformDecisions([0.9]).draw(np.array([0.0, 5e-324, 0.0])) == 1
 
 
 @pytest.mark.parametrize("weights", [[0.0, 0.0], [np.nan, 1.0], [np.inf, 1.0]])

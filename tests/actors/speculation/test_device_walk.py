@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.actors.speculation.one_device import OneDevice
 
 from outrider.actors.speculation.noise.gumbel import GumbelNoise, key_halves
 from outrider.actors.speculation.sampling.draw import draw, margins
@@ -73,6 +74,15 @@ def test_walks_are_the_walk(forest: list[Tree], spare_steps: int) -> None:
         assert visited[len(rows) :] == [num_rows] * (steps - len(rows))
 
 
+def test_walks_stay_on_their_device() -> None:
+    """Nothing is made on the host on the way."""
+    numbers = torch.empty(3, dtype=torch.int64, device="meta")
+    with OneDevice():  # type: ignore[no-untyped-call]  # of torch
+        visited_BT = walk_rows(numbers, numbers, numbers, numbers[:2], 4)
+    assert visited_BT.device.type == "meta"
+    assert visited_BT.shape == (2, 4)
+
+
 def _depth(parents: list[int]) -> int:
     depths = [0]
     for parent in parents:
@@ -117,17 +127,21 @@ def test_noise_of_keys_is_the_noise(device: str) -> None:
     )
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("k", [0, 1, 4, 99])
-def test_logprobs_are_the_logprobs(k: int) -> None:
+def test_logprobs_are_the_logprobs(k: int, device: str) -> None:
     """Order among equals included."""
     generator = torch.Generator().manual_seed(k)
     logits_NV = torch.randint(-2, 3, (6, 9), generator=generator).float()
     logits_NV[3:] = torch.randn((3, 9), generator=generator)
     ids_N = torch.randint(0, 9, (6,), generator=generator)
-    actual, expected = top_logprobs(logits_NV, ids_N, k), logprobs(logits_NV, ids_N, k)
-    assert torch.equal(actual.top_ids_NK, expected.top_ids_NK)
-    torch.testing.assert_close(actual.chosen_N, expected.chosen_N)
-    torch.testing.assert_close(actual.top_NK, expected.top_NK)
+    actual, expected = (
+        top_logprobs(logits_NV.to(device), ids_N.to(device), k),
+        logprobs(logits_NV, ids_N, k),
+    )
+    assert torch.equal(actual.top_ids_NK.cpu(), expected.top_ids_NK)
+    torch.testing.assert_close(actual.chosen_N.cpu(), expected.chosen_N)
+    torch.testing.assert_close(actual.top_NK.cpu(), expected.top_NK)
 
 
 def test_values_where_a_walk_has_ended_are_any() -> None:

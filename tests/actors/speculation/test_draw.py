@@ -40,7 +40,8 @@ def test_margin_is_the_lead_over_the_second() -> None:
     """Of the perturbed scores; 0 for a tie."""
     scores_MV = torch.tensor([[1.0, 3.0, 2.5], [1.0, 1.0, 0.0]])
     assert margins(scores_MV, None).tolist() == [0.5, 0.0]
-    assert margins(scores_MV, torch.tensor([[0.0, 0.0, 1.0]] * 2)).tolist() == [0.5, 0.0]
+    assert margins(scores_MV, torch.tensor([[0.0, 0.0, 1.5]] * 2)).tolist() == [1.0, 0.5]
+    assert margins(torch.tensor([[1.0, 4.0]]), None).tolist() == [3.0]
 
 
 def test_margin_is_infinite_where_one_token_is_possible_and_zero_where_none_is() -> None:

@@ -93,3 +93,9 @@ def test_ideal_is_the_lesser_bound_and_never_below_plain_decoding() -> None:
     far = ideal(law, tokens_per_pass=3.0, pass_cost=1.2, draft_cost=0.01, round_trip=1e6)
     assert far == pytest.approx(1.0)
     assert target_bound(1.1, pass_cost=1.5) == 1.0
+
+
+def test_a_law_counts_every_run() -> None:
+    """Short runs are more frequent here, and no hit at all is a law as well."""
+    assert law_of([False, True, False, False, False]) == {0: 3 / 4, 1: 1 / 4}
+    assert mean_run(geometric(0.0)) == 0.0

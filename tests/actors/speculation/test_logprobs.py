@@ -55,7 +55,8 @@ def test_alternatives_do_not_depend_on_which_equal_ones_a_device_finds_first(
 def test_no_alternatives_and_more_than_there_are() -> None:
     """0 reports the chosen token alone; a number above V reports all."""
     logits_NV = torch.tensor([[0.0, 0.0]])
-    assert logprobs(logits_NV, torch.tensor([1]), 0).top_NK.shape == (1, 0)
+    nothing = logprobs(logits_NV, torch.tensor([1]), 0)
+    assert nothing.top_NK.shape == nothing.top_ids_NK.shape == (1, 0)
     report = logprobs(logits_NV, torch.tensor([1]), 20)
     assert report.top_ids_NK.tolist() == [[0, 1]]
     assert report.chosen_N.item() == pytest.approx(-math.log(2))

@@ -1,4 +1,4 @@
-"""The noise: its definition, that all ways to it give the same bits, and that it looks random in every direction."""
+"""The noise: its definition, and that all ways to it give the same bits."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.actors.speculation.goodness import MIN_P, independence_p, kolmogorov_p, uniform_p
+from tests.actors.speculation.one_device import OneDevice
 from torch import Tensor
 
-from outrider.actors.speculation.noise import gumbel as noise_module
 from outrider.actors.speculation.noise import gumbel_host
-from outrider.actors.speculation.noise.gumbel import GumbelNoise, NoiseCache, default_block
+from outrider.actors.speculation.noise.gumbel import (
+    GumbelNoise,
+    NoiseCache,
+    default_block,
+    key_halves,
+)
 from outrider.actors.speculation.noise.gumbel_table import (
     BIN_MASK,
     BIN_SHIFT,
@@ -44,20 +48,6 @@ GOLDEN = (  # seed, position, token id, bits of the noise
 def noise() -> GumbelNoise:
     """Noise of a vocabulary as large as the demonstration models'."""
     return GumbelNoise(VOCAB, CPU)
-
-
-def hashes(
-    noise: GumbelNoise, seeds: list[int], positions: list[int]
-) -> np.ndarray[tuple[int, int], np.dtype[np.uint32]]:
-    """The 32 bits behind each noise value, (M, V)."""
-    low_M1, high_M1 = noise._keys(seeds, positions)
-    hash_MV = noise_module._keyed_hash(noise._premixed_V, low_M1, high_M1)
-    return hash_MV.numpy().view(np.uint32)
-
-
-def uniforms(noise_values: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    """The uniform numbers of which the noise is the Gumbel quantile."""
-    return np.exp(-np.exp(-noise_values.numpy().astype(np.float64)))
 
 
 def scalar_noise(seed: int, position: int, token_id: int) -> np.float32:
@@ -165,126 +155,6 @@ def test_extreme_hashes_give_finite_noise(noise: GumbelNoise) -> None:
     assert bool((values_M1.diff(dim=0) <= 0).all())
 
 
-def test_noise_never_increases_along_the_unsigned_hash(noise: GumbelNoise) -> None:
-    """The hash orders tokens as the noise does, so the noise is a quantile function and not merely a fit."""
-    hash_V = torch.from_numpy(
-        np.sort(hashes(noise, [3] * 64, list(range(64))), axis=None).view(np.int32)
-    )
-    values_V = torch.empty(hash_V.shape)
-    noise._fill(values_V, hash_V)
-    assert bool((values_V.diff() <= 0).all())
-
-
-def test_hashes_are_uniform_in_high_bits_low_bits_and_tail(noise: GumbelNoise) -> None:
-    """Every part of the hash is even: the tail matters most, since the greatest noise decides draws."""
-    counts = np.zeros((4, 256), dtype=np.int64)
-    for block in range(16):
-        bits = hashes(noise, [block] * 500, list(range(500))).ravel()
-        tail = bits[bits < 2**20]
-        for row, part in enumerate((bits >> 24, bits & 255, (bits >> 12) & 255, tail >> 12)):
-            counts[row] += np.bincount(part, minlength=256)
-    assert counts[3].sum() > 256 * 20
-    assert min(uniform_p(row) for row in counts) > MIN_P
-
-
-def test_noise_follows_the_gumbel_law(noise: GumbelNoise) -> None:
-    """Kolmogorov-Smirnov over one row, one token at all positions, one position under all seeds, and all."""
-    count = 4000
-    samples = (
-        GumbelNoise(500_000, CPU).rows(1, 1, 1),
-        noise.at(2, torch.arange(200_000), torch.full((200_000, 1), 17)),
-        noise.at_many(list(range(200_000)), [5] * 200_000, torch.full((200_000, 1), 17)),
-        noise.rows(3, 0, count)[:, ::40].contiguous(),
-    )
-    for sample in samples:
-        assert kolmogorov_p(uniforms(sample)) > MIN_P
-
-
-def pairs() -> dict[str, tuple[list[int], list[int], int]]:
-    """What may be related: for each kind, seeds and positions of alternating rows, and a shift along the ids."""
-    num = 200
-    even = list(range(num))
-    return {
-        "next position": ([0] * num, even, 0),
-        "positions 2^16 apart": ([0] * num, [n // 2 + (n % 2 << 16) for n in even], 0),
-        "next seed": (even, [7] * num, 0),
-        "seeds one bit apart": (
-            [n // 2 * 2 ^ (n % 2 << (n // 2 % 63 + 1)) for n in even],
-            [7] * num,
-            0,
-        ),
-        "seed + 1, position - 1": (
-            [n % 2 for n in even],
-            [n // 2 * 3 + 1 - n % 2 for n in even],
-            0,
-        ),
-        "seeds a golden ratio apart, position - 1": (
-            [5 + (n % 2) * 0x9E3779B97F4A7C15 for n in even],
-            [n // 2 * 3 + 1 - n % 2 for n in even],
-            0,
-        ),
-        "seed's halves swapped": ([(n // 2 + 1) << (32 * (n % 2)) for n in even], [7] * num, 0),
-        "next token": ([1] * num, even, 1),
-        "tokens 2 apart": ([1] * num, even, 2),
-        "tokens 64 apart": ([1] * num, even, 64),
-        "tokens 1024 apart": ([1] * num, even, 1024),
-        "next token at the next position": ([2] * num, even, 1),
-    }
-
-
-@pytest.mark.parametrize("kind", pairs())
-def test_related_noise_is_independent(noise: GumbelNoise, kind: str) -> None:
-    """Correlation, a table of joint frequencies, and joint extremes show nothing for related inputs."""
-    seeds, positions, shift = pairs()[kind]
-    bits = hashes(noise, seeds, positions)
-    if shift and "position" not in kind:
-        first, second = bits[:, :-shift], bits[:, shift:]
-    else:
-        first, second = bits[::2, : VOCAB - shift], bits[1::2, shift:]
-    first, second = first.ravel().astype(np.int64), second.ravel().astype(np.int64)
-    correlation = np.corrcoef(first, second)[0, 1] * np.sqrt(first.size)
-    assert abs(correlation) < 5.3
-    assert independence_p(first >> 27, second >> 27, 32) > MIN_P
-    extremes = int(((first < 2**26) & (second < 2**26)).sum())
-    expected = first.size / 64**2
-    assert abs(extremes - expected) < 5.3 * np.sqrt(expected)
-
-
-@pytest.mark.parametrize("what", ["seed", "position", "token id"])
-def test_each_input_bit_flips_half_of_the_hash(noise: GumbelNoise, what: str) -> None:
-    """Avalanche: over many cases, every bit of the input flips every bit of the hash half of the time."""
-    bits = {"seed": 64, "position": 40, "token id": 12}[what]
-    worst = 0.0
-    num_rows = 16
-    base_seeds = [mix_pair(11, row) for row in range(num_rows)]
-    base_positions = [row * 37 for row in range(num_rows)]
-    base = hashes(noise, base_seeds, base_positions)
-    for bit in range(bits):
-        flip = 1 << bit
-        if what == "seed":
-            other = hashes(noise, [seed ^ flip for seed in base_seeds], base_positions)
-        elif what == "position":
-            other = hashes(noise, base_seeds, [position ^ flip for position in base_positions])
-        else:
-            other = base[:, np.arange(VOCAB) ^ flip]
-        changed = (base ^ other).ravel()
-        flips = np.array([((changed >> place) & 1).sum() for place in range(32)], dtype=np.int64)
-        # Pairs (token, flipped token) come twice, so half as many are independent.
-        num = changed.size / (2 if what == "token id" else 1)
-        worst = max(worst, float(np.abs(flips / changed.size - 0.5).max() * 2 * np.sqrt(num)))
-    assert worst < 6.5
-
-
-def test_greatest_noise_of_a_row_is_at_a_uniform_token() -> None:
-    """The draw from a flat distribution of 4096 tokens is uniform and forgets the position before."""
-    noise = GumbelNoise(VOCAB, CPU)
-    blocks = [noise.rows(77, start, 1000).argmax(dim=-1) for start in range(0, 60_000, 1000)]
-    drawn = torch.cat(blocks).numpy()
-    assert uniform_p(np.bincount(drawn, minlength=VOCAB)) > MIN_P
-    assert independence_p(drawn[:-1] // 128, drawn[1:] // 128, 32) > MIN_P
-    assert independence_p(drawn[:-1] % 32, drawn[1:] % 32, 32) > MIN_P
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -350,3 +220,72 @@ def test_cache_computes_each_position_once_on_the_way_forward(
 def test_block_is_smaller_for_large_vocabularies() -> None:
     """A block stays near a megabyte."""
     assert [default_block(size) for size in (1, 4096, 32_000, 128_256)] == [16, 16, 8, 4]
+
+
+SEEDS, POSITIONS = [0, 5, NUM_SEEDS - 1], [3, 0, 2**33]
+
+
+def ways(noise: GumbelNoise) -> list[Tensor]:
+    """The rows of three keys, in every way that there is to ask for them, and some of their values."""
+    device = noise.device
+    halves_2M = np.array(key_halves(SEEDS, POSITIONS), np.int32).reshape(2, 3)
+    ids_MK = torch.arange(noise.vocab_size, device=device).expand(3, -1)
+    return [
+        noise.rows_many(SEEDS, POSITIONS),
+        noise.of_pairs(np.array(SEEDS, np.uint64), np.array(POSITIONS, np.uint64)),
+        noise.of_halves(halves_2M),
+        noise.of_keys(torch.from_numpy(halves_2M).to(device)),
+        noise.at_many(SEEDS, POSITIONS, ids_MK),
+    ]
+
+
+@pytest.mark.parametrize("on_host", [True, False])
+@pytest.mark.parametrize("vocab_size", [1, 50, VOCAB])
+def test_all_ways_to_the_noise_give_the_same_bits(vocab_size: int, on_host: bool) -> None:
+    """By NumPy, and by the operations that a device has; as the definition says."""
+    noise = GumbelNoise(vocab_size, CPU)
+    if not on_host:
+        noise._host = None
+    expected_MV = torch.tensor(
+        [
+            [scalar_noise(seed, position, token) for token in range(vocab_size)]
+            for seed, position in zip(SEEDS, POSITIONS, strict=True)
+        ],
+        dtype=torch.float32,
+    )
+    assert all(torch.equal(found_MV, expected_MV) for found_MV in ways(noise))
+
+
+def test_a_device_is_the_only_one() -> None:
+    """What is asked for is where it is wanted, and nothing that is computed with is elsewhere."""
+    with OneDevice():  # type: ignore[no-untyped-call]  # of torch
+        noise = GumbelNoise(50, torch.device("meta"))
+        cache = NoiseCache(noise, 1)
+        found = [*ways(noise), cache.rows_after(4, [0, 2, 1]), cache.row_range(5, 8)]
+    assert {tuple(rows.shape) for rows in found} == {(3, 50)}
+    assert {(rows.device.type, rows.dtype) for rows in found} == {("meta", torch.float32)}
+
+
+def test_the_default_type_of_numbers_does_not_matter() -> None:
+    """It belongs to the process."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        found = ways(GumbelNoise(50, CPU))
+        cached = NoiseCache(GumbelNoise(50, CPU), 1).row_range(0, 0)
+    finally:
+        torch.set_default_dtype(before)
+    expected_MV = GumbelNoise(50, CPU).rows_many(SEEDS, POSITIONS)
+    assert all(torch.equal(rows_MV, expected_MV) for rows_MV in found)
+    assert cached.dtype == torch.float32
+
+
+@pytest.mark.parametrize("offsets", [[0], [3], [0, 1, 1, 2], [2, 0]])
+def test_rows_of_a_tree_are_at_their_depths(offsets: list[int]) -> None:
+    """Position by position, again and again, whatever was asked for before."""
+    noise = GumbelNoise(20, CPU)
+    cache = NoiseCache(noise, 9, block=2)
+    for start in (7, 8, 11, 5):
+        rows_MV = cache.rows_after(start, offsets)
+        expected = noise.rows_many([9] * len(offsets), [start + offset for offset in offsets])
+        assert torch.equal(rows_MV, expected)

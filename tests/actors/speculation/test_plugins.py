@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
+import os
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from outrider.actors.speculation import verifiers
-from outrider.actors.speculation.plugins import Conflict, discover
-from outrider.actors.speculation.verify.verifier_spec import VerifierSpec
+from outrider.actors.speculation.plugins import Conflict, discover, field_docs
+from outrider.actors.speculation.verifiers.exact_match import exact_match
+from outrider.actors.speculation.verify.verifier_spec import NumberOption, VerifierSpec
 
 VERIFIER = """
 from outrider.actors.speculation.verify.verifier_spec import VerifierSpec
@@ -68,13 +72,32 @@ def test_methods_of_an_installed_package_are_there(tmp_path: Path) -> None:
     assert said.stdout.count('"acme_again"') == 2
 
 
-def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
-    """And the message says by whom."""
+def test_a_name_that_is_taken_ends_the_command_in_one_line(tmp_path: Path) -> None:
+    """Which says whose it is, and who has it."""
     install(tmp_path, "block")
-    said = ask(tmp_path)
+    said = subprocess.run(
+        [sys.executable, "-c", "from outrider.client.cli import main; main()", "config", "schema"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60.0,
+        check=False,
+    )
 
-    assert said.returncode != 0
-    assert "the entry point 'acme' of outrider.verifiers names a method 'block'" in said.stderr
+    assert said.returncode == 1
+    assert said.stderr == (
+        "error: the entry point 'acme' of outrider.verifiers of the package acme names a method 'block', which there is already, "
+        "by outrider.actors.speculation.verifiers.block\n"
+    )
+
+
+def test_a_default_outside_its_interval_is_refused() -> None:
+    """It would be what every request gets that names no value."""
+    option = NumberOption(default=5.0, least=0.0, most=1.0, help="How much.")
+    with pytest.raises(ValueError, match=r"'odd'.* much of odd must be in \[0, 1\]"):
+        VerifierSpec(
+            name="odd", verify=exact_match, summary="", source="", options={"much": option}
+        )
 
 
 def test_what_is_no_description_is_refused() -> None:
@@ -82,3 +105,83 @@ def test_what_is_no_description_is_refused() -> None:
     with pytest.raises(Conflict, match="which is no int"):
         discover(verifiers, int, group="outrider.none")  # type: ignore[type-var]
     assert len(discover(verifiers, VerifierSpec, group="outrider.none")) >= 12
+
+
+@pytest.fixture
+def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A folder of methods, of which one module has none, and a package that offers one and then two."""
+    folder = tmp_path / "acme_words"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    named = "from types import SimpleNamespace as Word\n"
+    (folder / "early.py").write_text(f"{named}SPECS = (Word(name='b'), Word(name='a'))")
+    (folder / "helper.py").write_text("nothing = 0")
+    (folder / "late.py").write_text(f"{named}SPECS = (Word(name='c'),)")
+    (tmp_path / "acme_more.py").write_text(
+        f"{named}ONE, TWO = Word(name='e'), (Word(name='d'), Word(name='f'))\nTAKEN = Word(name='c')"
+    )
+    (tmp_path / "acme_raises.py").write_text("import acme_nowhere")
+    info = tmp_path / "acme_words-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme_words\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[acme.words]\nz = acme_more:ONE\ny = acme_more:TWO\n\n[acme.taken]\nx = acme_more:TAKEN\n\n"
+        "[acme.none]\nx = acme_more:NONE\n\n[acme.raises]\nx = acme_raises:SPECS\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    return importlib.import_module("acme_words")
+
+
+def test_methods_come_by_module_and_then_by_entry_point(words: ModuleType) -> None:
+    """In the order of their names, whatever order they were written in."""
+    found = discover(words, type(sys.implementation), group="acme.words")
+    assert list(found) == ["b", "a", "c", "d", "f", "e"]
+    assert all(name == word.name for name, word in found.items())
+
+
+def test_a_name_that_is_there_already_is_refused(words: ModuleType) -> None:
+    """With the place that names it again."""
+    says = r"'x' of acme.taken of the package acme_words names a method 'c', which there is already, by acme_words.late"
+    with pytest.raises(Conflict, match=says):
+        discover(words, type(sys.implementation), group="acme.taken")
+
+
+@pytest.mark.parametrize(
+    ("group", "says"),
+    [
+        ("acme.none", r"cannot be loaded: AttributeError: .*'NONE'"),
+        ("acme.raises", r"cannot be loaded: ModuleNotFoundError: .*acme_raises.py, line 1"),
+    ],
+)
+def test_a_package_that_cannot_be_loaded_is_named(words: ModuleType, group: str, says: str) -> None:
+    """And where it failed; a package that is missing there is none of this one's."""
+    with pytest.raises(Conflict, match=f"'x' of {group} of the package acme_words {says}"):
+        discover(words, type(sys.implementation), group=group)
+
+
+class Base:
+    """Options that others have, too."""
+
+    depth: int = 1
+    """How deep."""
+
+    bare: int = 2
+
+
+class Options(Base):
+    """Options of one."""
+
+    width: int = 3
+    """How wide: a text of
+    two lines."""
+
+    depth: int = 4
+    """Deeper."""
+
+
+def test_docs_of_fields_are_read_below_them() -> None:
+    """Those of a class that it derives from as well, the nearest one's where there are two; in one line."""
+    assert field_docs(Base) == {"depth": "How deep."}
+    assert field_docs(Options) == {"depth": "Deeper.", "width": "How wide: a text of two lines."}
+    made = type("Made", (), {})
+    assert field_docs(type("Both", (Options, made), {})) == field_docs(Options)

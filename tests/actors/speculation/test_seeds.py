@@ -12,6 +12,7 @@ from outrider.actors.speculation.noise.seeds import (
     fresh_seed,
     mix64,
     mix_pair,
+    mix_pairs,
 )
 
 
@@ -65,3 +66,11 @@ def test_fresh_seeds_are_valid_and_differ() -> None:
     seeds = {fresh_seed() for _ in range(100)}
     assert len(seeds) == 100
     assert max(check_seed(seed) for seed in seeds) > 2**56
+
+
+def test_pairs_are_mixed_alike_one_by_one_and_together() -> None:
+    """Arrays wrap around 2^64 as unbounded integers do that are cut to 64 bits."""
+    seeds = [0, 7, 2**63, NUM_SEEDS - 1]
+    positions = [0, 3, 2**40, NUM_SEEDS - 1]
+    together = mix_pairs(np.array(seeds, np.uint64), np.array(positions, np.uint64))
+    assert together.tolist() == [mix_pair(s, p) for s, p in zip(seeds, positions, strict=True)]

@@ -22,3 +22,10 @@ def test_it_is_the_noise_that_the_target_adds() -> None:
             assert token_noise(seed, position, token) == pytest.approx(
                 float(row_V[token]), abs=1e-5
             )
+
+
+def test_the_greatest_noise_is_that_of_the_target_too() -> None:
+    """Where a hash is small each step of it counts: the greatest of a million tokens."""
+    noise_V = GumbelNoise(2**20, torch.device("cpu")).rows(1, 2, 1)[0]
+    token = int(noise_V.argmax())
+    assert token_noise(1, 2, token) == pytest.approx(float(noise_V[token]), abs=1e-5)

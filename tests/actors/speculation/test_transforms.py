@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +11,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.actors.speculation import reference
+from tests.actors.speculation.one_device import OneDevice
 from torch import Tensor
 
 from outrider.actors.speculation.options import Sampling
@@ -322,3 +323,62 @@ def test_rows_without_a_path_each_are_refused() -> None:
     """A mismatch is the caller's bug and must not shift penalties to other rows."""
     with pytest.raises(ValueError, match="2 rows of logits with 1 paths and 2 numbers"):
         transform(PLAIN).apply(torch.zeros(2, VOCAB), [()], [0, 0])
+
+
+def test_options_that_change_nothing_are_no_conflict() -> None:
+    """End-of-text just beyond the vocabulary, nothing to wait for, and nothing but stop tokens left, but no wait."""
+    assert scores(replace(PLAIN, min_tokens=1), [0.0] * 4) == [-INF, 0.0, 0.0, 0.0]
+    waiting = replace(PLAIN, min_tokens=1, ignore_eos=True)
+    assert scores(waiting, [1.0, 2.0]) == [1.0, 2.0]
+    assert scores(replace(PLAIN, logit_bias={1: -100.0}), [1.0, 2.0]) == [1.0, -INF]
+    assert not is_plain(replace(PLAIN, top_k=1))
+    assert scores(replace(PLAIN, top_k=1), [1.0, 2.0]) == [-INF, 2.0]
+
+
+EVERYTHING = replace(
+    PLAIN,
+    temperature=0.05,
+    repetition_penalty=1.3,
+    presence_penalty=0.1,
+    frequency_penalty=0.7,
+    logit_bias={3: 0.3},
+    min_tokens=5,
+)
+
+
+@pytest.fixture(params=[torch.float64, torch.bfloat16])
+def other_default(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Another default type of numbers, as loading a model sets one for a while."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(request.param)
+    yield
+    torch.set_default_dtype(before)
+
+
+LOGITS_NV = torch.randn(3, VOCAB, generator=torch.Generator().manual_seed(6)) * 3
+
+
+def with_everything(device: torch.device, logits_NV: Tensor) -> Tensor:
+    """Scores of three rows under options of all kinds but the filters."""
+    session = SamplingTransform(
+        EVERYTHING, vocab_size=VOCAB, prompt=(1, 2), eos_token_ids=EOS, device=device
+    )
+    session.commit([2, 5])
+    return session.apply(logits_NV.to(device), [(), (1,), (6, 6)], [2, 3, 4])
+
+
+EXPECTED_NV = with_everything(CPU, LOGITS_NV)
+
+
+@pytest.mark.usefixtures("other_default")
+def test_the_default_type_of_numbers_does_not_matter() -> None:
+    """It belongs to the process; the scores are float32 with the same bits."""
+    assert torch.equal(with_everything(CPU, LOGITS_NV), EXPECTED_NV)
+    assert is_greedy(replace(PLAIN, temperature=1e-60))
+
+
+def test_all_arithmetic_is_on_the_device_of_the_session() -> None:
+    """A number of the host beside numbers of a GPU is waited for, and divided by in another way."""
+    with OneDevice():  # type: ignore[no-untyped-call]  # of torch
+        scores_NV = with_everything(torch.device("meta"), LOGITS_NV)
+    assert scores_NV.device.type == "meta"

@@ -6,15 +6,17 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.actors.target.passing import Sessions, Tree, pass_of
+from tests.actors.target.passing import SETTINGS, Sessions, Tree, pass_of
 
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.protocol import Logits, ModelSpec
-from outrider.actors.engine.tables.tabular_engine import TabularEngine, random_table
+from outrider.actors.engine.tables.tabular_engine import Table, TabularEngine, random_table
+from outrider.actors.exchange.candidates import FROZEN, POOLED
 from outrider.actors.speculation.options import Sampling
 from outrider.actors.target.state.passes import Pass
 from outrider.actors.target.state.target_settings import TargetSettings
@@ -42,7 +44,15 @@ OPTIONS = [
     Sampling(seed=8, max_tokens=40, repetition_penalty=1.3, frequency_penalty=0.3, logprobs=0),
     Sampling(seed=9, max_tokens=40, temperature=0.0, presence_penalty=0.7),
     Sampling(seed=10, max_tokens=40, logit_bias={0: -100.0, 3: 2.0}, stop_token_ids=(4,)),
-    Sampling(seed=11, max_tokens=40, min_tokens=9, stop_token_ids=(1, 2), logprobs=99),
+    Sampling(
+        seed=11,
+        max_tokens=40,
+        min_tokens=5,
+        stop_token_ids=(1, 2),
+        logit_bias={1: 9.0},
+        logprobs=99,
+    ),
+    Sampling(seed=12, max_tokens=40, temperature=2.0),
 ]
 
 
@@ -60,8 +70,15 @@ def device_walks(
     return kind(state.engine, state.table, state.sessions).start(pass_, logits)()
 
 
-def check(cases: Sequence[tuple[Sampling, list[int], list[int], list[int]]], seed: int) -> Walks:
-    """Compares, for sessions with an output and a tree each, everything that is drawn."""
+def check(
+    cases: Sequence[tuple[Sampling, list[int], list[int], list[int]]],
+    seed: int,
+    logits_V: torch.Tensor | None = None,
+    *,
+    with_frozen: bool = False,
+) -> Walks:
+    """Compares, for sessions with an output and a tree each, everything that is drawn; from the same logits at all rows of a session,
+    if some are given: (V) for all, or (sessions, V)."""
     generator = torch.Generator().manual_seed(seed)
     rng = random.Random(seed)
     sessions = some_sessions()
@@ -76,8 +93,20 @@ def check(cases: Sequence[tuple[Sampling, list[int], list[int], list[int]]], see
         for sampling, output, tokens, parents in cases
     ]
     pass_ = pass_of(trees)
+    if with_frozen:
+        # Trees that a frozen verifier decides about lie between; one at least is left.
+        kinds = rng.choices([POOLED, FROZEN], [2, 1], k=len(trees))
+        kinds[rng.randrange(len(trees))] = POOLED
+        pass_ = replace(pass_, kinds_E=np.array(kinds))
     offsets = pass_.batch.offsets
     values_RV = torch.randn(offsets[-1], VOCAB, generator=generator) * 3.0
+    if seed % 2:
+        # Ties, near ties and margins that are just none.
+        values_RV = (values_RV * 2.0).round() / 2.0
+    if logits_V is not None:
+        counts = torch.tensor(offsets).diff()
+        values_RV = logits_V.expand(len(trees), VOCAB).repeat_interleave(counts, 0)
+    sessions.state.table.near_ties_S[:] = 0.5
     logits = Logits(values_RV=values_RV, offsets=offsets)
     expected = walk_one_at_a_time(pass_, sessions.state.sessions, logits)
     found = [device_walks(sessions, pass_, logits, kind) for kind in KINDS]
@@ -93,7 +122,8 @@ def compare(actual: Walks, expected: Walks) -> None:
     assert actual.counts_E.tolist() == expected.counts_E.tolist()
     assert actual.near_ties_E.tolist() == expected.near_ties_E.tolist()
     assert actual.logprobs.keys() == expected.logprobs.keys()
-    for entry, count in enumerate(expected.counts_E.tolist()):
+    for entry in expected.counts_E.nonzero()[0].tolist():
+        count = int(expected.counts_E[entry])
         tokens, nodes = slice(count), slice(count - 1)
         assert (
             actual.tokens_ET[entry, tokens].tolist() == expected.tokens_ET[entry, tokens].tolist()
@@ -132,7 +162,7 @@ def test_all_at_once_is_one_at_a_time(
     found: list[tuple[Sampling, list[int], list[int], list[int]]], seed: int
 ) -> None:
     """Paths, tokens, near ties and log-probabilities, for any mixture of options and trees."""
-    check(found, seed)
+    check(found, seed, with_frozen=True)
 
 
 @pytest.mark.parametrize("sampling", OPTIONS)
@@ -143,7 +173,7 @@ def test_right_candidates_are_walked(sampling: Sampling) -> None:
     sessions, tokens = some_sessions(), list[int]()
     session = sessions.state.sessions[sessions.open(sampling, [7, 8])]
     for depth in range(5):
-        drawer = Drawer(session, values_RV, list(range(-1, depth - 1)), tokens)
+        drawer = Drawer(session, values_RV, tokens)
         drawn = [drawer(node) for node in range(-1, depth)]
         tokens.append(drawn[-1])
     parents = list(range(-1, 4))
@@ -160,6 +190,43 @@ def test_right_candidates_are_walked(sampling: Sampling) -> None:
             assert walks.tokens_ET[0, : min(count, 5)].tolist() == tokens[: min(count, 5)]
             assert walks.nodes_ET[0, : count - 1].tolist() == list(range(count - 1))
         check([(replace(sampling, max_tokens=2 + left), [7, 8], tokens, parents)], 1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_equal_siblings_of_many_sessions(seed: int) -> None:
+    """All sessions have every draw among their candidates, twice: each walk goes on below the first."""
+    logits_1V = torch.randn((1, VOCAB), generator=torch.Generator().manual_seed(seed)) * 2.0
+    found = []
+    for place, sampling in enumerate(OPTIONS[seed : seed + 6]):
+        sessions, tokens, output = some_sessions(), list[int](), [7, 8][: place % 3]
+        session = sessions.state.sessions[sessions.open(sampling, output)]
+        for depth in range(1 + place % 3):
+            drawer = Drawer(session, logits_1V.repeat(9, 1), tokens)
+            tokens.append([drawer(node) for node in range(-1, depth)][-1])
+        parents = [-1, -1, 0, 0, 2, 2]
+        pairs = [token for token in tokens for _ in range(2)]
+        found.append((sampling, output, pairs, parents[: len(pairs)]))
+    walks = check(found, seed, logits_1V[0])
+    assert walks.counts_E.tolist() == [2 + place % 3 for place in range(6)]
+    assert {node % 2 for node in walks.nodes_ET.flatten().tolist() if node >= 0} == {0}
+
+
+@pytest.mark.parametrize("temperature", [0.6, 0.9, 1.0, 1.7])
+def test_to_the_last_bit(temperature: float) -> None:
+    """Logits that make all tokens but ties: any other way of dividing or adding draws others."""
+    sampling = Sampling(seed=4, max_tokens=40, temperature=temperature)
+    for seed in range(0, 40, 2):
+        found: list[tuple[Sampling, list[int], list[int], list[int]]] = [
+            (replace(sampling, seed=seed + place), [7, 8], [], []) for place in range(6)
+        ]
+        noise = some_sessions()
+        logits_6V = torch.empty(6, VOCAB)
+        for place, (one, output, _, _) in enumerate(found):
+            session = noise.state.sessions[noise.open(one, output)]
+            assert session.noise is not None
+            noise_V = session.noise.row_range(session.length, session.length + 1)[0]
+            logits_6V[place] = (8.0 - noise_V) * temperature
+        check(found, seed, logits_6V)
 
 
 def test_prompts_are_not_drawn_for() -> None:
@@ -193,6 +260,15 @@ def test_a_processor_draws_a_level_at_a_time(mode: str, kind: type) -> None:
     assert isinstance(made, kind)
 
 
+def test_a_gpu_draws_all_rows_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless the settings say otherwise."""
+    monkeypatch.setattr(device_drawing, "GumbelNoise", lambda vocab_size, device: None)
+    sessions = Sessions(Elsewhere(TABLE, EngineSettings(model="tabular:x"), "cuda"))
+    state = sessions.state
+    made = draws_of(state.engine, SETTINGS, state.table, state.sessions)
+    assert isinstance(made, DeviceDraws)
+
+
 @pytest.mark.parametrize("sampling", OPTIONS)
 def test_the_device_is_asked_once(sampling: Sampling, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the result is read back, except for `top_k` and `top_p`; torch's device without data refuses to be read."""
@@ -202,7 +278,7 @@ def test_the_device_is_asked_once(sampling: Sampling, monkeypatch: pytest.Monkey
         device_drawing, "to_device", lambda array, device: torch.from_numpy(array).to(device)
     )
     monkeypatch.setattr(device_drawing, "to_host", lambda tensor: lambda: asked.append(tensor))
-    sessions = Sessions(Elsewhere(TABLE, EngineSettings(model="tabular:x", num_slots=1)))
+    sessions = Sessions(Elsewhere(TABLE, EngineSettings(model="tabular:x", num_slots=1), "meta"))
     tree = Tree(row=sessions.open(sampling, [7, 8]), tokens=[3, 4], parents=[-1, 0])
     logits = Logits(values_RV=torch.empty(3, VOCAB, device=nowhere), offsets=(0, 3))
     if sampling.top_k or sampling.top_p < 1.0:
@@ -216,9 +292,13 @@ def test_the_device_is_asked_once(sampling: Sampling, monkeypatch: pytest.Monkey
 
 
 class Elsewhere(TabularEngine):
-    """Says that its device is one without data."""
+    """Says that it is on another device than it is."""
+
+    def __init__(self, table: Table, settings: EngineSettings, device: str) -> None:
+        super().__init__(table, settings)
+        self._elsewhere = torch.device(device)
 
     @property
     def spec(self) -> ModelSpec:
         """Of the model."""
-        return replace(super().spec, device=torch.device("meta"))
+        return replace(super().spec, device=self._elsewhere)

@@ -70,7 +70,8 @@ def test_the_first_tree_of_a_drafter_for_a_base_counts() -> None:
     ready = held.ready(5, 500, max_nodes=9, max_depth=9)
     assert ready is not None
     assert ready.frozen.tree.tokens_N[0] == 0
-    held.spend(5, 500)
+    for _ in range(2):
+        held.spend(5, 500)
     assert held.ready(5, 500, max_nodes=9, max_depth=9) is None
 
 
@@ -86,6 +87,52 @@ def test_only_the_first_drafter_counts_unless_the_verifier_mixes() -> None:
         assert ready.drafters_N == (1,) * 6 + (0,) * (num_nodes - 6)
 
 
+def test_trees_side_by_side_share_the_room() -> None:
+    """The second has what the first left, by whole levels; a tree without room for its first level is left out."""
+    held = HeldTrees("specinfer")
+    for drafter in (0, 1):
+        take(held, tree((2, 2), first=20 * drafter), drafter=drafter)
+    for max_nodes, expected in ((12, (0,) * 6 + (1,) * 6), (8, (0,) * 6 + (1,) * 2), (6, (0,) * 6)):
+        ready = held.ready(5, 500, max_nodes=max_nodes, max_depth=9)
+        assert ready is not None
+        assert ready.drafters_N == expected
+    assert held.ready(5, 500, max_nodes=1, max_depth=9) is None
+    assert held.ready(5, 500, max_nodes=12, max_depth=0) is None
+
+
+def test_nodes_are_those_of_the_text() -> None:
+    """Depths count from the start of the text, parents within the tree."""
+    held = HeldTrees("kseq")
+    take(held, tree((2, 1)), drafter=3)
+    ready = held.ready(5, 500, max_nodes=9, max_depth=9)
+    assert ready is not None
+    assert list(ready.nodes()) == [(0, -1, 6, 3), (1, -1, 6, 3), (2, 0, 7, 3), (3, 1, 7, 3)]
+
+
+def test_trees_that_a_text_passes_by_are_named() -> None:
+    """Those for shorter texts; one for this very text may still be verified."""
+    held = HeldTrees("kseq")
+    for length in (5, 6, 500):
+        take(held, tree(first=length), drafter=length, length=length)
+    passed = {base: (who, one.tree.tokens_N[0]) for base, who, one in held.passed(6)}
+    assert passed == {(5, 500): (5, 5)}
+    assert len(list(held.passed(501))) == 3
+
+
+def test_all_that_drafters_send_for_a_text_is_there() -> None:
+    """One tree is all that K-seq takes; SpecInfer takes one of each drafter."""
+    everyone = frozenset({0, 1})
+    assert HeldTrees("kseq").is_complete(5, 500, everyone)
+    held = HeldTrees("specinfer")
+    assert not held.is_complete(5, 500, everyone)
+    take(held, tree(), drafter=0)
+    assert not held.is_complete(5, 500, everyone)
+    assert held.is_complete(5, 500, frozenset({0}))
+    take(held, tree(), drafter=1)
+    assert held.is_complete(5, 500, everyone)
+    assert not held.is_complete(5, 501, everyone)
+
+
 def test_the_size_to_expect_is_that_of_earlier_trees() -> None:
     """The tree at hand does not count: whether it is worth its rows must not depend on its tokens."""
     held = HeldTrees("mcsd_without_replacement")
@@ -99,8 +146,10 @@ def test_the_size_to_expect_is_that_of_earlier_trees() -> None:
         return ready.expected_nodes
 
     assert expected(5, (2, 2)) == 0
-    assert expected(6, (2,)) == 6
-    assert [expected(length, (2,)) for length in range(7, 60)][-1] == 2
+    sizes = [expected(length, (2,)) for length in range(6, 60)]
+    assert sizes == sorted(sizes, reverse=True)
+    assert (sizes[0], sizes[-1]) == (6, 2)
+    assert set(sizes) == {6, 5, 4, 3, 2}
 
 
 def test_both_trees_of_two_drafters_are_expected() -> None:
@@ -149,33 +198,41 @@ def test_trees_of_another_verifier_are_refused(
     ("max_nodes", "max_depth", "kept"),
     [(14, 9, 14), (13, 9, 6), (6, 9, 6), (5, 9, 2), (1, 9, 0), (14, 2, 6), (14, 0, 0)],
 )
-def test_trees_lose_whole_levels(max_nodes: int, max_depth: int, kept: int) -> None:
+@pytest.mark.parametrize("replacement", Replacement)
+def test_trees_lose_whole_levels(
+    max_nodes: int, max_depth: int, kept: int, replacement: Replacement
+) -> None:
     """What does not fit is cut between levels, whatever the tokens are."""
-    whole = tree((2, 2, 2))
+    whole = tree((2, 2, 2), replacement=replacement)
     cut = first_levels(whole, max_nodes=max_nodes, max_depth=max_depth)
     assert cut.tree.num_nodes == kept
     assert cut.tree.tokens_N == whole.tree.tokens_N[:kept]
     assert cut.tree.parents_N == whole.tree.parents_N[:kept]
     assert cut.tree.sources_N == whole.tree.sources_N[:kept]
+    assert cut.tree.replacement is replacement
 
 
-def test_trees_side_by_side_keep_their_laws() -> None:
-    """Nodes of the second tree hang below each other and point at its own rows."""
-    first, second = tree((2, 1)), tree((1, 1), first=9)
-    both = side_by_side([first, second])
-    assert both.tree.parents_N == (-1, -1, 0, 1, -1, 4)
-    assert both.tree.tokens_N == (0, 1, 2, 3, 9, 10)
-    for node, (token, source) in enumerate(
-        zip(both.tree.tokens_N, both.tree.sources_N, strict=True)
-    ):
-        part, place = (first, node) if node < 4 else (second, node - 4)
+@pytest.mark.parametrize("replacement", Replacement)
+def test_trees_side_by_side_keep_their_laws(replacement: Replacement) -> None:
+    """Nodes of later trees hang below each other and point at their own rows."""
+    shapes = ((2, 1), (1, 1), (1,))
+    parts = [
+        tree(shape, first=9 * place, replacement=replacement) for place, shape in enumerate(shapes)
+    ]
+    both = side_by_side(parts)
+    assert both.tree.parents_N == (-1, -1, 0, 1, -1, 4, -1)
+    assert both.tree.tokens_N == (0, 1, 2, 3, 9, 10, 18)
+    assert both.tree.replacement is replacement
+    places = [(part, place) for part in parts for place in range(part.tree.num_nodes)]
+    for source, (part, place) in zip(both.tree.sources_N, places, strict=True):
         assert both.rows[source] is part.rows[part.tree.sources_N[place]]
-        assert token == part.tree.tokens_N[place]
 
 
 def test_a_tree_that_does_not_pay_is_tried_now_and_then() -> None:
     """Acceptance may have risen since it was last measured."""
     held = HeldTrees("kseq")
     assert held.is_worth(is_gain=True)
-    tries = [held.is_worth(is_gain=False) for _ in range(2 * (TRY_AGAIN + 1))]
-    assert tries.count(True) == 2
+    expected = ([False] * TRY_AGAIN + [True]) * 2
+    assert [held.is_worth(is_gain=False) for _ in expected] == expected
+    held = HeldTrees("kseq")
+    assert [held.is_worth(is_gain=False) for _ in expected] == expected

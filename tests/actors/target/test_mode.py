@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from outrider.actors.target.schedule.mode import PROBE_SHARE, Mode
+from outrider.actors.target.schedule.mode import Mode
+from outrider.actors.target.schedule.speed import PROBE_SHARE
 
 
 @dataclass
@@ -129,3 +130,21 @@ def test_a_load_that_was_never_met_begins_like_the_nearest() -> None:
     mode = Mode()
     Load(1.5, 3.0, sessions=16).run(mode, 600)
     assert not mode.enter(33)
+
+
+@pytest.mark.parametrize(("before", "after"), [(1.9, 0.8), (2.2, 0.5), (1.3, 0.3)])
+def test_a_speed_that_falls_is_noticed_within_some_rounds(before: float, after: float) -> None:
+    """A core is lost, or a text becomes hard to foresee: of two hundred rounds fewer than one in fifteen is lost."""
+    load, mode = Load(1.5 * before, 1.5, noise=1.0), Mode()
+    load.run(mode, 2_000)
+    load.drafted_tokens, load.noise = 1.5 * after, 0.1
+    assert load.run(mode, 200) > 1.0 - 1.0 / 15.0
+
+
+def test_a_trial_without_candidates_is_judged_by_what_came_instead() -> None:
+    """Not by what drafters did long ago, when they were faster."""
+    load, mode = Load(1.2, 1.5, noise=0.1), Mode()
+    load.run(mode, 1_000)
+    assert not mode.enter(load.sessions)
+    load.sleeps = 10_000
+    assert load.run(mode, 3_000) > 1.0 - 3.0 * PROBE_SHARE

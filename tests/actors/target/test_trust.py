@@ -29,6 +29,15 @@ def test_who_was_never_seen_is_believed() -> None:
     assert trust.of(0) == 1.0, "the target's own candidates are nobody's"
 
 
+def test_what_was_seen_is_weighed_against_some_good_draws() -> None:
+    """Of each drafter by itself, from its first candidate on."""
+    trust = Trust()
+    trust.observe(np.array([2, 0]), np.array([0.5, 1.0]), np.array([False, False]))
+    assert trust.of(1) == 1.0
+    assert trust.of(0) == pytest.approx(PRIOR_DRAWS / (PRIOR_DRAWS + 1.0))
+    assert trust.of(2) == pytest.approx(PRIOR_DRAWS / (PRIOR_DRAWS + 0.5))
+
+
 @pytest.mark.parametrize("share", [0.05, 0.5, 0.9])
 def test_an_honest_drafter_stays_believed(share: float) -> None:
     """Also one whose candidates are seldom drawn, if it says so."""

@@ -77,6 +77,14 @@ def test_a_silent_drafter_soon_costs_nothing() -> None:
     assert wait(waiting, 1.5, 0.001) == 0.001
 
 
+@pytest.mark.parametrize("arrives_s", [0.02, float("inf")])
+def test_no_wait_costs_more_than_what_comes_is_worth(arrives_s: float) -> None:
+    """However little is known of when it comes."""
+    waiting = learned(0.01, spread=0.01)
+    gain = 1.2 * PACE * 0.01
+    assert wait(waiting, gain, arrives_s) <= gain / PACE + 1e-9
+
+
 @pytest.mark.parametrize("elapsed_s", [0.0, 0.5, 1.0, 2.0, 5.0])
 def test_what_is_late_is_believed_to_take_long(elapsed_s: float) -> None:
     """What is left never becomes negative, and grows with the delay once it is overdue."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -17,10 +18,11 @@ from outrider.actors.train.block.block_objective import (
     block_states,
     random_blocks,
 )
-from outrider.actors.train.block.block_options import BlockTrainingOptions
 from outrider.actors.train.block.block_training import taps_of
+from outrider.actors.train.block.dspark_options import DsparkTrainingOptions
 from outrider.actors.train.features.training_rows import HeldOut
 from outrider.actors.train.methods.dspark_trainer import run
+from outrider.actors.train.training_errors import ResumeError
 
 
 def test_blocks_lie_in_their_rows_and_half_are_told_nothing() -> None:
@@ -93,7 +95,7 @@ def test_layers_are_spread_evenly() -> None:
     assert taps_of(3, 2) == (1,)
 
 
-def options_of(data: Path, out: Path, **given: object) -> BlockTrainingOptions:
+def options_of(data: Path, out: Path, **given: object) -> DsparkTrainingOptions:
     """A training of seconds on the shipped target."""
     small = {
         "steps": 4,
@@ -111,11 +113,11 @@ def options_of(data: Path, out: Path, **given: object) -> BlockTrainingOptions:
         "minutes": 0.0,
         "device": "cpu",
     }
-    return BlockTrainingOptions(data=data, out=out, **{**small, **given})  # type: ignore[arg-type]
+    return DsparkTrainingOptions(data=data, out=out, **{**small, **given})  # type: ignore[arg-type]
 
 
 def test_training_from_files_to_a_folder_that_loads(tiny_data: Path, tmp_path: Path) -> None:
-    """It is measured by slot, with states there and late; done again, nothing is; a longer run goes on."""
+    """It is measured by slot, with states there and late; done again, nothing is; a longer run goes on, one on other texts does not."""
     result = run(options_of(tiny_data, tmp_path))
     reports = result.report["acceptance"]
     late = [f"{count} late, {how}" for count in (1, 2) for how in ("re-rooted", "told")]
@@ -131,6 +133,9 @@ def test_training_from_files_to_a_folder_that_loads(tiny_data: Path, tmp_path: P
     before = net.state_dict()["fc.weight"]
     run(options_of(tiny_data, tmp_path, steps=6))
     assert not torch.equal(load_block_net(tmp_path / "dspark").state_dict()["fc.weight"], before)
+    other = shutil.copytree(tiny_data, tmp_path / "other")
+    with pytest.raises(ResumeError, match="use the same settings, another output folder"):
+        run(options_of(other, tmp_path, steps=6))
 
 
 def test_rank_zero_is_dflash(tiny_data: Path, tmp_path: Path) -> None:
@@ -144,6 +149,6 @@ def test_rank_zero_is_dflash(tiny_data: Path, tmp_path: Path) -> None:
 def test_options_that_leave_no_slot_are_refused() -> None:
     """With the field's name."""
     with pytest.raises(ValueError, match="most_revealed"):
-        BlockTrainingOptions(data=Path(), out=Path(), block=4, most_revealed=3)
+        DsparkTrainingOptions(data=Path(), out=Path(), block=4, most_revealed=3)
     with pytest.raises(ValueError, match="row_length"):
-        BlockTrainingOptions(data=Path(), out=Path(), row_length=40)
+        DsparkTrainingOptions(data=Path(), out=Path(), row_length=40)

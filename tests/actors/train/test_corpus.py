@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from outrider.actors.train.features.training_text import read_file
 from outrider.actors.train.text.corpus import (
     CorpusSource,
     check,
@@ -17,6 +19,7 @@ from outrider.actors.train.text.corpus import (
 )
 from outrider.actors.train.text.sources import read_prose
 from outrider.actors.train.training_errors import DataError
+from outrider.cluster.start.commands import CommandFailed, train
 
 PROSE = CorpusSource("prose", ("prose.jsonl",), 1.0, read_prose)
 
@@ -76,3 +79,38 @@ def test_read_lines_names_a_broken_archive(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(b"line\n" * 1000)[:-12])
     with pytest.raises(DataError, match=r"x\.txt\.gz: cannot be read"):
         list(read_lines(path))
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ('["a"]', "no JSON object"),
+        ('{"id": 1}', "neither text nor messages"),
+        ('{"messages": ["a"]}', "a message has no role"),
+        ('{"messages": [{"from": "human", "value": "a"}]}', "a message has no role"),
+        ('{"messages": [{"role": "assistant", "content": null}]}', "no content that is text"),
+    ],
+)
+def test_records_of_another_form_are_named(tmp_path: Path, record: str, message: str) -> None:
+    """With their file; none is trained on as something else."""
+    (tmp_path / "a.jsonl").write_text(record)
+    with pytest.raises(DataError, match=rf"a\.jsonl.*{message}"):
+        list(read_file(tmp_path / "a.jsonl"))
+
+
+def test_what_is_missing_is_said_before_a_target_is_loaded(tmp_path: Path) -> None:
+    """Texts, and a folder for the result, in a sentence."""
+    given: dict[str, Any] = {
+        "data": tmp_path / "texts",
+        "out": tmp_path / "file",
+        "target": "/nowhere",
+    }
+    with pytest.raises(CommandFailed, match="texts: no such folder or file"):
+        train("dspark", given)
+    given["data"].mkdir()
+    with pytest.raises(CommandFailed, match=r"no file ending in \.txt"):
+        train("dspark", given)
+    (given["data"] / "a.txt").write_text("a")
+    given["out"].write_text("a")
+    with pytest.raises(CommandFailed, match="file: File exists"):
+        train("dspark", given)

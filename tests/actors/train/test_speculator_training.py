@@ -99,7 +99,7 @@ def options_of(data: Path, out: Path, **given: object) -> SpeculatorOptions:
         "own_rows": 8,
         "row_length": 16,
         "prompt_length": 6,
-        "tokens_per_step": 64,
+        "rows_per_step": 4,
         "minutes": 0.0,
         "device": "cpu",
     }

@@ -17,6 +17,7 @@ from outrider.actors.train.text.train_tokenizer import (
     load_tokenizer,
     train_tokenizer,
 )
+from outrider.actors.train.training_errors import DataError
 
 TEXTS = ["the cat sat on the mat, 1234 times\n" * 4, "def f(x):\n    return x + 1\n" * 4]
 TOKENIZER = train_tokenizer(TEXTS, 300)
@@ -80,6 +81,8 @@ def test_chat_template_refuses_other_roles() -> None:
     """An unknown role is named."""
     with pytest.raises(Exception, match="role must be system, user or assistant, not tool"):
         TOKENIZER.apply_chat_template([{"role": "tool", "content": "x"}], tokenize=False)
+    with pytest.raises(DataError, match="role is 'tool'; the model knows"):
+        encode_documents(TOKENIZER, [Document("k", messages=(ChatTurn("tool", "x"),))])
 
 
 def test_markers_inside_training_text_stay_text() -> None:

@@ -60,6 +60,12 @@ def test_divide_gives_everything_where_nothing_is_wanted() -> None:
     assert won + won.T == pytest.approx(mass)
 
 
+def test_divide_leaves_a_token_what_it_can_use() -> None:
+    """However much the other wants."""
+    won = divide(np.array([[0.0, 0.5], [0.5, 0.0]]), np.array([0.4, 0.5]))
+    assert won.sum(axis=1) == pytest.approx([0.4, 0.1])
+
+
 def test_divide_moves_mass_through_others() -> None:
     """Token 0 cannot give to 2 directly, but through 1."""
     mass = np.array([[0.0, 0.5, 0.0], [0.5, 0.0, 0.5], [0.0, 0.5, 0.0]])
@@ -83,6 +89,10 @@ def test_divide_never_takes_more_than_there_is(seed: int) -> None:
         for group in groups
     )
     assert float(np.minimum(won.sum(axis=1), wanted).sum()) == pytest.approx(best, abs=1e-12)
+    # None gives what it can use itself, and none takes more than it can use.
+    began = np.triu(mass).sum(axis=1)
+    assert (won.sum(axis=1) >= np.minimum(began, wanted) - 1e-12).all()
+    assert (won.sum(axis=1) <= np.maximum(began, wanted) + 1e-12).all()
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -127,10 +137,12 @@ def test_of_equally_good_shares_the_least_is_taken() -> None:
 
 def test_equal_tokens_are_ordered_by_id() -> None:
     """So that every machine chooses alike, whichever way its sort takes."""
-    target = np.repeat([1.5, 0.5], 50) / 100.0
-    selection = select_pair(target, np.full(100, 0.01), np.full(100, 0.01), block=1)
+    target = np.tile([0.5, 1.5], 50) / 100.0
+    selection = select_pair(target, np.full(100, 0.01), np.full(100, 0.01), block=20)
     _, rule = selection.rules[0]
-    assert rule.ranks_G.tolist() == list(range(100))
+    order = [*range(1, 100, 2), *range(0, 100, 2)]
+    assert np.argsort(rule.ranks_G).tolist() == order
+    assert rule.block_B.tolist() == order[:20]
 
 
 def test_the_least_probabilities_are_no_exception() -> None:
@@ -138,3 +150,44 @@ def test_the_least_probabilities_are_no_exception() -> None:
     target, draft = np.array([0.5, 0.5, 0.0]), np.array([5e-324, 0.5, 0.5])
     law = select_pair(target, draft, draft).law_G
     assert law == pytest.approx([0.0, 0.75, 0.25])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_each_step_is_the_order_of_what_is_proposed(seed: int) -> None:
+    """First by target over both laws, then over the law of the winner so far; what each step adds is mixed in as it is best."""
+    rng = np.random.default_rng(seed)
+    target, first, second = rng.dirichlet(np.full(7, 3.0), 3)
+    selection = select_pair(target, first, second, block=1)
+    law, kept, gained = first, np.ones(7), np.zeros(7)
+    for number, (_, rule) in enumerate(selection.rules):
+        proposed = first + second if number == 0 else law
+        assert np.argsort(rule.ranks_G).tolist() == np.argsort(-target / proposed).tolist()
+        share = best_share(target, law, rule.law_G)
+        law = law + share * (rule.law_G - law)
+        wins = np.array([[rule.first_wins(i, j) for j in range(7)] for i in range(7)])
+        assert wins.diagonal().tolist() == [1.0] * 7
+        kept = kept + share * (wins @ second - kept)
+        gained = gained + share * (first @ (1.0 - wins) - gained)
+    assert len(selection.rules) > 1
+    assert selection.law_G == pytest.approx(law, abs=1e-15)
+    assert selection.kept_G == pytest.approx(kept, abs=1e-15)
+    assert selection.gained_G == pytest.approx(gained, abs=1e-15)
+
+
+def test_the_program_is_among_the_tokens_that_are_wanted_most() -> None:
+    """Those with the greatest target - law 1 * law 2 of all that are proposed, or of those that are single."""
+    rng = np.random.default_rng(5)
+    target, draft = rng.dirichlet(np.ones(9)), rng.dirichlet(np.full(9, 0.3))
+    wanted = np.argsort(-(target - draft * draft)).tolist()
+    _, rule = select_pair(target, draft, draft, block=4).rules[0]
+    assert rule.block_B.tolist() == wanted[:4]
+    singles = np.array([1, 3, 8])
+    _, rule = select_pair(target, draft, draft, block=4, singles=singles).rules[0]
+    assert rule.block_B.tolist() == [token for token in wanted if token in singles]
+
+
+def test_nothing_is_mixed_in_where_nothing_is_gained() -> None:
+    """The first candidate's law is the target's already."""
+    rng = np.random.default_rng(6)
+    target, second = rng.dirichlet(np.ones(5), 2)
+    assert select_pair(target, target, second).rules == []

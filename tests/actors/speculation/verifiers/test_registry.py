@@ -123,3 +123,10 @@ def test_chains_fit_every_method(verifier: str, replacement: Replacement) -> Non
 def test_token_only_methods_take_any_tree(verifier: str) -> None:
     """No rows, no mode, no order."""
     check_tree(verifier, tree((-1, -1, 0, 0), WITHOUT, ()))
+
+
+def test_every_group_of_siblings_is_looked_at() -> None:
+    """A lone child before them hides none, and several of one drafter are what is wanted."""
+    check_tree("traversal", tree((-1, 0, 0), WITHOUT, (0, 1, 1)))
+    with pytest.raises(ValueError, match="siblings of one drafter"):
+        check_tree("traversal", tree((-1, 0, 0), WITHOUT, (0, 0, 1)))

@@ -15,6 +15,7 @@ from bench.verifiers.optimum import best_acceptance_identical
 from outrider.actors.speculation.sampling.random_acts import Float64s
 from outrider.actors.speculation.trees.draft_tree import Replacement
 from outrider.actors.speculation.verify import tournament
+from outrider.actors.speculation.verify.pair_selection import PairSelection, select_pair
 from outrider.actors.speculation.verify.tournament import Tournament
 
 ROUNDING = 1e-12
@@ -156,3 +157,38 @@ def test_the_least_probabilities_have_a_class(limit: int, monkeypatch: pytest.Mo
     target_V = np.array([0.5, 0.5, 0.0, 0.0])
     draft_V = np.array([5e-324, 0.5, 0.5, 0.0])
     assert rising(target_V, {0: draft_V}, [0, 0])[0] == pytest.approx(0.5)
+
+
+def test_tokens_that_are_not_proposed_change_nothing() -> None:
+    """At a large vocabulary: they belong to no class of tokens that can win, however much the target wants them."""
+    rng = np.random.default_rng(4)
+    target_V, noise_V = (rng.gamma(0.3, size=4000) + 1e-300 for _ in range(2))
+    draft_V = 0.2 * target_V / target_V.sum() + 0.8 * noise_V / noise_V.sum()
+    draft_V[::2] = 0.0
+    draft_V /= draft_V.sum()
+    target_V /= target_V.sum()
+    found = rising(target_V, {0: draft_V}, [0, 0])
+    assert found[1] >= best_acceptance_identical(target_V, draft_V, 2) - 0.002
+
+
+def test_a_choice_that_would_accept_less_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then the first candidate wins, and law and overlap stay."""
+    rng = np.random.default_rng(8)
+    target_V, draft_V, other_V = (rng.dirichlet(np.ones(6)) for _ in range(3))
+    contest = Tournament(target_V, {0: draft_V, 1: other_V})
+    contest.enter(0)
+    before_V, overlap = contest.law_V.copy(), contest.overlap
+
+    def the_second_wins(
+        target_G: Float64s, first_G: Float64s, second_G: Float64s, *others: object
+    ) -> PairSelection:
+        _, rule = select_pair(target_G, first_G, second_G).rules[0]
+        worst_G = np.zeros_like(first_G)
+        worst_G[target_G.argmin()] = 1.0
+        return PairSelection(law_G=worst_G, kept_G=worst_G, gained_G=worst_G, rules=[(1.0, rule)])
+
+    monkeypatch.setattr(tournament, "select_pair", the_second_wins)
+    found = contest.enter(1)
+    assert [contest.first_wins(found, one, 0) for one in range(1, 6)] == [1.0] * 5
+    assert contest.law_V.tolist() == before_V.tolist()
+    assert contest.overlap == overlap

@@ -1,0 +1,121 @@
+"""What DFlash's and DSpark's files have in common, of whichever project: the layers, the slots, and the names of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from outrider.actors.draft.checkpoints.checkpoint_format import (
+    Checkpoint,
+    TargetShape,
+    UnfitCheckpoint,
+)
+from outrider.actors.draft.checkpoints.layer_fields import (
+    layer_fields,
+    number,
+    whole,
+    windowed,
+)
+
+MOST_CONTEXT = 2_048
+"""Positions that a block sees, at most: what every slot of the drafter keeps room for. The released nets were trained on texts of 3,000 to 4,000
+tokens, and would see all of a longer one; the window costs acceptance there and no token."""
+
+LAYER = (
+    "self_attn.q_proj",
+    "self_attn.k_proj",
+    "self_attn.v_proj",
+    "self_attn.o_proj",
+    "self_attn.q_norm",
+    "self_attn.k_norm",
+    "mlp.gate_proj",
+    "mlp.up_proj",
+    "mlp.down_proj",
+    "input_layernorm",
+    "post_attention_layernorm",
+)
+"""Parts of a layer, by the same names here and there."""
+
+BIASED = LAYER[:4]
+
+
+def block_fields(
+    layers: Mapping[str, Any], slots: Mapping[str, Any], target: TargetShape | None
+) -> dict[str, Any]:
+    """Fields of a block drafter's configuration.
+
+    Args:
+        layers: The configuration of the layers.
+        slots: That of the block.
+        target: The target's shape, for its end-of-text tokens.
+
+    Raises:
+        UnfitCheckpoint: Something is missing, or is computed in a way that is not there.
+    """
+    fields = layer_fields(layers)
+    sliding = windowed(layers)
+    window, is_causal = MOST_CONTEXT, False
+    if any(sliding):
+        if not all(sliding):
+            raise UnfitCheckpoint(
+                "some of its layers have a sliding window and some have none; one window for all runs here"
+            )
+        window = min(window, whole(layers, "sliding_window"))
+        is_causal = not (slots.get("sliding_window_non_causal") or slots.get("is_causal") is False)
+    return {
+        "model_type": "dspark",
+        **fields,
+        "vocab_size": whole(layers, "vocab_size"),
+        "block": whole(slots, "block_size"),
+        "window": window,
+        "is_causal": is_causal,
+        "rank": 0,
+        "has_confidence": False,
+        "normed_taps": False,
+        "mask_token_id": whole(slots, "mask_token_id"),
+        "has_biases": bool(layers.get("attention_bias")),
+        "embedding_scale": number(slots, "input_embedding_scale", 1.0),
+        "logit_scale": number(slots, "output_multiplier", 1.0),
+        "soft_cap": number(slots, "final_logit_softcapping")
+        if slots.get("final_logit_softcapping")
+        else 0.0,
+        "eos_token_ids": list(target.eos_token_ids) if target is not None else [],
+    }
+
+
+def block_tensors(fields: Mapping[str, Any]) -> dict[str, str]:
+    """The names of a block drafter's tensors, which are the same here and there."""
+    names = ["fc.weight", "hidden_norm.weight", "norm.weight"]
+    for layer in range(fields["num_layers"]):
+        names += [f"layers.{layer}.{part}.weight" for part in LAYER]
+        if fields["has_biases"]:
+            names += [f"layers.{layer}.{part}.bias" for part in BIASED]
+    if fields["rank"]:
+        names += ["markov_head.markov_w1.weight", "markov_head.markov_w2.weight"]
+        if fields.get("markov") == "gated":
+            names += ["markov_head.gate_proj.weight", "markov_head.gate_proj.bias"]
+    if fields["has_confidence"]:
+        names += ["confidence_head.proj.weight", "confidence_head.proj.bias"]
+    return {name: name for name in names}
+
+
+def library_tables(checkpoint: Checkpoint, vocab_size: int) -> dict[str, Any]:
+    """Fields of a `Translation`: the tables that files of the library `speculators` hold besides, each of which may be absent."""
+    shapes = checkpoint.shapes
+    names = {
+        "embedding": "embed_tokens.weight",
+        "head": "lm_head.weight",
+        "draft_ids": "d2t",
+        "draft_mask": "t2d",
+    }
+    found: dict[str, Any] = {kind: name for kind, name in names.items() if name in shapes}
+    num = checkpoint.config.get("draft_vocab_size") or vocab_size
+    if num != vocab_size and "draft_ids" not in found:
+        raise UnfitCheckpoint(
+            f"its head has {num} of the target's {vocab_size} token ids, and no table d2t says which"
+        )
+    of_the_target = ("verifier_norm.weight", "verifier_lm_head.weight")
+    found["ignored"] = dict.fromkeys(
+        (name for name in of_the_target if name in shapes), "the target's, for training"
+    )
+    return found

@@ -1,0 +1,100 @@
+"""Tensors in the files of a folder, in one or several pieces: safetensors, else PyTorch's own files, of which nothing but tensors is read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from outrider.actors.draft.checkpoints.checkpoint_format import UnfitCheckpoint
+
+if TYPE_CHECKING:
+    import torch
+
+KINDS = ("*.safetensors", "pytorch_model*.bin", "*_lm_head.pt")
+"""Names of files with weights. Those of the first kind that there are any of count, so that no tensor is met twice."""
+
+LARGEST_HEADER = 100 << 20
+"""Bytes of a safetensors header, at most; as in the library."""
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The files of a folder that hold its tensors; empty: it has none."""
+    for kind in KINDS:
+        if files := sorted(folder.glob(kind)):
+            return files
+    return []
+
+
+def shapes_in(folder: Path) -> dict[str, tuple[int, ...]]:
+    """Shape of each tensor of a folder, by name. Safetensors are read without torch.
+
+    Raises:
+        UnfitCheckpoint: There is none, one cannot be read, or a name stands in two of them.
+    """
+    found: dict[str, tuple[int, ...]] = {}
+    if not (files := weight_files(folder)):
+        raise UnfitCheckpoint(f"no file of weights: none of {', '.join(KINDS)}")
+    for path in files:
+        try:
+            shapes = (
+                _header(path)
+                if path.suffix == ".safetensors"
+                else {name: tuple(value.shape) for name, value in _pickled(path)}
+            )
+        except Exception as error:
+            raise UnfitCheckpoint(f"{path}: cannot be read ({error})") from error
+        if twice := found.keys() & shapes.keys():
+            raise UnfitCheckpoint(f"{path}: {min(twice)} stands in another file, too")
+        found.update(shapes)
+    return found
+
+
+def read_tensors(folder: Path, names: Collection[str]) -> dict[str, torch.Tensor]:
+    """Some tensors of a folder, as they are stored.
+
+    Raises:
+        UnfitCheckpoint: One is not there, or cannot be read.
+    """
+    from safetensors import safe_open
+
+    found: dict[str, torch.Tensor] = {}
+    for path in weight_files(folder):
+        try:
+            if path.suffix == ".safetensors":
+                with safe_open(path, framework="pt") as file:
+                    for name in set(names) & set(file.keys()):
+                        found[name] = file.get_tensor(name)
+            else:
+                found.update((name, value) for name, value in _pickled(path) if name in names)
+        except Exception as error:
+            raise UnfitCheckpoint(f"{path}: cannot be read ({error})") from error
+    if missing := set(names) - found.keys():
+        raise UnfitCheckpoint(f"{folder}: missing {', '.join(sorted(missing))}")
+    return found
+
+
+def _header(path: Path) -> dict[str, tuple[int, ...]]:
+    with path.open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        if not 0 < size <= LARGEST_HEADER:
+            raise ValueError(f"a header of {size} bytes")
+        header: Mapping[str, Any] = json.loads(file.read(size))
+    return {name: tuple(entry["shape"]) for name, entry in header.items() if name != "__metadata__"}
+
+
+def _pickled(path: Path) -> Iterator[tuple[str, torch.Tensor]]:
+    """Tensors of a file of PyTorch's; the weights themselves stay on disk until they are used."""
+    import torch
+
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except RuntimeError:
+        # A file of before 1.6, which cannot be mapped.
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    if not isinstance(content, Mapping):
+        raise UnfitCheckpoint(f"{path} holds no table of tensors")
+    for name, value in content.items():
+        if isinstance(value, torch.Tensor):
+            yield str(name), value

@@ -1,0 +1,125 @@
+"""The shape of a masked-diffusion draft model: everything but its weights. Plain data, a JSON file beside the weights."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from outrider.actors.draft.on_states.net_shape import shape_of
+
+KIND = "diffusion"
+"""`model_type` in the file."""
+
+SIZES = (
+    "vocab_size",
+    "table_width",
+    "width",
+    "num_layers",
+    "num_heads",
+    "num_key_heads",
+    "head_dim",
+    "inner",
+    "block",
+    "window",
+)
+"""Fields that are numbers of at least one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffusionConfig:
+    """A block-causal denoiser (Christopher et al. 2024, arXiv 2408.05636); `diffusion_net.DiffusionNet` has the equations."""
+
+    vocab_size: int
+    """V: the target's token ids."""
+
+    table_width: int
+    """Numbers of a row of the target's embedding and head, which the draft model borrows."""
+
+    width: int
+    """D: numbers of the draft model's own states."""
+
+    num_layers: int = 3
+    num_heads: int = 4
+    num_key_heads: int = 2
+    head_dim: int = 32
+
+    inner: int = 160
+    """Width of the gated product."""
+
+    block: int = 8
+    """L: tokens that are proposed. The first follows from the newest token's own row, each other from a place that holds the mask or
+    a token that was filled in."""
+
+    window: int = 128
+    """Positions before its own that a row sees, at most, its own included."""
+
+    rope_theta: float = 10_000.0
+    rope_scaling: Mapping[str, Any] = field(default_factory=dict)
+    has_biases: bool = False
+    eps: float = 1e-6
+
+    first: tuple[float, ...] = ()
+    """Measured by the trainer: how often the target's token is the likeliest candidate, by distance from the last token that is known, each given
+    that those before it were right. What a drafter believes before it has seen a verdict. Empty: not measured."""
+
+    among: tuple[float, ...] = ()
+    """Likewise, how often it is one of the candidates."""
+
+    target_fingerprint: str = ""
+    """Digest of the target's weights; empty: not known."""
+
+    tables_digest: str = ""
+    """Digest of the target's embedding and head (`target_tables.digest_of`); empty: not known, and not checked."""
+
+    tokenizer_fingerprint: str = ""
+    """Digest of the target's tokenizer; empty: not known."""
+
+    eos_token_ids: tuple[int, ...] = ()
+    """The target's end-of-text tokens."""
+
+    target: str = ""
+    """Where the target's tables are: a folder or `demo:NAME`. A relative folder is meant from the file's own."""
+
+    def __post_init__(self) -> None:
+        for name in SIZES:
+            value = getattr(self, name)
+            if type(value) is not int or value < 1:
+                raise ValueError(f"{name} is {value!r}; it must be a whole number of at least 1")
+        if self.block < 2:
+            raise ValueError(
+                f"block is {self.block}; it must be at least 2, so that something is denoised"
+            )
+        if self.num_heads % self.num_key_heads:
+            raise ValueError(
+                f"num_heads is {self.num_heads}, which {self.num_key_heads} key heads do not divide"
+            )
+        if self.head_dim % 2:
+            raise ValueError(f"head_dim is {self.head_dim}; it is rotated in pairs, so even")
+        for name in ("first", "among"):
+            rates = getattr(self, name)
+            if len(rates) not in (0, self.block):
+                raise ValueError(
+                    f"{name} has {len(rates)} numbers; it must have {self.block}, one a token, or none"
+                )
+            if not all(0.0 <= rate <= 1.0 for rate in rates):
+                raise ValueError(f"{name} is {rates}; each must be 0 to 1")
+
+    @property
+    def request(self) -> None:
+        """What is asked of the target: nothing but tokens."""
+        return None
+
+    def as_json(self) -> dict[str, Any]:
+        """What the file holds."""
+        return {"model_type": KIND, **dataclasses.asdict(self)}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> DiffusionConfig:
+        """The shape that a file holds.
+
+        Raises:
+            ValueError: It is of another kind, or a field is unknown, missing or wrong.
+        """
+        return shape_of(cls, KIND, content)

@@ -1,0 +1,248 @@
+"""Drafting with a diffusion model: a block is filled behind the text after every verdict, and its best tree is proposed.
+
+A pass reads the tokens that were committed since and fills the block, in one. Until its candidates are there, what the tree held below the verdict goes
+on. Further denoising steps are told the likeliest path so far, which under coupled sampling is that of the likely draws; how many there are follows
+from what a step takes and what it is expected to bring (`denoising.py`). What it brings is learned from verdicts, by distance from the last known
+token, beginning with what the trainer measured.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.actors.draft.diffusion.block_proposer import BlockProposer
+from outrider.actors.draft.diffusion.diffusion_engine import ALL, LAST, NONE, DiffusionEngine
+from outrider.actors.draft.diffusion.diffusion_pass import (
+    DiffusionPass,
+    batch_of,
+    entries_of,
+    rows_of,
+)
+from outrider.actors.draft.diffusion.learned_rates import LearnedRates
+from outrider.actors.draft.model.fitting import check_fits, no_room, within
+from outrider.actors.draft.model.growing import Grower
+from outrider.actors.draft.model.growing_drafter import ROOT_PRIORS
+from outrider.actors.draft.model.model_sessions import ModelSessions
+from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
+from outrider.actors.draft.state.drafter import LOOKAHEAD, DraftPass
+from outrider.actors.draft.trees.calibration import Rates, Sharpness, learn_walk
+from outrider.actors.draft.trees.draft_cost import PassCost
+from outrider.actors.engine.protocol import Batch, Engine, Logits, NoFreeSlot
+from outrider.actors.engine.timed_engine import TimedEngine
+
+Bools = NDArray[np.bool_]
+Int64s = NDArray[np.int64]
+
+
+class DiffusionDrafter:
+    """See the module. A `Drafter`."""
+
+    def __init__(
+        self,
+        sessions: DraftSessions,
+        engine: DiffusionEngine,
+        *,
+        width: int,
+        max_ahead: int,
+        prefill_chunk: int,
+        lockstep: bool = False,
+    ) -> None:
+        """
+        Args:
+            sessions: With room for `num_nodes_of` nodes a tree.
+            engine: Runs the net. Used by the calling thread only.
+            width: Children of a node, at most.
+            max_ahead: Nodes of one session that get children, at most.
+            prefill_chunk: Committed tokens in one pass, at most.
+            lockstep: One tree of the size that the target verifies, for comparison.
+        """
+        self.timed = TimedEngine(engine)
+        self.cost = PassCost()
+        config = engine.net.config
+        self._block = config.block
+        self._sessions, self._forest = sessions, sessions.forest
+        self._models = ModelSessions(len(sessions.sessions), engine.spec)
+        self._lockstep = lockstep
+        self._chunk = min(prefill_chunk, engine.max_scratch)
+        self.sharpness = Sharpness(config.block)
+        self._learned = LearnedRates(config)
+        self._roots = Rates(ROOT_PRIORS)
+        self._grower = Grower(
+            sessions,
+            self._models,
+            self.timed,
+            width=width,
+            sharpness=self.sharpness,
+            rates=self._roots,
+        )
+        self._blocks = BlockProposer(
+            sessions,
+            self._models,
+            self._grower,
+            self._learned,
+            max_ahead=max_ahead,
+            lockstep=lockstep,
+        )
+        self._is_stale_S = np.zeros(len(sessions.sessions), np.bool_)
+        """The text grew since the block was begun."""
+        self._was_prefill = False
+
+    @property
+    def engine(self) -> Engine:
+        """Runs the batches."""
+        return self.timed
+
+    @property
+    def num_slots(self) -> int:
+        """Sessions that can be served at a time."""
+        return self.timed.num_slots
+
+    @property
+    def num_free_slots(self) -> int:
+        """Sessions that can be attached."""
+        return self.timed.num_free
+
+    def warm_up(self) -> None:
+        """Runs the shapes of both kinds of steps once, so that the first session does not pay for them."""
+        slot = self.timed.acquire()
+        try:
+            for wanted in (LAST, ALL):
+                batch = Batch(
+                    slots_E=np.array([slot]),
+                    starts_E=np.array([0, 1]),
+                    tokens_R=np.zeros(1, np.int64),
+                    parents_R=np.array([-1]),
+                    wanted_E=np.array([wanted]),
+                )
+                self._grower.warm_up(self.timed.forward(batch).values_RV)
+                self.timed.truncate(slot, 0)
+        finally:
+            self.timed.release(slot)
+
+    def attach(self, session: DraftSession) -> None:
+        """Makes room for a session; its text is read by later passes.
+
+        Raises:
+            NoRoom: Every slot is taken.
+            CannotDraft: The text does not fit.
+        """
+        check_fits(session, self.timed.spec)
+        session.sampling = within(session.sampling, self.timed.spec.vocab_size)
+        try:
+            slot = self.timed.acquire()
+        except NoFreeSlot as error:
+            raise no_room(self.timed.num_slots) from error
+        depth = session.speculation.max_depth * (1 if self._lockstep else LOOKAHEAD)
+        self._models.add(session, slot=slot, depth=min(depth, self._block), policy=None)
+        self._models.cached_S[session.row] = 0
+        self._is_stale_S[session.row] = True
+
+    def detach(self, session: DraftSession) -> None:
+        """Frees the session's slot."""
+        row = session.row
+        self.timed.release(int(self._models.slots_S[row]))
+        self._models.remove(row)
+        self._grower.forget(row)
+        self._blocks.drop(row)
+
+    def follow(self, rows_E: Int64s, tokens_ET: Int64s, counts_E: Int64s) -> Int64s:
+        """See `Drafter`."""
+        forest, scorings_E = self._forest, self._models.scorings_S[rows_E]
+        walk = forest.walk(rows_E, tokens_ET)
+        learn_walk(
+            forest, rows_E, walk, rates=self._roots, sharpness=self.sharpness, scorings_E=scorings_E
+        )
+        self._learned.learn(forest, rows_E, walk, scorings_E)
+        stays_E = walk.reached_E == counts_E
+        ends_E = walk.path_ET[np.arange(len(rows_E)), counts_E - 1]
+        forest.reroot(rows_E[stays_E], ends_E[stays_E])
+        forest.clear(rows_E[~stays_E])
+        self._grower.add_roots(rows_E[stays_E])
+        self._is_stale_S[rows_E] = True
+        for row in rows_E.tolist():
+            self._blocks.drop(row)
+        return walk.reached_E
+
+    def rewrite(self, session: DraftSession, keep: int) -> None:
+        """See `Drafter`: the text is read anew, as the rows before the window are gone."""
+        row = session.row
+        self._forest.clear(np.array([row]))
+        self.timed.truncate(int(self._models.slots_S[row]), 0)
+        self._models.cached_S[row] = 0
+        self._is_stale_S[row] = True
+        self._blocks.drop(row)
+
+    def is_complete(self, rows_E: Int64s) -> Bools:
+        """See `Drafter`."""
+        goes_on_E = self._is_stale_S[rows_E] | self._has_steps(rows_E)
+        complete_E: Bools = ~goes_on_E | (self._blocks.deepest(rows_E) < 1)
+        return complete_E
+
+    def plan(self, rows_E: Int64s) -> DiffusionPass | None:
+        """See `Drafter`: long texts and blocks take turns, so that a prompt does not stall the others."""
+        rows_E = rows_E[self._blocks.deepest(rows_E) >= 1]
+        is_stale_E = self._is_stale_S[rows_E]
+        steps = rows_E[~is_stale_E & self._has_steps(rows_E)]
+        stale = rows_E[is_stale_E]
+        lags = self._sessions.lengths_S[stale] - self._models.cached_S[stale]
+        is_long = lags > max(self.cost.free_rows, self._block)
+        short, long = stale[~is_long], stale[is_long]
+        if len(long) and (self._was_prefill or not len(short) + len(steps)):
+            self._was_prefill = False
+            return self._pass(long, steps[:0])
+        self._was_prefill = bool(len(long))
+        return self._pass(short, steps) if len(short) + len(steps) else None
+
+    def grow(self, plan: DraftPass, logits: Logits | None) -> Int64s:
+        """See `Drafter`."""
+        assert isinstance(plan, DiffusionPass), "it is this method's own"
+        assert logits is not None, "it has a batch"
+        of_each = (plan.rows_E.tolist(), plan.counts_E.tolist(), plan.wanted_E.tolist())
+        for row, count, kind in zip(*of_each, strict=True):
+            slot = int(self._models.slots_S[row])
+            if kind == ALL:
+                self.timed.truncate(slot, int(self._models.cached_S[row]))
+                continue
+            self.timed.rebase(slot, range(count))
+            self._models.cached_S[row] += count
+            self._is_stale_S[row] = kind == NONE
+        grown: Int64s = plan.rows_E[plan.fills_E]
+        if len(grown):
+            step_s = self.cost.predict(self._block - 1)
+            self._blocks.take(plan, logits.values_RV, np.array(logits.offsets), step_s=step_s)
+        return grown
+
+    def took(self, plan: DraftPass, seconds: float) -> None:
+        """See `Drafter`."""
+        assert isinstance(plan, DiffusionPass), "it is this method's own"
+        self.cost.observe(plan.num_rows(self._block), seconds)
+
+    def _pass(self, reading: Int64s, steps: Int64s) -> DiffusionPass:
+        """A pass in which some sessions read their texts, within the chunk, and others take another step."""
+        entries = entries_of(
+            self._sessions,
+            self._models,
+            reading,
+            steps,
+            [self._blocks.told(row) for row in steps.tolist()],
+            chunk=self._chunk,
+            vocab_size=self.timed.spec.vocab_size,
+        )
+        gains = [
+            0.0 if wanted == NONE else self._blocks.gain(row, is_first=wanted == LAST)
+            for row, wanted in zip(entries.rows_E.tolist(), entries.wanted_E.tolist(), strict=True)
+        ]
+        num_rows = rows_of(entries.counts_E, entries.wanted_E, self._block)
+        return DiffusionPass(
+            batch=batch_of(entries, self._models),
+            rows_E=entries.rows_E,
+            gains_E=np.array(gains),
+            seconds=self.cost.predict(num_rows),
+            counts_E=entries.counts_E,
+            wanted_E=entries.wanted_E,
+        )
+
+    def _has_steps(self, rows_E: Int64s) -> Bools:
+        """Whether the block of each is to be denoised further."""
+        return np.array([self._blocks.goes_on(row) for row in rows_E.tolist()], np.bool_)

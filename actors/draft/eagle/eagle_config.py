@@ -1,0 +1,175 @@
+"""The shape of an EAGLE-3 draft net: everything but its weights. Plain data, a JSON file beside the weights."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from outrider.actors.draft.on_states.net_shape import shape_of
+from outrider.actors.exchange.feedback_request import FeedbackRequest, Layer
+
+KIND = "eagle3"
+"""`model_type` in the file."""
+
+SIZES = (
+    "vocab_size",
+    "width",
+    "target_width",
+    "num_heads",
+    "num_key_heads",
+    "head_dim",
+    "inner",
+    "num_steps",
+    "window",
+)
+"""Fields that are numbers of at least one."""
+
+BEYOND = 2
+"""The net may go on so many times as deep on its own states as it was trained to: as late states ask for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EagleConfig:
+    """EAGLE-3 (Li et al. 2025, arXiv 2503.01840); `eagle_net.EagleNet` has the equations."""
+
+    vocab_size: int
+    """V: the target's token ids."""
+
+    width: int
+    """D: numbers of a state of the net, and of a row of the embedding."""
+
+    taps: tuple[Layer, ...]
+    """Layers of the target whose states are fused, as `exchange.feedback_request.Layer` counts them."""
+
+    target_width: int
+    """Numbers of a hidden state of the target; D in most nets."""
+
+    num_heads: int = 4
+    num_key_heads: int = 2
+    head_dim: int = 40
+
+    inner: int = 320
+    """Width of the gated product."""
+
+    num_drafted: int = 0
+    """Token ids that the net proposes, its head's rows; 0: all of the target's."""
+
+    num_steps: int = 4
+    """Tokens in a row that the net was trained for; all but the first are read with states of its own."""
+
+    window: int = 256
+    """Newest positions with states of the target that a row sees, at most: it bounds the memory of a session."""
+
+    owns_embedding: bool = False
+    """Whether the folder holds an embedding. If not, it is the target's."""
+
+    owns_head: bool = False
+    """Whether the folder holds a head. If not, it is the target's, its rows for the ids that are proposed."""
+
+    has_head_norms: bool = False
+    """Whether each head's queries and keys are normed, as in Qwen3."""
+
+    norm_before_fc: bool = False
+    """Whether the states side by side are normed before they are fused."""
+
+    norm_each_tap: bool = False
+    """Whether each layer's states are normed before they are fused (`fc_norm` of some checkpoints)."""
+
+    norm_before_residual: bool = False
+    """Whether the sum around attention begins with the normed state."""
+
+    norm_output: bool = False
+    """Whether it is the normed output that is read next."""
+
+    projects: bool = False
+    """Whether the token and the state beside it are brought to one width before the layer, as in modules of multi-token prediction; then the
+    states of a single tap are read as they are."""
+
+    reuse_rank: int = 0
+    """Rank of the map that puts another token into a kept state (`hidden_reuse`); 0: there is none."""
+
+    has_biases: bool = False
+    """Whether the maps of attention have biases."""
+
+    rope_theta: float = 10_000.0
+
+    rope_scaling: Mapping[str, Any] = field(default_factory=dict)
+    """As `on_states.rotary.frequencies` takes it."""
+
+    eps: float = 1e-6
+
+    target_fingerprint: str = ""
+    """Digest of the target's weights; empty: not known."""
+
+    tables_digest: str = ""
+    """Digest of the target's embedding and head (`target_tables.digest_of`); empty: not known, and not checked."""
+
+    tokenizer_fingerprint: str = ""
+    """Digest of the target's tokenizer; empty: not known."""
+
+    eos_token_ids: tuple[int, ...] = ()
+    """The target's end-of-text tokens."""
+
+    target: str = ""
+    """Where the target's tables are: a folder or `demo:NAME`. A relative folder is meant from the file's own."""
+
+    def __post_init__(self) -> None:
+        for name in SIZES:
+            value = getattr(self, name)
+            if type(value) is not int or value < 1:
+                raise ValueError(f"{name} is {value!r}; it must be a whole number of at least 1")
+        for name, most in (("num_drafted", self.vocab_size), ("reuse_rank", self.width)):
+            value = getattr(self, name)
+            if type(value) is not int or not 0 <= value <= most:
+                raise ValueError(f"{name} is {value!r}; it must be 0 to {most}")
+        if self.num_heads % self.num_key_heads:
+            raise ValueError(
+                f"num_heads is {self.num_heads}, which {self.num_key_heads} key heads do not divide"
+            )
+        if self.head_dim % 2:
+            raise ValueError(f"head_dim is {self.head_dim}; it is rotated in pairs, so even")
+        if not self.taps:
+            raise ValueError("taps is empty; name layers of the target")
+        if self.projects and (
+            len(self.taps) > 1
+            or self.target_width != self.width
+            or self.norm_before_fc
+            or self.norm_each_tap
+            or self.norm_before_residual
+        ):
+            raise ValueError(
+                "projects goes with one tap of the net's own width, and with no norm before that"
+            )
+        if self.norm_before_fc and self.norm_each_tap:
+            raise ValueError("norm_before_fc and norm_each_tap exclude each other")
+        _ = self.request
+
+    @property
+    def num_layers(self) -> int:
+        """Decoder layers. More than one would make what a row sees depend on more than its own states."""
+        return 1
+
+    @property
+    def request(self) -> FeedbackRequest:
+        """What is asked of the target."""
+        return FeedbackRequest(layers=self.taps, width=self.target_width)
+
+    @property
+    def deepest(self) -> int:
+        """Tokens in a row behind the newest state of the target that are read, at most."""
+        return BEYOND * self.num_steps
+
+    def as_json(self) -> dict[str, Any]:
+        """What the file holds."""
+        return {"model_type": KIND, **dataclasses.asdict(self)}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> EagleConfig:
+        """The shape that a file holds.
+
+        Raises:
+            ValueError: It is of another kind, or a field is unknown, missing or wrong.
+        """
+        return shape_of(cls, KIND, content)

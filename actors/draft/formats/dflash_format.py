@@ -1,0 +1,108 @@
+"""DFlash (arXiv 2602.06036): the project's own files, and those of the library `speculators`.
+
+Layers are numbered by their output in the project's files, so one more in ours, and as ours in the library's. Slot 0 predicts nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from outrider.actors.draft.checkpoints.block_fields import (
+    block_fields,
+    block_tensors,
+    library_tables,
+)
+from outrider.actors.draft.checkpoints.checkpoint_format import (
+    Checkpoint,
+    CheckpointFormat,
+    TargetShape,
+    Translation,
+    UnfitCheckpoint,
+)
+from outrider.actors.draft.checkpoints.layer_fields import part, whole, wholes
+
+LIBRARY = "speculators_model_type"
+
+
+def _is_dflash(checkpoint: Checkpoint) -> bool:
+    return "dflash_config" in checkpoint.config and LIBRARY not in checkpoint.config
+
+
+def _is_library_dflash(checkpoint: Checkpoint) -> bool:
+    return checkpoint.config.get(LIBRARY) in ("dflash", "dflash2")
+
+
+def _dflash(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
+    config = checkpoint.config
+    own: Mapping[str, Any] = part(config, "dflash_config")
+    _refuse_second(checkpoint)
+    merged = {**config, **own}
+    fields = block_fields(config, merged, target)
+    notes: tuple[str, ...] = ()
+    if own.get("target_layer_ids") is not None:
+        taps = [one + 1 for one in wholes(own, "target_layer_ids")]
+    else:
+        blocks = whole(config, "num_target_layers", target.num_blocks if target else None)
+        taps = [one + 1 for one in _usual_layers(blocks, fields["num_layers"])]
+        notes = (f"the target's layers, which its files do not name: after {taps} blocks",)
+    return Translation(
+        config={**fields, "taps": taps, "first_slot": 1},
+        tensors=block_tensors(fields),
+        notes=notes,
+    )
+
+
+def _library_dflash(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
+    config = checkpoint.config
+    _refuse_second(checkpoint)
+    layers = config.get("transformer_layer_config")
+    if not isinstance(layers, Mapping):
+        raise UnfitCheckpoint("transformer_layer_config is missing")
+    fields = block_fields(layers, config, target)
+    return Translation(
+        config={
+            **fields,
+            "taps": wholes(config, "aux_hidden_state_layer_ids"),
+            "first_slot": 0 if config.get("sample_from_anchor", False) else 1,
+        },
+        tensors=block_tensors(fields),
+        **library_tables(checkpoint, fields["vocab_size"]),
+    )
+
+
+def _refuse_second(checkpoint: Checkpoint) -> None:
+    is_named = any("DFlash2" in name for name in checkpoint.architectures)
+    if is_named or checkpoint.config.get(LIBRARY) == "dflash2":
+        raise UnfitCheckpoint(
+            "DFlash 2 has convolutions around its layers and a selector behind them, which are not there; take "
+            "a DFlash or a DSpark checkpoint"
+        )
+
+
+def _usual_layers(num_blocks: int, num: int) -> list[int]:
+    """Where the project taps a target, counted by outputs: evenly from block 1 to the fourth from the end."""
+    if num == 1:
+        return [num_blocks // 2]
+    step = (num_blocks - 4) / (num - 1)
+    return [round(1 + n * step) for n in range(num)]
+
+
+SPECS = (
+    CheckpointFormat(
+        name="dflash",
+        title="a DFlash checkpoint (z-lab)",
+        told_by="`dflash_config`",
+        model_type="dspark",
+        recognises=_is_dflash,
+        translate=_dflash,
+    ),
+    CheckpointFormat(
+        name="dflash_speculators",
+        title="a DFlash checkpoint (speculators)",
+        told_by="`speculators_model_type: dflash`",
+        model_type="dspark",
+        recognises=_is_library_dflash,
+        translate=_library_dflash,
+    ),
+)

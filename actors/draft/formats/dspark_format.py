@@ -1,0 +1,112 @@
+"""DSpark (DeepSeek-AI and Peking University 2026): DeepSpec's files, DFlash's of the same code among them, and those of the library `speculators`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from outrider.actors.draft.checkpoints.block_fields import (
+    block_fields,
+    block_tensors,
+    library_tables,
+)
+from outrider.actors.draft.checkpoints.checkpoint_format import (
+    Checkpoint,
+    CheckpointFormat,
+    TargetShape,
+    Translation,
+    UnfitCheckpoint,
+)
+from outrider.actors.draft.checkpoints.layer_fields import whole, wholes
+
+LIBRARY = "speculators_model_type"
+RUNS = "Qwen3DSparkModel"
+
+
+def _is_dspark(checkpoint: Checkpoint) -> bool:
+    return any(name.endswith("DSparkModel") for name in checkpoint.architectures) or (
+        "dspark_target_layer_ids" in checkpoint.config
+    )
+
+
+def _is_library_dspark(checkpoint: Checkpoint) -> bool:
+    return checkpoint.config.get(LIBRARY) == "dspark"
+
+
+def _dspark(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
+    config = checkpoint.config
+    if RUNS not in checkpoint.architectures:
+        said = ", ".join(checkpoint.architectures) or "nothing"
+        raise UnfitCheckpoint(f"architectures says {said}; of this family {RUNS} runs here")
+    fields = {**block_fields(config, config, target), **_heads(config, is_said=True)}
+    # -1 is the output of the embedding, and k that of block k.
+    taps = [one + 1 for one in wholes(config, "target_layer_ids")]
+    return Translation(
+        config={**fields, "taps": taps},
+        tensors=block_tensors(fields),
+        embedding="embed_tokens.weight",
+        head="lm_head.weight",
+    )
+
+
+def _library_dspark(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
+    config = checkpoint.config
+    layers = config.get("transformer_layer_config")
+    if not isinstance(layers, Mapping):
+        raise UnfitCheckpoint("transformer_layer_config is missing")
+    if "sample_from_anchor" not in config:
+        raise UnfitCheckpoint(
+            "sample_from_anchor is missing, so its files do not say which token a slot predicts: with true slot 0 "
+            "predicts the first, with false it predicts none; put in what it was trained with"
+        )
+    fields = {**block_fields(layers, config, target), **_heads(config, is_said=False)}
+    return Translation(
+        config={
+            **fields,
+            "taps": wholes(config, "aux_hidden_state_layer_ids"),
+            "first_slot": 0 if config["sample_from_anchor"] else 1,
+        },
+        tensors=block_tensors(fields),
+        **library_tables(checkpoint, fields["vocab_size"]),
+    )
+
+
+def _heads(config: Mapping[str, Any], *, is_said: bool) -> dict[str, Any]:
+    """Fields of the heads on a block.
+
+    Args:
+        config: Of the checkpoint.
+        is_said: Whether its files say all of it; else what they leave out is the library's default.
+    """
+    rank = whole(config, "markov_rank", None if is_said else 256)
+    kind = config.get("markov_head_type", "vanilla")
+    if rank and kind not in ("vanilla", "gated"):
+        raise UnfitCheckpoint(
+            f"markov_head_type is {kind!r}, whose state depends on the whole path; vanilla and gated ones run here"
+        )
+    return {
+        "rank": rank,
+        "markov": kind if rank else "vanilla",
+        "has_confidence": bool(config.get("enable_confidence_head", not is_said)),
+        "confidence_reads_token": bool(config.get("confidence_head_with_markov", not is_said)),
+    }
+
+
+SPECS = (
+    CheckpointFormat(
+        name="dspark_deepspec",
+        title="a DSpark checkpoint (DeepSpec)",
+        told_by=f"`architectures: {RUNS}`; with `markov_rank: 0` it is DFlash",
+        model_type="dspark",
+        recognises=_is_dspark,
+        translate=_dspark,
+    ),
+    CheckpointFormat(
+        name="dspark_speculators",
+        title="a DSpark checkpoint (speculators)",
+        told_by="`speculators_model_type: dspark`",
+        model_type="dspark",
+        recognises=_is_library_dspark,
+        translate=_library_dspark,
+    ),
+)

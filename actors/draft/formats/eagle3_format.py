@@ -1,0 +1,230 @@
+"""EAGLE-3 (Li et al. 2025, arXiv 2503.01840): the authors' files, which others write too, DeepSpec's, and those of the library `speculators`.
+
+Layers are numbered by their input in the authors' and the library's files, as ours, and by their output in DeepSpec's and in `eagle_config`, which SpecForge
+and ModelOpt write and SGLang reads: for a target of L blocks {1, L/2 - 1, L - 4} there are the authors' 2, L/2 and L - 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from outrider.actors.draft.checkpoints.block_fields import MOST_CONTEXT
+from outrider.actors.draft.checkpoints.checkpoint_format import (
+    Checkpoint,
+    CheckpointFormat,
+    TargetShape,
+    Translation,
+    UnfitCheckpoint,
+)
+from outrider.actors.draft.checkpoints.layer_fields import (
+    layer_fields,
+    part,
+    whole,
+    wholes,
+    windowed,
+)
+from outrider.actors.draft.checkpoints.single_layer import layer_tensors
+
+LIBRARY = "speculators_model_type"
+TAPS = "eagle_aux_hidden_state_layer_ids"
+DEEPSPEC = "Qwen3Eagle3Model"
+STEPS = 7
+"""Tokens in a row that the authors' code trains for."""
+
+LIBRARY_STEPS = 3
+"""Likewise the library's, where its files do not say."""
+
+
+def _is_eagle3(checkpoint: Checkpoint) -> bool:
+    config = checkpoint.config
+    if LIBRARY in config or "target_layer_ids" in config:
+        return False
+    is_named = any("Eagle3" in name for name in checkpoint.architectures)
+    return is_named or ("draft_vocab_size" in config and "fc.weight" in checkpoint.shapes)
+
+
+def _is_deepspec(checkpoint: Checkpoint) -> bool:
+    return any(name.endswith("Eagle3Model") for name in checkpoint.architectures)
+
+
+def _is_library(checkpoint: Checkpoint) -> bool:
+    return checkpoint.config.get(LIBRARY) in ("eagle3", "peagle")
+
+
+def _eagle3(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
+    config = checkpoint.config
+    taps, notes = _taps(_named(config), target)
+    prefix = "midlayer" if _has(checkpoint, "midlayer.") else "layers.0"
+    return _translation(
+        checkpoint, config, target, taps=taps, num_steps=STEPS, prefix=prefix, notes=notes
+    )
+
+
+def _deepspec(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
+    config = checkpoint.config
+    if DEEPSPEC not in checkpoint.architectures:
+        said = ", ".join(checkpoint.architectures)
+        raise UnfitCheckpoint(f"architectures says {said}; of this family {DEEPSPEC} runs here")
+    taps = [one + 1 for one in wholes(config, "target_layer_ids")]
+    steps = whole(config, "ttt_length", STEPS)
+    return _translation(checkpoint, config, target, taps=taps, num_steps=steps, prefix="layers.0")
+
+
+def _library(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
+    config = checkpoint.config
+    if config.get(LIBRARY) == "peagle":
+        raise UnfitCheckpoint(
+            "P-EAGLE predicts several tokens from mask tokens in one pass, which the net of EAGLE-3 does not; take "
+            "an EAGLE-3 checkpoint"
+        )
+    layers = config.get("transformer_layer_config")
+    if not isinstance(layers, Mapping):
+        raise UnfitCheckpoint("transformer_layer_config is missing")
+    taps, notes = _taps(config.get(TAPS), target)
+    return _translation(
+        checkpoint,
+        layers,
+        target,
+        taps=taps,
+        num_steps=LIBRARY_STEPS,
+        prefix="layers.0",
+        notes=notes,
+    )
+
+
+def _named(config: Mapping[str, Any]) -> list[int]:
+    """Layers that other trainers than the authors' name, by their input; empty: none.
+
+    Raises:
+        UnfitCheckpoint: They are named twice, and differently.
+    """
+    own = part(config, "eagle_config")
+    outputs = wholes(own, TAPS) if own.get(TAPS) else []
+    inputs = wholes(config, TAPS) if config.get(TAPS) else []
+    found = [one + 1 for one in outputs]
+    if found and inputs and found != inputs:
+        raise UnfitCheckpoint(
+            f"eagle_config names the outputs of the layers {outputs}, and {TAPS} the inputs of {inputs}, which are others"
+        )
+    return found or inputs
+
+
+def _taps(named: Any, target: TargetShape | None) -> tuple[list[int], tuple[str, ...]]:
+    """The layers that are read: those that the files name, or the authors' default, which is noted."""
+    if named:
+        return wholes({TAPS: named}, TAPS), ()
+    if target is None:
+        raise UnfitCheckpoint(
+            "its files do not say which layers of the target are read; name the target (option target)"
+        )
+    blocks = target.num_blocks
+    usual = [2, blocks // 2, blocks - 3]
+    return usual, (f"the target's layers, which its files do not name: after {usual} blocks",)
+
+
+def _translation(
+    checkpoint: Checkpoint,
+    layers: Mapping[str, Any],
+    target: TargetShape | None,
+    *,
+    taps: Sequence[int],
+    num_steps: int,
+    prefix: str,
+    notes: tuple[str, ...] = (),
+) -> Translation:
+    config, shapes = checkpoint.config, checkpoint.shapes
+    fields = layer_fields(layers)
+    if (number := fields.pop("num_layers")) != 1:
+        raise UnfitCheckpoint(f"it has {number} layers; EAGLE-3 nets of one run here")
+    vocab_size = whole(layers, "vocab_size")
+    num = whole(config, "draft_vocab_size", vocab_size)
+    is_reduced = num != vocab_size
+    has_norms = f"{prefix}.self_attn.q_norm.weight" in shapes
+    flags = {
+        "norm_before_fc": bool(config.get("norm_before_fc")),
+        "norm_each_tap": bool(config.get("fc_norm")),
+        "norm_before_residual": bool(config.get("norm_before_residual")),
+        "norm_output": bool(config.get("norm_output")),
+    }
+    tensors = {"fc.weight": "fc.weight", "norm.weight": "norm.weight"}
+    tensors |= layer_tensors(
+        prefix, has_norms=has_norms, has_biases=bool(layers.get("attention_bias"))
+    )
+    tensors["midlayer.hidden_norm.weight"] = f"{prefix}.hidden_norm.weight"
+    if flags["norm_before_fc"]:
+        tensors["input_norm.weight"] = "input_norm.weight"
+    if flags["norm_each_tap"]:
+        tensors |= {name: name for name in (f"fc_norm.{n}.weight" for n in range(len(taps)))}
+    own = {kind: f"{kind}.weight" for kind in ("embed_tokens", "lm_head")}
+    own = {kind: name for kind, name in own.items() if name in shapes}
+    tensors |= {name: name for name in own.values()}
+    if is_reduced:
+        tensors["d2t"] = "d2t"
+    aside = {
+        "verifier_norm.weight": "the target's, for training",
+        "verifier_lm_head.weight": "the target's, for training",
+        **(
+            {}
+            if is_reduced
+            else dict.fromkeys(("d2t", "t2d"), "the head has all of the target's tokens, in order")
+        ),
+    }
+    window = MOST_CONTEXT
+    if any(windowed(layers)[:1]):
+        window = min(window, whole(layers, "sliding_window"))
+    return Translation(
+        config={
+            "model_type": "eagle3",
+            **fields,
+            **flags,
+            "vocab_size": vocab_size,
+            "target_width": whole(config, "target_hidden_size", fields["width"]),
+            "taps": list(taps),
+            "num_drafted": num if is_reduced else 0,
+            "num_steps": num_steps,
+            "window": window,
+            "owns_embedding": "embed_tokens" in own,
+            "owns_head": "lm_head" in own,
+            "has_head_norms": has_norms,
+            "has_biases": bool(layers.get("attention_bias")),
+            "eos_token_ids": list(target.eos_token_ids) if target is not None else [],
+        },
+        tensors=tensors,
+        draft_ids="d2t" if is_reduced else "",
+        draft_mask="t2d" if is_reduced and "t2d" in shapes else "",
+        ignored={name: why for name, why in aside.items() if name in shapes},
+        notes=notes,
+    )
+
+
+def _has(checkpoint: Checkpoint, prefix: str) -> bool:
+    return any(name.startswith(prefix) for name in checkpoint.shapes)
+
+
+SPECS = (
+    CheckpointFormat(
+        name="eagle3",
+        title="an EAGLE-3 checkpoint (SafeAILab)",
+        told_by="`architectures` with `Eagle3`, or `draft_vocab_size` and a tensor `fc.weight`",
+        model_type="eagle3",
+        recognises=_is_eagle3,
+        translate=_eagle3,
+    ),
+    CheckpointFormat(
+        name="eagle3_deepspec",
+        title="an EAGLE-3 checkpoint (DeepSpec)",
+        told_by=f"`architectures: {DEEPSPEC}`",
+        model_type="eagle3",
+        recognises=_is_deepspec,
+        translate=_deepspec,
+    ),
+    CheckpointFormat(
+        name="eagle3_speculators",
+        title="an EAGLE-3 checkpoint (speculators)",
+        told_by="`speculators_model_type: eagle3`",
+        model_type="eagle3",
+        recognises=_is_library,
+        translate=_library,
+    ),
+)

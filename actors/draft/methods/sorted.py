@@ -1,0 +1,103 @@
+"""Drafting with one model of several sizes: a token leaves at the first exit that is sure of what follows, as deep as its target makes worth it.
+
+Source: S2D, Kavehzadeh et al. 2024, arXiv 2407.01955. The parts are in `engine/nested` and `draft/nested`; they are imported when a model is loaded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from outrider.actors.draft.state.draft_settings import DraftSettings
+from outrider.actors.draft.state.drafter_spec import DrafterSpec, LoadedDrafter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SortedOptions:
+    """Of `sorted`."""
+
+    confidence: float = 0.5
+    """A token leaves at an exit whose law gives its likeliest token more than this. 0: always at the first; 1: never before the deepest."""
+
+    adaptive: bool = True
+    """Go as deep as is worth it for each target, by the scheduler's costs; false: as deep as the model, by confidence alone."""
+
+    exit: int = 0
+    """Layers after which every token leaves; 0: it is chosen. For comparison."""
+
+    exits: str = ""
+    """Numbers of layers with commas, as `1,2,4`; empty: as the checkpoint says."""
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.confidence <= 1.0:
+            raise ValueError(f"confidence is {self.confidence}; it must be 0 to 1")
+        if self.exit < 0:
+            raise ValueError(f"exit is {self.exit}; give a number of layers, or 0")
+        if not all(part.strip().isdecimal() for part in self.exits.split(",") if self.exits):
+            raise ValueError(f"exits is {self.exits!r}; give numbers of layers with commas")
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """Those of `exits`."""
+        return tuple(int(part) for part in self.exits.split(",") if self.exits)
+
+
+def build(settings: DraftSettings) -> LoadedDrafter:
+    """See `DrafterSpec.build`."""
+    from functools import partial
+
+    from outrider.actors.draft.assembled.model_method import model_method
+    from outrider.actors.draft.nested.nested_drafters import (
+        ExitControl,
+        NestedDrafter,
+        NestedSampledDrafter,
+    )
+    from outrider.actors.draft.stopping.lengths import Lengths
+    from outrider.actors.engine.checkpoint.tokenizers import load_tokenizer, tokenizer_fingerprint
+    from outrider.actors.engine.nested.load_nested import load_nested
+    from outrider.actors.engine.timed_engine import TimedEngine
+
+    assert settings.engine is not None, "the settings were checked"
+    options = SortedOptions(**settings.options)
+    model, remote = settings.engine.model, settings.engine.allow_remote_code
+    threshold = 1.0 if options.exit else options.confidence
+    nested = load_nested(settings.engine, exits=options.layers, threshold=threshold)
+    if options.exit and options.exit not in nested.exits:
+        raise ValueError(
+            f"exit is {options.exit}; {model!r} has exits after {', '.join(map(str, nested.exits))} layers"
+        )
+    fixed = nested.exits.index(options.exit) if options.exit else None
+    control = ExitControl(nested, fixed=fixed, is_adaptive=options.adaptive)
+    engine = TimedEngine(nested)
+    tokenizer = load_tokenizer(model, allow_remote_code=remote)
+    lengths = Lengths()
+    sessions, drafter = model_method(
+        engine,
+        settings,
+        lengths=lengths,
+        growing=partial(NestedDrafter, control=control),
+        drawing=partial(NestedSampledDrafter, control=control),
+    )
+    return LoadedDrafter(
+        sessions=sessions,
+        drafter=drafter,
+        lengths=lengths.offered,
+        model=engine.spec.name,
+        model_fingerprint=engine.spec.fingerprint,
+        tokenizer_fingerprint="" if tokenizer is None else tokenizer_fingerprint(tokenizer),
+        vocab_size=engine.spec.vocab_size,
+        engine=engine,
+    )
+
+
+SPECS = (
+    DrafterSpec(
+        name="sorted",
+        build=build,
+        summary="one model of several sizes for targets of several sizes; each token leaves at the first exit that is sure",
+        source="Kavehzadeh et al. 2024, arXiv 2407.01955",
+        needs_model=True,
+        config_key="exits",
+        gives_probabilities=True,
+        options=SortedOptions,
+    ),
+)

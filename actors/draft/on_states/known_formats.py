@@ -1,0 +1,168 @@
+"""Every format of draft checkpoints, and what a folder holds in the terms of our own nets. Without torch, as far as the files allow."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from outrider.actors.draft import formats
+from outrider.actors.draft.checkpoints.checkpoint_format import (
+    Checkpoint,
+    CheckpointFormat,
+    TargetShape,
+    Translation,
+    UnfitCheckpoint,
+)
+from outrider.actors.draft.checkpoints.tensor_files import shapes_in
+from outrider.actors.engine.checkpoint.model_source import resolve_model
+from outrider.actors.speculation.plugins import discover
+
+GROUP = "outrider.formats"
+"""Entry points under which other packages offer formats."""
+
+FORMATS = discover(formats, CheckpointFormat, group=GROUP)
+"""Every format that is told."""
+
+CONFIG = "config.json"
+
+LARGEST_CONFIG = 1 << 20
+"""Bytes of a `config.json`, at most."""
+
+MOST_NAMES = 6
+"""Tensors that a message names, at most."""
+
+LIBRARY = "speculators_model_type"
+"""What every folder of the library `speculators` says of itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundCheckpoint:
+    """A folder of another project's format."""
+
+    format: CheckpointFormat
+    checkpoint: Checkpoint
+    folder: Path
+
+    def translated(self, target: str) -> Translation:
+        """What it is for us, compared with the target as far as that one is known.
+
+        Args:
+            target: The target's model as the configuration names it; empty: not known.
+
+        Raises:
+            UnfitCheckpoint: It cannot be run, or does not fit; the message says why.
+        """
+        shape = target_shape(target)
+        try:
+            translation = self.format.translate(self.checkpoint, shape)
+            check_fits(translation.config, shape)
+            check_names(translation, self.checkpoint.shapes)
+        except UnfitCheckpoint as error:
+            raise UnfitCheckpoint(f"{self.folder} is {self.format.title}: {error}") from None
+        return translation
+
+
+def config_of(folder: Path) -> Mapping[str, Any]:
+    """The content of a folder's configuration.
+
+    Raises:
+        ValueError: It is no object, or too long.
+        OSError: It cannot be read.
+    """
+    path = folder / CONFIG
+    if path.stat().st_size > LARGEST_CONFIG:
+        raise ValueError(f"more than {LARGEST_CONFIG} bytes")
+    content = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(content, dict):
+        raise ValueError("not an object")  # noqa: TRY004 - it is the file that is wrong
+    return content
+
+
+def found_in(folder: Path) -> FoundCheckpoint | None:
+    """The format of a folder; None: none that is known, so it is one of ours or a language model.
+
+    Raises:
+        ValueError: The configuration is unreadable, or it says that it is a draft net of a kind that nothing here knows.
+        OSError: There is none.
+    """
+    checkpoint = Checkpoint(config=config_of(folder), read_shapes=lambda: shapes_in(folder))
+    told = [one for one in FORMATS.values() if one.recognises(checkpoint)]
+    if len(told) > 1:
+        raise UnfitCheckpoint(
+            f"{folder} may be {' or '.join(one.title for one in told)}; its {CONFIG} says both"
+        )
+    if told:
+        return FoundCheckpoint(format=told[0], checkpoint=checkpoint, folder=folder)
+    if kind := checkpoint.config.get(LIBRARY):
+        raise UnfitCheckpoint(
+            f"{folder}: {LIBRARY} is {kind!r}, which nothing here reads; known are {', '.join(FORMATS)}"
+        )
+    return None
+
+
+def target_shape(target: str) -> TargetShape | None:
+    """The numbers of a target that a checkpoint has to fit; None: not known on this machine."""
+    try:
+        source = resolve_model(target)
+        if source.is_tabular or not source.is_local:
+            return None
+        whole = config_of(Path(source.location))
+    except (OSError, ValueError):
+        return None
+    config = whole.get("text_config") or whole
+    ends = config.get("eos_token_id", whole.get("eos_token_id"))
+    ends = ends if isinstance(ends, list) else [ends]
+    try:
+        return TargetShape(
+            name=target,
+            vocab_size=int(config["vocab_size"]),
+            width=int(config.get("hidden_size") or config["n_embd"]),
+            num_blocks=int(config.get("num_hidden_layers") or config["n_layer"]),
+            eos_token_ids=tuple(one for one in ends if type(one) is int),
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def check_fits(config: Mapping[str, Any], target: TargetShape | None) -> None:
+    """Refuses a net of another width or vocabulary than the target's, or one that reads layers which that one lacks.
+
+    Raises:
+        UnfitCheckpoint: It is one.
+    """
+    if target is None:
+        return
+    for name, its, words in (
+        ("width", target.width, "numbers a hidden state"),
+        ("vocab_size", target.vocab_size, "token ids"),
+    ):
+        own = config.get(f"target_{name}", config[name])
+        if own != its:
+            raise UnfitCheckpoint(
+                f"it was made for {own} {words}, and the target {target.name} has {its}"
+            )
+    for layer in config.get("taps", ()):
+        if type(layer) is int and layer > target.num_blocks:
+            raise UnfitCheckpoint(
+                f"it reads the target's states after {layer} blocks, and {target.name} has {target.num_blocks}"
+            )
+
+
+def check_names(translation: Translation, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Refuses a file that lacks tensors or holds some that nothing reads.
+
+    Raises:
+        UnfitCheckpoint: It does; the message names them.
+    """
+    missing = sorted(translation.names - shapes.keys())
+    others = sorted(shapes.keys() - translation.names - translation.ignored.keys())
+    if missing or others:
+        raise UnfitCheckpoint(f"missing {_listed(missing)}; left over {_listed(others)}")
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return (", ".join(names[:MOST_NAMES]) or "nothing") + more

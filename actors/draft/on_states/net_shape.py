@@ -1,0 +1,49 @@
+"""The shape of a draft net from the JSON that it was written to."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+Shape = TypeVar("Shape")
+
+LISTS: Mapping[str, tuple[str, tuple[type, ...]]] = {
+    "taps": ("layers", (int,)),
+    "eos_token_ids": ("token ids", (int,)),
+    "first": ("numbers", (int, float)),
+    "among": ("numbers", (int, float)),
+}
+"""Fields that are tuples, of what, and their types."""
+
+
+def shape_of(cls: type[Shape], kind: str, content: Mapping[str, Any]) -> Shape:
+    """The shape that a file holds.
+
+    Args:
+        cls: A frozen dataclass of plain fields.
+        kind: Its `model_type`.
+        content: Of the file.
+
+    Raises:
+        ValueError: It is of another kind, or a field is unknown, missing or wrong.
+    """
+    given = dict(content)
+    if (found := given.pop("model_type", None)) != kind:
+        raise ValueError(f"model_type is {found!r}, not {kind!r}")
+    known = {field.name for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    if unknown := given.keys() - known:
+        raise ValueError(f"unknown: {', '.join(sorted(unknown))}")
+    for name, (what, types) in LISTS.items():
+        value = given.get(name, ())
+        ok = isinstance(value, list | tuple) and all(
+            type(one) in types or (name == "taps" and one == "norm") for one in value
+        )
+        if not ok:
+            raise ValueError(f"{name} is {value!r}; it must be a list of {what}")
+        if name in given:
+            given[name] = tuple(value)
+    try:
+        return cls(**given)
+    except TypeError as error:
+        raise ValueError(str(error)) from None

@@ -1,0 +1,1 @@
+"""One draft model of several sizes: its first layers are models of their own, over shared keys and values."""

@@ -1,0 +1,166 @@
+"""How well frames foresee a target, token by token of the collapsed string, on texts that they have not seen: chains, and trees.
+
+Slots that hold a token each are frames, too, whose string has one token for each: then m of a string of k tokens is one at k and nothing elsewhere.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from outrider.actors.draft.block.block_net import BlockNet
+from outrider.actors.draft.ctc.ctc_net import CtcNet
+from outrider.actors.draft.ctc.prefix_masses import (
+    NO_TOKEN,
+    Float64s,
+    Int64s,
+    appended,
+    empty_string,
+    next_masses,
+)
+from outrider.actors.train.block.block_evaluation import EVERY, ROWS_PER_PASS
+from outrider.actors.train.block.block_objective import Blocks, at_slots, block_states
+from outrider.actors.train.features.training_rows import HeldOut
+from outrider.actors.train.heads.head_evaluation import CANDIDATES, TREE, DepthReport
+
+CHILDREN = 8
+"""Children of a node of a tree that is measured."""
+
+LEAST = 1e-37
+"""Stands for nothing where a logarithm is taken, and where masses are divided by."""
+
+
+class Strings:
+    """Strings over the frames of N blocks, one of each at a time."""
+
+    def __init__(self, net: BlockNet, states: torch.Tensor) -> None:
+        """
+        Args:
+            net: Of frames, or of slots that hold a token each.
+            states: h [N, U, D].
+        """
+        self.reach = net.config.reach
+        self._frames: torch.Tensor
+        self._blanks_NU: Float64s | None = None
+        if isinstance(net, CtcNet):
+            frames = net.frames(states).exp()
+            self._frames = frames[..., :-1]
+            self._blanks_NU = frames[..., -1].double().cpu().numpy()
+        else:
+            self._frames = net.unary(states).softmax(-1)
+
+    def empty(self) -> Float64s:
+        """m of the empty string of each block."""
+        if self._blanks_NU is not None:
+            return empty_string(self._blanks_NU)
+        num, count, _ = self._frames.shape
+        masses = np.zeros((num, 2, count + 1))
+        masses[:, 0, 0] = 1.0
+        return masses
+
+    def laws(self, masses: Float64s, lasts_N: Int64s) -> torch.Tensor:
+        """q of the next token [N, V]."""
+        prefixes_NV = next_masses(masses, lasts_N, self._frames)
+        return prefixes_NV / prefixes_NV.sum(1, keepdim=True).clamp(min=LEAST)
+
+    def append(self, masses: Float64s, lasts_N: Int64s, tokens_N: Int64s) -> Float64s:
+        """m of the strings with a token more each."""
+        if self._blanks_NU is None:
+            return np.roll(masses, 1, axis=2)
+        tokens = torch.from_numpy(tokens_N).to(self._frames.device)
+        tokens_NU = self._frames[torch.arange(len(tokens)), :, tokens].double().cpu().numpy()
+        return appended(masses, lasts_N == tokens_N, tokens_NU, self._blanks_NU)
+
+
+@torch.no_grad()
+def string_acceptance(net: BlockNet, held: HeldOut, head_VD: torch.Tensor) -> DepthReport:
+    """Measures the tokens behind the newest one, each given that those before it were right, and trees of the likeliest nodes.
+
+    Args:
+        net: The model: of frames, or of slots that hold a token each.
+        held: Rows with the states of the net's layers, and behind them those after the final norm.
+        head_VD: The target's output layer.
+    """
+    config = net.config
+    reach, length = config.reach, held.tokens_BL.shape[1]
+    sums = torch.zeros(3, reach, dtype=torch.float64)
+    chain, tree, count = 0.0, 0.0, 0
+    anchors = torch.arange(
+        max(held.first - 1, 1), length - config.block, EVERY, device=held.tokens_BL.device
+    )
+    for at in range(0, len(held.tokens_BL), ROWS_PER_PASS):
+        tokens = held.tokens_BL[at : at + ROWS_PER_PASS]
+        features = held.features_BLD[at : at + ROWS_PER_PASS].view(*tokens.shape, -1, config.width)
+        places = anchors.expand(len(tokens), -1)
+        blocks = Blocks(places, torch.zeros_like(places))
+        states = block_states(net, tokens, features[:, :, : len(config.taps)], blocks)
+        strings = Strings(net, states.flatten(0, 1))
+        written = at_slots(tokens, blocks, reach, 1).flatten(0, 1).cpu().numpy()
+        rows = torch.arange(len(tokens), device=tokens.device)[:, None, None]
+        slots = places[..., None] + torch.arange(reach, device=tokens.device)
+        targets = features[rows, slots, -1].flatten(0, 1)
+        masses, lasts = strings.empty(), np.full(len(written), NO_TOKEN)
+        goes_on = np.ones(len(written), np.bool_)
+        for depth in range(reach):
+            own, law = strings.laws(masses, lasts), targets[:, depth] @ head_VD.T
+            best = own.topk(CANDIDATES, dim=-1).indices
+            hits = best == law.argmax(-1, keepdim=True)
+            overlap = torch.minimum(own, law.softmax(-1)).sum(-1)
+            for number, value in enumerate((hits[..., 0], hits.any(-1), overlap)):
+                sums[number, depth] += float(value.double().sum())
+            goes_on &= best[:, 0].cpu().numpy() == written[:, depth]
+            chain += float(goes_on.sum())
+            masses = strings.append(masses, lasts, written[:, depth])
+            lasts = written[:, depth]
+        tree += float(depths_in_trees(strings, written).sum())
+        count += len(written)
+    first, among_four, overlaps = (
+        tuple(round(value, 4) for value in row) for row in (sums / count).tolist()
+    )
+    return DepthReport(
+        first=first,
+        among_four=among_four,
+        overlap=overlaps,
+        tokens_a_pass=round(1.0 + chain / count, 3),
+        tree_tokens_a_pass=round(1.0 + tree / count, 3),
+    )
+
+
+def depths_in_trees(strings: Strings, written_NL: Int64s) -> Int64s:
+    """How many of the written tokens are a path of the tree of the `TREE` likeliest nodes, for each block.
+
+    Args:
+        strings: Over the blocks' frames.
+        written_NL: Tokens behind the newest one.
+    """
+    num, rows = len(written_NL), np.arange(len(written_NL))
+    empty = strings.empty()
+    masses = np.zeros((num, TREE + 1, *empty.shape[1:]))
+    masses[:, 0] = empty
+    lasts = np.full((num, TREE + 1), NO_TOKEN)
+    depths = np.zeros((num, TREE + 1), np.int64)
+    scores = np.zeros((num, TREE + 1))
+    is_written = np.zeros((num, TREE + 1), np.bool_)
+    is_written[:, 0] = True
+    # Children of every node; those of nodes that are not there, or at the end, are worth nothing.
+    child_scores = np.full((num, TREE + 1, CHILDREN), -np.inf)
+    child_tokens = np.zeros((num, TREE + 1, CHILDREN), np.int64)
+    for node in range(TREE + 1):
+        if node:
+            flat = child_scores.reshape(num, -1)
+            best = flat.argmax(1)
+            above, tokens = best // CHILDREN, child_tokens.reshape(num, -1)[rows, best]
+            scores[:, node] = flat[rows, best]
+            flat[rows, best] = -np.inf
+            masses[:, node] = strings.append(masses[rows, above], lasts[rows, above], tokens)
+            lasts[:, node], depths[:, node] = tokens, depths[rows, above] + 1
+            wanted = written_NL[rows, depths[rows, above]]
+            is_written[:, node] = is_written[rows, above] & (tokens == wanted)
+        values, found = strings.laws(masses[:, node], lasts[:, node]).topk(CHILDREN, dim=1)
+        worth: NDArray[np.float64] = values.clamp(min=LEAST).log().double().cpu().numpy()
+        child_tokens[:, node] = found.cpu().numpy()
+        open_N = depths[:, node] < strings.reach
+        child_scores[:, node] = np.where(open_N[:, None], worth + scores[:, node, None], -np.inf)
+    deepest: Int64s = np.where(is_written, depths, 0).max(axis=1)
+    return deepest

@@ -1,0 +1,89 @@
+"""What the trainer of EAGLE-3 nets can be told. Plain data: read by the command line, without torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from outrider.actors.train.trainer_options import TargetTrainerOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EagleTrainingOptions(TargetTrainerOptions):
+    """Of `outrider train eagle3`."""
+
+    num_steps: int = 5
+    """Tokens in a row that are drafted in training; all but the first from the net's own states."""
+
+    decay: float = 0.8
+    """Weight of a token as a part of that of the token before."""
+
+    taps: int = 3
+    """Layers of the target that are read, evenly from the second block's output to the last but two's."""
+
+    norm_taps: bool = field(default=True, metadata={"flags": ("--norm-taps/--raw-taps",)})
+    """Norm each layer's states before they are fused; raw as in the paper."""
+
+    num_heads: int = 4
+    """Heads of the attention; they divide the target's width into even parts."""
+
+    num_key_heads: int = 2
+    """Heads of keys and values."""
+
+    inner: int = 320
+    """Width of the gated product."""
+
+    window: int = 128
+    """Newest positions with states of the target that are seen."""
+
+    num_drafted: int = 0
+    """Tokens that may be proposed, the most frequent of the training's; 0: all."""
+
+    own_head: bool = False
+    """Train a head of the net's own, which is large, instead of borrowing the target's."""
+
+    reuse_rank: int = 32
+    """Rank of the map that puts another token into a kept state; 0: none."""
+
+    steps: int = 1100
+    """Steps of the training."""
+
+    reuse_steps: int = 200
+    """Steps of the training of that map."""
+
+    matrix_rate: float = 0.02
+    """Learning rate of the maps (Muon)."""
+
+    other_rate: float = 3e-3
+    """Learning rate of everything else (AdamW)."""
+
+    text_rows: int = 768
+    """Rows of text whose hidden states are kept."""
+
+    own_rows: int = 512
+    """Rows of the target's writing whose hidden states are kept."""
+
+    row_length: int = 144
+    """Tokens of a row."""
+
+    prompt_length: int = 32
+    """Tokens of a row of its writing that the target is given."""
+
+    places_per_row: int = 24
+    """Places of a row whose tokens count in a step; all places are computed."""
+
+    seed: int = 0
+    """Of the weights and the order."""
+
+    def __post_init__(self) -> None:
+        # Two arguments, as `slots` makes another class of this one.
+        super(EagleTrainingOptions, self).__post_init__()
+        least_one = ("num_steps", "taps", "steps", "text_rows", "own_rows")
+        for name in (*least_one, "places_per_row"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        if not 0.0 < self.decay <= 1.0:
+            raise ValueError(f"decay is {self.decay}; it must be above 0 and at most 1")
+        if not 2 <= self.prompt_length < self.row_length - self.num_steps - 1:
+            raise ValueError(
+                f"row_length is {self.row_length}; it must be above prompt_length {self.prompt_length} by more than {self.num_steps + 1}"
+            )

@@ -1,0 +1,239 @@
+"""The training of an EAGLE-3 net: on texts and on what the target itself writes, by turns, one stage; then the map of `hidden_reuse`.
+
+Source: Li et al. 2025, arXiv 2503.01840; Chen et al. 2026, arXiv 2602.21224. docs/eagle3.md tells what differs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+
+import numpy as np
+import torch
+from torch import nn
+
+from outrider.actors.draft.eagle.eagle_config import EagleConfig
+from outrider.actors.draft.eagle.eagle_file import save_eagle
+from outrider.actors.draft.eagle.eagle_net import EagleNet
+from outrider.actors.draft.on_states.target_tables import digest_of
+from outrider.actors.train.block.block_training import taps_of
+from outrider.actors.train.eagle.eagle_card import eagle_card
+from outrider.actors.train.eagle.eagle_evaluation import eagle_acceptance
+from outrider.actors.train.eagle.eagle_objective import eagle_loss, num_places, reuse_loss
+from outrider.actors.train.eagle.eagle_options import EagleTrainingOptions
+from outrider.actors.train.features.feature_cache import FeatureCache, shuffled
+from outrider.actors.train.features.frozen_target import FrozenTarget
+from outrider.actors.train.features.state_fitting import NEAR_ZERO, StateFitting
+from outrider.actors.train.features.training_rows import TrainingRows
+from outrider.actors.train.heads.head_evaluation import DepthReport, table
+from outrider.actors.train.loop.data_parallel import is_first, own_part
+from outrider.actors.train.loop.schedule import Schedule
+from outrider.actors.train.training_errors import TrainError
+
+READING, WRITING, DRAFTING, REUSE, MEASURING = (
+    "target reads",
+    "target writes",
+    "unrolled",
+    "reuse",
+    "measured",
+)
+SHARES: Mapping[str, float] = {
+    READING: 1.5,
+    WRITING: 3.5,
+    DRAFTING: 12.0,
+    REUSE: 1.0,
+    MEASURING: 2.0,
+}
+"""What each part gets of the time."""
+
+Reports = dict[str, dict[str, DepthReport]]
+
+
+class EagleTraining:
+    """One call of the trainer."""
+
+    def __init__(
+        self, options: EagleTrainingOptions, target: FrozenTarget, num_blocks: int
+    ) -> None:
+        """
+        Args:
+            options: What was asked for.
+            target: What is foreseen.
+            num_blocks: Blocks of the target.
+        """
+        self._options, self._target = options, target
+        self._taps = taps_of(options.taps, num_blocks)
+        self._fitting = StateFitting(options, SHARES)
+        self._rows = TrainingRows(
+            target=target,
+            data=options.data,
+            folder=options.out / "progress",
+            layers=(*self._taps, "norm"),
+            row_length=options.row_length,
+            prompt_length=options.prompt_length,
+            num_text=options.text_rows,
+            num_own=options.own_rows,
+        )
+
+    def run(self) -> Reports:
+        """All of it; the net is written when it was measured.
+
+        Raises:
+            TrainError: The shape does not fit the target.
+        """
+        options, fitting = self._options, self._fitting
+        text, own = self._rows.text(), self._rows.own()
+        fitting.fill(READING, self._rows, text, is_own=False)
+        fitting.fill(WRITING, self._rows, own, is_own=True)
+        caches = (text, own)
+        net = self._fresh(caches)
+        shape = json.dumps(net.config.as_json(), sort_keys=True)
+        size = f"{options.rows_per_step}x{options.places_per_row} of {[one.num_rows for one in caches]}"
+        same = f"{shape} {size} decay={options.decay:g}"
+        loss = partial(self._loss, net, caches)
+        fitting.fit(DRAFTING, net, loss, self._schedule(options.steps), caches, same)
+        if options.reuse_rank and options.reuse_steps:
+            net.requires_grad_(False)
+            for part in (net.reuse_in, net.reuse_out):
+                assert part is not None, "the rank is not 0"
+                part.requires_grad_(True)
+            schedule = self._schedule(options.reuse_steps)
+            loss = partial(self._reuse_loss, net, caches)
+            # Progress has the whole net: of a longer run it is another.
+            fitting.fit(REUSE, net, loss, schedule, caches, same, f"{REUSE} after {options.steps}")
+        fitting.budget.begin(MEASURING)
+        if not is_first():
+            return {}
+        net.requires_grad_(False).eval()
+        depth = min(net.config.deepest, options.row_length - options.prompt_length - 2)
+        reports = {
+            "training": {
+                name: eagle_acceptance(net, one, self._target.head_VD, depth)
+                for name, one in self._rows.held_out(NEAR_ZERO).items()
+            }
+        }
+        self._write(net, reports)
+        fitting.budget.save()
+        return reports
+
+    def _fresh(self, caches: Sequence[FeatureCache]) -> EagleNet:
+        options, target = self._options, self._target
+        torch.manual_seed(options.seed)
+        vocab_size, width = target.head_VD.shape
+        try:
+            config = EagleConfig(
+                vocab_size=vocab_size,
+                width=width,
+                taps=self._taps,
+                target_width=width,
+                num_heads=options.num_heads,
+                num_key_heads=options.num_key_heads,
+                head_dim=width // options.num_heads,
+                inner=options.inner,
+                num_drafted=options.num_drafted,
+                num_steps=options.num_steps,
+                window=options.window,
+                norm_each_tap=options.norm_taps,
+                owns_head=options.own_head,
+                reuse_rank=options.reuse_rank,
+                target_fingerprint=target.fingerprint,
+                tables_digest=digest_of(target.embedding_VD, target.head_VD),
+                tokenizer_fingerprint=target.tokenizer_fingerprint,
+                eos_token_ids=target.eos_token_ids,
+                target=options.target,
+            )
+        except ValueError as error:
+            raise TrainError(str(error)) from error
+        net = EagleNet(
+            config,
+            embedding_VD=target.embedding_VD.cpu(),
+            head_VD=target.head_VD.cpu(),
+            drafted_ids=_frequent(caches, config) if config.num_drafted else None,
+        )
+        with torch.no_grad():
+            # States of layers are of very different sizes, and the head is used to states of the last one's.
+            _, features = caches[0].rows(np.arange(min(8, caches[0].num_rows)))
+            sizes = features.square().mean((0, 1)).sqrt()
+            per_tap = sizes[:-width].view(len(config.taps), width).square().mean(-1).sqrt()
+            assert net.fc is not None, "an EAGLE-3 net has it"
+            nn.init.normal_(net.fc.weight, std=(len(config.taps) * width) ** -0.5)
+            if not options.norm_taps:
+                net.fc.weight.div_(per_tap.repeat_interleave(width))
+            net.norm.weight.copy_(sizes[-width:])
+            if net.lm_head is not None:
+                ids = net.drafted_ids
+                head = target.head_VD.cpu()
+                net.lm_head.weight.copy_(head if ids is None else head[ids])
+        return net.to(target.device)
+
+    def _schedule(self, steps: int) -> Schedule:
+        options = self._options
+        return Schedule(
+            steps=steps,
+            tokens_per_step=options.rows_per_step * options.row_length,
+            row_length=options.row_length,
+            long_row_length=options.row_length,
+            warmup=min(30, steps // 10),
+            decay_share=0.5,
+            matrix_rate=options.matrix_rate,
+            other_rate=options.other_rate,
+            seed=options.seed,
+        )
+
+    def _batch(
+        self, caches: Sequence[FeatureCache], step: int, num_steps: int
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Generator]:
+        """Tokens, states of the layers, states after the final norm, and places of a step; texts and the target's writing take turns."""
+        options, device = self._options, self._target.device
+        cache, turn = caches[step % 2], step // 2
+        tokens, states = cache.rows(
+            shuffled(turn, options.rows_per_step, cache.num_rows, options.seed)
+        )
+        generator = torch.Generator().manual_seed(options.seed * 1_000_003 + step)
+        first, end = max(cache.key.first - 1, 0), num_places(options.row_length, num_steps)
+        shape = (options.rows_per_step, options.places_per_row)
+        places = own_part(torch.randint(first, end, shape, generator=generator))
+        features = states.view(*tokens.shape, -1, self._target.width).to(device)
+        return (
+            tokens.to(device),
+            features[:, :, :-1],
+            features[:, :, -1],
+            places.to(device),
+            generator,
+        )
+
+    def _loss(self, net: EagleNet, caches: Sequence[FeatureCache], step: int) -> torch.Tensor:
+        options = self._options
+        *batch, _ = self._batch(caches, step, options.num_steps)
+        return eagle_loss(
+            net,
+            *batch,
+            num_steps=options.num_steps,
+            decay=options.decay,
+            head_VD=self._target.head_VD,
+        )
+
+    def _reuse_loss(self, net: EagleNet, caches: Sequence[FeatureCache], step: int) -> torch.Tensor:
+        *batch, generator = self._batch(caches, step, 2)
+        return reuse_loss(net, *batch, head_VD=self._target.head_VD, generator=generator)
+
+    def _write(self, net: EagleNet, reports: Reports) -> None:
+        out = self._options.out
+        save_eagle(out / "eagle3", net, eagle_card(net.config, self._options, table(reports)))
+        content = {
+            how: {name: asdict(one) for name, one in by.items()} for how, by in reports.items()
+        }
+        (out / "report.json").write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def _frequent(caches: Sequence[FeatureCache], config: EagleConfig) -> torch.Tensor:
+    """The ids that stand in the rows most often, ascending; of equal ones the lower."""
+    counts_V = torch.zeros(config.vocab_size, dtype=torch.int64)
+    for cache in caches:
+        tokens_BL, _ = cache.rows(np.arange(cache.num_rows))
+        written = tokens_BL[:, cache.key.first :].flatten()
+        counts_V += torch.bincount(written, minlength=config.vocab_size)
+    order_V = torch.argsort(counts_V, descending=True, stable=True)
+    return order_V[: config.num_drafted].sort().values

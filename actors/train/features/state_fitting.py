@@ -1,0 +1,117 @@
+"""What trainers on a target's states do alike: caches are filled and nets fitted, within a bound on the time, and go on where they were.
+
+Of several workers the first one fills caches, which the others then read, and all fit; the first one speaks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from rich.console import Console
+from torch import nn
+
+from outrider.actors.train.features.feature_cache import FeatureCache
+from outrider.actors.train.features.training_rows import TrainingRows
+from outrider.actors.train.loop.budget import Budget
+from outrider.actors.train.loop.data_parallel import from_first, is_first
+from outrider.actors.train.loop.pacer import Pacer
+from outrider.actors.train.loop.progress_bar import progress_bar
+from outrider.actors.train.loop.schedule import Schedule
+from outrider.actors.train.loop.training_loop import Saving, StepReport, train
+from outrider.actors.train.loop.training_report import expected
+from outrider.actors.train.trainer_options import TargetTrainerOptions
+
+NEAR_ZERO = 1e-4
+"""Temperature of greedy writing."""
+
+
+class StateFitting:
+    """Of one call of a trainer."""
+
+    def __init__(self, options: TargetTrainerOptions, shares: Mapping[str, float]) -> None:
+        """
+        Args:
+            options: Of the trainer.
+            shares: What each part gets of the time.
+        """
+        self._options = options
+        self.console = Console(stderr=True, quiet=not is_first())
+        self.budget = Budget(
+            options.out / "progress" / "budget.json",
+            tuple(shares),
+            options.minutes,
+            resume=options.resume,
+            shares=shares,
+        )
+
+    def fill(self, part: str, rows: TrainingRows, cache: FeatureCache, *, is_own: bool) -> None:
+        """As many rows as are wanted, or as the time allows; a chunk at the least."""
+        self.budget.begin(part)
+        clock = self.budget.clock
+        with progress_bar(self.console) as bar:
+            task = bar.add_task(part, total=cache.room, completed=cache.num_rows, note="rows")
+            is_done = cache.is_full
+            while not from_first(is_done):
+                if is_first():
+                    began = clock()
+                    rows.add_chunk(cache, is_own=is_own)
+                    self.budget.save()
+                    bar.update(task, completed=cache.num_rows)
+                    is_done = cache.is_full or self.budget.left() < clock() - began
+        if not is_first():
+            cache.reopen()
+        self.console.print(f"{part}: {cache.num_rows} of {cache.room} rows")
+
+    def fit(
+        self,
+        part: str,
+        net: nn.Module,
+        loss: Callable[[int], torch.Tensor],
+        schedule: Schedule,
+        caches: Sequence[FeatureCache],
+        fingerprint: str,
+        file: str = "",
+    ) -> int:
+        """Trains a net in place.
+
+        Args:
+            part: Of the time.
+            net: What is trained.
+            loss: Of a step.
+            schedule: How long and how hard.
+            caches: What the loss reads: other rows are another run.
+            fingerprint: What else must be the same for a run to be gone on with; not the number of steps, as a run may be lengthened.
+            file: Name of the file of its progress; empty: the part's.
+
+        Returns:
+            The steps that it has had.
+        """
+        self.budget.begin(part)
+        options, budget = self._options, self.budget
+        rates = f"{schedule.matrix_rate:g} {schedule.other_rate:g} seed={schedule.seed}"
+        keys = [cache.key for cache in caches]
+        rows = "; ".join(f"{key.text}, tokens {key.first} to {key.row_length}" for key in keys)
+        saving = Saving(
+            path=options.out / "progress" / f"{(file or part).replace(' ', '-')}.pt",
+            fingerprint=f"{fingerprint} {rates} on {rows}",
+            resume=options.resume,
+            saved=budget.save,
+        )
+        pacer = Pacer(
+            schedule,
+            budget.left,
+            budget.minutes if is_first() else 0.0,
+            lambda decision, seconds: self.console.print(expected(part, decision, seconds)),
+        )
+        with progress_bar(self.console) as bar:
+            task = bar.add_task(part, total=schedule.steps, note="")
+
+            def show(report: StepReport) -> None:
+                note = f"loss {report.loss:.3f}"
+                bar.update(task, completed=report.step, total=report.steps, note=note)
+                if not self.console.is_terminal and report.step % 50 == 0:
+                    self.console.print(f"{part} {report.step}/{report.steps} {note}")
+
+            train(net, pacer, loss, saving, show, budget.clock)
+        return pacer.schedule.steps

@@ -1,0 +1,294 @@
+"""DFlash and DSpark checkpoints of other projects: what is drafted from them is what their papers' equations say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.actors.draft import reference_nets as plain
+from tests.actors.draft.reference_nets import BLOCKS, LAYERS, VOCAB, WIDTH, Tensors
+from torch import Tensor
+from transformers import Qwen3Config
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+from outrider.actors.draft.block.block_engine import BlockEngine
+from outrider.actors.draft.block.block_file import load_block_net
+from outrider.actors.draft.block.block_net import BlockNet
+from outrider.actors.engine.protocol import Batch, ModelSpec
+
+BLOCK, LENGTH, ANCHOR, MASK = 4, 7, 5, 23
+DRAFTED = [1, 2, 5, 8, 13, 21]
+
+DSPARK: dict[str, Any] = {
+    "architectures": ["Qwen3DSparkModel"],
+    **LAYERS,
+    "num_hidden_layers": 2,
+    "layer_types": ["full_attention"] * 2,
+    "num_target_layers": BLOCKS,
+    "target_layer_ids": [-1, 1, 2],
+    "block_size": BLOCK,
+    "mask_token_id": MASK,
+    "num_anchors": 8,
+    "markov_rank": 5,
+    "markov_head_type": "vanilla",
+    "enable_confidence_head": True,
+    "confidence_head_with_markov": True,
+}
+
+
+def layers_of(number: int, **changes: object) -> dict[str, Any]:
+    """The configuration of so many layers."""
+    return {**LAYERS, "num_hidden_layers": number, **changes}
+
+
+def features(taps: int) -> Tensor:
+    """States of a target."""
+    return plain.numbers(7)(LENGTH, taps, WIDTH, size=1.0)
+
+
+def drafted(net: BlockNet, states: Tensor, after: list[int]) -> Tensor:
+    """Logits after the newest token, and after each of a chain behind it, as the service's engine tells them."""
+    spec = ModelSpec(
+        name="x",
+        vocab_size=VOCAB,
+        max_context=64,
+        eos_token_ids=(),
+        fingerprint="x",
+        dtype=torch.float32,
+        device=torch.device("cpu"),
+    )
+    engine = BlockEngine(net, spec, num_slots=1, max_scratch=32)
+    slot = engine.acquire()
+    engine.tell(slot, 0, states.numpy())
+    tokens = [0] * LENGTH + [ANCHOR]
+
+    def rows(of: list[int], first: int, wanted: int) -> Tensor:
+        count = len(of)
+        batch = Batch(
+            slots_E=np.array([slot]),
+            starts_E=np.array([0, count]),
+            tokens_R=np.array(of),
+            parents_R=np.arange(first, first + count),
+            wanted_E=np.array([wanted]),
+        )
+        return engine.forward(batch).values_RV
+
+    newest = rows(tokens, -1, 1)
+    engine.rebase(slot, range(len(tokens)))
+    return torch.cat((newest, rows(after, -1, 2)))
+
+
+def same(found: Tensor, expected: Tensor) -> None:
+    """To five digits."""
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+
+def states_of(net: BlockNet, given: Tensor) -> Tensor:
+    """h of the block behind the given states."""
+    context = net.keys_values(given, torch.arange(LENGTH))[:, None]
+    tokens = torch.tensor([[ANCHOR] + [0] * (BLOCK - 1)])
+    told = torch.tensor([[True] + [False] * (BLOCK - 1)])
+    seen = torch.arange(LENGTH)[None] >= LENGTH - net.config.window
+    return net.states(tokens, told, torch.tensor([LENGTH]), context, seen)[0]
+
+
+def spread(values: Tensor) -> Tensor:
+    """Logits of the drafted ids among those of all."""
+    every = torch.full((*values.shape[:-1], VOCAB), -torch.inf)
+    every[..., DRAFTED] = values
+    return every
+
+
+@pytest.mark.parametrize("place", ["top", "inside"])
+def test_dflash_as_its_project_writes_it(tmp_path: Path, place: str) -> None:
+    """Outputs of blocks are counted, slot 0 predicts nothing, and the block's width stands in either place."""
+    target, embedding, head = plain.target_folder(tmp_path / "t")
+    weights = plain.block_weights(plain.numbers(1), layers=2, taps=2, biases=True)
+    own: dict[str, Any] = {"target_layer_ids": [0, 2], "mask_token_id": MASK}
+    config = {"architectures": ["DFlashDraftModel"], **layers_of(2, attention_bias=True)}
+    (config if place == "top" else own)["block_size"] = BLOCK
+    folder = plain.write(tmp_path / "d", {**config, "dflash_config": own}, weights)
+    net = load_block_net(folder, target=str(target))
+    assert net.config.taps == (1, 3)
+    assert net.config.eos_token_ids == (3,)
+    given = features(2)
+    states = plain.block_states(
+        weights, embedding, given, ANCHOR, block=BLOCK, mask_id=MASK, layers=2
+    )
+    same(states_of(net, given), states)
+    # Tokens at positions behind the newest: slot k predicts what stands at its own position.
+    same(drafted(net, given, [9, 4]), (states @ head.T)[1:4])
+
+
+def test_dflash_whose_files_name_no_layers_reads_the_usual_ones(tmp_path: Path) -> None:
+    """Evenly from the first block's output to the fourth from the end, for the target's number of blocks."""
+    target, _, _ = plain.target_folder(tmp_path / "t", num_hidden_layers=36)
+    weights = plain.block_weights(plain.numbers(1), layers=5, taps=5)
+    config = {**layers_of(5), "block_size": BLOCK, "num_target_layers": 36}
+    config["dflash_config"] = {"mask_token_id": MASK}
+    folder = plain.write(tmp_path / "d", config, weights)
+    assert load_block_net(folder, target=str(target)).config.taps == (2, 10, 18, 26, 34)
+
+
+def library(kind: str, layers: dict[str, Any], **changes: object) -> dict[str, Any]:
+    """A configuration of the library's."""
+    return {
+        "speculators_model_type": kind,
+        "speculators_version": "0.9.0",
+        "transformer_layer_config": layers,
+        "draft_vocab_size": VOCAB,
+        "block_size": BLOCK,
+        "mask_token_id": MASK,
+        "aux_hidden_state_layer_ids": [1, BLOCKS],
+        **changes,
+    }
+
+
+def test_dflash_of_the_library_with_few_tokens_and_windows(tmp_path: Path) -> None:
+    """Inputs of blocks are counted; a head of some tokens; windows, in which a slot sees none of the later ones."""
+    target, embedding, _ = plain.target_folder(tmp_path / "t")
+    draw = plain.numbers(2)
+    weights = plain.block_weights(draw, layers=1, taps=2)
+    weights |= {"lm_head.weight": draw(len(DRAFTED), WIDTH), "verifier_norm.weight": draw(WIDTH)}
+    weights |= {"d2t": plain.offsets(DRAFTED), "t2d": plain.members(DRAFTED)}
+    layers = layers_of(1, layer_types=["sliding_attention"], sliding_window=3)
+    config = library("dflash", layers, draft_vocab_size=len(DRAFTED))
+    net = load_block_net(plain.write(tmp_path / "d", config, weights), target=str(target))
+    assert net.config.taps == (1, BLOCKS)
+    given = features(2)
+    states = plain.block_states(
+        weights,
+        embedding,
+        given,
+        ANCHOR,
+        block=BLOCK,
+        mask_id=MASK,
+        layers=1,
+        causal=True,
+        window=3,
+    )
+    same(states_of(net, given), states)
+    same(drafted(net, given, [9, 4]), spread((states @ weights["lm_head.weight"].T)[1:4]))
+
+
+def heads_of(draw: plain.Heads, rows: int, *, gated: bool = False) -> Tensors:
+    """A Markov head and a confidence head of rank 5."""
+    found = {
+        "markov_head.markov_w1.weight": draw(VOCAB, 5),
+        "markov_head.markov_w2.weight": draw(rows, 5),
+        "confidence_head.proj.weight": draw(1, WIDTH + 5),
+        "confidence_head.proj.bias": draw(1),
+    }
+    if gated:
+        found |= {
+            "markov_head.gate_proj.weight": draw(5, WIDTH + 5),
+            "markov_head.gate_proj.bias": draw(5),
+        }
+    return found
+
+
+def markov(weights: Tensors, states: Tensor, tokens: list[int]) -> tuple[Tensor, Tensor]:
+    """What the token before adds to logits, and the confidence in them (DSpark)."""
+    known = weights["markov_head.markov_w1.weight"][tokens]
+    both = torch.cat((states, known), dim=-1)
+    confidence = both @ weights["confidence_head.proj.weight"][0]
+    if "markov_head.gate_proj.weight" in weights:
+        gate = both @ weights["markov_head.gate_proj.weight"].T
+        known = known * (gate + weights["markov_head.gate_proj.bias"]).sigmoid()
+    bias = known @ weights["markov_head.markov_w2.weight"].T
+    return bias, (confidence + weights["confidence_head.proj.bias"]).sigmoid()
+
+
+@pytest.mark.parametrize("kind", ["vanilla", "gated"])
+def test_dspark_of_deepspec(tmp_path: Path, kind: str) -> None:
+    """Embedding and head are its own, -1 is the embedding's output, and every slot predicts the token behind its place."""
+    draw = plain.numbers(3)
+    embedding, head = draw(VOCAB, WIDTH), draw(VOCAB, WIDTH)
+    weights = plain.block_weights(draw, layers=2, taps=3)
+    weights |= heads_of(draw, VOCAB, gated=kind == "gated")
+    weights |= {"embed_tokens.weight": embedding, "lm_head.weight": head}
+    folder = plain.write(tmp_path / "d", {**DSPARK, "markov_head_type": kind}, weights)
+    net = load_block_net(folder)
+    assert net.config.taps == (0, 2, 3)
+    given = features(3)
+    states = plain.block_states(
+        weights, embedding, given, ANCHOR, block=BLOCK, mask_id=MASK, layers=2
+    )
+    bias, confidence = markov(weights, states[0:3], [ANCHOR, 9, 4])
+    same(drafted(net, given, [9, 4]), (states @ head.T)[0:3] + bias)
+    found = net.confidence(states[0:3], torch.tensor([ANCHOR, 9, 4]))
+    assert found is not None
+    same(found.sigmoid(), confidence)
+
+
+def test_dflash_of_deepspec_is_dspark_without_heads(tmp_path: Path) -> None:
+    """Rank 0, and no confidence."""
+    draw = plain.numbers(4)
+    weights = plain.block_weights(draw, layers=2, taps=3)
+    weights |= {"embed_tokens.weight": draw(VOCAB, WIDTH), "lm_head.weight": draw(VOCAB, WIDTH)}
+    changed = {**DSPARK, "markov_rank": 0, "enable_confidence_head": False}
+    net = load_block_net(plain.write(tmp_path / "d", changed, weights))
+    assert (net.markov_head, net.confidence_head) == (None, None)
+
+
+@pytest.mark.parametrize("from_anchor", [True, False])
+def test_dspark_of_the_library(tmp_path: Path, from_anchor: bool) -> None:
+    """Either layout, few tokens, and positions that turn as YaRN's do."""
+    rope = {
+        "rope_type": "yarn",
+        "rope_theta": 10_000.0,
+        "factor": 4.0,
+        "original_max_position_embeddings": 64,
+    }
+    layers = layers_of(1, rope_parameters=rope)
+    del layers["rope_theta"]
+    speeds, gain = ROPE_INIT_FUNCTIONS["yarn"](
+        Qwen3Config(**{**layers, "max_position_embeddings": 256}), torch.device("cpu")
+    )
+    target, embedding, _ = plain.target_folder(tmp_path / "t")
+    draw = plain.numbers(5)
+    weights = plain.block_weights(draw, layers=1, taps=2) | heads_of(draw, len(DRAFTED))
+    weights |= {"lm_head.weight": draw(len(DRAFTED), WIDTH), "d2t": plain.offsets(DRAFTED)}
+    config = library(
+        "dspark",
+        layers,
+        draft_vocab_size=len(DRAFTED),
+        markov_rank=5,
+        sample_from_anchor=from_anchor,
+    )
+    net = load_block_net(plain.write(tmp_path / "d", config, weights), target=str(target))
+    given = features(2)
+    states = plain.block_states(
+        weights,
+        embedding,
+        given,
+        ANCHOR,
+        block=BLOCK,
+        mask_id=MASK,
+        layers=1,
+        speeds=speeds.double(),
+        gain=gain,
+    )
+    used = states[0:3] if from_anchor else states[1:4]
+    bias, _ = markov(weights, used, [ANCHOR, 9, 4])
+    expected = spread(used @ weights["lm_head.weight"].T + bias)
+    same(drafted(net, given, [9, 4]), expected)
+
+
+def test_scales_and_caps_of_later_files(tmp_path: Path) -> None:
+    """Embeddings are scaled first; logits are multiplied and then capped."""
+    target, embedding, head = plain.target_folder(tmp_path / "t")
+    weights = plain.block_weights(plain.numbers(6), layers=1, taps=1)
+    config = {**layers_of(1), "block_size": BLOCK, "input_embedding_scale": 3.0}
+    config |= {"output_multiplier": 0.5, "final_logit_softcapping": 2.0}
+    config["dflash_config"] = {"target_layer_ids": [1], "mask_token_id": MASK}
+    net = load_block_net(plain.write(tmp_path / "d", config, weights), target=str(target))
+    given = features(1)
+    states = plain.block_states(
+        weights, 3.0 * embedding, given, ANCHOR, block=BLOCK, mask_id=MASK, layers=1
+    )
+    logits = 2.0 * (0.5 * (states @ head.T) / 2.0).tanh()
+    same(drafted(net, given, [9]), logits[1:3])
