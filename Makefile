@@ -1,6 +1,6 @@
 PYTHON ?= python3
 
-.PHONY: check test laws mutants protos protos-check pages cluster chart bench
+.PHONY: check test laws scenarios mutants protos protos-check pages cluster chart bench
 
 check:
 	ruff check .
@@ -13,6 +13,9 @@ test:
 
 laws:
 	OUTRIDER_LAW_ROUNDS=100000 $(PYTHON) -m pytest -n 3 tests/laws
+
+scenarios:
+	outrider simulate bench/scenarios
 
 mutants:
 	nice -n 15 $(PYTHON) -m tests.mutants $(MUTANTS)

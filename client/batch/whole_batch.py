@@ -99,6 +99,9 @@ class BatchReport:
 
     baseline: Baseline | None
 
+    emulated: str = ""
+    """As `Status.emulated`."""
+
     @property
     def tokens_per_s(self) -> float | None:
         """Output tokens a second, of this run; None if it had nothing to do."""
@@ -116,6 +119,7 @@ class BatchReport:
             "records": self.records,
             "done_before": self.done_before,
             "concurrency": self.concurrency,
+            "emulated": self.emulated,
             "wall_s": self.wall_s,
             "tokens": self.tokens,
             "tokens_per_s": self.tokens_per_s,
@@ -166,7 +170,7 @@ def run_job(job: Job, found: Survey, *, watcher: Watcher | None = None) -> Batch
         OutriderError: The run cannot begin, or cannot go on; what was written stays, and the same job goes on with it.
     """
     watcher = watcher or Watcher()
-    fingerprints, capacity = event_loop.run(_ask_service(job))
+    fingerprints, capacity, emulated = event_loop.run(_ask_service(job))
     settings = RunSettings(
         concurrency=job.concurrency or capacity, attempts=job.attempts, patience_s=job.patience_s
     )
@@ -208,6 +212,7 @@ def run_job(job: Job, found: Survey, *, watcher: Watcher | None = None) -> Batch
             tokens=tokens,
             summary=summarise(output.answers()),
             baseline=_baseline(job, found, output, concurrency=settings.concurrency),
+            emulated=emulated,
         )
     finally:
         output.close()
@@ -237,13 +242,13 @@ def _ray_data() -> ModuleType:
         ) from None
 
 
-async def _ask_service(job: Job) -> tuple[dict[str, str], int]:
-    """The fingerprint of each model, and how many sequences the targets hold at once."""
+async def _ask_service(job: Job) -> tuple[dict[str, str], int, str]:
+    """The fingerprint of each model, how many sequences the targets hold at once, and the profiles of emulated devices."""
     async with job.client() as client:
         fingerprints = {model.name: model.model_fingerprint for model in await client.models()}
         status = await client.status()
     held = sum(actor.capacity for actor in status.actors if actor.role == "target")
-    return fingerprints, min(held, MAX_CONCURRENCY) or DEFAULT_CONCURRENCY
+    return fingerprints, min(held, MAX_CONCURRENCY) or DEFAULT_CONCURRENCY, status.emulated
 
 
 def _baseline(job: Job, found: Survey, output: AnswersFile, *, concurrency: int) -> Baseline | None:

@@ -46,6 +46,7 @@ def assemble(collector: TraceCollector, *, request_id: str = "") -> Timeline:
         end_us = (collector.end_ns - collector.started.clock_ns) / 1e3
     return Timeline(
         version=collector.started.version,
+        emulated=collector.started.emulated,
         start_unix_us=collector.started.unix_ns / 1e3,
         duration_us=round(end_us, 3),
         request_id=request_id,

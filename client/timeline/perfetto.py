@@ -27,7 +27,7 @@ FORMAT = "outrider-timeline-1"
 
 _ROLES = ("coordinator", "target", "drafter")
 
-HEAD = ("version", "start_unix_us", "duration_us", "request_id", "ended")
+HEAD = ("version", "emulated", "start_unix_us", "duration_us", "request_id", "ended")
 """Fields of a timeline that stand in `otherData` as they are."""
 
 

@@ -95,6 +95,9 @@ class TimelineSummary:
     """All of it."""
 
     version: str
+    emulated: str
+    """As `Timeline.emulated`."""
+
     request_id: str
     duration_us: float
     ended: str
@@ -122,6 +125,7 @@ def summarise(timeline: Timeline) -> TimelineSummary:
     by_drafter = _fates(timeline)
     return TimelineSummary(
         version=timeline.version,
+        emulated=timeline.emulated,
         request_id=timeline.request_id,
         duration_us=timeline.duration_us,
         ended=timeline.ended,

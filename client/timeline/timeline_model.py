@@ -105,6 +105,9 @@ class Timeline:
     version: str = ""
     """Of the service."""
 
+    emulated: str = ""
+    """Profiles of emulated devices that the service runs on; empty if all are real. Every time is then emulated."""
+
     start_unix_us: float = 0.0
     """Time 0, in microseconds since 1970."""
 

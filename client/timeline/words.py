@@ -49,7 +49,7 @@ def _head(summary: TimelineSummary) -> str:
     )
     return (
         f"{_time(summary.duration_us)} of {what}, until {why}; {summary.num_records} records, "
-        f"{lost}; {clocks}"
+        f"{lost}; {clocks}" + (f"; emulated: {summary.emulated}" if summary.emulated else "")
     )
 
 

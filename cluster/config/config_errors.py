@@ -45,7 +45,17 @@ def problems_of(error: ValidationError, model: type[BaseModel]) -> tuple[ConfigP
         error: What pydantic found.
         model: The model that was validated, to know the keys at each place.
     """
-    return tuple(_problem(details, model) for details in error.errors(include_url=False))
+    found = error.errors(include_url=False)
+    places = [details["loc"] for details in found]
+    return tuple(_problem(details, model) for details in found if not _follows(details, places))
+
+
+def _follows(details: Any, places: Sequence[tuple[str | int, ...]]) -> bool:
+    """A list is too short only because what is wrong in it does not count."""
+    here = details["loc"]
+    return details["type"] == "too_short" and any(
+        len(place) > len(here) and place[: len(here)] == here for place in places
+    )
 
 
 def _problem(details: Any, model: type[BaseModel]) -> ConfigProblem:

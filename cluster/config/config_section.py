@@ -16,10 +16,14 @@ Amount = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
 
 
 class Section(BaseModel):
-    """Keys that are not known are refused; never changed once read."""
+    """Keys that are not known are refused, and numbers that are none; never changed once read."""
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        use_attribute_docstrings=True,
+        allow_inf_nan=False,
     )
 
 

@@ -10,6 +10,20 @@ from outrider.actors.speculation.options import Speculation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FurtherModel:
+    """A model that is served beside the first one, with the same tokenizer."""
+
+    name: str
+    """As clients know it."""
+
+    deployment: str = ""
+    """As `CoordinatorSettings.deployment`."""
+
+    targets: tuple[str, ...] = ()
+    """As `CoordinatorSettings.targets`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorSettings:
     """A coordinator."""
 
@@ -54,6 +68,9 @@ class CoordinatorSettings:
 
     targets: tuple[str, ...] = ()
     """Addresses of the targets that are known from the start; others come with the roster."""
+
+    further: tuple[FurtherModel, ...] = ()
+    """Models beside this one. The drafters are those of all."""
 
     drafters: tuple[tuple[str, str], ...] = ()
     """Name and address of the drafters that are known from the start; others come with the roster."""

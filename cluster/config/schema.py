@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from pydantic import ValidationError, model_validator
 
-from outrider.actors.draft.choice.drafter_registry import DRAFTERS, loading_method
+from outrider.actors.draft.choice.drafter_registry import DRAFTERS
 from outrider.actors.engine.profiles import DEVICE_PREFIX
 from outrider.cluster.config.config_actors import DrafterConfig, TargetConfig
 from outrider.cluster.config.config_emulation import emulated
@@ -27,6 +27,7 @@ from outrider.cluster.config.config_service import (
     ServiceConfig,
     SpeculationConfig,
 )
+from outrider.cluster.config.drafter_folders import with_method
 
 DEMO_TARGET = "demo:target"
 """The shipped target model."""
@@ -51,7 +52,7 @@ class Config(Section):
     """Ray, and how actors are placed and watched."""
 
     targets: tuple[TargetConfig, ...]
-    """The target model, one. Given without `drafters`, it decodes plainly."""
+    """The target model, or several with one tokenizer, which a request chooses by name. Given without `drafters`, they decode plainly."""
 
     drafters: tuple[DrafterConfig, ...] = ()
     """The drafters; each may serve every target with its tokenizer."""
@@ -80,11 +81,6 @@ class Config(Section):
     def _check_names(self) -> Self:
         if not self.targets:
             raise ValueError("targets is empty: name at least one model, or leave the key out")
-        if len(self.targets) > 1:
-            raise ValueError(
-                f"targets holds {len(self.targets)} models, and a service serves one: "
-                "start another service for the others, or set replicas for more of the same"
-            )
         taken = dict.fromkeys((COORDINATOR, *self.coordinator_names), "the coordinator")
         for kind, actors in (("targets", self.targets), ("drafters", self.drafters)):
             for index, actor in enumerate(actors):
@@ -152,10 +148,7 @@ def with_flags(
 def _drafter(name: str) -> dict[str, str]:
     """A drafter by one word: a method without a model, or a draft model of whatever method loads it."""
     method = DRAFTERS.get(name)
-    if method is not None and not method.needs_model:
-        return {"method": name}
-    loading = loading_method(name)
-    return {"model": name} if loading is None else {"model": name, "method": loading}
+    return {"method": name} if method is not None and not method.needs_model else {"model": name}
 
 
 def schema() -> dict[str, Any]:
@@ -167,7 +160,7 @@ def schema() -> dict[str, Any]:
 
 
 def _filled(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Fills in the demonstration pair where no target is given, and the names of actors that have none.
+    """Fills in the demonstration pair where no target is given, the names of actors that have none, and what folders of drafters say.
 
     Done before validation, not in a validator: what a validator returns is no longer JSON to strict mode.
     """
@@ -178,6 +171,8 @@ def _filled(data: Mapping[str, Any]) -> dict[str, Any]:
     for kind in ("targets", "drafters"):
         if isinstance(filled.get(kind), list):
             filled[kind] = [_named(actor) for actor in filled[kind]]
+    if isinstance(filled.get("drafters"), list):
+        filled["drafters"] = [with_method(one, filled["targets"]) for one in filled["drafters"]]
     return filled
 
 

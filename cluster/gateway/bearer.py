@@ -16,7 +16,7 @@ from outrider.actors.rpc.file_version import file_version
 
 METADATA_KEY = "authorization"
 SCHEME = "Bearer"
-NO_TOKEN = "this service asks for a token: send `authorization: Bearer TOKEN` in the metadata"
+NO_TOKEN = "this service asks for a token: `--token-file` of the command, `token` of the client, or `authorization: Bearer TOKEN` in the metadata"
 WRONG_TOKEN = "this service does not know the token"
 
 log = structlog.get_logger(__name__)

@@ -24,7 +24,7 @@ from outrider.cluster.gateway.bearer import TokenGuard, Tokens
 from outrider.cluster.gateway.coordinator_metrics import CoordinatorCollector
 from outrider.cluster.gateway.gateway import Gateway
 from outrider.cluster.gateway.rpc import handlers
-from outrider.cluster.requests.all_links import Links
+from outrider.cluster.requests.served_models import ServedModels
 from outrider.cluster.roster.roster import EMPTY, Roster
 from outrider.cluster.text import text_tokenizer
 from outrider.cluster.text.text_tokenizer import TextCodec
@@ -86,7 +86,7 @@ class Coordinator:
         self.internal_address = ""
         """Where other actors reach it, once it has started."""
         self._gateway: Gateway | None = None
-        self._links: Links | None = None
+        self._links: ServedModels | None = None
         self._health = health.aio.HealthServicer()
         self._roster = EMPTY
         self._tasks: set[asyncio.Task[None]] = set()
@@ -110,7 +110,7 @@ class Coordinator:
                 settings.tokenizer,
                 allow_remote_code=settings.allow_remote_code,
             )
-        self._links = Links(
+        self._links = ServedModels(
             settings,
             self._codec,
             on_readiness=self._on_readiness,

@@ -17,7 +17,7 @@ from outrider.actors.metrics.families import (
 from outrider.cluster.links.draft_link import DraftLink
 from outrider.cluster.links.target_link import TargetLink
 from outrider.cluster.metrics.books import RequestBooks
-from outrider.cluster.requests.all_links import Links
+from outrider.cluster.requests.served_models import ServedModels
 
 
 class Front(Protocol):
@@ -36,7 +36,7 @@ class Front(Protocol):
 class CoordinatorCollector:
     """Reads what the coordinator has counted. On the event loop."""
 
-    def __init__(self, front: Front, links: Links) -> None:
+    def __init__(self, front: Front, links: ServedModels) -> None:
         self._front = front
         self._links = links
 

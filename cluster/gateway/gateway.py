@@ -31,6 +31,7 @@ from outrider.cluster.requests.all_links import Links
 from outrider.cluster.requests.running_request import RunningRequest
 from outrider.cluster.requests.sequence import Sequence
 from outrider.cluster.requests.sequence_plan import SequencePlan
+from outrider.cluster.requests.served_models import ServedModels
 from outrider.cluster.requests.session import Session
 from outrider.cluster.requests.session_states import SessionState
 from outrider.cluster.text.detokenise import Detokeniser
@@ -59,7 +60,7 @@ class Gateway:
     """The public service."""
 
     def __init__(
-        self, settings: CoordinatorSettings, codec: TextCodec | None, links: Links
+        self, settings: CoordinatorSettings, codec: TextCodec | None, models: ServedModels
     ) -> None:
         self.is_accepting = True
         self.num_finished = 0
@@ -67,7 +68,7 @@ class Gateway:
         self._settings = settings
         self._codec = codec
         self._texts = Texts(codec)
-        self._links = links
+        self._models = models
         self._requests: dict[str, RunningRequest] = {}
         self._idle = asyncio.Event()
         self._idle.set()
@@ -81,7 +82,7 @@ class Gateway:
             trace_pb2.TraceSource(
                 name=settings.name, role="coordinator", incarnation=settings.incarnation
             ),
-            links,
+            models,
             self._requests,
         )
 
@@ -133,9 +134,11 @@ class Gateway:
                 retry_after_s=RETRY_AFTER_S,
             )
         check_request_id(request.request_id)
+        links = self._models.of(request.model, request.model_fingerprint)
+        limits = links.limits()
         # Before the name: an exchanged model may have another one.
-        check_fingerprint(request, self._links.limits())
-        limits = self._limits(request.model)
+        check_fingerprint(request, limits)
+        check_model(request.model, limits, known=self._models.names)
         with self._registered(request.request_id or uuid.uuid4().hex) as running:
             running.recording.came_from(context.invocation_metadata() or ())
             prompt = await self._texts.prompt(request, limits)
@@ -147,7 +150,7 @@ class Gateway:
                 fresh_seed=fresh_seed(),
             )
             tenant = tenant_of(context.invocation_metadata() or (), context.auth_context())
-            self._prepare(running, tuple(prompt), settled, limits, arrived_s, tenant)
+            self._prepare(running, tuple(prompt), settled, links, arrived_s, tenant)
             await running.run(context.write)
 
     async def Abort(
@@ -162,14 +165,14 @@ class Gateway:
         if not was_running and not request.is_local:
             settings = self._settings
             was_running = await other_coordinators.abort(
-                self._links.roster, settings.name, settings.credentials, request.request_id
+                self._models.roster, settings.name, settings.credentials, request.request_id
             )
         return generation_pb2.AbortResponse(was_running=was_running)
 
     def _limits(self, model: str) -> Limits:
         """What a request for this model is checked against; refuses another model."""
-        limits = self._links.limits()
-        check_model(model, limits)
+        limits = self._models.of(model).limits()
+        check_model(model, limits, known=self._models.names)
         return limits
 
     @contextmanager
@@ -201,7 +204,7 @@ class Gateway:
             recording.ended(outcome)
             log.info("request ended", request_id=request_id, outcome=outcome)
             del self._requests[request_id]
-            self._links.slots.forget(recording.number)
+            self._models.forget(recording.number)
             self.num_finished += 1
             if not self._requests:
                 self._idle.set()
@@ -211,12 +214,12 @@ class Gateway:
         running: RunningRequest,
         prompt: tuple[int, ...],
         settled: Settled,
-        limits: Limits,
+        links: Links,
         arrived_s: float,
         tenant: int,
     ) -> None:
         """Makes the sequences and queues them."""
-        number = running.recording.number
+        number, limits = running.recording.number, links.limits()
         sampling, codec = settled.sampling, self._codec
         group = (self._settings.incarnation & 0xFFFFFFFF) << 32 | number & 0xFFFFFFFF
         for index in range(settled.num_sequences):
@@ -243,7 +246,7 @@ class Gateway:
                 resume=settled.resume,
             )
             running.sequences.append(
-                Sequence(plan, session, self._links.cluster, running.stream, running.recording)
+                Sequence(plan, session, links.cluster, running.stream, running.recording)
             )
         running.stream.admission.model = limits.model
         running.stream.admission.model_fingerprint = limits.fingerprint
@@ -254,7 +257,7 @@ class Gateway:
         log.info("request accepted", request_id=running.request_id, prompt_tokens=len(prompt))
         if running.is_aborted:
             running.abort()
-        elif not self._links.slots.enqueue(number, settled.num_sequences, prompt):
+        elif not links.slots.enqueue(number, settled.num_sequences, prompt):
             raise Refusal(
                 grpc.StatusCode.RESOURCE_EXHAUSTED,
                 f"the queue is full: {self._settings.max_waiting} requests wait for a slot; "
@@ -267,8 +270,8 @@ class Gateway:
     async def ListModels(
         self, request: generation_pb2.ListModelsRequest, context: Context
     ) -> generation_pb2.ListModelsResponse:
-        """Lists the model served and its drafters."""
-        return reports.models(self._links)
+        """Lists the models served and their drafters."""
+        return reports.models(self._models)
 
     async def Tokenize(
         self, request: generation_pb2.TokenizeRequest, context: Context
@@ -287,7 +290,7 @@ class Gateway:
     ) -> generation_pb2.GetStatusResponse:
         """Reports who serves and how busy they are."""
         running, waiting = self.load()
-        roster = self._links.roster
+        roster = self._models.roster
         status = generation_pb2.GetStatusResponse(
             version=outrider.__version__,
             uptime_s=time.monotonic() - self._started_s,
@@ -295,7 +298,7 @@ class Gateway:
             waiting=waiting,
             finished=self.num_finished,
             actors=[self._own_status()],
-            accepting=self.is_accepting and self._links.is_ready,
+            accepting=self.is_accepting and self._models.is_ready,
             refused_registrations=roster.refused,
             last_refusal=roster.last_refusal,
             replicas=reports.replicas(roster),
@@ -306,7 +309,7 @@ class Gateway:
                 roster, self._settings.name, self._settings.credentials
             )
             reports.add_peers(status, told)
-            status.actors.extend(await reports.actors(self._links))
+            status.actors.extend(await reports.actors(self._models))
         return status
 
     async def Trace(self, request: trace_pb2.TraceRequest, context: Context) -> None:

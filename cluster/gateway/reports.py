@@ -13,6 +13,7 @@ from outrider.actors.speculation.policies import LengthChoice, RootPolicy
 from outrider.cluster.links.draft_link import DraftLink
 from outrider.cluster.links.target_link import TargetLink
 from outrider.cluster.requests.all_links import Links, draft_lengths_of, verifiers_of
+from outrider.cluster.requests.served_models import ServedModels
 from outrider.cluster.roster.roster import Absent, Member, Role, Roster
 from outrider.v1 import generation_pb2, target_pb2
 
@@ -20,50 +21,55 @@ STATUS_S = 0.5
 """Seconds that an actor has to answer before a status report calls it not ready."""
 
 
-def models(links: Links) -> generation_pb2.ListModelsResponse:
-    """The model served, its drafters, and what a request may ask of them."""
+def models(served: ServedModels) -> generation_pb2.ListModelsResponse:
+    """The models served, their drafters, and what a request may ask of them. One without a target is left out, if another has some.
+
+    Raises:
+        Refusal: No target has answered yet.
+    """
+    known = [links for links in served if links.fingerprint] or [served.first]
+    return generation_pb2.ListModelsResponse(models=[_model(links) for links in known])
+
+
+def _model(links: Links) -> generation_pb2.TargetModel:
     info, limits = links.info, links.limits()
     drafters = links.drafters.values()
     offered = {one for link in drafters if not links.misfit(link) for one in draft_lengths_of(link)}
-    return generation_pb2.ListModelsResponse(
-        models=[
-            generation_pb2.TargetModel(
-                name=info.model,
-                vocab_size=info.vocab_size,
-                max_context=info.max_context,
-                eos_token_ids=info.eos_token_ids,
-                verifiers=info.verifiers,
-                verifier_infos=[_verifier(name) for name in limits.verifiers],
-                drafters=[
-                    generation_pb2.DrafterModel(
-                        name=link.name,
-                        method=link.info.method if link.info else "",
-                        **offer_of(verifiers_of(link)),
-                        ready=link.is_up and not links.misfit(link),
-                        draft_lengths=numbers(
-                            generation_pb2.DrafterModel, "draft_lengths", draft_lengths_of(link)
-                        ),
-                        problem=_problem(links, link, links.misfit(link)),
-                    )
-                    for link in drafters
-                ]
-                + [
-                    generation_pb2.DrafterModel(name=absent.name, problem=_why(absent))
-                    for absent in _missing(links)
-                    if absent.role is Role.DRAFTER
-                ],
-                has_chat_template=limits.has_chat_template,
-                model_fingerprint=info.model_fingerprint,
-                tokenizer_fingerprint=info.tokenizer_fingerprint,
+    return generation_pb2.TargetModel(
+        name=info.model,
+        vocab_size=info.vocab_size,
+        max_context=info.max_context,
+        eos_token_ids=info.eos_token_ids,
+        verifiers=info.verifiers,
+        verifier_infos=[_verifier(name) for name in limits.verifiers],
+        drafters=[
+            generation_pb2.DrafterModel(
+                name=link.name,
+                method=link.info.method if link.info else "",
+                **offer_of(verifiers_of(link)),
+                ready=link.is_up and not links.misfit(link),
                 draft_lengths=numbers(
-                    generation_pb2.TargetModel,
-                    "draft_lengths",
-                    (o for o in LengthChoice if o in offered),
+                    generation_pb2.DrafterModel, "draft_lengths", draft_lengths_of(link)
                 ),
-                roots=numbers(generation_pb2.TargetModel, "roots", RootPolicy),
-                emulated=links.emulated,
+                problem=_problem(links.roster, link, links.misfit(link)),
             )
+            for link in drafters
         ]
+        + [
+            generation_pb2.DrafterModel(name=absent.name, problem=_why(absent))
+            for absent in _missing(links)
+            if absent.role is Role.DRAFTER
+        ],
+        has_chat_template=limits.has_chat_template,
+        model_fingerprint=info.model_fingerprint,
+        tokenizer_fingerprint=info.tokenizer_fingerprint,
+        draft_lengths=numbers(
+            generation_pb2.TargetModel,
+            "draft_lengths",
+            (o for o in LengthChoice if o in offered),
+        ),
+        roots=numbers(generation_pb2.TargetModel, "roots", RootPolicy),
+        emulated=links.emulated,
     )
 
 
@@ -92,7 +98,7 @@ def add_peers(
         status.actors.extend(theirs.actors)
 
 
-async def actors(links: Links) -> list[generation_pb2.ActorStatus]:
+async def actors(links: ServedModels) -> list[generation_pb2.ActorStatus]:
     """Every target and drafter, asked at the same time how busy it is."""
     targets = list(links.targets.values())
     drafters = list(links.drafters.values())
@@ -103,7 +109,7 @@ async def actors(links: Links) -> list[generation_pb2.ActorStatus]:
     statuses, drafted = [], _drafted(targets)
     for target, is_ready in zip(targets, answers, strict=False):
         status = _status("target", target.address, is_ready, target.info, target.num_sessions)
-        status.problem = _problem(links, target)
+        status.problem = _problem(links.roster, target)
         if target.info is not None:
             status.tokens = target.info.tokens
             status.verified = sum(one.verified for one in target.info.drafters)
@@ -123,7 +129,7 @@ async def actors(links: Links) -> list[generation_pb2.ActorStatus]:
         status.verified, status.accepted = counts.verified, counts.accepted
         status.feedback_bytes = counts.feedback_bytes
         status.feedback_dropped = counts.feedback_dropped
-        status.problem = _problem(links, drafter, misfit)
+        status.problem = _problem(links.roster, drafter, misfit)
         statuses.append(status)
     for absent in _missing(links):
         statuses.append(
@@ -167,7 +173,7 @@ def _drafted(targets: list[TargetLink]) -> dict[str, target_pb2.DrafterCounts]:
     return sums
 
 
-def _missing(links: Links) -> list[Absent]:
+def _missing(links: Links | ServedModels) -> list[Absent]:
     """Actors that should be there and have no link that would tell of them."""
     known = {links.name, *links.drafters, *(link.name for link in links.targets.values())}
     return [absent for absent in links.roster.absent if absent.name not in known]
@@ -178,11 +184,11 @@ def _why(absent: Absent) -> str:
     return f"{absent.state}{restarts}" + (f": {absent.reason}" if absent.reason else "")
 
 
-def _problem(links: Links, link: TargetLink | DraftLink, misfit: str = "") -> str:
+def _problem(roster: Roster, link: TargetLink | DraftLink, misfit: str = "") -> str:
     """Why an actor is not ready, as far as that is known; empty for one that is connected and fits."""
     if misfit or link.is_up:
         return misfit
-    told = next((_why(absent) for absent in links.roster.absent if absent.name == link.name), "")
+    told = next((_why(absent) for absent in roster.absent if absent.name == link.name), "")
     return told or link.last_error
 
 

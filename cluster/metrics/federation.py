@@ -111,6 +111,12 @@ class Federation:
         request = metrics_pb2.CollectMetricsRequest(labels=_labels(status))
         try:
             answer = await stub.Collect(request, timeout=COLLECT_S)
+        except asyncio.CancelledError:
+            # A call ends so, too, where another page has closed the channel.
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            return None
         except grpc.aio.AioRpcError:
             # The next page connects anew, with the certificate of then.
             if self._channels.get(address) is channel:

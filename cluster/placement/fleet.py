@@ -10,7 +10,7 @@ from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.rpc.credentials import OPEN, Credentials
 from outrider.actors.target.state.target_settings import TargetSettings
 from outrider.cluster.config.config_actors import DrafterConfig, TargetConfig
-from outrider.cluster.config.coordinator_settings import CoordinatorSettings
+from outrider.cluster.config.coordinator_settings import CoordinatorSettings, FurtherModel
 from outrider.cluster.config.host_port import join_host_port, split_host_port
 from outrider.cluster.config.schema import Config
 from outrider.cluster.roster.roster import ReplicaScale, Role
@@ -173,7 +173,8 @@ def _drafter(config: Config, drafter: DrafterConfig, name: str) -> ActorSpec:
 
 
 def _coordinator(config: Config, name: str) -> ActorSpec:
-    target, public = config.targets[0], config.security.public
+    target, *others = config.targets
+    public = config.security.public
     settings = CoordinatorSettings(
         name=name,
         incarnation=0,
@@ -186,6 +187,7 @@ def _coordinator(config: Config, name: str) -> ActorSpec:
         tokenizer="" if target.model.startswith("tabular:") else target.model,
         allow_remote_code=target.allow_remote_code,
         model_name=target.name,
+        further=tuple(FurtherModel(name=one.name, deployment=_deployment(one)) for one in others),
         default_max_tokens=config.service.default_max_tokens,
         max_waiting=config.service.max_waiting,
         reflection=config.service.reflection,
@@ -198,7 +200,7 @@ def _coordinator(config: Config, name: str) -> ActorSpec:
         role=Role.COORDINATOR,
         model=target.name,
         settings=settings,
-        deployment=_deployment(target),
+        deployment="; ".join(map(_deployment, config.targets)),
     )
 
 

@@ -12,10 +12,15 @@ from outrider.actors.engine.tables.trigram_laws import check_law
 from outrider.cluster.config.config_errors import ConfigError, problems_of
 from outrider.cluster.config.config_file import read_mapping
 from outrider.cluster.config.config_section import NAME, Section
+from outrider.cluster.simulate.scenario import Nodes
+from outrider.cluster.simulate.simulated_device import MAX_CONTEXT
 
 Usd = Annotated[float, Field(ge=0.0, le=1e6, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
 Percent = Annotated[int, Field(ge=35, le=95)]
+
+PLAIN = "plain"
+"""Name of the way without a drafter."""
 
 
 class PlanDevice(Section):
@@ -85,6 +90,14 @@ class PlanTraffic(Section):
     tokens_per_s: Annotated[float, Field(ge=0.0)] = 0.0
     """Least for each request; 0: what is cheapest."""
 
+    @model_validator(mode="after")
+    def _fits(self) -> PlanTraffic:
+        if self.prompt + self.tokens > MAX_CONTEXT:
+            raise ValueError(
+                f"requests of {self.prompt} + {self.tokens} tokens; prompt and tokens may be {MAX_CONTEXT} together"
+            )
+        return self
+
 
 class PlanRequest(Section):
     """What a plan is made from."""
@@ -92,10 +105,22 @@ class PlanRequest(Section):
     target: PlanTarget
     drafters: Annotated[tuple[PlanDrafter, ...], Field(min_length=1, strict=False)]
     traffic: PlanTraffic = PlanTraffic()
-    nodes: Annotated[tuple[Count, ...], Field(min_length=1, strict=False)] = (2, 4, 8, 16)
+    nodes: Annotated[tuple[Nodes, ...], Field(min_length=1, strict=False)] = (2, 4, 8, 16)
     """Tree budgets to try."""
     gpus: Count | None = None
     """At most, in all; None: any number."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> PlanRequest:
+        names = [PLAIN, *(one.name for one in self.drafters)]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(
+                    f"two drafters are called {name!r}"
+                    if name != PLAIN
+                    else f"{name!r} is the way without a drafter; name the drafter otherwise"
+                )
+        return self
 
 
 def load_request(file: Path) -> PlanRequest:

@@ -52,23 +52,30 @@ def plan(
 
     Args:
         request: What it is for.
-        trials: Options that are tried in virtual time, at least 1; plain decoding always is besides.
+        trials: Options that are tried in virtual time, at least 1, and more until one of them is fast enough; plain decoding
+            always is besides.
         tell: Takes lines on how it goes.
     """
     every = list(options(request))
     ranked = sorted(filter(lambda one: _is_enough(request, one), every), key=_order)
-    best_by_name: dict[tuple[str, int], Option] = {}
+    best_by_name: dict[tuple[str, int, int], Option] = {}
     for option in ranked:
-        # Of one drafter and number of targets only the best shape: the others differ by less than a trial does.
-        best_by_name.setdefault((option.name, option.targets), option)
-    chosen = list(best_by_name.values())[:trials]
+        # Of one drafter and numbers of targets and drafters only the best shape: the others differ by less than a trial does.
+        best_by_name.setdefault((option.name, option.targets, option.drafters), option)
     plain = min((one for one in every if one.drafter is None), key=_order, default=None)
-    if plain is not None and plain not in chosen:
-        chosen.append(plain)
     found: list[Tried] = []
-    for option in chosen:
+
+    def attempt(option: Option) -> None:
         tell(f"trying {describe(option)}")
         found.append(tried(request, option))
+
+    for option in best_by_name.values():
+        # The closed form may expect too much, so the cheapest that it thinks fast enough need not be.
+        if len(found) >= trials and any(_is_enough(request, one.option) for one in found):
+            break
+        attempt(option)
+    if plain is not None and all(one.option.drafter is not None for one in found):
+        attempt(plain)
     found.sort(key=lambda one: (not _is_enough(request, one.option), _order(one.option)))
     best = found[0] if found and _is_enough(request, found[0].option) else None
     return Plan(
@@ -105,9 +112,9 @@ def describe(option: Option) -> str:
     return f"{targets}, {drafters}, {option.nodes} nodes"
 
 
-def _order(option: Option) -> tuple[float, int]:
-    """The cheapest first; of equal ones the smaller tree."""
-    return option.usd_per_million, option.nodes
+def _order(option: Option) -> tuple[float, float, int]:
+    """The cheapest first; of equal ones, as all are where nothing has a price, the fastest, and then the smaller tree."""
+    return option.usd_per_million, -option.tokens_per_s, option.nodes
 
 
 def _is_enough(request: PlanRequest, option: Option) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from outrider.actors.speculation.ideal import mean_run
-from outrider.cluster.plan.plan_request import PlanDrafter, PlanRequest
+from outrider.cluster.plan.plan_request import PLAIN, PlanDrafter, PlanRequest
 from outrider.cluster.simulate.foresight import foresight
 from outrider.cluster.simulate.prices import load_prices
 
@@ -65,7 +65,7 @@ class Option:
     @property
     def name(self) -> str:
         """For tables."""
-        return "plain" if self.drafter is None else self.drafter.name
+        return PLAIN if self.drafter is None else self.drafter.name
 
 
 def options(request: PlanRequest) -> Iterator[Option]:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from outrider.cluster.plan.plan_request import PlanRequest
 from outrider.cluster.plan.serving_ways import MAX_DEPTH, Option
 from outrider.cluster.simulate.compare import run
-from outrider.cluster.simulate.scenario import Scenario
+from outrider.cluster.simulate.scenario import LONGEST_S, Scenario
 from outrider.cluster.simulate.simulated_service import SimulatedMode, SimulatedRun
 
 PASSES = 300
-"""Plain passes that a trial lasts for, at least; and as long as two requests take plainly."""
+"""Plain passes that a trial lasts for, at least; and as long as two requests take plainly, if a scenario may be so long."""
 
 SETTLING = 0.25
 """Part of a trial that is not counted: sessions begin, calibrations and costs are learned."""
@@ -58,7 +58,7 @@ def scenario(request: PlanRequest, option: Option) -> Scenario:
     return Scenario.model_validate(
         {
             "name": option.name,
-            "seconds": pass_s * max(PASSES, 2 * traffic.tokens),
+            "seconds": min(pass_s * max(PASSES, 2 * traffic.tokens), LONGEST_S),
             "temperature": traffic.temperature,
             "max_nodes": max(option.nodes, 1),
             "max_depth": MAX_DEPTH,

@@ -23,7 +23,8 @@ from outrider.cluster.links.target_link import TargetLink
 from outrider.cluster.requests.coordinator_shares import allowance, share
 from outrider.cluster.requests.sequence import SequencePeers
 from outrider.cluster.requests.slot_queue import Slots
-from outrider.cluster.roster.roster import EMPTY, Member, Role, Roster
+from outrider.cluster.roster.actor_status import ActorState
+from outrider.cluster.roster.roster import EMPTY, Absent, Member, Role, Roster
 from outrider.cluster.text.text_tokenizer import TextCodec
 from outrider.cluster.validation.limits import KnownDrafter, Limits
 from outrider.cluster.validation.status_codes import Refusal
@@ -46,6 +47,7 @@ class Links:
         on_readiness: Callable[[bool], None],
         on_drafter_up: Callable[[str], None],
         on_defect: Callable[[str], None],
+        beside: Links | None = None,
     ) -> None:
         """Takes whom to call.
 
@@ -55,22 +57,26 @@ class Links:
             on_readiness: Called with whether there is any target, when that changes.
             on_drafter_up: Called with the name of a drafter that has connected.
             on_defect: Called with what happened when a link has ended, which only a defect can bring about.
+            beside: Those of the model that is served first, whose drafters are everybody's; None: these are they.
         """
         self.targets: dict[str, TargetLink] = {}
         """By address."""
-        self.drafters: dict[str, DraftLink] = {}
+        self.drafters: dict[str, DraftLink] = {} if beside is None else beside.drafters
         """By name."""
         self.name = settings.name
         """The coordinator's."""
         self.roster = EMPTY
         """What the supervisor last told."""
         self.slots = Slots(max_waiting=settings.max_waiting)
-        self.cluster = SequencePeers(
+        # A stream to a drafter knows sessions by number.
+        fresh: Callable[[], int] = itertools.count(1).__next__
+        self.cluster: SequencePeers = SequencePeers(
             targets=self.targets,
             drafters=self.drafters,
             slots=self.slots,
-            next_session=itertools.count(1).__next__,
+            next_session=fresh if beside is None else beside.cluster.next_session,
         )
+        self._is_beside = beside is not None
         self._settings = settings
         self._codec = codec
         self._on_readiness = on_readiness
@@ -95,6 +101,16 @@ class Links:
         return any(link.is_up for link in self.targets.values())
 
     @property
+    def model(self) -> str:
+        """Name of the model served, as far as it is known."""
+        return self._settings.model_name or (self._info.model if self._info else "")
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the model served; empty: no target has answered yet."""
+        return self._info.model_fingerprint if self._info else ""
+
+    @property
     def info(self) -> target_pb2.TargetInfo:
         """The description of the model served.
 
@@ -111,7 +127,7 @@ class Links:
         """Connects to everyone known from the start."""
         for address in self._settings.targets:
             self._add_target(address)
-        for name, address in self._settings.drafters:
+        for name, address in self._settings.drafters if not self._is_beside else ():
             self._add_drafter(name, address)
 
     async def stop(self) -> None:
@@ -135,6 +151,18 @@ class Links:
         drafters = {m.name: m.address for m in members if m.role is Role.DRAFTER}
         for address in targets.difference(self.targets):
             self._add_target(address)
+        for address in self._draining:
+            self.slots.set_target(address, 0)
+        targets.update(self._settings.targets)
+        for address in [a for a, link in self.targets.items() if a not in targets]:
+            if not self.targets[address].is_up:
+                self._remove(f"target {address}")
+                del self.targets[address]
+        if not self._is_beside:
+            self._update_drafters(drafters)
+        self._limits = None
+
+    def _update_drafters(self, drafters: dict[str, str]) -> None:
         for name, address in drafters.items():
             link = self.drafters.get(name)
             if link is not None and link.address != address:
@@ -142,18 +170,14 @@ class Links:
                 del self.drafters[name]
             if name not in self.drafters:
                 self._add_drafter(name, address)
-        for address in self._draining:
-            self.slots.set_target(address, 0)
-        targets.update(self._settings.targets)
         drafters.update(self._settings.drafters)
-        for address in [a for a, link in self.targets.items() if a not in targets]:
-            if not self.targets[address].is_up:
-                self._remove(f"target {address}")
-                del self.targets[address]
         for name in [n for n in self.drafters if n not in drafters]:
             if not self.drafters[name].is_up:
                 self._remove(f"drafter {name}")
                 del self.drafters[name]
+
+    def drafters_changed(self) -> None:
+        """A drafter has told what it can do."""
         self._limits = None
 
     @property
@@ -176,7 +200,10 @@ class Links:
                 max_context=info.max_context,
                 eos_token_ids=frozenset(info.eos_token_ids),
                 verifiers=offered_by(info),
-                drafters=tuple(self._drafter(link) for link in self.drafters.values()),
+                drafters=(
+                    *map(self._drafter, self.drafters.values()),
+                    *map(_away, self._drafters_away()),
+                ),
                 default_max_tokens=settings.default_max_tokens,
                 speculation=settings.speculation,
                 has_tokenizer=codec is not None,
@@ -209,6 +236,14 @@ class Links:
             draft_lengths=draft_lengths_of(link),
             mismatch=self.misfit(link),
         )
+
+    def _drafters_away(self) -> list[Absent]:
+        """Drafters that are to be there and have no link: requests may name them, and are joined by them once they are."""
+        return [
+            one
+            for one in self.roster.absent
+            if one.role is Role.DRAFTER and one.name not in self.drafters
+        ]
 
     def _add_target(self, address: str) -> None:
         link = TargetLink(
@@ -316,6 +351,12 @@ class Links:
         reason = self.misfit(link)
         if reason:
             log.warning("drafter serves nobody", drafter=link.name, reason=reason)
+
+
+def _away(absent: Absent) -> KnownDrafter:
+    """A drafter of which nothing is known but whether it will come."""
+    mismatch = f"it was given up: {absent.reason}" if absent.state == ActorState.FAILED else ""
+    return KnownDrafter(name=absent.name, verifiers=(), mismatch=mismatch)
 
 
 def verifiers_of(link: DraftLink) -> tuple[str, ...]:

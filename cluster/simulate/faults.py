@@ -29,7 +29,7 @@ def _changes(service: SimulatedService, fault: Fault) -> tuple[Change, Change]:
     who, heap = fault.who, service.heap
     match fault.what:
         case "dies":
-            return lambda: service.kill(who), lambda: _start(service, who)
+            return lambda: _kill(service, who), lambda: _start(service, who)
         case "slows":
             return lambda: _pace(service, who, fault.factor), lambda: _pace(service, who, 1.0)
         case "misleads":
@@ -65,7 +65,15 @@ def _pace(service: SimulatedService, who: str, factor: float) -> None:
     _device(service, who).pace.factor = factor
 
 
+def _kill(service: SimulatedService, who: str) -> None:
+    if _actor(service, who).is_alive:
+        service.kill(who)
+
+
 def _start(service: SimulatedService, who: str) -> None:
+    """Starts it again, unless another fault's end has done so."""
+    if _actor(service, who).is_alive:
+        return
     for target in service.scenario.targets:
         if target.name == who:
             service.start_target(target)
@@ -80,8 +88,11 @@ def _cut(service: SimulatedService, who: str) -> None:
 
 
 def _mend(service: SimulatedService, who: str) -> None:
+    """Connects it again with the targets that it has no stream to; one that is dead is connected when it starts."""
+    drafter = service.drafters[who]
     for target in service.targets.values():
-        service.link(service.drafters[who], target)
+        if drafter.is_alive and target.is_alive and target.name not in drafter.link_of:
+            service.link(drafter, target)
 
 
 def _lead(service: SimulatedService, who: str, way: Way) -> None:

@@ -121,3 +121,10 @@ def load_prices(file: Path = FILE) -> Prices:
         return Prices.model_validate(read_mapping(file))
     except ValidationError as error:
         raise ConfigError(str(file), problems_of(error, Prices)) from None
+
+
+def prices_of(asked: Prices | str) -> Prices:
+    """What a scenario asks for: prices of its own, `measured`, those of `prices.yaml`, or `free`."""
+    if isinstance(asked, Prices):
+        return asked
+    return load_prices() if asked == "measured" else FREE

@@ -5,18 +5,33 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 
 from outrider.actors.engine.profiles import find_profile
+from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.options import Speculation
 from outrider.cluster.config.config_errors import ConfigError, ConfigProblem, problems_of
 from outrider.cluster.config.config_file import read_mapping
 from outrider.cluster.config.config_section import NAME, Section
-from outrider.cluster.simulate.simulated_device import table_of
+from outrider.cluster.simulate.prices import Prices
+from outrider.cluster.simulate.simulated_device import MAX_CONTEXT, table_of
+from outrider.cluster.validation.rules import rules
+from outrider.v1 import sampling_pb2
 
-Seconds = Annotated[float, Field(ge=0.0, le=86_400.0, allow_inf_nan=False)]
+_RULES = rules(sampling_pb2.SpeculationOptions.DESCRIPTOR)
+
+LONGEST_S = 86_400.0
+"""Virtual seconds of a scenario, at most."""
+
+Seconds = Annotated[float, Field(ge=0.0, le=LONGEST_S)]
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
+Nodes = Annotated[int, Field(ge=1, le=int(_RULES["max_nodes"].most))]
+"""Of a tree, as requests may ask for."""
+Depth = Annotated[int, Field(ge=1, le=int(_RULES["max_depth"].most))]
 Name = Annotated[str, Field(pattern=NAME)]
+
+COORDINATOR = "coordinator"
+"""Name of the one coordinator."""
 
 
 class Link(Section):
@@ -77,7 +92,7 @@ class Wave(Section):
 
     at_s: Seconds
     requests: Count
-    every_s: Annotated[float, Field(gt=0.0)] | None = None
+    every_s: Annotated[float, Field(ge=0.001)] | None = None
     """None: once."""
     until_s: Seconds | None = None
     tokens: Count = 20
@@ -101,6 +116,15 @@ class Fault(Section):
     cores: Count | None = None
     model: str | None = None
     """Of `misleads`; None: a law that agrees with none."""
+
+    @model_validator(mode="after")
+    def _says_enough(self) -> Fault:
+        wanted = {"pauses": "seconds", "link": "link", "cores": "cores"}.get(self.what)
+        if wanted is not None and getattr(self, wanted) is None:
+            raise ValueError(f"a fault that is {self.what!r} needs the key {wanted!r}")
+        if self.model is not None:
+            table_of(self.model)
+        return self
 
 
 class Bounds(Section):
@@ -130,19 +154,22 @@ class Scenario(Section):
     about: str = ""
     """What it is for; which incident it repeats."""
     seed: int = 1
-    seconds: Annotated[float, Field(gt=0.0, le=86_400.0)]
+    seconds: Annotated[float, Field(gt=0.0, le=LONGEST_S)]
     """Virtual."""
     targets: Annotated[tuple[Actor, ...], Field(min_length=1, strict=False)]
     drafters: Annotated[tuple[ScenarioDrafter, ...], Field(strict=False)] = ()
     machines: dict[Name, Count] = Field(default_factory=dict)
     """Cores of each."""
     coordinator_machine: Name | None = None
-    prices: Literal["measured", "free"] = "measured"
-    """What processor time costs."""
+    prices: Annotated[
+        Annotated[Literal["measured", "free"], Tag("word")] | Annotated[Prices, Tag("numbers")],
+        Discriminator(lambda asked: "word" if isinstance(asked, str) else "numbers"),
+    ] = "measured"
+    """What processor time costs. Numbers of its own keep a scenario the same when prices are measured anew."""
     temperature: Annotated[float, Field(ge=0.0, le=5.0)] = 0.8
     verifier: str = Field("coupled", strict=False)
-    max_nodes: Count = 16
-    max_depth: Count = 8
+    max_nodes: Nodes = 16
+    max_depth: Depth = 8
     adaptive: bool = True
     """False: drafters always work, as with the setting of this name."""
     load: Annotated[tuple[Load, ...], Field(strict=False)] = ()
@@ -152,20 +179,51 @@ class Scenario(Section):
 
     @model_validator(mode="after")
     def _fits(self) -> Scenario:
-        names = [one.name for one in (*self.targets, *self.drafters)]
-        if len(set(names)) < len(names):
-            raise ValueError("two actors have the same name")
-        for one in (*self.targets, *self.drafters):
-            if one.machine is not None and one.machine not in self.machines:
-                raise ValueError(f"machine {one.machine!r} of {one.name} is not among machines")
+        actors = (*self.targets, *self.drafters)
+        names = [COORDINATOR, *(one.name for one in actors), *self.machines]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two of coordinator, actors and machines are called {name!r}")
+        for name, machine in (
+            (COORDINATOR, self.coordinator_machine),
+            *((one.name, one.machine) for one in actors),
+        ):
+            if machine is not None and machine not in self.machines:
+                raise ValueError(f"machine {machine!r} of {name} is not among machines")
+        for one in actors:
             if one.on_cores and one.machine is None:
                 raise ValueError(f"{one.name} computes on cores, but has no machine")
         for fault in self.faults:
-            if fault.who not in (*self.machines, *names):
-                raise ValueError(f"{fault.who!r} of a fault is neither an actor nor a machine")
+            self._check(fault)
+        asked: tuple[Load | Wave, ...] = (*self.load, *self.waves)
+        for asks in asked:
+            if asks.prompt + asks.tokens > MAX_CONTEXT:
+                raise ValueError(
+                    f"a request of {asks.prompt} + {asks.tokens} tokens; prompt and tokens may be "
+                    f"{MAX_CONTEXT} together"
+                )
+        if self.verifier not in VERIFIERS:
+            raise ValueError(
+                f"there is no verifier {self.verifier!r}; there are {', '.join(VERIFIERS)}"
+            )
         if not self.load and not self.waves:
             raise ValueError("nobody asks for anything: load and waves are empty")
         return self
+
+    def _check(self, fault: Fault) -> None:
+        """Refuses a fault that cannot happen to whom it names."""
+        drafters = [one.name for one in self.drafters]
+        actors = [*(one.name for one in self.targets), *drafters]
+        if fault.who not in (*self.machines, *actors):
+            raise ValueError(f"{fault.who!r} of a fault is neither an actor nor a machine")
+        kind, able = {
+            "cores": ("a machine", list(self.machines)),
+            "misleads": ("a drafter", drafters),
+            "cut": ("a drafter", drafters),
+            "link": ("a drafter", drafters),
+        }.get(fault.what, ("an actor", actors))
+        if fault.who not in able:
+            raise ValueError(f"{fault.what!r} happens to {kind}, which {fault.who!r} is not")
 
     def speculation(self, *, enabled: bool) -> Speculation:
         """What requests ask for."""

@@ -18,6 +18,9 @@ from outrider.actors.engine.tables.trigram_laws import law_table
 
 TABULAR = "tabular:"
 
+MAX_CONTEXT = 8192
+"""Tokens that a slot holds."""
+
 
 def table_of(model: str) -> Table:
     """The table of `law:NAME` or `tabular:FILE`.

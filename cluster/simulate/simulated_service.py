@@ -19,9 +19,9 @@ from outrider.cluster.simulate.coordinator_process import CoordinatorProcess, Ke
 from outrider.cluster.simulate.draft_process import DraftProcess
 from outrider.cluster.simulate.heap import EventRecord, Heap
 from outrider.cluster.simulate.network import SimulatedStream, Way
-from outrider.cluster.simulate.prices import FREE, load_prices
-from outrider.cluster.simulate.scenario import Actor, Link, Scenario, ScenarioDrafter
-from outrider.cluster.simulate.simulated_device import SimulatedDevice
+from outrider.cluster.simulate.prices import prices_of
+from outrider.cluster.simulate.scenario import COORDINATOR, Actor, Link, Scenario, ScenarioDrafter
+from outrider.cluster.simulate.simulated_device import MAX_CONTEXT, SimulatedDevice
 from outrider.cluster.simulate.simulated_process import Machine
 from outrider.cluster.simulate.target_process import PassLog, TargetProcess
 from outrider.cluster.simulate.traffic import Answers, Traffic
@@ -77,11 +77,11 @@ class SimulatedService:
         self.mode = mode
         self.heap = Heap()
         self.record = EventRecord()
-        self.prices = load_prices() if scenario.prices == "measured" else FREE
+        self.prices = prices_of(scenario.prices)
         self.machines = {name: Machine(cores) for name, cores in scenario.machines.items()}
         self._alone = Machine(None)
         self.coordinator = CoordinatorProcess(
-            "coordinator",
+            COORDINATOR,
             self.heap,
             self._machine(scenario.coordinator_machine),
             self.record,
@@ -306,4 +306,4 @@ def way_of(link: Link) -> Way:
 
 
 def _room(actor: Actor) -> EngineSettings:
-    return EngineSettings(model=actor.model, num_slots=actor.slots, max_context=8192)
+    return EngineSettings(model=actor.model, num_slots=actor.slots, max_context=MAX_CONTEXT)

@@ -12,13 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from outrider.actors.train.choice.trainer_registry import TRAINERS
+from outrider.actors.train.trainer_options import TargetTrainerOptions
 from outrider.actors.train.trainer_spec import TrainerSpec, TrainResult
 from outrider.actors.train.training_errors import TrainError
 from outrider.cluster.config.config_errors import ConfigError, ConfigProblem
 from outrider.cluster.config.config_file import read_mapping
+from outrider.cluster.config.drafter_folders import found_drafters
 from outrider.cluster.config.schema import Config, load_config, parse_config, schema, with_flags
 from outrider.cluster.process.ready_file_writer import remove_if_left, written
 from outrider.cluster.process.signals import ending_by_signal
+from outrider.cluster.ray.ray_training import train_on_ray
 from outrider.cluster.supervise.admin_file import Admin
 from outrider.cluster.supervise.admin_file import written as written_admin_file
 
@@ -115,6 +118,11 @@ def serve(
                     )
                 )
                 address, metrics = service.address, service.metrics_address
+                if admin_file is not None:
+                    supervisor, credentials = service.admin()
+                    admin = Admin(address=supervisor, credentials=credentials)
+                    running.enter_context(written_admin_file(admin_file, admin))
+                # Last: who waits for it finds all else there.
                 if ready_file is not None:
                     service.note_ready_file(ready_file)
                     running.enter_context(
@@ -125,10 +133,6 @@ def serve(
                             actors=service.actors(),
                         )
                     )
-                if admin_file is not None:
-                    supervisor, credentials = service.admin()
-                    admin = Admin(address=supervisor, credentials=credentials)
-                    running.enter_context(written_admin_file(admin_file, admin))
                 if metrics:
                     report(f"metrics at http://{metrics}/metrics")
                 report(f"serving at {address}; Ctrl-C or SIGTERM ends it")
@@ -175,18 +179,32 @@ def config_validate(path: Path) -> dict[str, Any]:
         CommandFailed: Something in it is not allowed; names every problem.
     """
     try:
-        return load_config(path).model_dump(mode="json")
+        return _checked(path).model_dump(mode="json")
     except ConfigError as error:
         raise CommandFailed(str(error), USAGE) from error
+
+
+def config_found(path: Path) -> tuple[str, ...]:
+    """What the checkpoints that a valid configuration file names as drafters were found to be, a sentence each."""
+    config = load_config(path)
+    return found_drafters(config.drafters, config.targets)[0]
 
 
 def config_problems(path: Path) -> tuple[ConfigProblem, ...]:
     """What is wrong with a configuration file; nothing if it is allowed. For programs."""
     try:
-        load_config(path)
+        _checked(path)
     except ConfigError as error:
         return error.problems
     return ()
+
+
+def _checked(path: Path) -> Config:
+    """A configuration whose drafters' checkpoints, as far as they are on this machine, fit their targets."""
+    config = load_config(path)
+    if problems := found_drafters(config.drafters, config.targets)[1]:
+        raise ConfigError(str(path), problems)
+    return config
 
 
 def config_schema() -> dict[str, Any]:
@@ -207,7 +225,7 @@ def train(name: str, given: Mapping[str, Any]) -> TrainResult:
         given: Values of its options.
 
     Raises:
-        CommandFailed: An option is not allowed, or there is nothing to learn from.
+        CommandFailed: An option is not allowed, there is nothing to learn from, or a file cannot be read or written.
     """
     spec = TRAINERS[name]
     try:
@@ -215,6 +233,12 @@ def train(name: str, given: Mapping[str, Any]) -> TrainResult:
     except ValueError as error:
         raise CommandFailed(str(error), USAGE) from error
     try:
+        if isinstance(options, TargetTrainerOptions) and options.workers > 1:
+            return train_on_ray(name, options)
         return spec.run(options)
     except TrainError as error:
         raise CommandFailed(str(error)) from error
+    except OSError as error:
+        if error.filename is None:
+            raise
+        raise CommandFailed(f"{error.filename}: {error.strerror}") from error

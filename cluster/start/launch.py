@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from outrider.actors.rpc.credentials import Credentials
 from outrider.actors.rpc.tls import UnfitTls, check
+from outrider.cluster.config.drafter_folders import found_drafters
 from outrider.cluster.config.schema import Config
 from outrider.cluster.gateway.bearer import NoTokens, Tokens
 from outrider.cluster.process.preflight import Unfit, check_address
@@ -273,6 +274,8 @@ def _check_models(config: Config) -> None:
             resolve_model(model)
         except ValueError as error:
             raise ServiceFailed(f"{key}: {error}") from error
+    for problem in found_drafters(config.drafters, config.targets)[1]:
+        raise ServiceFailed(str(problem))
 
 
 def _start_supervisor(config: Config, runtime: RayRuntime, *, log_level: str) -> Any:

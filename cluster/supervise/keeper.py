@@ -186,6 +186,9 @@ class Keeper:
             self._servicer.remove(self._spec.name, incarnation=incarnation)
             self._set(address="", pid=0, node_id="")
             if not self._is_ending:
+                if self._status.state is ActorState.SERVING:
+                    # At once: until the process has ended nobody else would tell that it comes back.
+                    self._set(state=ActorState.RESTARTING)
                 self._running = None
                 await self._within(KILL_TIMEOUT_S, "kill", running.kill())
 

@@ -16,8 +16,8 @@ import grpc
 import outrider
 from outrider.actors.tracing.recorder import Recorder, Tap
 from outrider.actors.tracing.trace_stream import FLUSH_S, batches
-from outrider.cluster.requests.all_links import Links
 from outrider.cluster.requests.running_request import RunningRequest
+from outrider.cluster.requests.served_models import ServedModels
 from outrider.cluster.tracing.trace_source import Link, TraceRequests, follow
 from outrider.cluster.validation.status_codes import Refusal
 from outrider.v1 import trace_pb2
@@ -43,7 +43,7 @@ class CoordinatorTrace:
     def __init__(
         self,
         recorder: Recorder,
-        links: Links,
+        links: ServedModels,
         requests: Mapping[str, RunningRequest],
         request: trace_pb2.TraceRequest,
         limit: int,
@@ -74,6 +74,7 @@ class CoordinatorTrace:
                         clock_ns=self._recorder.clock_ns(),
                         unix_ns=time.time_ns(),
                         version=outrider.__version__,
+                        emulated=self._links.first.emulated,
                     )
                 )
             )

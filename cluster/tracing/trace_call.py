@@ -9,8 +9,8 @@ from contextlib import contextmanager
 import grpc
 
 from outrider.actors.tracing.recorder import Recorder
-from outrider.cluster.requests.all_links import Links
 from outrider.cluster.requests.running_request import RunningRequest
+from outrider.cluster.requests.served_models import ServedModels
 from outrider.cluster.tracing.running_trace import CoordinatorTrace, Write
 from outrider.cluster.validation.client_names import check_request_id
 from outrider.cluster.validation.refusals import invalid
@@ -34,7 +34,7 @@ class Tracing:
         self,
         recorder: Recorder,
         source: trace_pb2.TraceSource,
-        links: Links,
+        links: ServedModels,
         requests: Mapping[str, RunningRequest],
     ) -> None:
         """Args:

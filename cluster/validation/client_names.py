@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import grpc
 
@@ -50,11 +51,11 @@ def check_fingerprint(request: generation_pb2.GenerateRequest, limits: Limits) -
         raise exchanged(wanted, model=limits.model, fingerprint=limits.fingerprint)
 
 
-def check_model(model: str, limits: Limits) -> None:
-    """Refuses a model that is not served. Empty means the one that is."""
+def check_model(model: str, limits: Limits, *, known: Sequence[str]) -> None:
+    """Refuses a model that is not served. Empty means the only or first one that is."""
     if model and model != limits.model:
         raise Refusal(
             grpc.StatusCode.NOT_FOUND,
-            f"model {shown(model)} is not served here; known models: {limits.model!r}",
+            f"model {shown(model)} is not served here; known models: {', '.join(map(repr, known))}",
             field="model",
         )

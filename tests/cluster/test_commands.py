@@ -7,6 +7,8 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from tests.actors.draft.reference_nets import target_folder
+from tests.actors.test_foreign_pair import dflash
 from typer.testing import CliRunner
 
 from outrider.actors.train.choice.trainer_registry import TRAINERS
@@ -43,6 +45,50 @@ def test_validated_configuration_is_whole(tmp_path: Path) -> None:
     assert config_validate(file)["speculation"]["verifier"] == "coupled"
     assert config_problems(file) == ()
     assert "properties" in config_schema()
+
+
+def test_a_checkpoint_of_another_project_is_told_and_compared_with_the_target(
+    tmp_path: Path,
+) -> None:
+    """Its method and its target need not be said; of a file as of a flag; one that does not fit is a problem of the file."""
+    target, _, _ = target_folder(tmp_path / "t")
+    folder = dflash(tmp_path / "d")
+    file = tmp_path / "c.yaml"
+    file.write_text(f"targets: [{{model: {target}}}]\ndrafters: [{{model: {folder}}}]\n")
+    told = config_validate(file)["drafters"][0]
+    assert (told["method"], told["options"]) == ("dspark", {"target": str(target)})
+    flags = service_config(None, targets=[str(target)], drafts=[str(folder)])
+    assert (flags.drafters[0].method, flags.drafters[0].options["target"]) == (
+        "dspark",
+        str(target),
+    )
+    said = CliRunner().invoke(app, ["config", "validate", str(file)])
+    assert "is a DFlash checkpoint (z-lab)" in said.output
+    assert "layers 1, 3" in said.output
+    narrow, _, _ = target_folder(tmp_path / "n", hidden_size=12)
+    file.write_text(f"targets: [{{model: {narrow}}}]\ndrafters: [{{model: {folder}}}]\n")
+    (problem,) = config_problems(file)
+    assert problem.path == "drafters[0].model"
+    assert "made for 24 numbers a hidden state" in problem.message
+    with pytest.raises(CommandFailed, match=r"drafters\[0\].model: .* has 12"):
+        serve(targets=[str(narrow)], drafts=[str(folder)], listen="127.0.0.1:0")
+
+
+def test_an_own_net_of_another_target_or_method_is_a_problem(tmp_path: Path) -> None:
+    """As a drafter that would be refused every session; of several targets one must fit."""
+    file = tmp_path / "c.yaml"
+
+    def problems(targets: str, drafter: str) -> list[str]:
+        file.write_text(f"targets: [{targets}]\ndrafters: [{{{drafter}}}]\n")
+        return [problem.message for problem in config_problems(file)]
+
+    other, fitting = "{model: 'demo:draft-small'}", "{model: 'demo:target'}"
+    for name in ("dspark", "eagle3", "mlp_speculator"):
+        (message,) = problems(other, f"model: 'demo:{name}'")
+        assert message.startswith(f"demo:{name}: it was made for 160 numbers a hidden state")
+        assert problems(f"{other}, {fitting}", f"model: 'demo:{name}'") == []
+    (message,) = problems(fitting, "model: 'demo:draft', method: eagle3")
+    assert "'llama', which the method eagle3 does not read" in message
 
 
 def test_flags_lie_over_the_file(tmp_path: Path) -> None:

@@ -209,7 +209,7 @@ def test_contradictions_within_an_actor(drafter: dict[str, Any], message: str) -
     ("data", "message"),
     [
         ({"targets": []}, "targets is empty"),
-        ({"targets": [{"model": "a"}, {"model": "b"}]}, "targets holds 2 models"),
+        ({"targets": [{"model": "x/a"}, {"model": "y/a"}]}, "'a' is taken by targets[0]"),
         (
             {"targets": [{"model": "x/a"}], "drafters": [{"model": "y/a"}]},
             "'a' is taken by targets[0]",

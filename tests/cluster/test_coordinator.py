@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
+from dataclasses import replace
 from typing import Any
 
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from tests.cluster.asking import until
 from tests.cluster.front import Front, Serve
 from tests.cluster.scripted import Script, ScriptedDrafter, ScriptedTarget
 
@@ -141,6 +143,36 @@ async def test_who_should_be_there_is_named_with_its_reason(
     for name, health in (("d", NOT_SERVING), ("t", SERVING)):
         answer = await stub.Check(health_pb2.HealthCheckRequest(service=name))
         assert answer.status == health
+
+
+async def test_a_request_may_name_a_drafter_that_is_being_started_again(
+    serve: Serve, target: ScriptedTarget
+) -> None:
+    """It is served without it, and joined by it once it is back; one that was given up is refused with the reason."""
+    front = await serve()
+    there = member("t", Role.TARGET, target.address)
+    gone = Absent(
+        name="d", role=Role.DRAFTER, model="d", state="restarting", reason="killed", restarts=1
+    )
+    await front.coordinator.update_roster(roster_of([there], gone))
+    await healthy(front, SERVING)
+    target.script.hold = asyncio.Event()
+    request = ask()
+    request.speculation.drafters.append("d")
+    running = asyncio.ensure_future(count(front, request))
+    await until(lambda: len(target.running) == 1)
+    drafter = ScriptedDrafter("d")
+    back = member("d", Role.DRAFTER, await drafter.start())
+    await front.coordinator.update_roster(roster_of([there, back]))
+    await until(lambda: len(drafter.attached) == 1)
+    target.script.hold.set()
+    assert await running == 8
+    await drafter.stop()
+    failed = replace(gone, state="failed", reason="cannot start: no file")
+    await ready(front, "d", False)
+    await front.coordinator.update_roster(roster_of([there], failed))
+    with pytest.raises(grpc.aio.AioRpcError, match=r"'d' cannot serve .*cannot start: no file"):
+        await count(front, request)
 
 
 async def test_an_empty_roster_breaks_no_working_link(serve: Serve, target: ScriptedTarget) -> None:

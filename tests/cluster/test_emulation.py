@@ -22,7 +22,7 @@ from outrider.cluster.placement.fleet import fleet
 from outrider.cluster.start.commands import CommandFailed, service_config
 from outrider.cluster.text.law_text import LawCodec
 from outrider.cluster.text.text_tokenizer import load
-from outrider.v1 import generation_pb2, sampling_pb2
+from outrider.v1 import generation_pb2, sampling_pb2, trace_pb2
 
 
 def engine(model: str, device: str) -> EngineSettings:
@@ -105,6 +105,12 @@ async def test_speculative_texts_are_the_plain_ones(front: Front) -> None:
     models = await front.stub.ListModels(generation_pb2.ListModelsRequest())
     status = await front.stub.GetStatus(generation_pb2.GetStatusRequest())
     assert models.models[0].emulated == status.emulated == "2ms+10us, 200us+1us"
+    async for told in front.stub.Trace(trace_pb2.TraceRequest(seconds=0.1)):
+        if told.HasField("started"):
+            assert told.started.emulated == "2ms+10us, 200us+1us"
+            break
+    else:
+        pytest.fail("no trace began")
 
 
 def test_text_of_laws() -> None:

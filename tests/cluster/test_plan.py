@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,11 @@ import pytest
 from typer.testing import CliRunner
 
 from outrider.client.cli.app import app
+from outrider.cluster.plan import planner
 from outrider.cluster.plan.plan_request import PlanRequest
 from outrider.cluster.plan.planner import where_it_pays
 from outrider.cluster.plan.serving_ways import Option, options
-from outrider.cluster.plan.trial import tried
+from outrider.cluster.plan.trial import Tried, scenario, tried
 
 TARGET = {"profile": "25ms+20us", "gpus": 4, "usd_per_gpu_hour": 3.0}
 NEAR = {"name": "near", "profile": "1.5ms+5us", "agrees": 70}
@@ -98,12 +100,61 @@ def test_the_command_names_the_best_way_and_where_it_pays(tmp_path: Path) -> Non
     assert made["loads"][0]["pays"]
 
 
-def test_what_is_wrong_with_a_plan_is_said(tmp_path: Path) -> None:
-    """Before anything runs."""
-    file = tmp_path / "plan.yaml"
-    file.write_text(
-        "target: {profile: h100-8b}\ndrafters: [{name: a, profile: h100-1b, agrees: 99}]\n"
+def test_where_nothing_has_a_price_the_fastest_is_best() -> None:
+    """A drafter that costs nothing is used."""
+    free = request(
+        target={**TARGET, "usd_per_gpu_hour": 0.0}, drafters=[{**NEAR, "usd_per_gpu_hour": 0.0}]
     )
+    made = planner.plan(free.model_copy(update={"nodes": (8,)}), trials=1)
+    assert made.best is not None
+    assert made.best.option.drafter is not None
+
+
+def test_more_is_tried_until_something_is_fast_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where targets cannot share a drafter after all, the way in which each has its own is found, although others seemed cheaper."""
+
+    def half_if_shared(_: PlanRequest, option: Option) -> Tried:
+        reached = 1.0 if option.drafters == 2 else 0.5
+        slower = replace(option, tokens_per_s=reached * option.tokens_per_s)
+        return Tried(option=slower, expected=option.speed_up)
+
+    monkeypatch.setattr(planner, "tried", half_if_shared)
+    asked = {"requests": 4, "tokens": 64}
+    least = best(request(traffic=asked)).tokens_per_s / 4
+    made = planner.plan(request(traffic={**asked, "tokens_per_s": 0.9 * least}), trials=1)
+    assert made.best is not None
+    assert (made.best.option.targets, made.best.option.drafters) == (2, 2)
+
+
+def test_a_trial_of_the_slowest_target_is_a_scenario() -> None:
+    """Two texts of it would take longer than a scenario may be."""
+    slow = request(target={"profile": "59000ms"}, traffic={"requests": 1, "tokens": 2000})
+    assert scenario(slow, next(iter(options(slow)))).seconds == 86_400
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ("drafters: [{name: a, profile: h100-1b, agrees: 99}]", "drafters[0].agrees"),
+        (
+            "drafters: [{name: a, profile: h100-1b, agrees: 70}, {name: a, profile: l4-1b, agrees: 70}]",
+            "two drafters are called 'a'",
+        ),
+        ("drafters: [{name: plain, profile: h100-1b, agrees: 70}]", "'plain' is the way without"),
+        ("traffic: {prompt: 9000}", "may be 8192 together"),
+        ("nodes: [257]", "nodes[0]"),
+    ],
+)
+def test_what_is_wrong_with_a_plan_is_said(tmp_path: Path, change: str, says: str) -> None:
+    """Before anything runs, and once."""
+    file = tmp_path / "plan.yaml"
+    lines = {
+        "target": "target: {profile: h100-8b}",
+        "drafters": "drafters: [{name: a, profile: h100-1b, agrees: 70}]",
+        change.split(":")[0]: change,
+    }
+    file.write_text("\n".join(lines.values()))
     done = CliRunner().invoke(app, ["plan", str(file)])
     assert done.exit_code == 2
-    assert "drafters[0].agrees" in done.output
+    assert "1 problem\n" in done.output
+    assert says in done.output

@@ -86,7 +86,7 @@ async def test_dead_actor_is_started_again_with_a_greater_incarnation(running: R
 
 
 async def test_watchers_see_the_actor_go_and_come_back(running: Running) -> None:
-    """The whole roster at once, then each change; never two starts of one actor."""
+    """The whole roster at once, then each change; never two starts of one actor, and nobody forgotten who comes back."""
     found: list[Roster] = []
     address = await running.supervisor.launch()
     watching = asyncio.create_task(
@@ -101,6 +101,9 @@ async def test_watchers_see_the_actor_go_and_come_back(running: Running) -> None
     assert names[0] == ["coordinator", "d", "t"]
     assert ["coordinator", "t"] in names
     assert names[-1] == ["coordinator", "d", "t"]
+    for roster in found:
+        absent = [one.name for one in roster.absent]
+        assert "d" in [*absent, *(member.name for member in roster.members)]
     assert [roster.version for roster in found] == sorted({roster.version for roster in found})
     incarnation = {member.name: member.incarnation for member in found[-1].members}["d"]
     assert incarnation == running.host.of("d")[1].identity.incarnation

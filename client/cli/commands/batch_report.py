@@ -21,7 +21,13 @@ from outrider.client.batch.baseline import Baseline
 from outrider.client.batch.batch_run import Written
 from outrider.client.batch.batch_summary import BatchTally
 from outrider.client.batch.whole_batch import BatchReport, Watcher
-from outrider.client.cli.shared.printing import print_line, print_table, printable, table_of
+from outrider.client.cli.shared.printing import (
+    emulation_note,
+    print_line,
+    print_table,
+    printable,
+    table_of,
+)
 
 _TENTHS = 10
 """Lines of a whole batch, where there is no terminal."""
@@ -109,6 +115,8 @@ def print_report(report: BatchReport) -> None:
         line += f"; {report.done_before} were done before"
     if report.tokens_per_s is not None:
         line += f"; {report.tokens_per_s:.1f} tokens/s"
+    if report.emulated:
+        line += f"; {emulation_note(report.emulated)}"
     print_line(line)
     if report.baseline is not None:
         _print_baseline(report.baseline)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -112,6 +112,8 @@ def config_validate(
         print_json(whole)
     else:
         print(f"{file} is valid")
+        for sentence in commands.config_found(file):
+            print(sentence)
 
 
 @config_app.command("schema")
@@ -178,19 +180,12 @@ def serving_module(name: str) -> ModuleType:
     """A module of the serving side.
 
     Raises:
-        typer.Exit: A package it needs is not installed.
+        typer.Exit: A package it needs is not installed, or one that offers methods is at fault.
     """
     try:
         return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        missing = error.name or ""
-        if missing.split(".")[0] == "outrider":
-            raise
-        print(
-            f"error: this needs the serving packages ({missing} is missing): pip install 'outrider[serve]'",
-            file=sys.stderr,
-        )
-        raise typer.Exit(ExitCode.FAILURE) from None
+    except ImportError as error:
+        _refuse(error)
 
 
 @contextmanager
@@ -204,12 +199,18 @@ def failed_commands(commands: ModuleType, *, as_json: bool = False) -> Iterator[
             kind = "Usage" if failure.exit_code == ExitCode.INVALID else "Failure"
             print_json({"error": {"kind": kind, "message": failure.message}})
         raise typer.Exit(failure.exit_code) from None
-    except ModuleNotFoundError as error:
-        missing = error.name or ""
-        if missing.split(".")[0] == "outrider":
-            raise
-        print(
-            f"error: this needs the serving packages ({missing} is missing): pip install 'outrider[serve]'",
-            file=sys.stderr,
-        )
-        raise typer.Exit(ExitCode.FAILURE) from None
+    except ImportError as error:
+        _refuse(error)
+
+
+def _refuse(error: ImportError) -> NoReturn:
+    """Says why the serving side cannot be imported, if a user can mend it: a package is missing, or a plug-in is wrong."""
+    missing = (error.name or "").split(".")[0]
+    if isinstance(error, ModuleNotFoundError) and missing != "outrider":
+        message = f"this needs the serving packages ({error.name} is missing): pip install 'outrider[serve]'"
+    elif type(error).__module__.startswith("outrider."):
+        message = str(error)
+    else:
+        raise error
+    print(f"error: {message}", file=sys.stderr)
+    raise typer.Exit(ExitCode.FAILURE) from None

@@ -21,7 +21,9 @@ def simulate(
     ],
     seconds: Annotated[
         float | None,
-        typer.Option("--seconds", min=0.1, help="Virtual seconds, in place of the files'."),
+        typer.Option(
+            "--seconds", min=0.1, max=86_400.0, help="Virtual seconds, in place of the files'."
+        ),
     ] = None,
     as_json: flags.AsJson = False,
 ) -> None:
@@ -60,7 +62,12 @@ def plan(
         ),
     ],
     trials: Annotated[
-        int, typer.Option("--trials", min=1, help="Ways that are tried in virtual time.")
+        int,
+        typer.Option(
+            "--trials",
+            min=1,
+            help="Ways that are tried in virtual time, and more until one is fast enough.",
+        ),
     ] = 4,
     as_json: flags.AsJson = False,
 ) -> None:

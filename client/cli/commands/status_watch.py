@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from outrider.client.cli.shared.printing import emulation_note, print_line, table_of
-from outrider.client.connection.errors import OutriderError
+from outrider.client.connection.errors import OutriderError, Unauthorized
 from outrider.client.messages.results import ActorInfo, Status
 
 
@@ -71,7 +71,7 @@ def watch(
     clock_s: Callable[[], float] = time.monotonic,
     console: Console | None = None,
 ) -> None:
-    """Looks for ever; ends by KeyboardInterrupt. A service that does not answer is told and asked again.
+    """Looks for ever; ends by KeyboardInterrupt. A service that does not answer is told of and asked again.
 
     Args:
         look: Asks the service.
@@ -80,6 +80,9 @@ def watch(
         wait: Waits so long.
         clock_s: Monotonic time.
         console: Where to draw; a line each time if it is no terminal.
+
+    Raises:
+        Unauthorized: The service does not admit us, and will not the next time either.
     """
     console = console or Console(highlight=False)
     before: Status | None = None
@@ -89,6 +92,8 @@ def watch(
         nonlocal before, looked_s
         try:
             now = look()
+        except Unauthorized:
+            raise
         except OutriderError as error:
             before = None
             return Text(f"{address}: {error}")

@@ -57,6 +57,7 @@ def trace(
     prompt: Annotated[
         str | None, typer.Option("--prompt", "-p", help="Send this prompt, and trace its request.")
     ] = None,
+    model: flags.Model = "",
     nodes: Annotated[
         bool, typer.Option("--nodes", help="Show what became of each candidate, one by one.")
     ] = False,
@@ -67,10 +68,12 @@ def trace(
 ) -> None:
     """Record who did what when, for ui.perfetto.dev, and say where the time went."""
     if file is not None:
-        if out is not None or seconds is not None or request_id is not None or prompt is not None:
+        if model or any(one is not None for one in (out, seconds, request_id, prompt)):
             raise usage_error("a saved timeline is only summed up; leave out the other options")
         tell(_loaded(file), as_json=as_json)
         return
+    if model and prompt is None:
+        raise usage_error("--model says what answers --prompt, which is not given")
     path = out or OUT
     if not path.absolute().parent.is_dir():
         raise usage_error(f"--out {path}: the folder {path.absolute().parent} does not exist")
@@ -87,6 +90,7 @@ def trace(
                 running.wait_started()
                 client.generate(
                     prompt,
+                    model=model,
                     request_id=name,
                     sampling=sampling,
                     speculation=speculation,

@@ -29,7 +29,9 @@ class TrainerCommands(TyperGroup):
         # A group also where there is one trainer only.
         app.callback()(lambda: None)
         module = serving_module("outrider.cluster.start.commands")
-        for name, spec in module.trainers().items():
+        with failed_commands(module):
+            trainers = module.trainers()
+        for name, spec in trainers.items():
             summary = f"Train {spec.summary}." + (f"\n\n{spec.source}." if spec.source else "")
             app.command(name, help=summary)(_command(module, spec))
         return typer.main.get_group(app)

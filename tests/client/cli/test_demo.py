@@ -142,9 +142,9 @@ def test_colours_and_none(demo: Demo, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_emulated(demo: Demo) -> None:
-    """Said beside the figures, and at the end."""
+    """Said beside both tables and the timeline, and at the end."""
     shown = " ".join(demo("--emulate", "h100-8b").stdout.split())
-    assert shown.count("emulated: h100-8b") == 2
+    assert shown.count("emulated: h100-8b") == 3
     assert "every time and speed above is emulated" in shown
 
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
+from outrider.client.batch.batch_summary import BatchSummary
+from outrider.client.batch.whole_batch import BatchReport
+from outrider.client.cli.commands.batch_report import print_report
 from outrider.client.cli.shared.origin import (
     DRAFTER_STYLES,
     TARGET_STYLE,
@@ -51,3 +56,24 @@ def test_summary() -> None:
         summary_line(completion)
         == "40 tokens, 2.50 a target pass, 20 of 30 candidates accepted, 80.0 tokens/s, ended by stop token"
     )
+
+
+@pytest.mark.parametrize("emulated", ["", "h100-8b, l4-1b"])
+def test_the_speed_of_a_batch_is_said_to_be_emulated(
+    emulated: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Beside the figure, and for programs."""
+    report = BatchReport(
+        records=1,
+        done_before=0,
+        concurrency=1,
+        wall_s=2.0,
+        tokens=10,
+        summary=BatchSummary(),
+        baseline=None,
+        emulated=emulated,
+    )
+    print_report(report)
+    said = "5.0 tokens/s; emulated: h100-8b, l4-1b\n" if emulated else "5.0 tokens/s\n"
+    assert capsys.readouterr().out.endswith(said)
+    assert report.as_dict()["emulated"] == emulated

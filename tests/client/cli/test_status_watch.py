@@ -12,7 +12,7 @@ from rich.console import Console
 
 from outrider.client.cli.commands import status_cli as status_module
 from outrider.client.cli.commands.status_watch import pace, watch
-from outrider.client.connection.errors import Unavailable
+from outrider.client.connection.errors import Unauthorized, Unavailable
 from outrider.client.messages.results import ActorInfo, Status
 
 if TYPE_CHECKING:
@@ -128,6 +128,19 @@ def test_a_pipe_gets_a_line_each_time(capsys: pytest.CaptureFixture[str]) -> Non
     assert "; - tokens/s, - accepted" in lines[0].replace("-  tokens", "- tokens")
     assert "25.0 tokens/s, 75% accepted" in lines[1]
     assert "- tokens/s" in lines[3]
+
+
+def test_who_is_not_admitted_is_not_asking_for_ever() -> None:
+    """The same token will be refused the next time, too."""
+    looks = iter([BEFORE])
+
+    def look() -> Status:
+        for found in looks:
+            return found
+        raise Unauthorized("this token is not known")
+
+    with pytest.raises(Unauthorized, match="not known"):
+        watch(look, "h:1", 2.0, wait=lambda seconds: None, console=Console(file=io.StringIO()))
 
 
 def test_the_command_ends_cleanly(

@@ -65,13 +65,23 @@ def test_a_prompt_is_sent_when_recording_has_begun(
     """The trace is of the very request that is sent."""
     file = tmp_path / "t.json"
     result = run(
-        "trace", "-a", traced.address, "--prompt", "Once", "--max-tokens", "5", "-o", str(file)
+        "trace",
+        "-a",
+        traced.address,
+        "--prompt",
+        "Once",
+        "--max-tokens",
+        "5",
+        "--model",
+        "demo",
+        "-o",
+        str(file),
     )
     assert result.exit_code == 0, result.output
     (asked,), (sent,) = traced.trace_requests, traced.requests
     assert asked.request_id == sent.request_id != ""
     assert asked.seconds == 60.0
-    assert (sent.text, sent.sampling.max_tokens) == ("Once", 5)
+    assert (sent.text, sent.model, sent.sampling.max_tokens) == ("Once", "demo", 5)
 
 
 def test_a_request_by_its_name(run: Run, traced: FakeService, tmp_path: Path) -> None:

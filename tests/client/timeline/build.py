@@ -106,7 +106,9 @@ class Made:
     """A trace in the making."""
 
     def __init__(self) -> None:
-        started = trace_pb2.TraceStarted(clock_ns=START_NS, unix_ns=5_000_000_000, version="9")
+        started = trace_pb2.TraceStarted(
+            clock_ns=START_NS, unix_ns=5_000_000_000, version="9", emulated="h100-8b"
+        )
         self.responses = [trace_pb2.TraceResponse(started=started)]
         """As a service would send them."""
         self._count = 0

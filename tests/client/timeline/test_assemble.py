@@ -27,6 +27,7 @@ def test_clocks_are_brought_onto_one() -> None:
     assert by_name["t"].clock_error_us == 100.0
     assert by_name["c"].clock_error_us == 0.0
     assert (timeline.start_unix_us, timeline.duration_us, timeline.version) == (5e6, 1e5, "9")
+    assert timeline.emulated == "h100-8b"
 
 
 def test_what_a_worker_was_in_is_cut_at_the_end() -> None:

@@ -176,6 +176,12 @@ def test_words_of_nothing() -> None:
     told = lines(summarise(Timeline(ended="the stream broke: x")))
     assert "until the stream broke: x" in told[0]
     assert "no round was decided in this time" in told
+    assert "emulated" not in told[0]
+
+
+def test_emulated_times_are_said_to_be() -> None:
+    """Where the figures begin."""
+    assert lines(summarise(Timeline(emulated="h100-8b")))[0].endswith("; emulated: h100-8b")
 
 
 def test_words_of_an_unknown_clock_and_of_the_dead() -> None:

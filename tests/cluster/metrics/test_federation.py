@@ -154,6 +154,25 @@ async def test_whoever_does_not_answer_is_down_and_costs_the_page_nothing_else(
     assert page.total("outrider:slots", actor="target-0") == 3
 
 
+async def test_a_channel_that_is_closed_during_a_page_costs_the_page_nothing_else(
+    scraped: Scraped,
+) -> None:
+    """Someone who does not answer is gone while one page asks and another begins."""
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        silent.setblocking(False)
+        scraped.add("gone", Role.DRAFTER, f"127.0.0.1:{silent.getsockname()[1]}")
+        page = asyncio.create_task(scraped.page())
+        connection, _ = await asyncio.get_running_loop().sock_accept(silent)
+        with connection:
+            scraped.members.pop()
+            await scraped.federation.told()
+            found = await page
+    up = {s.labels["actor"]: s.value for s in found.families["outrider_up"].samples}
+    assert up == {"coordinator": 1.0, "target-0": 1.0, "draft-0": 1.0, "gone": 0.0}
+
+
 async def test_metrics_are_for_this_service_alone(scraped: Scraped, serve: Serve) -> None:
     """The coordinator's internal port asks for the secret."""
     guarded = await serve(codec=None, credentials=Credentials.fresh())

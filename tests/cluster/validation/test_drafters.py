@@ -17,7 +17,7 @@ def test_refusals_list_what_there_is() -> None:
     with pytest.raises(Refusal, match="offered: coupled, exact_match"):
         settle(speculation={"verifier": sampling_pb2.VERIFIER_BLOCK})
     with pytest.raises(Refusal, match="known models: 'm'"):
-        check_model("other", LIMITS)
+        check_model("other", LIMITS, known=("m",))
 
 
 def test_drafters_are_taken_as_asked_and_none_without_speculation() -> None:

@@ -1,0 +1,151 @@
+"""The models of a service: one, or several with one tokenizer. Each has targets and a queue of its own; the drafters are everybody's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import grpc
+
+from outrider.cluster.config.coordinator_settings import CoordinatorSettings
+from outrider.cluster.links.draft_link import DraftLink
+from outrider.cluster.links.target_link import TargetLink
+from outrider.cluster.requests.all_links import Links
+from outrider.cluster.roster.roster import Roster
+from outrider.cluster.text.text_tokenizer import TextCodec
+from outrider.cluster.validation.status_codes import Refusal
+
+
+class ServedModels:
+    """The links of every model, the first one's first. Lives on one event loop."""
+
+    def __init__(
+        self,
+        settings: CoordinatorSettings,
+        codec: TextCodec | None,
+        *,
+        on_readiness: Callable[[bool], None],
+        on_drafter_up: Callable[[str], None],
+        on_defect: Callable[[str], None],
+    ) -> None:
+        """As `Links`. Ready is who has a target for any model."""
+        self._has_tokenizer = codec is not None
+        self._on_readiness, self._on_drafter_up = on_readiness, on_drafter_up
+        self._ready: set[str] = set()
+        parts = [settings] + [
+            replace(
+                settings,
+                model_name=one.name,
+                deployment=one.deployment,
+                targets=one.targets,
+                further=(),
+            )
+            for one in settings.further
+        ]
+        self._every: list[Links] = []
+        for part in parts:
+            links = Links(
+                part,
+                codec,
+                on_readiness=self._readiness_of(part.model_name),
+                on_drafter_up=self._drafter_up,
+                on_defect=on_defect,
+                beside=self._every[0] if self._every else None,
+            )
+            self._every.append(links)
+
+    def __iter__(self) -> Iterator[Links]:
+        return iter(self._every)
+
+    @property
+    def first(self) -> Links:
+        """Of the model that a request gets which names none."""
+        return self._every[0]
+
+    @property
+    def name(self) -> str:
+        """The coordinator's."""
+        return self.first.name
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the models, as far as they are known."""
+        return tuple(links.model for links in self._every if links.model)
+
+    @property
+    def targets(self) -> dict[str, TargetLink]:
+        """Those of all models, by address."""
+        return {address: link for links in self._every for address, link in links.targets.items()}
+
+    @property
+    def drafters(self) -> dict[str, DraftLink]:
+        """By name."""
+        return self.first.drafters
+
+    @property
+    def roster(self) -> Roster:
+        """What the supervisor last told."""
+        return self.first.roster
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether there is a target for any model."""
+        return any(links.is_ready for links in self._every)
+
+    def of(self, model: str, fingerprint: str = "") -> Links:
+        """The links of the model that a request means: by its name, else by its fingerprint, else the first.
+
+        Raises:
+            Refusal: The model cannot be served beside the first one.
+        """
+        named = [one for one in self._every if model and one.model == model]
+        same = [one for one in self._every if fingerprint and one.fingerprint == fingerprint]
+        links = (*named, *same, self.first)[0]
+        if links is not self.first and self._has_tokenizer:
+            ours, theirs = self.first.info, links.info
+            if ours.tokenizer_fingerprint != theirs.tokenizer_fingerprint:
+                raise Refusal(
+                    grpc.StatusCode.FAILED_PRECONDITION,
+                    f"model {theirs.model!r} has another tokenizer than {ours.model!r}, whose texts the service reads: serve it by itself",
+                    field="model",
+                )
+        return links
+
+    def misfit(self, link: DraftLink) -> str:
+        """Why a drafter can serve none of the models; empty if it can serve one, or if that is not known yet."""
+        reasons = [links.misfit(link) for links in self._every]
+        return reasons[0] if all(reasons) else ""
+
+    def start(self) -> None:
+        """Connects to everyone known from the start."""
+        for links in self._every:
+            links.start()
+
+    def update(self, roster: Roster) -> None:
+        """Takes in who is alive."""
+        for links in self._every:
+            links.update(roster)
+
+    async def stop(self) -> None:
+        """Breaks all links."""
+        await asyncio.gather(*(links.stop() for links in self._every))
+
+    def forget(self, request: int) -> None:
+        """A request has ended."""
+        for links in self._every:
+            links.slots.forget(request)
+
+    def _readiness_of(self, model: str) -> Callable[[bool], None]:
+        def tell(is_ready: bool) -> None:
+            before = bool(self._ready)
+            (self._ready.add if is_ready else self._ready.discard)(model)
+            if bool(self._ready) != before:
+                self._on_readiness(not before)
+
+        return tell
+
+    def _drafter_up(self, name: str) -> None:
+        for links in self._every:
+            links.drafters_changed()
+        self._on_drafter_up(name)
