@@ -29,6 +29,8 @@ SUITES = (
     "fanout",
     "reliability",
     "drafters",
+    "sorted",
+    "blocks",
     "verifiers",
     "startup",
     "batch",

@@ -11,6 +11,7 @@ import sys
 
 from docs.imports import ROOT, folders, merged, reduced
 from outrider.actors.draft.choice.drafter_registry import DRAFTERS, served_verifiers
+from outrider.actors.draft.on_states.known_formats import FORMATS
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.train.choice.trainer_registry import TRAINERS
 
@@ -86,6 +87,17 @@ def drafter_table() -> str:
     return "\n".join(rows)
 
 
+def format_table() -> str:
+    """All formats of draft checkpoints of other projects."""
+    rows = ["| format | told by | read by |", "|---|---|---|"]
+    for name, spec in FORMATS.items():
+        methods = [one for one, method in DRAFTERS.items() if spec.model_type in method.model_types]
+        rows.append(
+            f"| `{name}`: {spec.title} | {spec.told_by} | {', '.join(map(_code, methods))} |"
+        )
+    return "\n".join(rows)
+
+
 def trainer_table() -> str:
     """All trainers."""
     rows = ["| trainer | learns from | what it makes | source |", "|---|---|---|---|"]
@@ -105,6 +117,7 @@ BLOCKS = {
     "methods:verifiers": verifier_table,
     "methods:drafters": drafter_table,
     "methods:trainers": trainer_table,
+    "methods:formats": format_table,
 }
 """What stands between the markers of pages, by the markers' name."""
 

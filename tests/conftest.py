@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 # Before torch is imported anywhere: tests share the cores with each other and with whatever else runs.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -16,6 +16,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 _SLOW = [HealthCheck.too_slow]
 settings.register_profile("same", deadline=None, suppress_health_check=_SLOW, derandomize=True)
 settings.register_profile("explore", deadline=None, suppress_health_check=_SLOW)
+# For mutants: that a test fails is all that is asked, so no smaller example is looked for.
+settings.register_profile(
+    "mutants", settings.get_profile("same"), phases=(Phase.explicit, Phase.generate)
+)
 settings.load_profile("same")
 
 LONG = ("tests/laws/", "tests/actors/test_frozen_law.py")
@@ -26,6 +30,7 @@ SERVICES = {
     "tests/chart/test_run.py": "documents",
     "tests/docs/": "documents",
     "tests/client/batch/test_ray_data.py": "documents",
+    "tests/cluster/test_ray_training.py": "documents",
 }
 """Where tests start whole services, and the process that runs them, one after the other: so two services run at a time, at most."""
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from types import TracebackType
 from typing import Any, Self
 
 from bench.running.child import Child
-from outrider.client import Client
+from outrider.client import Client, ModelInfo, Unavailable
+from outrider.cluster.config.host_port import split_host_port
 
 START_S = 300.0
 """How long an actor may take to load its model and warm up, on a busy machine."""
@@ -32,7 +33,7 @@ class Assembly:
         self,
         config: Mapping[str, Any],
         *,
-        record: bool = False,
+        alterations: Mapping[str, Sequence[str]] | None = None,
         target_host: str = LOOPBACK,
         drafter_host: str = LOOPBACK,
         drafter_prefix: Sequence[str] = (),
@@ -41,20 +42,23 @@ class Assembly:
         """
         Args:
             config: As `outrider serve` reads it; its target and drafters have names.
-            record: The target notes every candidate's estimate and fate.
+            alterations: By actor, functions as `MODULE:NAME` that are called in its process before it starts, such as
+                `bench.figures.observations:record_observations`.
             target_host: Where the target listens.
             drafter_host: Where the drafters listen.
             drafter_prefix: A command before the drafters' own, such as `ip netns exec NAME`.
             drafter_environment: Variables for the drafters.
         """
         self._config = dict(config)
-        self._record = record
+        self._alterations = alterations or {}
         self._target_host = target_host
         self._drafter_host = drafter_host
         self._drafter_prefix = drafter_prefix
         self._drafter_environment = drafter_environment
         self._stack = ExitStack()
         self._children: dict[str, Child] = {}
+        self._orders: dict[str, dict[str, Any]] = {}
+        self._spares: dict[str, Child] = {}
         self.addresses: dict[str, str] = {}
         """Of every actor, by name."""
 
@@ -75,14 +79,9 @@ class Assembly:
 
     def __enter__(self) -> Self:
         try:
-            self._start(self.target, self._target_host, record=self._record)
+            self._start(self.target, self._target_host)
             for name in self.drafters:
-                self._start(
-                    name,
-                    self._drafter_host,
-                    prefix=self._drafter_prefix,
-                    environment=self._drafter_environment,
-                )
+                self._start(name, self._drafter_host)
             self._await(self.target, *self.drafters)
             self._start(
                 "coordinator",
@@ -106,25 +105,50 @@ class Assembly:
         self._stack.close()
 
     def ask(self, name: str, what: str) -> Any:
-        """Asks an actor's process for `costs` or `observations`."""
+        """Asks an actor's process for `costs`, `observations` or, of a drafter, `drafted`: its `DraftStats`."""
         return self._children[name].ask(what)
 
     def costs(self) -> dict[str, Any]:
         """`bench.running.host.costs` of every actor, by name."""
         return {name: self.ask(name, "costs") for name in self._children}
 
-    def _start(
-        self,
-        name: str,
-        host: str,
-        *,
-        prefix: Sequence[str] = (),
-        environment: Mapping[str, str] | None = None,
-        **order: Any,
-    ) -> None:
-        child = Child("bench.running.host", prefix=prefix, environment=environment)
-        self._children[name] = self._stack.enter_context(child)
-        child.tell({"config": self._config, "name": name, "host": host, **order})
+    def restart(self, name: str, *, alterations: Sequence[str] | None = None) -> None:
+        """Kills the target or a drafter, as a machine that fails would, and starts it again at its address.
+
+        Args:
+            name: Which.
+            alterations: Of its process from now on; None: as before.
+        """
+        self._children[name].kill()
+        order = self._orders[name]
+        order["incarnation"] = order.get("incarnation", 1) + 1
+        _, order["port"] = split_host_port(self.addresses[name])
+        if alterations is not None:
+            order["alterations"] = list(alterations)
+        self._children[name] = child = self._spares.pop(name, None) or self._child(name)
+        child.tell(order)
+        self._await(name)
+
+    def prepare_restart(self, name: str) -> None:
+        """Starts a process that waits to take the place of this one: the next `restart` then loads the model only."""
+        if name not in self._spares:
+            self._spares[name] = self._child(name)
+
+    def _start(self, name: str, host: str, **order: Any) -> None:
+        self._children[name] = self._child(name)
+        alterations = list(self._alterations.get(name, ()))
+        order |= {"config": self._config, "name": name, "host": host, "alterations": alterations}
+        self._orders[name] = order
+        self._children[name].tell(order)
+
+    def _child(self, name: str) -> Child:
+        is_drafter = name in self.drafters
+        child = Child(
+            "bench.running.host",
+            prefix=self._drafter_prefix if is_drafter else (),
+            environment=self._drafter_environment if is_drafter else None,
+        )
+        return self._stack.enter_context(child)
 
     def _await(self, *names: str) -> None:
         for name in names:
@@ -134,7 +158,9 @@ class Assembly:
         deadline = time.monotonic() + READY_S
         with Client(self.address) as client:
             while True:
-                models = client.models()
+                models: tuple[ModelInfo, ...] = ()
+                with suppress(Unavailable):  # On a busy machine the target is not connected yet.
+                    models = client.models()
                 ready = {
                     drafter.name for model in models for drafter in model.drafters if drafter.ready
                 }

@@ -114,12 +114,12 @@ def check_draws(engine: TransformersEngine, *, rounds: int) -> None:
         row = open_in(state, [0], seed=number, temperature=rng.choice([0.0, 0.7, 1.0]))
         session = state.sessions[row]
         # The draws themselves are the tokens of half the nodes, so that walks are long.
-        drawn = [Drawer(session, values_RV[:1], [], [])(-1) for _ in range(count)]
+        drawn = [Drawer(session, values_RV[:1], [])(-1) for _ in range(count)]
         tokens = [rng.choice([token, rng.randrange(vocab_size)]) for token in drawn]
         logits = Logits(values_RV=values_RV, offsets=(0, 1 + count))
         pass_ = pass_over([row], [(tokens, parents)])
         found = draws.start(pass_, logits)()
-        drawer = Drawer(session, values_RV, parents, tokens)
+        drawer = Drawer(session, values_RV, tokens)
         expected = coupled_draws.walk(tokens, parents, drawer, session.remaining)
         length = len(expected.tokens)
         walk = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from bench.report.captions import Rows, machine, runs, said_of, shared_cores, table, unequal
@@ -110,23 +111,57 @@ def single_details(rows: Rows) -> str:
 
 
 def equality(rows: Rows) -> str:
-    """Equal outputs."""
+    """Equal outputs: a line for each drafter and condition, figures by temperature."""
     if not rows:
         return ""
-    head = ["temperature", "prompts", "tokens", "outputs that differ from plain decoding"]
-    head += ["near ties met", "tokens per pass"]
-    lines = [
-        [
-            f"{row['temperature']:g}",
-            str(row["prompts"]),
-            str(row["tokens"]),
-            str(len(row["different"])),
-            str(row["near_ties_speculative"]),
-            f"{row['tokens_per_pass']:.2f}",
+    temperatures = sorted({row["temperature"] for row in rows})
+    head = ["drafter", "disturbed", "tokens compared", "outputs that differ", "near ties met"]
+    head += ["tokens a pass", "candidates accepted", "restarts: drafters, target"]
+    head += ["cuts", "resyncs"]
+    by_line: dict[tuple[str, str], dict[float, dict[str, Any]]] = {}
+    for row in rows:
+        found = by_line.setdefault((row["drafter"], row["condition"]), {})
+        found[row["temperature"]] = row
+
+    def line(drafter: str, condition: str, found: dict[float, dict[str, Any]]) -> list[str]:
+        def each(tell: Callable[[dict[str, Any]], object]) -> str:
+            return " / ".join(str(tell(found[t])) if t in found else "-" for t in temperatures)
+
+        is_disturbed = condition == "disturbed"
+        happened = ["-"] * 3
+        if is_disturbed:
+            happened = [
+                each(lambda row: f"{row['restarts']}, {row['target_restarts']}"),
+                each(lambda row: row["cuts"]),
+                each(lambda row: row["resyncs"]),
+            ]
+        return [
+            drafter,
+            "yes" if is_disturbed else "no",
+            each(lambda row: row["tokens"]),
+            f"**{each(lambda row: len(row['different']))}**",
+            each(lambda row: row["near_ties_speculative"]),
+            each(lambda row: f"{row['tokens_per_pass']:.2f}"),
+            each(lambda row: row["accepted"]),
+            *happened,
         ]
-        for row in rows
-    ]
-    return table(head, lines)
+
+    keys = sorted(by_line, key=lambda key: (key[0], key[1] == "disturbed"))
+    lines = [line(*key, by_line[key]) for key in keys]
+    # Rows of a run of hours: which is of which commit is in the file.
+    commits = ", ".join(sorted({row["machine"]["commit"] for row in rows}))
+    told = [{**row, "machine": {**row["machine"], "commit": commits}} for row in rows]
+    first = rows[0]
+    total = sum(row["tokens"] for row in rows)
+    caption = (
+        f"{first['prompts']} prompts of every category, {first['max_tokens']} tokens a sequence, some prompts again until enough has "
+        f"happened; figures at temperatures {' / '.join(f'{t:g}' for t in temperatures)}; {total:,} tokens in all. {unequal(rows)} "
+        f"{machine(told)}.{shared_cores(rows)}"
+    )
+    no_proof = [reason for row in rows for reason in row.get("no_proof", ())]
+    if no_proof:
+        caption += f" **No proof**: {'; '.join(no_proof)}."
+    return f"{table(head, lines)}\n\n{caption}"
 
 
 def delay(rows: Rows) -> str:

@@ -14,7 +14,13 @@ DEPTHS = 4
 def drafters(rows: Rows) -> str:
     """What each drafter does over all categories, a table for each number of sequences and temperature."""
     head = ["drafter", *(f"depth {depth + 1}" for depth in range(DEPTHS)), "tokens a pass"]
-    head += ["candidates a pass", "CPU, us a token", "served: tokens a pass", "bytes a token"]
+    head += [
+        "candidates a pass",
+        "rows drafted a token",
+        "CPU, us a token",
+        "served: tokens a pass",
+        "bytes a token",
+    ]
     head += ["speed-up"]
     return _told(rows, lambda some: table(head, [_line(way, some) for way in _ways(some)]))
 
@@ -35,7 +41,35 @@ def drafters_by_category(rows: Rows) -> str:
         ]
         return table(["category", *ways], lines)
 
-    return _told(rows, told)
+    return _told([row for row in rows if "led" in next(iter(row["ways"].values()))], told)
+
+
+def speed_up_by_category(rows: Rows) -> str:
+    """Speed-up of the served drafters by category."""
+
+    def told(some: Rows) -> str:
+        ways = [way for way, one in some[0]["ways"].items() if "served" in one]
+        lines = [
+            [row["category"], *(_served([row["ways"][way]["served"]])[-1] for way in ways)]
+            for row in some
+        ]
+        return table(["category", *ways], lines)
+
+    return _told([row for row in rows if "served" in next(iter(row["ways"].values()))], told)
+
+
+def blocks(rows: Rows) -> str:
+    """What a model takes for a block, by the length of the block."""
+    if not rows:
+        return ""
+    head = ["tokens of a block", "diffusion, one step, ms", "autoregressive, ms"]
+    some = sorted(rows, key=lambda row: int(row["block"]))
+    lines = [
+        [str(row["block"]), f"{row['diffusion_ms']:.2f}", f"{row['autoregressive_ms']:.2f}"]
+        for row in some
+    ]
+    said = f"Processor time of the models on one thread, medians of {some[0]['runs']} rounds by turns. {machine(some)}."
+    return table(head, lines) + "\n\n" + said
 
 
 def _told(rows: Rows, tell: Callable[[Rows], str]) -> str:
@@ -57,12 +91,13 @@ def _setting(row: dict[str, Any]) -> tuple[int, float, str, int]:
 
 def _ways(rows: Rows) -> list[str]:
     """Those of which something is known."""
-    return [way for way, told in rows[0]["ways"].items() if told]
+    return list(dict.fromkeys(way for row in rows for way, told in row["ways"].items() if told))
 
 
 def _line(way: str, rows: Rows) -> list[str]:
-    found = [row["ways"][way] for row in rows]
-    return [way, *_led(found), *_served([one["served"] for one in found if "served" in one])]
+    found = [row["ways"].get(way, {}) for row in rows]
+    led, served = ([one[look] for one in found if look in one] for look in ("led", "served"))
+    return [way, *_led(led), *_served(served)]
 
 
 def _served(found: Rows) -> list[str]:
@@ -76,17 +111,24 @@ def _served(found: Rows) -> list[str]:
     ]
 
 
-def _led(found: Rows) -> list[str]:
-    if "led" not in found[0]:
-        return ["-"] * (DEPTHS + 3)
-    led = [one["led"] for one in found]
+def _led(led: Rows) -> list[str]:
+    if not led:
+        return ["-"] * (DEPTHS + 4)
     tokens, passes = (sum(one[key] for one in led) for key in ("num_tokens", "num_passes"))
     return [
         *(_acceptance(led, depth) for depth in range(DEPTHS)),
         f"**{_tokens(led)}**",
         f"{sum(one['num_nodes'] for one in led) / passes:.1f}",
+        _drafted(led, tokens),
         f"{1e6 * sum(one['cpu_s'] for one in led) / tokens:.0f}",
     ]
+
+
+def _drafted(led: Rows, tokens: int) -> str:
+    """Rows that the model computed for a token; of old rows that is not known."""
+    if any("num_drafted" not in one for one in led):
+        return "-"
+    return f"{sum(one['num_drafted'] for one in led) / tokens:.1f}"
 
 
 def _tokens(led: Rows) -> str:
@@ -110,6 +152,6 @@ def _caption(rows: Rows) -> str:
     first = rows[0]
     return (
         f"At most {first['max_nodes']} candidates in a pass; {first['prompts']} prompts of each category, {first['max_tokens']} tokens of each "
-        "sequence. Columns up to CPU are of the drafter alone, led along the texts: passes that accepted a candidate so deep, and processor time with "
+        "sequence. Columns up to CPU are of the drafter alone, led along the texts: passes that accepted a candidate so deep, rows that its model computed, and processor time with "
         f"its model. {machine(rows)}.{shared_cores(rows)} {equal if served else 'Not served yet.'}"
     )

@@ -11,6 +11,35 @@ WITHIN = 0.15
 """Greatest error of an expected speed-up that is wanted."""
 
 
+def measured(rows: Rows) -> str:
+    """What plans say beside what was measured."""
+    chosen = [row for row in rows if row["part"] == "measured"]
+    if not chosen:
+        return ""
+    head, lines = ["configuration"], [[row["case"]] for row in chosen]
+    said = []
+    for way in ("plain", "speculative"):
+        head += [f"{way}: planned", "measured", "error"]
+        errors = [row[way]["error"] for row in chosen]
+        for line, row, error in zip(lines, chosen, errors, strict=True):
+            line += [f"{row[way]['planned']:,.0f}", f"{row[way]['measured']:,.0f}"]
+            line.append(f"{100 * error:+.0f} %")
+        said.append(f"{way} {_within([abs(error) for error in errors])}")
+    caption = (
+        f"Tokens a second on emulated devices; {'; '.join(said)}. Measured on {chosen[0]['of']['cpu']}, commit "
+        f"{chosen[0]['of']['commit']}; planned at {_commits(chosen)}."
+    )
+    return "\n\n".join([table(head, lines), caption])
+
+
+def _within(errors: list[float]) -> str:
+    count = sum(error <= WITHIN for error in errors)
+    return (
+        f"{count} of {len(errors)} within {100 * WITHIN:.0f} %, {100 * statistics.median(errors):.0f} % in the median, "
+        f"{100 * max(errors):.0f} % at most"
+    )
+
+
 def closed_form(rows: Rows) -> str:
     """What the closed form expects beside virtual time."""
     chosen = [row for row in rows if row["part"] == "closed form"]
@@ -26,11 +55,7 @@ def closed_form(rows: Rows) -> str:
         for row in chosen
     ]
     errors = [abs(row["error"]) for row in chosen]
-    within = sum(error <= WITHIN for error in errors)
-    caption = (
-        f"Speed-ups over plain decoding; {within} of {len(errors)} within {100 * WITHIN:.0f} %, {100 * statistics.median(errors):.0f} % "
-        f"in the median, {100 * max(errors):.0f} % at most; {_commits(chosen)}."
-    )
+    caption = f"Speed-ups over plain decoding; {_within(errors)}; {_commits(chosen)}."
     head = ["configuration", "closed form", "virtual time", "error"]
     return "\n\n".join([table(head, lines), caption])
 

@@ -105,6 +105,11 @@ class Child:
             raise ChildFailed(f"{self._module}: {answer['error']}")
         return answer
 
+    def kill(self) -> None:
+        """Ends it at once, as a machine that fails would, and waits until it is gone."""
+        self._process.kill()
+        self._process.wait()
+
     def close(self) -> None:
         """Ends it, politely first. Idempotent."""
         if self._process.stdin is not None and not self._process.stdin.closed:

@@ -14,7 +14,8 @@ import resource
 import sys
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from outrider.actors.target.service.target_server import TargetServer
 from outrider.actors.target.state.target_settings import TargetSettings
 from outrider.client.connection import event_loop
 from outrider.cluster.config.coordinator_settings import CoordinatorSettings
+from outrider.cluster.config.host_port import join_host_port
 from outrider.cluster.config.schema import parse_config
 from outrider.cluster.gateway.coordinator import Coordinator
 from outrider.cluster.placement.fleet import ActorSettings, fleet, for_start
@@ -44,10 +46,9 @@ def main() -> None:
 
 
 async def _serve(order: dict[str, Any], answers: Any) -> None:
-    if order.get("record"):
-        from bench.figures.observations import record_observations
-
-        record_observations()
+    for alteration in order.get("alterations", ()):
+        module, _, function = alteration.partition(":")
+        getattr(import_module(module), function)()
     server = _server(settings_of(order))
     address = await server.start()
     try:
@@ -56,7 +57,7 @@ async def _serve(order: dict[str, Any], answers: Any) -> None:
         settle()
         _answer(answers, {"address": address, "pid": os.getpid()})
         while line := await asyncio.to_thread(sys.stdin.readline):
-            _answer(answers, _look(line.strip()))
+            _answer(answers, _look(server, line.strip()))
     finally:
         await server.stop(0.0)
 
@@ -65,14 +66,15 @@ def settings_of(order: dict[str, Any]) -> ActorSettings:
     """What an actor of a service is told, as the supervisor would tell it.
 
     Args:
-        order: `config` is a whole service, `name` the actor, `host` where it listens, and for a coordinator `targets` and
-            `drafters` are who is there.
+        order: `config` is a whole service, `name` the actor, `host` where it listens, `port` the port if it matters and `incarnation`
+            which start it is, the first if absent; for a coordinator `targets` and `drafters` are who is there.
     """
     config = parse_config(order["config"], source="the benchmark")
     spec = next(spec for spec in fleet(config) if spec.name == order["name"])
-    settings = for_start(spec, incarnation=1, host=order["host"])
+    incarnation = order.get("incarnation", 1)
+    settings = for_start(spec, incarnation=incarnation, host=order["host"])
     if not isinstance(settings, CoordinatorSettings):
-        return settings
+        return replace(settings, listen=join_host_port(order["host"], order.get("port", 0)))
     tokenizer = settings.tokenizer
     if tokenizer.startswith(DEMO_PREFIX):
         tokenizer = resolve_model(tokenizer).location
@@ -94,15 +96,17 @@ def _server(settings: ActorSettings) -> Server:
             return Coordinator(settings)
 
 
-def _look(what: str) -> dict[str, Any]:
+def _look(server: Server, what: str) -> dict[str, Any]:
     match what:
+        case "drafted" if isinstance(server, DraftServer):
+            return asdict(server.stats)
         case "costs":
             return costs()
         case "observations":
             from bench.figures.observations import take_observations
 
             return {"observations": take_observations()}
-    return {"error": f"asked for {what!r}; ask for costs or observations"}
+    return {"error": f"asked for {what!r}; ask for costs or observations, and drafters for drafted"}
 
 
 def costs() -> dict[str, Any]:

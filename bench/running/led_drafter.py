@@ -1,4 +1,4 @@
-"""A drafter led along texts that are known: its real core in lock-step, without clock, network or target."""
+"""A drafter led along texts that are known: its real core in lock-step, without network or target; the clock is that of a device of fixed speed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from outrider.actors.draft.draft_core import DraftCore
 from outrider.actors.draft.state.draft_events import (
@@ -18,12 +19,17 @@ from outrider.actors.draft.state.draft_events import (
     VerdictsReceived,
 )
 from outrider.actors.draft.state.draft_sessions import DraftSessions
-from outrider.actors.draft.state.drafter import Drafter
+from outrider.actors.draft.state.drafter import Drafter, FeatureReader
+from outrider.actors.draft.trees.draft_cost import PassCost
 from outrider.actors.exchange.verdicts import Verdicts
 from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.speculation.trees import base_hash
 
 LINK = 1
+
+PASS_COST = PassCost()
+"""What a pass of the drafter's takes here: as drafters believe before they have run one, so that all grow trees in passes of the same kind. How large
+their passes are follows from it."""
 
 CREDITS = 1_024
 """Nodes that a drafter may be ahead: more than any tree here has."""
@@ -75,6 +81,9 @@ class LedDrafter:
         """Length and hash of each text."""
         self._trees: dict[int, Tree] = {}
         self._epoch = 0
+        self._now_s = 0.0
+        self.num_drafted = 0
+        """Rows that the drafter's model computed."""
 
     def begin(
         self,
@@ -121,12 +130,28 @@ class LedDrafter:
         )
         self._core.take(VerdictsReceived(link=LINK, verdicts=verdicts), 0.0)
 
+    def tell(self, handle: int, start: int, states_TLD: NDArray[np.float32]) -> None:
+        """Tells states of the target at positions from `start` on."""
+        session, drafter = self._core.sessions.find(SessionKey(LINK, handle)), self._core.drafter
+        assert session is not None, "it has begun"
+        assert isinstance(drafter, FeatureReader), "it asked for states"
+        drafter.take_features(session, start, states_TLD)
+
     def tree(self, handle: int) -> Tree:
         """The whole tree below the text."""
-        while (plan := self._core.begin(0.0)) is not None:
+        while (plan := self._core.begin(self._now_s)) is not None:
             engine = self._core.drafter.engine
             batch = plan.batch
-            self._core.finish(plan, engine.forward(batch) if engine and batch else None)
+            if engine is None or batch is None:
+                self._core.finish(plan, None)
+                continue
+            logits = engine.forward(batch)
+            # Engines that read states leave rows out of which nothing is known, or enough.
+            computed = getattr(self._core.drafter, "num_computed", None)
+            num_rows = batch.num_rows if computed is None else computed
+            self.num_drafted += num_rows
+            self._now_s += PASS_COST.predict(num_rows)
+            self._core.finish(plan, logits)
         for report in self._core.take_reports():
             match report:
                 case CandidatesSent():

@@ -37,6 +37,7 @@ class Relay:
         self.port = 0
         self._loop = asyncio.new_event_loop()
         self._stop: asyncio.Event | None = None
+        self._open: set[asyncio.Task[None]] = set()
         self._is_ready = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="relay", daemon=True)
@@ -45,6 +46,15 @@ class Relay:
     def environment(self) -> dict[str, str]:
         """Variables that lead a process's gRPC connections through here."""
         return {"grpc_proxy": f"http://127.0.0.1:{self.port}", "no_grpc_proxy": "", "no_proxy": ""}
+
+    def cut(self) -> None:
+        """Breaks every connection, with what is under way; new ones may be made at once."""
+
+        def cancel() -> None:
+            for task in self._open:
+                task.cancel()
+
+        self._loop.call_soon_threadsafe(cancel)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -74,25 +84,24 @@ class Relay:
 
     async def _serve(self) -> None:
         self._stop = asyncio.Event()
-        tasks: set[asyncio.Task[None]] = set()
 
         async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.current_task()
             assert task is not None, "asyncio runs this as a task"
-            tasks.add(task)
-            try:
+            self._open.add(task)
+            # Cut, it ends as if the other side had closed: asyncio would write of a cancelled task that it failed.
+            with contextlib.suppress(asyncio.CancelledError):
                 await self._connect(reader, writer)
-            finally:
-                tasks.discard(task)
+            self._open.discard(task)
 
         server = await asyncio.start_server(accept, "127.0.0.1", 0)
         self.port = server.sockets[0].getsockname()[1]
         self._is_ready.set()
         await self._stop.wait()
         server.close()
-        for task in tasks:
+        for task in self._open:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._open, return_exceptions=True)
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

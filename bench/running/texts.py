@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Any
 
 from bench.running.bench_prompts import Prompt
 from outrider.client import Client, SamplingOptions, SpeculationOptions
-from outrider.client.messages.results import SpeculationStats, Timing
+from outrider.client.messages.results import Generation, SpeculationStats, Timing
 
 
 @dataclass(slots=True)
@@ -75,10 +78,16 @@ def decode(
     ignore_eos: bool = True,
     num_sequences: int = 1,
     speculation: SpeculationOptions | None = None,
+    model: str = "",
+    at_once: int = 1,
+    may_begin: threading.Event | None = None,
 ) -> Decoded:
-    """Decodes the prompts one after another; the seed of each is its number. `speculation` stands in place of `enabled` alone."""
-    run = Decoded()
-    for prompt in prompts:
+    """Decodes the prompts, `at_once` at a time, each after another by default; the seed of each is its number. `speculation` stands in
+    place of `enabled` alone, `model` is for services of several, and while `may_begin` is not set none is begun, for a minute at most."""
+
+    def one(prompt: Prompt) -> tuple[Generation, float]:
+        if may_begin is not None:
+            may_begin.wait(60.0)
         sampling = SamplingOptions(
             temperature=temperature,
             max_tokens=max_tokens,
@@ -89,19 +98,38 @@ def decode(
         began = time.perf_counter()
         result = client.generate(
             **prompt.request(),
+            model=model,
             sampling=sampling,
             speculation=speculation or SpeculationOptions(enabled=enabled),
             timeout_s=300.0,
         )
-        run.total_s += time.perf_counter() - began
-        decode_s = 0.0
-        for output in result.outputs:
-            completion = output.completion
-            assert completion is not None, "a whole result has a completion"
-            timing = completion.timing
-            decode_s = max(decode_s, timing.total_s - timing.first_token_s)
-            run.texts.append(tuple(token.id for token in output.tokens))
-            run.stats.append(completion.speculation)
-            run.timings.append(timing)
-        run.decode_s += decode_s
+        return result, time.perf_counter() - began
+
+    run = Decoded()
+    with ThreadPoolExecutor(at_once) as threads:
+        for result, took_s in threads.map(one, prompts):
+            run.total_s += took_s
+            decode_s = 0.0
+            for output in result.outputs:
+                completion = output.completion
+                assert completion is not None, "a whole result has a completion"
+                timing = completion.timing
+                decode_s = max(decode_s, timing.total_s - timing.first_token_s)
+                run.texts.append(tuple(token.id for token in output.tokens))
+                run.stats.append(completion.speculation)
+                run.timings.append(timing)
+            run.decode_s += decode_s
     return run
+
+
+def differences(prompts: Sequence[Prompt], plain: Decoded, ours: Decoded) -> list[dict[str, Any]]:
+    """Prompts whose outputs differ, where, and whether a near tie was met there or before."""
+    found = []
+    for prompt, a, b, stats in zip(prompts, plain.texts, ours.texts, ours.stats, strict=True):
+        if a != b:
+            place = next(
+                (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y),
+                min(len(a), len(b)),
+            )
+            found.append({"prompt": prompt.id, "at": place, "near_ties": stats.near_ties})
+    return found

@@ -24,8 +24,7 @@ from bench.report.rows import median
 from bench.running.bench_prompts import Prompt, spread
 from bench.running.bench_service import DRAFTER, pair_config
 from bench.running.targets import MAX_CONTEXT, BenchTarget, prepared
-from bench.running.texts import Decoded, decode
-from bench.suites.equality_suite import differences
+from bench.running.texts import Decoded, decode, differences
 from bench.suites.single_suite import ROOM, prompt_ids, ratio, tokens_per_tree_pass
 from outrider.client import Client
 

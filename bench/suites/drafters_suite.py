@@ -12,12 +12,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from bench.equality.shipped_drafters import MODELS
 from bench.figures.assembly import Assembly
 from bench.figures.law import Text
 from bench.figures.led_rounds import LedRequests, Rounds
 from bench.running.bench_prompts import Prompt, load
-from bench.running.bench_service import DRAFTER, pair_config
+from bench.running.bench_service import DRAFTER, TARGET, pair_config
 from bench.running.host import settings_of
+from bench.running.slow_passes import LEAST_S, SLOW_PASSES
+from bench.running.target_states import TargetStates
 from bench.running.targets import MAX_CONTEXT, SHIPPED, prepared
 from bench.running.texts import Decoded, decode
 from bench.suites.single_suite import prompt_ids
@@ -35,23 +38,41 @@ MAX_NODES, MAX_DEPTH = 16, 8
 AT_ONCE = 4
 """Slots of the target: of eight sequences four begin when others have ended."""
 
+SLOW = "slow"
+"""Part name of the target as shipped whose passes sleep until as much time is over as a large model takes: it leaves the processor to drafters, as
+one on a device of its own does."""
+
+SLOW_LABEL = f"as shipped, with passes of {1e3 * LEAST_S:.0f} ms (emulated)"
+
 LOOKS = ("led", "served")
 
 WITHOUT_MODEL = ("prompt_lookup", "suffix", "repeat_last", "consensus")
 
-OF_STATES = ("mlp_speculator", "dspark")
-"""Shipped drafters that read the demonstration target's hidden states: served only, as nobody else has these states, and by that target only."""
+OF_STATES = ("mlp_speculator", "dspark", "ctc", "eagle3", "hidden_reuse")
+"""Drafters that read the demonstration target's hidden states, for that target only."""
+
+OF_TARGET = (*OF_STATES, "diffusion")
+"""Shipped drafters that were trained for the demonstration target and borrow its tables of tokens. A deepened target has the same ones, and the same
+hidden states in the layers that they read."""
 
 WAYS: Mapping[str, tuple[str, ...]] = {
     "autoregressive": (DRAFTER,),
-    **{name: (name,) for name in OF_STATES},
+    "sorted": ("sorted",),
+    **{name: (name,) for name in OF_TARGET},
     "prompt_lookup": ("prompt_lookup",),
     "suffix": ("suffix",),
     "suffix, again": ("suffix",),
     "repeat_last": ("repeat_last",),
     "consensus": ("consensus",),
     "consensus + prompt_lookup": ("consensus", "prompt_lookup"),
-    "autoregressive + prompt_lookup": (DRAFTER, "prompt_lookup"),
+    **{
+        f"{name} + prompt_lookup": (drafter, "prompt_lookup")
+        for name, drafter in (
+            ("autoregressive", DRAFTER),
+            ("dspark", "dspark"),
+            ("eagle3", "eagle3"),
+        )
+    },
 }
 """Who works for a request, by the name in the table. What several bring together is only served, not led."""
 
@@ -76,7 +97,7 @@ def run(
     Args:
         target: The target model.
         draft: The draft model.
-        part: Which target cost, see `bench.running.targets`.
+        part: Which target cost, see `bench.running.targets`; or `slow`.
         parts: Which categories.
         levels: Sequences of a request.
         temperatures: Which.
@@ -89,28 +110,37 @@ def run(
         by_category.setdefault(prompt.category, []).append(prompt)
     categories = parts or sorted(by_category)[: 2 if is_quick else None]
     num_prompts, max_tokens = (1, 16) if is_quick else (runs or 3, 48)
-    with prepared(target, part) as model:
+    is_slow = part == SLOW
+    alterations = {TARGET: [SLOW_PASSES]} if is_slow else None
+    with prepared(target, SHIPPED if is_slow else part) as model:
         for num_sequences in levels:
             at_once = min(num_sequences, AT_ONCE)
             room = {"max_context": MAX_CONTEXT, "num_slots": at_once}
             config = pair_config(model.model, draft, both=room)
             config["drafters"] += [{"name": name, "method": name} for name in WITHOUT_MODEL]
-            if target == "demo:target" and part == SHIPPED and "served" in drafting:
+            if target == "demo:target":
+                nested = {"method": "sorted", "model": "demo:sorted", "num_threads": 1, **room}
+                config["drafters"].append({"name": "sorted", **nested})
+            if target == "demo:target":
                 config["drafters"] += [
                     {
                         "name": name,
                         "method": name,
-                        "model": f"demo:{name}",
+                        "model": f"demo:{MODELS.get(name, name)}",
                         "num_threads": 1,
                         **room,
                     }
-                    for name in OF_STATES
+                    for name in OF_TARGET
+                    if "served" in drafting or name not in OF_STATES
                 ]
             # Whoever drafts is at work all the time, also where it does not pay.
             config["speculation"]["adaptive"] = False
             served = config if "served" in drafting else {**config, "drafters": []}
             for temperature in temperatures:
-                with Assembly(served) as assembly, Client(assembly.address) as client:
+                with (
+                    Assembly(served, alterations=alterations) as assembly,
+                    Client(assembly.address) as client,
+                ):
                     comparison = Comparison(
                         client,
                         config,
@@ -123,7 +153,7 @@ def run(
                     for category in categories:
                         yield {
                             "part": part,
-                            "target": model.label,
+                            "target": SLOW_LABEL if is_slow else model.label,
                             "num_sequences": num_sequences,
                             "at_once": at_once,
                             "temperature": temperature,
@@ -169,9 +199,11 @@ class Comparison:
         ]
         speculation = Speculation(max_nodes=MAX_NODES, max_depth=MAX_DEPTH)
         lockstep = {**config, "speculation": {**config["speculation"], "lockstep": True}}
+        names = {name for way in self._ways for name in WAYS[way]}
+        states = TargetStates("demo:target") if names & {*OF_STATES} else None
         self._led = {
-            name: LedRequests(_settings(lockstep, name), speculation, temperature)
-            for name in {name for way in self._ways for name in WAYS[way]} - {*OF_STATES}
+            name: LedRequests(_settings(lockstep, name), speculation, temperature, states)
+            for name in names
         }
 
     def of(self, prompts: Sequence[Prompt]) -> dict[str, Any]:
@@ -226,7 +258,7 @@ class Comparison:
         ]
 
     def _lead(self, drafters: Sequence[str], requests: Sequence[Sequence[Text]]) -> dict[str, Any]:
-        if len(drafters) > 1 or drafters[0] in OF_STATES:
+        if len(drafters) > 1:
             return {}
         found = {"led": self._along(drafters[0], requests, self._at_once)}
         if drafters[0] == "consensus":

@@ -1,7 +1,10 @@
-"""The planner judged: its closed form beside virtual time, the findings of Yan et al. (2024), and sizes from 10 to 10,000 GPUs.
+"""The planner judged: beside measured services, its closed form beside virtual time, the findings of Yan et al. (2024), and sizes from 10 to
+10,000 GPUs.
 
-Everything is computed, nothing is measured here; the rows are the same on every machine as long as `prices.yaml` is.
+Everything is computed, nothing is measured here; the rows are the same on every machine as long as `prices.yaml` and the rows of `bench emulated`
+are.
 
+- `measured`: what a plan says of each point of `bench emulated` whose drafters may rest, beside what was measured there.
 - `closed form`: one target and one drafter in twelve configurations.
 - `latency`: 2402.01528 found that a draft's latency decides, not its quality, and that it grows with layers, not with width. Passes of
   LLaMA-65B (60 ms) with drafts of 24 to 1 layers, of several qualities, in lock-step as there and as this service does.
@@ -14,7 +17,10 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from outrider.cluster.plan.plan_request import PlanRequest
+from bench.report import rows as results
+from bench.suites.emulated_suite import PROMPT_TOKENS
+from outrider.actors.speculation.options import Speculation
+from outrider.cluster.plan.plan_request import PlanRequest, PlanTraffic
 from outrider.cluster.plan.serving_ways import Option, options, plain_rate
 from outrider.cluster.plan.trial import rate, scenario, tried
 from outrider.cluster.simulate.compare import run as run_mode
@@ -55,6 +61,12 @@ CELL_GPUS = 5
 SIZES = (10, 100, 1_000, 10_000)
 """GPUs."""
 
+LOOPBACK_MS = 0.05
+"""One way, from process to process on one machine."""
+
+DEFAULT_NODES = Speculation().max_nodes
+"""Of a tree, where a request does not say."""
+
 
 def run(*, parts: Sequence[str] | None = None, is_quick: bool = False) -> Iterator[dict[str, Any]]:
     """Rows of all parts.
@@ -64,7 +76,13 @@ def run(*, parts: Sequence[str] | None = None, is_quick: bool = False) -> Iterat
         is_quick: One row each.
     """
     few = 1 if is_quick else None
+    points = [
+        row
+        for row in results.read("emulated")
+        if row["drafting"] == "adaptive" and row["drafters"] == 1
+    ]
     rows: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
+        "measured": lambda: (measured(row) for row in points[:few]),
         "closed form": lambda: (closed_form(*each) for each in CONFIGURATIONS[:few]),
         "latency": lambda: (
             latency(layers, agrees) for agrees in AGREEMENTS[:few] for layers in DRAFT_MS
@@ -75,6 +93,34 @@ def run(*, parts: Sequence[str] | None = None, is_quick: bool = False) -> Iterat
         for part, found in rows.items():
             if parts is None or part in parts:
                 yield from found()
+
+
+def measured(row: dict[str, Any]) -> dict[str, Any]:
+    """What a plan says of a configuration that was measured: tokens a second, plain and with its drafter."""
+    agrees = int(row["law"].removeprefix("agree"))
+    made = _request(
+        row["profile"], row["draft_profile"], agrees, LOOPBACK_MS, row["level"], DEFAULT_NODES
+    )
+    traffic = {"requests": row["level"], "tokens": row["max_tokens"], "prompt": PROMPT_TOKENS}
+    request = made.model_copy(update={"traffic": PlanTraffic.model_validate(traffic)})
+    found = tried(request, _option(request)).option
+    rates = {
+        "plain": found.tokens_per_s / found.speed_up,
+        "speculative": found.tokens_per_s,
+    }
+    return {
+        "part": "measured",
+        "case": f"{row['profile']}, {row['draft_profile']}, {row['law']}, {row['level']} requests",
+        **{
+            way: {
+                "planned": planned,
+                "measured": row[way]["tokens_per_s"],
+                "error": planned / row[way]["tokens_per_s"] - 1.0,
+            }
+            for way, planned in rates.items()
+        },
+        "of": {key: row["machine"][key] for key in ("cpu", "commit")},
+    }
 
 
 def closed_form(

@@ -12,8 +12,7 @@ from typing import Any
 
 from bench.running.bench_prompts import Prompt, load
 from bench.running.bench_service import service
-from bench.running.texts import Decoded, decode
-from bench.suites.equality_suite import differences
+from bench.running.texts import Decoded, decode, differences
 from outrider.client import Client
 
 KEYS = ("dtype", "temperature")

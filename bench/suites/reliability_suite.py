@@ -13,7 +13,7 @@ from typing import Any
 from bench.figures.assembly import Assembly
 from bench.figures.observations import calibration_error, diagram
 from bench.running.bench_prompts import Prompt, load
-from bench.running.bench_service import pair_config
+from bench.running.bench_service import TARGET, pair_config
 from bench.running.targets import prepared
 from bench.suites.single_suite import ROOM
 from outrider.client import Client, SamplingOptions, SpeculationOptions
@@ -54,7 +54,11 @@ def run(
             config["drafters"] = [{"name": name, "num_threads": 1, **DRAFTERS[name]}]
             # Where candidates do not pay the target would rest; here every one is wanted.
             config["speculation"]["adaptive"] = False
-            with Assembly(config, record=True) as assembly, Client(assembly.address) as client:
+            watched = {TARGET: ["bench.figures.observations:record_observations"]}
+            with (
+                Assembly(config, alterations=watched) as assembly,
+                Client(assembly.address) as client,
+            ):
                 for temperature in temperatures:
                     _decode(client, prompts, temperature, max_tokens)
                 observed = assembly.ask(assembly.target, "observations")["observations"]

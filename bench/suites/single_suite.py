@@ -26,8 +26,7 @@ from bench.running.bench_prompts import Prompt, spread
 from bench.running.bench_service import DRAFTER, TARGET, service
 from bench.running.child import Child
 from bench.running.targets import MAX_CONTEXT, BenchTarget, prepared
-from bench.running.texts import Decoded, decode
-from bench.suites.equality_suite import differences
+from bench.running.texts import Decoded, decode, differences
 from outrider.actors.engine.checkpoint.model_source import resolve_model
 from outrider.client import Client
 from outrider.cluster.start.launch import RunningService

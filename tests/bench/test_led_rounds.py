@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+import torch
 
 from bench.figures.law import Text
 from bench.figures.led_rounds import LedRequests, Rounds
+from bench.running.target_states import TargetStates
 from outrider.actors.draft.state.draft_settings import DraftSettings
+from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.speculation.options import Speculation
+from outrider.actors.train.features.frozen_target import load_target
 
 OUTPUT = list(range(100, 125))
 
@@ -44,3 +49,28 @@ def test_what_a_drafter_knows_saves_passes(
     assert rounds.num_tokens == 2 * 24
     assert sum(rounds.accepted) == rounds.num_tokens - rounds.num_passes
     assert all(got <= of for got, of in zip(rounds.accepted, rounds.reached, strict=True))
+
+
+def test_a_drafter_of_hidden_states_is_led_with_them() -> None:
+    """Along what its target wrote it foresees a part, and rows that are computed are counted: fewer where states are used again."""
+    target = load_target("demo:target", torch.device("cpu"))
+    prompt = target.tokenizer("The history of the telescope begins")["input_ids"]
+    text = target.write(np.array([prompt], np.int32), 72, 0, (1e-4,))[0].tolist()
+    states = TargetStates("demo:target")
+    found: dict[str, Rounds] = {}
+    for method, options in (("eagle3", {}), ("hidden_reuse", {"inject_from": 1})):
+        settings = DraftSettings(
+            name="led",
+            incarnation=1,
+            method=method,
+            options=options,
+            lockstep=True,
+            engine=EngineSettings(model="demo:eagle3", num_slots=1, max_context=128),
+        )
+        led = LedRequests(settings, Speculation(max_nodes=8, max_depth=6), 0.0, states)
+        found[method] = Rounds()
+        texts = [Text(prompt=prompt, output=text[len(prompt) :], seed=0)]
+        led.lead(texts, found[method], at_once=1)
+    assert found["eagle3"].num_tokens > 1.3 * found["eagle3"].num_passes
+    drafted = [one.num_drafted / one.num_passes for one in found.values()]
+    assert 1.0 < drafted[1] < drafted[0]

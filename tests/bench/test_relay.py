@@ -62,6 +62,17 @@ def test_the_end_is_passed_on(echo: int) -> None:
         assert line.recv(16) == b""
 
 
+def test_a_cut_breaks_what_is_open_and_nothing_else(echo: int) -> None:
+    """Who is connected reads the end; the next one is carried."""
+    with Relay() as relay, socket.create_server(("127.0.0.1", 0)) as quiet:
+        with _connect(relay, quiet.getsockname()[1]) as line:
+            relay.cut()
+            assert line.recv(16) == b""
+        with _connect(relay, echo) as line:
+            line.sendall(b"again")
+            assert _receive(line, 5) == b"again"
+
+
 @pytest.mark.parametrize(
     ("request_line", "status"),
     [(b"GET / HTTP/1.1\r\n\r\n", b"405"), (b"CONNECT 127.0.0.1:1 HTTP/1.1\r\n\r\n", b"502")],

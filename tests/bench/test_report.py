@@ -88,6 +88,34 @@ def test_different_outputs_are_told() -> None:
     assert "**1 outputs differ from plain decoding**" in tables.delay([row])
 
 
+def test_both_temperatures_of_a_drafter_are_in_a_line() -> None:
+    """And one that differs is counted there."""
+    row = {
+        **COMMON,
+        "drafter": "draft",
+        "condition": "disturbed",
+        "prompts": 100,
+        "max_tokens": 64,
+        "tokens": 6400,
+        "different": [],
+        "near_ties_speculative": 0,
+        "tokens_per_pass": 2.0,
+        "accepted": 3000,
+        "restarts": 4,
+        "target_restarts": 1,
+        "cuts": 3,
+        "resyncs": 50,
+    }
+    rows = [
+        {**row, "temperature": 0.8, "different": [{"prompt": 3}]},
+        {**row, "temperature": 0.0, "resyncs": 60},
+    ]
+    text = tables.equality(rows)
+    assert "| draft | yes | 6400 / 6400 | **0 / 1** |" in text
+    assert "| 60 / 50 |" in text
+    assert "**1 outputs differ from plain decoding**" in text
+
+
 def test_cores_that_are_not_two_are_told() -> None:
     """Rows that do not know, of an older form, are not counted as rows that do."""
     rows = [_load(1), _load(2), _load(4)]
