@@ -259,8 +259,14 @@ class Planner:
             self._mode.observe(
                 committed * plain_s / (len(rows) * max(round_s, 1e-9)),
                 round_s / plain_s,
-                had_candidates=bool((pass_.drafters_N >= 0).any()),
+                is_caught_up=pass_.drafting and self._is_caught_up(rows),
             )
+
+    def _is_caught_up(self, rows: Int64s) -> bool:
+        """Drafters have answered for all that they missed when they were woken."""
+        table = self._state.table
+        drafted = rows[self._drafted(rows)]
+        return len(drafted) > 0 and bool((table.heard_S >= table.woken_S)[drafted].all())
 
     def take_busy(self, now: float) -> float:
         """Fraction of the time since the last call in which passes ran, 0 to 1."""

@@ -91,7 +91,7 @@ def open_session(
     table.max_depth_S[row] = speculation.max_depth
     table.yields_S[row], table.hits_S[row] = PRIOR_YIELD, 1.0 - 1.0 / PRIOR_YIELD
     table.say(np.array([row]), now)
-    table.heard_S[row] = table.lengths_S[row] - 1
+    table.heard_S[row], table.woken_S[row] = table.lengths_S[row] - 1, 0
     table.set_stops(row, frozenset((*eos, *sampling.stop_token_ids)))
     session = TargetSession(
         table,

@@ -23,11 +23,18 @@ class Switched(Mode):
     def __init__(self) -> None:
         super().__init__()
         self.wanted = True
+        self.caught_up: list[bool] = []
+        """Of each round."""
 
     def enter(self, num_sessions: int) -> bool:
         """As told."""
         super().enter(num_sessions)
         return self.wanted
+
+    def observe(self, speed: float, rounds: float, *, is_caught_up: bool) -> None:
+        """Notes."""
+        super().observe(speed, rounds, is_caught_up=is_caught_up)
+        self.caught_up.append(is_caught_up)
 
 
 def plain() -> list[int]:
@@ -108,3 +115,25 @@ def test_a_session_that_opens_while_drafters_rest_joins_them() -> None:
     pair.run()
     assert pair.stats(0).accepted > 50
     assert pair.texts[0] == plain()
+
+
+def test_woken_drafters_are_caught_up_once_all_sessions_have_had_candidates() -> None:
+    """They run what two texts have grown by one after the other."""
+    mode = Switched()
+    pair = Pair(TARGET, TARGET, mode=mode)
+    mode.wanted = False
+    for session in range(2):
+        pair.open(session, SAMPLED, Speculation())
+    for _ in range(150):
+        pair.step()
+    mode.wanted = True
+    rounds: list[tuple[bool, ...]] = []
+    while not (rounds and rounds[-1][0]):
+        assert len(rounds) < 60
+        mode.caught_up.clear()
+        pair.step(2)
+        # Those of the target's own model are all accepted.
+        drafted = (len(pair.commits[session][-1]) > 1 for session in range(2))
+        rounds.append((any(mode.caught_up), *drafted))
+    assert rounds[-1] == (True, True, True)
+    assert any(one != other for _, one, other in rounds), "one had candidates before the other"

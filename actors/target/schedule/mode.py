@@ -70,14 +70,14 @@ class Mode:
             load = self._loads[size] = _Load(drafts=all(known.drafts for known in smaller))
         return load
 
-    def observe(self, speed: float, rounds: float, *, had_candidates: bool) -> None:
+    def observe(self, speed: float, rounds: float, *, is_caught_up: bool) -> None:
         """Takes in one round that ran as `enter` said.
 
         Args:
             speed: Tokens over those that plain decoding was expected to commit in its time.
             rounds: That time, in rounds of plain decoding.
-            had_candidates: Some session had candidates. Drafters that were woken first run what they have missed, which a trial
-                pays for and does not judge; after their first candidates all rounds count.
+            is_caught_up: Drafters have answered for all sessions since they were woken. They first run what they have missed, which
+                a trial pays for and does not judge; once they are caught up all rounds count.
         """
         load = self._load
         here, there = (load.drafted, load.plain) if load.drafts else (load.plain, load.drafted)
@@ -96,7 +96,7 @@ class Mode:
             return
         load.lost += (here.mean - speed) * rounds
         load.tried.append(speed)
-        if had_candidates or load.drafts or load.trial < PROBE_ROUNDS:
+        if is_caught_up or load.drafts or load.trial < PROBE_ROUNDS:
             load.trial -= 1
             if load.trial < PROBE_ROUNDS - 1:
                 there.observe(speed)

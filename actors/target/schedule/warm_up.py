@@ -9,8 +9,8 @@ from outrider.actors.engine.graphs.static_pass import RECORD_AFTER
 from outrider.actors.engine.protocol import Engine, Rows
 from outrider.actors.engine.staging import wait_for
 
-WARM_UP_ROWS = (1, 2, 4, 8, 16, 32, 64)
-"""Sizes of the passes that are timed."""
+WARM_UP_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+"""Sizes of the passes that are timed: up to the candidates of a full pass, for a GPU's curve bends between 64 rows and 256."""
 
 WARM_UP_TURNS = 12
 """How often all sizes are timed."""

@@ -94,6 +94,8 @@ class SessionTable:
     max_depth_S: Int64s
     rested_S: Int64s
     """While drafters rest: tokens that they were told of; -1 while they work."""
+    woken_S: Int64s
+    """Tokens that it had when drafters were woken last; 0: it was opened since."""
     verdict_s_S: Float64s
     """When the last round was decided, in seconds of the worker's clock."""
     answered_S: Bools

@@ -174,6 +174,7 @@ class TargetState:
         self.say(DraftersWanted(is_wanted=not is_resting))
         if is_resting:
             return
+        self.table.woken_S[:] = self.table.lengths_S
         rested_S = self.table.rested_S
         for row in (self.table.used_S & (rested_S >= 0)).nonzero()[0].tolist():
             for number in self.live:

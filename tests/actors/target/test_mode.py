@@ -55,7 +55,7 @@ class Load:
                     committed = max(1.0, self.rng.gauss(self.drafted_tokens, self.noise))
             self.time += seconds
             self.tokens += committed
-            mode.observe(committed / seconds, seconds, had_candidates=has)
+            mode.observe(committed / seconds, seconds, is_caught_up=has)
         return (self.tokens - tokens) / (self.time - time)
 
 
