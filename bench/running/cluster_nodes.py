@@ -26,7 +26,7 @@ HEAD = "head"
 TARGETS = ("target-a", "target-b")
 DRAFTERS = "drafters"
 
-START_S = 180.0
+START_S = 400.0
 """Bound on the start of a service: 40 seconds on two cores."""
 
 END_S = 60.0

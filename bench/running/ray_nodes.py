@@ -35,7 +35,7 @@ DASHBOARD_PORT = 8265
 OBJECT_STORE_BYTES = 80 * 2**20
 """Ray refuses less than 75 MiB; no token passes through it."""
 
-START_S = 90.0
+START_S = 200.0
 """A node that is not part of the cluster by then has failed. Five seconds on an idle machine."""
 
 END_S = 10.0

@@ -129,7 +129,6 @@ def test_features_are_disturbed_but_their_bytes_are_given_back_once() -> None:
     assert sum(event.num_bytes for event in features) == 4000
 
 
-@pytest.mark.timeout(300)
 def test_a_drafter_that_gets_into_the_text_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same service, disturbed: first whole, then with a target that keeps a candidate now and then that it did not draw."""
     monkeypatch.setattr(disturbance, "LEAST_RESTARTS", 1)

@@ -34,11 +34,9 @@ from outrider.client import (
     Unauthorized,
 )
 
-pytestmark = pytest.mark.timeout(400)
-
 HEAD = kuberay.head_service(NAME, NAMESPACE)
 
-NODE_S = 120.0
+NODE_S = 300.0
 """Until Ray's own probe succeeds; seven seconds on an idle machine."""
 
 PROBE_S = 60.0

@@ -66,6 +66,8 @@ def beside(name: str, command: Sequence[str], said: str) -> None:
 def interrupted(command: Sequence[str]) -> None:
     """Runs a command that goes on for ever, and presses Ctrl-C when it has said something. Where that ends the command, 0 is expected; following a job is
     broken off with 130."""
+    # A test run that was started in the background ignores Ctrl-C, and its children would too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         assert process.stdout is not None
         print(process.stdout.readline().decode(), end="", flush=True)

@@ -18,8 +18,6 @@ from tests.docs.scenes import BLOCKS, ELSEWHERE, NODES, ON_A_CLUSTER, SCENES, St
 from tests.docs.stage import Stage, staged
 from tests.service.head import PATIENCE, free_port
 
-pytestmark = pytest.mark.timeout(600)
-
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Stage]:

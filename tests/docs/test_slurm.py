@@ -20,8 +20,6 @@ from tests.service.processes import ROOT, until
 from bench.running.network import Network, Unavailable, network
 from outrider.client import Client, SamplingOptions, SpeculationOptions
 
-pytestmark = pytest.mark.timeout(400)
-
 START_S = 240.0
 """Until the service serves; half a minute on an idle machine."""
 

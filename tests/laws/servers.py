@@ -28,7 +28,7 @@ from outrider.actors.target.state.target_settings import TargetSettings
 MAX_CONTEXT = 200_000
 """Tokens of one text; far more than any test needs."""
 
-START_S = 100.0
+START_S = 300.0
 """Bound on the start of a process: a few seconds on an idle machine."""
 
 STOP_S = 30.0

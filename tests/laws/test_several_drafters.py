@@ -136,7 +136,6 @@ def judged(company: Company, depth: int) -> Judgement:
     return judge(list(company.texts.values()), TARGET, window=depth + 1, depth=depth)
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("shape", ["1,1", "2,1"])
 @pytest.mark.parametrize("verifier", ["specinfer", "canonical"])
 def test_texts_follow_the_law(verifier: str, shape: str) -> None:

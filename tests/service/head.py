@@ -51,7 +51,7 @@ class Head:
         """Runs a job to its end."""
         command = [RAY, "job", "submit", "--address", self.dashboard, "--", *entrypoint]
         return subprocess.run(
-            command, env=self.variables, capture_output=True, text=True, timeout=200, check=False
+            command, env=self.variables, capture_output=True, text=True, timeout=400, check=False
         )
 
 

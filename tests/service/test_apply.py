@@ -8,13 +8,10 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-import pytest
 import yaml
 from tests.service.processes import COMMAND, environment, run, serving, start, until
 
 from outrider.client import Client, SamplingOptions
-
-pytestmark = pytest.mark.timeout(400)
 
 NUM_CLIENTS = 4
 APPLY_S = 150.0

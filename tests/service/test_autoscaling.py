@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
 
-import pytest
 import yaml
 from tests.service.conftest import save_tables
 from tests.service.head import ray_head
@@ -17,13 +16,11 @@ from tests.service.processes import run, serving, start, until
 from outrider.client import Client, SamplingOptions
 from outrider.client.messages.results import Replicas
 
-pytestmark = pytest.mark.timeout(600)
-
 NUM_CLIENTS = 4
 NODE = {"worker": {"resources": {"CPU": 1, "place": 1}, "node_config": {}, "max_workers": 3}}
 """Room for one target."""
 
-WAIT_S = 200.0
+WAIT_S = 400.0
 """For what takes ten seconds on an idle machine: a node, an actor, an end."""
 
 

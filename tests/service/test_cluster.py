@@ -18,8 +18,6 @@ from bench.running.network import HERE, Unavailable
 from bench.suites.batch_suite import killed_twice
 from outrider.client import Client, SamplingOptions, SpeculationOptions
 
-pytestmark = pytest.mark.timeout(420)
-
 NUM_REQUESTS = 32
 
 

@@ -7,13 +7,10 @@ import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import pytest
 import yaml
 from tests.service.processes import serving, start, until
 
 from outrider.client import Client, SamplingOptions
-
-pytestmark = pytest.mark.timeout(300)
 
 NUM_STREAMS = 6
 

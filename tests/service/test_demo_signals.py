@@ -26,8 +26,6 @@ MARK = "OUTRIDER_TEST_MARK"
 
 INT, TERM = signal.SIGINT, signal.SIGTERM
 
-pytestmark = pytest.mark.timeout(300)
-
 
 @dataclass
 class Demo:

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import psutil
-import pytest
 import yaml
 from tests.service.conftest import save_tables
 from tests.service.head import Head
@@ -30,8 +29,6 @@ with start_service(load_config(Path(sys.argv[1]))) as service:
     print("PIDS", *(actor.pid for actor in service.actors()))
 print("EQUAL" if [t.id for t in outputs[0].tokens] == [t.id for t in outputs[1].tokens] else "DIFFERENT", len(outputs[0].tokens), roles)
 """
-
-pytestmark = pytest.mark.timeout(300)
 
 
 def test_job_starts_a_service_in_the_cluster_and_leaves_no_actor(

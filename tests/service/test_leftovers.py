@@ -23,8 +23,6 @@ from tests.service.processes import (
     wait_ready,
 )
 
-pytestmark = pytest.mark.timeout(420)
-
 ENDED_S = 60.0
 """Seconds for Ray's processes to notice that their service was killed; three on an idle machine."""
 

@@ -35,8 +35,6 @@ MAX_WAITING = 64
 BOUND_S = 60.0
 """Deadline of requests that are meant to finish: a second or two on an idle machine."""
 
-pytestmark = pytest.mark.timeout(180)
-
 
 @pytest.fixture
 async def stub(service: ServiceProcess) -> AsyncIterator[Stub]:

@@ -5,10 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
 from tests.service.processes import environment
-
-pytestmark = pytest.mark.timeout(420)
 
 TWICE = """
 import os, pathlib

@@ -18,8 +18,6 @@ from tests.service.processes import START_TIMEOUT_S, ServiceProcess, run, servin
 from outrider.client import Client, OutriderError, SamplingOptions, Tls
 from outrider.v1 import target_pb2, target_pb2_grpc
 
-pytestmark = pytest.mark.timeout(300)
-
 TOKEN = "a-token-that-no-log-shows"
 
 

@@ -21,8 +21,6 @@ from outrider.v1 import generation_pb2, generation_pb2_grpc, sampling_pb2
 RECOVERY_S = 60.0
 """Seconds within which a killed actor is back: two on an idle machine."""
 
-pytestmark = pytest.mark.timeout(180)
-
 
 @pytest.fixture
 def stub(service: ServiceProcess) -> Iterator[generation_pb2_grpc.GenerationServiceStub]:

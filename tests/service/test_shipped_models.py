@@ -40,8 +40,6 @@ CALL_S = 30.0
 PROMPT = "The history of the telescope begins"
 MAX_TOKENS = 40
 
-pytestmark = pytest.mark.timeout(240)
-
 
 def with_another_tokenizer(model: Path, folder: Path) -> Path:
     """A copy of a model that gives two tokens each other's ids."""

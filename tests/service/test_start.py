@@ -7,7 +7,6 @@ import socket
 from pathlib import Path
 
 import psutil
-import pytest
 import yaml
 from tests.service.conftest import save_tables
 from tests.service.processes import (
@@ -18,8 +17,6 @@ from tests.service.processes import (
     still_running,
     until,
 )
-
-pytestmark = pytest.mark.timeout(240)
 
 
 def test_missing_model_is_told_at_once() -> None:

@@ -10,13 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
-import pytest
 from tests.service.head import Head
 from tests.service.processes import COMMAND, START_TIMEOUT_S, until
 
 from outrider.client import Client, SamplingOptions, SpeculationOptions
-
-pytestmark = pytest.mark.timeout(300)
 
 READY = "; Ctrl-C or SIGTERM ends it"
 
@@ -30,7 +27,7 @@ def submit(
         env={**head.variables, "RAY_ADDRESS": "127.0.0.1:1", **(variables or {})},
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=400,
         check=False,
     )
 

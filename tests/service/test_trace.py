@@ -18,8 +18,6 @@ from outrider.client.timeline.summary import summarise
 from outrider.client.timeline.timeline_file import load
 from outrider.client.timeline.timeline_model import DRAFTING, REQUESTS, WORK
 
-pytestmark = pytest.mark.timeout(300)
-
 SAMPLING = SamplingOptions(max_tokens=60, seed=5, ignore_eos=True)
 
 

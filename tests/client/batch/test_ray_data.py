@@ -47,7 +47,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=300,
         check=False,
     )
 
@@ -72,7 +72,7 @@ def test_shards_go_on_where_a_run_has_ended(fake: FakeService, tmp_path: Path) -
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
         check=False,
     )
     assert done.returncode == 1, done.stderr  # the faulty line
