@@ -145,7 +145,6 @@ def verify(text: Text, frozen: FrozenTree, scores_RV: torch.Tensor, verifier: st
 
 def probs_of(text: Text, scores_NV: torch.Tensor) -> Float64s:
     """The laws of draws, float64 (N, V); at temperature 0 all of it at the greatest score."""
-    probs_NV: Float64s = torch.softmax(scores_NV.double(), dim=-1).cpu().numpy()
     if not text.transform.uses_noise:
-        probs_NV = np.eye(scores_NV.shape[1])[draw(scores_NV, None).cpu().numpy()]
-    return probs_NV
+        return np.eye(scores_NV.shape[1])[draw(scores_NV, None).cpu().numpy()]
+    return np.asarray(torch.softmax(scores_NV.double(), dim=-1).cpu())
