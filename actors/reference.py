@@ -146,5 +146,5 @@ def verify(text: Text, frozen: FrozenTree, scores_RV: torch.Tensor, verifier: st
 def probs_of(text: Text, scores_NV: torch.Tensor) -> Float64s:
     """The laws of draws, float64 (N, V); at temperature 0 all of it at the greatest score."""
     if not text.transform.uses_noise:
-        return np.eye(scores_NV.shape[1])[draw(scores_NV, None).cpu().numpy()]
+        return np.asarray(np.eye(scores_NV.shape[1])[draw(scores_NV, None).cpu().numpy()])
     return np.asarray(torch.softmax(scores_NV.double(), dim=-1).cpu())
