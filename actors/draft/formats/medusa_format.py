@@ -70,6 +70,10 @@ def _translation(
     stages |= heads.keys()
     if not stages or stages != set(range(len(stages))) or depths != set(range(len(depths))):
         raise UnfitCheckpoint(f"its tensors make no row of heads: {', '.join(sorted(shapes)[:4])}")
+    said = config.get("medusa_num_heads", config.get("num_heads"))
+    if type(said) is int and said > len(stages):
+        # Fewer are not wrong: published files hold more than their configuration names.
+        raise UnfitCheckpoint(f"it says {said} heads, and its tensors are of {len(stages)}")
     _check_alike(tensors, heads, len(stages))
     ids = next((name for name in shapes if name.split(".")[-1] == "token_map"), "")
     if shared:

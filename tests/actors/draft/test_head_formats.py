@@ -194,3 +194,18 @@ def test_medusa_heads_that_are_not_alike_are_refused(
     assert found is not None
     with pytest.raises(UnfitCheckpoint, match=message):
         found.translated("")
+
+
+@pytest.mark.parametrize("key", ["medusa_num_heads", "num_heads"])
+def test_medusa_files_that_lack_heads_are_refused(tmp_path: Path, key: str) -> None:
+    """Half a file, say: it holds fewer than its configuration names."""
+    draw = plain.numbers(1)
+    stem = {"medusa_num_heads": "{}.0.linear.weight", "num_heads": "blocks.{}.layers.0.weight"}[key]
+    weights = {stem.format(head): draw(WIDTH, WIDTH) for head in range(2)}
+    config: dict[str, int | str] = {key: 5, "vocab_size": VOCAB}
+    if key == "num_heads":
+        config["model_type"] = "medusa"
+    found = found_in(plain.write(tmp_path / "m", config, weights))
+    assert found is not None
+    with pytest.raises(UnfitCheckpoint, match="it says 5 heads, and its tensors are of 2"):
+        found.translated("")
