@@ -69,9 +69,8 @@ def walk_one_at_a_time(pass_: Pass, sessions: dict[int, TargetSession], logits: 
         session = sessions[int(pass_.rows_E[entry])]
         nodes = slice(int(pass_.starts_E[entry]), int(pass_.starts_E[entry + 1]))
         start = int(roots[entry])
-        logits_RV = logits.values_RV[start : start + 1 + nodes.stop - nodes.start]
         tokens, parents = pass_.tokens_N[nodes].tolist(), pass_.parents_N[nodes].tolist()
-        drawer = Drawer(session, logits_RV, tokens)
+        drawer = Drawer(session, logits.values_RV[start:], tokens)
         walk = coupled_draws.walk(tokens, parents, drawer, session.remaining)
         walks.put(entry, walk, drawer.near_ties, drawer.logprobs)
     return walks

@@ -28,6 +28,16 @@ def random_decision(seed: int) -> DecisionModel:
     )
 
 
+def test_rows_are_rated_by_their_features() -> None:
+    """One probability a row."""
+    scores_RV = torch.from_numpy(np.random.default_rng(3).normal(size=(4, 20)))
+    model = random_decision(1)
+    rates_R = model.rate(scores_RV)
+    assert rates_R.shape == (4,)
+    assert rates_R.tolist() == model.scores(row_features(scores_RV)).tolist()
+    assert len(set(rates_R.tolist())) == 4
+
+
 def test_features_are_the_greatest_probabilities_and_the_entropy() -> None:
     """Descending; a row of fewer tokens is filled up with zeros; excluded tokens count for nothing."""
     probs = torch.tensor([0.5, 0.25, 0.125, 0.125])

@@ -6,12 +6,13 @@ import importlib
 import os
 import subprocess
 import sys
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from outrider.actors.speculation import verifiers
+from outrider.actors.speculation import plugins, verifiers
 from outrider.actors.speculation.plugins import Conflict, discover, field_docs
 from outrider.actors.speculation.verifiers.exact_match import exact_match
 from outrider.actors.speculation.verify.verifier_spec import NumberOption, VerifierSpec
@@ -155,8 +156,17 @@ def test_a_name_that_is_there_already_is_refused(words: ModuleType) -> None:
 )
 def test_a_package_that_cannot_be_loaded_is_named(words: ModuleType, group: str, says: str) -> None:
     """And where it failed; a package that is missing there is none of this one's."""
-    with pytest.raises(Conflict, match=f"'x' of {group} of the package acme_words {says}"):
+    says = f"'x' of {group} of the package acme_words {says}.*; mend or uninstall it$"
+    with pytest.raises(Conflict, match=says):
         discover(words, type(sys.implementation), group=group)
+
+
+def test_an_entry_point_of_no_package_is_named_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some finders of modules make such."""
+    alone = EntryPoint("x", "acme_nowhere:SPECS", "acme.alone")
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [alone])
+    with pytest.raises(Conflict, match=r"^the entry point 'x' of acme\.alone cannot be loaded"):
+        discover(verifiers, VerifierSpec, group="acme.alone")
 
 
 class Base:

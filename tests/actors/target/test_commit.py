@@ -346,6 +346,22 @@ def test_what_was_learned_and_counted(seed: int) -> None:
         assert {d: n for d, n in enumerate(tally.accepted_by_position) if n} == wanted_at
 
 
+def test_candidates_behind_the_end_of_a_text_do_not_count() -> None:
+    """A walk goes on below a stop token; the text does not."""
+    sessions = Sessions(TabularEngine(TABLE, EngineSettings(model="tabular:x", num_slots=1)))
+    row = sessions.open(OPTIONS[0][0])
+    pass_ = pass_of([Tree(row=row, tokens=(1, 5, 2), parents=(-1, 0, 1))])
+    walks = Walks.empty(1, 4)
+    walks.put(0, Walk(path=(0, 1, 2), tokens=(1, 5, 2, 3)), 0, [])
+    offsets = pass_.batch.offsets
+    logits = Logits(values_RV=torch.zeros((offsets[-1], VOCAB)), offsets=offsets)
+    done = commit(sessions.state, pass_, walks, logits, now=7.5)
+    assert done.counts_E.tolist() == [2]
+    assert done.origins_ET[0].tolist() == [0, 0, OWN, OWN]
+    assert sessions.state.table.counts["accepted"][row] == 2
+    assert sessions.state.table.accepted_SD[row].sum() == 2
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_coordinators_hear_of_all_tokens(seed: int) -> None:
     """A frame a stream, and one message a session that wants log-probabilities; drafters by the numbers that the session knows."""
