@@ -185,7 +185,7 @@ class DrafterConfig(_Actor):
     max_ahead: int = Field(default=128, ge=1, le=65_536)
     """Nodes of one session below its committed text, at most."""
 
-    bytes_per_token: float = Field(default=400.0, gt=0, le=1e9, allow_inf_nan=False)
+    bytes_per_token: float = Field(default=350.0, gt=0, le=1e9, allow_inf_nan=False)
     """Bytes on the wire that one more committed token may cost. With more, more candidates are sent ahead."""
 
     @model_validator(mode="after")

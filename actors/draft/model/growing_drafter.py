@@ -41,9 +41,9 @@ NO_VALUES = NOTHING.astype(np.float64)
 _ALL = WANTS.index("all")
 
 
-RUN_SHARE = 0.25
-"""A node is run if it is worth this part of what it would have to be worth to be sent: a verdict that leads there raises the values
-below it about so much. Less fills trees with hopeless siblings, more leaves nothing to send after a verdict."""
+RUN_SHARE = 0.1
+"""A node is run if it is worth this part of a row at the target: a verdict that leads there raises the values below it about so much. Less fills
+trees with hopeless siblings, more leaves nothing where a verdict leads."""
 
 LOCKSTEP_AHEAD = 4
 """So many times `max_ahead` nodes are run in lockstep, where the best of them are one tree."""

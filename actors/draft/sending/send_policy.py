@@ -130,7 +130,9 @@ class Sender:
         if not len(rows_E):
             return None
         sessions = self._sessions
-        floors_E = sessions.floors_S[rows_E]
+        # Below the target's floor nothing is verified yet, but a verdict may raise it above: what is there then need not be waited for.
+        worth = self._price * node_bytes(sessions.at(int(rows_E[0])).vocab_size)
+        floors_E = np.full(len(rows_E), worth)
         if self._lockstep:
             sizes = [sessions.at(row).speculation.max_nodes for row in rows_E.tolist()]
             rooms_E = np.array(sizes, np.int64)
@@ -167,5 +169,5 @@ class Sender:
         )
 
     def _floor(self, pace: TargetPace, vocab_size: int) -> float:
-        """Value that a candidate needs to be sent."""
+        """Value that a candidate needs to be verified."""
         return max(pace.floor, self._price * node_bytes(vocab_size))

@@ -1,7 +1,8 @@
 """What of the trees goes into the next message: the nodes that are worth their bytes, with their ancestors. Pure.
 
-A committed token may cost `bytes_per_token` bytes on the wire, so a byte has a price in tokens; and a candidate that is worth less than
-the target's floor would not be verified. What is kept back goes out after the verdict that makes it worth more.
+A committed token may cost `bytes_per_token` bytes on the wire, so a byte has a price in tokens. What is kept back goes out after the verdict
+that makes it worth more. A candidate that is worth less than its row at the target goes out: it is not verified yet, but after a verdict that leads
+there it may be worth it, and is there in time for the next pass.
 """
 
 from __future__ import annotations

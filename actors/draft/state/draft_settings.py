@@ -9,8 +9,8 @@ from typing import Any
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.rpc.credentials import OPEN, Credentials
 
-BYTES_PER_TOKEN = 400.0
-"""Bytes on the wire that one more committed token may cost: a price at the margin. On average a token costs a third to a half of it. More brings hardly any
+BYTES_PER_TOKEN = 350.0
+"""Bytes on the wire that one more committed token may cost: a price at the margin. On average a token costs half of it, behind long delays nearly all. More brings hardly any
 speed."""
 
 LOOKUP_SLOTS = 64

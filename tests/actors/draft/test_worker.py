@@ -21,6 +21,7 @@ from tests.actors.draft.plain_tree import Pool
 
 from outrider.actors.draft.draft_core import DraftCore
 from outrider.actors.draft.draft_worker import DraftWorker
+from outrider.actors.draft.model.growing_drafter import RUN_SHARE
 from outrider.actors.draft.state.draft_events import (
     Attached,
     CandidatesSent,
@@ -474,28 +475,35 @@ def test_a_busy_target_is_told_when_it_can_listen() -> None:
     assert not passes_left or arrived + 0.012 <= sent_at <= arrived + 0.016
 
 
-def test_the_floor_keeps_back_what_is_worth_less() -> None:
-    """A candidate that a target would not verify at its load is not sent; when the floor falls it is."""
+def test_what_is_worth_less_than_its_row_is_sent_and_not_gone_on_from() -> None:
+    """A verdict may raise it above what a row costs at the target: then it is there. What is worth hardly any of that is not run."""
     bench, attach = TableBench(DRAFT_TABLE), make_attach()
     target = MiniTarget(TARGET_TABLE, attach)
     bench.worker.post(attach)
     bench.settle()
     bench.take()
 
-    def values(floor: float) -> list[float]:
+    def least(floor: float) -> tuple[float, float]:
+        """Least value of what is sent, and of what was gone on from."""
         bench.worker.post(target.commit(1, starving=True, target=TargetActivity(floor=floor)))
         bench.settle()
-        found = []
+        found, run = [1.0], [1.0]
         for news in bench.take_news():
             worth: list[float] = []
             for parent, estimate in zip(news.parents, news.estimates, strict=True):
                 worth.append(estimate * (worth[parent] if parent >= 0 else 1.0))
+                run += worth[parent : parent + 1] if parent >= 0 else []
             found += worth
-        return found
+        return min(found), min(run)
 
+    for _ in range(8):
+        least(0.9)  # What was run before is not of this floor.
+    sent, run = least(0.9)
     # Estimates are in 255ths on the wire.
-    assert min(values(0.3), default=1.0) > 0.28
-    assert min(values(0.01)) < 0.28
+    assert sent < 0.8
+    assert run > RUN_SHARE * 0.9 - 0.02
+    _, run = least(0.01)
+    assert run < RUN_SHARE * 0.9 - 0.02
 
 
 def test_dear_bytes_send_less() -> None:
