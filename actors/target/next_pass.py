@@ -33,6 +33,8 @@ class Planner:
         self._floor = 0.0
         self._nodes = 0
         """Candidates of the last pass."""
+        self._tree = 0.0
+        """Of a session that had some."""
         self._last_end: float | None = None
         """When the last round ended, if another follows at once."""
         self._busy_s = 0.0
@@ -142,7 +144,7 @@ class Planner:
         said_E, grown_E = table.due(awaited)
         # What answers an older text is of use if the tokens since are in it.
         fits_E = table.hits_S[awaited] ** grown_E
-        more_E = table.yields_S[awaited] - 1.0
+        more_E = np.maximum(table.yields_S[awaited] - 1.0 - self._floor * self._tree, 0.0)
         # Without waiting what answers is of use one pass later, if the text goes on into it, and saves the next wait.
         saved_E = np.minimum(pace * self.waiting.first.mean_s, more_E)
         hits_E = table.hits_S[awaited]
@@ -169,7 +171,7 @@ class Planner:
         return complete
 
     def _leaves(self, decoding: Int64s, growing: Int64s, chosen: Chosen) -> float:
-        """Tokens that one level more of new trees is expected to add."""
+        """Tokens that one level more of new trees is expected to add, over those that its rows cost."""
         table, entries = self._state.table, chosen.entries_N
         if not len(entries):
             return 0.0
@@ -186,7 +188,8 @@ class Planner:
         is_leaf &= (chosen.depths_N - table.lengths_S[rows] < reach) & (
             sizes < table.max_nodes_S[rows]
         )
-        return float((chosen.values_N * table.hits_S[rows])[is_leaf].sum())
+        gains_N = chosen.values_N * table.hits_S[rows] - chosen.floor
+        return float(np.maximum(gains_N, 0.0)[is_leaf].sum())
 
     # -- afterwards ------------------------------------------------------------------------------------------------
 
@@ -213,6 +216,7 @@ class Planner:
         """What drafters are told of the next pass, right after a round was committed."""
         state, table = self._state, self._state.table
         self._nodes = len(pass_.tokens_N)
+        self._tree = self._nodes / max(int((pass_.starts_E[1:] > pass_.starts_E[:-1]).sum()), 1)
         rows = done.rows_E[~done.over_E]
         has = state.has_candidates(rows)
         table.grows_S[rows] = ~has

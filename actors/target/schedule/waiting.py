@@ -3,12 +3,13 @@
 A pass is worth what it commits less what the target would have committed in its time at its present pace. Waiting for w seconds
 costs `pace x w` tokens. What it brings:
 
-- a session without candidates gets them into this pass instead of the next one: `yield - 1` tokens, and what its plain token
-  would have made stale, `1 - hit` times the pass without candidates that follows a miss: `min(yield - 1, 1)`. Sessions are waited for in the order in
+- a session without candidates gets them into this pass instead of the next one: `more = yield - 1 - what their rows cost`, and what its plain token
+  would have made stale, `1 - hit` times the pass without candidates that follows a miss: `min(more, 1)`. Sessions are waited for in the order in
   which their answers are due;
-- a session whose tree has survived the last verdict gets what drafters answer to that verdict: `open x (yield - 1 - saved)`, where *open* is the
+- a session whose tree has survived the last verdict gets what drafters answer to that verdict: `open x (more - saved)`, where *open* is the
   probability that the text leaves its tree through a leaf, and *saved* what the answer is worth one pass later anyway;
-- a session whose new tree is still coming in gets one level more: the value of its leaves times the rate at which a level hits.
+- a session whose new tree is still coming in gets one level more: the value of its leaves times the rate at which a level hits, less what the rows
+  cost.
 
 The target waits exactly while the second is more than the first, and as long as it has told drafters until one of them answers. What it expects of an arrival, and of how long that takes, it has
 learned; after the time by which it should have come, it is believed to take as long again as it has taken, so every wait ends. And no wait is longer
