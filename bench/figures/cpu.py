@@ -10,6 +10,7 @@ from typing import Self
 
 import grpc
 
+from outrider.actors.rpc.credentials import OPEN, Credentials
 from outrider.cluster.roster.roster import Role
 from outrider.cluster.start.launch import RunningService
 from outrider.v1 import draft_pb2, draft_pb2_grpc, target_pb2, target_pb2_grpc
@@ -37,9 +38,12 @@ class Cpu:
         total: dict[str, float] = {}
         model: dict[str, float] = {}
         passes: dict[str, int] = {}
+        _, credentials = service.admin()
         for actor in service.actors():
             total[actor.name] = process_seconds(Path(f"/proc/{actor.pid}/stat"))
-            model[actor.name], passes[actor.name] = model_cpu(actor.role, actor.address)
+            model[actor.name], passes[actor.name] = model_cpu(
+                actor.role, actor.address, credentials
+            )
         return cls(total_s=total, model_s=model, passes=passes)
 
     def outside_ms(self, before: Self, rounds: int) -> dict[str, float]:
@@ -66,17 +70,18 @@ def process_seconds(stat: Path) -> float:
     return (int(fields[11]) + int(fields[12])) * TICK_S
 
 
-def model_cpu(role: Role, address: str) -> tuple[float, int]:
+def model_cpu(role: Role, address: str, credentials: Credentials = OPEN) -> tuple[float, int]:
     """Processor seconds of an actor's model so far, and its passes; nothing for a coordinator."""
+    metadata = credentials.metadata
     with grpc.insecure_channel(address) as channel:
         if role is Role.TARGET:
             target = target_pb2_grpc.TargetServiceStub(channel).GetInfo(
-                target_pb2.GetTargetInfoRequest(), timeout=10.0
+                target_pb2.GetTargetInfoRequest(), timeout=10.0, metadata=metadata
             )
             return target.model_cpu_s, target.passes
         if role is Role.DRAFTER:
             drafter = draft_pb2_grpc.DraftServiceStub(channel).GetInfo(
-                draft_pb2.GetDrafterInfoRequest(), timeout=10.0
+                draft_pb2.GetDrafterInfoRequest(), timeout=10.0, metadata=metadata
             )
             return drafter.model_cpu_s, drafter.passes
     return 0.0, 0
