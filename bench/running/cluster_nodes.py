@@ -27,7 +27,7 @@ TARGETS = ("target-a", "target-b")
 DRAFTERS = "drafters"
 
 START_S = 400.0
-"""Bound on the start of a service: 40 seconds on two cores."""
+"""Bound on the start of a service: 40 seconds on two idle cores, many times that on a busy machine."""
 
 END_S = 60.0
 """Bound on its end."""

@@ -169,5 +169,5 @@ class Sender:
         )
 
     def _floor(self, pace: TargetPace, vocab_size: int) -> float:
-        """Value that a candidate needs to be verified."""
+        """Value that a candidate needs to be worth its bytes and its row at the target."""
         return max(pace.floor, self._price * node_bytes(vocab_size))
