@@ -80,10 +80,10 @@ class Speculation:
     verifier_options: Mapping[str, float] = field(default_factory=dict)
     """Numbers that the verifier takes, all of them; see `VerifierSpec.options`."""
 
-    max_nodes: int = 16
-    """Greatest number of candidate nodes in one target pass of a session."""
+    max_nodes: int = 32
+    """Greatest number of candidate nodes in one target pass of a session. What rows cost decides how many there are; this only bounds it."""
 
-    max_depth: int = 8
+    max_depth: int = 16
     """Greatest depth of the candidate tree."""
 
     tree_shape: LevelShape | None = None

@@ -182,8 +182,11 @@ class DrafterConfig(_Actor):
     width: int = Field(default=4, ge=1, le=1_024)
     """Children of a node, at most."""
 
-    max_ahead: int = Field(default=128, ge=1, le=65_536)
+    max_ahead: int = Field(default=512, ge=1, le=65_536)
     """Nodes of one session below its committed text, at most."""
+
+    max_scratch: int = Field(default=512, ge=2, le=65_536)
+    """Tree nodes that a slot can hold behind the committed rows; bounds prefill chunks and trees."""
 
     bytes_per_token: float = Field(default=350.0, gt=0, le=1e9, allow_inf_nan=False)
     """Bytes on the wire that one more committed token may cost. With more, more candidates are sent ahead."""

@@ -168,8 +168,8 @@ class Scenario(Section):
     """What processor time costs. Numbers of its own keep a scenario the same when prices are measured anew."""
     temperature: Annotated[float, Field(ge=0.0, le=5.0)] = 0.8
     verifier: str = Field("coupled", strict=False)
-    max_nodes: Nodes = 16
-    max_depth: Depth = 8
+    max_nodes: Nodes = Speculation().max_nodes
+    max_depth: Depth = Speculation().max_depth
     adaptive: bool = True
     """False: drafters always work, as with the setting of this name."""
     load: Annotated[tuple[Load, ...], Field(strict=False)] = ()

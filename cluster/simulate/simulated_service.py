@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
@@ -11,7 +11,7 @@ import torch
 
 from outrider.actors.draft.assembled.model_method import model_method
 from outrider.actors.draft.draft_core import DraftCore, core_of
-from outrider.actors.draft.state.draft_settings import BYTES_PER_TOKEN, DraftSettings
+from outrider.actors.draft.state.draft_settings import BYTES_PER_TOKEN, MAX_AHEAD, DraftSettings
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.target.state.target_settings import TargetSettings
 from outrider.actors.target.target_core import TargetCore
@@ -306,4 +306,5 @@ def way_of(link: Link) -> Way:
 
 
 def _room(actor: Actor) -> EngineSettings:
-    return EngineSettings(model=actor.model, num_slots=actor.slots, max_context=MAX_CONTEXT)
+    room = EngineSettings(model=actor.model, num_slots=actor.slots, max_context=MAX_CONTEXT)
+    return replace(room, max_scratch=MAX_AHEAD) if isinstance(actor, ScenarioDrafter) else room

@@ -116,7 +116,7 @@ class AutoregressiveDrafter:
         """Runs the shapes of a prefill and of a draft pass once, so that the first session does not pay for them."""
         slot = self.engine.acquire()
         try:
-            for count in (1, min(self._max_ahead, self.engine.max_scratch)):
+            for count in (1, self._chunk):
                 batch = Batch(
                     slots_E=np.array([slot]),
                     starts_E=np.array([0, count]),

@@ -13,6 +13,10 @@ BYTES_PER_TOKEN = 350.0
 """Bytes on the wire that one more committed token may cost: a price at the margin. On average a token costs half of it, behind long delays nearly all. More brings hardly any
 speed."""
 
+MAX_AHEAD = 512
+"""Nodes of one session below its committed text: what may come true while the target runs a pass. With passes of 25 ms and cheap rows 128 are
+full in a third of one, and most of what would be needed after the verdict is not there."""
+
 LOOKUP_SLOTS = 64
 """Sessions served at a time by a method without a model, which takes hardly any memory for one."""
 
@@ -51,7 +55,7 @@ class DraftSettings:
     width: int = 4
     """Children of a node, at most."""
 
-    max_ahead: int = 128
+    max_ahead: int = MAX_AHEAD
     """Nodes of one session below its committed text, at most; the target's credits may allow fewer."""
 
     bytes_per_token: float = BYTES_PER_TOKEN

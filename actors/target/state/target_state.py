@@ -37,8 +37,8 @@ from outrider.actors.tracing.recorder import Recorder
 
 _log = structlog.get_logger(__name__)
 
-POOL_CAPACITY = 256
-"""Candidate nodes held for one session. Far above what a pass takes; bounds a drafter that runs wild."""
+POOL_CAPACITY = 512
+"""Candidate nodes held for one session: what may come true while passes run, many times what one pass takes. Bounds a drafter that runs wild."""
 
 HANDLE_BITS = 48
 """Of a session's handle: nobody guesses one."""
@@ -162,8 +162,7 @@ class TargetState:
         """Nodes that a drafter may be ahead of the verdicts: what the pool holds; none at rest and at the end."""
         if self.is_resting:
             return np.zeros(len(rows_E), np.int64)
-        most_E = np.minimum(8 * self.table.max_nodes_S[rows_E], POOL_CAPACITY)
-        return np.where(self.table.remaining_S[rows_E] > 1, most_E, 0)
+        return np.where(self.table.remaining_S[rows_E] > 1, POOL_CAPACITY, 0)
 
     def rest(self, *, is_resting: bool) -> None:
         """Sends the drafters to rest, with the next verdicts, or wakes them with what they missed. Coordinators attach none to

@@ -19,6 +19,7 @@ from outrider.actors.draft.state.draft_events import (
     VerdictsReceived,
 )
 from outrider.actors.exchange.frames import BadFrame
+from outrider.actors.speculation.options import Speculation
 from outrider.v1 import draft_pb2, sampling_pb2, target_pb2, tree_pb2
 
 
@@ -39,7 +40,10 @@ def test_an_attach_command_becomes_an_event() -> None:
     assert attach.key == SessionKey(4, 8)
     assert (attach.tokens, attach.prompt_length) == ((5, 6, 7), 2)
     assert (attach.sampling.seed, attach.sampling.temperature) == (2**64 - 1, 0.5)
-    assert (attach.speculation.max_depth, attach.speculation.max_nodes) == (3, 16)
+    assert (attach.speculation.max_depth, attach.speculation.max_nodes) == (
+        3,
+        Speculation().max_nodes,
+    )
 
 
 @pytest.mark.parametrize(

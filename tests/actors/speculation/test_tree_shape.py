@@ -31,9 +31,10 @@ def test_default_shapes_fit(verifier: str, max_nodes: int, max_depth: int) -> No
 
 
 def test_defaults_by_budget() -> None:
-    """The tree of the literature where it fits, a smaller one under the default budget."""
-    assert shape_of(Speculation(verifier="traversal", max_nodes=28), 9) == LevelShape((4, 2, 2))
+    """A small tree under the default budget, fewer children and then fewer levels under less."""
     assert shape_of(Speculation(verifier="traversal"), 9) == LevelShape((2, 2, 2))
+    assert shape_of(Speculation(verifier="traversal", max_nodes=13), 9) == LevelShape((2, 2, 1))
+    assert shape_of(Speculation(verifier="traversal", max_nodes=9), 9) == LevelShape((2, 2))
     assert shape_of(Speculation(verifier="block"), 9) == LevelShape((1, 1, 1, 1))
 
 

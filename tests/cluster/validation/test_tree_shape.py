@@ -42,8 +42,8 @@ def test_wrong_tree_shape_is_refused(options: dict[str, Any], problem: str) -> N
 
 def test_tree_shape_widens_the_defaults() -> None:
     """A shape that is larger than the default limits raises them."""
-    options = {"verifier": sampling_pb2.VERIFIER_KSEQ, "tree_shape": "4,2,2"}
+    options = {"verifier": sampling_pb2.VERIFIER_KSEQ, "tree_shape": "4,2,4"}
     speculation = settle(TREES, speculation=options).speculation
-    assert (str(speculation.tree_shape), speculation.max_nodes) == ("4,2,2", 28)
-    deep = {**options, "tree_shape": ",".join("1" * 9)}
-    assert settle(TREES, speculation=deep).speculation.max_depth == 9
+    assert (str(speculation.tree_shape), speculation.max_nodes) == ("4,2,4", 44)
+    deep = {**options, "tree_shape": ",".join("1" * 17)}
+    assert settle(TREES, speculation=deep).speculation.max_depth == 17
