@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from tests.cluster.front import Front, Serve
-from tests.cluster.test_feedback_served import generate, until
+from tests.cluster.test_feedback_served import generate, peers_ready, until
 
 from outrider.actors.draft.service.draft_server import DraftServer
 from outrider.actors.draft.state.draft_settings import DraftSettings
@@ -78,7 +78,7 @@ async def test_the_shipped_speculator_drafts_and_changes_no_token(
         address = await target.start()
         drafters = (("heads", await drafter.start()),)
         front = await serve(codec=None, targets=(address,), drafters=drafters)
-        await until(front, lambda status: sum(one.ready for one in status.actors) >= 2)
+        await until(front, peers_ready)
         drafted = await drafted_of(front, temperature)
     finally:
         await drafter.stop(0.0)

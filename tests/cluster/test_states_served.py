@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from tests.cluster.front import Front, Serve
-from tests.cluster.test_feedback_served import generate, until
+from tests.cluster.test_feedback_served import generate, peers_ready, until
 
 from outrider.actors.draft.service.draft_server import DraftServer
 from outrider.actors.draft.state.draft_settings import DraftSettings
@@ -50,7 +50,7 @@ async def running(
         front = await serve(
             codec=None, targets=(address,), drafters=(("states", await drafter.start()),)
         )
-        await until(front, lambda status: sum(one.ready for one in status.actors) >= 2)
+        await until(front, peers_ready)
         yield front, drafter
     finally:
         await drafter.stop(0.0)
