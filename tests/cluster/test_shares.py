@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.cluster.requests.coordinator_shares import allowance, share
+from outrider.cluster.requests.slot_queue import allowance, share
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,17 @@
-"""How long the output may be, and what a resumed request has of it already."""
+"""The sampling options that are more than a number in a range: what ends an output, how long it may be, biases of tokens.
+
+What holds of one field alone is in `rules`.
+"""
 
 from __future__ import annotations
 
 from outrider.cluster.validation.limits import Limits
+from outrider.cluster.validation.prompt import check_token_ids
 from outrider.cluster.validation.refusals import invalid, out_of_range
 from outrider.v1 import sampling_pb2
+
+EXCLUDED = -100.0
+"""A logit bias of this or less excludes the token."""
 
 
 def check_resume(options: sampling_pb2.SamplingOptions, num_sequences: int) -> None:
@@ -45,3 +52,40 @@ def settle_max_tokens(
             f"holds {num_resumed} tokens, more than the {max_tokens} of sampling.max_tokens",
         )
     return max_tokens
+
+
+def settle_stops(
+    options: sampling_pb2.SamplingOptions, limits: Limits
+) -> tuple[tuple[str, ...], frozenset[int]]:
+    """Stop strings, and the token ids that end the output."""
+    stops = tuple(options.stop)
+    if stops and not limits.has_tokenizer:
+        raise invalid(
+            "sampling.stop", "needs a tokenizer and this service has none; use stop_token_ids"
+        )
+    stop_token_ids = tuple(options.stop_token_ids)
+    check_token_ids(stop_token_ids, limits, "sampling.stop_token_ids")
+    if options.ignore_eos and (both := limits.eos_token_ids.intersection(stop_token_ids)):
+        raise invalid(
+            "sampling.ignore_eos",
+            f"contradicts sampling.stop_token_ids, which holds the end-of-text token {min(both)}",
+        )
+    eos = frozenset[int]() if options.ignore_eos else limits.eos_token_ids
+    return stops, eos.union(stop_token_ids)
+
+
+def settle_logit_bias(options: sampling_pb2.SamplingOptions, limits: Limits) -> dict[int, float]:
+    """The bias of each token that has one."""
+    bias = dict(options.logit_bias)
+    for token in bias:
+        if token >= limits.vocab_size:
+            raise out_of_range(
+                f"sampling.logit_bias[{token}]",
+                f"is outside the vocabulary of {limits.model!r}: ids must be below {limits.vocab_size}",
+            )
+    if sum(value <= EXCLUDED for value in bias.values()) >= limits.vocab_size:
+        raise invalid(
+            "sampling.logit_bias",
+            f"excludes every one of the {limits.vocab_size} tokens; leave at least one",
+        )
+    return bias
