@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from bench.figures.efficiency import efficiency, lockstep_ideal
-from bench.figures.law import Replay
 from bench.figures.passes import Passes
+from bench.ideals.efficiency import efficiency, lockstep_ideal
+from bench.ideals.law import Replay
 from bench.running.targets import BenchTarget
 
 TARGET = BenchTarget(

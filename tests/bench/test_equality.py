@@ -11,11 +11,11 @@ from bench.equality import disturbance
 from bench.equality.message_faults import FaultyPost
 from bench.equality.shipped_drafters import ways
 from bench.figures.assembly import Assembly
+from bench.network.relay import Relay
 from bench.running.bench_prompts import load
 from bench.running.bench_service import TARGET
-from bench.running.relay import Relay
 from bench.running.slow_passes import SLOW_PASSES
-from bench.suites.equality_suite import (
+from bench.suites.drafters.equality_suite import (
     FAULTS,
     PlainTexts,
     compare,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bench.figures.law import Text, foreseen
+from bench.ideals.law import Text, foreseen
 from bench.running.led_drafter import LedDrafter, Tree
 from outrider.actors.draft.model.growing_drafter import AutoregressiveDrafter, num_nodes_of
 from outrider.actors.draft.state.draft_sessions import DraftSessions

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from bench.figures.law import Replay
-from bench.figures.load_ideal import CrowdPasses, crowd_passes, load_efficiency
+from bench.ideals.law import Replay
+from bench.ideals.load_ideal import CrowdPasses, crowd_passes, load_efficiency
 from bench.running.targets import BenchTarget
 from outrider.client.timeline.timeline_model import WORK, Slice, Timeline
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.running.network import HERE, Host, Network, Unavailable, network, round_trip_s
+from bench.network.network import HERE, Host, Network, Unavailable, network, round_trip_s
 
 SERVE = (
     "import socket, sys\n"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bench.running.relay import Relay
+from bench.network.relay import Relay
 
 WAIT_S = 20.0
 

@@ -1,7 +1,7 @@
 """Pipelined against lock-step while the network between drafter and target delays: each way by 0 to 80 ms.
 
 Two services stand side by side, one pipelined, one in lock-step, and are asked by turns, prompt by prompt; plain decoding is the pipelined one's
-target without candidates. The delay is added in the transport, by `bench.running.relay`; `bench.suites.netns_suite` does the same between network
+target without candidates. The delay is added in the transport, by `bench.network.relay`; `bench.suites.service.netns_suite` does the same between network
 namespaces. The point "quarter" is a quarter of a pass each way: a round trip of half a pass.
 """
 
@@ -15,17 +15,17 @@ from typing import Any
 
 from bench.figures.assembly import Assembly
 from bench.figures.between import Between, Betweens, over_relay
-from bench.figures.efficiency import efficiency, lockstep_ideal
-from bench.figures.law import Text, replay
 from bench.figures.passes import passes, traced
 from bench.figures.turn import balanced
 from bench.figures.where import told
+from bench.ideals.efficiency import efficiency, lockstep_ideal
+from bench.ideals.law import Text, replay
 from bench.report.rows import median
 from bench.running.bench_prompts import Prompt, spread
 from bench.running.bench_service import DRAFTER, pair_config
 from bench.running.targets import MAX_CONTEXT, BenchTarget, prepared
 from bench.running.texts import Decoded, decode, differences
-from bench.suites.single_suite import ROOM, prompt_ids, ratio, tokens_per_tree_pass
+from bench.suites.service.single_suite import ROOM, prompt_ids, ratio, tokens_per_tree_pass
 from outrider.client import Client
 
 SETTLE_S = 0.05

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from bench.report import rows as results
-from bench.suites.emulated_suite import PROMPT_TOKENS
+from bench.suites.service.emulated_suite import PROMPT_TOKENS
 from outrider.actors.speculation.options import Speculation
 from outrider.cluster.plan.plan_request import PlanRequest, PlanTraffic
 from outrider.cluster.plan.serving_ways import Option, options, plain_rate

@@ -54,7 +54,7 @@ def run(
     with ExitStack() as stack:
         target = stack.enter_context(Child("bench.running.fanout_target"))
         address = target.ask({"text": ids, "eos": special})["address"]
-        coordinator = stack.enter_context(Child("bench.running.host"))
+        coordinator = stack.enter_context(Child("bench.network.host"))
         order = {"config": config, "name": "coordinator", "host": "127.0.0.1"}
         served = coordinator.ask({**order, "targets": [address], "drafters": []})["address"]
         client = stack.enter_context(Child("bench.running.fanout_client"))

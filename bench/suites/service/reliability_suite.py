@@ -15,7 +15,7 @@ from bench.figures.observations import calibration_error, diagram
 from bench.running.bench_prompts import Prompt, load
 from bench.running.bench_service import TARGET, pair_config
 from bench.running.targets import prepared
-from bench.suites.single_suite import ROOM
+from bench.suites.service.single_suite import ROOM
 from outrider.client import Client, SamplingOptions, SpeculationOptions
 
 KEYS = ("drafter",)

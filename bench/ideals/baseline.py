@@ -1,6 +1,6 @@
 """transformers on the same weights, prompts and threads: `generate` plain, assisted, with prompt lookup, and in batches.
 
-A process of its own (`python -m bench.figures.baseline`, a `bench.running.child`), so that nothing of the service shares its memory or
+A process of its own (`python -m bench.ideals.baseline`, a `bench.running.child`), so that nothing of the service shares its memory or
 threads. Greedy outputs must be ours, token for token; when sampling, its draws are its own.
 """
 

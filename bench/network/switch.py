@@ -1,4 +1,4 @@
-"""Carries packets between network namespaces over virtual links: `python -m bench.running.switch`, a `bench.running.child`.
+"""Carries packets between network namespaces over virtual links: `python -m bench.network.switch`, a `bench.running.child`.
 
 Each host has one link to the switch. A packet leaves its sender's link at the link's bandwidth, in order, and reaches the receiver
 after the delays of both links. Told {"hosts": [[namespace, interface, address], ...]} it makes a TUN interface in each namespace (an empty

@@ -1,6 +1,6 @@
 """Several hosts on one machine: network namespaces, each with an address of its own and a link with delay and bandwidth.
 
-All traffic between hosts crosses `bench.running.switch`. The machine itself is a host, too, so that clients can reach the others. Needs
+All traffic between hosts crosses `bench.network.switch`. The machine itself is a host, too, so that clients can reach the others. Needs
 root, `ip` and /dev/net/tun. Whatever happens, namespaces and interfaces are removed at the end.
 """
 
@@ -98,7 +98,7 @@ def network(names: Sequence[str]) -> Iterator[Network]:
         for host in hosts.values():
             if host.namespace:
                 _ip(["ip", "netns", "add", host.namespace])
-        switch = Child("bench.running.switch")
+        switch = Child("bench.network.switch")
         switch.ask({"hosts": [[h.namespace, h.interface, h.address] for h in hosts.values()]})
         for host in hosts.values():
             _up(host)

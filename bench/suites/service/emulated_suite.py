@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from bench.figures.emulated_ideal import Pair, ideal_of
 from bench.figures.emulated_run import Window, run_window
+from bench.ideals.emulated_ideal import Pair, ideal_of
 from bench.report.rows import spread as spread_of
 from bench.running.bench_service import DRAFTER, TARGET
 from outrider.actors.engine.profiles import DEVICE_PREFIX

@@ -1,6 +1,6 @@
 """A batch over four Ray nodes that is killed twice: once its own process, once a whole node with a target and shards on it.
 
-Nodes, service and links are those of `bench.running.cluster_nodes`. What counts is the output: each record once, every text that of plain decoding. The
+Nodes, service and links are those of `bench.network.cluster_nodes`. What counts is the output: each record once, every text that of plain decoding. The
 same command is started again after the first kill; the second one it must survive by itself.
 """
 
@@ -17,9 +17,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from bench.network.cluster_nodes import HEAD, SERVE, TARGETS, Cluster, cluster
+from bench.network.ray_nodes import NodeFailed
 from bench.running.bench_prompts import Prompt, load
-from bench.running.cluster_nodes import HEAD, SERVE, TARGETS, Cluster, cluster
-from bench.running.ray_nodes import NodeFailed
 
 NUM_RECORDS = 2000
 NUM_SHARDS = 4

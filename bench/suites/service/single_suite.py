@@ -14,12 +14,12 @@ from functools import partial
 from typing import Any
 
 from bench.figures import where
-from bench.figures.baseline import MODES
 from bench.figures.cpu import Cpu
-from bench.figures.efficiency import efficiency
-from bench.figures.law import Text, replay
 from bench.figures.passes import passes, traced
 from bench.figures.turn import in_turn
+from bench.ideals.baseline import MODES
+from bench.ideals.efficiency import efficiency
+from bench.ideals.law import Text, replay
 from bench.report.rows import median
 from bench.report.rows import spread as spread_of
 from bench.running.bench_prompts import Prompt, spread
@@ -89,7 +89,7 @@ def run(
         size = QUICK if is_quick else SIZES.get(part, SIZES["60"])
         with prepared(target, part) as model, ExitStack() as stack:
             running, client = stack.enter_context(service(model.model, draft, both=ROOM))
-            baseline = stack.enter_context(Child("bench.figures.baseline"))
+            baseline = stack.enter_context(Child("bench.ideals.baseline"))
             baseline.ask(
                 {
                     "target": resolve_model(model.model).location,

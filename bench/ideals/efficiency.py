@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bench.figures.law import Replay
 from bench.figures.passes import Passes
+from bench.ideals.law import Replay
 from bench.running.targets import BenchTarget
 from outrider.actors.speculation.ideal import (
     drafter_bound,

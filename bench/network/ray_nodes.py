@@ -1,4 +1,4 @@
-"""A Ray cluster of several nodes on one machine, each node on a host of `bench.running.network` with an address of its own.
+"""A Ray cluster of several nodes on one machine, each node on a host of `bench.network.network` with an address of its own.
 
 Nodes share nothing but files: what they say to each other crosses the network. Ray asks for a token. A node is ended by its own
 processes and never by `ray stop`, which ends every Ray of the machine.
@@ -23,8 +23,8 @@ from typing import Self
 
 import psutil
 
+from bench.network.network import Host
 from bench.running.child import ROOT
-from bench.running.network import Host
 
 PORT = 6379
 """Of the head's control store, on the head's own address."""

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bench.figures.efficiency import best_tree, told
-from bench.figures.law import Replay
 from bench.figures.passes import VERIFY
+from bench.ideals.efficiency import best_tree, told
+from bench.ideals.law import Replay
 from bench.running.targets import BenchTarget
 from outrider.actors.speculation.ideal import drafter_bound, ideal, law_of, mean_run
 from outrider.client.timeline.timeline_model import WORK, Slice, Timeline

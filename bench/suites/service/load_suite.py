@@ -15,18 +15,18 @@ from typing import Any
 
 from bench.figures import where
 from bench.figures.cpu import Cpu
-from bench.figures.law import Text, replay
 from bench.figures.load_figures import continuous_figures, numbers
-from bench.figures.load_ideal import crowd_passes, load_efficiency
 from bench.figures.passes import traced
 from bench.figures.turn import balanced
+from bench.ideals.law import Text, replay
+from bench.ideals.load_ideal import crowd_passes, load_efficiency
 from bench.report.rows import spread as spread_of
 from bench.running.bench_prompts import Prompt, load
 from bench.running.bench_service import service
 from bench.running.child import Child
 from bench.running.crowd import SEED, crowd, requests_of
 from bench.running.targets import MAX_CONTEXT, BenchTarget, prepared, timed_alone
-from bench.suites.single_suite import BASELINE_S, medians, prompt_ids, ratio
+from bench.suites.service.single_suite import BASELINE_S, medians, prompt_ids, ratio
 from outrider.actors.engine.checkpoint.model_source import resolve_model
 from outrider.client import Client
 from outrider.client.measuring.figures import Figures, RequestSample, differences
@@ -78,7 +78,7 @@ def run(
         running, client = stack.enter_context(
             service(model.model, draft, both=ROOM, service={"max_waiting": 256})
         )
-        baseline = stack.enter_context(Child("bench.figures.baseline"))
+        baseline = stack.enter_context(Child("bench.ideals.baseline"))
         baseline.ask(
             {
                 "target": resolve_model(model.model).location,

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.running.clients import SLICE_S, Clients, Compared
-from bench.suites.emulated_suite import TEMPERATURE, prompts_of
+from bench.suites.service.emulated_suite import TEMPERATURE, prompts_of
 from outrider.actors.engine.profiles import DEVICE_PREFIX
 from outrider.actors.engine.tables.trigram_laws import law_table
 from outrider.client import AsyncClient

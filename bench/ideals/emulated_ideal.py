@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from bench.figures.efficiency import best_tree, told
-from bench.figures.law import Text, replay
+from bench.ideals.efficiency import best_tree, told
+from bench.ideals.law import Text, replay
 from outrider.actors.engine.profiles import Profile, draft_profile, find_profile
 from outrider.actors.speculation.ideal import drafter_bound, ideal, law_of
 

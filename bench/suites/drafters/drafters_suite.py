@@ -14,16 +14,16 @@ from typing import Any
 
 from bench.equality.shipped_drafters import MODELS
 from bench.figures.assembly import Assembly
-from bench.figures.law import Text
 from bench.figures.led_rounds import LedRequests, Rounds
+from bench.ideals.law import Text
+from bench.network.host import settings_of
 from bench.running.bench_prompts import Prompt, load
 from bench.running.bench_service import DRAFTER, TARGET, pair_config
-from bench.running.host import settings_of
 from bench.running.slow_passes import LEAST_S, SLOW_PASSES
 from bench.running.target_states import TargetStates
 from bench.running.targets import MAX_CONTEXT, SHIPPED, prepared
 from bench.running.texts import Decoded, decode
-from bench.suites.single_suite import prompt_ids
+from bench.suites.service.single_suite import prompt_ids
 from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.speculation.noise.seeds import derive_seed
 from outrider.actors.speculation.options import Speculation

@@ -13,13 +13,13 @@ from typing import Any
 
 from bench.figures.assembly import Assembly
 from bench.figures.cpu import model_cpu
+from bench.network.relay import Relay
 from bench.report.rows import median
 from bench.running.bench_prompts import Prompt, load
 from bench.running.bench_service import DRAFTER, TARGET, pair_config
 from bench.running.crowd import crowd, requests_of
-from bench.running.relay import Relay
 from bench.running.targets import MAX_CONTEXT, prepared
-from bench.suites.single_suite import medians
+from bench.suites.service.single_suite import medians
 from outrider.client.measuring.figures import Figures
 from outrider.cluster.roster.roster import Role
 
@@ -147,7 +147,7 @@ def outside_ms(
     """Milliseconds of processor time for each round, by actor and thread, those in the model left out.
 
     Args:
-        before: `bench.running.host.costs` of each actor.
+        before: `bench.network.host.costs` of each actor.
         after: The same, later.
         models: Seconds that each actor's model took in between, which its worker thread spent.
         rounds: In between.

@@ -1,6 +1,6 @@
-"""A service over several Ray nodes on one machine: `python -m bench.running.cluster_nodes`, until Ctrl-C.
+"""A service over several Ray nodes on one machine: `python -m bench.network.cluster_nodes`, until Ctrl-C.
 
-Four hosts of `bench.running.network`, each a Ray node with an address of its own: the head, where the service is started and its coordinator
+Four hosts of `bench.network.network`, each a Ray node with an address of its own: the head, where the service is started and its coordinator
 stays, two nodes with a target each, and one for drafters. Between them is nothing but links with delay and bandwidth.
 """
 
@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.running.network import Network, network
-from bench.running.ray_nodes import NodeSpec, RayNodes, ray_nodes
+from bench.network.network import Network, network
+from bench.network.ray_nodes import NodeSpec, RayNodes, ray_nodes
 
 HEAD = "head"
 TARGETS = ("target-a", "target-b")
@@ -182,7 +182,7 @@ def cluster(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Serves until it is ended."""
     parser = argparse.ArgumentParser(
-        prog="python -m bench.running.cluster_nodes", description=__doc__
+        prog="python -m bench.network.cluster_nodes", description=__doc__
     )
     parser.add_argument("--delay-ms", type=float, default=0.5, help="one way between two nodes")
     parser.add_argument("--mbit", type=float, default=1000.0, help="what a node can send a second")

@@ -1,6 +1,6 @@
 """Pipelined against lock-step with a real network between drafter and target: the drafter runs on a host of its own.
 
-TCP itself sees the delay: its handshakes, its acknowledgements, its window. See `bench.running.network` for what that needs.
+TCP itself sees the delay: its handshakes, its acknowledgements, its window. See `bench.network.network` for what that needs.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from bench.running.network import Unavailable, network
+from bench.network.network import Unavailable, network
 
 KEYS = ("delay_ms", "temperature")
 """What tells rows apart."""
@@ -29,7 +29,7 @@ def run(
 ) -> Iterator[dict[str, Any]]:
     """One row for each delay and temperature; none, and a line that says why, where it cannot be done."""
     from bench.figures.between import over_network
-    from bench.suites import delay_suite
+    from bench.suites.service import delay_suite
 
     try:
         with network([FAR]) as made:
