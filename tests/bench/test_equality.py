@@ -146,7 +146,7 @@ def test_a_drafter_that_gets_into_the_text_is_found(monkeypatch: pytest.MonkeyPa
         about = {"drafter": "draft", "temperature": 0.8, "condition": "disturbed"}
         row = about | compare(assembly, client, plain, temperature=0.8, relay=relay)
         assert failures_of(row) == []
-        wrong = "tests.bench.believing_target:believe_drafters"
+        wrong = "tests.bench.running.believing_target:believe_drafters"
         assembly.restart(TARGET, alterations=[SLOW_PASSES, wrong])
         found = about | compare(assembly, client, plain, temperature=0.8)
         assert found["different"]
