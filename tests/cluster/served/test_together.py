@@ -16,7 +16,9 @@ from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.tables.tabular_engine import random_table
 from outrider.actors.rpc.grpc_server import internal_channel
 from outrider.actors.target.service.target_server import TargetServer
+from outrider.actors.target.state.passes import Pass
 from outrider.actors.target.state.target_settings import TargetSettings
+from outrider.actors.target.target_core import Wait
 from outrider.v1 import generation_pb2, sampling_pb2, target_pb2, target_pb2_grpc
 
 VOCAB = 24
@@ -250,10 +252,10 @@ async def test_a_worker_that_fails_is_replaced_and_requests_go_on(
         worker = together.target._worker
         assert worker is not None
 
-        def fail() -> float | None:
+        def fail(now: float) -> Pass | Wait:
             raise ZeroDivisionError("in the plan")
 
-        worker.step = fail  # type: ignore[method-assign]
+        worker._core.begin = fail  # type: ignore[method-assign]
         async with asyncio.timeout(20.0):
             assert "in the plan" in await together.target.failed()
         await together.target.stop(0.0)
