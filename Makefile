@@ -30,7 +30,7 @@ pages:
 	PYTHONPATH=src $(PYTHON) -m docs.generate
 
 cluster:
-	$(PYTHON) -m bench.running.cluster_nodes
+	$(PYTHON) -m bench.network.cluster_nodes
 
 chart:
 	PYTHONPATH=src $(PYTHON) -m helm.generate --check

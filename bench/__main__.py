@@ -16,32 +16,32 @@ from typing import Any
 from bench.report import rows as results
 from bench.report import written_report
 
-SUITES = (
-    "equality",
-    "precision",
-    "single",
-    "delay",
-    "netns",
-    "load",
-    "costs",
-    "messages",
-    "feedback",
-    "fanout",
-    "reliability",
-    "drafters",
-    "sorted",
-    "blocks",
-    "verifiers",
-    "startup",
-    "batch",
-    "apply",
-    "emulated",
-    "grid",
-    "prices",
-    "predicted",
-    "plan",
-)
-"""Each is a module with `run`, which yields rows; `KEYS`, if its rows are replaced one by one; and takes the options that its
+SUITES = {
+    "equality": "bench.suites.drafters.equality_suite",
+    "precision": "bench.suites.parts.precision_suite",
+    "single": "bench.suites.service.single_suite",
+    "delay": "bench.suites.service.delay_suite",
+    "netns": "bench.suites.service.netns_suite",
+    "load": "bench.suites.service.load_suite",
+    "costs": "bench.suites.parts.costs_suite",
+    "messages": "bench.suites.parts.messages_suite",
+    "feedback": "bench.suites.parts.feedback_suite",
+    "fanout": "bench.suites.service.fanout_suite",
+    "reliability": "bench.suites.service.reliability_suite",
+    "drafters": "bench.suites.drafters.drafters_suite",
+    "sorted": "bench.suites.drafters.sorted_suite",
+    "blocks": "bench.suites.parts.blocks_suite",
+    "verifiers": "bench.verifiers",
+    "startup": "bench.suites.service.startup_suite",
+    "batch": "bench.suites.service.batch_suite",
+    "apply": "bench.suites.service.apply_suite",
+    "emulated": "bench.suites.service.emulated_suite",
+    "grid": "bench.suites.virtual.grid_suite",
+    "prices": "bench.suites.parts.prices_suite",
+    "predicted": "bench.suites.virtual.predicted_suite",
+    "plan": "bench.suites.virtual.plan_suite",
+}
+"""The module of each: it has `run`, which yields rows; `KEYS`, if its rows are replaced one by one; and takes the options that its
 parameters name."""
 
 
@@ -53,7 +53,7 @@ def main() -> None:
         return
     if sys.argv[1:2] == ["scale"]:
         # Needs memory for fifty actors, so no part of everything.
-        import_module("bench.suites.scale_suite").main(sys.argv[2:])
+        import_module("bench.suites.service.scale_suite").main(sys.argv[2:])
         return
     if sys.argv[1:2] == ["families"]:
         # Judges, and times nothing, so no part of everything either.
@@ -123,9 +123,7 @@ def _listed(value: str | None) -> list[str] | None:
 
 def run_suite(suite: str, options: dict[str, Any]) -> None:
     """Runs one suite and writes each row as soon as it is there, so that what was measured stays."""
-    module = import_module(
-        "bench.verifiers" if suite == "verifiers" else f"bench.suites.{suite}_suite"
-    )
+    module = import_module(SUITES[suite])
     keys: Sequence[str] = getattr(module, "KEYS", ())
     rows: Iterable[dict[str, Any]] = module.run(**_taken(module.run, suite, options))
     kept: list[dict[str, Any]] = []

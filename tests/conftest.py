@@ -22,7 +22,7 @@ settings.register_profile(
 )
 settings.load_profile("same")
 
-LONG = ("tests/laws/", "tests/actors/test_frozen_law.py")
+LONG = ("tests/laws/", "tests/actors/pair/test_frozen_law.py")
 """Where one test takes so long that each is handed out by itself."""
 
 SERVICES = {
@@ -30,7 +30,7 @@ SERVICES = {
     "tests/chart/test_run.py": "documents",
     "tests/docs/": "documents",
     "tests/client/batch/test_ray_data.py": "documents",
-    "tests/cluster/test_ray_training.py": "documents",
+    "tests/cluster/ray/test_ray_training.py": "documents",
 }
 """Where tests start whole services, and the process that runs them, one after the other: so two services run at a time, at most."""
 

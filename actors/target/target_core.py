@@ -1,7 +1,7 @@
 """The target without threads, clocks and sockets: events in, a pass to run or a time to wait, outputs out.
 
 Whoever drives it (`target_worker.py` in real time, `cluster.simulate` in virtual time) repeats: `take` what arrived, `begin`, `run` the
-pass, `finish` it, send what `take_outputs` gives, `tidy`, and send again.
+pass, `finish` and `tidy` it. What `take_outputs` gives is sent while the next pass runs, or before it is planned if that pass waits for answers.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 import structlog
 
 from outrider.actors.engine.protocol import Engine, Logits
+from outrider.actors.exchange.verdicts import TargetActivity
 from outrider.actors.speculation.noise.gumbel import GumbelNoise
 from outrider.actors.speculation.trees.path_keys import Uint64s
 from outrider.actors.target import intake, opening
@@ -89,6 +90,8 @@ class TargetCore:
         self._draws = draws_by_kind(self.state)
         self._feedback = FeedbackTaps(self.state.table)
         self._untidy: tuple[Pass, Walks, Round, Logits] | None = None
+        self._untold: tuple[Round, TargetActivity] | None = None
+        """The last round, as long as drafters have not been told of it: with the next pass planned they may be told to rest as well."""
         self._committed = 0
         self._handles: Uint64s = np.zeros(0, np.uint64)
         """What the last pass committed, and for which sessions."""
@@ -110,6 +113,7 @@ class TargetCore:
 
     def take_outputs(self) -> list[Output]:
         """What coordinators and drafters are to hear, in order."""
+        self._tell()
         return self.state.take_outputs()
 
     # -- events ----------------------------------------------------------------------------------------------------
@@ -128,6 +132,7 @@ class TargetCore:
             case CandidatesReceived():
                 intake.take(state, event, self._planner.waiting, arrived=arrived, now=now)
                 return
+        self._tell()
         self.tidy()
         match event:
             case OpenSession():
@@ -188,16 +193,19 @@ class TargetCore:
         walks = Walks.united(len(pass_.rows_E), (read() for read in reads))
         return Computed(logits=logits, walks=walks)
 
-    def finish(self, pass_: Pass, computed: Computed, now: float) -> None:
-        """Commits what a pass gave. Drafters and coordinators hear of it before keys and values are put in order, because they
-        wait for it and nobody waits for that.
+    def finish(self, pass_: Pass, computed: Computed, now: float) -> bool:
+        """Commits what a pass gave.
 
         Args:
             pass_: What was run.
             computed: What came of it.
             now: Seconds of the driver's clock, when the model was through.
+
+        Returns:
+            Whether the next pass waits for what drafters answer, so that they have to hear of this one at once.
         """
         state = self.state
+        self._tell()
         walks = computed.walks
         done = commit(state, pass_, walks, computed.logits, now=now)
         state.table.cached_S[pass_.rows_E] += pass_.chains_E
@@ -205,9 +213,15 @@ class TargetCore:
         accepted_E = np.maximum(done.counts_E - 1, 0)
         state.table.cached_S[done.rows_E] += accepted_E
         next_ = self._planner.finished(pass_, done, now)
-        tell_drafters(state, done, next_)
+        self._untold = done, next_
         self._untidy = pass_, walks, done, computed.logits
         self._committed, self._handles = done.num_tokens, state.table.handles_S[pass_.rows_E]
+        return next_.wait_s > 0.0
+
+    def _tell(self) -> None:
+        if self._untold is not None:
+            told, self._untold = self._untold, None
+            tell_drafters(self.state, *told)
 
     def tidy(self) -> None:
         """Puts the keys and values of the last pass in order, and ends the sessions whose text is over. What drafters asked for beyond

@@ -112,26 +112,32 @@ class TargetWorker:
             EngineBroken: Passes fail one after the other. This, like anything else raised here, must end the actor.
         """
         while not self._stopping:
-            wait_s = self.step()
+            wait_s = self._round()
             if wait_s is None or wait_s > 0.0:
                 self.state.recording.begin_wait()
                 self._bell.wait(wait_s if wait_s is not None else 1.0)
                 self.state.recording.end_wait()
+        self._flush()
 
     def step(self) -> float | None:
-        """Takes in the events that are there, then runs one pass if one is due.
+        """Takes in the events that are there, then runs one pass if one is due, and sends what came of it.
 
         Returns:
             0 if more is to be done at once; otherwise the seconds after which to look again, None for not before
             there is an event.
         """
+        wait_s = self._round()
+        self._flush()
+        return wait_s
+
+    def _round(self) -> float | None:
+        """A step that may leave it to the next one to send what came of it."""
         self._bell.silence()
         while self._inbox:
             arrived, event = self._inbox.popleft()
             self._core.take(event, self._clock(), arrived)
-        # Drafters are attached and told what they lack while the next pass runs, not after it.
-        self._flush()
         pass_ = self._core.begin(self._clock())
+        # Sending takes the interpreter from this thread. While a pass runs, or is waited for, nobody misses it.
         self._flush()
         if isinstance(pass_, Wait):
             return pass_.seconds
@@ -176,11 +182,10 @@ class TargetWorker:
 
     def _conclude(self, pass_: Pass, computed: Computed) -> None:
         now = self._clock()
-        self._core.finish(pass_, computed, now)
-        self._flush()
+        if self._core.finish(pass_, computed, now):
+            self._flush()
         self._core.tidy()
         self._core.booked(pass_, model_s=now - pass_.began_s, now=self._clock())
-        self._flush()
 
     def _flush(self) -> None:
         outputs = self._core.take_outputs()

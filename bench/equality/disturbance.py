@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from bench.figures.assembly import Assembly
-from bench.running.relay import Relay
+from bench.network.relay import Relay
 
 DELAYS_S = (0.0, 0.001, 0.003, 0.01, 0.04)
 """One way, drawn anew each `TURN_S`."""

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.figures.assembly import LOOPBACK, Assembly
+from bench.network.network import HERE, Network, round_trip_s
+from bench.network.relay import Relay
 from bench.running.bench_service import DRAFTER
-from bench.running.network import HERE, Network, round_trip_s
-from bench.running.relay import Relay
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

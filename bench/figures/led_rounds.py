@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.figures.law import Text
+from bench.ideals.law import Text
 from bench.running.led_drafter import LedDrafter
 from bench.running.target_states import TargetStates
 from outrider.actors.draft.service.draft_server import load_method

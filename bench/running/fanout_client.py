@@ -1,4 +1,4 @@
-"""A client of many streams for `bench.suites.fanout_suite`, in a process of its own that answers lines of JSON, see `bench.running.child`."""
+"""A client of many streams for `bench.suites.service.fanout_suite`, in a process of its own that answers lines of JSON, see `bench.running.child`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import sys
 from typing import Any
 
-from bench.running.host import costs
+from bench.network.host import costs
 from outrider.actors.process.logs import LogSettings, configure_logs
 from outrider.client import AsyncClient, SamplingOptions, TextChunk
 from outrider.client.connection import event_loop

@@ -1,4 +1,4 @@
-"""A target without a model for `bench.suites.fanout_suite`: commits as many tokens as it is told, as often as it is told.
+"""A target without a model for `bench.suites.service.fanout_suite`: commits as many tokens as it is told, as often as it is told.
 
 A process of its own that answers lines of JSON, see `bench.running.child`. Sessions stay open until it is told to end them.
 """

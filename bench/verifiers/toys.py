@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tests.actors.speculation.branches import (
+from tests.actors.speculation.trees.branches import (
     Grow,
     Models,
     accepted_tokens,

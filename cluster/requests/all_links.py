@@ -20,9 +20,8 @@ from outrider.cluster.config.coordinator_settings import CoordinatorSettings
 from outrider.cluster.links.draft_link import DraftLink
 from outrider.cluster.links.stream_link import LinkBroken
 from outrider.cluster.links.target_link import TargetLink
-from outrider.cluster.requests.coordinator_shares import allowance, share
 from outrider.cluster.requests.sequence import SequencePeers
-from outrider.cluster.requests.slot_queue import Slots
+from outrider.cluster.requests.slot_queue import Slots, allowance, share
 from outrider.cluster.roster.actor_status import ActorState
 from outrider.cluster.roster.roster import EMPTY, Absent, Member, Role, Roster
 from outrider.cluster.text.text_tokenizer import TextCodec

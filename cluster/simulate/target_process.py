@@ -54,7 +54,7 @@ class PassLog:
     """What a target did, pass by pass."""
 
     ends_s: list[float] = field(default_factory=list)
-    """When each was over, its verdicts sent."""
+    """When each was over, and booked."""
     sessions: list[int] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
@@ -103,7 +103,6 @@ class TargetProcess(Process):
         self._events: deque[tuple[float, Event]] = deque()
         self._arrived = 0.0
         self._began = self._ends = self._model_s = 0.0
-        self._committed = 0
 
     # -- what comes in ---------------------------------------------------------------------------------------------
 
@@ -173,7 +172,6 @@ class TargetProcess(Process):
                 break
             self._events.popleft()
             self.core.take(event, self.now, arrived)
-        self._send()
         if self._pass is not None and self._computed is not None:
             if self.now < self._ends:
                 return self._ends
@@ -185,7 +183,6 @@ class TargetProcess(Process):
             return None if decided.seconds is None else self.now + max(decided.seconds, TICK_S)
         batch = decided.batch
         self.spend(self._prices.target.begin.seconds(len(batch), batch.num_rows))
-        self._send()
         began_s = self.device.pass_s
         self._computed = self.core.run(decided)
         self._model_s = self.device.pass_s - began_s
@@ -194,25 +191,26 @@ class TargetProcess(Process):
             self._ends = self.machine.run(self.now, self._model_s)
         else:
             self._ends = self.now + self._model_s
+        # What was committed is told while the pass runs.
+        self._send()
         return self._ends
 
     def _finish(self, pass_: Pass, computed: Computed) -> None:
         self._pass = self._computed = None
         sessions, rows = len(pass_.batch), pass_.batch.num_rows
         ended = self.now
-        self.core.finish(pass_, computed, ended)
-        self.spend(self._prices.target.finish.seconds(sessions, rows))
-        self._committed = 0
-        self._send()
-        self.core.tidy()
-        self.core.booked(pass_, model_s=ended - self._began, now=self.now)
-        self._send()
         log = self.log
-        log.ends_s.append(self.now)
         log.sessions.append(sessions)
         log.rows.append(rows)
-        log.tokens.append(self._committed)
+        log.tokens.append(0)
         log.seconds.append(self._model_s)
+        is_awaited = self.core.finish(pass_, computed, ended)
+        self.spend(self._prices.target.finish.seconds(sessions, rows))
+        if is_awaited:
+            self._send()
+        self.core.tidy()
+        self.core.booked(pass_, model_s=ended - self._began, now=self.now)
+        log.ends_s.append(self.now)
 
     def _send(self) -> None:
         for output in self.core.take_outputs():
@@ -222,7 +220,7 @@ class TargetProcess(Process):
                 case Resync() | SessionClosed():
                     self._tell_drafter(output.drafter, drafter_message(output))
                 case CommitFrame():
-                    self._committed += len(output.commits.tokens_T)
+                    self.log.tokens[-1] += len(output.commits.tokens_T)
                     self._tell_coordinator(commit_message(output))
                 case DraftersWanted():
                     self._tell_coordinator(drafters_wanted(output.is_wanted))

@@ -6,13 +6,16 @@ from dataclasses import dataclass
 
 from outrider.actors.exchange.option_fields import values
 from outrider.actors.speculation.options import Sampling, Speculation
-from outrider.cluster.validation.length import check_resume, settle_max_tokens
 from outrider.cluster.validation.limits import Limits
-from outrider.cluster.validation.logit_bias import logit_bias
 from outrider.cluster.validation.prompt import check_token_ids
 from outrider.cluster.validation.rules import check_fields
+from outrider.cluster.validation.sampling_options import (
+    check_resume,
+    settle_logit_bias,
+    settle_max_tokens,
+    settle_stops,
+)
 from outrider.cluster.validation.speculation_options import settle_speculation
-from outrider.cluster.validation.stop_options import settle_stops
 from outrider.v1 import generation_pb2
 
 _OWN = ("seed", "max_tokens", "logit_bias")
@@ -71,7 +74,7 @@ def settle(
             **values(options, Sampling, leave_out=_OWN),
             seed=options.seed if options.HasField("seed") else fresh_seed,
             max_tokens=max_tokens,
-            logit_bias=logit_bias(options, limits),
+            logit_bias=settle_logit_bias(options, limits),
         ),
         num_sequences=num_sequences,
         stops=stops,

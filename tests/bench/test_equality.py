@@ -11,11 +11,11 @@ from bench.equality import disturbance
 from bench.equality.message_faults import FaultyPost
 from bench.equality.shipped_drafters import ways
 from bench.figures.assembly import Assembly
+from bench.network.relay import Relay
 from bench.running.bench_prompts import load
 from bench.running.bench_service import TARGET
-from bench.running.relay import Relay
 from bench.running.slow_passes import SLOW_PASSES
-from bench.suites.equality_suite import (
+from bench.suites.drafters.equality_suite import (
     FAULTS,
     PlainTexts,
     compare,
@@ -146,7 +146,7 @@ def test_a_drafter_that_gets_into_the_text_is_found(monkeypatch: pytest.MonkeyPa
         about = {"drafter": "draft", "temperature": 0.8, "condition": "disturbed"}
         row = about | compare(assembly, client, plain, temperature=0.8, relay=relay)
         assert failures_of(row) == []
-        wrong = "tests.bench.believing_target:believe_drafters"
+        wrong = "tests.bench.running.believing_target:believe_drafters"
         assembly.restart(TARGET, alterations=[SLOW_PASSES, wrong])
         found = about | compare(assembly, client, plain, temperature=0.8)
         assert found["different"]

@@ -8,8 +8,8 @@ import pytest
 
 from bench.report import rows as results
 from bench.report import tables_simulated
-from bench.suites import predicted_suite
-from bench.suites.predicted_suite import window_rate
+from bench.suites.virtual import predicted_suite
+from bench.suites.virtual.predicted_suite import window_rate
 from outrider.cluster.simulate.simulated_service import SimulatedMode, SimulatedRun
 from outrider.cluster.simulate.traffic import Answers, Asked
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from bench.suites import prices_suite
+from bench.suites.parts import prices_suite
 from outrider.cluster.simulate.prices import FILE, Prices, Sleep
 
 

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from bench.figures.efficiency import best_tree, told
+from bench.ideals.efficiency import best_tree, told
 from bench.report import plots, tables, tables_of_load
 from bench.report.svg import Axis, Series, plot, ticks
 from bench.report.written_report import BLOCKS, DRAWN, PAGES, PLOTS, block, filled, rows_of

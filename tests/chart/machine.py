@@ -24,7 +24,7 @@ from typing import Any, Self
 import psutil
 from tests.chart.rendered import ROOT, Object, Pod
 
-from bench.running.network import Host, Unavailable
+from bench.network.network import Host, Unavailable
 
 END_S = 20.0
 """Bound on the end of killed processes."""

@@ -23,7 +23,7 @@ from tests.chart import kuberay
 from tests.chart.machine import Ended, Machine, Running, check_machine
 from tests.chart.rendered import CHART, NAME, NAMESPACE, Pod, of_kind, pods, render, scenario_file
 
-from bench.running.network import Host, Unavailable, network
+from bench.network.network import Host, Unavailable, network
 from outrider.client import (
     Client,
     Health,

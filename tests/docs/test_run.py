@@ -80,7 +80,7 @@ def scene(folder: Path, on: Stage | None = None) -> Iterator[Stage]:
             "/models/llama-1b": "law:agree70/draft",
             "--seconds 10": "--seconds 1",
             "--shards 8": "--shards 2",
-            # Training takes an hour; tests/actors/train/test_demo.py does it in small.
+            # Training takes an hour; tests/actors/train/demo/test_demo.py does it in small.
             "--working-dir texts train": "--working-dir texts --dry-run train",
         }
         records = (completion("a", model="agree70"), chat("b", model="agree70"))

@@ -1,4 +1,4 @@
-"""docs/slurm.sbatch, run as it is. Slurm itself is stood in for: `srun` runs a command on a host of `bench.running.network`, `scontrol` names
+"""docs/slurm.sbatch, run as it is. Slurm itself is stood in for: `srun` runs a command on a host of `bench.network.network`, `scontrol` names
 the hosts, and the test is the one that sends SIGTERM at the end. Everything else is real: two nodes of Ray, a service over both.
 """
 
@@ -17,7 +17,7 @@ import yaml
 from tests.service.conftest import save_tables
 from tests.service.processes import ROOT, until
 
-from bench.running.network import Network, Unavailable, network
+from bench.network.network import Network, Unavailable, network
 from outrider.client import Client, SamplingOptions, SpeculationOptions
 
 START_S = 240.0

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.actors.pair import LINK, Pair, _target_events
-from tests.actors.target.chaos import commits_of
+from tests.actors.pair.pair import LINK, Pair, _target_events
+from tests.actors.target.state.chaos import commits_of
 from tests.laws.coordinator import Text
 from tests.laws.judgement import Judgement, judge
 from tests.laws.modes import DRAFTS, PROMPT, TARGET, VOCAB

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from tests.service.processes import until
 
-from bench.running.cluster_nodes import DRAFTERS, HEAD, TARGETS, Cluster, cluster
-from bench.running.network import HERE, Unavailable
-from bench.suites.batch_suite import killed_twice
+from bench.network.cluster_nodes import DRAFTERS, HEAD, TARGETS, Cluster, cluster
+from bench.network.network import HERE, Unavailable
+from bench.suites.service.batch_suite import killed_twice
 from outrider.client import Client, SamplingOptions, SpeculationOptions
 
 NUM_REQUESTS = 32

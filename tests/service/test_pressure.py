@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
-from tests.actors.target.chaos import Harness, opening, run_plain
+from tests.actors.target.state.chaos import Harness, opening, run_plain
 from tests.service.conftest import VOCAB_SIZE
 from tests.service.processes import ServiceProcess
 

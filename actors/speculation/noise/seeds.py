@@ -1,7 +1,7 @@
 """Seeds: 64-bit unsigned integers that name a request's noise.
 
 Everything here but `fresh_seed` is pure, and its results are part of what a seed promises: changing a constant
-changes every text that a seed has ever given. `tests/actors/speculation/test_seeds.py` holds golden values.
+changes every text that a seed has ever given. `tests/actors/speculation/noise/test_seeds.py` holds golden values.
 """
 
 from __future__ import annotations

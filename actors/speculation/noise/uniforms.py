@@ -4,7 +4,7 @@ They belong to the position of the base that a tree hangs below, so a round that
 same decisions. Drafters must not use them: their candidates have to be independent of the decisions. They come from
 another domain than the Gumbel noise of the same seed and position, which the plain draws of the session use.
 
-Pure. Constants are part of what a seed promises; `tests/actors/speculation/test_uniforms.py` holds golden values.
+Pure. Constants are part of what a seed promises; `tests/actors/speculation/noise/test_uniforms.py` holds golden values.
 """
 
 from __future__ import annotations

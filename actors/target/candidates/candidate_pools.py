@@ -2,7 +2,7 @@
 
 Parallel arrays, a row a session and a column a node; a parent is in an earlier column. Grafting is a set union, so messages may
 be lost, repeated or overtaken. Re-rooting keeps what grew below the tokens that were committed. Every operation is a fixed
-number of array operations, whatever the number of sessions and nodes; `tests/actors/target/plain_pool.py` says the same in loops.
+number of array operations, whatever the number of sessions and nodes; `tests/actors/target/candidates/plain_pool.py` says the same in loops.
 """
 
 from __future__ import annotations

@@ -12,12 +12,12 @@ import torch
 
 from outrider.actors.draft.block.block_config import BlockConfig
 from outrider.actors.draft.block.block_net import BlockNet
-from outrider.actors.train.block.block_card import block_card
 from outrider.actors.train.block.block_evaluation import block_acceptance
 from outrider.actors.train.block.block_objective import Blocks, Objective, block_loss
 from outrider.actors.train.block.block_training import BlockTraining
 from outrider.actors.train.block.dspark_options import DsparkTrainingOptions
 from outrider.actors.train.block.row_training import Reports
+from outrider.actors.train.features.drafter_card import DrafterCard, fits
 from outrider.actors.train.features.training_rows import HeldOut
 
 LATE = (0, 1, 2, 4)
@@ -71,4 +71,22 @@ class DsparkTraining(BlockTraining[DsparkTrainingOptions]):
 
     def card(self, measured: str) -> str:
         """See `BlockTraining`."""
-        return block_card(self.config, self.options, measured)
+        config, options = self.config, self.options
+        method = "DSpark (DeepSeek-AI and Peking University 2026)" if config.rank else "DFlash"
+        heads = (
+            f"Markov head of rank {config.rank} and confidence head" if config.rank else "no head"
+        )
+        told = f"; it may be told {config.most_revealed} tokens" if config.most_revealed else ""
+        return DrafterCard(
+            title="Block drafter",
+            target=config.target,
+            what=f"""Drafts for one target: {config.block} tokens in one pass from the target's hidden states. Method: {method} on DFlash's blocks (arXiv 2602.06036).
+{fits(config.target_fingerprint)}""",
+            shape=f"""{config.num_layers} blocks of width {config.width} with {config.num_heads} heads over the states of layers {", ".join(map(str, config.taps))} (embedding 0), window
+{config.window}; {heads}{told}. Embedding and head are the target's, which are not stored.""",
+            training=f"""`outrider train dspark --data DIR --out DIR --rank {config.rank} --steps {options.steps} --text-rows {options.text_rows} --own-rows {options.own_rows} --minutes {options.minutes:g} --seed {options.seed}`:
+at most {options.steps} steps of {options.rows_per_step} rows with {options.blocks_per_row} blocks each, by turns of text and of what the target wrote at temperatures 0.3 to 1.""",
+            read=""" by token behind the newest one, each given that the tokens before were right; `tokens a pass` counts the
+target's own. `late`: so many tokens were written since the newest states.""",
+            measured=measured,
+        ).render()

@@ -17,11 +17,12 @@ from outrider.actors.draft.ctc.ctc_net import CtcNet
 from outrider.actors.train.block.block_objective import Blocks, at_slots, block_loss, block_states
 from outrider.actors.train.block.block_training import BlockTraining
 from outrider.actors.train.block.row_training import Reports
-from outrider.actors.train.ctc.ctc_card import ctc_card
 from outrider.actors.train.ctc.ctc_evaluation import string_acceptance
 from outrider.actors.train.ctc.ctc_objective import ctc_loss, prefix_loss
 from outrider.actors.train.ctc.ctc_options import CtcTrainingOptions
+from outrider.actors.train.features.drafter_card import DrafterCard, fits
 from outrider.actors.train.features.training_rows import HeldOut
+from outrider.actors.train.heads.head_evaluation import TREE
 
 
 class CtcTraining(BlockTraining[CtcTrainingOptions]):
@@ -62,4 +63,27 @@ class CtcTraining(BlockTraining[CtcTrainingOptions]):
 
     def card(self, measured: str) -> str:
         """See `BlockTraining`."""
-        return ctc_card(self.config, self.options, measured)
+        config, options = self.config, self.options
+        if options.loss == "cross_entropy":
+            what = f"{config.block} tokens in one pass, a slot for each, trained by cross-entropy: DFlash (arXiv 2602.06036)"
+            given = ""
+        else:
+            what = (
+                f"{options.labels} tokens in {config.block} frames of one pass, which hold tokens, repeats and blanks and are collapsed: "
+                "CTC (Wen et al. 2024, arXiv 2412.00061)"
+            )
+            given = f" --labels {options.labels}"
+        return DrafterCard(
+            title="CTC drafter",
+            target=config.target,
+            what=f"""Drafts for one target, from its hidden states: {what}.
+{fits(config.target_fingerprint)}""",
+            shape=f"""Blocks of width {config.width}, {config.num_layers} of them, with {config.num_heads} heads and gated products of width {config.inner} over the states of layers
+{", ".join(map(str, config.taps))} (embedding 0), window {config.window}. Embedding and head are the target's, which are not stored.""",
+            training=f"""`outrider train ctc --loss {options.loss} --block {config.block}{given} --num-layers {config.num_layers} --inner {config.inner} --steps {options.steps}
+--minutes {options.minutes:g} --seed {options.seed}`: at most so many steps of {options.rows_per_step} rows with {options.blocks_per_row} blocks each, by turns of text and of what the target wrote at temperatures
+0.3 to 1.""",
+            read=f""" by token behind the newest one, each given that the tokens before were right; `tokens a pass` counts the
+target's own, of a chain of the likeliest tokens and of a tree of the {TREE} likeliest nodes.""",
+            measured=measured,
+        ).render()

@@ -18,10 +18,10 @@ from outrider.actors.draft.diffusion.diffusion_net import DiffusionNet
 from outrider.actors.draft.on_states.target_tables import digest_of
 from outrider.actors.train.block.block_objective import Blocks
 from outrider.actors.train.block.row_training import Reports, RowTraining
-from outrider.actors.train.diffusion.diffusion_card import diffusion_card
 from outrider.actors.train.diffusion.diffusion_evaluation import diffusion_acceptance
 from outrider.actors.train.diffusion.diffusion_objective import diffusion_loss
 from outrider.actors.train.diffusion.diffusion_options import DiffusionTrainingOptions
+from outrider.actors.train.features.drafter_card import DrafterCard
 from outrider.actors.train.features.frozen_target import FrozenTarget
 from outrider.actors.train.features.training_rows import HeldOut
 from outrider.actors.train.heads.head_evaluation import DepthReport, table
@@ -127,5 +127,20 @@ class DiffusionTraining(RowTraining[DiffusionTrainingOptions]):
         """See `RowTraining`."""
         rates = reports[ONE][OWN]
         config = replace(self.config, first=rates.first, among=rates.among_four)
-        card = diffusion_card(config, self.options, table(reports))
+        card = _card(config, self.options, table(reports))
         save_diffusion_net(self.folder, self.net, config, card)
+
+
+def _card(config: DiffusionConfig, options: DiffusionTrainingOptions, measured: str) -> str:
+    return DrafterCard(
+        title="Diffusion drafter",
+        target=config.target,
+        what=f"""Drafts {config.block} tokens at once by masked diffusion, from the text alone: a block-causal form of SpecDiff (Christopher et al. 2024, arXiv 2408.05636).
+It proposes; the target decides. It borrows the embedding and head of the target with the fingerprint `{config.target_fingerprint[:16]}`.""",
+        shape=f"""{config.num_layers} layers of width {config.width} with {config.num_heads} heads ({config.num_key_heads} of keys), gated products of {config.inner}, window {config.window}.""",
+        training=f"""`outrider train diffusion --data DIR --out DIR --seed {options.seed} --minutes {options.minutes:g}`: at most {options.steps} steps of {options.rows_per_step} rows with
+{options.blocks_per_row} blocks each, by turns of text ({options.text_rows} rows) and of what the target wrote at temperatures 0.3 to 1 ({options.own_rows} rows).""",
+        read=""" by token behind the newest one, each given that the tokens before were right; `tokens a pass` counts the
+target's own. A further step is `told` that many tokens, here those of the text.""",
+        measured=measured,
+    ).render()

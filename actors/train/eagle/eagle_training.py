@@ -19,10 +19,10 @@ from outrider.actors.draft.eagle.eagle_file import save_eagle
 from outrider.actors.draft.eagle.eagle_net import EagleNet
 from outrider.actors.draft.on_states.target_tables import digest_of
 from outrider.actors.train.block.block_training import taps_of
-from outrider.actors.train.eagle.eagle_card import eagle_card
 from outrider.actors.train.eagle.eagle_evaluation import eagle_acceptance
 from outrider.actors.train.eagle.eagle_objective import eagle_loss, num_places, reuse_loss
 from outrider.actors.train.eagle.eagle_options import EagleTrainingOptions
+from outrider.actors.train.features.drafter_card import DrafterCard, fits
 from outrider.actors.train.features.feature_cache import FeatureCache, shuffled
 from outrider.actors.train.features.frozen_target import FrozenTarget
 from outrider.actors.train.features.state_fitting import NEAR_ZERO, StateFitting
@@ -221,7 +221,7 @@ class EagleTraining:
 
     def _write(self, net: EagleNet, reports: Reports) -> None:
         out = self._options.out
-        save_eagle(out / "eagle3", net, eagle_card(net.config, self._options, table(reports)))
+        save_eagle(out / "eagle3", net, _card(net.config, self._options, table(reports)))
         content = {
             how: {name: asdict(one) for name, one in by.items()} for how, by in reports.items()
         }
@@ -237,3 +237,30 @@ def _frequent(caches: Sequence[FeatureCache], config: EagleConfig) -> torch.Tens
         counts_V += torch.bincount(written, minlength=config.vocab_size)
     order_V = torch.argsort(counts_V, descending=True, stable=True)
     return order_V[: config.num_drafted].sort().values
+
+
+def _card(config: EagleConfig, options: EagleTrainingOptions, measured: str) -> str:
+    some = f"{config.num_drafted} tokens" if config.num_drafted else "all tokens"
+    head = (
+        "a head of its own; the embedding is the target's, which is not stored"
+        if config.owns_head
+        else "embedding and head are the target's, which are not stored"
+    )
+    reuse = (
+        f" A map of rank {config.reuse_rank} puts another token into a kept state (`hidden_reuse`), trained behind the rest."
+        if config.reuse_rank
+        else ""
+    )
+    return DrafterCard(
+        title="EAGLE-3 drafter",
+        target=config.target,
+        what=f"""Drafts for one target: a decoder layer over the target's hidden states that goes on on its own (Li et al. 2025, arXiv 2503.01840).
+{fits(config.target_fingerprint)}""",
+        shape=f"""One layer of width {config.width} with {config.num_heads} heads ({config.num_key_heads} of keys) and a gated product of {config.inner}, over the states of layers {", ".join(map(str, config.taps))} (embedding 0),
+window {config.window}; {some} may be proposed; {head}.""",
+        training=f"""`outrider train eagle3 --steps {options.steps} --reuse-steps {options.reuse_steps} --minutes {options.minutes:g} --threads {options.threads} --seed {options.seed}`: steps of {options.rows_per_step} rows of {options.text_rows} + {options.own_rows}, {config.num_steps} tokens ahead each, by turns of text and of
+what the target wrote at temperatures 0.3 to 1.{reuse}""",
+        read=f""" by token behind the newest one, each given that the tokens before were right; `tokens a pass` counts the
+target's own. Tokens beyond the {config.num_steps}th are further than it was trained.""",
+        measured=measured,
+    ).render()

@@ -15,13 +15,13 @@ from outrider.actors.draft.heads.speculator_config import SpeculatorConfig
 from outrider.actors.draft.heads.speculator_file import save_speculator
 from outrider.actors.draft.heads.speculator_net import SpeculatorNet
 from outrider.actors.draft.on_states.target_tables import digest_of
+from outrider.actors.train.features.drafter_card import DrafterCard, fits
 from outrider.actors.train.features.feature_cache import FeatureCache, shuffled
 from outrider.actors.train.features.frozen_target import FrozenTarget
 from outrider.actors.train.features.state_fitting import NEAR_ZERO, StateFitting
 from outrider.actors.train.features.training_rows import HeldOut, TrainingRows
 from outrider.actors.train.heads.head_evaluation import DepthReport, acceptance, table
 from outrider.actors.train.heads.head_objective import speculator_loss
-from outrider.actors.train.heads.speculator_card import card
 from outrider.actors.train.heads.speculator_options import SpeculatorOptions
 from outrider.actors.train.loop.data_parallel import is_first
 from outrider.actors.train.loop.schedule import Schedule
@@ -37,6 +37,13 @@ SHARES: Mapping[str, float] = {READING: 2.0, TEXT: 8.0, WRITING: 4.0, OWN: 5.0, 
 """What each part gets of the time."""
 
 Reports = dict[str, dict[str, DepthReport]]
+
+LABELS = {"tokens": "the tokens of the texts", "law": "the target's distribution at each position"}
+TABLES = {
+    "target": "the target's embedding and head, which are not stored",
+    "own": "own embedding and head",
+}
+"""What a card says of them."""
 
 
 class SpeculatorTraining:
@@ -146,9 +153,23 @@ class SpeculatorTraining:
 
     def _write(self, reports: Reports) -> None:
         out = self._options.out
-        text = card(self.config, self._options, table(reports))
+        text = _card(self.config, self._options, table(reports))
         save_speculator(out / "mlp_speculator", self.net, text)
         content = {
             after: {name: asdict(one) for name, one in by.items()} for after, by in reports.items()
         }
         (out / "report.json").write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def _card(config: SpeculatorConfig, options: SpeculatorOptions, measured: str) -> str:
+    return DrafterCard(
+        title="Speculator",
+        target=config.target,
+        what=f"""Drafts for one target: heads that read its final hidden state and the tokens drafted so far (Wertheimer et al. 2024, arXiv 2404.19124).
+{fits(config.target_fingerprint)}""",
+        shape=f"""{config.num_stages} heads, {"tied" if config.tied else "not tied"}, width {config.inner}; inputs: {options.inputs}; {TABLES[config.tables]}.""",
+        training=f"""`outrider train mlp_speculator --text-steps {options.text_steps} --own-steps {options.own_steps} --text-rows {options.text_rows} --own-rows {options.own_rows} --minutes {options.minutes:g} --seed {options.seed}`:
+at most {options.text_steps} steps of {options.rows_per_step * options.row_length} tokens on text, then at most {options.own_steps} on what the target wrote at temperatures 0.3 to 1, at {options.own_rate:g} of the learning rate. Learnt: {LABELS[options.labels]}.""",
+        read=" by depth, each given that the tokens before were right; `tokens a pass` counts the target's own.",
+        measured=measured,
+    ).render()

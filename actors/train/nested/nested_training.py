@@ -15,6 +15,7 @@ from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from outrider.actors.train.demo.inherit import inherit_embedding
+from outrider.actors.train.features.drafter_card import DrafterCard
 from outrider.actors.train.features.feature_cache import FeatureCache, shuffled
 from outrider.actors.train.features.frozen_target import FrozenTarget
 from outrider.actors.train.features.state_fitting import NEAR_ZERO, StateFitting
@@ -22,7 +23,6 @@ from outrider.actors.train.features.training_rows import HeldOut, TrainingRows
 from outrider.actors.train.loop.data_parallel import is_first
 from outrider.actors.train.loop.schedule import Schedule
 from outrider.actors.train.loop.training_checkpoint import save_model
-from outrider.actors.train.nested.nested_card import nested_card
 from outrider.actors.train.nested.nested_evaluation import ExitReport, exit_reports, exit_table
 from outrider.actors.train.nested.nested_objective import nested_loss
 from outrider.actors.train.nested.nested_options import NestedTrainingOptions
@@ -176,7 +176,7 @@ class NestedTraining:
         options = self._options
         nested.config.exits = list(options.exits)
         save_model(options.out / FOLDER, nested, self._target.tokenizer)
-        card = nested_card(
+        card = _card(
             options,
             num_parameters=nested.num_parameters(),
             steps=steps,
@@ -189,3 +189,23 @@ class NestedTraining:
         (options.out / "report.json").write_text(
             json.dumps(content, indent=2) + "\n", encoding="utf-8"
         )
+
+
+def _card(options: NestedTrainingOptions, *, num_parameters: int, steps: int, measured: str) -> str:
+    exits = " ".join(f"--exits {layers}" for layers in options.exits)
+    flags = f"--minutes {options.minutes:g} {exits} --seed {options.seed}"
+    flags += " --separate" if options.separate else ""
+    return DrafterCard(
+        title="Nested draft",
+        target=options.target,
+        what=f"""One draft model of several sizes: after {", ".join(map(str, options.exits))} layers the same norm and head give the law of the next token. Method: S2D,
+Kavehzadeh et al. 2024, arXiv 2407.01955. An ordinary `transformers` checkpoint (`LlamaForCausalLM`, tied embeddings, bfloat16); `exits` in `config.json`
+is read by `method: sorted` and by nobody else.""",
+        shape=f"""{num_parameters / 1e6:.2f} M parameters: width {options.width}, {options.exits[-1]} layers, {options.num_heads} heads ({options.num_key_heads} of keys
+and values), intermediate {options.inner}. Tokenizer: the target's.""",
+        training=f"""`outrider train sorted --data DIR --out DIR {flags}`: {steps} steps of {options.rows_per_step} rows of {options.row_length} tokens,
+by turns of text and of what the target wrote at temperatures 0.3 to 1. Loss: the sum over exits of the divergence
+from the target's law. The embedding began as the target's, projected.""",
+        read=", teacher forced. `confidence c`: a position leaves at the first exit whose likeliest token has more than `c`.",
+        measured=measured,
+    ).render()

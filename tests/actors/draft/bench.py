@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from tests.actors.draft.plain_tree import paths_of
+from tests.actors.draft.trees.plain_tree import paths_of
 
 from outrider.actors.draft.draft_core import DraftCore
 from outrider.actors.draft.draft_worker import DraftWorker

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from tests.cluster.metrics.page import Scraped
-from tests.cluster.test_together import Together, lockstep, table, together
+from tests.cluster.served.test_together import Together, lockstep, table, together
 
 __all__ = ["lockstep", "table", "together"]
 

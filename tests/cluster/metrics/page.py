@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
-from tests.cluster.test_together import Together
+from tests.cluster.served.test_together import Together
 
 from outrider.actors.rpc.credentials import OPEN
 from outrider.cluster.metrics.federation import Federation

@@ -12,7 +12,7 @@ import grpc
 import pytest
 from tests.cluster.front import Serve
 from tests.cluster.metrics.page import Scraped
-from tests.cluster.test_together import request
+from tests.cluster.served.test_together import request
 
 from outrider.actors.engine.protocol import Logits
 from outrider.actors.rpc.credentials import Credentials

@@ -8,7 +8,7 @@ from typing import Any
 
 from structlog.testing import capture_logs
 from tests.cluster.metrics.page import Scraped
-from tests.cluster.test_together import request
+from tests.cluster.served.test_together import request
 
 
 async def test_one_name_finds_a_request_everywhere(scraped: Scraped) -> None:

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from tests.cluster.metrics.page import Page, Scraped
 from tests.cluster.metrics.queries import NAME, OF_PROMETHEUS, read
-from tests.cluster.test_together import request
+from tests.cluster.served.test_together import request
 
 from outrider.actors.metrics.families import PREFIX
 

@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from tests.cluster.front import Front
 from tests.cluster.metrics.page import Scraped
-from tests.cluster.test_together import request
+from tests.cluster.served.test_together import request
 
 from outrider.cluster.metrics import request_spans as module
 from outrider.cluster.metrics.books import RequestBooks

@@ -10,7 +10,7 @@ import grpc
 import pytest
 from tests.cluster.in_process import InProcessHost, until
 from tests.cluster.metrics.page import Page, parsed
-from tests.cluster.test_supervisor import QUICK, SPECS
+from tests.cluster.supervise.test_supervisor import QUICK, SPECS
 
 from outrider.actors.rpc.grpc_server import internal_channel
 from outrider.cluster.roster.actor_status import ActorState

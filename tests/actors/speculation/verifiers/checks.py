@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.actors.speculation.branches import (
+from tests.actors.speculation.trees.branches import (
     Check,
     Grow,
     Models,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.actors.speculation.branches import prefixes, random_models
+from tests.actors.speculation.trees.branches import prefixes, random_models
 
 from outrider.actors.speculation.trees.draft_tree import DraftTree
 from outrider.actors.speculation.verifiers.coupled import CoupledDecisions, coupled

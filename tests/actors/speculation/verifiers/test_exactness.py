@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from tests.actors.speculation.branches import (
+from tests.actors.speculation.trees.branches import (
     Draft,
     Grow,
     Growing,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import pytest
-from tests.actors.speculation.branches import (
+from tests.actors.speculation.trees.branches import (
     Draft,
     Growing,
     Models,

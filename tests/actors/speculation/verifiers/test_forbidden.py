@@ -12,7 +12,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from tests.actors.speculation.branches import (
+from tests.actors.speculation.trees.branches import (
     Alter,
     Branches,
     Check,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.actors.speculation.branches import (
+from tests.actors.speculation.trees.branches import (
     Models,
     committed,
     distance,

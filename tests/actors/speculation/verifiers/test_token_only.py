@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.actors.speculation.branches import (
+from tests.actors.speculation.trees.branches import (
     Check,
     Draft,
     Grow,

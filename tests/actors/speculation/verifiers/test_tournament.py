@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.actors.speculation.branches import random_models, static
+from tests.actors.speculation.trees.branches import random_models, static
 from tests.actors.speculation.verifiers.checks import EXACT, error, mean_accepted
 
 from bench.verifiers.optimum import best_acceptance_identical

@@ -1,0 +1,1 @@
+"""What the best schedule would reach, beside what was measured."""

@@ -1,0 +1,1 @@
+"""Namespaces, links between them, and the nodes that live in them."""

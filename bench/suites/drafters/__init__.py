@@ -1,0 +1,1 @@
+"""Suites that compare drafters, and prove their outputs equal."""

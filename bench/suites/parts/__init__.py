@@ -1,0 +1,1 @@
+"""Suites that time one part of the service."""

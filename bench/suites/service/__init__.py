@@ -1,0 +1,1 @@
+"""Suites that time the whole service."""

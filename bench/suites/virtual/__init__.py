@@ -1,0 +1,1 @@
+"""Suites in virtual time, and what they predict of those in real time."""

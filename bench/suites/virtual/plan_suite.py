@@ -1,0 +1,215 @@
+"""The planner judged: beside measured services, its closed form beside virtual time, the findings of Yan et al. (2024), and sizes from 10 to
+10,000 GPUs.
+
+Everything is computed, nothing is measured here; the rows are the same on every machine as long as `prices.yaml` and the rows of `bench emulated`
+are.
+
+- `measured`: what a plan says of each point of `bench emulated` whose drafters may rest, beside what was measured there.
+- `closed form`: one target and one drafter in twelve configurations.
+- `latency`: 2402.01528 found that a draft's latency decides, not its quality, and that it grows with layers, not with width. Passes of
+  LLaMA-65B (60 ms) with drafts of 24 to 1 layers, of several qualities, in lock-step as there and as this service does.
+- `scale`: a cell of a 70 B target on four H100 and a 1 B drafter on one, at several loads, times the number of cells.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from bench.report import rows as results
+from bench.suites.service.emulated_suite import PROMPT_TOKENS
+from outrider.actors.speculation.options import Speculation
+from outrider.cluster.plan.plan_request import PlanRequest, PlanTraffic
+from outrider.cluster.plan.serving_ways import Option, options, plain_rate
+from outrider.cluster.plan.trial import rate, scenario, tried
+from outrider.cluster.simulate.compare import run as run_mode
+from outrider.cluster.simulate.compare import session_rounds
+from outrider.cluster.simulate.simulate_command import quiet
+from outrider.cluster.simulate.simulated_service import SimulatedMode
+
+KEYS = ("part", "case")
+"""What tells rows apart."""
+
+CONFIGURATIONS = (
+    ("h100x4-70b", "h100-1b", 70, 0.1, 1, 16),
+    ("h100x4-70b", "h100-1b", 70, 0.1, 4, 16),
+    ("h100x4-70b", "h100-1b", 70, 0.1, 16, 8),
+    ("h100x4-70b", "h100-1b", 70, 0.1, 64, 4),
+    ("25ms+20us", "1.5ms+5us", 70, 0.1, 1, 16),
+    ("25ms+20us", "1.5ms+5us", 70, 0.1, 16, 16),
+    ("25ms+20us", "1.5ms+5us", 85, 10.0, 1, 16),
+    ("25ms+20us", "1.5ms+5us", 85, 0.1, 64, 8),
+    ("10ms+10us", "1ms+3us", 70, 0.1, 1, 16),
+    ("10ms+10us", "1ms+3us", 70, 0.1, 4, 16),
+    ("10ms+10us", "1ms+3us", 50, 5.0, 1, 16),
+    ("10ms+10us", "1ms+3us", 90, 0.1, 16, 16),
+)
+"""Profiles of target and drafter, agreement, milliseconds one way, requests, nodes."""
+
+DRAFT_MS = {24: 13.13, 12: 6.69, 5: 2.93, 1: 0.79}
+"""Of a token, by layers. 24 and 12 are the deep and the wide draft of 1.3 B of the paper, as measured there; 5 and 1, its wide drafts of
+796 M and 290 M, lie on the line through these two, since the paper found that width costs next to nothing."""
+
+AGREEMENTS = (55, 65, 75, 85)
+
+CELL_LOADS = (4, 16, 64)
+"""Requests at a target."""
+
+CELL_GPUS = 5
+
+SIZES = (10, 100, 1_000, 10_000)
+"""GPUs."""
+
+LOOPBACK_MS = 0.05
+"""One way, from process to process on one machine."""
+
+DEFAULT_NODES = Speculation().max_nodes
+"""Of a tree, where a request does not say."""
+
+
+def run(*, parts: Sequence[str] | None = None, is_quick: bool = False) -> Iterator[dict[str, Any]]:
+    """Rows of all parts.
+
+    Args:
+        parts: Some of them; None: all.
+        is_quick: One row each.
+    """
+    few = 1 if is_quick else None
+    points = [
+        row
+        for row in results.read("emulated")
+        if row["drafting"] == "adaptive" and row["drafters"] == 1
+    ]
+    rows: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
+        "measured": lambda: (measured(row) for row in points[:few]),
+        "closed form": lambda: (closed_form(*each) for each in CONFIGURATIONS[:few]),
+        "latency": lambda: (
+            latency(layers, agrees) for agrees in AGREEMENTS[:few] for layers in DRAFT_MS
+        ),
+        "scale": lambda: (scale(load) for load in CELL_LOADS[:few]),
+    }
+    with quiet():
+        for part, found in rows.items():
+            if parts is None or part in parts:
+                yield from found()
+
+
+def measured(row: dict[str, Any]) -> dict[str, Any]:
+    """What a plan says of a configuration that was measured: tokens a second, plain and with its drafter."""
+    agrees = int(row["law"].removeprefix("agree"))
+    made = _request(
+        row["profile"], row["draft_profile"], agrees, LOOPBACK_MS, row["level"], DEFAULT_NODES
+    )
+    traffic = {"requests": row["level"], "tokens": row["max_tokens"], "prompt": PROMPT_TOKENS}
+    request = made.model_copy(update={"traffic": PlanTraffic.model_validate(traffic)})
+    found = tried(request, _option(request)).option
+    rates = {
+        "plain": found.tokens_per_s / found.speed_up,
+        "speculative": found.tokens_per_s,
+    }
+    return {
+        "part": "measured",
+        "case": f"{row['profile']}, {row['draft_profile']}, {row['law']}, {row['level']} requests",
+        **{
+            way: {
+                "planned": planned,
+                "measured": row[way]["tokens_per_s"],
+                "error": planned / row[way]["tokens_per_s"] - 1.0,
+            }
+            for way, planned in rates.items()
+        },
+        "of": {key: row["machine"][key] for key in ("cpu", "commit")},
+    }
+
+
+def closed_form(
+    target: str, drafter: str, agrees: int, latency_ms: float, requests: int, nodes: int
+) -> dict[str, Any]:
+    """What the closed form expects of one target, and what virtual time gives."""
+    request = _request(target, drafter, agrees, latency_ms, requests, nodes)
+    option = _option(request)
+    found = tried(request, option)
+    return {
+        "part": "closed form",
+        "case": f"{target}, {drafter}, agree{agrees}, {latency_ms:g} ms, {requests} requests, {nodes} nodes",
+        "expected": found.expected,
+        "simulated": found.option.speed_up,
+        "error": found.expected / found.option.speed_up - 1.0,
+        "plain_tokens_per_s": found.option.tokens_per_s / found.option.speed_up,
+    }
+
+
+def latency(layers: int, agrees: int) -> dict[str, Any]:
+    """A draft of the paper at a quality, for one request: tokens a second."""
+    draft_ms = DRAFT_MS[layers]
+    request = _request("60ms+100us", f"{draft_ms:g}ms+10us", agrees, 0.05, 1, 16)
+    option = _option(request)
+    made = scenario(request, option)
+    runs = {mode: run_mode(made, mode) for mode in SimulatedMode}
+    return {
+        "part": "latency",
+        "case": f"{layers} layers, agree{agrees}",
+        "layers": layers,
+        "agrees": agrees,
+        "draft_ms": draft_ms,
+        **{str(mode): rate(one) for mode, one in runs.items()},
+        "tokens_per_pass": {
+            str(mode): sum(sum(log.tokens) for log in one.logs.values()) / session_rounds(one)
+            for mode, one in runs.items()
+        },
+    }
+
+
+def scale(load: int) -> dict[str, Any]:
+    """A cell at a load, and how many of them go into so many GPUs."""
+    request = _request("h100x4-70b", "h100-1b", 70, 0.1, load, 16)
+    made = scenario(request, _option(request))
+    plain, piped = run_mode(made, SimulatedMode.PLAIN), run_mode(made, SimulatedMode.PIPELINED)
+    cell, alone = rate(piped), rate(plain)
+    coordinator = piped.cpu_s["coordinator"] / piped.seconds
+    sizes = {}
+    for gpus in SIZES:
+        cells = gpus // CELL_GPUS
+        # The same GPUs without drafters hold more targets, and as many requests are spread over them.
+        targets = gpus // (CELL_GPUS - 1)
+        sizes[str(gpus)] = {
+            "cells": cells,
+            "requests": cells * load,
+            "tokens_per_s": cells * cell,
+            "plain_tokens_per_s": targets * _plain(request, cells * load / targets),
+            "coordinators": math.ceil(cells * coordinator / 0.7),
+        }
+    return {
+        "part": "scale",
+        "case": f"{load} requests a target",
+        "cell_tokens_per_s": cell,
+        "speed_up": cell / alone,
+        "coordinator_share": coordinator,
+        "target_share": piped.cpu_s["t0"] / piped.seconds,
+        "drafter_share": piped.cpu_s["d"] / piped.seconds,
+        "sizes": sizes,
+    }
+
+
+def _plain(request: PlanRequest, sessions: float) -> float:
+    return plain_rate(request, max(1, round(sessions)))
+
+
+def _request(
+    target: str, drafter: str, agrees: int, latency_ms: float, requests: int, nodes: int
+) -> PlanRequest:
+    return PlanRequest.model_validate(
+        {
+            "target": {"profile": target},
+            "drafters": [
+                {"name": "d", "profile": drafter, "agrees": agrees, "latency_ms": latency_ms}
+            ],
+            "traffic": {"requests": requests, "tokens": 128, "prompt": 16},
+            "nodes": [nodes],
+        }
+    )
+
+
+def _option(request: PlanRequest) -> Option:
+    return next(one for one in options(request) if one.drafter is not None and one.targets == 1)

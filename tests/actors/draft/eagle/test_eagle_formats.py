@@ -1,0 +1,253 @@
+"""EAGLE-3 checkpoints and modules of multi-token prediction of other projects: what is drafted is what their papers' equations say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.actors.draft import reference_nets as plain
+from tests.actors.draft.eagle.small_eagle import eagle_spec
+from tests.actors.draft.reference_nets import BLOCKS, LAYERS, VOCAB, WIDTH, Tensors
+from torch import Tensor
+
+from outrider.actors.draft.choice.drafter_registry import loading_method
+from outrider.actors.draft.eagle.eagle_engine import EagleEngine
+from outrider.actors.draft.eagle.eagle_file import load_eagle
+from outrider.actors.draft.eagle.eagle_net import EagleNet
+from outrider.actors.engine.protocol import Rows
+
+DRAFTED = [1, 2, 5, 8, 13, 21]
+TOKENS = [3, 9, 4, 11, 7, 2]
+"""Of positions 0 on; states are known of all but the last two."""
+
+LLAMA: dict[str, Any] = {**LAYERS, "model_type": "llama", "num_hidden_layers": 1}
+QWEN: dict[str, Any] = {**LAYERS, "num_hidden_layers": 1}
+
+
+def eagle_weights(
+    draw: plain.Heads, prefix: str, *, taps: int, rows: int, norms: bool = False
+) -> Tensors:
+    """A whole net but for its embedding."""
+    return {
+        **plain.layer_weights(draw, prefix, reads=2, norms=norms),
+        f"{prefix}.hidden_norm.weight": draw(WIDTH),
+        "fc.weight": draw(WIDTH, taps * WIDTH),
+        "norm.weight": draw(WIDTH),
+        "lm_head.weight": draw(rows, WIDTH),
+    }
+
+
+def eagle(
+    weights: Tensors,
+    prefix: str,
+    embedding: Tensor,
+    states: Tensor,
+    *,
+    before_residual: bool = False,
+    fed_back_normed: bool = False,
+) -> Tensor:
+    """EAGLE-3, arXiv 2503.01840: outputs of pairs of a state and the token behind it, the last on outputs of its own.
+
+    Args:
+        weights: By name.
+        prefix: Of the layer.
+        embedding: [V, D].
+        states: Fused states of positions 0 to T - 1.
+        before_residual: The sum around attention begins with the normed state.
+        fed_back_normed: What is fed back is normed.
+    """
+    known = list(states)
+    inputs: list[Tensor] = []
+    found: list[Tensor] = []
+    for position in range(1, len(TOKENS)):
+        own = found[-1] if found else states[0]
+        if fed_back_normed:
+            own = plain.normed(own, weights["norm.weight"])
+        state = known[position - 1] if position <= len(known) else own
+        hidden = plain.normed(state, weights[f"{prefix}.hidden_norm.weight"])
+        token = plain.normed(
+            embedding[TOKENS[position]], weights[f"{prefix}.input_layernorm.weight"]
+        )
+        inputs.append(torch.cat((token, hidden)))
+        row = torch.stack(inputs)
+        around = (hidden if before_residual else state) + last_attention(weights, prefix, row)
+        found.append(around + product(weights, prefix, around))
+    return torch.stack(found)
+
+
+def last_attention(weights: Tensors, prefix: str, rows: Tensor) -> Tensor:
+    """What the last row gathers from all."""
+    places = torch.arange(1, 1 + len(rows))
+    seen = torch.ones(1, len(rows), dtype=torch.bool)
+    gathered = plain.attention(
+        weights, f"{prefix}.self_attn", rows[-1:], places[-1:], rows, places, seen
+    )
+    return gathered[0]
+
+
+def product(weights: Tensors, prefix: str, around: Tensor) -> Tensor:
+    """The other half of the layer."""
+    inner = plain.normed(around, weights[f"{prefix}.post_attention_layernorm.weight"])
+    return plain.gated_product(weights, f"{prefix}.mlp", inner)
+
+
+def drafted(net: EagleNet, features: Tensor) -> Tensor:
+    """Logits after the last token behind a state of the target, and after one behind it, as the service's engine tells them."""
+    engine = EagleEngine(net, eagle_spec(net), num_slots=1, max_scratch=32)
+    slot, count = engine.acquire(), len(features) + 1
+    engine.tell_all(slot, 0, features.numpy(), np.array(TOKENS[1:count]))
+    committed = Rows(slot=slot, tokens=TOKENS[:count], parents=range(-1, count - 1), logits="last")
+    newest = engine.forward([committed]).values_RV
+    engine.rebase(slot, range(count))
+    behind = Rows(slot=slot, tokens=TOKENS[count:], parents=[-1], logits="all")
+    return torch.cat((newest, engine.forward([behind]).values_RV))
+
+
+def same(found: Tensor, expected: Tensor) -> None:
+    """To five digits of what is great here."""
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-5)
+
+
+def law(weights: Tensors, states: Tensor, ids: list[int] | None = None) -> Tensor:
+    """Logits of outputs."""
+    logits = plain.normed(states, weights["norm.weight"]) @ weights["lm_head.weight"].T
+    if ids is None:
+        return logits
+    every = torch.full((len(states), VOCAB), -torch.inf)
+    every[:, ids] = logits
+    return every
+
+
+@pytest.mark.parametrize("has_ids", [False, True])
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.safetensors"])
+def test_eagle3_as_its_authors_write_it(tmp_path: Path, name: str, has_ids: bool) -> None:
+    """A table of differences, or of ids as some have it; the target's embedding; layers that the files do not name."""
+    target, embedding, _ = plain.target_folder(tmp_path / "t", num_hidden_layers=12)
+    weights = eagle_weights(plain.numbers(1), "midlayer", taps=3, rows=len(DRAFTED))
+    weights["d2t"] = torch.tensor(DRAFTED) if has_ids else plain.offsets(DRAFTED)
+    weights["t2d"] = plain.members(DRAFTED)
+    config = {
+        **LLAMA,
+        "architectures": ["LlamaForCausalLMEagle3"],
+        "draft_vocab_size": len(DRAFTED),
+    }
+    folder = plain.write(tmp_path / "e", config, weights, name)
+    assert loading_method(str(folder)) == "eagle3"
+    net = load_eagle(folder, target=str(target))
+    assert net.config.taps == (2, 6, 9)
+    features = plain.numbers(9)(4, 3, WIDTH, size=1.0)
+    states = eagle(weights, "midlayer", embedding, features.flatten(1) @ weights["fc.weight"].T)
+    same(drafted(net, features), law(weights, states[-2:], DRAFTED))
+
+
+@pytest.mark.parametrize("where", ["by their outputs", "by their inputs", "both"])
+def test_layers_that_other_trainers_name(tmp_path: Path, where: str) -> None:
+    """In `eagle_config`, as SGLang reads it, or beside it, as vLLM does: both mean states after as many blocks."""
+    target, _, _ = plain.target_folder(tmp_path / "t", num_hidden_layers=12)
+    weights = eagle_weights(plain.numbers(1), "midlayer", taps=3, rows=VOCAB)
+    config: dict[str, Any] = {**LLAMA, "architectures": ["LlamaForCausalLMEagle3"]}
+    name = "eagle_aux_hidden_state_layer_ids"
+    if where != "by their inputs":
+        config["eagle_config"] = {name: [1, 4, 8], "use_aux_hidden_state": True}
+    if where != "by their outputs":
+        config[name] = [2, 5, 9]
+    net = load_eagle(plain.write(tmp_path / "e", config, weights), target=str(target))
+    assert net.config.taps == (2, 5, 9)
+
+
+def test_eagle3_of_deepspec(tmp_path: Path) -> None:
+    """Outputs of blocks are counted, heads are normed, embedding and head are its own, and all tokens are drafted."""
+    draw = plain.numbers(2)
+    weights = eagle_weights(draw, "layers.0", taps=2, rows=VOCAB, norms=True)
+    weights["embed_tokens.weight"] = draw(VOCAB, WIDTH)
+    config = {
+        **QWEN,
+        "architectures": ["Qwen3Eagle3Model"],
+        "target_layer_ids": [0, 2],
+        "ttt_length": 5,
+        "num_target_layers": BLOCKS,
+    }
+    net = load_eagle(plain.write(tmp_path / "e", config, weights))
+    assert (net.config.taps, net.config.num_steps) == ((1, 3), 5)
+    features = plain.numbers(9)(4, 2, WIDTH, size=1.0)
+    fused = features.flatten(1) @ weights["fc.weight"].T
+    states = eagle(weights, "layers.0", weights["embed_tokens.weight"], fused)
+    same(drafted(net, features), law(weights, states[-2:]))
+
+
+@pytest.mark.parametrize("norm", ["none", "norm_before_fc", "fc_norm"])
+@pytest.mark.parametrize("flags", [False, True])
+def test_eagle3_of_the_library(tmp_path: Path, norm: str, flags: bool) -> None:
+    """With each of its norms."""
+    target, embedding, _ = plain.target_folder(tmp_path / "t")
+    draw = plain.numbers(3)
+    weights = eagle_weights(draw, "layers.0", taps=2, rows=len(DRAFTED), norms=True)
+    weights |= {"d2t": plain.offsets(DRAFTED), "t2d": plain.members(DRAFTED)}
+    config = {
+        "speculators_model_type": "eagle3",
+        "architectures": ["Eagle3Speculator"],
+        "transformer_layer_config": QWEN,
+        "draft_vocab_size": len(DRAFTED),
+        "eagle_aux_hidden_state_layer_ids": [1, BLOCKS],
+        "norm_before_residual": flags,
+        "norm_output": flags,
+        "norm_before_fc": norm == "norm_before_fc",
+        "fc_norm": norm == "fc_norm",
+    }
+    features = plain.numbers(9)(4, 2, WIDTH, size=1.0)
+    rows = features.flatten(1)
+    if norm == "norm_before_fc":
+        weights["input_norm.weight"] = draw(2 * WIDTH)
+        rows = plain.normed(rows, weights["input_norm.weight"])
+    if norm == "fc_norm":
+        weights |= {f"fc_norm.{n}.weight": draw(WIDTH) for n in range(2)}
+        both = [plain.normed(features[:, n], weights[f"fc_norm.{n}.weight"]) for n in range(2)]
+        rows = torch.cat(both, dim=1)
+    net = load_eagle(plain.write(tmp_path / "e", config, weights), target=str(target))
+    assert net.config.taps == (1, BLOCKS)
+    states = eagle(
+        weights,
+        "layers.0",
+        embedding,
+        rows @ weights["fc.weight"].T,
+        before_residual=flags,
+        fed_back_normed=flags,
+    )
+    same(drafted(net, features), law(weights, states[-2:], DRAFTED))
+
+
+def test_multi_token_prediction_of_the_library(tmp_path: Path) -> None:
+    """One module on what comes out of the last block, embedding first, its normed output fed back (FastMTP, arXiv 2509.18362)."""
+    target, embedding, head = plain.target_folder(tmp_path / "t")
+    draw, prefix = plain.numbers(4), "mtp_layers.0"
+    weights = plain.layer_weights(draw, prefix)
+    norms = ("hidden_layernorm", "token_layernorm", "final_layernorm")
+    weights |= {f"{prefix}.{norm}.weight": draw(WIDTH) for norm in norms}
+    weights[f"{prefix}.input_proj.weight"] = draw(WIDTH, 2 * WIDTH)
+    config = {
+        "speculators_model_type": "mtp",
+        "transformer_layer_config": {**QWEN, "num_hidden_layers": BLOCKS},
+        "num_nextn_predict_layers": 1,
+        "speculators_config": {"proposal_methods": [{"speculative_tokens": 2}]},
+    }
+    net = load_eagle(plain.write(tmp_path / "e", config, weights), target=str(target))
+    assert (net.config.taps, net.config.num_steps) == ((BLOCKS,), 2)
+    features = plain.numbers(9)(4, 1, WIDTH, size=1.0)
+    rows: list[Tensor] = []
+    found: list[Tensor] = []
+    for position in range(1, len(TOKENS)):
+        state = features[position - 1, 0] if position <= len(features) else found[-1]
+        token = embedding[TOKENS[position]]
+        both = (
+            plain.normed(token, weights[f"{prefix}.token_layernorm.weight"]),
+            plain.normed(state, weights[f"{prefix}.hidden_layernorm.weight"]),
+        )
+        joined = weights[f"{prefix}.input_proj.weight"] @ torch.cat(both)
+        rows.append(plain.normed(joined, weights[f"{prefix}.input_layernorm.weight"]))
+        around = joined + last_attention(weights, prefix, torch.stack(rows))
+        out = around + product(weights, prefix, around)
+        found.append(plain.normed(out, weights[f"{prefix}.final_layernorm.weight"]))
+    same(drafted(net, features), torch.stack(found[-2:]) @ head.T)

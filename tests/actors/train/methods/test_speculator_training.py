@@ -1,0 +1,157 @@
+"""The trainer of speculators: what it learns, that it goes on where it was, and what it leaves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tests.actors.draft.bench import VOCAB_SIZE
+from tests.actors.draft.heads.nets import table_net
+
+from outrider.actors.draft.heads.speculator_config import SpeculatorConfig
+from outrider.actors.draft.heads.speculator_file import load_speculator
+from outrider.actors.draft.heads.speculator_net import SpeculatorNet, matrix
+from outrider.actors.engine.tables.tabular_engine import random_table
+from outrider.actors.train.features.training_rows import HeldOut
+from outrider.actors.train.heads.head_evaluation import acceptance
+from outrider.actors.train.heads.head_objective import Labels, speculator_loss
+from outrider.actors.train.heads.speculator_options import SpeculatorOptions
+from outrider.actors.train.methods.mlp_speculator_trainer import run
+from outrider.actors.train.training_errors import ResumeError, TrainError
+
+LOG_PROBS_VV = torch.from_numpy(
+    random_table(VOCAB_SIZE, 1, seed=1, concentration=0.1).log_probs
+).float()
+HEAD_VD = LOG_PROBS_VV.T.contiguous()
+"""With one-hot states the target's logits are its table's."""
+
+
+def written_by_target(rows: int, length: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    """Texts of a target that is a table, and its states, which are its last tokens."""
+    generator = torch.Generator().manual_seed(seed)
+    tokens = torch.zeros(rows, length, dtype=torch.int64)
+    for at in range(1, length):
+        probs = LOG_PROBS_VV[tokens[:, at - 1]].exp()
+        tokens[:, at] = torch.multinomial(probs, 1, generator=generator)[:, 0]
+    return tokens, torch.nn.functional.one_hot(tokens, VOCAB_SIZE).float()
+
+
+def net_of_table(num_stages: int = 3) -> SpeculatorNet:
+    """The perfect net, with room for such states."""
+    return table_net(LOG_PROBS_VV.numpy(), num_stages, width=VOCAB_SIZE)
+
+
+def losses(tokens: torch.Tensor, states: torch.Tensor, labels: Labels, first: int = 0) -> float:
+    """Of the perfect net."""
+    loss = speculator_loss(
+        net_of_table(), tokens, states, first=first, labels=labels, head_VD=HEAD_VD
+    )
+    return float(loss)
+
+
+@pytest.mark.parametrize("first", [0, 9])
+def test_a_perfect_net_has_no_loss(first: int) -> None:
+    """Against the target's law its loss is zero at every stage; against tokens it is the text's own entropy."""
+    tokens, states = written_by_target(8, 40)
+    assert losses(tokens, states, "law", first) == pytest.approx(0.0, abs=1e-3)
+    text = torch.nn.functional.nll_loss(
+        LOG_PROBS_VV[tokens[:, :-1]].flatten(0, 1), tokens[:, 1:].flatten()
+    )
+    assert losses(tokens, states, "tokens", first) == pytest.approx(3 * float(text), rel=0.15)
+
+
+@pytest.mark.parametrize("shift", [-1, 1])
+def test_a_shift_of_tokens_against_states_is_seen(shift: int) -> None:
+    """The usual mistake: the token behind the right one. It must cost what foresight is worth."""
+    tokens, states = written_by_target(8, 40)
+    shifted = torch.roll(states, shift, dims=1)[:, 2:-2]
+    assert losses(tokens[:, 2:-2], shifted, "law") > 1.0
+
+
+def test_acceptance_of_a_perfect_net_and_of_one_that_knows_nothing() -> None:
+    """One accepts everything at every depth; the other what chance gives, and one token a pass is the target's own."""
+    tokens, _ = written_by_target(8, 40)
+    greedy = tokens.clone()
+    for at in range(8, 40):
+        greedy[:, at] = LOG_PROBS_VV[greedy[:, at - 1]].argmax(-1)
+    held = HeldOut(greedy, torch.nn.functional.one_hot(greedy, VOCAB_SIZE).float(), 8)
+    perfect = acceptance(net_of_table(), held, HEAD_VD)
+    assert perfect.first == perfect.among_four == (1.0, 1.0, 1.0)
+    assert perfect.overlap == pytest.approx((1.0, 1.0, 1.0), abs=1e-3)
+    assert perfect.tokens_a_pass == 4.0
+    ignorant = net_of_table()
+    matrix(ignorant.lm_heads[0]).zero_()
+    assert max(acceptance(ignorant, held, HEAD_VD).overlap) < 0.5
+
+
+def options_of(data: Path, out: Path, **given: object) -> SpeculatorOptions:
+    """A training of seconds on the shipped target."""
+    small = {
+        "heads": 2,
+        "inner": 16,
+        "text_steps": 4,
+        "own_steps": 3,
+        "text_rows": 8,
+        "own_rows": 8,
+        "row_length": 16,
+        "prompt_length": 6,
+        "rows_per_step": 4,
+        "minutes": 0.0,
+        "device": "cpu",
+    }
+    return SpeculatorOptions(data=data, out=out, **{**small, **given})  # type: ignore[arg-type]
+
+
+def weights_of(folder: Path) -> dict[str, Sequence[float]]:
+    """All weights of a speculator."""
+    return {name: value.tolist() for name, value in load_speculator(folder).state_dict().items()}
+
+
+def test_training_from_files_to_a_folder_that_loads(tiny_data: Path, tmp_path: Path) -> None:
+    """Both stages are measured by depth; done again, nothing is; cut in two, the result is the same."""
+    result = run(options_of(tiny_data, tmp_path / "whole"))
+    folder = tmp_path / "whole" / "mlp_speculator"
+    reports = result.report["acceptance"]
+    assert list(reports) == ["on text", "on its own writing"]
+    assert all(len(by["text"]["first"]) == 2 for by in reports.values())
+    assert json.loads((folder.parent / "report.json").read_text()) == json.loads(
+        json.dumps(reports)
+    )
+    config = load_speculator(folder).config
+    assert config.vocab_size == 4096
+    assert config.target_fingerprint
+    assert "arXiv 2404.19124" in (folder / "README.md").read_text()
+    whole = weights_of(folder)
+    assert run(options_of(tiny_data, tmp_path / "whole")).report == result.report
+    run(options_of(tiny_data, tmp_path / "parts", own_steps=0))
+    assert weights_of(tmp_path / "parts" / "mlp_speculator") != whole
+    run(options_of(tiny_data, tmp_path / "parts"))
+    assert weights_of(tmp_path / "parts" / "mlp_speculator") == whole
+    with pytest.raises(ResumeError, match="same settings"):
+        run(options_of(tiny_data, tmp_path / "parts", inner=24))
+
+
+def test_a_bound_on_the_time_cuts_and_still_ends(tiny_data: Path, tmp_path: Path) -> None:
+    """With no time at all there is a step of each stage, and a speculator."""
+    run(options_of(tiny_data, tmp_path, minutes=1e-6, text_steps=400, own_steps=400))
+    assert load_speculator(tmp_path / "mlp_speculator").config.inner == 16
+
+
+def test_a_target_without_hidden_states_is_refused(tiny_data: Path, tmp_path: Path) -> None:
+    """A table has none."""
+    with pytest.raises(TrainError, match="no hidden states"):
+        run(options_of(tiny_data, tmp_path, target="law:agree70"))
+
+
+def test_half_of_what_the_state_says_is_left_after_all_stages() -> None:
+    """The weights of state and token (Wertheimer et al. 2024): w_s^2 is 2^(-1/k), and the token has the rest."""
+    for stages in (1, 3, 5):
+        config = SpeculatorConfig(vocab_size=10, width=4, inner=8, num_stages=stages, tables="own")
+        ratio = SpeculatorNet(config)._token_ratio
+        kept = 2.0 ** (-1.0 / stages)
+        assert ratio**2 * kept == pytest.approx((1.0 - kept) * 8 / 2)
+        assert np.prod([kept] * stages) == pytest.approx(0.5)

@@ -1,0 +1,164 @@
+"""What the commands refuse before anything is started."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from tests.actors.draft.reference_nets import target_folder
+from tests.actors.pair.test_foreign_pair import dflash
+from typer.testing import CliRunner
+
+from outrider.actors.train.choice.trainer_registry import TRAINERS
+from outrider.client.cli.app import app
+from outrider.cluster.process.ready_file_writer import written
+from outrider.cluster.start.commands import (
+    FAILED,
+    USAGE,
+    CommandFailed,
+    config_problems,
+    config_schema,
+    config_validate,
+    serve,
+    service_config,
+)
+
+
+def test_wrong_configuration_is_a_usage_error_with_every_problem(tmp_path: Path) -> None:
+    """Exit code 2, and the text of the configuration's own error."""
+    file = tmp_path / "c.yaml"
+    file.write_text("drafers: []\nservice: {listen: x}\n")
+
+    with pytest.raises(CommandFailed, match="did you mean 'drafters'") as caught:
+        config_validate(file)
+    assert caught.value.exit_code == USAGE
+    assert len(config_problems(file)) == 2
+
+
+def test_validated_configuration_is_whole(tmp_path: Path) -> None:
+    """Defaults are filled in, in plain values."""
+    file = tmp_path / "c.yaml"
+    file.write_text("service: {listen: '127.0.0.1:1'}\n")
+
+    assert config_validate(file)["speculation"]["verifier"] == "coupled"
+    assert config_problems(file) == ()
+    assert "properties" in config_schema()
+
+
+def test_a_checkpoint_of_another_project_is_told_and_compared_with_the_target(
+    tmp_path: Path,
+) -> None:
+    """Its method and its target need not be said; of a file as of a flag; one that does not fit is a problem of the file."""
+    target, _, _ = target_folder(tmp_path / "t")
+    folder = dflash(tmp_path / "d")
+    file = tmp_path / "c.yaml"
+    file.write_text(f"targets: [{{model: {target}}}]\ndrafters: [{{model: {folder}}}]\n")
+    told = config_validate(file)["drafters"][0]
+    assert (told["method"], told["options"]) == ("dspark", {"target": str(target)})
+    flags = service_config(None, targets=[str(target)], drafts=[str(folder)])
+    assert (flags.drafters[0].method, flags.drafters[0].options["target"]) == (
+        "dspark",
+        str(target),
+    )
+    said = CliRunner().invoke(app, ["config", "validate", str(file)])
+    assert "is a DFlash checkpoint (z-lab)" in said.output
+    assert "layers 1, 3" in said.output
+    narrow, _, _ = target_folder(tmp_path / "n", hidden_size=12)
+    file.write_text(f"targets: [{{model: {narrow}}}]\ndrafters: [{{model: {folder}}}]\n")
+    (problem,) = config_problems(file)
+    assert problem.path == "drafters[0].model"
+    assert "made for 24 numbers a hidden state" in problem.message
+    with pytest.raises(CommandFailed, match=r"drafters\[0\].model: .* has 12"):
+        serve(targets=[str(narrow)], drafts=[str(folder)], listen="127.0.0.1:0")
+
+
+def test_an_own_net_of_another_target_or_method_is_a_problem(tmp_path: Path) -> None:
+    """As a drafter that would be refused every session; of several targets one must fit."""
+    file = tmp_path / "c.yaml"
+
+    def problems(targets: str, drafter: str) -> list[str]:
+        file.write_text(f"targets: [{targets}]\ndrafters: [{{{drafter}}}]\n")
+        return [problem.message for problem in config_problems(file)]
+
+    other, fitting = "{model: 'demo:draft-small'}", "{model: 'demo:target'}"
+    for name in ("dspark", "eagle3", "mlp_speculator"):
+        (message,) = problems(other, f"model: 'demo:{name}'")
+        assert message.startswith(f"demo:{name}: it was made for 160 numbers a hidden state")
+        assert problems(f"{other}, {fitting}", f"model: 'demo:{name}'") == []
+    (message,) = problems(fitting, "model: 'demo:draft', method: eagle3")
+    assert "'llama', which the method eagle3 does not read" in message
+
+
+def test_flags_lie_over_the_file(tmp_path: Path) -> None:
+    """What the command line says counts."""
+    file = tmp_path / "c.yaml"
+    file.write_text("service: {listen: '127.0.0.1:1', max_waiting: 3}\n")
+    config = service_config(file, listen="127.0.0.1:2")
+
+    assert (config.service.listen, config.service.max_waiting) == ("127.0.0.1:2", 3)
+
+
+def test_missing_model_is_told_before_ray_starts() -> None:
+    """Within a second, by the key that holds it; exit code 1."""
+    with pytest.raises(CommandFailed, match=r"targets\[0\].model: .*/no/such/folder") as caught:
+        serve(targets=["/no/such/folder"], listen="127.0.0.1:0")
+    assert caught.value.exit_code == FAILED
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"log_level": "loud"}, "--log-level is 'loud'; allowed: debug"),
+        ({"ready_file": Path("/no/such/folder/ready")}, "--ready-file"),
+        ({"listen": "here"}, "'here' is not HOST:PORT"),
+        ({"config": Path("/no/such/file.yaml")}, "cannot be read"),
+    ],
+)
+def test_wrong_flags_are_usage_errors(flags: dict[str, object], message: str) -> None:
+    """Nothing was started."""
+    with pytest.raises(CommandFailed, match=message) as caught:
+        serve(**flags)  # type: ignore[arg-type]
+    assert caught.value.exit_code == USAGE
+
+
+def test_ready_file_of_a_living_service_is_not_taken(tmp_path: Path) -> None:
+    """Two services that write one file would each remove the other's."""
+    file = tmp_path / "ready"
+    with (
+        written(file, address="127.0.0.1:5", actors=[]),
+        pytest.raises(
+            CommandFailed, match=f"127.0.0.1:5, which runs .process {os.getpid()}"
+        ) as caught,
+    ):
+        serve(ready_file=file)
+    assert caught.value.exit_code == USAGE
+
+
+def test_ready_file_that_was_left_goes_at_once(tmp_path: Path) -> None:
+    """Who waits for the file must not find an old one, also where the start then fails."""
+    file = tmp_path / "ready"
+    file.write_text('{"address": "127.0.0.1:5", "pid": 1}')
+    with pytest.raises(CommandFailed, match="no such folder"):
+        serve(targets=["/no/such/folder"], listen="127.0.0.1:0", ready_file=file)
+    assert not file.exists()
+
+
+@pytest.mark.parametrize("name", TRAINERS)
+def test_every_trainer_is_a_command_with_its_options(name: str) -> None:
+    """Each field of its options is a flag, with its docstring for help."""
+    result = CliRunner().invoke(app, ["train", name, "--help"], env={"COLUMNS": "300"})
+    assert result.exit_code == 0, result.output
+    for field in fields(TRAINERS[name].options):
+        flag = field.metadata.get("flags", (f"--{field.name.replace('_', '-')}",))[0]
+        assert flag.partition("/")[0] in result.output
+        assert TRAINERS[name].option_docs[field.name].split(";")[0][:60] in result.output
+
+
+def test_what_a_trainer_refuses_names_the_option() -> None:
+    """Exit code 2 before anything is loaded, and 1 where there is nothing to learn from."""
+    common = ["train", "mlp_speculator", "--data", "/no/such", "--out", "/no/out"]
+    result = CliRunner().invoke(app, [*common, "--heads", "0"])
+    assert result.exit_code == 2
+    assert "heads is 0" in result.stderr

@@ -1,0 +1,95 @@
+"""Shipped drafters of hidden states beside the shipped target, through coordinator, target and drafter: the text is that of plain decoding."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from tests.cluster.front import Front, Serve
+from tests.cluster.served.test_feedback_served import generate, peers_ready, until
+
+from outrider.actors.draft.service.draft_server import DraftServer
+from outrider.actors.draft.state.draft_settings import DraftSettings
+from outrider.actors.engine.engine_settings import EngineSettings
+from outrider.actors.target.service.target_server import TargetServer
+from outrider.actors.target.state.target_settings import TargetSettings
+from outrider.v1 import generation_pb2, sampling_pb2
+
+PROMPT = [0, 300, 301, 302, 303, 304, 305, 306]
+
+
+def settings_of(model: str) -> EngineSettings:
+    """Room for two short texts, one thread."""
+    return EngineSettings(model=model, num_slots=2, max_context=256, num_threads=1)
+
+
+@asynccontextmanager
+async def running(
+    serve: Serve, method: str, model: str
+) -> AsyncIterator[tuple[Front, DraftServer]]:
+    """All of it."""
+    target = TargetServer(
+        TargetSettings(
+            name="target-0",
+            incarnation=1,
+            model_name="demo",
+            engine=settings_of("demo:target"),
+            listen="127.0.0.1:0",
+            # So small a target decodes so fast that it must be made to wait for the drafter.
+            lockstep=True,
+        )
+    )
+    drafter = DraftServer(
+        DraftSettings(
+            name="states", incarnation=1, method=method, engine=settings_of(f"demo:{model}")
+        )
+    )
+    address = await target.start()
+    try:
+        front = await serve(
+            codec=None, targets=(address,), drafters=(("states", await drafter.start()),)
+        )
+        await until(front, peers_ready)
+        yield front, drafter
+    finally:
+        await drafter.stop(0.0)
+        await target.stop(0.0)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize(
+    ("method", "model"),
+    [
+        ("dspark", "dspark"),
+        ("ctc", "ctc"),
+        ("diffusion", "diffusion"),
+        ("eagle3", "eagle3"),
+        ("hidden_reuse", "eagle3"),
+    ],
+)
+async def test_its_candidates_are_taken_and_change_no_token(
+    serve: Serve, method: str, model: str, temperature: float
+) -> None:
+    """It was trained for this target: it proposes tokens that stay, and nothing else than the target's own is written."""
+    async with running(serve, method, model) as (front, drafter):
+
+        def asked(seed: int, *, enabled: bool) -> generation_pb2.GenerateRequest:
+            return generation_pb2.GenerateRequest(
+                tokens=generation_pb2.TokenIds(ids=PROMPT),
+                sampling=sampling_pb2.SamplingOptions(
+                    seed=seed, max_tokens=96, ignore_eos=True, temperature=temperature
+                ),
+                speculation=sampling_pb2.SpeculationOptions(enabled=enabled),
+            )
+
+        drafted = 0
+        for seed in range(2):
+            plain, _ = await generate(front, asked(seed, enabled=False))
+            text, count = await generate(front, asked(seed, enabled=True))
+            assert text == plain
+            drafted += count
+        stats = drafter.stats
+        assert (stats.feature_rows > 96) == (method != "diffusion")
+        assert stats.failures == 0
+        assert drafted > 0
