@@ -182,9 +182,13 @@ class TargetWorker:
 
     def _conclude(self, pass_: Pass, computed: Computed) -> None:
         now = self._clock()
-        if self._core.finish(pass_, computed, now):
+        is_awaited = self._core.finish(pass_, computed, now)
+        if is_awaited:
             self._flush()
         self._core.tidy()
+        if is_awaited:
+            # Drafters of hidden states answer once they have those, too.
+            self._flush()
         self._core.booked(pass_, model_s=now - pass_.began_s, now=self._clock())
 
     def _flush(self) -> None:

@@ -209,6 +209,8 @@ class TargetProcess(Process):
         if is_awaited:
             self._send()
         self.core.tidy()
+        if is_awaited:
+            self._send()
         self.core.booked(pass_, model_s=ended - self._began, now=self.now)
         log.ends_s.append(self.now)
 

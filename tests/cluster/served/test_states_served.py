@@ -84,7 +84,9 @@ async def test_its_candidates_are_taken_and_change_no_token(
             )
 
         drafted = 0
-        for seed in range(2):
+        for seed in range(16):
+            if seed >= 2 and drafted:
+                break  # where all else is slow, states come late, and a text may go by without a token of the drafter's
             plain, _ = await generate(front, asked(seed, enabled=False))
             text, count = await generate(front, asked(seed, enabled=True))
             assert text == plain
