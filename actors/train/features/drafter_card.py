@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DrafterCard:
     """What one method says of a drafter. Each text is Markdown, wrapped as it is to stand."""
 
