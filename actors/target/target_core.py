@@ -214,6 +214,9 @@ class TargetCore:
         state.table.cached_S[done.rows_E] += accepted_E
         next_ = self._planner.finished(pass_, done, now)
         self._untold = done, next_
+        if state.is_resting:
+            # Drafters at rest hear nothing, and woken with the next pass they are told all that they missed.
+            self._tell()
         self._untidy = pass_, walks, done, computed.logits
         self._committed, self._handles = done.num_tokens, state.table.handles_S[pass_.rows_E]
         return next_.wait_s > 0.0
