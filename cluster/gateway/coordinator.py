@@ -93,6 +93,20 @@ class Coordinator:
         self._failure = ""
         self._has_failed = asyncio.Event()
 
+    async def load(self) -> None:
+        """Loads the tokenizer, if there is one to load. `start` does, too.
+
+        Raises:
+            ValueError, OSError: It cannot be loaded.
+        """
+        settings = self._settings
+        if self._codec is None and settings.tokenizer:
+            self._codec = await asyncio.to_thread(
+                text_tokenizer.load,
+                settings.tokenizer,
+                allow_remote_code=settings.allow_remote_code,
+            )
+
     async def start(self) -> str:
         """Loads the tokenizer, connects, and serves.
 
@@ -103,13 +117,8 @@ class Coordinator:
             ValueError, OSError: The tokenizer cannot be loaded, certificate or tokens cannot be used, or the address cannot be
                 bound.
         """
+        await self.load()
         settings = self._settings
-        if self._codec is None and settings.tokenizer:
-            self._codec = await asyncio.to_thread(
-                text_tokenizer.load,
-                settings.tokenizer,
-                allow_remote_code=settings.allow_remote_code,
-            )
         self._links = ServedModels(
             settings,
             self._codec,

@@ -40,10 +40,11 @@ class CoordinatorActor:
         self._settings = settings
         self._identity = identity
         self._runner: ActorRunner | None = None
+        self._coordinator: _Informed | None = None
         self._watch: asyncio.Task[None] | None = None
 
-    async def start(self) -> Started:
-        """Loads the tokenizer, serves, learns the roster and registers; fails loudly."""
+    async def prepare(self) -> None:
+        """Imports what it runs, and loads the tokenizer."""
         # Imported here: an import that fails is then an error of this call, with its own text.
         from outrider.cluster.gateway.coordinator import Coordinator
 
@@ -56,12 +57,20 @@ class CoordinatorActor:
         if settings.tokenizer.startswith(DEMO_PREFIX):
             folder = resolve_model(settings.tokenizer).location
             settings = replace(settings, tokenizer=folder)
-        coordinator = Coordinator(settings)
+        coordinator = self._coordinator = Coordinator(settings)
+        await coordinator.load()
         node_id = ray.get_runtime_context().get_node_id()
         self._runner = ActorRunner(self._identity, coordinator, node_id=node_id)
+
+    async def start(self) -> Started:
+        """Serves, learns the roster and registers; fails loudly. After `prepare`."""
+        assert self._runner is not None, "`prepare` makes it"
+        assert self._coordinator is not None, "`prepare` makes it"
         started = await self._runner.start()
         is_informed = asyncio.Event()
-        self._watch = asyncio.create_task(self._follow(coordinator, is_informed), name="roster")
+        self._watch = asyncio.create_task(
+            self._follow(self._coordinator, is_informed), name="roster"
+        )
         await is_informed.wait()
         return started
 

@@ -28,8 +28,17 @@ class RunningActor(Protocol):
         """
         ...
 
+    async def prepare(self) -> None:
+        """Waits until it has loaded what it can before others serve.
+
+        Raises:
+            ActorRefused: It cannot start; the message is its own.
+            ActorCrashed: Its process ended.
+        """
+        ...
+
     async def start(self) -> Started:
-        """Waits until it serves and is registered.
+        """Waits until it serves and is registered. After `prepare`.
 
         Raises:
             ActorRefused: It cannot start; the message is its own.
@@ -76,7 +85,7 @@ class ActorHost(Protocol):
     async def spawn(
         self, spec: ActorSpec, settings: ActorSettings, identity: Identity
     ) -> RunningActor:
-        """Starts the process of an actor on the best node, as far as is known; it does nothing until `start`."""
+        """Starts the process of an actor on the best node, as far as is known; it does nothing until `prepare`."""
         ...
 
     def lacking(self, spec: ActorSpec) -> str:

@@ -196,14 +196,13 @@ class RayActor:
         except RayError as error:
             raise ActorCrashed(first_line(error)) from error
 
+    async def prepare(self) -> None:
+        """Waits until it has loaded what it can before others serve."""
+        await _answer(self._handle.prepare.remote())
+
     async def start(self) -> Started:
         """Waits until it serves."""
-        try:
-            started: Started = await _outcome(self._handle.start.remote())
-        except RayTaskError as error:
-            raise ActorRefused(str(error.cause)) from error
-        except RayError as error:
-            raise ActorCrashed(first_line(error)) from error
+        started: Started = await _answer(self._handle.start.remote())
         self._settle(started.node_id)
         if started.node_id == self._own_node:
             # Identified now, while it surely lives: a pid alone could be another's by the time of `kill`.
@@ -239,6 +238,20 @@ def _end(process: psutil.Process) -> None:
         process.wait(timeout=1.0)
     except psutil.TimeoutExpired:
         process.kill()
+
+
+async def _answer(ref: Awaitable[Any]) -> Any:
+    """Awaits an actor's answer.
+
+    Raises:
+        ActorRefused, ActorCrashed: It gave none.
+    """
+    try:
+        return await ref
+    except RayTaskError as error:
+        raise ActorRefused(str(error.cause)) from error
+    except RayError as error:
+        raise ActorCrashed(first_line(error)) from error
 
 
 async def _outcome(ref: Awaitable[Any]) -> Any:

@@ -82,6 +82,9 @@ class RayRuntime:
             address = self._config.cluster.address
             if self._folder is not None:
                 self._node = self._own_node(self._folder.path)
+                import ray  # Here, as it takes as long as a third of the node's start.
+
+                del ray
                 address = self._node.wait(is_cancelled=is_cancelled)
             self._join(address)
             if is_cancelled():

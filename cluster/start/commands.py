@@ -11,7 +11,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from outrider.actors.train.choice.trainer_registry import TRAINERS
 from outrider.actors.train.trainer_options import TargetTrainerOptions
 from outrider.actors.train.trainer_spec import TrainerSpec, TrainResult
 from outrider.actors.train.training_errors import TrainError
@@ -21,7 +20,6 @@ from outrider.cluster.config.drafter_folders import found_drafters
 from outrider.cluster.config.schema import Config, load_config, parse_config, schema, with_flags
 from outrider.cluster.process.ready_file_writer import remove_if_left, written
 from outrider.cluster.process.signals import ending_by_signal
-from outrider.cluster.ray.ray_training import train_on_ray
 from outrider.cluster.supervise.admin_file import Admin
 from outrider.cluster.supervise.admin_file import written as written_admin_file
 
@@ -214,6 +212,9 @@ def config_schema() -> dict[str, Any]:
 
 def trainers() -> Mapping[str, TrainerSpec]:
     """Every trainer, by name."""
+    # Only here: they import torch, for which no service should wait.
+    from outrider.actors.train.choice.trainer_registry import TRAINERS
+
     return TRAINERS
 
 
@@ -227,7 +228,9 @@ def train(name: str, given: Mapping[str, Any]) -> TrainResult:
     Raises:
         CommandFailed: An option is not allowed, there is nothing to learn from, or a file cannot be read or written.
     """
-    spec = TRAINERS[name]
+    from outrider.cluster.ray.ray_training import train_on_ray
+
+    spec = trainers()[name]
     try:
         options = spec.options(**given)
     except ValueError as error:

@@ -101,6 +101,7 @@ class Keeper:
         self._is_ending = False
         self._is_retiring = False
         self._has_served = False
+        self._turn = asyncio.Event()
 
     @property
     def status(self) -> ActorStatus:
@@ -108,7 +109,7 @@ class Keeper:
         return self._status
 
     async def keep(self, serving: asyncio.Future[None]) -> None:
-        """Keeps the actor alive until it is told to end, or the launch fails by it.
+        """Keeps the actor alive until it is told to end, or the launch fails by it. It serves from `may_serve` on.
 
         Args:
             serving: Is resolved when the actor serves for the first time, or with `LaunchFailed` if it will not.
@@ -150,6 +151,10 @@ class Keeper:
         if self._status.state is ActorState.SERVING:
             self._set(state=ActorState.DRAINING)
 
+    def may_serve(self) -> None:
+        """Those have started that should before it; until then it has only what it needs for itself."""
+        self._turn.set()
+
     def wait_for(self, reason: str) -> None:
         """Says why the actor's turn to start has not come."""
         self._set(reason=reason)
@@ -162,6 +167,7 @@ class Keeper:
     async def end(self, grace_s: float) -> None:
         """Stops the actor: politely within the grace, then by force. It is not started again."""
         self._is_ending = True
+        self._turn.set()
         running = self._running
         if running is not None and self._status.state in (ActorState.SERVING, ActorState.DRAINING):
             await self._within(grace_s + KILL_TIMEOUT_S, "stop", running.stop(grace_s))
@@ -224,6 +230,10 @@ class Keeper:
         except ActorCrashed as error:
             return _Death(reason=f"crashed while starting: {error}")
         try:
+            await asyncio.wait_for(running.prepare(), limit_s)
+            await self._turn.wait()  # The others' own starts are bounded.
+            if self._is_ending:
+                return _Death(reason="told to end")
             started = await asyncio.wait_for(running.start(), limit_s)
         except TimeoutError:
             reason = f"did not start within {limit_s:g} s (cluster.start_timeout_s)"

@@ -132,7 +132,7 @@ class Supervisor:
         return self._servicer
 
     async def launch(self) -> str:
-        """Starts everything: first the workers, all at once, then the coordinators.
+        """Starts everything: all at once, but coordinators serve once the workers do.
 
         Returns:
             The address of the `ClusterService`.
@@ -263,27 +263,22 @@ class Supervisor:
     async def _keep_all(
         self, keepers: Sequence[Keeper], tell: Callable[[str], None] = lambda text: None
     ) -> None:
-        """Starts actors: the workers, all at once, then the coordinators."""
-        for is_coordinator in (False, True):
-            some = [k for k in keepers if (k.spec.role is Role.COORDINATOR) is is_coordinator]
-            await self._keep(some)
-            for keeper in some:
-                tell(f"{keeper.spec.role} {keeper.spec.name}: {keeper.status.state}")
-
-    async def _keep(self, keepers: Iterable[Keeper]) -> None:
-        """Starts some actors, waits until all serve, and keeps each alive from then on."""
-        serving: list[asyncio.Future[None]] = []
+        """Starts actors, all at once, and keeps each alive from then on. Coordinators serve once the workers do."""
+        serving: dict[Keeper, asyncio.Future[None]] = {}
         for keeper in keepers:
-            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            keeping = keeper.keep(future)
-            self._tasks.append(asyncio.create_task(keeping, name=keeper.spec.name))
-            serving.append(future)
-        # The first failure is the launch's; that of a second actor must not be reported as never retrieved.
-        results = asyncio.gather(*serving)
+            future = serving[keeper] = asyncio.get_running_loop().create_future()
+            self._tasks.append(asyncio.create_task(keeper.keep(future), name=keeper.spec.name))
         try:
-            await results
+            for is_coordinator in (False, True):
+                some = [k for k in keepers if (k.spec.role is Role.COORDINATOR) is is_coordinator]
+                for keeper in some:
+                    keeper.may_serve()
+                await _first_failure(serving.values(), until=[serving[keeper] for keeper in some])
+                for keeper in some:
+                    tell(f"{keeper.spec.role} {keeper.spec.name}: {keeper.status.state}")
         finally:
-            for future in serving:
+            # The first failure is the launch's; that of a second actor must not be reported as never retrieved.
+            for future in serving.values():
                 future.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     async def _expire_forever(self) -> None:
@@ -299,3 +294,14 @@ class Supervisor:
                     if keeper.spec.name != member.name:
                         continue
                     await keeper.kill(incarnation=member.incarnation)
+
+
+async def _first_failure(
+    futures: Iterable[asyncio.Future[None]], *, until: Iterable[asyncio.Future[None]]
+) -> None:
+    """Waits until some of the futures have a result. Raises what any of them fails with meanwhile."""
+    awaited, pending = set(until), set(futures)
+    while awaited & pending:
+        done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+        for one in done:
+            one.result()

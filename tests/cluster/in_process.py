@@ -24,8 +24,10 @@ class InProcessActor:
         *,
         failure: Exception | None,
         order: list[tuple[str, str]],
+        may_load: asyncio.Event | None = None,
     ) -> None:
         self._order = order
+        self._may_load = may_load
         self.settings = settings
         self.identity = identity
         self.grace_s: float | None = None
@@ -36,8 +38,14 @@ class InProcessActor:
     async def placed(self) -> None:
         """There is room."""
 
+    async def prepare(self) -> None:
+        """Needs nothing."""
+        self._order.append(("prepare", self.identity.name))
+
     async def start(self) -> Started:
         """Registers, or fails as it was told."""
+        if self._may_load is not None:
+            await self._may_load.wait()
         if self._failure is not None:
             raise self._failure
         member = cluster_pb2.Member(
@@ -88,10 +96,13 @@ class InProcessHost:
     failures: dict[str, list[Exception]] = field(default_factory=dict)
     """For each name, how its next starts fail."""
 
+    slow: dict[str, asyncio.Event] = field(default_factory=dict)
+    """For each name, what its starts wait for."""
+
     has_room: bool = True
     starts: list[InProcessActor] = field(default_factory=list)
     order: list[tuple[str, str]] = field(default_factory=list)
-    """`start` and `end` of actors, by name."""
+    """`prepare`, `start` and `end` of actors, by name."""
     address: str = "127.0.0.1:9"
     """Where all of them say that they are. Nobody answers there."""
 
@@ -117,7 +128,11 @@ class InProcessHost:
         """Makes an actor."""
         failures = self.failures.get(spec.name, [])
         actor = InProcessActor(
-            settings, identity, failure=failures.pop(0) if failures else None, order=self.order
+            settings,
+            identity,
+            failure=failures.pop(0) if failures else None,
+            order=self.order,
+            may_load=self.slow.get(spec.name),
         )
         self.starts.append(actor)
         return actor

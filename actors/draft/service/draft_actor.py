@@ -21,8 +21,8 @@ class DraftActor:
         self._identity = identity
         self._runner: ActorRunner | None = None
 
-    async def start(self) -> Started:
-        """Loads the draft model, if any, serves and registers; fails loudly."""
+    async def prepare(self) -> None:
+        """Imports what it runs."""
         # Imported here: an import that fails is then an error of this call, with its own text.
         from outrider.actors.draft.service.draft_server import DraftServer
 
@@ -30,6 +30,10 @@ class DraftActor:
         node_id = ray.get_runtime_context().get_node_id()
         settings = at_node(self._settings, ray.util.get_node_ip_address())
         self._runner = ActorRunner(self._identity, DraftServer(settings), node_id=node_id)
+
+    async def start(self) -> Started:
+        """Loads the draft model, if any, serves and registers; fails loudly. After `prepare`."""
+        assert self._runner is not None, "`prepare` makes it"
         return await self._runner.start()
 
     async def run(self) -> None:

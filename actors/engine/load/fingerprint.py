@@ -5,6 +5,9 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import torch
@@ -19,6 +22,27 @@ VOLATILE_KEYS = frozenset(
 """Keys of a configuration that say how a model was loaded or saved, not what it is."""
 
 
+@contextmanager
+def hashing_beside(folder: Path | None) -> Iterator[None]:
+    """Hashes a folder's weight files on a thread meanwhile, so that `model_fingerprint` finds them hashed.
+
+    Hashing takes as long as reading; it leaves the interpreter to others.
+
+    Args:
+        folder: Where the safetensors files lie; None: nothing is done.
+    """
+
+    def work() -> None:
+        with suppress(OSError):  # Whoever loads the file says it better.
+            for file in _weight_files(folder):
+                _digest_of(file)
+
+    thread = threading.Thread(target=work, name="fingerprint", daemon=True)
+    thread.start()
+    yield
+    thread.join()
+
+
 def model_fingerprint(model: PreTrainedModel, folder: Path | None) -> str:
     """Digest of weights and configuration.
 
@@ -28,16 +52,24 @@ def model_fingerprint(model: PreTrainedModel, folder: Path | None) -> str:
     """
     config = {k: v for k, v in model.config.to_dict().items() if k not in VOLATILE_KEYS}
     digest = hashlib.sha256(json.dumps(config, sort_keys=True, default=str).encode())
-    files = sorted(folder.glob("*.safetensors")) if folder else []
+    files = _weight_files(folder)
     for file in files:
-        status = file.stat()
-        digest.update(_file_digest(file.resolve(), status.st_size, status.st_mtime_ns))
+        digest.update(_digest_of(file))
     if not files:
         for name, tensor in sorted(model.state_dict().items()):
             octets = tensor.detach().cpu().contiguous().flatten().view(torch.uint8)
             digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
             digest.update(octets.numpy().data)
     return digest.hexdigest()
+
+
+def _weight_files(folder: Path | None) -> list[Path]:
+    return sorted(folder.glob("*.safetensors")) if folder else []
+
+
+def _digest_of(file: Path) -> bytes:
+    status = file.stat()
+    return _file_digest(file.resolve(), status.st_size, status.st_mtime_ns)
 
 
 @functools.lru_cache(maxsize=256)

@@ -92,10 +92,11 @@ def _import_transformers() -> None:
 
 def _load(settings: EngineSettings, source: ModelSource, device: torch.device) -> Engine:
     # Importing transformers takes seconds, which a table need not wait for.
-    from outrider.actors.engine.load.fingerprint import model_fingerprint
+    from outrider.actors.engine.load.fingerprint import hashing_beside, model_fingerprint
     from outrider.actors.engine.models.transformers_engine import TransformersEngine
 
-    model, folder = _load_model(settings, source, device)
+    with hashing_beside(Path(source.location) if source.is_local else None):
+        model, folder = _load_model(settings, source, device)
     fingerprint = model_fingerprint(model, folder)
     engine = TransformersEngine(model, settings, name=settings.model, fingerprint=fingerprint)
     _log.info(

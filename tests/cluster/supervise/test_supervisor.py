@@ -154,6 +154,35 @@ async def test_a_drafter_that_crashes_at_launch_does_not_end_it(running: Running
     await until(lambda: running.status("d").state is ActorState.SERVING)
 
 
+async def test_coordinator_loads_beside_workers_and_serves_after_them(running: Running) -> None:
+    """A client that reaches it finds targets there."""
+    may_load = running.host.slow["t"] = asyncio.Event()
+    launching = asyncio.create_task(running.supervisor.launch())
+    await until(lambda: ("prepare", "coordinator") in running.host.order)
+    await until(lambda: ("start", "d") in running.host.order)
+    assert ("start", "coordinator") not in running.host.order
+
+    may_load.set()
+    await launching
+
+    assert running.host.order.index(("start", "coordinator")) > running.host.order.index(
+        ("start", "t")
+    )
+
+
+async def test_service_that_starts_can_be_stopped(running: Running) -> None:
+    """Whoever waits for a worker is told so."""
+    running.host.slow["t"] = asyncio.Event()
+    launching = asyncio.create_task(running.supervisor.launch())
+    await until(lambda: ("prepare", "coordinator") in running.host.order)
+
+    await running.supervisor.stop(0.0)
+
+    with pytest.raises((LaunchFailed, asyncio.CancelledError)):
+        await launching
+    assert ("start", "coordinator") not in running.host.order
+
+
 async def test_refusal_at_launch_is_told_at_once(running: Running) -> None:
     """A model that is not there will not be there at the second try."""
     running.host.failures["t"] = refusals("model '/nowhere' not found")
@@ -163,7 +192,7 @@ async def test_refusal_at_launch_is_told_at_once(running: Running) -> None:
     ):
         await running.supervisor.launch()
     assert len(running.host.of("t")) == 1
-    assert running.host.of("coordinator") == []
+    assert ("start", "coordinator") not in running.host.order
 
 
 async def test_crash_at_launch_is_tried_again_but_not_for_ever(running: Running) -> None:
