@@ -26,7 +26,7 @@ VOLATILE_KEYS = frozenset(
 def hashing_beside(folder: Path | None) -> Iterator[None]:
     """Hashes a folder's weight files on a thread meanwhile, so that `model_fingerprint` finds them hashed.
 
-    Hashing takes as long as reading; it leaves the interpreter to others.
+    Hashing takes as long as reading; it leaves the interpreter to others. Where the block fails, nobody waits for the thread.
 
     Args:
         folder: Where the safetensors files lie; None: nothing is done.

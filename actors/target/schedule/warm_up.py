@@ -22,7 +22,7 @@ WARM_UP_S = 0.5
 """No further turn after this time, and in the first no further size: a large model is not kept from starting."""
 
 PROMPT_S = 0.1
-"""No further part of a chunk after this time, so that the longest that is timed takes less than `WARM_UP_S`."""
+"""No further part of a chunk after this time: a whole one after a quarter that took less takes some `WARM_UP_S` at most."""
 
 LEAST_SIZES = 4
 """So many sizes are timed whatever they take; what the others take is as if the curve went on straight."""

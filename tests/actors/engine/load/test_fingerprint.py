@@ -7,10 +7,11 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import torch
 from transformers import PreTrainedModel
 
-from outrider.actors.engine.load.fingerprint import model_fingerprint
+from outrider.actors.engine.load.fingerprint import hashing_beside, model_fingerprint
 
 
 def test_files_decide_where_there_are_some(
@@ -45,3 +46,20 @@ def test_tensors_decide_where_there_are_no_files(
     assert model_fingerprint(model, None) != model_fingerprint(other, None)
     half = copy.deepcopy(model).to(torch.bfloat16)  # type: ignore[arg-type]
     assert model_fingerprint(model, None) != model_fingerprint(half, None)
+
+
+def test_hashing_beside_changes_nothing(
+    tmp_path: Path, plain_model: Callable[[str], PreTrainedModel]
+) -> None:
+    """Hashed on a thread or not, a folder has one digest; a folder without files has none to hash; an error of the block stays it."""
+    model = plain_model("llama")
+    model.save_pretrained(tmp_path / "a")
+    model.save_pretrained(tmp_path / "b")
+    with hashing_beside(tmp_path / "a"):
+        pass
+    assert model_fingerprint(model, tmp_path / "a") == model_fingerprint(model, tmp_path / "b")
+    for folder in (None, tmp_path / "nowhere"):
+        with hashing_beside(folder):
+            pass
+    with pytest.raises(KeyError), hashing_beside(tmp_path / "b"):
+        raise KeyError

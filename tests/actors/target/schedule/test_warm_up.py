@@ -9,25 +9,29 @@ import pytest
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.protocol import Logits, Rows
 from outrider.actors.engine.tables.tabular_engine import TabularEngine, random_table
-from outrider.actors.target.schedule.warm_up import WARM_UP_TURNS, time_passes
+from outrider.actors.target.schedule.warm_up import (
+    WARM_UP_TURNS,
+    time_passes,
+    time_prompt_row,
+)
 
 
 class Noting(TabularEngine):
-    """Notes how many rows each pass had, and behind how many tokens; a row takes a second."""
+    """Notes how many rows each pass had, and behind how many tokens; a row takes a second, or so many."""
 
-    def __init__(self, max_scratch: int) -> None:
+    def __init__(self, max_scratch: int, *, row_s: float = 1.0) -> None:
         settings = EngineSettings(
             model="table", num_slots=1, max_context=256, max_scratch=max_scratch
         )
         super().__init__(random_table(24, 2, seed=1, concentration=0.1), settings)
-        self.now = 0.0
+        self.now, self._row_s = 0.0, row_s
         self.passes: list[tuple[int, int]] = []
 
     def forward(self, batch: Sequence[Rows]) -> Logits:
         """One sequence."""
         (rows,) = batch
         self.passes.append((self.cached(rows.slot), len(rows.tokens)))
-        self.now += len(rows.tokens)
+        self.now += self._row_s * len(rows.tokens)
         return super().forward(batch)
 
 
@@ -57,4 +61,20 @@ def test_large_sizes_are_left_out_where_they_take_too_long() -> None:
     """The first four take 15 s here, the fifth 16 more."""
     engine = Noting(max_scratch=16)
     assert list(time_passes(engine, lambda: engine.now, most_s=10.0)) == [1, 2, 4, 8]
+    assert engine.num_free == 1
+
+
+@pytest.mark.parametrize(
+    ("row_s", "sizes"),
+    [(1e-6, [16, 64, 64]), (1.0, [16])],
+    ids=["quick", "slow"],
+)
+def test_rows_of_prompts_are_timed_in_whole_chunks_where_these_are_quick(
+    row_s: float, sizes: list[int]
+) -> None:
+    """A quarter tells of a slow model."""
+    engine = Noting(max_scratch=64, row_s=row_s)
+    found = time_prompt_row(engine, lambda: engine.now, rows=1_000)
+    assert found == pytest.approx(row_s)
+    assert engine.passes == [(0, rows) for rows in sizes]
     assert engine.num_free == 1
