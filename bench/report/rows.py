@@ -25,26 +25,29 @@ def write(suite: str, rows: Iterable[dict[str, Any]]) -> Path:
 def merge(
     suite: str, rows: Iterable[dict[str, Any]], *, keys: Sequence[str], is_quick: bool = False
 ) -> Path:
-    """Replaces the rows of a suite that agree with a new one in all `keys`, and keeps the others.
+    """Replaces the rows of a suite that agree with a new one in all `keys`, where they stand, and keeps the others.
 
     So a suite can be run in parts. Every row carries its own machine and date. Without keys everything is replaced.
     """
     common = {"machine": describe(), "date": time.strftime("%Y-%m-%d")}
-    fresh = [{**row, **common} for row in rows]
-    taken = {identity(row, keys) for row in fresh}
-    folder = QUICK if is_quick else FOLDER
-    kept = [
-        row
-        for row in read(suite, is_quick=is_quick)
+    fresh: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        fresh.setdefault(identity(row, keys), []).append({**row, **common})
+    whole: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in read(suite, is_quick=is_quick):
         # Rows without a key are of an older form.
-        if keys and all(key in row for key in keys) and identity(row, keys) not in taken
-    ]
+        if keys and all(key in row for key in keys):
+            whole.setdefault(identity(row, keys), []).append(row)
+    whole |= fresh
+    folder = QUICK if is_quick else FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{suite}.jsonl"
-    text = "".join(json.dumps(row) + "\n" for row in (*kept, *fresh))
-    whole = file.with_suffix(".part")
-    whole.write_text(text, encoding="utf-8")
-    whole.replace(file)
+    part = file.with_suffix(".part")
+    part.write_text(
+        "".join(json.dumps(row) + "\n" for some in whole.values() for row in some),
+        encoding="utf-8",
+    )
+    part.replace(file)
     return file
 
 

@@ -20,11 +20,13 @@ def _rows(suite: str) -> list[tuple[object, ...]]:
 
 
 def test_a_part_replaces_its_own_rows_only() -> None:
-    """Running one part again leaves the others."""
+    """Running one part again leaves the others, and the order of all."""
     keys = ("part",)
     results.merge("s", [{"part": "a", "value": 1}, {"part": "b", "value": 2}], keys=keys)
     results.merge("s", [{"part": "a", "value": 3}], keys=keys)
-    assert _rows("s") == [("b", 2), ("a", 3)]
+    assert _rows("s") == [("a", 3), ("b", 2)]
+    results.merge("s", [{"part": "c", "value": 4}, {"part": "b", "value": 5}], keys=keys)
+    assert _rows("s") == [("a", 3), ("b", 5), ("c", 4)]
 
 
 def test_rows_of_an_older_form_go() -> None:
