@@ -206,7 +206,7 @@ class BlockEngine(TokenSlotEngine):
             torch.from_numpy(told_NB).to(device),
             torch.from_numpy(anchors_N).to(device),
             context,
-            seen_NW,
+            torch.from_numpy(seen_NW).to(device),
         )
         self._anchors_S[slots_N], self._told_S[slots_N] = anchors_N, ends_N
         self._lay(torch.from_numpy(slots_N).to(device), states)

@@ -96,7 +96,7 @@ class ContextRing:
         self._positions_SW[destination] = self._positions_SW[source]
         self.forget(destination, length)
 
-    def before(self, slots_N: Int64s, anchors_N: Int64s) -> tuple[Tensor, Tensor]:
+    def before(self, slots_N: Int64s, anchors_N: Int64s) -> tuple[Tensor, NDArray[np.bool_]]:
         """What blocks see that begin at `anchors_N`.
 
         Returns:
@@ -105,7 +105,7 @@ class ContextRing:
         rows, positions_NW = self.held(slots_N)
         seen_NW = (positions_NW != NOWHERE) & (positions_NW < anchors_N[:, None])
         seen_NW &= positions_NW >= anchors_N[:, None] - self._window
-        return rows, torch.from_numpy(seen_NW).to(self._device)
+        return rows, seen_NW
 
     def held(self, slots_N: Int64s) -> tuple[Tensor, Int64s]:
         """Keys and values (layers, N, window, 2, key heads, head_dim) and their positions [N, window]."""

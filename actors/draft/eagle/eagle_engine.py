@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from outrider.actors.draft.block.context_cache import NOWHERE, ContextCache
+from outrider.actors.draft.eagle.eagle_forward import EagleForward, lines_of
 from outrider.actors.draft.eagle.eagle_net import EagleNet
 from outrider.actors.draft.eagle.kept_states import Grade
 from outrider.actors.draft.eagle.state_reuse import StateReuse
@@ -72,6 +73,7 @@ class EagleEngine(StateEngine):
             state_width=config.width,
         )
         self.net = net
+        self._forward = EagleForward(net)
         self.context = ContextCache(_ToldRows(net), num_slots, spec.device)
         """Of positions whose states the target has told."""
         self.levels_W: Int64s | None = None
@@ -174,54 +176,56 @@ class EagleEngine(StateEngine):
         device = self._spec.device
         slots, above = torch.from_numpy(rows.slots_R), torch.from_numpy(rows.above_R)
         states_RD = self.net.fed_back(self._states_SCM[slots, above])
-        if len(first := (rows.stages_R == 0).nonzero()[0]):
+        first = (rows.stages_R == 0).nonzero()[0]
+        if len(first):
             config, features = self.net.config, self._features_SD[slots[first]]
             shape = (len(first), len(config.taps), config.target_width)
             states_RD[torch.from_numpy(first)] = self.net.fused(features.view(shape))
-        tokens = torch.from_numpy(rows.tokens_R).to(device)
-        inputs = self.net.inputs(states_RD, tokens)
-        rotation = self.net.rotation(torch.from_numpy(rows.positions_R).to(device))
+            begun = rows.slots_R[first]
+            self.origins_S[begun] = self._newest_S[begun]
+        around_RD, queries_RHD, keys_values = self._forward.rows(
+            states_RD,
+            torch.from_numpy(rows.tokens_R).to(device),
+            torch.from_numpy(rows.positions_R).to(device),
+            int(rows.positions_R.max()) + 1,
+        )
         columns = torch.from_numpy(rows.columns_R)
-        self._rows_SC[slots, columns] = self.net.midlayer.keys_values(inputs, rotation)
+        self._rows_SC[slots, columns] = keys_values
         seen_RC = self._seen_SCC[rows.slots_R, rows.above_R]
         own_R = ~self.context.has(rows.slots_R, rows.positions_R)
         seen_RC[np.arange(len(seen_RC)), rows.columns_R] = own_R
         # What is committed is in the tail, or in the context.
         seen_RC[:, 0] = False
         self._seen_SCC[rows.slots_R, rows.columns_R] = seen_RC
+        if self._reuse is None:
+            after = self._attended(rows, seen_RC, around_RD, queries_RHD)
+            self._states_SCM[slots, columns] = after
+            return
         before_R = self._tokens_SC[rows.slots_R, rows.above_R]
         is_left_R = np.ones(len(rows.slots_R), np.bool_)
-        for index, kept, grades in self._reuse.take(rows, before_R) if self._reuse else ():
+        for index, kept, grades in self._reuse.take(rows, before_R):
             at = rows.slots_R[index], rows.columns_R[index]
             self._states_SCM[at], self._grades_SC[at] = kept, grades
             is_left_R[index] = False
-        begun = rows.slots_R[rows.stages_R == 0]
-        self.origins_S[begun] = self._newest_S[begun]
         left = is_left_R.nonzero()[0]
         self.num_reused += len(is_left_R) - len(left)
         self.num_computed -= len(is_left_R) - len(left)
         if not len(left):
             return
         some = rows.at(left)
-        cosines, sines = rotation
-        after = self._attended(some, states_RD[left], inputs[left], (cosines[left], sines[left]))
+        after = self._attended(some, seen_RC[left], around_RD[left], queries_RHD[left])
         self._states_SCM[slots[left], columns[left]] = after
-        if self._reuse is not None:
-            self._reuse.keep(some, before_R[left], after)
+        self._reuse.keep(some, before_R[left], after)
 
     def _attended(
         self,
         rows: NewRows,
-        states_RD: torch.Tensor,
-        inputs: torch.Tensor,
-        rotation: tuple[torch.Tensor, torch.Tensor],
+        seen_RC: Bools,
+        around_RD: torch.Tensor,
+        queries_RHD: torch.Tensor,
     ) -> torch.Tensor:
         """s' of rows whose keys and values are written. Shape (R, D)."""
-        slots_E, starts_E, counts_E = np.unique(rows.slots_R, return_index=True, return_counts=True)
-        # One line for each slot, filled up with its first row.
-        places_EN = np.arange(counts_E.max())
-        is_there_EN = places_EN < counts_E[:, None]
-        rows_EN = np.where(is_there_EN, starts_E[:, None] + places_EN, starts_E[:, None])
+        slots_E, lines_EN, places_R = lines_of(rows.slots_R)
         used = int(rows.columns_R.max()) + 1
         context, seen_EW = self.context.before(slots_E, self._newest_S[slots_E] + 2)
         tail_ET = self._tail_positions_ST[slots_E]
@@ -229,18 +233,20 @@ class EagleEngine(StateEngine):
         seen_ET = (tail_ET != NOWHERE) & ~has_ET
         slots = torch.from_numpy(slots_E)
         every = torch.cat((context[0], self._tail_ST[slots], self._rows_SC[slots, :used]), dim=1)
-        committed = torch.cat((seen_EW, torch.from_numpy(seen_ET).to(seen_EW.device)), dim=1)
-        seen_RC = self._seen_SCC[rows.slots_R, rows.columns_R][:, :used]
-        seen_ENC = torch.from_numpy(seen_RC[rows_EN]).to(committed.device)
-        seen = torch.cat((committed[:, None].expand(-1, rows_EN.shape[1], -1), seen_ENC), dim=-1)[
-            :, None
-        ]
-        index = torch.from_numpy(rows_EN).to(states_RD.device)
-        after = self.net.midlayer(
-            states_RD[index], inputs[index], (rotation[0][index], rotation[1][index]), every, seen
+        window, committed = seen_EW.shape[1], seen_EW.shape[1] + seen_ET.shape[1]
+        seen_ENC = np.empty((*lines_EN.shape, committed + used), np.bool_)
+        seen_ENC[:, :, :window] = seen_EW[:, None]
+        seen_ENC[:, :, window:committed] = seen_ET[:, None]
+        seen_ENC[:, :, committed:] = seen_RC[:, :used][lines_EN]
+        device = self._spec.device
+        return self._forward.after(
+            around_RD,
+            queries_RHD,
+            every,
+            torch.from_numpy(seen_ENC).to(device)[:, None],
+            torch.from_numpy(lines_EN).to(device),
+            torch.from_numpy(places_R).to(device),
         )
-        found: torch.Tensor = after[torch.from_numpy(is_there_EN).to(after.device)]
-        return found
 
     def _logits(self, rows: NewRows, live_R: Bools) -> torch.Tensor:
         if self._reuse is not None:
@@ -248,7 +254,7 @@ class EagleEngine(StateEngine):
         states_RD = self._states_SCM[
             torch.from_numpy(rows.slots_R), torch.from_numpy(rows.columns_R)
         ]
-        values_RV = self.net.logits(states_RD)
+        values_RV = self._forward.logits(states_RD)
         if not live_R.all():
             values_RV[torch.from_numpy(~live_R).to(values_RV.device)] = 0.0
         return values_RV

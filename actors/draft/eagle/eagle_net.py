@@ -227,13 +227,13 @@ class EagleNet(nn.Module):
             self._head_rows = self._head_VD[ids]
         return self._head_rows
 
-    def drafted_logits(self, states: Tensor) -> Tensor:
-        """Of the ids that the net proposes, for states s' [.., D]; shape [.., v]."""
-        return F.linear(self.norm(states), self.head())
-
     def logits(self, states: Tensor) -> Tensor:
         """Of the target's ids [.., V]; minus infinity for those that the net does not propose."""
-        drafted, ids = self.drafted_logits(states), self.drafted_ids
+        return self.logits_of_normed(self.norm(states))
+
+    def logits_of_normed(self, rows: Tensor) -> Tensor:
+        """As `logits`, of normed states."""
+        drafted, ids = F.linear(rows, self.head()), self.drafted_ids
         if ids is None:
             return drafted
         every = drafted.new_full((*drafted.shape[:-1], self.config.vocab_size), -torch.inf)

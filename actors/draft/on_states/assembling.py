@@ -10,11 +10,13 @@ import torch
 
 from outrider.actors.draft.model.growing_drafter import num_nodes_of
 from outrider.actors.draft.on_states.net_folder import folder_digest
+from outrider.actors.draft.on_states.net_tables import BORROWED_HEAD
 from outrider.actors.draft.state.draft_sessions import DraftSessions
 from outrider.actors.draft.state.draft_settings import LOOKUP_SLOTS, DraftSettings
 from outrider.actors.draft.state.drafter_spec import LoadedDrafter
 from outrider.actors.engine.checkpoint.model_source import resolve_model
 from outrider.actors.engine.load.priority import lower_priority
+from outrider.actors.engine.load.weights import own_weights
 from outrider.actors.engine.protocol import ModelSpec
 from outrider.actors.speculation.policies import LengthChoice
 
@@ -53,7 +55,9 @@ def assembled(
     if device.type == "cpu":
         lower_priority(engine.niceness)
     folder = Path(source.location)
-    net = load(folder).to(device)
+    net = load(folder)
+    own_weights(net, device, tables={BORROWED_HEAD})
+    net.to(device)
     spec = ModelSpec(
         name=engine.model,
         vocab_size=net.config.vocab_size,

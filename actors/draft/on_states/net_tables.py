@@ -7,6 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+BORROWED_HEAD = "_head_VD"
+"""The buffer of every net that holds a borrowed head."""
+
 
 @dataclass(frozen=True, eq=False)
 class NetTables:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import torch
 from torch import Tensor, nn
 
 
-def own_weights(model: nn.Module, device: torch.device) -> None:
+def own_weights(model: nn.Module, device: torch.device, *, tables: Collection[str] = ()) -> None:
     """Moves a freshly loaded model's weights into memory of this process, one tensor at a time.
 
     They may be a mapping of the file: written over, it would change a running model, or end the process if cut short. Tied
@@ -15,6 +17,7 @@ def own_weights(model: nn.Module, device: torch.device) -> None:
     Args:
         model: On the CPU. Changed in place.
         device: Where the model will run. Elsewhere than on the CPU, moving it there is the copy, and nothing is done here.
+        tables: Buffers, by their own names, that rows are multiplied with as with a linear layer's weights.
     """
     if device.type != "cpu":
         return
@@ -23,6 +26,7 @@ def own_weights(model: nn.Module, device: torch.device) -> None:
         for each in model.modules()
         if type(each) is nn.Linear and type(each.weight.data) is Tensor
     }
+    of_products |= {id(each) for name, each in model.named_buffers() if name in tables}
     for tensor in [*model.parameters(), *model.buffers()]:
         tensor.data = by_input(tensor.data) if id(tensor) in of_products else tensor.data.clone()
 

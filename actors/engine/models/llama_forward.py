@@ -18,6 +18,7 @@ from torch import Tensor
 from outrider.actors.engine.attention.attention import Attend, Manner
 from outrider.actors.engine.attention.pass_cache import PassCache
 from outrider.actors.engine.models.llama_weights import DirectLayer, DirectWeights
+from outrider.actors.engine.models.norms import norm, norm_in_float32
 from outrider.actors.engine.tapped_states import TappedStates
 
 MAX_ERROR = {torch.float32: 1e-4}
@@ -40,7 +41,7 @@ class DirectModel:
         ]
         self._angles_P2D = _angles(weights, max_context)
         self._eps = torch.tensor([weights.eps], device=weights.embedding.device)
-        self._norm = _norm if weights.embedding.dtype == torch.float32 else _norm_in_float32
+        self._norm = norm if weights.embedding.dtype == torch.float32 else norm_in_float32
 
     def __call__(
         self,
@@ -135,18 +136,3 @@ def _angles(weights: DirectWeights, max_context: int) -> Tensor:
         # The half that is rolled to the front is subtracted: (a, b) turns into (a cos - b sin, b cos + a sin).
         sines[..., : weights.head_dim // 2].neg_()
         return torch.stack((cosines[0], sines[0]), dim=1)
-
-
-def _norm(rows: Tensor, weight: Tensor, eps: Tensor) -> Tensor:
-    """Root mean square norm over the last dimension (Zhang and Sennrich 2019, arXiv 1910.07467)."""
-    # Three calls less than a mean and a sum with a number, which torch turns into more.
-    sums = torch.mul(rows, rows).sum(-1, keepdim=True)
-    return (rows * torch.add(eps, sums, alpha=1.0 / rows.shape[-1]).rsqrt_()).mul_(weight)
-
-
-def _norm_in_float32(rows: Tensor, weight: Tensor, eps: Tensor) -> Tensor:
-    """As `_norm`, with the mean taken in float32 as the modules do."""
-    wide = rows.float()
-    sums = torch.mul(wide, wide).sum(-1, keepdim=True)
-    scaled = wide * torch.add(eps, sums, alpha=1.0 / rows.shape[-1]).rsqrt_()
-    return scaled.to(rows.dtype).mul_(weight)

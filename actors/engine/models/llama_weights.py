@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from outrider.actors.engine.models.llama_shape import is_llama_shaped, products_of
-
-Product = Callable[[Tensor], Tensor]
-"""Rows times weights."""
+from outrider.actors.engine.models.products import Product, joined, product_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -80,7 +77,7 @@ def direct_weights(model: PreTrainedModel, windows: Sequence[int | None]) -> Dir
             for layer, window in zip(body.layers, windows, strict=True)
         ],
         last_norm=body.norm.weight.detach(),
-        head=_product(model.lm_head),
+        head=product_of(model.lm_head),
         rotary=body.rotary_emb,
         num_heads=config.num_attention_heads,
         num_key_heads=config.num_key_value_heads,
@@ -93,21 +90,11 @@ def direct_weights(model: PreTrainedModel, windows: Sequence[int | None]) -> Dir
 def _products(layer: Any) -> dict[str, Product]:
     query, key, value, out, gate, up, down = products_of(layer)
     return {
-        "qkv": _product(_join(query, key, value)),
-        "out": _product(out),
-        "gate_up": _product(_join(gate, up)),
-        "down": _product(down),
+        "qkv": product_of(joined(query, key, value)),
+        "out": product_of(out),
+        "gate_up": product_of(joined(gate, up)),
+        "down": product_of(down),
     }
-
-
-def _product(linear: nn.Linear) -> Product:
-    """A product as a function: a module finds out each time what it has."""
-    weight_IO = linear.weight.detach().t()
-    # The annotation of torch leaves out that there may be none.
-    bias: Tensor | None = linear.bias
-    if bias is None:
-        return partial(torch.mm, mat2=weight_IO)
-    return partial(torch.addmm, bias.detach(), mat2=weight_IO)
 
 
 def _head_norms(attention: Any) -> Tensor | None:
@@ -121,23 +108,3 @@ def _head_norms(attention: Any) -> Tensor | None:
             key.expand(config.num_key_value_heads, -1),
         )
     )
-
-
-def _join(*parts: nn.Linear) -> nn.Linear:
-    """One product for several; the parts' weights become views of its own. On a CPU they are laid out as `weights.by_input` does."""
-    has_bias = parts[0].bias is not None
-    joined = nn.Linear(parts[0].in_features, 1, bias=has_bias, device="meta")
-    joined.out_features = sum(part.out_features for part in parts)
-    for name in ("weight", "bias") if has_bias else ("weight",):
-        tensors = [getattr(part, name).detach() for part in parts]
-        if name == "weight" and tensors[0].device.type == "cpu":
-            whole = torch.cat([tensor.t() for tensor in tensors], dim=1).t()
-        else:
-            whole = torch.cat(tensors)
-        setattr(joined, name, nn.Parameter(whole, requires_grad=False))
-        start = 0
-        for part in parts:
-            end = start + part.out_features
-            getattr(part, name).data = whole[start:end]
-            start = end
-    return joined

@@ -24,7 +24,8 @@ def drafted(
     tokens[0, : len(told)] = torch.tensor(told)
     context, seen = cache.before(np.array([slot]), np.array([anchor]))
     is_told = torch.arange(block)[None] < len(told)
-    return net.states(tokens, is_told, torch.tensor([anchor]), context, seen)[0]
+    anchors = torch.tensor([anchor])
+    return net.states(tokens, is_told, anchors, context, torch.from_numpy(seen))[0]
 
 
 def test_features_in_any_order_give_the_same_context() -> None:
