@@ -7,12 +7,12 @@ import math
 import numpy as np
 
 from outrider.actors.exchange.verdicts import TargetActivity
-from outrider.actors.speculation import learning
 from outrider.actors.speculation.trees.path_keys import Int64s
 from outrider.actors.speculation.trees.ragged import rank_within, sizes_of
 from outrider.actors.target.candidates.candidate_store import Chosen
 from outrider.actors.target.schedule.mode import Mode
 from outrider.actors.target.schedule.waiting import Waiting
+from outrider.actors.target.state import yields
 from outrider.actors.target.state.passes import Pass, build
 from outrider.actors.target.state.round import Round
 from outrider.actors.target.state.session_table import Bools
@@ -124,7 +124,7 @@ class Planner:
             waits = starving | (hopes & ~self._is_complete(decoding))
             since = table.verdict_s_S[decoding[waits]]
             return max(float(since.max()) + most_s - now, 0.0) if waits.any() else 0.0
-        pace = self._pace(decoding)
+        pace = self._pace(decoding, has)
         awaited = hopes & ~(has & table.answered_S[decoding])
         if awaited.any():
             left_s = self._first_s(decoding[awaited], has[awaited], pace, now)
@@ -142,14 +142,16 @@ class Planner:
         """Seconds to wait for the first candidates of sessions that drafters have not answered; 0: none of them is worth it."""
         table = self._state.table
         said_E, grown_E = table.due(awaited)
-        # What answers an older text is of use if the tokens since are in it.
-        fits_E = table.hits_S[awaited] ** grown_E
+        survives_E = self._state.survives(awaited)
+        hits_E = np.where(survives_E, table.hits_S[awaited], 0.0)
+        # What answers an older text is of use if the tokens since are in it; where it cannot be, the answer to this one is awaited.
+        fits_E = np.where(survives_E, hits_E**grown_E, 1.0)
+        said_E = np.where(survives_E | np.isinf(said_E), said_E, table.verdict_s_S[awaited])
         more_E = np.maximum(table.yields_S[awaited] - 1.0 - self._floor * self._tree, 0.0)
         # Without waiting what answers is of use one pass later, if the text goes on into it, and saves the next wait.
         saved_E = np.minimum(pace * self.waiting.first.mean_s, more_E)
-        hits_E = table.hits_S[awaited]
         # A miss loses the tree: that costs a pass without candidates, so a token, and no more than the tree holds.
-        lost_E = (1.0 - hits_E) * np.minimum(more_E, 1.0)
+        lost_E = np.where(survives_E, (1.0 - hits_E) * np.minimum(more_E, 1.0), 0.0)
         gains_E = np.where(has, self._state.open(awaited) * (more_E - saved_E), more_E + lost_E)
         gains_E *= fits_E
         is_due = np.isfinite(said_E)
@@ -157,9 +159,11 @@ class Planner:
             return 0.0
         return self.waiting.first_s(gains_E[is_due], now - said_E[is_due], pace)
 
-    def _pace(self, rows: Int64s) -> float:
-        """Tokens that the target commits in a second, as these sessions' passes over candidates go."""
-        tokens = float(self._state.table.yields_S[rows].sum())
+    def _pace(self, rows: Int64s, has: Bools) -> float:
+        """Tokens that the target commits in a second if it does not wait, as these sessions' passes over candidates go; whose candidates do not
+        survive has none in any pass that is not waited for, and so a token."""
+        is_fed_E = has | self._state.survives(rows)
+        tokens = float(np.where(is_fed_E, self._state.table.yields_S[rows], 1.0).sum())
         return tokens / self._state.cost.predict(len(rows) + self._nodes)
 
     def _is_complete(self, decoding: Int64s) -> Bools:
@@ -203,10 +207,7 @@ class Planner:
         table.waited_s_S[rows] = np.nan
         vain = rows[~table.answered_S[rows]]
         if len(vain):
-            # A pass that was waited for commits one token where nothing came: waiting is worth no more than that.
-            empty, share = vain[~self._state.has_candidates(vain)], 1.0 - learning.ROUNDS
-            table.yields_S[empty] += share * (1.0 - table.yields_S[empty])
-            table.hits_S[empty] -= share * table.hits_S[empty]
+            yields.in_vain(table, vain[~self._state.has_candidates(vain)])
             # Counts double, so that a silent drafter soon costs nothing.
             said_E, _ = table.due(vain)
             if np.isfinite(said_E).any():
@@ -231,7 +232,7 @@ class Planner:
             if hopes.any():
                 wait_s = state.settings.max_patience_s
                 if not state.settings.lockstep:
-                    first_s = self._first_s(rows[hopes], has[hopes], self._pace(rows), now)
+                    first_s = self._first_s(rows[hopes], has[hopes], self._pace(rows, has), now)
                     wait_s = min(first_s, wait_s)
         self.waiting.promised_s = now + wait_s
         free_s = 0.0

@@ -12,6 +12,7 @@ from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.noise.gumbel import GumbelNoise, NoiseCache
 from outrider.actors.speculation.policies import RootPolicy
 from outrider.actors.speculation.sampling.transforms import SamplingTransform, is_plain
+from outrider.actors.target.state import yields
 from outrider.actors.target.state.target_events import OpenSession
 from outrider.actors.target.state.target_session import TargetSession
 from outrider.actors.target.state.target_state import TargetState
@@ -19,11 +20,6 @@ from outrider.actors.target.verify.near_ties import near_tie
 
 OFFERED: Final[frozenset[str]] = frozenset(VERIFIERS)
 """Verifiers that this target carries out. Exact match is coupled verification of candidates drawn without the noise."""
-
-
-PRIOR_YIELD = 2.5
-"""Tokens that a pass over candidates is expected to commit before a session has seen any: a small distilled drafter's. If every level held the
-draw as often as the first one, that would do so in 1 - 1 / 2.5 of the cases."""
 
 
 class OpenRefused(Exception):
@@ -89,7 +85,7 @@ def open_session(
     table.speculates_S[row] = speculation.enabled
     table.max_nodes_S[row] = speculation.max_nodes
     table.max_depth_S[row] = speculation.max_depth
-    table.yields_S[row], table.hits_S[row] = PRIOR_YIELD, 1.0 - 1.0 / PRIOR_YIELD
+    yields.begin(table, np.array([row]))
     table.say(np.array([row]), now)
     table.heard_S[row], table.woken_S[row] = table.lengths_S[row] - 1, 0
     table.set_stops(row, frozenset((*eos, *sampling.stop_token_ids)))

@@ -102,6 +102,9 @@ class NodeFate(NamedTuple):
 class CandidateStore(Protocol):
     """Candidates of one kind, of all sessions. Sessions are named by their rows in the table."""
 
+    survives: bool
+    """Whether what a text has grown past may hold candidates for it still: then an answer to an older text is of use."""
+
     def graft(self, found: Arrived, rows_E: Int64s, number: int) -> Grafted:
         """Takes in a drafter's candidates, all of them for texts that are, were or may become those of their sessions.
 

@@ -20,6 +20,8 @@ from outrider.actors.target.state.target_settings import TargetSettings
 class GrowingStore:
     """A pool for each session, which any number of drafters feed."""
 
+    survives = True
+
     def __init__(
         self,
         table: SessionTable,

@@ -108,6 +108,8 @@ class SessionTable:
     """When the target, free, began to wait for candidates of the session; nan: it does not."""
     yields_S: Float64s
     """Mean tokens of a pass over candidates."""
+    bare_S: Int64s
+    """Passes since the last one with candidates."""
     hits_S: Float64s
     """Mean rate at which the first level holds the draw."""
     prefill_s_S: Float64s

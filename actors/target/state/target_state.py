@@ -190,6 +190,11 @@ class TargetState:
             has_E |= store.has(rows_E)
         return has_E
 
+    def survives(self, rows_E: Int64s) -> Bools:
+        """Of which sessions candidates may outlive a verdict (`CandidateStore.survives`)."""
+        survives_K = np.array([store.survives for store in self.stores])
+        return survives_K[self.table.kinds_S[rows_E]]
+
     def open(self, rows_E: Int64s) -> Float64s:
         """Probability that each text goes on where its candidates end and more could follow; 1 without any."""
         open_E = np.ones(len(rows_E))

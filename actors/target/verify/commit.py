@@ -10,10 +10,10 @@ import numpy as np
 from outrider.actors.engine.protocol import Logits
 from outrider.actors.exchange import verdicts as wire
 from outrider.actors.exchange.commits import Commits
-from outrider.actors.speculation import learning
 from outrider.actors.speculation.trees.path_keys import Int64s, add_up, jumps_of
 from outrider.actors.speculation.trees.ragged import sizes_of, starts_of
 from outrider.actors.target.candidates.candidate_store import NO_COLUMN
+from outrider.actors.target.state import yields
 from outrider.actors.target.state.passes import Pass
 from outrider.actors.target.state.round import OWN, Round
 from outrider.actors.target.state.session_table import MOST_DEPTH, Bools
@@ -98,19 +98,21 @@ def _drawn(pass_: Pass, entries_E: Int64s, nodes_ET: Int64s) -> Bools:
 
 def _learn(state: TargetState, pass_: Pass, done: Round, drawn_N: Bools) -> None:
     """Tells what became of the candidates that the walks met."""
+    entries_N = pass_.entries_N
+    yields.took(
+        state.table,
+        done.rows_E,
+        done.counts_E,
+        had_E=np.isin(done.entries_E, entries_N[pass_.drafters_N >= 0]),
+        survives_E=state.survives(done.rows_E),
+    )
     if not len(drawn_N):
         return
-    table, entries_N = state.table, pass_.entries_N
     has_parent_N = pass_.parents_N >= 0
     parents_N = np.where(has_parent_N, pass_.parents_N + pass_.starts_E[entries_N], 0)
     # What was never stated cannot have been wrong.
     is_met_N = (drawn_N[parents_N] | ~has_parent_N) & (pass_.columns_N != NO_COLUMN)
     state.trust.observe(pass_.drafters_N[is_met_N], pass_.estimates_N[is_met_N], drawn_N[is_met_N])
-    chosen = np.isin(done.entries_E, entries_N[pass_.drafters_N >= 0]).nonzero()[0]
-    rows, counts = done.rows_E[chosen], done.counts_E[chosen]
-    share = 1.0 - learning.ROUNDS
-    table.yields_S[rows] += share * (counts - table.yields_S[rows])
-    table.hits_S[rows] += share * ((counts > 1) - table.hits_S[rows])
 
 
 def _count(state: TargetState, pass_: Pass, done: Round, drawn_N: Bools, walks: Walks) -> None:
