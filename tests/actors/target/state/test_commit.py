@@ -325,7 +325,9 @@ def test_what_was_learned_and_counted(seed: int) -> None:
             if pass_.columns_N[start + node] != NO_COLUMN and (parent < 0 or parent in one.nodes):
                 met.append((who, float(pass_.estimates_N[start + node]), is_drawn))
         if any(who >= 0 for who in one.tree.drafters):
-            share = 1.0 - learning.ROUNDS
+            # Candidates that no verdict leaves behind come by waiting alone: learned slowly.
+            is_frozen = table.kinds_S[row] == FROZEN
+            share = 1.0 - (learning.PASSES if is_frozen else learning.ROUNDS)
             yields[row] = (1.0 - share) * yields[row] + share * len(one.tokens)
             hits[row] = (1.0 - share) * hits[row] + share * (len(one.tokens) > 1)
     commit(state, pass_, case.walks, case.logits, now=7.5)
