@@ -29,7 +29,7 @@ class EagleTrainingOptions(TargetTrainerOptions):
     num_key_heads: int = 2
     """Heads of keys and values."""
 
-    inner: int = 320
+    inner: int = 640
     """Width of the gated product."""
 
     window: int = 128
@@ -44,10 +44,10 @@ class EagleTrainingOptions(TargetTrainerOptions):
     reuse_rank: int = 32
     """Rank of the map that puts another token into a kept state; 0: none."""
 
-    steps: int = 1100
+    steps: int = 3500
     """Steps of the training."""
 
-    reuse_steps: int = 200
+    reuse_steps: int = 300
     """Steps of the training of that map."""
 
     matrix_rate: float = 0.02
@@ -56,10 +56,10 @@ class EagleTrainingOptions(TargetTrainerOptions):
     other_rate: float = 3e-3
     """Learning rate of everything else (AdamW)."""
 
-    text_rows: int = 768
+    text_rows: int = 2304
     """Rows of text whose hidden states are kept."""
 
-    own_rows: int = 512
+    own_rows: int = 1536
     """Rows of the target's writing whose hidden states are kept."""
 
     row_length: int = 144
