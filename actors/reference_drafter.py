@@ -62,7 +62,7 @@ def model_drafter(
         for depth, width in enumerate(shape.branching):
             scores_RV = text.scores(tree)
             text.keep(())
-            noise_1V = text.noise(depth) if verifier == "coupled" else None
+            noise_1V = text.noise(depth) if VERIFIERS[verifier].shares_noise else None
             first = len(nodes)
             for node in level:
                 scores_1V = scores_RV[node + 1 : node + 2]

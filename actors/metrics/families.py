@@ -55,6 +55,12 @@ def gauges(name: str, help_: str, labels: Iterable[str], values: Labelled) -> Me
     return family
 
 
+def emulated_device(profile: str) -> Metric:
+    """Says whether every time and rate of an actor is that of an emulated device; the profile of a real one is empty."""
+    help_ = "1: passes take what the profile says, so every time and rate here is emulated."
+    return gauges("emulated_device", help_, ("profile",), {(profile,): float(bool(profile))})
+
+
 def histogram(name: str, help_: str, values: Histogram) -> Metric:
     """How a value is distributed."""
     return histograms(name, help_, (), {(): values})

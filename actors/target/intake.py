@@ -126,5 +126,3 @@ def steer(state: TargetState, event: Steer) -> None:
             table.joined_SD[row, number] = False
             table.seen_SD[row, number] = 0
             state.say(SessionClosed(drafter=state.drafters[number], handle=session.handle))
-    if event.max_nodes:
-        table.max_nodes_S[row] = event.max_nodes

@@ -254,7 +254,8 @@ class TargetCore:
             now: Seconds of the driver's clock, when all was done.
         """
         self._planner.booked(pass_, model_s=model_s, now=now, committed=self._committed)
-        handles = [int(handle) for handle in self._handles]
+        is_on = self.state.recording.is_on
+        handles = [int(handle) for handle in self._handles] if is_on else []
         self.state.recording.end_pass(pass_, handles, model_s=model_s)
 
     # -- failures --------------------------------------------------------------------------------------------------

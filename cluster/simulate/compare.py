@@ -197,7 +197,7 @@ def _ideal(scenario: Scenario) -> float | None:
         or not load[0].clients
         or not scenario.drafters
         or len(scenario.targets) != 1
-        or scenario.verifier != "coupled"
+        or not VERIFIERS[scenario.verifier].shares_noise
     ):
         return None
     target, drafter = scenario.targets[0], scenario.drafters[0]

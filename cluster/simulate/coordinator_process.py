@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from outrider.actors.exchange import commits
 from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.cluster.requests.admission import AdmissionQueue, Grant
+from outrider.cluster.requests.drafting import RETRY_S
+from outrider.cluster.requests.sequence import REOPEN_S
 from outrider.cluster.requests.sequence_plan import SequencePlan, attach_session, open_session
 from outrider.cluster.requests.session import Session
 from outrider.cluster.requests.session_commands import (
@@ -20,6 +22,7 @@ from outrider.cluster.requests.session_commands import (
     Open,
 )
 from outrider.cluster.requests.session_states import SessionState
+from outrider.cluster.requests.slot_queue import ASK_AGAIN_S
 from outrider.cluster.simulate.heap import EventRecord, Heap
 from outrider.cluster.simulate.network import SimulatedStream
 from outrider.cluster.simulate.prices import Prices
@@ -28,15 +31,6 @@ from outrider.v1 import draft_pb2, target_pb2
 
 Key = tuple[str, int, int]
 """Names a request in every mode: kind, client or wave, and number."""
-
-RETRY_S = 0.5
-"""As `drafting.RETRY_S`."""
-
-ASK_AGAIN_S = 0.5
-"""As `slots.ASK_AGAIN_S`."""
-
-REOPEN_S = 0.05
-"""As `sequence.REOPEN_S`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

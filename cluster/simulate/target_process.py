@@ -120,7 +120,7 @@ class TargetProcess(Process):
                 steer = command.steer
                 owner = SessionOwner(stream=STREAM, session=steer.session)
                 drafters = tuple(steer.drafters)
-                self._note(Steer(owner=owner, drafters=drafters, max_nodes=steer.max_nodes))
+                self._note(Steer(owner=owner, drafters=drafters))
 
     def on_drafter(self, drafter: str, payload: bytes) -> None:
         """A drafter's message."""

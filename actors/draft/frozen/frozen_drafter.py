@@ -1,8 +1,8 @@
 """Drafting for the verifiers that test frozen trees: tokens are *drawn* from the draft model, level by level.
 
-Exactness rests on a few rules, kept here and in `rounds.py`. The law of a node's children is settled before a child is
+Exactness rests on a few rules, kept here and in `trees/frozen_rounds.py`. The law of a node's children is settled before a child is
 drawn: probable tokens rounded to the wire's numbers, one number for all others, then drawn from exactly those
-(`speculation/sparse.py`). Shapes are fixed beforehand; a drawn token is never dropped or moved. Draws come from a generator of the session's own, seeded by
+(`actors/frozen/sparse_rows.py`). Shapes are fixed beforehand; a drawn token is never dropped or moved. Draws come from a generator of the session's own, seeded by
 the operating system: it has nothing to do with the request's seed, which decides the target's tests. Each base gets one
 tree; if that is lost, the same one is sent again.
 

@@ -19,10 +19,13 @@ from outrider.actors.exchange.request_options_wire import (
     speculation_from_proto,
 )
 from outrider.actors.frozen import frozen_candidates
+from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.policies import LengthChoice
 from outrider.v1 import draft_pb2, target_pb2
 
-SERVED: tuple[str, ...] = ("coupled", "exact_match")
+SERVED: tuple[str, ...] = tuple(
+    verifier for verifier, method in VERIFIERS.items() if not method.needs_frozen_tree
+)
 """Verifiers that need nothing of a drafter but tokens."""
 
 

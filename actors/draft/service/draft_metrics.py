@@ -8,7 +8,7 @@ from prometheus_client.core import Metric
 
 from outrider.actors.draft.draft_worker import DraftWorker
 from outrider.actors.engine.timed_engine import TimedEngine
-from outrider.actors.metrics.families import counter, gauge
+from outrider.actors.metrics.families import counter, emulated_device, gauge
 
 COUNTERS = {
     "passes": ("draft_passes", "Units of drafting work."),
@@ -60,6 +60,7 @@ class DraftCollector:
         )
         yield counter("busy_seconds", "Seconds of passes.", worker.total_busy_s)
         if self._engine is not None:
+            yield emulated_device(self._engine.spec.emulated)
             yield counter("model_passes", "Forward passes of the model.", self._engine.num_passes)
             yield counter(
                 "model_cpu_seconds", "Processor seconds of them.", self._engine.model_cpu_s

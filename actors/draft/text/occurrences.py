@@ -29,11 +29,6 @@ def place_of(number: int, index: int) -> int:
     return number << _BITS | index
 
 
-def text_number(place: int) -> int:
-    """The number of the text that a place is in."""
-    return place >> _BITS
-
-
 def places_after(
     text_T: NDArray[np.integer], tail: Sequence[int], *, number: int = 0, first: int = 1
 ) -> list[int]:

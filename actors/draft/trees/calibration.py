@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from outrider.actors.draft.trees.forest import Forest, TreeWalk
 from outrider.actors.speculation import learning
+from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.options import Sampling
 
 Int64s = NDArray[np.int64]
@@ -42,7 +43,7 @@ def scoring_of(sampling: Sampling, verifier: str) -> Scoring:
     """How candidates of a session are scored."""
     if sampling.temperature <= 0.0:
         return Scoring.GREEDY
-    return Scoring.COUPLED if verifier == "coupled" else Scoring.BLIND
+    return Scoring.COUPLED if VERIFIERS[verifier].shares_noise else Scoring.BLIND
 
 
 PRIORS = (1.5, 1.5, 1.0)

@@ -50,11 +50,14 @@ class Delay:
         """By then it should have come."""
         return self.mean_s + 2.0 * self.spread_s
 
+    def lefts_s(self, elapsed_E: Float64s) -> Float64s:
+        """Seconds that each will still take."""
+        soon_E = np.maximum(self.mean_s - elapsed_E, max(self.spread_s, 0.0))
+        return np.where(elapsed_E <= self.latest_s(), soon_E, elapsed_E)
+
     def left_s(self, elapsed_s: float) -> float:
-        """Seconds that it will still take."""
-        if elapsed_s <= self.latest_s():
-            return max(self.mean_s - elapsed_s, self.spread_s, 0.0)
-        return elapsed_s
+        """Seconds that one will still take."""
+        return float(self.lefts_s(np.array([elapsed_s]))[0])
 
 
 @dataclass(slots=True)
@@ -83,8 +86,7 @@ class Waiting:
         """
         order = np.argsort(-elapsed_E, kind="stable")
         gains_E, elapsed_E = np.cumsum(gains_E[order]), elapsed_E[order]
-        lefts_E = np.array([self.first.left_s(elapsed) for elapsed in elapsed_E.tolist()])
-        latest_E = np.maximum.accumulate(lefts_E)
+        latest_E = np.maximum.accumulate(self.first.lefts_s(elapsed_E))
         best = int((gains_E - pace * latest_E).argmax())
         return self.left_s(float(gains_E[best]), pace, self.first, float(elapsed_E[best]))
 

@@ -10,6 +10,7 @@ from outrider.actors.engine.timed_engine import TimedEngine
 from outrider.actors.metrics.families import (
     counter,
     counters,
+    emulated_device,
     gauge,
     histogram,
     histograms,
@@ -26,6 +27,7 @@ class TargetCollector:
 
     def collect(self) -> Iterable[Metric]:
         """The metrics of this moment."""
+        yield emulated_device(self._engine.spec.emulated)
         yield from self._load()
         yield from self._time()
         yield from self._speculation()

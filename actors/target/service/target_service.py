@@ -311,7 +311,6 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
                     Steer(
                         owner=SessionOwner(stream=stream, session=command.steer.session),
                         drafters=tuple(command.steer.drafters),
-                        max_nodes=command.steer.max_nodes,
                     )
                 )
 

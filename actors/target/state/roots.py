@@ -23,6 +23,7 @@ import torch
 
 from outrider.actors.engine.protocol import Logits
 from outrider.actors.speculation import learning
+from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.trees.path_keys import Int64s
 from outrider.actors.target.candidates.candidate_pools import Pools
 from outrider.actors.target.state.passes import Pass
@@ -140,7 +141,7 @@ class RootTable:
         scores_K, ids_K = kept
         if session.noise is not None:
             scores_K = scores_K / session.sampling.temperature
-            if session.speculation.verifier == "coupled":
+            if VERIFIERS[session.speculation.verifier].shares_noise:
                 (noise_V,) = session.noise.row_range(session.length, session.length + 1)
                 scores_K = scores_K + noise_V[ids_K]
         count = min(NUM_ROOTS, len(ids_K))

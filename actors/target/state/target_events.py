@@ -72,11 +72,10 @@ class CloseStream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steer:
-    """Changes the drafters or the budget of a session."""
+    """Changes the drafters of a session."""
 
     owner: SessionOwner
     drafters: tuple[str, ...]
-    max_nodes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -154,8 +154,7 @@ class HostDraws:
 
     def _scores(self, values_RV: torch.Tensor, rows_A: Int64s, slots_A: Int64s) -> Float32s:
         """Rows over their temperatures: a copy, of those that have no other options."""
-        rows = torch.from_numpy(rows_A).to(values_RV.device)
-        scores_AV: Float32s = values_RV.index_select(0, rows).cpu().numpy()
+        scores_AV: Float32s = values_RV[torch.from_numpy(rows_A)].cpu().numpy()
         scores_AV /= self._table.divisors_S[slots_A].astype(np.float32)[:, None]
         return scores_AV
 

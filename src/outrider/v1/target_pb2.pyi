@@ -352,11 +352,8 @@ class SteerSession(google.protobuf.message.Message):
 
     SESSION_FIELD_NUMBER: builtins.int
     DRAFTERS_FIELD_NUMBER: builtins.int
-    MAX_NODES_FIELD_NUMBER: builtins.int
     session: builtins.int
     """The session."""
-    max_nodes: builtins.int
-    """Greatest number of candidate nodes in a pass. 0: as it is."""
     @property
     def drafters(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """The drafters from now on."""
@@ -366,9 +363,8 @@ class SteerSession(google.protobuf.message.Message):
         *,
         session: builtins.int = ...,
         drafters: collections.abc.Iterable[builtins.str] | None = ...,
-        max_nodes: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["drafters", b"drafters", "max_nodes", b"max_nodes", "session", b"session"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["drafters", b"drafters", "session", b"session"]) -> None: ...
 
 Global___SteerSession: typing_extensions.TypeAlias = SteerSession
 
