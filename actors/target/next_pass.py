@@ -145,7 +145,7 @@ class Planner:
         survives_E = self._state.survives(awaited)
         hits_E = np.where(survives_E, table.hits_S[awaited], 0.0)
         # What answers an older text is of use if the tokens since are in it; where it cannot be, the answer to this one is awaited.
-        fits_E = np.where(survives_E, hits_E**grown_E, 1.0)
+        fits_E = np.where(survives_E, hits_E ** np.maximum(grown_E, 0), 1.0)
         said_E = np.where(survives_E | np.isinf(said_E), said_E, table.verdict_s_S[awaited])
         more_E = np.maximum(table.yields_S[awaited] - 1.0 - self._floor * self._tree, 0.0)
         # Without waiting what answers is of use one pass later, if the text goes on into it, and saves the next wait.
