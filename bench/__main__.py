@@ -1,6 +1,6 @@
 """`python -m bench [SUITE ...] [--quick]`: runs suites, everything by default; `report` writes the tables and plots.
 
-`python -m bench gpu [--help]` times passes on a GPU. `python -m bench scale [--help]` starts fifty actors and scales them down. `python -m bench families [NAME ...]` tries small models of all
+`python -m bench gpu [--help]` times passes on a GPU, and `gpu-served` the whole service on one. `python -m bench scale [--help]` starts fifty actors and scales them down. `python -m bench families [NAME ...]` tries small models of all
 architectures of transformers and writes docs/models.md.
 """
 
@@ -47,9 +47,10 @@ parameters name."""
 
 def main() -> None:
     """Runs what is asked for."""
-    if sys.argv[1:2] == ["gpu"]:
+    if sys.argv[1:2] in (["gpu"], ["gpu-served"]):
         # Needs a GPU, so no part of everything, and has options of its own.
-        import_module("bench.gpu.gpu_suite").main(sys.argv[2:])
+        name = "gpu_suite" if sys.argv[1] == "gpu" else "served_suite"
+        import_module(f"bench.gpu.{name}").main(sys.argv[2:])
         return
     if sys.argv[1:2] == ["scale"]:
         # Needs memory for fifty actors, so no part of everything.
