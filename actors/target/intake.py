@@ -72,6 +72,7 @@ def take(
             event, now - arrived, rows_E, fresh_E=fresh_E, stale_E=stale_E, refused_E=refused_E
         )
     is_here = ~is_ahead[is_taken]
+    arrived = state.clock.at(arrived)
     _heard(state, rows[is_here], lengths[is_here], waiting, arrived - found.held_s)
     is_below = part.lengths_E == table.lengths_S[rows]
     _time(state, rows[is_below & (grafted.added_E > 0)], waiting, arrived)

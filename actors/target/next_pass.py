@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from outrider.actors.exchange.verdicts import TargetActivity
+from outrider.actors.speculation import learning
 from outrider.actors.speculation.trees.path_keys import Int64s
 from outrider.actors.speculation.trees.ragged import rank_within, sizes_of
 from outrider.actors.target.candidates.candidate_store import Chosen
@@ -37,6 +38,11 @@ class Planner:
         """Of a session that had some."""
         self._last_end: float | None = None
         """When the last round ended, if another follows at once."""
+        self._grows_by_s = math.inf
+        """When growth that is waited for has not come."""
+        self._wait_s = 0.0
+        """Mean before a pass, where drafters stand still while passes run: without these waits there would be no candidates, so they are part of
+        what a pass takes. Elsewhere 0: what comes during a pass comes without a wait."""
         self._busy_s = 0.0
         self._busy_since: float | None = None
 
@@ -62,7 +68,7 @@ class Planner:
             has = state.has_candidates(decoding)
             chosen = self._choose(decoding, num_rows)
             self._floor = max(part.floor for part in chosen)
-            left_s = self._left_s(decoding, has, chosen, now)
+            left_s = self._left_s(decoding, has, chosen, state.clock.at(now))
             if left_s > 0.0 and (state.settings.lockstep or not len(prompts)):
                 table.waited_s_S[decoding] = np.fmin(table.waited_s_S[decoding], now)
                 return left_s
@@ -134,6 +140,7 @@ class Planner:
             elapsed_s = now - self.waiting.last_s
             gain = sum(self._leaves(decoding, growing, part) for part in chosen)
             left_s = self.waiting.left_s(gain, pace, self.waiting.next, elapsed_s)
+            self._grows_by_s = now + left_s
         else:
             return 0.0
         return max(min(left_s, most_s - elapsed_s), 0.0)
@@ -164,7 +171,7 @@ class Planner:
         survive has none in any pass that is not waited for, and so a token."""
         is_fed_E = has | self._state.survives(rows)
         tokens = float(np.where(is_fed_E, self._state.table.yields_S[rows], 1.0).sum())
-        return tokens / self._state.cost.predict(len(rows) + self._nodes)
+        return tokens / (self._state.cost.predict(len(rows) + self._nodes) + self._wait_s)
 
     def _is_complete(self, decoding: Int64s) -> Bools:
         """In lockstep: which sessions have what their drafters send for this text."""
@@ -204,7 +211,11 @@ class Planner:
         if not len(rows):
             return
         table.draft_wait_s_S[rows] += now - table.waited_s_S[rows]
+        now = self._state.clock.at(now)
         table.waited_s_S[rows] = np.nan
+        if self._grows_by_s <= now:
+            self.waiting.next.observe(2.0 * (now - self.waiting.last_s))
+        self._grows_by_s = math.inf
         vain = rows[~table.answered_S[rows]]
         if len(vain):
             yields.in_vain(table, vain[~self._state.has_candidates(vain)])
@@ -226,7 +237,12 @@ class Planner:
         lost = rows[tried & ~has]
         table.heard_S[lost] = table.lengths_S[lost] - 1
         pass_s = now - pass_.began_s
-        wait_s = 0.0
+        if not state.clock.is_shared:
+            self._wait_s = 0.0
+        elif self._last_end is not None and not pass_.has_prompt:
+            waited_s = max(pass_.began_s - self._last_end, 0.0)
+            self._wait_s += (1.0 - learning.PASSES) * (waited_s - self._wait_s)
+        wait_s, now = 0.0, state.clock.at(now)
         if pass_.drafting and not pass_.has_prompt:
             hopes = self._drafted(rows) & (table.remaining_S[rows] > 1)
             if hopes.any():
@@ -238,7 +254,9 @@ class Planner:
         free_s = 0.0
         if wait_s <= 0.0:
             free_s = state.cost.predict(len(rows) + self._nodes, drafting=pass_.drafting)
-        return TargetActivity(pass_s=pass_s, free_s=free_s, wait_s=wait_s, floor=self._floor)
+        return TargetActivity(
+            pass_s=pass_s + self._wait_s, free_s=free_s, wait_s=wait_s, floor=self._floor
+        )
 
     def booked(self, pass_: Pass, *, model_s: float, now: float, committed: int) -> None:
         """Attributes the time of a pass, all of it: what happens outside the model costs as much a second."""

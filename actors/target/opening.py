@@ -86,7 +86,7 @@ def open_session(
     table.max_nodes_S[row] = speculation.max_nodes
     table.max_depth_S[row] = speculation.max_depth
     yields.begin(table, np.array([row]))
-    table.say(np.array([row]), now)
+    table.say(np.array([row]), state.clock.at(now))
     table.heard_S[row], table.woken_S[row] = table.lengths_S[row] - 1, 0
     table.set_stops(row, frozenset((*eos, *sampling.stop_token_ids)))
     session = TargetSession(

@@ -145,12 +145,9 @@ class TargetCore:
             case Steer():
                 intake.steer(state, event)
             case DrafterJoined():
-                state.live.add(state.number_of(event.drafter))
+                state.join_drafter(event.drafter, takes_turns=event.takes_turns)
             case DrafterLeft():
-                number = state.number_of(event.drafter)
-                state.live.discard(number)
-                state.table.joined_SD[:, number] = False
-                state.table.seen_SD[:, number] = 0
+                state.lose_drafter(event.drafter)
             case ResyncRequest():
                 intake.answer_resync(state, event)
             case FeedbackOpened():
@@ -206,6 +203,7 @@ class TargetCore:
         """
         state = self.state
         self._tell()
+        state.clock.passed(pass_.began_s, now)
         walks = computed.walks
         done = commit(state, pass_, walks, computed.logits, now=now)
         state.table.cached_S[pass_.rows_E] += pass_.chains_E

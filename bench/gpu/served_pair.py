@@ -38,14 +38,11 @@ class ServedPair:
     target: Path
     draft: Path
 
-    parameters: int
-    """Of the target."""
-
 
 def write_pair(
     folder: Path, *, shape: str, device: torch.device, dtype: torch.dtype, max_context: int
 ) -> ServedPair:
-    """Makes both on the device and writes them.
+    """Makes both on the device and writes them, unless they are there, of these sizes or others.
 
     Args:
         folder: Gets `target` and `draft`.
@@ -54,6 +51,9 @@ def write_pair(
         dtype: Of the weights.
         max_context: Tokens of a sequence that the models say they have.
     """
+    pair = ServedPair(target=folder / "target", draft=folder / "draft")
+    if (pair.draft / "config.json").exists():
+        return pair
     tokenizer = AutoTokenizer.from_pretrained(resolve_model(TOKENIZER).location)
     config = AutoConfig.for_model(
         "llama",
@@ -76,11 +76,6 @@ def write_pair(
         draft = copy.deepcopy(base)
         with torch.no_grad():
             draft.lm_head.weight += NOISE / config.hidden_size**0.5 * torch.randn_like(head)
-    pair = ServedPair(
-        target=folder / "target",
-        draft=folder / "draft",
-        parameters=sum(each.numel() for each in target.parameters()),
-    )
     for model, where in ((target, pair.target), (draft, pair.draft)):
         model.save_pretrained(where)
         tokenizer.save_pretrained(where)

@@ -21,7 +21,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from bench.figures.emulated_run import Window, run_window
-from bench.gpu.gpu_model import MAX_SCRATCH, SHAPES
+from bench.gpu.gpu_model import MAX_SCRATCH, SHAPES, num_parameters
 from bench.gpu.gpu_suite import DTYPES, FOLDER, describe
 from bench.gpu.gpu_timing import measure
 from bench.gpu.gpu_work import Load, Stand
@@ -62,6 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--temperature", type=float, default=0.8)
     parser.add_argument("--runs", type=int, default=3, help="of each way")
+    parser.add_argument("--folder", type=Path, help="keeps the models there, and finds them again")
     parser.add_argument("--out", type=Path, help="JSON lines; by default results/gpu_served.jsonl")
     args = parser.parse_args(arguments)
     device = torch.device(args.device)
@@ -77,6 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         drafting=args.drafting.split(","),
         temperature=args.temperature,
         runs=args.runs,
+        folder=args.folder,
     ):
         print(json.dumps(row), flush=True)
         rows.append(row)
@@ -94,18 +96,19 @@ def run(
     drafting: Sequence[str],
     temperature: float,
     runs: int,
+    folder: Path | None = None,
 ) -> Iterator[dict[str, Any]]:
     """One row for each way of drafting and number of requests."""
     common = {**describe(device), "shape": shape, "dtype": dtype, "temperature": temperature}
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory() as passing:
         pair = write_pair(
-            Path(folder),
+            folder or Path(passing),
             shape=shape,
             device=device,
             dtype=DTYPES[dtype],
             max_context=MAX_CONTEXT,
         )
-        passes = _passes_alone(pair, device, DTYPES[dtype], levels)
+        passes, parameters = _passes_alone(pair, device, DTYPES[dtype], levels)
         both: dict[str, Any] = {
             "device": device.type,
             "dtype": dtype,
@@ -115,16 +118,14 @@ def run(
         if device.type == "cuda":
             both["num_gpus"] = SHARE
         for way in drafting:
-            config = pair_config(
-                pair.target, pair.draft, both=both, service={"max_waiting": 256}
-            )
+            config = pair_config(pair.target, pair.draft, both=both, service={"max_waiting": 256})
             config["speculation"]["adaptive"] = DRAFTING[way]
             with start_service(parse_config(config, source="the benchmark")) as service:
                 _window(service, 4, enabled=True, temperature=temperature)
                 for level in levels:
                     yield {
                         **common,
-                        "parameters": pair.parameters,
+                        "parameters": parameters,
                         "drafting": way,
                         "level": level,
                         "pass_ms": passes[level],
@@ -134,8 +135,8 @@ def run(
 
 def _passes_alone(
     pair: ServedPair, device: torch.device, dtype: torch.dtype, levels: Sequence[int]
-) -> dict[int, float]:
-    """Milliseconds of a plain round of so many sessions, pass and draws, without any service."""
+) -> tuple[dict[int, float], int]:
+    """Milliseconds of a plain round of so many sessions, pass and draws, without any service; and the parameters of the target."""
     with torch.device(device):
         model = AutoModelForCausalLM.from_pretrained(pair.target, dtype=dtype)
     settings = EngineSettings(
@@ -145,7 +146,7 @@ def _passes_alone(
         max_scratch=MAX_SCRATCH,
     )
     engine = TransformersEngine(model, settings, name="alone", fingerprint="random")
-    found = {}
+    found, parameters = {}, num_parameters(model)
     for level in levels:
         stand = Stand(engine, Load(sessions=level, nodes=0, context=MAX_TOKENS // 2))
         timing = measure(stand.round_of(stand.draw_on_device), device, runs=30, warm_up=8)
@@ -155,7 +156,7 @@ def _passes_alone(
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
-    return found
+    return found, parameters
 
 
 def _window(service: RunningService, level: int, *, enabled: bool, temperature: float) -> Window:

@@ -50,7 +50,7 @@ class DraftProcess(Process):
         device: SimulatedDevice,
         new_core: Callable[[], DraftCore],
         prices: Prices,
-        on_core: bool = False,
+        passes_on: Machine | None = None,
     ) -> None:
         """Arguments: as `TargetProcess`."""
         super().__init__(name, heap, machine, record, prices)
@@ -67,7 +67,7 @@ class DraftProcess(Process):
         self._owners: dict[SessionKey, int] = {}
         """The coordinator's number of each session."""
         self._keys: dict[int, SessionKey] = {}
-        self._on_core = on_core
+        self._passes_on = passes_on or Machine(None)
         self._pass: DraftPass | None = None
         self._logits: Logits | None = None
         self._ends = self._arrived = 0.0
@@ -156,10 +156,7 @@ class DraftProcess(Process):
         self._logits = None if begun.batch is None else self.device.forward(begun.batch)
         model_s = self.device.pass_s - began_s
         self._pass = begun
-        if self._on_core:
-            self._ends = self.machine.run(self.now, model_s)
-        else:
-            self._ends = self.now + model_s
+        self._ends = self._passes_on.run(self.now, model_s)
         return self._ends
 
     def _conclude(self, done: DraftPass) -> None:

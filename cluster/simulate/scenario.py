@@ -59,6 +59,8 @@ class Actor(Section):
     """Whose cores its process shares; None: it has enough of its own."""
     on_cores: bool = False
     """Its passes take a core of the machine, as those of models without a GPU do."""
+    gpu: Name | None = None
+    """Whose passes take turns with its own: those of all actors that name the same. None: it has a GPU of its own."""
 
     @model_validator(mode="after")
     def _exists(self) -> Actor:
@@ -193,6 +195,8 @@ class Scenario(Section):
         for one in actors:
             if one.on_cores and one.machine is None:
                 raise ValueError(f"{one.name} computes on cores, but has no machine")
+            if one.on_cores and one.gpu is not None:
+                raise ValueError(f"{one.name} computes on cores and on gpu {one.gpu!r}; choose one")
         for fault in self.faults:
             self._check(fault)
         asked: tuple[Load | Wave, ...] = (*self.load, *self.waves)

@@ -79,6 +79,9 @@ class SimulatedService:
         self.record = EventRecord()
         self.prices = prices_of(scenario.prices)
         self.machines = {name: Machine(cores) for name, cores in scenario.machines.items()}
+        self._gpus = {
+            one.gpu: Machine(1) for one in (*scenario.targets, *scenario.drafters) if one.gpu
+        }
         self._alone = Machine(None)
         self.coordinator = CoordinatorProcess(
             COORDINATOR,
@@ -164,7 +167,7 @@ class SimulatedService:
             device=device,
             new_core=new_core,
             prices=self.prices,
-            on_core=actor.on_cores,
+            passes_on=self._passes_on(actor),
         )
         former = self.targets.get(actor.name)
         if former is not None:
@@ -209,7 +212,7 @@ class SimulatedService:
             device=device,
             new_core=new_core,
             prices=self.prices,
-            on_core=actor.on_cores,
+            passes_on=self._passes_on(actor),
         )
         former = self.drafters.get(actor.name)
         if former is not None:
@@ -238,7 +241,8 @@ class SimulatedService:
         drafter.target_takes[number] = lambda payload: target.on_drafter(name, payload)
         target.drafters[name] = stream
         target.drafter_takes[name] = lambda payload: drafter.on_target(number, payload)
-        target.joined(name)
+        gpu = next(one.gpu for one in self.scenario.targets if one.name == target.name)
+        target.joined(name, takes_turns=gpu is not None and gpu == spec.gpu)
 
     def unlink(self, drafter: DraftProcess, target: TargetProcess) -> None:
         """Breaks the stream between them; both are told."""
@@ -286,6 +290,11 @@ class SimulatedService:
 
     def _device(self, actor: Actor) -> SimulatedDevice:
         return SimulatedDevice(actor.model, actor.profile, _room(actor))
+
+    def _passes_on(self, actor: Actor) -> Machine | None:
+        if actor.gpu is not None:
+            return self._gpus[actor.gpu]
+        return self._machine(actor.machine) if actor.on_cores else None
 
     def _machine(self, name: str | None) -> Machine:
         return self._alone if name is None else self.machines[name]

@@ -76,7 +76,7 @@ class TargetProcess(Process):
         device: SimulatedDevice,
         new_core: Callable[[], TargetCore],
         prices: Prices,
-        on_core: bool = False,
+        passes_on: Machine | None = None,
     ) -> None:
         """
         Args:
@@ -87,7 +87,7 @@ class TargetProcess(Process):
             device: The model.
             new_core: Makes the core.
             prices: What its steps cost.
-            on_core: Passes take one of the machine's cores.
+            passes_on: Passes take one of its cores; None: they wait for nobody's.
         """
         super().__init__(name, heap, machine, record, prices)
         self.device = device
@@ -97,7 +97,7 @@ class TargetProcess(Process):
         self.drafters: dict[str, SimulatedStream] = {}
         self.coordinator_takes: Callable[[bytes], None] = lambda payload: None
         self.drafter_takes: dict[str, Callable[[bytes], None]] = {}
-        self._on_core = on_core
+        self._passes_on = passes_on or Machine(None)
         self._pass: Pass | None = None
         self._computed: Computed | None = None
         self._events: deque[tuple[float, Event]] = deque()
@@ -141,9 +141,10 @@ class TargetProcess(Process):
             self.spend(self._prices.target.take.seconds(1, frozen.candidates.num_nodes))
             self._note(frozen)
 
-    def joined(self, drafter: str) -> None:
+    def joined(self, drafter: str, *, takes_turns: bool) -> None:
         """A drafter's stream is up."""
-        self.post(b"", lambda _: self._note(DrafterJoined(drafter=drafter)))
+        event = DrafterJoined(drafter=drafter, takes_turns=takes_turns)
+        self.post(b"", lambda _: self._note(event))
 
     def left(self, drafter: str) -> None:
         """A drafter's stream has ended."""
@@ -187,10 +188,7 @@ class TargetProcess(Process):
         self._computed = self.core.run(decided)
         self._model_s = self.device.pass_s - began_s
         self._pass, self._began = decided, self.now
-        if self._on_core:
-            self._ends = self.machine.run(self.now, self._model_s)
-        else:
-            self._ends = self.now + self._model_s
+        self._ends = self._passes_on.run(self.now, self._model_s)
         # What was committed is told while the pass runs.
         self._send()
         return self._ends

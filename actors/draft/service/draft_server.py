@@ -14,6 +14,7 @@ from outrider.actors.draft.state.draft_events import Report
 from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.draft.state.draft_stats import DraftStats
 from outrider.actors.draft.state.drafter_spec import DrafterSpec, LoadedDrafter, TargetNeed
+from outrider.actors.engine.turn_taking import turn_taking_device
 from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION
 from outrider.actors.exchange.verifier_wire import offer_of
 from outrider.actors.metrics.metrics_service import serve_metrics
@@ -111,6 +112,7 @@ class DraftServer(WorkerServer[DraftWorker, Report]):
             vocab_size=loaded.vocab_size,
             **offer_of(served_verifiers(method_of(self._settings))),
             method=self._settings.method,
+            device="" if loaded.engine is None else turn_taking_device(loaded.engine.spec.device),
         )
 
 

@@ -1,7 +1,9 @@
 """Passes on a GPU: small ones at fixed shapes, recorded once and replayed, all others at their own size.
 
-A shape is recorded when passes of it have come a few times, up to a bound; a pass whose own shape is not recorded takes the
-least recorded one that holds it, or is run by itself. Shapes are never forgotten: see `cuda_graph.CudaGraphRecorder`.
+A recording takes as long as ten passes. So the first pass that no recorded shape holds has a large one recorded, the *cover* of its number of
+sessions, which serves passes over trees of all sizes and texts of all lengths; a shape of its own is recorded once passes of it have come a few times, unless a recorded one is
+as good. A pass takes the least recorded shape that holds it, or is run by itself. Shapes are never forgotten: see
+`cuda_graph.CudaGraphRecorder`.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ from outrider.actors.engine.graphs.cuda_graph import GraphRecorder, Run
 from outrider.actors.engine.graphs.static_attention import static_attention
 from outrider.actors.engine.graphs.static_inputs import StaticInputs, StaticLayout
 from outrider.actors.engine.graphs.static_shape import (
+    Need,
     StaticShape,
+    cover_of,
     exact_shape,
     need_of,
     shape_of,
@@ -32,7 +36,7 @@ from outrider.actors.engine.staging import Staging, to_device
 from outrider.actors.engine.tapped_states import TappedStates
 
 RECORD_AFTER = 3
-"""Passes of a shape before it is recorded, which takes as long as several: rare shapes are not worth it."""
+"""Passes of a shape before it is recorded, which takes as long as ten: rare shapes are not worth it."""
 
 MOST_RECORDED = 96
 """Recorded shapes at most. Each takes some megabytes and, together, the memory of the largest pass."""
@@ -130,18 +134,23 @@ class StaticPasses:
         return logits_RV.clone() if self._recorder.reuses_memory else logits_RV
 
     def _recorded_shape(self, plan: PassLayout) -> StaticShape | None:
-        """A recorded shape that holds a pass; its own is recorded first if it has come often enough."""
+        """A recorded shape that holds a pass; one is recorded first if that is worth it."""
         storage, need = self._storage, need_of(plan)
         shape = shape_of(need, num_slots=storage.num_slots, capacity=storage.capacity)
         if shape is None:
             return None
-        if shape not in self._recorded:
-            self._seen[shape] += 1
-            if self._may_record(shape):
-                self._fill(plan, shape)
-                self._record(shape)
-        if shape in self._recorded:
-            return shape
+        held = self._held(need)
+        if held is not None and held.is_as_good_as(shape):
+            return held
+        self._seen[shape] += 1
+        if self._seen[shape] >= self._policy.after:
+            self._record(plan, shape)
+        elif held is None:
+            self._record(plan, cover_of(shape, capacity=storage.capacity))
+        return self._held(need)
+
+    def _held(self, need: Need) -> StaticShape | None:
+        """The least recorded shape that holds a pass."""
         fitting = [shape for shape in self._recorded if shape.holds(need)]
         return min(fitting, key=lambda shape: shape.work, default=None)
 
@@ -152,17 +161,14 @@ class StaticPasses:
         inputs = self._layout.views(to_device(numbers, self._storage.device), shape)
         return self._call_model(inputs, inputs.wanted_R[: len(plan.wanted)], tapped)
 
-    def _may_record(self, shape: StaticShape) -> bool:
-        return (
-            not self._refused
-            and len(self._recorded) < self._policy.most
-            and self._seen[shape] >= self._policy.after
-        )
-
     def _fill(self, plan: PassLayout, shape: StaticShape) -> None:
         self._staging.fill(self._layout.fill(plan, shape))
 
-    def _record(self, shape: StaticShape) -> None:
+    def _record(self, plan: PassLayout, shape: StaticShape) -> None:
+        """Records a shape that holds a pass, if more may be recorded."""
+        if self._refused or len(self._recorded) >= self._policy.most:
+            return
+        self._fill(plan, shape)
         inputs = self._layout.views(self._staging.buffer, shape)
         try:
             self._recorded[shape] = self._recorder.record(

@@ -6,7 +6,7 @@ matters: reading the weights takes the time of a small pass, whatever its number
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from outrider.actors.engine.attention.pass_layout import PassLayout
 
@@ -15,6 +15,15 @@ ROWS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128)
 
 LEAST_SHOWN = 256
 """Rows of a slot that are shown to its queries, at least."""
+
+COVERED_LONGEST = 24
+"""Rows of a session that a cover takes: a tree of 16 candidates and its root."""
+
+COVERED_SHOWN = 16_384
+"""Rows of all its slots that a cover is shown: longer texts, the fewer sessions there are. An 8 B model's take 2 GiB, which a GPU reads in a fraction of a pass."""
+
+MOST_WASTED = 2
+"""Times the rows that a pass has, run or read: up to that a recorded shape serves it for good."""
 
 MOST_PADDED = 2048
 """Queries of all sessions, each session padded to the longest, at most: beyond, a ragged batch wastes too much."""
@@ -65,6 +74,15 @@ class StaticShape:
             and need.shown <= self.shown
         )
 
+    def is_as_good_as(self, other: StaticShape) -> bool:
+        """Whether a recording of the other would gain little: reading weights takes the time of a small pass, and what is padded costs a part of the rest.
+        Plain decoding has passes of its own size always, for most passes are of that kind."""
+        return (
+            (self.longest == 1) == (other.longest == 1)
+            and self.rows <= MOST_WASTED * other.rows
+            and self.work[0] <= MOST_WASTED * other.work[0]
+        )
+
     @property
     def work(self) -> tuple[int, int]:
         """Orders shapes by how long their passes take: gathering reads twice and writes once what is else read once."""
@@ -105,6 +123,21 @@ def shape_of(need: Need, *, num_slots: int, capacity: int) -> StaticShape | None
         return None
     shown = _shown(need.shown, capacity)
     return StaticShape(rows=rows, entries=entries, longest=longest, shown=shown, by_slot=by_slot)
+
+
+def cover_of(shape: StaticShape, *, capacity: int) -> StaticShape:
+    """The shape that serves passes of as many sessions until theirs are recorded.
+
+    Args:
+        shape: Of one of them.
+        capacity: Rows of a slot.
+    """
+    rows, longest = shape.rows, shape.longest
+    if 1 < longest < COVERED_LONGEST and shape.entries * COVERED_LONGEST <= MOST_PADDED:
+        longest = COVERED_LONGEST
+        rows = max(rows, _step(min(shape.entries * longest, ROWS[-1])) or 0)
+    shown = max(shape.shown, min(capacity, COVERED_SHOWN // shape.entries))
+    return replace(shape, rows=rows, longest=longest, shown=shown)
 
 
 def exact_shape(need: Need) -> StaticShape:

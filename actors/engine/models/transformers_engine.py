@@ -117,6 +117,7 @@ class TransformersEngine:
         self._cache_argument = cache_argument(model) or "cache"
         self._can_select = "logits_to_keep" in inspect.signature(model.forward).parameters
         self._check(tree, reference)
+        self._record_covers(settings)
 
     def _direct_model(self, settings: EngineSettings) -> DirectModel | None:
         """The model as functions of its weights, if it is of the shape; else its modules are run."""
@@ -174,6 +175,29 @@ class TransformersEngine:
             max_scratch=settings.max_scratch,
             policy=policy,
         )
+
+    def _record_covers(self, settings: EngineSettings) -> None:
+        """On a GPU, records what passes of each number of sessions take until their own shape is recorded, so that no request waits for it."""
+        if (
+            self._static is None
+            or self._spec.device.type != "cuda"
+            or settings.cuda_graphs == "off"
+        ):
+            return
+        slots = [self.acquire() for _ in range(self.num_slots)]
+        for power in range(self.num_slots.bit_length()):
+            for rows in (1, 2):
+                some = slots[: 1 << power]
+                self.forward(
+                    [
+                        Rows(slot=slot, tokens=[0] * rows, parents=range(-1, rows - 1))
+                        for slot in some
+                    ]
+                )
+                for slot in some:
+                    self.truncate(slot, 0)
+        for slot in slots:
+            self.release(slot)
 
     @property
     def spec(self) -> ModelSpec:

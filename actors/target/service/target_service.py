@@ -16,6 +16,7 @@ import grpc
 import structlog
 
 from outrider.actors.engine.timed_engine import TimedEngine
+from outrider.actors.engine.turn_taking import turn_taking_device
 from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION
 from outrider.actors.exchange.verifier_wire import offer_of
 from outrider.actors.exchange.vocabulary import Vocabulary
@@ -92,6 +93,7 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
     ) -> None:
         self._settings = settings
         self._engine = engine
+        self._device = turn_taking_device(engine.spec.device)
         self._fingerprint = fingerprint
         self._tokenizer_fingerprint = tokenizer_fingerprint
         self._worker = worker
@@ -258,7 +260,8 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
             # A later start of the same drafter has come.
             former.end()
         await context.write(target_pb2.VerdictMessage(hello=self._own_hello()))
-        self._worker.post(DrafterJoined(drafter=hello.name))
+        takes_turns = bool(hello.device) and hello.device == self._device
+        self._worker.post(DrafterJoined(drafter=hello.name, takes_turns=takes_turns))
         _log.info("drafter connected", target=self._settings.name, drafter=hello.name)
         try:
             await pump(context, outbox, lambda m: self._drafted(m, hello.name, log))

@@ -83,6 +83,8 @@ class DrafterJoined:
     """A drafter's stream passed the handshake."""
 
     drafter: str
+    takes_turns: bool = False
+    """It computes on the target's device, which runs one's passes at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from outrider.actors.target.candidates.candidate_pools import Pools
 from outrider.actors.target.candidates.candidate_store import CandidateStore
 from outrider.actors.target.candidates.trust import Trust
 from outrider.actors.target.schedule.cost import CostModel
+from outrider.actors.target.schedule.drafting_clock import DraftingClock
 from outrider.actors.target.state.frozen_store import FrozenStore
 from outrider.actors.target.state.growing_store import GrowingStore
 from outrider.actors.target.state.roots import RootTable
@@ -83,10 +84,13 @@ class TargetState:
         self.numbers: dict[str, int] = {}
         self.live: set[int] = set()
         """Drafters whose stream is up."""
+        self._sharing: set[int] = set()
+        """Of those, whose passes take turns with the target's."""
         self.trust = Trust()
         self.roots = RootTable(self.table, self.pools, self.sessions)
         """What the target last thought after each token, for sessions whose trees begin with that."""
         self.cost = CostModel()
+        self.clock = DraftingClock()
         self.is_resting = False
         """Drafters are told to rest: the target decodes plainly for now."""
         self.stores: tuple[CandidateStore, ...] = (
@@ -183,6 +187,28 @@ class TargetState:
 
     # -- candidates ------------------------------------------------------------------------------------------------
 
+    def join_drafter(self, name: str, *, takes_turns: bool) -> None:
+        """A drafter's stream is up.
+
+        Args:
+            name: Of the drafter.
+            takes_turns: Its passes wait for the target's, and the target's for its.
+        """
+        number = self.number_of(name)
+        self.live.add(number)
+        if takes_turns:
+            self._sharing.add(number)
+        self.clock.is_shared = bool(self._sharing)
+
+    def lose_drafter(self, name: str) -> None:
+        """A drafter's stream has ended."""
+        number = self.number_of(name)
+        self.live.discard(number)
+        self._sharing.discard(number)
+        self.clock.is_shared = bool(self._sharing)
+        self.table.joined_SD[:, number] = False
+        self.table.seen_SD[:, number] = 0
+
     def has_candidates(self, rows_E: Int64s) -> Bools:
         """Which sessions have something to verify below their text."""
         has_E = np.zeros(len(rows_E), np.bool_)
@@ -191,9 +217,9 @@ class TargetState:
         return has_E
 
     def survives(self, rows_E: Int64s) -> Bools:
-        """Of which sessions candidates may outlive a verdict (`CandidateStore.survives`)."""
+        """Of which sessions candidates come without a wait: they may outlive a verdict (`CandidateStore.survives`), and are drafted while passes run."""
         survives_K = np.array([store.survives for store in self.stores])
-        return survives_K[self.table.kinds_S[rows_E]]
+        return survives_K[self.table.kinds_S[rows_E]] & (not self.clock.is_shared)
 
     def open(self, rows_E: Int64s) -> Float64s:
         """Probability that each text goes on where its candidates end and more could follow; 1 without any."""

@@ -71,7 +71,7 @@ def commit(state: TargetState, pass_: Pass, walks: Walks, logits: Logits, *, now
         tokens = tokens_ET[index, : counts_E[index]].tolist()
         state.sessions[int(rows_E[index])].transform.commit(tokens)
     table.epochs_S[rows_E] += 1
-    table.say(rows_E, now)
+    table.say(rows_E, state.clock.at(now))
     for store in state.stores:
         table.counts["stale"][rows_E] += store.advance(rows_E)
     if table.rooted_S[rows_E].any():

@@ -183,6 +183,7 @@ class Hello(google.protobuf.message.Message):
     METHOD_FIELD_NUMBER: builtins.int
     STREAM_FIELD_NUMBER: builtins.int
     VERIFIER_NAMES_FIELD_NUMBER: builtins.int
+    DEVICE_FIELD_NUMBER: builtins.int
     protocol_version: builtins.int
     """Version of the protocol."""
     name: builtins.str
@@ -201,6 +202,8 @@ class Hello(google.protobuf.message.Message):
     """The drafter's method, for instance `autoregressive`."""
     stream: builtins.int
     """Number of the stream, chosen by the drafter and never used twice by one start of it, for traces."""
+    device: builtins.str
+    """Identifies the drafter's device, if processes on it take turns (a GPU). Empty: its passes wait for nobody's."""
     @property
     def verifiers(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[outrider.v1.sampling_pb2.Verifier.ValueType]:
         """Verifiers that the drafter can serve."""
@@ -222,8 +225,9 @@ class Hello(google.protobuf.message.Message):
         method: builtins.str = ...,
         stream: builtins.int = ...,
         verifier_names: collections.abc.Iterable[builtins.str] | None = ...,
+        device: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["incarnation", b"incarnation", "method", b"method", "model_fingerprint", b"model_fingerprint", "name", b"name", "protocol_version", b"protocol_version", "stream", b"stream", "tokenizer_fingerprint", b"tokenizer_fingerprint", "verifier_names", b"verifier_names", "verifiers", b"verifiers", "vocab_size", b"vocab_size"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["device", b"device", "incarnation", b"incarnation", "method", b"method", "model_fingerprint", b"model_fingerprint", "name", b"name", "protocol_version", b"protocol_version", "stream", b"stream", "tokenizer_fingerprint", b"tokenizer_fingerprint", "verifier_names", b"verifier_names", "verifiers", b"verifiers", "vocab_size", b"vocab_size"]) -> None: ...
 
 Global___Hello: typing_extensions.TypeAlias = Hello
 

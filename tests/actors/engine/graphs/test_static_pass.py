@@ -141,13 +141,13 @@ def with_policy(engine: TransformersEngine, recorder: Counted, policy: Policy) -
 
 
 def test_rare_shapes_are_not_recorded(make_engine: MakeEngine) -> None:
-    """A shape is recorded when it has come often enough; until then, a larger recorded one serves."""
+    """One that serves all trees is recorded with the first; a shape of its own when it has come often enough."""
     engine = make_engine("llama")
     passes = with_policy(engine, Counted(), Policy(after=3, most=9))
-    small_passes(engine, [8, 8])
-    assert passes.num_recorded == 0
-    small_passes(engine, [8, 4])
-    assert {shape.rows for shape in passes._recorded} == {8}
+    small_passes(engine, [8, 4, 20, 8])
+    assert {(shape.rows, shape.longest) for shape in passes._recorded} == {(24, 24)}
+    small_passes(engine, [8])
+    assert {shape.rows for shape in passes._recorded} == {24, 8}
     replayed: list[int] = []
     passes._recorded = {
         shape: lambda run=run, shape=shape: replayed.append(shape.rows) or run()  # type: ignore[misc, func-returns-value]
@@ -156,6 +156,15 @@ def test_rare_shapes_are_not_recorded(make_engine: MakeEngine) -> None:
     expected = small_passes(make_engine("llama"), [3])
     torch.testing.assert_close(small_passes(engine, [3]), expected, atol=1e-5, rtol=0)
     assert replayed[-1] == 8
+
+
+def test_what_would_gain_little_is_not_recorded(make_engine: MakeEngine) -> None:
+    """A tree of 5 takes a recording of 8 rows for good, plain decoding has one of its own."""
+    engine = make_engine("llama")
+    passes = with_policy(engine, Counted(), Policy(after=1, most=9))
+    small_passes(engine, [8, 5, 4, 1, 7, 1])
+    # 2: the text before them.
+    assert {shape.rows for shape in passes._recorded} == {8, 2, 1}
 
 
 def test_the_number_of_recordings_is_bounded(make_engine: MakeEngine) -> None:

@@ -1,0 +1,32 @@
+"""The clock by which drafters' answers are timed: seconds in which they could work. Pure.
+
+A drafter that shares the target's device stands still while the target's pass runs: two processes on one GPU take turns. How long its answer takes if
+the target waits for it cannot be told from answers that a pass has held up, unless that pass is left out.
+"""
+
+from __future__ import annotations
+
+
+class DraftingClock:
+    """The worker's clock; where the device is shared, less the target's passes."""
+
+    def __init__(self) -> None:
+        self.is_shared = False
+        """A drafter that is connected computes on the target's device."""
+        self._left_out_s = 0.0
+        """Of all passes before the last."""
+        self._began_s = self._ended_s = 0.0
+
+    def passed(self, began: float, ended: float) -> None:
+        """Takes in a pass, in seconds of the worker's clock."""
+        self._left_out_s += self._last_s
+        self._began_s, self._ended_s = began, ended if self.is_shared else began
+
+    def at(self, now: float) -> float:
+        """This clock's time at a time of the worker's, which is not before the last pass but one ended."""
+        inside_s = min(max(now - self._began_s, 0.0), self._last_s)
+        return now - self._left_out_s - inside_s
+
+    @property
+    def _last_s(self) -> float:
+        return self._ended_s - self._began_s
