@@ -11,6 +11,7 @@ from outrider.actors.speculation import learning
 from outrider.actors.speculation.trees.path_keys import Int64s
 from outrider.actors.speculation.trees.ragged import rank_within, sizes_of
 from outrider.actors.target.candidates.candidate_store import Chosen
+from outrider.actors.target.candidates.frozen_pool import TRY_AGAIN
 from outrider.actors.target.schedule.mode import Mode
 from outrider.actors.target.schedule.waiting import Waiting
 from outrider.actors.target.state import yields
@@ -40,6 +41,8 @@ class Planner:
         """When the last round ended, if another follows at once."""
         self._grows_by_s = math.inf
         """When growth that is waited for has not come."""
+        self._bare = 0
+        """Passes without candidates, one after another."""
         self._wait_s = 0.0
         """Mean before a pass, where drafters stand still while passes run: without these waits there would be no candidates, so they are part of
         what a pass takes. Elsewhere 0: what comes during a pass comes without a wait."""
@@ -237,11 +240,7 @@ class Planner:
         lost = rows[tried & ~has]
         table.heard_S[lost] = table.lengths_S[lost] - 1
         pass_s = now - pass_.began_s
-        if not state.clock.is_shared:
-            self._wait_s = 0.0
-        elif self._last_end is not None and not pass_.has_prompt:
-            waited_s = max(pass_.began_s - self._last_end, 0.0)
-            self._wait_s += (1.0 - learning.PASSES) * (waited_s - self._wait_s)
+        self._learn_turns(pass_)
         wait_s, now = 0.0, state.clock.at(now)
         if pass_.drafting and not pass_.has_prompt:
             hopes = self._drafted(rows) & (table.remaining_S[rows] > 1)
@@ -257,6 +256,20 @@ class Planner:
         return TargetActivity(
             pass_s=pass_s + self._wait_s, free_s=free_s, wait_s=wait_s, floor=self._floor
         )
+
+    def _learn_turns(self, pass_: Pass) -> None:
+        """What is particular where drafters stand still while passes run, and candidates come by waiting alone."""
+        if not self._state.clock.is_shared:
+            self._wait_s, self._bare = 0.0, 0
+            return
+        if self._last_end is not None and not pass_.has_prompt:
+            waited_s = max(pass_.began_s - self._last_end, 0.0)
+            self._wait_s += (1.0 - learning.PASSES) * (waited_s - self._wait_s)
+        self._bare = 0 if self._nodes else self._bare + 1
+        if self._bare >= TRY_AGAIN:
+            # Nothing would tell that answers have become faster.
+            self.waiting.forget()
+            self._bare = 0
 
     def booked(self, pass_: Pass, *, model_s: float, now: float, committed: int) -> None:
         """Attributes the time of a pass, all of it: what happens outside the model costs as much a second."""

@@ -75,6 +75,10 @@ class Waiting:
     """Until when drafters were told that the target waits, in seconds of the worker's clock: they let trees grow until then. 0 once
     one of them has answered."""
 
+    def forget(self) -> None:
+        """Nothing is known any more of how long answers take."""
+        self.first, self.next = Delay(), Delay()
+
     def first_s(self, gains_E: Float64s, elapsed_E: Float64s, pace: float) -> float:
         """How long to wait for the first candidates of sessions that have none: of those that are due soonest, as many as are
         worth it; 0: begin now.

@@ -196,6 +196,7 @@ class TargetState:
         """
         number = self.number_of(name)
         self.live.add(number)
+        self._sharing.discard(number)
         if takes_turns:
             self._sharing.add(number)
         self.clock.is_shared = bool(self._sharing)

@@ -17,7 +17,14 @@ EVERYTHING = {
     "seconds": 0.9,
     "machines": {"box": 2},
     "targets": [
-        {"name": "t", "model": "law:agree70", "profile": "10ms+10us", "slots": 8, "machine": "box"}
+        {
+            "name": "t",
+            "model": "law:agree70",
+            "profile": "10ms+10us",
+            "slots": 8,
+            "machine": "box",
+            "gpu": "card",
+        }
     ],
     "drafters": [
         {
@@ -29,7 +36,13 @@ EVERYTHING = {
             "on_cores": True,
             "link": {"latency_ms": 2.0, "jitter_ms": 0.5, "loss": 0.02},
         },
-        {"name": "e", "model": "law:agree70/draft-2", "profile": "1ms+3us", "slots": 8},
+        {
+            "name": "e",
+            "model": "law:agree70/draft-2",
+            "profile": "1ms+3us",
+            "slots": 8,
+            "gpu": "card",
+        },
     ],
     "load": [{"clients": 3, "tokens": 30, "prompt": 16}],
     "waves": [{"at_s": 0.1, "requests": 2, "tokens": 10, "prompt": 8}],

@@ -16,7 +16,7 @@ from outrider.cluster.simulate.simulated_service import SimulatedMode
 
 FOLDER = Path(__file__).parents[3] / "bench" / "scenarios"
 
-SHORT = ("core-lost", "far-20ms", "hard-text", "near", "quarter", "shared-core")
+SHORT = ("core-lost", "far-20ms", "hard-text", "near", "one-gpu", "quarter", "shared-core")
 """Scenarios that take some seconds, and that small changes of the scheduler have broken."""
 
 SMALL = """

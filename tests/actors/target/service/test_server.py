@@ -22,9 +22,11 @@ from outrider.actors.exchange.candidates import Candidates
 from outrider.actors.exchange.commits import Commit
 from outrider.actors.rpc.grpc_server import internal_channel
 from outrider.actors.speculation.trees import base_hash
+from outrider.actors.target.service import target_service
 from outrider.actors.target.service.target_server import TargetServer
 from outrider.actors.target.state.target_events import DraftersWanted
 from outrider.actors.target.state.target_settings import TargetSettings
+from outrider.actors.target.target_worker import TargetWorker
 from outrider.v1 import sampling_pb2, target_pb2, target_pb2_grpc
 
 BOUND_S = 20.0
@@ -369,6 +371,42 @@ async def test_later_start_of_a_drafter_replaces_the_earlier(
     with pytest.raises(grpc.aio.AioRpcError, match="dead"):
         await asyncio.wait_for(third.read(), BOUND_S)
     second.cancel()
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The target's device, which runs one's passes at a time."""
+    monkeypatch.setattr(target_service, "turn_taking_device", lambda _: "GPU-1")
+    return "GPU-1"
+
+
+@pytest.mark.parametrize(("theirs", "is_shared"), [("GPU-1", True), ("GPU-2", False), ("", False)])
+async def test_a_drafter_on_the_same_device_is_known(
+    device: str, served: tuple[TargetServer, str], theirs: str, is_shared: bool
+) -> None:
+    """Both ends name what they compute on; the target waits otherwise for whom it holds up."""
+    async with internal_channel(served[1]) as channel:
+        exchange = target_pb2_grpc.TargetServiceStub(channel).Exchange()
+        greeting = hello("d")
+        greeting.device = theirs
+        await exchange.write(target_pb2.DrafterMessage(hello=greeting))
+        await next_message(exchange)
+        worker = served[0]._worker
+        assert worker is not None
+        await wait_for_drafters(worker, 1)
+        assert worker.state.clock.is_shared is is_shared
+        exchange.cancel()
+        await wait_for_drafters(worker, 0)
+        assert not worker.state.clock.is_shared
+
+
+async def wait_for_drafters(worker: TargetWorker, count: int) -> None:
+    """Until so many are connected."""
+    for _ in range(int(BOUND_S / 0.01)):
+        if len(worker.state.live) == count:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"{len(worker.state.live)} drafters, not {count}")
 
 
 async def test_refused_session_says_why(stub: target_pb2_grpc.TargetServiceAsyncStub) -> None:
