@@ -24,6 +24,8 @@ LAYER = "mtp_layers.0"
 STEPS = 3
 """Tokens in a row that the library trains for, where its files do not say."""
 
+UNUSED = "verifier_lm_head.weight"
+
 PLAIN = ("llama", "qwen3")
 """Families of layers that are norm, attention, norm, gated product, and no more."""
 
@@ -95,6 +97,8 @@ def _mtp(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
             "eos_token_ids": list(target.eos_token_ids) if target is not None else [],
         },
         tensors=tensors | {name: name for name in own.values()},
+        # Its converter stores a head that was never filled, for training.
+        ignored={UNUSED: "the target's, for training"} if UNUSED in shapes else {},
     )
 
 
