@@ -13,7 +13,7 @@ LIBRARY = "speculators_model_type"
 OF_THE_TARGET = ("verifier_norm.weight", "verifier_lm_head.weight")
 
 
-def kind_of(checkpoint: Checkpoint) -> Any:
+def kind_of(checkpoint: Checkpoint) -> object:
     """The kind that a folder of the library says it is; None: it is of others."""
     return checkpoint.config.get(LIBRARY)
 
