@@ -1,6 +1,7 @@
 """Writes what follows from the sources: the page of the architecture, and the tables of methods.
 
-`python -m docs.generate` writes, `--check` refuses pages that are out of date, and imports that docs/architecture.md does not allow.
+`python -m docs.generate` writes, `--check` refuses pages that are out of date, imports that docs/folders.md does not allow, folders that import
+each other, and names of modules that only a run would show.
 """
 
 from __future__ import annotations
@@ -8,15 +9,17 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from collections.abc import Iterable
 
-from docs.imports import ROOT, folders, merged, reduced
+from docs.imports import ROOT, Graph, circles, folders, merged, reduced, unfinished
 from outrider.actors.draft.choice.drafter_registry import DRAFTERS, served_verifiers
 from outrider.actors.draft.on_states.known_formats import FORMATS
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.train.choice.trainer_registry import TRAINERS
 
 DOCS = ROOT / "docs"
-ARCHITECTURE = DOCS / "architecture.md"
+FOLDERS = DOCS / "folders.md"
+"""What each folder may import."""
 
 
 def purpose(folder: str) -> str:
@@ -26,10 +29,9 @@ def purpose(folder: str) -> str:
     return re.split(r"(?<=\.)\s", first)[0]
 
 
-def folder_table() -> str:
+def folder_table(graph: Graph) -> str:
     """One row a folder: what it is, and the only other folders that it imports."""
     rows = ["| folder | what it is | may import |", "|---|---|---|"]
-    graph = folders()
     for folder in sorted(graph):
         others = ", ".join(f"`{other}`" for other in sorted(graph[folder])) or "-"
         rows.append(f"| `{folder}` | {purpose(folder)} | {others} |")
@@ -41,14 +43,21 @@ def drawing() -> str:
     graph = reduced(merged(folders()))
     lines = ["```mermaid", "flowchart TD"]
     for top in sorted({node.split("/")[0] for node in graph}):
-        lines.append(f"  subgraph in_{top}[{top}]")
-        for node in sorted(node for node in graph if node.split("/")[0] == top):
-            name = node.removeprefix(top).removeprefix("/") or f"files of {top}"
-            lines.append(f"    {_id(node)}[{name}]")
-        lines.append("  end")
+        nodes = sorted(node for node in graph if node.split("/")[0] == top)
+        lines += [f"  subgraph in_{top}[{top}]", f"    {_joined(map(_box, nodes))}", "  end"]
     for node in sorted(graph):
-        lines += [f"  {_id(node)} --> {_id(other)}" for other in sorted(graph[node])]
+        if graph[node]:
+            lines.append(f"  {_id(node)} --> {_joined(map(_id, sorted(graph[node])))}")
     return "\n".join([*lines, "```"])
+
+
+def _box(node: str) -> str:
+    top, _, name = node.partition("/")
+    return f"{_id(node)}[{name or f'files of {top}'}]"
+
+
+def _joined(parts: Iterable[str]) -> str:
+    return " & ".join(parts)
 
 
 def _id(node: str) -> str:
@@ -113,7 +122,8 @@ def _code(text: str) -> str:
 
 BLOCKS = {
     "layout:drawing": drawing,
-    "layout:folders": folder_table,
+    "layout:upper": lambda: folder_table(merged(folders())),
+    "layout:folders": lambda: folder_table(folders()),
     "methods:verifiers": verifier_table,
     "methods:drafters": drafter_table,
     "methods:trainers": trainer_table,
@@ -133,15 +143,22 @@ def filled(page: str) -> str:
 
 
 def forbidden() -> list[str]:
-    """Imports between folders that the committed page does not allow."""
+    """What is wrong with the imports between folders; empty: nothing."""
     allowed: dict[str, set[str]] = {}
-    for line in ARCHITECTURE.read_text("utf-8").splitlines():
+    for line in FOLDERS.read_text("utf-8").splitlines():
         if match := re.match(r"\| `([^`]+)` \|.*\| ([^|]*) \|$", line):
             allowed[match[1]] = set(re.findall(r"`([^`]+)`", match[2]))
+    graph = folders()
+    # Two folders apart may be one at the level above.
+    rounds = {tuple(group) for depth in (1, 2, 3, 4) for group in circles(merged(graph, depth))}
     return [
-        f"{folder} imports {other}, which docs/architecture.md does not allow"
-        for folder, others in folders().items()
-        for other in sorted(others - allowed.get(folder, set()))
+        *(
+            f"{folder} imports {other}, which docs/{FOLDERS.name} does not allow"
+            for folder, others in graph.items()
+            for other in sorted(others - allowed.get(folder, set()))
+        ),
+        *(f"{', '.join(group)} import each other" for group in sorted(rounds)),
+        *(f"{place} puts the name of a module together" for place in unfinished()),
     ]
 
 

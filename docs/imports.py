@@ -1,4 +1,8 @@
-"""Which folder of the product imports which: read from the sources, also from inside functions."""
+"""Which folder of ours imports which: read from the sources, also from inside functions.
+
+A string that is the name of a module of ours is an import, too: `importlib` is given such, and processes are started by them. So that none is
+overlooked, no such name may be put together at run time.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +12,37 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-TOPS = ("actors", "client", "cluster")
-PACKAGE = "outrider."
+
+PRODUCT = ("actors", "client", "cluster")
+"""Folders of the package `outrider`."""
+
+TOPS = (*PRODUCT, "bench")
+PACKAGES = {**{f"outrider.{top}": top for top in PRODUCT}, "bench": "bench"}
+"""Where the modules of a package lie."""
 
 Graph = Mapping[str, set[str]]
 """For each node those that it imports."""
 
 
-def sources() -> list[Path]:
-    """Every file of the product that people write, by its path from the root."""
-    found = (file for top in TOPS for file in (ROOT / top).rglob("*.py"))
+def sources(tops: tuple[str, ...] = TOPS) -> list[Path]:
+    """Every file of some folders that people write, by its path from the root."""
+    found = (file for top in tops for file in (ROOT / top).rglob("*.py"))
     return sorted(file.relative_to(ROOT) for file in found)
 
 
+def module_file(name: str) -> Path | None:
+    """The file of a module of ours, by its path from the root; None: it is none."""
+    for package, top in PACKAGES.items():
+        if name == package or name.startswith(package + "."):
+            base = Path(top, *name.removeprefix(package).split(".")[1:])
+            for path in (base.with_suffix(".py"), base / "__init__.py"):
+                if (ROOT / path).exists():
+                    return path
+    return None
+
+
 def imported(file: Path) -> Iterator[Path]:
-    """The product's files that a file imports; those for types only do not count."""
+    """The files of ours that a file imports; those for types only do not count."""
     tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
     for_types = {
         id(inner)
@@ -31,21 +51,34 @@ def imported(file: Path) -> Iterator[Path]:
         for inner in ast.walk(node)
     }
     for node in ast.walk(tree):
-        if not isinstance(node, ast.ImportFrom) or not node.module or id(node) in for_types:
-            continue
-        if not node.module.startswith(PACKAGE):
-            continue
-        base = Path(*node.module.removeprefix(PACKAGE).split("."))
-        for alias in node.names:
-            for path in (base / f"{alias.name}.py", base / alias.name / "__init__.py"):
-                if (ROOT / path).exists():
-                    yield path
-                    break
-            else:
-                one = base.with_suffix(".py")
-                path = one if (ROOT / one).exists() else base / "__init__.py"
-                if (ROOT / path).exists():
-                    yield path
+        if id(node) not in for_types:
+            yield from filter(None, _named(node))
+
+
+def _named(node: ast.AST) -> Iterator[Path | None]:
+    match node:
+        case ast.ImportFrom(module=str(module), names=names):
+            for alias in names:
+                yield module_file(f"{module}.{alias.name}") or module_file(module)
+        case ast.Import(names=names):
+            for alias in names:
+                yield module_file(alias.name)
+        case ast.Constant(value=str(name)) if "." in name:
+            yield module_file(name)
+
+
+def unfinished() -> list[str]:
+    """Strings that begin the name of a module of ours and leave the rest to be put in, by file and line."""
+    begins = tuple(f"{package}." for package in ("outrider", *PACKAGES))
+    return [
+        f"{file}:{node.lineno}"
+        for file in sources()
+        for node in ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and node.value.startswith(begins)
+        and node.value.endswith(".")
+    ]
 
 
 def folders() -> Graph:

@@ -30,10 +30,10 @@ FORBIDDEN: dict[str, tuple[str, ...]] = {
 ALLOWED: dict[str, tuple[str, ...]] = {
     "actors/speculation": ("outrider.actors.speculation",),
     "client/batch/ray_data": ("ray", "numpy"),
-    "cluster/demo": ("outrider.client",),
+    "client/cli/demo": ("outrider.cluster",),
 }
 """Exceptions, by the start of a file's path: the pure folder may import itself; the command line runs the serving side when
-asked to, and a batch its Ray shell; the demonstration is a client."""
+asked to, and a batch its Ray shell; the demonstration starts a service."""
 
 RAY_FREE = (
     "target_server.py",

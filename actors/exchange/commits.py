@@ -8,11 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from outrider.actors.exchange.frames import BadFrame, Reader, narrow, pack
+from outrider.actors.exchange.frames import MAX_TOKENS, BadFrame, Reader, narrow, pack
 from outrider.actors.speculation.trees.ragged import sizes_of
-
-MAX_TOKENS = 1 << 20
-"""Sessions and tokens of one frame."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

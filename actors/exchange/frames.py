@@ -18,6 +18,9 @@ Array = npt.NDArray[Any]
 VERSION = 1
 """Of every frame. Peers of another are refused when they shake hands; here it guards against bytes that are none."""
 
+MAX_TOKENS = 1 << 20
+"""Sessions and tokens of one frame, at most."""
+
 _COUNT = np.dtype("<u4")
 
 

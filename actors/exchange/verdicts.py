@@ -11,11 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from outrider.actors.exchange.frames import BadFrame, Reader, microseconds, narrow, pack
+from outrider.actors.exchange.frames import MAX_TOKENS, BadFrame, Reader, microseconds, narrow, pack
 from outrider.actors.speculation.trees.ragged import sizes_of, starts_of
-
-MAX_TOKENS = 1 << 20
-"""Sessions and tokens of one frame."""
 
 MAX_TOKEN = 1 << 24
 """Bound of token ids."""

@@ -11,13 +11,10 @@ from typing import ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from outrider.actors.exchange.candidates import FROZEN
+from outrider.actors.exchange.candidates import FROZEN, MAX_NODES
 from outrider.actors.frozen import law_frame
 from outrider.actors.frozen.law_frame import FrozenTree
 from outrider.v1 import target_pb2, tree_pb2
-
-MAX_NODES = 65_536
-"""Nodes of one tree. Far above what credits allow a drafter; a message that is larger is not one of ours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

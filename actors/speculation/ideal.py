@@ -64,11 +64,6 @@ def mean_run(law: Law) -> float:
     return sum(length * share for length, share in law.items())
 
 
-def chain_tokens(acceptance: float, length: int) -> float:
-    """Mean tokens of a pass over a chain, the target's own included: 1 + a + ... + a^length."""
-    return sum(acceptance**depth for depth in range(length + 1))
-
-
 def drafter_bound(law: Law, *, draft_cost: float, round_trip: float) -> float:
     """Greatest speed-up as far as drafting and the network go."""
     took = sum(

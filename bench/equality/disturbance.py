@@ -13,8 +13,8 @@ import time
 from types import TracebackType
 from typing import Self
 
-from bench.figures.assembly import Assembly
 from bench.network.relay import Relay
+from bench.running.assembly import Assembly
 
 DELAYS_S = (0.0, 0.001, 0.003, 0.01, 0.04)
 """One way, drawn anew each `TURN_S`."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
-from bench.report.rows import median
 from outrider.client.measuring.figures import Figures, percentile
 
 

@@ -24,13 +24,11 @@ from bench.gpu.gpu_checks import check_draws, check_noise, compare_logits, tree_
 from bench.gpu.gpu_model import SHAPES, Room, build_engine, least_bytes, num_parameters
 from bench.gpu.gpu_timing import Timing, copy_bandwidth, measure
 from bench.gpu.gpu_work import Load, Stand
+from bench.report.rows import FOLDER
+from outrider.actors.engine.load.load_engine import DTYPES
 
 NODES = (0, 16, 32, 64)
 """Sizes of the trees of a single session; 0 is plain decoding."""
-
-FOLDER = Path(__file__).parents[1] / "results"
-
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -21,6 +21,7 @@ from typing import Any
 
 from bench.network.network import Network, network
 from bench.network.ray_nodes import NodeSpec, RayNodes, ray_nodes
+from bench.running.bench_service import OUTRIDER
 
 HEAD = "head"
 TARGETS = ("target-a", "target-b")
@@ -31,8 +32,6 @@ START_S = 400.0
 
 END_S = 60.0
 """Bound on its end."""
-
-SERVE = "from outrider.client.cli import main; main()"
 
 
 class NotServing(RuntimeError):
@@ -133,7 +132,7 @@ def serving(
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen(
                 [
-                    *(*net.hosts[at].prefix, sys.executable, "-c", SERVE, "serve"),
+                    *(*net.hosts[at].prefix, *OUTRIDER, "serve"),
                     *("--config", str(folder / "service.json")),
                     *("--ready-file", str(folder / "ready")),
                 ],

@@ -1,4 +1,4 @@
-"""Result rows: JSON lines on disk, medians and spreads."""
+"""Result rows: JSON lines on disk, and how far runs of the same lie apart."""
 
 from __future__ import annotations
 
@@ -62,11 +62,6 @@ def read(suite: str, *, is_quick: bool = False) -> list[dict[str, Any]]:
     if not file.exists():
         return []
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-
-
-def median(values: Sequence[float]) -> float:
-    """The median."""
-    return statistics.median(values)
 
 
 def spread(values: Sequence[float]) -> float:

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.figures import where
 from bench.report import (
     plots,
     plots_of_scheduling,
@@ -22,6 +21,7 @@ from bench.report import (
     tables_plan,
     tables_simulated,
     verifier_tables,
+    where,
 )
 from bench.report import rows as results
 from bench.report.captions import Rows

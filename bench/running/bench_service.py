@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +11,9 @@ from typing import Any
 from outrider.client import Client
 from outrider.cluster.config.schema import parse_config
 from outrider.cluster.start.launch import RunningService, start_service
+
+OUTRIDER = (sys.executable, "-c", "from outrider.client.cli import main; main()")
+"""The command line, as a command."""
 
 TARGET = "target"
 """Name of the target's actor in benchmarks."""

@@ -8,7 +8,7 @@ import os
 import sys
 from typing import Any
 
-from bench.network.host import costs
+from bench.running.host import costs
 from outrider.actors.process.logs import LogSettings, configure_logs
 from outrider.client import AsyncClient, SamplingOptions, TextChunk
 from outrider.client.connection import event_loop

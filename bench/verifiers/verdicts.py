@@ -46,14 +46,8 @@ def _able(tree: Growing) -> Iterator[str]:
     replacement = Replacement.WITH if tree.kind is Kind.INDEPENDENT else Replacement.WITHOUT
     for verifier in FROZEN:
         method = VERIFIERS[verifier]
-        if is_chain or (not method.is_chain_only and _drawn(verifier) is replacement):
+        if is_chain or (not method.is_chain_only and method.drawn is replacement):
             yield verifier
-
-
-def _drawn(verifier: str) -> Replacement:
-    """How the service's drafters draw siblings for it."""
-    allowed = VERIFIERS[verifier].replacements
-    return Replacement.WITHOUT if Replacement.WITHOUT in allowed else Replacement.WITH
 
 
 def verify(

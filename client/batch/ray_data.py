@@ -18,11 +18,11 @@ import numpy as np
 import ray
 import ray.data
 
+from outrider.client.batch.batch_job import Job
 from outrider.client.batch.batch_run import BatchRun, RunSettings, Written
 from outrider.client.batch.parts import PartsOutput
 from outrider.client.batch.places import remote
 from outrider.client.batch.record import BatchRecord, parse
-from outrider.client.batch.whole_batch import Job
 from outrider.client.connection import event_loop
 from outrider.client.connection.errors import InvalidRequest, OutriderError
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import importlib
 import time
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from types import ModuleType
 
-from outrider.client.async_client import AsyncClient
 from outrider.client.batch.answers_file import AnswersFile, LocalOutput
 from outrider.client.batch.baseline import Baseline, measure_baseline, sample
+from outrider.client.batch.batch_job import Job
 from outrider.client.batch.batch_run import BatchRun, RunSettings, Written
 from outrider.client.batch.batch_summary import BatchSummary, summarise
 from outrider.client.batch.input_lines import read_lines
@@ -19,64 +18,13 @@ from outrider.client.batch.places import is_remote, local_path
 from outrider.client.batch.record import Rejection
 from outrider.client.batch.survey import Survey, done_ids, strictly, survey
 from outrider.client.connection import event_loop
-from outrider.client.connection.access import Tls
-from outrider.client.connection.channel import DEFAULT_ADDRESS
 from outrider.client.connection.errors import InvalidRequest
-from outrider.client.connection.timeouts import REQUEST_TIMEOUT_S
 
 MAX_CONCURRENCY = 256
 """Most records at once that are chosen without being asked for."""
 
 DEFAULT_CONCURRENCY = 8
 """Records at once where the service does not say how many it can hold."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """What to do."""
-
-    source: str
-    """The input: a path, or a URL that fsspec reads."""
-
-    destination: str
-    """The output: a path, or a URL that fsspec writes."""
-
-    address: str = DEFAULT_ADDRESS
-    """Of the service."""
-
-    tls: Tls | None = None
-    """Certificates; with shards, of files that are there on every node."""
-
-    token: str | Path | None = field(default=None, repr=False)
-    """What proves to the service who calls."""
-
-    timeout_s: float = REQUEST_TIMEOUT_S
-    """Seconds for one request."""
-
-    model: str = ""
-    """Of records that name none; empty takes the service's first."""
-
-    strict: bool = False
-    """Does nothing if a line cannot be run."""
-
-    concurrency: int | None = None
-    """Records at once, of all shards together; None: as many as the service can hold."""
-
-    attempts: int = 3
-    """Tries of a record that fails for a cause that may pass."""
-
-    patience_s: float = 600.0
-    """Seconds without a single answer after which the run ends."""
-
-    baseline: int = 0
-    """Records to decode plainly as well, afterwards."""
-
-    shards: int = 0
-    """Actors of a Ray cluster that send; 0: this process does."""
-
-    def client(self) -> AsyncClient:
-        """A client of the service."""
-        return AsyncClient(self.address, timeout_s=self.timeout_s, tls=self.tls, token=self.token)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,8 @@ import pytest
 from bench.equality import disturbance
 from bench.equality.message_faults import FaultyPost
 from bench.equality.shipped_drafters import ways
-from bench.figures.assembly import Assembly
 from bench.network.relay import Relay
+from bench.running.assembly import Assembly
 from bench.running.bench_prompts import load
 from bench.running.bench_service import TARGET
 from bench.running.slow_passes import SLOW_PASSES

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.client.timeline.build import Made, drafting, service, span
 
-from bench.figures.where import told, where
+from bench.report.where import told, where
 
 
 def test_shares_of_the_time_with_sessions() -> None:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from outrider.actors.draft.checkpoints.checkpoint_format import (
-    Checkpoint,
     TargetShape,
     UnfitCheckpoint,
 )
@@ -97,25 +96,3 @@ def block_tensors(fields: Mapping[str, Any]) -> dict[str, str]:
     if fields["has_confidence"]:
         names += ["confidence_head.proj.weight", "confidence_head.proj.bias"]
     return {name: name for name in names}
-
-
-def library_tables(checkpoint: Checkpoint, vocab_size: int) -> dict[str, Any]:
-    """Fields of a `Translation`: the tables that files of the library `speculators` hold besides, each of which may be absent."""
-    shapes = checkpoint.shapes
-    names = {
-        "embedding": "embed_tokens.weight",
-        "head": "lm_head.weight",
-        "draft_ids": "d2t",
-        "draft_mask": "t2d",
-    }
-    found: dict[str, Any] = {kind: name for kind, name in names.items() if name in shapes}
-    num = checkpoint.config.get("draft_vocab_size") or vocab_size
-    if num != vocab_size and "draft_ids" not in found:
-        raise UnfitCheckpoint(
-            f"its head has {num} of the target's {vocab_size} token ids, and no table d2t says which"
-        )
-    of_the_target = ("verifier_norm.weight", "verifier_lm_head.weight")
-    found["ignored"] = dict.fromkeys(
-        (name for name in of_the_target if name in shapes), "the target's, for training"
-    )
-    return found

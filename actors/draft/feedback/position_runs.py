@@ -15,11 +15,6 @@ class PositionRuns:
         return self._runs[0][1] if self._runs and self._runs[0][0] == 0 else 0
 
     @property
-    def islands(self) -> tuple[tuple[int, int], ...]:
-        """The runs beyond the first gap, each with its start and its end."""
-        return tuple(self._runs[1:] if self.end else self._runs)
-
-    @property
     def last(self) -> int:
         """End of the last run; 0: nothing came."""
         return self._runs[-1][1] if self._runs else 0

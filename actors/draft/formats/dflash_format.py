@@ -11,7 +11,6 @@ from typing import Any
 from outrider.actors.draft.checkpoints.block_fields import (
     block_fields,
     block_tensors,
-    library_tables,
 )
 from outrider.actors.draft.checkpoints.checkpoint_format import (
     Checkpoint,
@@ -21,16 +20,15 @@ from outrider.actors.draft.checkpoints.checkpoint_format import (
     UnfitCheckpoint,
 )
 from outrider.actors.draft.checkpoints.layer_fields import part, whole, wholes
-
-LIBRARY = "speculators_model_type"
+from outrider.actors.draft.checkpoints.library_fields import kind_of, layers_of, library_tables
 
 
 def _is_dflash(checkpoint: Checkpoint) -> bool:
-    return "dflash_config" in checkpoint.config and LIBRARY not in checkpoint.config
+    return "dflash_config" in checkpoint.config and kind_of(checkpoint) is None
 
 
 def _is_library_dflash(checkpoint: Checkpoint) -> bool:
-    return checkpoint.config.get(LIBRARY) in ("dflash", "dflash2")
+    return kind_of(checkpoint) in ("dflash", "dflash2")
 
 
 def _dflash(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
@@ -56,9 +54,7 @@ def _dflash(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
 def _library_dflash(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
     config = checkpoint.config
     _refuse_second(checkpoint)
-    layers = config.get("transformer_layer_config")
-    if not isinstance(layers, Mapping):
-        raise UnfitCheckpoint("transformer_layer_config is missing")
+    layers = layers_of(checkpoint)
     fields = block_fields(layers, config, target)
     return Translation(
         config={
@@ -73,7 +69,7 @@ def _library_dflash(checkpoint: Checkpoint, target: TargetShape | None) -> Trans
 
 def _refuse_second(checkpoint: Checkpoint) -> None:
     is_named = any("DFlash2" in name for name in checkpoint.architectures)
-    if is_named or checkpoint.config.get(LIBRARY) == "dflash2":
+    if is_named or kind_of(checkpoint) == "dflash2":
         raise UnfitCheckpoint(
             "DFlash 2 has convolutions around its layers and a selector behind them, which are not there; take "
             "a DFlash or a DSpark checkpoint"

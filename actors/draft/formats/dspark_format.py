@@ -8,7 +8,6 @@ from typing import Any
 from outrider.actors.draft.checkpoints.block_fields import (
     block_fields,
     block_tensors,
-    library_tables,
 )
 from outrider.actors.draft.checkpoints.checkpoint_format import (
     Checkpoint,
@@ -18,8 +17,8 @@ from outrider.actors.draft.checkpoints.checkpoint_format import (
     UnfitCheckpoint,
 )
 from outrider.actors.draft.checkpoints.layer_fields import whole, wholes
+from outrider.actors.draft.checkpoints.library_fields import kind_of, layers_of, library_tables
 
-LIBRARY = "speculators_model_type"
 RUNS = "Qwen3DSparkModel"
 
 
@@ -30,7 +29,7 @@ def _is_dspark(checkpoint: Checkpoint) -> bool:
 
 
 def _is_library_dspark(checkpoint: Checkpoint) -> bool:
-    return checkpoint.config.get(LIBRARY) == "dspark"
+    return kind_of(checkpoint) == "dspark"
 
 
 def _dspark(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
@@ -51,9 +50,7 @@ def _dspark(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
 
 def _library_dspark(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
     config = checkpoint.config
-    layers = config.get("transformer_layer_config")
-    if not isinstance(layers, Mapping):
-        raise UnfitCheckpoint("transformer_layer_config is missing")
+    layers = layers_of(checkpoint)
     if "sample_from_anchor" not in config:
         raise UnfitCheckpoint(
             "sample_from_anchor is missing, so its files do not say which token a slot predicts: with true slot 0 "

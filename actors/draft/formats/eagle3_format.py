@@ -24,9 +24,9 @@ from outrider.actors.draft.checkpoints.layer_fields import (
     wholes,
     windowed,
 )
+from outrider.actors.draft.checkpoints.library_fields import kind_of, layers_of, unused
 from outrider.actors.draft.checkpoints.single_layer import layer_tensors
 
-LIBRARY = "speculators_model_type"
 TAPS = "eagle_aux_hidden_state_layer_ids"
 DEEPSPEC = "Qwen3Eagle3Model"
 STEPS = 7
@@ -38,7 +38,7 @@ LIBRARY_STEPS = 3
 
 def _is_eagle3(checkpoint: Checkpoint) -> bool:
     config = checkpoint.config
-    if LIBRARY in config or "target_layer_ids" in config:
+    if kind_of(checkpoint) is not None or "target_layer_ids" in config:
         return False
     is_named = any("Eagle3" in name for name in checkpoint.architectures)
     return is_named or ("draft_vocab_size" in config and "fc.weight" in checkpoint.shapes)
@@ -49,7 +49,7 @@ def _is_deepspec(checkpoint: Checkpoint) -> bool:
 
 
 def _is_library(checkpoint: Checkpoint) -> bool:
-    return checkpoint.config.get(LIBRARY) in ("eagle3", "peagle")
+    return kind_of(checkpoint) in ("eagle3", "peagle")
 
 
 def _eagle3(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
@@ -73,14 +73,12 @@ def _deepspec(checkpoint: Checkpoint, target: TargetShape | None) -> Translation
 
 def _library(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
     config = checkpoint.config
-    if config.get(LIBRARY) == "peagle":
+    if kind_of(checkpoint) == "peagle":
         raise UnfitCheckpoint(
             "P-EAGLE predicts several tokens from mask tokens in one pass, which the net of EAGLE-3 does not; take "
             "an EAGLE-3 checkpoint"
         )
-    layers = config.get("transformer_layer_config")
-    if not isinstance(layers, Mapping):
-        raise UnfitCheckpoint("transformer_layer_config is missing")
+    layers = layers_of(checkpoint)
     taps, notes = _taps(config.get(TAPS), target)
     return _translation(
         checkpoint,
@@ -161,15 +159,10 @@ def _translation(
     tensors |= {name: name for name in own.values()}
     if is_reduced:
         tensors["d2t"] = "d2t"
-    aside = {
-        "verifier_norm.weight": "the target's, for training",
-        "verifier_lm_head.weight": "the target's, for training",
-        **(
-            {}
-            if is_reduced
-            else dict.fromkeys(("d2t", "t2d"), "the head has all of the target's tokens, in order")
-        ),
-    }
+    aside = unused(checkpoint)
+    if not is_reduced:
+        tables = (name for name in ("d2t", "t2d") if name in shapes)
+        aside |= dict.fromkeys(tables, "the head has all of the target's tokens, in order")
     window = MOST_CONTEXT
     if any(windowed(layers)[:1]):
         window = min(window, whole(layers, "sliding_window"))
@@ -193,7 +186,7 @@ def _translation(
         tensors=tensors,
         draft_ids="d2t" if is_reduced else "",
         draft_mask="t2d" if is_reduced and "t2d" in shapes else "",
-        ignored={name: why for name, why in aside.items() if name in shapes},
+        ignored=aside,
         notes=notes,
     )
 

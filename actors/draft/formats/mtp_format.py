@@ -17,9 +17,9 @@ from outrider.actors.draft.checkpoints.checkpoint_format import (
     UnfitCheckpoint,
 )
 from outrider.actors.draft.checkpoints.layer_fields import layer_fields, whole
+from outrider.actors.draft.checkpoints.library_fields import kind_of, layers_of, unused
 from outrider.actors.draft.checkpoints.single_layer import layer_tensors
 
-LIBRARY = "speculators_model_type"
 LAYER = "mtp_layers.0"
 STEPS = 3
 """Tokens in a row that the library trains for, where its files do not say."""
@@ -29,14 +29,14 @@ PLAIN = ("llama", "qwen3")
 
 
 def _is_mtp(checkpoint: Checkpoint) -> bool:
-    return checkpoint.config.get(LIBRARY) == "mtp"
+    return kind_of(checkpoint) == "mtp"
 
 
 def _is_native(checkpoint: Checkpoint) -> bool:
     says = "num_nextn_predict_layers" in checkpoint.config or any(
         name.endswith("MTP") for name in checkpoint.architectures
     )
-    if LIBRARY in checkpoint.config:
+    if kind_of(checkpoint) is not None:
         return False
     return says and all(name.startswith("mtp.") for name in checkpoint.shapes)
 
@@ -50,9 +50,7 @@ def _native(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
 
 def _mtp(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
     config, shapes = checkpoint.config, checkpoint.shapes
-    layers = config.get("transformer_layer_config")
-    if not isinstance(layers, Mapping):
-        raise UnfitCheckpoint("transformer_layer_config is missing")
+    layers = layers_of(checkpoint)
     if (family := layers.get("model_type")) not in PLAIN:
         raise UnfitCheckpoint(
             f"its layer is one of {family}; those of {', '.join(PLAIN)} run here, without experts and gates"
@@ -95,6 +93,7 @@ def _mtp(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
             "eos_token_ids": list(target.eos_token_ids) if target is not None else [],
         },
         tensors=tensors | {name: name for name in own.values()},
+        ignored=unused(checkpoint),
     )
 
 

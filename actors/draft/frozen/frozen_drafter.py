@@ -32,7 +32,6 @@ from outrider.actors.frozen.frozen_candidates import FrozenCandidates
 from outrider.actors.frozen.sparse_rows import MAX_KEPT
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.sampling.transforms import SamplingTransform, is_greedy
-from outrider.actors.speculation.trees.draft_tree import Replacement
 
 SERVED_SAMPLED: tuple[str, ...] = tuple(
     verifier for verifier, method in VERIFIERS.items() if method.needs_frozen_tree
@@ -115,7 +114,7 @@ class SampledDrafter:
         speculation = session.speculation
         policy = self._lengths.policy(speculation.policies, longest=speculation.max_depth)
         slot = take_slot(self._slots, session)
-        replacement = _replacement(session.speculation.verifier)
+        replacement = VERIFIERS[session.speculation.verifier].drawn
         # Further drawing changes nothing about a complete tree.
         self._sessions.is_urgent_S[session.row] = True
         self._seats[session] = Seat(
@@ -280,9 +279,3 @@ class SampledDrafter:
         last = seat.rounds.rounds[-1]
         shape = self._planner.shape(session, last.length + last.shape.depth + 1)
         seat.rounds.predict(leaf, int(scores_1V[0].argmax()), shape)
-
-
-def _replacement(verifier: str) -> Replacement:
-    """How siblings are drawn: without replacement where the verifier allows it, because no candidate is wasted."""
-    allowed = VERIFIERS[verifier].replacements
-    return Replacement.WITHOUT if Replacement.WITHOUT in allowed else Replacement.WITH

@@ -16,6 +16,7 @@ from outrider.actors.draft.checkpoints.checkpoint_format import (
     Translation,
     UnfitCheckpoint,
 )
+from outrider.actors.draft.checkpoints.library_fields import LIBRARY, kind_of
 from outrider.actors.draft.checkpoints.tensor_files import shapes_in
 from outrider.actors.engine.checkpoint.model_source import resolve_model
 from outrider.actors.speculation.plugins import discover
@@ -33,9 +34,6 @@ LARGEST_CONFIG = 1 << 20
 
 MOST_NAMES = 6
 """Tensors that a message names, at most."""
-
-LIBRARY = "speculators_model_type"
-"""What every folder of the library `speculators` says of itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +94,7 @@ def found_in(folder: Path) -> FoundCheckpoint | None:
         )
     if told:
         return FoundCheckpoint(format=told[0], checkpoint=checkpoint, folder=folder)
-    if kind := checkpoint.config.get(LIBRARY):
+    if kind := kind_of(checkpoint):
         raise UnfitCheckpoint(
             f"{folder}: {LIBRARY} is {kind!r}, which nothing here reads; known are {', '.join(FORMATS)}"
         )

@@ -99,6 +99,11 @@ class VerifierSpec:
         except ValueError as error:
             raise ValueError(f"verifier {self.name!r}: as a default, {error}") from None
 
+    @property
+    def drawn(self) -> Replacement:
+        """How drafters draw siblings for it: without replacement where it allows that, because no candidate is wasted then."""
+        return Replacement.WITHOUT if Replacement.WITHOUT in self.replacements else Replacement.WITH
+
     def settled(self, given: Mapping[str, float]) -> dict[str, float]:
         """All options: those given, and the others' defaults.
 

@@ -7,10 +7,7 @@ import torch
 from transformers import LlamaForCausalLM
 
 from outrider.actors.train.demo.target_cache import Kept
-from outrider.actors.train.loop.output_head import listed_rule, mean_loss
-
-LEAST_REST = 1e-6
-"""Mass of the tokens that are not listed, at least."""
+from outrider.actors.train.loop.output_head import LEAST_REST, listed_rule, mean_loss
 
 
 def distillation_loss(draft: LlamaForCausalLM, kept: Kept) -> torch.Tensor:

@@ -13,13 +13,7 @@ import torch.nn.functional as F
 
 from outrider.actors.draft.eagle.eagle_net import EagleNet
 from outrider.actors.train.loop.data_parallel import count_of_all, own_part, rows_of_all
-from outrider.actors.train.loop.output_head import head_loss, listed_rule
-
-LISTED = 64
-"""Tokens of the target's distribution that are listed one by one."""
-
-LEAST_REST = 1e-6
-"""Mass of the others, at least."""
+from outrider.actors.train.loop.output_head import LEAST_REST, LISTED, head_loss, listed_rule
 
 
 def num_places(row_length: int, num_steps: int) -> int:

@@ -12,16 +12,16 @@ import torch
 import torch.nn.functional as F
 
 from outrider.actors.draft.heads.speculator_net import SpeculatorNet
-from outrider.actors.train.loop.output_head import head_loss, listed_rule, next_token_rule
+from outrider.actors.train.loop.output_head import (
+    LEAST_REST,
+    LISTED,
+    head_loss,
+    listed_rule,
+    next_token_rule,
+)
 
 Labels = Literal["tokens", "law"]
 """What the loss compares with: the tokens that stand there, or the target's distribution at that position."""
-
-LISTED = 64
-"""Tokens of the target's distribution that are listed one by one."""
-
-LEAST_REST = 1e-6
-"""Mass of the others, at least."""
 
 
 def num_positions(row_length: int, num_stages: int) -> int:

@@ -15,6 +15,12 @@ from transformers import LlamaForCausalLM
 from outrider.actors.train.loop.data_parallel import count_of_all
 from outrider.actors.train.loop.objective import has_fast_bfloat16, mixed_precision
 
+LISTED = 64
+"""Tokens of the target's distribution that are listed one by one."""
+
+LEAST_REST = 1e-6
+"""Mass of the others, at least."""
+
 CHUNK = 256
 """Positions whose logits are there at a time."""
 

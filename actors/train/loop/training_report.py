@@ -70,13 +70,6 @@ def as_table(report: TrainReport) -> Table:
     return table
 
 
-def as_markdown(report: TrainReport) -> str:
-    """For the model card."""
-    titles = headings(report)
-    ruler = ["---", *["---:"] * (len(titles) - 1)]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in (titles, ruler, *lines(report)))
-
-
 def expected(part: str, decision: StepDecision, seconds: float) -> str:
     """What was decided, as a line for the user."""
     unit = UNITS.get(part, "steps")
@@ -99,15 +92,3 @@ def cut_sentences(parts: Mapping[str, StepDecision]) -> tuple[str, ...]:
 def write_report(path: Path, report: TrainReport) -> None:
     """As JSON, with every digit."""
     path.write_text(json.dumps(asdict(report), indent=2) + "\n", encoding="utf-8")
-
-
-def read_report(path: Path) -> TrainReport:
-    """What `write_report` wrote."""
-    stored = json.loads(path.read_text(encoding="utf-8"))
-    agreements = {
-        draft: {source: Agreement(**values) for source, values in by_source.items()}
-        for draft, by_source in stored["agreements"].items()
-    }
-    parts = {name: StepDecision(**values) for name, values in stored.get("parts", {}).items()}
-    cut = tuple(stored.get("cut", ()))
-    return TrainReport(stored["parameters"], stored["losses"], agreements, parts, cut)

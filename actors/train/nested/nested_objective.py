@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import torch
 from transformers import LlamaForCausalLM
 
-from outrider.actors.train.heads.head_objective import LEAST_REST, listed_law
+from outrider.actors.train.heads.head_objective import listed_law
 from outrider.actors.train.loop.objective import mixed_precision
-from outrider.actors.train.loop.output_head import head_loss, listed_rule
+from outrider.actors.train.loop.output_head import LEAST_REST, head_loss, listed_rule
 
 
 def exit_states(

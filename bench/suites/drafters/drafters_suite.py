@@ -1,6 +1,6 @@
 """Every drafter beside the others, at the same number of candidates in a pass, for each category of prompts; requests of one sequence and of eight.
 
-Two looks at each. *Led*: the drafter alone, along what plain decoding said (`bench.figures.led_rounds`): acceptance by depth, tokens a pass and
+Two looks at each. *Led*: the drafter alone, along what plain decoding said (`bench.ideals.led_rounds`): acceptance by depth, tokens a pass and
 processor time, the same on every machine and under any load. *Served*: the service with that drafter, outputs compared with plain decoding first: speed-up
 and bytes. Parts are categories. Drafters are new for each temperature and number of sequences, so that what one remembers is of the prompts
 before; `suffix, again` is asked the same prompts a second time.
@@ -13,12 +13,12 @@ from dataclasses import asdict
 from typing import Any
 
 from bench.equality.shipped_drafters import MODELS
-from bench.figures.assembly import Assembly
-from bench.figures.led_rounds import LedRequests, Rounds
 from bench.ideals.law import Text
-from bench.network.host import settings_of
+from bench.ideals.led_rounds import LedRequests, Rounds
+from bench.running.assembly import Assembly
 from bench.running.bench_prompts import Prompt, load
 from bench.running.bench_service import DRAFTER, TARGET, pair_config
+from bench.running.host import settings_of
 from bench.running.slow_passes import LEAST_S, SLOW_PASSES
 from bench.running.target_states import TargetStates
 from bench.running.targets import MAX_CONTEXT, SHIPPED, prepared

@@ -15,8 +15,8 @@ from typing import Any
 
 from bench.equality.disturbance import Disturbance
 from bench.equality.shipped_drafters import Way, ways
-from bench.figures.assembly import Assembly
 from bench.network.relay import Relay
+from bench.running.assembly import Assembly
 from bench.running.bench_prompts import Prompt, load
 from bench.running.bench_service import TARGET, pair_config
 from bench.running.slow_passes import SLOW_PASSES

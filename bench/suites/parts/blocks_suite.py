@@ -10,12 +10,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
 import torch
 
-from bench.report.rows import median
 from outrider.actors.draft.diffusion.diffusion_engine import DiffusionEngine
 from outrider.actors.draft.diffusion.diffusion_file import load_diffusion_net
 from outrider.actors.draft.diffusion.diffusion_net import DiffusionNet

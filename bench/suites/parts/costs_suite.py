@@ -1,6 +1,6 @@
 """What everything beside the models costs: processor time by component, bytes, memory.
 
-The actors run as plain processes (`bench.figures.assembly`), so that no other process's work is counted; the drafter's stream goes
+The actors run as plain processes (`bench.running.assembly`), so that no other process's work is counted; the drafter's stream goes
 through the relay, which counts the bytes that really travel. Parts are numbers of requests at once. "A round" is one target
 pass of one session.
 """
@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from statistics import median
 from typing import Any
 
-from bench.figures.assembly import Assembly
 from bench.figures.cpu import model_cpu
 from bench.network.relay import Relay
-from bench.report.rows import median
+from bench.running.assembly import Assembly
 from bench.running.bench_prompts import Prompt, load
 from bench.running.bench_service import DRAFTER, TARGET, pair_config
 from bench.running.crowd import crowd, requests_of
@@ -147,7 +147,7 @@ def outside_ms(
     """Milliseconds of processor time for each round, by actor and thread, those in the model left out.
 
     Args:
-        before: `bench.network.host.costs` of each actor.
+        before: `bench.running.host.costs` of each actor.
         after: The same, later.
         models: Seconds that each actor's model took in between, which its worker thread spent.
         rounds: In between.

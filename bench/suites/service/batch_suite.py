@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -17,9 +16,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from bench.network.cluster_nodes import HEAD, SERVE, TARGETS, Cluster, cluster
+from bench.network.cluster_nodes import HEAD, TARGETS, Cluster, cluster
 from bench.network.ray_nodes import NodeFailed
 from bench.running.bench_prompts import Prompt, load
+from bench.running.bench_service import OUTRIDER
 
 NUM_RECORDS = 2000
 NUM_SHARDS = 4
@@ -136,7 +136,7 @@ def num_answers(out: Path) -> int:
 def _start(made: Cluster, source: Path, out: Path, *options: str) -> subprocess.Popen[str]:
     """The command on the head node, in the Ray cluster."""
     command = [
-        *(*made.network.hosts[HEAD].prefix, sys.executable, "-c", SERVE, "batch"),
+        *(*made.network.hosts[HEAD].prefix, *OUTRIDER, "batch"),
         *(str(source), str(out), "--address", made.address, "--shards", str(NUM_SHARDS)),
         *("--summary", str(out.with_suffix(".summary")), *options),
     ]

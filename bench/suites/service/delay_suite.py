@@ -11,16 +11,16 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
+from statistics import median
 from typing import Any
 
-from bench.figures.assembly import Assembly
-from bench.figures.between import Between, Betweens, over_relay
 from bench.figures.passes import passes, traced
 from bench.figures.turn import balanced
-from bench.figures.where import told
 from bench.ideals.efficiency import efficiency, lockstep_ideal
 from bench.ideals.law import Text, replay
-from bench.report.rows import median
+from bench.network.between import Between, Betweens, over_relay
+from bench.report.where import told
+from bench.running.assembly import Assembly
 from bench.running.bench_prompts import Prompt, spread
 from bench.running.bench_service import DRAFTER, pair_config
 from bench.running.targets import MAX_CONTEXT, BenchTarget, prepared

@@ -9,9 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from statistics import median
 from typing import Any
 
-from bench.report.rows import median
 from bench.running.bench_prompts import load
 from bench.running.child import Child
 from outrider.actors.engine.checkpoint.model_source import resolve_model
@@ -54,7 +54,7 @@ def run(
     with ExitStack() as stack:
         target = stack.enter_context(Child("bench.running.fanout_target"))
         address = target.ask({"text": ids, "eos": special})["address"]
-        coordinator = stack.enter_context(Child("bench.network.host"))
+        coordinator = stack.enter_context(Child("bench.running.host"))
         order = {"config": config, "name": "coordinator", "host": "127.0.0.1"}
         served = coordinator.ask({**order, "targets": [address], "drafters": []})["address"]
         client = stack.enter_context(Child("bench.running.fanout_client"))

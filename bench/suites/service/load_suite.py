@@ -13,13 +13,13 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from bench.figures import where
 from bench.figures.cpu import Cpu
 from bench.figures.load_figures import continuous_figures, numbers
 from bench.figures.passes import traced
 from bench.figures.turn import balanced
 from bench.ideals.law import Text, replay
 from bench.ideals.load_ideal import crowd_passes, load_efficiency
+from bench.report import where
 from bench.report.rows import spread as spread_of
 from bench.running.bench_prompts import Prompt, load
 from bench.running.bench_service import service

@@ -28,7 +28,7 @@ def run(
     is_quick: bool = False,
 ) -> Iterator[dict[str, Any]]:
     """One row for each delay and temperature; none, and a line that says why, where it cannot be done."""
-    from bench.figures.between import over_network
+    from bench.network.between import over_network
     from bench.suites.service import delay_suite
 
     try:

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from bench.figures.assembly import Assembly
 from bench.figures.observations import calibration_error, diagram
+from bench.running.assembly import Assembly
 from bench.running.bench_prompts import Prompt, load
 from bench.running.bench_service import TARGET, pair_config
 from bench.running.targets import prepared

@@ -23,6 +23,7 @@ import numpy as np
 import psutil
 
 from bench.figures import machine
+from bench.running.bench_service import OUTRIDER
 from outrider.actors.engine.tables.tabular_engine import Table, random_table
 from outrider.client import Client, SamplingOptions, SpeculationOptions
 
@@ -41,8 +42,6 @@ ACTOR_MIB = 350
 
 BOUND_S = 900.0
 """Of each part."""
-
-SERVE = "from outrider.client.cli import main; main()"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -79,7 +78,7 @@ def measure(folder: Path, num_targets: int, num_drafters: int) -> dict[str, Any]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
             [
-                *(sys.executable, "-c", SERVE, "serve", "--config", str(config)),
+                *(*OUTRIDER, "serve", "--config", str(config)),
                 *("--ready-file", str(folder / "ready")),
             ],
             stdout=log,

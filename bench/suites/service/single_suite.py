@@ -11,16 +11,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
+from statistics import median
 from typing import Any
 
-from bench.figures import where
 from bench.figures.cpu import Cpu
 from bench.figures.passes import passes, traced
 from bench.figures.turn import in_turn
 from bench.ideals.baseline import MODES
 from bench.ideals.efficiency import efficiency
 from bench.ideals.law import Text, replay
-from bench.report.rows import median
+from bench.report import where
 from bench.report.rows import spread as spread_of
 from bench.running.bench_prompts import Prompt, spread
 from bench.running.bench_service import DRAFTER, TARGET, service

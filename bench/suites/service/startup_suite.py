@@ -25,6 +25,7 @@ from tokenizers import Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import BPE
 from transformers import Gemma3ForCausalLM, Gemma3TextConfig, PreTrainedTokenizerFast
 
+from bench.running.bench_service import OUTRIDER
 from bench.running.child import Child
 
 RUNS = 3
@@ -42,9 +43,6 @@ AutoModelForCausalLM.from_pretrained(sys.argv[1], dtype=torch.float32)
 AutoTokenizer.from_pretrained(sys.argv[1])
 """
 """A program that loads a model and its tokenizer with transformers."""
-
-SERVE = "from outrider.client.cli import main; main()"
-"""`outrider`."""
 
 POLL_S = 0.02
 """How often it is looked whether a service serves."""
@@ -133,7 +131,7 @@ def _service_s(model: str) -> float:
     """
     with tempfile.TemporaryDirectory() as folder:
         ready, log = Path(folder) / "ready", Path(folder) / "log"
-        command = [sys.executable, "-c", SERVE, "serve", "--target", model]
+        command = [*OUTRIDER, "serve", "--target", model]
         began = time.perf_counter()
         with log.open("wb") as output:
             process = subprocess.Popen(

@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from outrider.client.batch.whole_batch import BatchReport, Job, look_through, run_job
-from outrider.client.cli.commands.batch_report import Bar, print_report
+from outrider.client.batch.batch_job import Job
+from outrider.client.batch.whole_batch import BatchReport, look_through, run_job
+from outrider.client.cli.reports.batch_report import Bar, print_report
 from outrider.client.cli.shared import flags
 from outrider.client.cli.shared.exits import ExitCode, expected_errors, usage_error
 from outrider.client.cli.shared.service_options import ServiceAddress, connecting

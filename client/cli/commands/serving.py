@@ -159,7 +159,7 @@ def demo(
     Decodes varied prompts plainly and speculatively with the shipped models, checks that the texts are the same,
     colours each token by who proposed it, and leaves a timeline of drafting against verification.
     """
-    module = serving_module("outrider.cluster.demo.demonstration")
+    module = serving_module("outrider.client.cli.demo.demonstration")
     commands = serving_module("outrider.cluster.start.commands")
     if no_color:
         os.environ["NO_COLOR"] = "1"  # what writes in colours heeds it (no-color.org)
@@ -208,7 +208,7 @@ def _refuse(error: ImportError) -> NoReturn:
     missing = (error.name or "").split(".")[0]
     if isinstance(error, ModuleNotFoundError) and missing != "outrider":
         message = f"this needs the serving packages ({error.name} is missing): pip install 'outrider[serve]'"
-    elif type(error).__module__.startswith("outrider."):
+    elif type(error).__module__.split(".")[0] == "outrider":
         message = str(error)
     else:
         raise error

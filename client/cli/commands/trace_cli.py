@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -10,16 +9,14 @@ import typer
 from rich.console import Console
 
 from outrider.client.blocking_stream import RunningTrace
+from outrider.client.cli.reports.timeline_report import tell
 from outrider.client.cli.shared import flags
 from outrider.client.cli.shared.exits import ExitCode, expected_errors, usage_error
-from outrider.client.cli.shared.printing import print_json, printable
 from outrider.client.cli.shared.service_options import ServiceAddress, connecting
 from outrider.client.messages.request_options import SamplingOptions, SpeculationOptions
 from outrider.client.messages.stream_progress import new_request_id
-from outrider.client.timeline.summary import TimelineSummary, summarise
 from outrider.client.timeline.timeline_file import NotATimeline, load, save
 from outrider.client.timeline.timeline_model import Timeline
-from outrider.client.timeline.words import lines
 
 OUT = Path("outrider-trace.json")
 WHOLE_S = 5.0
@@ -112,30 +109,6 @@ def until_end(running: RunningTrace) -> Timeline:
     except KeyboardInterrupt:
         running.stop()
         return running.result()
-
-
-def tell(timeline: Timeline, *, as_json: bool, path: Path | None = None) -> None:
-    """Prints what a timeline says."""
-    found = summarise(timeline)
-    if as_json:
-        print_json({**as_dict(found), "file": str(path) if path is not None else None})
-        return
-    console = Console(highlight=False, soft_wrap=True)
-    for line in lines(found):
-        console.print(printable(line), markup=False)
-
-
-def as_dict(found: TimelineSummary) -> dict[str, object]:
-    """A summary for programs: its fields, and the figures that follow from them."""
-    shown: dict[str, object] = asdict(found)
-    shown["actors"] = [{**asdict(actor), "busy": actor.busy} for actor in found.actors]
-    shown["rounds"] = {**asdict(found.rounds), "hit_rate": found.rounds.hit_rate}
-    shown["fates"] = {
-        **asdict(found.fates),
-        "verified": found.fates.verified,
-        "held": found.fates.held,
-    }
-    return shown
 
 
 def _loaded(file: Path) -> Timeline:

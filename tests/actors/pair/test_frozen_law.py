@@ -12,17 +12,23 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.stats import chi2  # type: ignore[import-untyped]  # no stubs
 from tests.actors.pair.pair import Pair, Wire, blurred
 from tests.actors.speculation.goodness import MIN_P
 
 from outrider.actors.engine.tables.tabular_engine import random_table
-from outrider.actors.frozen import law_frame
+from outrider.actors.frozen import frozen_candidates, law_frame
+from outrider.actors.frozen.law_frame import FrozenTree
 from outrider.actors.frozen.sparse_rows import freeze
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.options import Sampling, Speculation
+from outrider.actors.speculation.sampling.random_acts import Float64s
 from outrider.actors.speculation.trees import level_shapes
+from outrider.actors.speculation.trees.draft_tree import Replacement
+from outrider.actors.speculation.verify.residual import without
 
+WITHOUT = Replacement.WITHOUT
 VOCAB = 3
 TARGET = random_table(VOCAB, 2, seed=11)
 DRAFT = blurred(TARGET, random_table(VOCAB, 2, seed=12), 0.6)
@@ -89,6 +95,61 @@ def test_texts_follow_the_targets_law(verifier: str) -> None:
     assert rounds > 1000
     assert accepted > 0.7 * rounds
     assert transition_p(list(pair.texts.values())) > MIN_P
+
+
+class Drawn:
+    """Reads the wire: how often each token was drawn, by what it is said to be drawn from."""
+
+    def __init__(self, replacement: Replacement) -> None:
+        """Children of a node are drawn in this manner."""
+        self._replacement = replacement
+        self._seen: set[tuple[int, int, int]] = set()
+        self._laws: dict[bytes, Float64s] = {}
+        self._counts: dict[bytes, NDArray[np.int64]] = {}
+
+    def __call__(self, wire: Wire) -> Wire:
+        """Counts every tree once, and changes nothing."""
+        for message in wire:
+            for entry in message.candidates.frozen:
+                key = (entry.handle, entry.base.length, entry.base.hash)
+                if key not in self._seen:
+                    self._seen.add(key)
+                    self._count(frozen_candidates.decode(entry, VOCAB).frozen)
+        return wire
+
+    def _count(self, frozen: FrozenTree) -> None:
+        tree = frozen.tree
+        left: dict[int, Float64s] = {}
+        for token, parent, source in zip(
+            tree.tokens_N, tree.parents_N, tree.sources_N, strict=True
+        ):
+            law_V = left.get(parent, frozen.rows[source].dense(VOCAB))
+            cell = law_V.round(12).tobytes()
+            self._laws[cell] = law_V
+            self._counts.setdefault(cell, np.zeros(VOCAB, np.int64))[token] += 1
+            left[parent] = without(law_V, token) if self._replacement is WITHOUT else law_V
+
+    def p(self) -> float:
+        """How probable counts at least as far from the laws are, if the tokens follow them."""
+        statistic, degrees = 0.0, 0
+        for cell, counts_V in self._counts.items():
+            expected_V = self._laws[cell] * counts_V.sum()
+            possible_V = expected_V > 0.0
+            if counts_V[~possible_V].any():
+                return 0.0
+            if expected_V[possible_V].min() >= 8.0:
+                terms_V = (counts_V - expected_V)[possible_V] ** 2 / expected_V[possible_V]
+                statistic, degrees = statistic + terms_V.sum(), degrees + len(terms_V) - 1
+        assert degrees > 10, "too little was drawn"
+        return float(chi2.sf(statistic, degrees))
+
+
+@pytest.mark.parametrize("verifier", FROZEN)
+def test_tokens_are_drawn_from_the_laws_that_are_told(verifier: str) -> None:
+    """In their order, each given its elder siblings: nothing was sorted, dropped, merged, chosen, or drawn from another row."""
+    drawn = Drawn(VERIFIERS[verifier].drawn)
+    run(verifier, drawn)
+    assert drawn.p() > MIN_P
 
 
 def cooled(wire: Wire) -> Wire:

@@ -6,7 +6,7 @@ import pytest
 
 from outrider.client.batch.batch_summary import BatchSummary
 from outrider.client.batch.whole_batch import BatchReport
-from outrider.client.cli.commands.batch_report import print_report
+from outrider.client.cli.reports.batch_report import print_report
 from outrider.client.cli.shared.origin import (
     DRAFTER_STYLES,
     TARGET_STYLE,

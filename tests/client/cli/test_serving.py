@@ -115,14 +115,14 @@ def test_demo_hands_over_its_flags_and_ends_with_its_code(
 ) -> None:
     """Each flag arrives under its name; the demonstration's exit code is the command's."""
     given: list[dict[str, object]] = []
-    module = ModuleType("outrider.cluster.demo.demonstration")
+    module = ModuleType("outrider.client.cli.demo.demonstration")
 
     def run_demo(**flags: object) -> int:
         given.append(flags)
         return 1
 
     monkeypatch.setattr(module, "run_demo", run_demo, raising=False)
-    monkeypatch.setitem(sys.modules, "outrider.cluster.demo.demonstration", module)
+    monkeypatch.setitem(sys.modules, "outrider.client.cli.demo.demonstration", module)
     arguments = (
         "--quick",
         "-n",

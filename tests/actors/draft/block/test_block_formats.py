@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from structlog.testing import capture_logs
 from tests.actors.draft import reference_nets as plain
 from tests.actors.draft.reference_nets import BLOCKS, LAYERS, VOCAB, WIDTH, Tensors
 from torch import Tensor
@@ -130,7 +131,10 @@ def test_dflash_whose_files_name_no_layers_reads_the_usual_ones(tmp_path: Path) 
     config = {**layers_of(5), "block_size": BLOCK, "num_target_layers": 36}
     config["dflash_config"] = {"mask_token_id": MASK}
     folder = plain.write(tmp_path / "d", config, weights)
-    assert load_block_net(folder, target=str(target)).config.taps == (2, 10, 18, 26, 34)
+    with capture_logs() as logs:
+        net = load_block_net(folder, target=str(target))
+    assert net.config.taps == (2, 10, 18, 26, 34)
+    assert any("after [2, 10, 18, 26, 34] blocks" in log.get("what", "") for log in logs)
 
 
 def library(kind: str, layers: dict[str, Any], **changes: object) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from structlog.testing import capture_logs
 from tests.actors.draft import reference_nets as plain
 from tests.actors.draft.eagle.small_eagle import eagle_spec
 from tests.actors.draft.reference_nets import BLOCKS, LAYERS, VOCAB, WIDTH, Tensors
@@ -136,8 +137,10 @@ def test_eagle3_as_its_authors_write_it(tmp_path: Path, name: str, has_ids: bool
     }
     folder = plain.write(tmp_path / "e", config, weights, name)
     assert loading_method(str(folder)) == "eagle3"
-    net = load_eagle(folder, target=str(target))
+    with capture_logs() as logs:
+        net = load_eagle(folder, target=str(target))
     assert net.config.taps == (2, 6, 9)
+    assert any("after [2, 6, 9] blocks" in log.get("what", "") for log in logs)
     features = plain.numbers(9)(4, 3, WIDTH, size=1.0)
     states = eagle(weights, "midlayer", embedding, features.flatten(1) @ weights["fc.weight"].T)
     same(drafted(net, features), law(weights, states[-2:], DRAFTED))

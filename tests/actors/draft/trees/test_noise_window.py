@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 
+from outrider.actors.draft.trees import scoring
+from outrider.actors.draft.trees.calibration import Scoring
 from outrider.actors.draft.trees.noise_window import NoiseWindow
 from outrider.actors.speculation.noise.gumbel import GumbelNoise
 
@@ -36,3 +39,33 @@ def test_rows_are_the_noise_of_their_seeds_and_positions() -> None:
         positions_R = lengths[sessions_R] + offsets_R
         expected = noise.of_pairs(seeds[sessions_R], positions_R.astype(np.uint64))
         assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("cached_from", [1, VOCAB + 1])
+def test_scores_have_the_noise_of_the_places_where_their_tokens_would_stand(
+    monkeypatch: pytest.MonkeyPatch, cached_from: int
+) -> None:
+    """Counted from the beginning of the text, with many token ids and with few; rows that share no noise have none."""
+    monkeypatch.setattr(scoring, "CACHED_FROM", cached_from)
+    generator = np.random.default_rng(2)
+    scorer = scoring.Scorer(VOCAB, torch.device("cpu"), 3, SESSIONS)
+    noise = GumbelNoise(VOCAB, torch.device("cpu"))
+    seeds = generator.integers(0, 2**63, SESSIONS).astype(np.uint64)
+    for length in (5, 6, 9, 40, 7):
+        sessions_R = np.array([0, 0, 1, 1, 1, 2])
+        depths_R = generator.integers(0, 4, len(sessions_R))
+        is_coupled_R = sessions_R != length % 4
+        lengths_R = length + sessions_R
+        places = scoring.Places(
+            seeds_R=seeds[sessions_R],
+            lengths_R=lengths_R,
+            depths_R=depths_R,
+            inverse_temperatures_R=np.full(len(sessions_R), 2.0, np.float32),
+            scorings_R=np.where(is_coupled_R, int(Scoring.COUPLED), int(Scoring.GREEDY)),
+            sessions_R=sessions_R,
+            restricted={},
+        )
+        logits_RV = torch.from_numpy(generator.normal(size=(6, VOCAB)).astype(np.float32))
+        own_RV = noise.of_pairs(seeds[sessions_R], (lengths_R + depths_R).astype(np.uint64))
+        expected_RV = 2.0 * logits_RV + own_RV * torch.from_numpy(is_coupled_R)[:, None]
+        torch.testing.assert_close(scorer.scores(logits_RV, places), expected_RV)

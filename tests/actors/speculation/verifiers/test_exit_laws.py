@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 from tests.actors.speculation.trees.branches import (
@@ -17,12 +17,12 @@ from tests.actors.speculation.trees.branches import (
     joint_law,
     random_models,
 )
+from tests.actors.speculation.trees.told_draft import ToldDraft
 from tests.actors.speculation.verifiers.checks import EXACT, VISIBLE, check_of, error
 from tests.actors.speculation.verifiers.test_exactness import STATIC
 
 from outrider.actors.frozen.sparse_rows import SparseRow, Urn
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
-from outrider.actors.speculation.sampling.random_acts import Float64s
 from outrider.actors.speculation.trees.draft_tree import Replacement
 
 THRESHOLD = 0.6
@@ -61,17 +61,6 @@ def test_an_exit_chosen_by_its_own_law_is_one_more_draft_model(verifier: str) ->
                 assert error(verifier, STATIC[shape], replacement, nested) < EXACT
 
 
-@dataclass(frozen=True)
-class ExitDraft(Draft):
-    """A tree whose rows are of one exit or the other."""
-
-    used: tuple[SparseRow, ...] = ()
-
-    def rows(self, models: Models) -> list[Float64s]:
-        """As they were drawn from."""
-        return [row.dense(models.vocab) for row in self.used]
-
-
 def grown(
     choose: Callable[[Growing, dict[int, SparseRow]], None], models: Models
 ) -> list[tuple[Draft, float]]:
@@ -84,7 +73,8 @@ def grown(
 
     def finish(growing: Growing) -> Draft:
         plain = Growing.finish(growing)
-        return ExitDraft(plain.tree, plain.contexts, tuple(used[node] for node in sorted(used)))
+        rows = tuple(used[node].dense(models.vocab) for node in sorted(used))
+        return ToldDraft(plain.tree, plain.contexts, rows)
 
     return drafts(models, grow, Replacement.WITH, finish)
 

@@ -113,6 +113,19 @@ def keep_likelier(growing: Growing) -> Draft:
     return kept_only(growing, sorted(likelier))
 
 
+def keep_what_the_target_likes(growing: Growing) -> Draft:
+    """Of each pair of siblings only the one that the target finds likelier is sent."""
+    target = growing.models.target
+    liked = [
+        max(
+            growing.children(parent),
+            key=lambda node: float(target[growing.context(parent)][growing.tokens[node]]),
+        )
+        for parent in sorted(set(growing.parents))
+    ]
+    return kept_only(growing, sorted(liked))
+
+
 def sort_siblings(growing: Growing) -> Draft:
     """Siblings are put in descending order of draft probability."""
     order = sorted(
@@ -185,6 +198,8 @@ ALTERED: list[tuple[str, Grow, Replacement, Alter]] = [
     (TRAVERSAL_WITH, static(2), WITH, keep_likelier),
     (SS, static(2), WITH, keep_likelier),
     (BLOCK, static(2), WITH, keep_likelier),
+    (SS, static(2), WITH, keep_what_the_target_likes),
+    (BLOCK, static(2), WITH, keep_what_the_target_likes),
     (MCSD_WO, static(2), WITHOUT, sort_siblings),
     (TRAVERSAL, static(2), WITHOUT, sort_siblings),
     (MCSD, static(2), WITH, sort_siblings),
@@ -221,7 +236,10 @@ def test_changed_trees_are_caught(
     assert worst(check_of(verifier), grow, replacement, alter) > VISIBLE
 
 
-@pytest.mark.parametrize("alter", [drop_improbable, keep_likelier, sort_siblings, keep_best_paths])
+@pytest.mark.parametrize(
+    "alter",
+    [drop_improbable, keep_likelier, keep_what_the_target_likes, sort_siblings, keep_best_paths],
+)
 def test_exact_match_takes_changed_trees(alter: Alter) -> None:
     """Without draft probabilities there is nothing to get wrong."""
     assert worst(check_of("exact_match"), static(2, 2), WITHOUT, alter) < 1e-12
@@ -277,11 +295,12 @@ def normalised(row_V: Float64s) -> Float64s:
 
 @pytest.mark.parametrize("verifier", [SS, MCSD, KSEQ, CANONICAL, BLOCK, TRAVERSAL_WITH])
 def test_rows_that_were_not_sampled_from_are_caught(verifier: str) -> None:
-    """Full or unnormalised rows for truncated draws, another temperature; the sampled row itself is fine."""
+    """Full or unnormalised rows for truncated draws, truncated rows for full draws, another temperature; the sampled row itself is fine."""
     check = check_of(verifier)
     assert worst(check, sampled_truncated, WITH, rows_sent=sent(normalised)) < 1e-12
     assert worst(check, sampled_truncated, WITH) > VISIBLE
     assert worst(check, sampled_truncated, WITH, rows_sent=sent(truncated)) > VISIBLE
+    assert worst(check, static(1, 1), WITH, rows_sent=sent(normalised)) > VISIBLE
     assert worst(check, static(1, 1), WITH, rows_sent=sent(tempered)) > VISIBLE
 
 
@@ -324,6 +343,16 @@ def scalar_only(
     if decisions.accept(target[0][token] / guessed[0][token]):
         return Acceptance(path=(0,), tokens=(token, decisions.draw(target[1])))
     return Acceptance(path=(), tokens=(decisions.draw(without(target[0], token)),))
+
+
+def against_the_target(
+    tree: DraftTree, target: Float64s, draft: Sequence[Float64s], decisions: Decisions
+) -> Acceptance:
+    """One level; each sibling is tested against the target's own row, as if none had failed before it."""
+    for node, token in enumerate(tree.tokens_N):
+        if decisions.accept(ratio(target[0][token], draft[tree.sources_N[node]][token])):
+            return Acceptance(path=(node,), tokens=(token, decisions.draw(target[node + 1])))
+    return Acceptance(path=(), tokens=(decisions.draw(residual(target[0], draft[0])),))
 
 
 def longer_of_two(
@@ -372,13 +401,14 @@ def by_confidence(
     ("check", "grow"),
     [
         (scalar_only, static(1)),
+        (against_the_target, static(2)),
         (longer_of_two, static(2)),
         (longer_of_two_drafters, static(2, 1)),
         (by_confidence, static(2)),
     ],
 )
 def test_wrong_procedures_are_caught(check: Check, grow: Grow) -> None:
-    """A guessed residual; a second try; the better of two drafts; an order that looks at what was drawn."""
+    """A guessed residual; a target that no failure changes; a second try; the better of two drafts; an order that looks at what was drawn."""
     assert worst(check, grow, WITH) > VISIBLE
 
 

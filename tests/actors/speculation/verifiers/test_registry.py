@@ -125,6 +125,14 @@ def test_token_only_methods_take_any_tree(verifier: str) -> None:
     check_tree(verifier, tree((-1, -1, 0, 0), WITHOUT, ()))
 
 
+def test_siblings_are_drawn_without_replacement_where_that_is_allowed() -> None:
+    """And else with."""
+    drawn = {one: spec.drawn for one, spec in VERIFIERS.items() if len(spec.replacements) == 1}
+    assert {*drawn.values()} == {WITH, WITHOUT}
+    assert all(how in VERIFIERS[one].replacements for one, how in drawn.items())
+    assert VERIFIERS["exact_match"].drawn is WITHOUT
+
+
 def test_every_group_of_siblings_is_looked_at() -> None:
     """A lone child before them hides none, and several of one drafter are what is wanted."""
     check_tree("traversal", tree((-1, 0, 0), WITHOUT, (0, 1, 1)))

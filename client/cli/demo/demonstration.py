@@ -14,15 +14,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from outrider.client.async_client import AsyncClient
-from outrider.client.cli.commands.bench_cli import ProgressLine, measure_phase
-from outrider.client.cli.commands.bench_report import (
+from outrider.client.cli.reports.bench_phase import ProgressLine, measure_phase
+from outrider.client.cli.reports.bench_report import (
     BenchPlan,
     Phase,
     print_report,
     report_as_dict,
     report_of,
 )
-from outrider.client.cli.commands.trace_cli import as_dict, tell
+from outrider.client.cli.reports.timeline_report import as_dict, tell
 from outrider.client.cli.shared.printing import (
     TextWriter,
     print_json,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bench.network.host import settings_of, thread_kind
 from bench.running.bench_service import pair_config
+from bench.running.host import settings_of, thread_kind
 from bench.suites.parts.costs_suite import memory, outside_ms
 from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.target.state.target_settings import TargetSettings

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from bench.figures.led_rounds import LedRequests, Rounds
 from bench.ideals.law import Text
+from bench.ideals.led_rounds import LedRequests, Rounds
 from bench.running.target_states import TargetStates
 from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.engine.engine_settings import EngineSettings

@@ -1,4 +1,4 @@
-"""A service of plain processes, without Ray: one target, drafters, a coordinator, each a `bench.network.host`.
+"""A service of plain processes, without Ray: one target, drafters, a coordinator, each a `bench.running.host`.
 
 The actors are those of the product, and they talk as they always do; what is left out is Ray's placing and watching. This is
 for what Ray's processes would disturb or cannot do: a drafter behind a relay or in another network namespace, and processor
@@ -109,7 +109,7 @@ class Assembly:
         return self._children[name].ask(what)
 
     def costs(self) -> dict[str, Any]:
-        """`bench.network.host.costs` of every actor, by name."""
+        """`bench.running.host.costs` of every actor, by name."""
         return {name: self.ask(name, "costs") for name in self._children}
 
     def restart(self, name: str, *, alterations: Sequence[str] | None = None) -> None:
@@ -144,7 +144,7 @@ class Assembly:
     def _child(self, name: str) -> Child:
         is_drafter = name in self.drafters
         child = Child(
-            "bench.network.host",
+            "bench.running.host",
             prefix=self._drafter_prefix if is_drafter else (),
             environment=self._drafter_environment if is_drafter else None,
         )

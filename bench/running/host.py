@@ -1,4 +1,4 @@
-"""One actor in a plain process, without Ray: `python -m bench.network.host`, started by `bench.figures.assembly`.
+"""One actor in a plain process, without Ray: `python -m bench.running.host`, started by `bench.running.assembly`.
 
 Reads one JSON object from standard input (what to be), writes one with the address, then answers one line with one line until
 the input ends. So it lives no longer than the process that started it. Works inside a network namespace alike.

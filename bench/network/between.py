@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from bench.figures.assembly import LOOPBACK, Assembly
 from bench.network.network import HERE, Network, round_trip_s
 from bench.network.relay import Relay
+from bench.running.assembly import LOOPBACK, Assembly
 from bench.running.bench_service import DRAFTER
 
 

@@ -1,0 +1,54 @@
+"""What all files of the library `speculators` have in common: how their kind is named, their layers, and the target's tables beside the net's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from outrider.actors.draft.checkpoints.checkpoint_format import Checkpoint, UnfitCheckpoint
+
+LIBRARY = "speculators_model_type"
+"""What every folder of it says of itself."""
+
+OF_THE_TARGET = ("verifier_norm.weight", "verifier_lm_head.weight")
+
+
+def kind_of(checkpoint: Checkpoint) -> object:
+    """The kind that a folder of the library says it is; None: it is of others."""
+    return checkpoint.config.get(LIBRARY)
+
+
+def layers_of(checkpoint: Checkpoint) -> Mapping[str, Any]:
+    """The configuration of the decoder layers.
+
+    Raises:
+        UnfitCheckpoint: There is none.
+    """
+    layers = checkpoint.config.get("transformer_layer_config")
+    if not isinstance(layers, Mapping):
+        raise UnfitCheckpoint("transformer_layer_config is missing")
+    return layers
+
+
+def unused(checkpoint: Checkpoint) -> dict[str, str]:
+    """Tensors that it stores and no drafting reads, and why. A converter has left some of them unfilled."""
+    found = (name for name in OF_THE_TARGET if name in checkpoint.shapes)
+    return dict.fromkeys(found, "the target's, for training")
+
+
+def library_tables(checkpoint: Checkpoint, vocab_size: int) -> dict[str, Any]:
+    """Fields of a `Translation`: the tables that files of a block drafter hold besides, each of which may be absent."""
+    shapes = checkpoint.shapes
+    names = {
+        "embedding": "embed_tokens.weight",
+        "head": "lm_head.weight",
+        "draft_ids": "d2t",
+        "draft_mask": "t2d",
+    }
+    found: dict[str, Any] = {kind: name for kind, name in names.items() if name in shapes}
+    num = checkpoint.config.get("draft_vocab_size") or vocab_size
+    if num != vocab_size and "draft_ids" not in found:
+        raise UnfitCheckpoint(
+            f"its head has {num} of the target's {vocab_size} token ids, and no table d2t says which"
+        )
+    return {**found, "ignored": unused(checkpoint)}
