@@ -27,7 +27,7 @@ def describe() -> dict[str, Any]:
         "two_at_once": round(two_at_once(), 2),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "python": platform.python_version(),
-        "commit": _commit(),
+        "commit": commit(),
         **{name: version(name) for name in ("torch", "transformers", "ray", "grpcio")},
     }
 
@@ -64,7 +64,7 @@ def _cpu() -> str:
     )
 
 
-def _commit() -> str:
+def commit() -> str:
     done = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"],
         cwd=Path(__file__).parent,

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 import transformers
 
+from bench.figures.machine import commit
 from bench.gpu.gpu_checks import check_draws, check_noise, compare_logits, tree_logits
 from bench.gpu.gpu_model import SHAPES, Room, build_engine, least_bytes, num_parameters
 from bench.gpu.gpu_timing import Timing, copy_bandwidth, measure
@@ -116,6 +117,7 @@ def describe(device: torch.device) -> dict[str, Any]:
         "torch": torch.__version__,
         "transformers": transformers.__version__,
         "date": time.strftime("%Y-%m-%d"),
+        "commit": commit(),
     }
 
 

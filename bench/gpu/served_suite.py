@@ -31,6 +31,7 @@ from bench.running.bench_service import pair_config
 from bench.suites.service.emulated_suite import DRAFTING
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.models.transformers_engine import TransformersEngine
+from outrider.actors.engine.turn_taking import turn_taking_device
 from outrider.cluster.config.schema import parse_config
 from outrider.cluster.start.launch import RunningService, start_service
 
@@ -126,6 +127,7 @@ def run(
                     yield {
                         **common,
                         "parameters": parameters,
+                        "mps": device.type == "cuda" and not turn_taking_device(device),
                         "drafting": way,
                         "level": level,
                         "pass_ms": passes[level],
@@ -137,6 +139,9 @@ def _passes_alone(
     pair: ServedPair, device: torch.device, dtype: torch.dtype, levels: Sequence[int]
 ) -> tuple[dict[int, float], int]:
     """Milliseconds of a plain round of so many sessions, pass and draws, without any service; and the parameters of the target."""
+    if device.type == "cpu":
+        # As in the service; and beside other work, threads that wait for each other take for ever.
+        torch.set_num_threads(1)
     with torch.device(device):
         model = AutoModelForCausalLM.from_pretrained(pair.target, dtype=dtype)
     settings = EngineSettings(
