@@ -12,11 +12,15 @@ from typing import Any, NoReturn
 from outrider.client.batch import body as bodies
 from outrider.client.batch.body import BadRecord, BodyProblem, JsonObject
 from outrider.client.connection.errors import InvalidRequest
+from outrider.client.connection.wanted import shown
 from outrider.client.messages.request_options import Message, SamplingOptions, SpeculationOptions
 from outrider.client.messages.request_wire import request_to_proto
 
 MAX_SEED = 2**53
 """Derived seeds are below it, so that every JSON reader keeps them whole."""
+
+MAX_DIGITS = 4000
+"""Of a whole number."""
 
 _RECORD_FIELDS = dict.fromkeys(("custom_id", "method", "url", "body", "metadata"))
 
@@ -80,6 +84,9 @@ def parse(line: int, raw: bytes, *, model: str = "") -> Entry:
         return _record(line, value, model)
     except BadRecord as error:
         return reject(line, raw, error.problem, value)
+    except RecursionError:
+        problem = BodyProblem("invalid_json", "is nested too deeply")
+        return reject(line, raw, problem, value)
 
 
 def reject(line: int, raw: bytes, problem: BodyProblem, value: object = None) -> Rejection:
@@ -109,14 +116,14 @@ def duplicate(line: int, record_id: str, custom_id: str, lines: Sequence[int]) -
         custom_id: The name that it shares.
         lines: The numbers of all who share it.
     """
-    shown = ", ".join(map(str, lines[:5])) + (", ..." if len(lines) > 5 else "")
+    named = ", ".join(map(str, lines[:5])) + (", ..." if len(lines) > 5 else "")
     return Rejection(
         line=line,
         id=_id_of(str(line).encode(), record_id.encode()),
         custom_id=custom_id,
         problem=BodyProblem(
             "duplicate_custom_id",
-            f"line {line}: custom_id {bodies.shown(custom_id)} names the records of lines {shown}; none of them is run",
+            f"line {line}: custom_id {shown(custom_id)} names the records of lines {named}; none of them is run",
             "custom_id",
         ),
     )
@@ -132,9 +139,12 @@ def _load(raw: bytes) -> object:
     """The JSON value of a line."""
     try:
         return json.loads(
-            raw.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant
+            raw.decode("utf-8"),
+            object_pairs_hook=_unique,
+            parse_constant=_no_constant,
+            parse_int=_integer,
         )
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise BadRecord("invalid_json", f"is not JSON: {error}") from None
 
 
@@ -146,6 +156,13 @@ def _unique(pairs: list[tuple[str, Any]]) -> JsonObject:
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"the field {twice!r} is there twice")
     return found
+
+
+def _integer(digits: str) -> int:
+    """A whole number, unless it is longer than Python reads or writes one."""
+    if len(digits) > MAX_DIGITS:
+        raise ValueError(f"a number has {len(digits)} digits, more than {MAX_DIGITS}")
+    return int(digits)
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -163,10 +180,10 @@ def _record(line: int, value: object, model: str) -> BatchRecord:
         )
     for name in value:
         if name not in _RECORD_FIELDS:
-            raise BadRecord("unsupported_field", f"{name} is no field of a record", name)
+            raise BadRecord("unsupported_field", f"{shown(name)} is no field of a record", name)
     if value.get("method") != "POST":
         raise BadRecord(
-            "invalid_method", f"method is {value.get('method')!r}, not 'POST'", "method"
+            "invalid_method", f"method is {shown(value.get('method'))}, not 'POST'", "method"
         )
     url = _url(value.get("url"))
     body = _body(value.get("body"), url)
@@ -202,7 +219,7 @@ def _url(value: object) -> Url:
         return Url(str(value))
     except ValueError:
         raise BadRecord(
-            "unknown_url", f"url is {bodies.shown(value)}; known are {', '.join(Url)}", "url"
+            "unknown_url", f"url is {shown(value)}; known are {', '.join(Url)}", "url"
         ) from None
 
 
@@ -223,7 +240,7 @@ def _body(value: object, url: Url) -> JsonObject:
         ):
             raise BadRecord(
                 "unsupported_field",
-                f"body.{name} is {bodies.shown(body[name])}, which is not supported here",
+                f"body.{name} is {shown(body[name])}, which is not supported here",
                 f"body.{name}",
             )
     known = (*bodies.SAMPLING, *bodies.NEUTRAL, *bodies.LABELS, "max_completion_tokens")
@@ -267,8 +284,9 @@ def _check_wire(record: BatchRecord) -> None:
         )
     except InvalidRequest as error:
         place = bodies.place_of(error.field)
-        message = error.message.removeprefix(f"{error.field}: ")
-        raise BadRecord("invalid_field", f"{place}: {message}", place) from None
+        told, field = error.message, str(error.field)
+        said = told.removeprefix(field) if told.startswith(field) else f": {told}"
+        raise BadRecord("invalid_field", f"{place}{said}", place) from None
 
 
 def _id_of(*parts: bytes) -> str:

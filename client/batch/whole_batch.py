@@ -14,6 +14,7 @@ from outrider.client.batch.baseline import Baseline, measure_baseline, sample
 from outrider.client.batch.batch_run import BatchRun, RunSettings, Written
 from outrider.client.batch.batch_summary import BatchSummary, summarise
 from outrider.client.batch.input_lines import read_lines
+from outrider.client.batch.job_files import check_files
 from outrider.client.batch.parts import PartsOutput
 from outrider.client.batch.places import is_remote, local_path
 from outrider.client.batch.record import Rejection
@@ -40,6 +41,9 @@ class Job:
 
     destination: str
     """The output: a path, or a URL that fsspec writes."""
+
+    summary: Path | None = None
+    """Gets the summary, for programs; None: nobody wants it."""
 
     address: str = DEFAULT_ADDRESS
     """Of the service."""
@@ -145,11 +149,9 @@ def look_through(job: Job) -> Survey:
     """Reads the whole input, before anybody is asked.
 
     Raises:
-        InvalidRequest: It cannot be read, holds no record, is the output, or `strict` refuses it.
+        InvalidRequest: It cannot be read, holds no record, `strict` refuses it, or a file of the job is none that can be used so.
     """
-    is_local = not is_remote(job.source) and not is_remote(job.destination)
-    if is_local and local_path(job.source).resolve() == local_path(job.destination).resolve():
-        raise InvalidRequest("input and output are the same file")
+    check_files(job.source, job.destination, job.summary)
     found = survey(read_lines(job.source), model=job.model)
     if job.strict:
         strictly(found)

@@ -27,8 +27,8 @@ _UNBOUNDED = 100_000
 
 
 def print_json(value: object) -> None:
-    """One JSON value on a line."""
-    print(json.dumps(value, ensure_ascii=False), flush=True)
+    """One JSON value on a line, in ASCII: it is the same in every encoding of a terminal or a pipe."""
+    print(json.dumps(value), flush=True)
 
 
 def table_of(*headings: str, names: Collection[str]) -> Table:
