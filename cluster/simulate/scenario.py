@@ -127,27 +127,23 @@ class Fault(Section):
         return self
 
 
-Bound = Annotated[float, Field(allow_inf_nan=False)] | None
-"""Nothing is below or above what is no number: such a bound would hold always."""
-
-
 class Bounds(Section):
     """What must hold; what is not named is not looked at. Outputs equal those of plain decoding always, but for
     verifiers that keep only the law."""
 
-    speed_up: Bound = None
+    speed_up: float | None = None
     """Least tokens a second, over plain decoding."""
-    over_lockstep: Bound = None
+    over_lockstep: float | None = None
     """Least tokens a second, over lock-step."""
-    window: Bound = None
+    window: float | None = None
     """Least tokens, over plain decoding in the same time, of any 200 rounds after the first 200."""
-    tokens_per_pass: Bound = None
+    tokens_per_pass: float | None = None
     """Least tokens of a session and round."""
-    bytes_per_token: Bound = None
+    bytes_per_token: float | None = None
     """Most bytes between drafters and targets for a token."""
-    eta: Bound = None
+    eta: float | None = None
     """Least speed-up over the ideal."""
-    plain: Bound = None
+    plain: float | None = None
     """Least tokens a second of plain decoding, over what the target's device alone would decode."""
 
 

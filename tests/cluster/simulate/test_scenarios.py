@@ -97,6 +97,19 @@ def test_the_command_tells_figures_and_ends_with_one_if_a_bound_does_not_hold(
     assert "wanted 20" in done.stdout
 
 
+def test_a_bound_on_what_cannot_be_known_does_not_hold(tmp_path: Path) -> None:
+    """Without a token there are no bytes of a token, few or many."""
+    file = tmp_path / "nobody.yaml"
+    silent = SMALL.replace("clients: 2", "clients: 0").replace(
+        "speed_up: 1.3", "bytes_per_token: 1"
+    )
+    file.write_text(silent)
+    for more in ((), ("--json",)):
+        done = CliRunner().invoke(app, ["simulate", str(file), *more])
+        assert done.exit_code == 1, done.output
+        assert "bytes_per_token unknown, at most 1 wanted" in done.stdout
+
+
 @pytest.mark.parametrize("what", ["dies", "cut"])
 def test_faults_that_overlap_are_over_once(what: str, tmp_path: Path) -> None:
     """Whoever is there again is not started or connected a second time, so it drafts as if there had been one."""
