@@ -77,6 +77,8 @@ def trace(
     path = out or OUT
     if not path.absolute().parent.is_dir():
         raise usage_error(f"--out {path}: the folder {path.absolute().parent} does not exist")
+    if path.is_dir():
+        raise usage_error(f"--out {path} is a folder; a file is written")
     is_request = prompt is not None or request_id is not None
     name = request_id or (new_request_id() if prompt is not None else "")
     with service.client() as client:

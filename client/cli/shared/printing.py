@@ -41,7 +41,7 @@ def table_of(*headings: str, names: Collection[str]) -> Table:
 
 def print_table(table: Table) -> None:
     """Prints a table, in a pipe as wide as it is: programs that read it want whole lines."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     unbounded = console.options.update(max_width=_UNBOUNDED)
     width = Measurement.get(console, unbounded, table).maximum
     if not console.is_terminal:

@@ -305,14 +305,14 @@ def test_half_a_character_in_a_name_is_written_as_its_number(
     run: Run, fake: FakeService, tmp_path: Path
 ) -> None:
     """A category is printed and written whatever it holds; the summary file does not depend on the terminal."""
-    record = completion("a\ud800", metadata={"category": "odd \ud800"})
+    record = completion("a\ud800", metadata={"category": "odd \ud800 [/b]"})
     source = write(tmp_path / "in.jsonl", record)
     summary = tmp_path / "summary.json"
     command = ("batch", str(source), str(tmp_path / "out.jsonl"), "-a", fake.address)
     result = run(*command, "--summary", str(summary), "--baseline", "1")
     assert result.exit_code == 0, result.output
-    assert "odd \\ud800" in result.stdout
-    assert list(json.loads(summary.read_text())["categories"]) == ["odd \ud800"]
+    assert "odd \\ud800 [/b]" in result.stdout
+    assert list(json.loads(summary.read_text())["categories"]) == ["odd \ud800 [/b]"]
 
 
 def test_nobody_answers(run: Run, source: Path, tmp_path: Path, closed_port: str) -> None:

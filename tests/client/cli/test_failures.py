@@ -39,7 +39,9 @@ KEYS = {"kind", "message", "exit_code", "code", "field", "request_id", "retry_af
         (("trace", "{deep}"), ExitCode.INVALID, "Usage"),
         (("trace", "{folder}"), ExitCode.INVALID, "Usage"),
         (("status", "--ready-file", "{deep}"), ExitCode.INVALID, "InvalidRequest"),
+        (("trace", "-p", "hi", "-a", "{fake}", "--out", "{folder}"), ExitCode.INVALID, "Usage"),
         (("config", "validate", "{deep}"), ExitCode.INVALID, "Usage"),
+        (("config", "validate", "{circle}"), ExitCode.INVALID, "Usage"),
         (("simulate", "{missing}"), ExitCode.INVALID, "Usage"),
         (("plan", "{folder}"), ExitCode.INVALID, "Usage"),
         (("train", "demo", "--data", "{missing}", "--out", "{out}"), ExitCode.INVALID, "Usage"),
@@ -58,6 +60,8 @@ def test_a_failure_has_one_code_one_line_and_one_object(
     """The same for every command, whoever finds the fault."""
     deep = tmp_path / "deep.jsonl"
     deep.write_text("[" * 100_000)
+    circle = tmp_path / "circle.yaml"
+    circle.write_text("a: &a [*a]")
     places = {
         "closed": closed_port,
         "fake": fake.address,
@@ -65,6 +69,7 @@ def test_a_failure_has_one_code_one_line_and_one_object(
         "out": str(tmp_path / "out"),
         "folder": str(tmp_path),
         "deep": str(deep),
+        "circle": str(circle),
     }
     result = run(*(one.format(**places) for one in arguments), "--json")
     assert result.exit_code == code, result.output

@@ -69,6 +69,8 @@ def test_bounds_of_short_scenarios_hold(name: str) -> None:
         ("max_nodes: 257", "max_nodes: must be less than or equal to 256"),
         ("load: [{clients: 1, prompt: 8000, tokens: 193}]", "may be 8192 together"),
         ("waves: [{at_s: 0, every_s: 0.0001, requests: 1}]", "waves[0].every_s"),
+        ("seed: -1", "seed: must be greater than or equal to 0"),
+        ("prices: {cheap: 1}", "unknown key 'cheap'"),
         ("bounds: {speed_up: .nan}", "bounds.speed_up: must be a finite number"),
     ],
 )
@@ -88,7 +90,7 @@ def test_the_command_tells_figures_and_ends_with_one_if_a_bound_does_not_hold(
 ) -> None:
     """Two scenarios that differ in a bound."""
     holds, breaks = tmp_path / "holds.yaml", tmp_path / "breaks.yaml"
-    holds.write_text(SMALL)
+    holds.write_text(SMALL + 'name: "not [/bold]"\n')
     breaks.write_text(SMALL.replace("speed_up: 1.3", "speed_up: 20"))
     done = CliRunner().invoke(app, ["simulate", str(holds)])
     assert (done.exit_code, "holds" in done.stdout) == (0, True), done.output
