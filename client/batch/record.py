@@ -7,10 +7,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, NoReturn
 
 from outrider.client.batch import body as bodies
 from outrider.client.batch.body import BadRecord, BodyProblem, JsonObject
+from outrider.client.batch.json_line import load
 from outrider.client.connection.errors import InvalidRequest
 from outrider.client.connection.wanted import shown
 from outrider.client.messages.request_options import Message, SamplingOptions, SpeculationOptions
@@ -18,9 +18,6 @@ from outrider.client.messages.request_wire import request_to_proto
 
 MAX_SEED = 2**53
 """Derived seeds are below it, so that every JSON reader keeps them whole."""
-
-MAX_DIGITS = 4000
-"""Of a whole number."""
 
 _RECORD_FIELDS = dict.fromkeys(("custom_id", "method", "url", "body", "metadata"))
 
@@ -80,7 +77,7 @@ def parse(line: int, raw: bytes, *, model: str = "") -> Entry:
     """
     value: object = None
     try:
-        value = _load(raw)
+        value = load(raw)
         return _record(line, value, model)
     except BadRecord as error:
         return reject(line, raw, error.problem, value)
@@ -133,40 +130,6 @@ def seed_of(custom_id: str) -> int:
     """The seed of a record that names none: the same record has the same text whenever it runs."""
     digest = hashlib.sha256(b"outrider batch seed\0" + custom_id.encode(errors="surrogatepass"))
     return int.from_bytes(digest.digest()[:8]) % MAX_SEED
-
-
-def _load(raw: bytes) -> object:
-    """The JSON value of a line."""
-    try:
-        return json.loads(
-            raw.decode("utf-8"),
-            object_pairs_hook=_unique,
-            parse_constant=_no_constant,
-            parse_int=_integer,
-        )
-    except ValueError as error:
-        raise BadRecord("invalid_json", f"is not JSON: {error}") from None
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> JsonObject:
-    """An object, unless it names a field twice: one of the two would be lost silently."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the field {twice!r} is there twice")
-    return found
-
-
-def _integer(digits: str) -> int:
-    """A whole number, unless it is longer than Python reads or writes one."""
-    if len(digits) > MAX_DIGITS:
-        raise ValueError(f"a number has {len(digits)} digits, more than {MAX_DIGITS}")
-    return int(digits)
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")
 
 
 def _record(line: int, value: object, model: str) -> BatchRecord:

@@ -24,6 +24,8 @@ from outrider.client.connection.access import Tls
 from outrider.client.connection.channel import DEFAULT_ADDRESS
 from outrider.client.connection.errors import InvalidRequest
 from outrider.client.connection.timeouts import REQUEST_TIMEOUT_S
+from outrider.client.messages.wire_values import put
+from outrider.v1 import generation_pb2
 
 MAX_CONCURRENCY = 256
 """Most records at once that are chosen without being asked for."""
@@ -149,8 +151,9 @@ def look_through(job: Job) -> Survey:
     """Reads the whole input, before anybody is asked.
 
     Raises:
-        InvalidRequest: It cannot be read, holds no record, `strict` refuses it, or a file of the job is none that can be used so.
+        InvalidRequest: It cannot be read, holds no record, `strict` refuses it, or the model's name or a file of the job is none that can be used so.
     """
+    put(generation_pb2.GenerateRequest(), "model", job.model, "--model")
     check_files(job.source, job.destination, job.summary)
     found = survey(read_lines(job.source), model=job.model)
     if job.strict:

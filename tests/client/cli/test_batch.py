@@ -239,6 +239,7 @@ def test_an_input_that_has_changed(
         (("{in}", "/dev/null"), "output /dev/null is no ordinary file"),
         (("{in}", "{out}\0"), "zero byte"),
         (("{in}", "{deep}"), "is no answer of a batch"),
+        (("{in}", "{out}", "-m", "\udcff"), "--model is"),
     ],
 )
 def test_wrong_usage(

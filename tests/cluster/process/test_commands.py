@@ -180,3 +180,6 @@ def test_what_a_trainer_refuses_names_the_option() -> None:
     result = CliRunner().invoke(app, [*common, "--heads", "0"])
     assert result.exit_code == 2
     assert "heads is 0" in result.stderr
+    result = CliRunner().invoke(app, [*common, "--threads", "9" * 30])
+    assert result.exit_code == 2
+    assert "threads is 999" in result.stderr
