@@ -47,10 +47,13 @@ parameters name."""
 
 def main() -> None:
     """Runs what is asked for."""
-    if sys.argv[1:2] in (["gpu"], ["gpu-served"]):
+    if sys.argv[1:2] == ["gpu"]:
         # Needs a GPU, so no part of everything, and has options of its own.
-        name = "gpu_suite" if sys.argv[1] == "gpu" else "served_suite"
-        import_module(f"bench.gpu.{name}").main(sys.argv[2:])
+        import_module("bench.gpu.gpu_suite").main(sys.argv[2:])
+        return
+    if sys.argv[1:2] == ["gpu-served"]:
+        # As that.
+        import_module("bench.gpu.served_suite").main(sys.argv[2:])
         return
     if sys.argv[1:2] == ["scale"]:
         # Needs memory for fifty actors, so no part of everything.

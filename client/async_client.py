@@ -26,6 +26,7 @@ from outrider.client.connection.timeouts import (
     check_timeout,
 )
 from outrider.client.connection.waits import AsyncioWaits, Waits
+from outrider.client.connection.wanted import of_kind
 from outrider.client.messages.collect import ResultCollector
 from outrider.client.messages.request_options import Message, SamplingOptions, SpeculationOptions
 from outrider.client.messages.request_wire import (
@@ -41,6 +42,7 @@ from outrider.client.messages.result_wire import (
 from outrider.client.messages.results import Generation, Health, ModelInfo, Status
 from outrider.client.messages.stream_progress import StreamProgress, new_request_id
 from outrider.client.messages.trace_request import trace_request
+from outrider.client.messages.wire_values import put
 from outrider.client.timeline.timeline_model import Timeline
 from outrider.v1 import generation_pb2
 
@@ -57,7 +59,7 @@ class AsyncClient:
             async for event in client.stream("Once upon a time"):
                 ...
 
-    Connects when first used. Short calls, and requests that were not admitted yet, are tried again when nobody
+    Connects when first used, on each event loop anew: one client may be used in several calls of `asyncio.run`. Short calls, and requests that were not admitted yet, are tried again when nobody
     answers, at each address in turn; a request that is refused because the service is full waits as advised; a stream
     that breaks is taken up again where it stopped. `RetryPolicy` holds the bounds.
     """
@@ -83,11 +85,12 @@ class AsyncClient:
             token: What proves to the service who calls: itself, or a path of a file whose first line it is, read with each call.
 
         Raises:
-            InvalidRequest: An address cannot be read, a timeout is not a positive number, or a file cannot be used.
+            InvalidRequest: An address cannot be read, a timeout is not a positive number, a file cannot be used, or a value is of
+                another kind.
         """
         check_timeout("connect_timeout_s", connect_timeout_s)
         self._timeout_s = check_timeout("timeout_s", timeout_s)
-        self._retry = retry or RetryPolicy()
+        self._retry = RetryPolicy() if retry is None else of_kind("retry", retry, RetryPolicy)
         self._connections = Connections(
             parse_addresses(address),
             connect_timeout_s=connect_timeout_s,
@@ -141,7 +144,7 @@ class AsyncClient:
         Raises:
             InvalidRequest: The request cannot be sent as it is. Iterating raises the other errors.
         """
-        name = request_id or new_request_id()
+        name = new_request_id() if request_id is None or request_id == "" else request_id
         request = request_to_proto(
             request_id=name,
             model=model,
@@ -204,13 +207,15 @@ class AsyncClient:
         Returns:
             True if it was running.
         """
-        request = generation_pb2.AbortRequest(request_id=request_id)
+        request = generation_pb2.AbortRequest()
+        put(request, "request_id", request_id, "request_id")
+        check_timeout("timeout_s", timeout_s)
         answers: list[bool] = []
         failure: OutriderError | None = None
         for address in self._connections.addresses:
             stub = self._connections.stub(address)
             try:
-                answer = await stub.Abort(request, timeout=check_timeout("timeout_s", timeout_s))
+                answer = await stub.Abort(request, timeout=timeout_s)
             except grpc.RpcError as error:
                 failure = from_rpc_error(error, request_id=request_id)
             else:
@@ -312,7 +317,8 @@ class AsyncClient:
 
     async def health(self, service: str = "", *, timeout_s: float = CALL_TIMEOUT_S) -> Health:
         """What `grpc.health.v1` says; an unknown service is an answer, not an error."""
-        request = health_pb2.HealthCheckRequest(service=service)
+        request = health_pb2.HealthCheckRequest()
+        put(request, "service", service, "service")
 
         async def check(_: GenerationServiceAsyncStub, left_s: float) -> Health:
             stub = health_pb2_grpc.HealthStub(self._connections.channel(self._connections.current))

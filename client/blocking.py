@@ -60,7 +60,8 @@ class Client:
             token: What proves to the service who calls: itself, or a path of a file whose first line it is, read with each call.
 
         Raises:
-            InvalidRequest: An address cannot be read, a timeout is not a positive number, or a file cannot be used.
+            InvalidRequest: An address cannot be read, a timeout is not a positive number, a file cannot be used, or a value is of
+                another kind.
         """
         self._client = _BlockingCore(
             address,

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+MAX_THREADS = 4096
+"""More than any machine has cores."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetTrainerOptions:
@@ -42,8 +45,8 @@ class TargetTrainerOptions:
     def __post_init__(self) -> None:
         if not (math.isfinite(self.minutes) and self.minutes >= 0.0):
             raise ValueError(f"minutes is {self.minutes}; give a number above 0, or 0 for no bound")
-        if self.threads < 0:
-            raise ValueError(f"threads is {self.threads}; it must not be negative")
+        if not 0 <= self.threads <= MAX_THREADS:
+            raise ValueError(f"threads is {self.threads}; give 0 to {MAX_THREADS}")
         if self.rows_per_step < 1:
             raise ValueError(f"rows_per_step is {self.rows_per_step}; it must be at least 1")
         if not 1 <= self.workers <= self.rows_per_step:

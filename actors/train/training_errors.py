@@ -4,7 +4,11 @@ from __future__ import annotations
 
 
 class TrainError(Exception):
-    """Base of every error this folder raises on purpose."""
+    """Base of every error this folder raises on purpose: an option, a file or a model is not what it must be."""
+
+
+class TrainingFailed(TrainError):
+    """What was asked for is right, but the work could not be done."""
 
 
 class DataError(TrainError):

@@ -22,14 +22,16 @@ from transformers import AutoModelForCausalLM
 
 from bench.figures.emulated_run import Window, run_window
 from bench.gpu.gpu_model import MAX_SCRATCH, SHAPES, num_parameters
-from bench.gpu.gpu_suite import DTYPES, FOLDER, describe
+from bench.gpu.gpu_suite import describe
 from bench.gpu.gpu_timing import measure
 from bench.gpu.gpu_work import Load, Stand
 from bench.gpu.served_pair import ServedPair, write_pair
+from bench.report.rows import FOLDER
 from bench.report.rows import spread as spread_of
 from bench.running.bench_service import pair_config
 from bench.suites.service.emulated_suite import DRAFTING
 from outrider.actors.engine.engine_settings import EngineSettings
+from outrider.actors.engine.load.load_engine import DTYPES
 from outrider.actors.engine.models.transformers_engine import TransformersEngine
 from outrider.actors.engine.turn_taking import turn_taking_device
 from outrider.cluster.config.schema import parse_config

@@ -143,8 +143,8 @@ def read(raw: bytes) -> Answer:
     Raises:
         ValueError: It is no line of ours.
     """
-    value = json.loads(raw)
     try:
+        value = json.loads(raw)
         error, response = value["error"], value["response"]
         body = response["body"] if response is not None else {}
         ours = body.get("outrider", {})
@@ -167,7 +167,7 @@ def read(raw: bytes) -> Answer:
             completion_tokens=body["usage"]["completion_tokens"],
             stats=_stats(ours["speculation"]),
         )
-    except (KeyError, TypeError, AttributeError) as problem:
+    except (KeyError, TypeError, AttributeError, RecursionError) as problem:
         raise ValueError(f"it has another shape: {type(problem).__name__} {problem}") from None
 
 

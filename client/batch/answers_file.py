@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -81,15 +82,21 @@ class LocalOutput:
                 yield answer
 
     def begin(self) -> None:
-        """Removes a last line that was cut short."""
-        os.ftruncate(self._fd, self._end)
+        """Removes a last line that was cut short.
+
+        Raises:
+            OutriderError: The file cannot be changed.
+        """
+        with self._writing():
+            os.ftruncate(self._fd, self._end)
         self._is_dirty = True
         self.sync()
-        folder = os.open(self._path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)  # so that the file's name survives, too
-        finally:
-            os.close(folder)
+        with self._writing():
+            folder = os.open(self._path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)  # so that the file's name survives, too
+            finally:
+                os.close(folder)
 
     def append(self, line: bytes) -> None:
         """Writes one line.
@@ -99,11 +106,9 @@ class LocalOutput:
         """
         rest = memoryview(line)
         self._is_dirty = True
-        try:
+        with self._writing():
             while rest:
                 rest = rest[os.write(self._fd, rest) :]
-        except OSError as error:
-            raise OutriderError(f"{self._path} cannot be written: {error.strerror}") from error
 
     def sync(self) -> None:
         """Writes through to the disk."""
@@ -111,10 +116,15 @@ class LocalOutput:
             if not self._is_dirty:
                 return
             self._is_dirty = False
-            try:
+            with self._writing():
                 os.fsync(self._fd)
-            except OSError as error:
-                raise OutriderError(f"{self._path} cannot be written: {error.strerror}") from error
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise OutriderError(f"{self._path} cannot be written: {error.strerror}") from error
 
     def finish(self) -> None:
         """The file is the output."""

@@ -21,6 +21,9 @@ class Job:
     destination: str
     """The output: a path, or a URL that fsspec writes."""
 
+    summary: Path | None = None
+    """Gets the summary, for programs; None: nobody wants it."""
+
     address: str = DEFAULT_ADDRESS
     """Of the service."""
 

@@ -6,13 +6,18 @@ a fault: an output that silently lacks what was asked for would be worse than no
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from outrider.client.connection.wanted import shown
 from outrider.client.messages.request_options import Message, SamplingOptions, SpeculationOptions
 
 JsonObject = dict[str, Any]
+
+MAX_ID_DIGITS = 10
+"""Of a token id, which has 32 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +45,14 @@ def wrong(field: str, value: object, needed: str) -> BadRecord:
     return BadRecord("invalid_field", f"{field} is {shown(value)}; {needed} is needed", field)
 
 
-def shown(value: object) -> str:
-    """A value as an error message shows it: not longer than a line."""
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
 def number(field: str, value: object) -> float:
-    """A JSON number."""
-    if type(value) not in (int, float):
-        raise wrong(field, value, "a number")
-    assert isinstance(value, int | float)
-    return value
+    """A JSON number that a float can hold."""
+    try:
+        if type(value) in (int, float) and math.isfinite(value):  # type: ignore[arg-type]
+            return value  # type: ignore[return-value]
+    except OverflowError:
+        pass
+    raise wrong(field, value, "a number")
 
 
 def integer(field: str, value: object) -> int:
@@ -97,7 +98,7 @@ def biases(field: str, value: object) -> dict[int, float]:
         raise wrong(field, value, "an object of token ids and biases")
     found: dict[int, float] = {}
     for key, bias in value.items():
-        if not key.isascii() or not key.isdigit():
+        if not key.isascii() or not key.isdigit() or len(key) > MAX_ID_DIGITS:
             raise wrong(field, key, "a token id as key")
         if int(key) in found:
             raise BadRecord("invalid_field", f"{field} names token {int(key)} twice", field)
@@ -249,7 +250,11 @@ def place_of(field: str | None) -> str | None:
     """Where a record has what the client and the service call by this name."""
     if field is None:
         return None
-    for prefix, place in (("sampling.", "body."), ("speculation.", "body.outrider.")):
+    for prefix, place in (
+        ("sampling.", "body."),
+        ("speculation.", "body.outrider."),
+        ("tokens", "body.prompt"),
+    ):
         if field.startswith(prefix):
             return place + field.removeprefix(prefix)
     return f"body.{field}"

@@ -19,8 +19,9 @@ def read_lines(place: str) -> Iterator[tuple[int, bytes]]:
 
     Raises:
         InvalidRequest: The input cannot be read, or holds a line that is too long.
+        OutriderError: Reading broke off.
     """
-    with open_input(place) as file:
+    with open_input(place) as file, remote_errors(place):
         number = 0
         while line := file.readline(MAX_LINE_BYTES + 1):
             number += 1
@@ -39,6 +40,7 @@ def open_input(place: str) -> IO[bytes]:
 
     Raises:
         InvalidRequest: It cannot be opened.
+        OutriderError: The store that holds it does not give it.
     """
     if is_remote(place):
         filesystem, path = remote(place)

@@ -28,6 +28,7 @@ def remote(place: str) -> tuple[Any, str]:
 
     Raises:
         InvalidRequest: fsspec, or its part for this scheme, is not installed, or knows no such scheme.
+        OutriderError: The store cannot be connected to.
     """
     try:
         core = importlib.import_module("fsspec.core")
@@ -39,6 +40,8 @@ def remote(place: str) -> tuple[Any, str]:
         ) from None
     except ValueError as error:
         raise InvalidRequest(f"{place} cannot be reached: {error}") from None
+    except Exception as error:  # some stores are connected to at once
+        raise OutriderError(f"{place}: {type(error).__name__}: {error}") from error
     return filesystem, path
 
 

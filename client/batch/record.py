@@ -7,11 +7,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, NoReturn
 
 from outrider.client.batch import body as bodies
 from outrider.client.batch.body import BadRecord, BodyProblem, JsonObject
+from outrider.client.batch.json_line import load
 from outrider.client.connection.errors import InvalidRequest
+from outrider.client.connection.wanted import shown
 from outrider.client.messages.request_options import Message, SamplingOptions, SpeculationOptions
 from outrider.client.messages.request_wire import request_to_proto
 
@@ -76,10 +77,13 @@ def parse(line: int, raw: bytes, *, model: str = "") -> Entry:
     """
     value: object = None
     try:
-        value = _load(raw)
+        value = load(raw)
         return _record(line, value, model)
     except BadRecord as error:
         return reject(line, raw, error.problem, value)
+    except RecursionError:
+        problem = BodyProblem("invalid_json", "is nested too deeply")
+        return reject(line, raw, problem, value)
 
 
 def reject(line: int, raw: bytes, problem: BodyProblem, value: object = None) -> Rejection:
@@ -109,14 +113,14 @@ def duplicate(line: int, record_id: str, custom_id: str, lines: Sequence[int]) -
         custom_id: The name that it shares.
         lines: The numbers of all who share it.
     """
-    shown = ", ".join(map(str, lines[:5])) + (", ..." if len(lines) > 5 else "")
+    named = ", ".join(map(str, lines[:5])) + (", ..." if len(lines) > 5 else "")
     return Rejection(
         line=line,
         id=_id_of(str(line).encode(), record_id.encode()),
         custom_id=custom_id,
         problem=BodyProblem(
             "duplicate_custom_id",
-            f"line {line}: custom_id {bodies.shown(custom_id)} names the records of lines {shown}; none of them is run",
+            f"line {line}: custom_id {shown(custom_id)} names the records of lines {named}; none of them is run",
             "custom_id",
         ),
     )
@@ -126,30 +130,6 @@ def seed_of(custom_id: str) -> int:
     """The seed of a record that names none: the same record has the same text whenever it runs."""
     digest = hashlib.sha256(b"outrider batch seed\0" + custom_id.encode(errors="surrogatepass"))
     return int.from_bytes(digest.digest()[:8]) % MAX_SEED
-
-
-def _load(raw: bytes) -> object:
-    """The JSON value of a line."""
-    try:
-        return json.loads(
-            raw.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant
-        )
-    except (ValueError, RecursionError) as error:
-        raise BadRecord("invalid_json", f"is not JSON: {error}") from None
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> JsonObject:
-    """An object, unless it names a field twice: one of the two would be lost silently."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the field {twice!r} is there twice")
-    return found
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")
 
 
 def _record(line: int, value: object, model: str) -> BatchRecord:
@@ -163,10 +143,10 @@ def _record(line: int, value: object, model: str) -> BatchRecord:
         )
     for name in value:
         if name not in _RECORD_FIELDS:
-            raise BadRecord("unsupported_field", f"{name} is no field of a record", name)
+            raise BadRecord("unsupported_field", f"{shown(name)} is no field of a record", name)
     if value.get("method") != "POST":
         raise BadRecord(
-            "invalid_method", f"method is {value.get('method')!r}, not 'POST'", "method"
+            "invalid_method", f"method is {shown(value.get('method'))}, not 'POST'", "method"
         )
     url = _url(value.get("url"))
     body = _body(value.get("body"), url)
@@ -202,7 +182,7 @@ def _url(value: object) -> Url:
         return Url(str(value))
     except ValueError:
         raise BadRecord(
-            "unknown_url", f"url is {bodies.shown(value)}; known are {', '.join(Url)}", "url"
+            "unknown_url", f"url is {shown(value)}; known are {', '.join(Url)}", "url"
         ) from None
 
 
@@ -223,7 +203,7 @@ def _body(value: object, url: Url) -> JsonObject:
         ):
             raise BadRecord(
                 "unsupported_field",
-                f"body.{name} is {bodies.shown(body[name])}, which is not supported here",
+                f"body.{name} is {shown(body[name])}, which is not supported here",
                 f"body.{name}",
             )
     known = (*bodies.SAMPLING, *bodies.NEUTRAL, *bodies.LABELS, "max_completion_tokens")
@@ -267,8 +247,9 @@ def _check_wire(record: BatchRecord) -> None:
         )
     except InvalidRequest as error:
         place = bodies.place_of(error.field)
-        message = error.message.removeprefix(f"{error.field}: ")
-        raise BadRecord("invalid_field", f"{place}: {message}", place) from None
+        told, field = error.message, str(error.field)
+        said = told.removeprefix(field) if told.startswith(field) else f": {told}"
+        raise BadRecord("invalid_field", f"{place}{said}", place) from None
 
 
 def _id_of(*parts: bytes) -> str:

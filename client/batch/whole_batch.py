@@ -13,12 +13,15 @@ from outrider.client.batch.batch_job import Job
 from outrider.client.batch.batch_run import BatchRun, RunSettings, Written
 from outrider.client.batch.batch_summary import BatchSummary, summarise
 from outrider.client.batch.input_lines import read_lines
+from outrider.client.batch.job_files import check_files
 from outrider.client.batch.parts import PartsOutput
 from outrider.client.batch.places import is_remote, local_path
 from outrider.client.batch.record import Rejection
 from outrider.client.batch.survey import Survey, done_ids, strictly, survey
 from outrider.client.connection import event_loop
 from outrider.client.connection.errors import InvalidRequest
+from outrider.client.messages.wire_values import put
+from outrider.v1 import generation_pb2
 
 MAX_CONCURRENCY = 256
 """Most records at once that are chosen without being asked for."""
@@ -93,11 +96,10 @@ def look_through(job: Job) -> Survey:
     """Reads the whole input, before anybody is asked.
 
     Raises:
-        InvalidRequest: It cannot be read, holds no record, is the output, or `strict` refuses it.
+        InvalidRequest: It cannot be read, holds no record, `strict` refuses it, or the model's name or a file of the job is none that can be used so.
     """
-    is_local = not is_remote(job.source) and not is_remote(job.destination)
-    if is_local and local_path(job.source).resolve() == local_path(job.destination).resolve():
-        raise InvalidRequest("input and output are the same file")
+    put(generation_pb2.GenerateRequest(), "model", job.model, "--model")
+    check_files(job.source, job.destination, job.summary)
     found = survey(read_lines(job.source), model=job.model)
     if job.strict:
         strictly(found)

@@ -19,12 +19,14 @@ from outrider.client.cli.commands.submit_cli import submit_app
 from outrider.client.cli.commands.trace_cli import trace
 from outrider.client.cli.commands.train_cli import train_app
 from outrider.client.cli.shared.exits import EXIT_CODES_HELP
+from outrider.client.cli.shared.root_command import RootCommand
 
 _TALK = "Talk to a service"
 _RUN = "Run a service"
 
 app = typer.Typer(
     name="outrider",
+    cls=RootCommand,
     help="Speculative decoding as a service: the target model's own output, faster.",
     epilog=EXIT_CODES_HELP + " OUTRIDER_ADDRESS is the default of --address.",
     no_args_is_help=True,

@@ -13,6 +13,7 @@ from typing import Any
 import grpc
 
 from outrider.client.connection.errors import InvalidRequest
+from outrider.client.connection.wanted import of_kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +45,7 @@ class Access:
     None: nothing."""
 
     def __post_init__(self) -> None:
-        """Raises: InvalidRequest: A file cannot be used, or there is no token in it."""
+        """Raises: InvalidRequest: A value is of another kind, a file cannot be used, or there is no token in it."""
         self._metadata()
         if self.tls is not None:
             _check(self.tls)
@@ -74,7 +75,11 @@ class Access:
     def _metadata(self) -> tuple[tuple[str, str], ...]:
         if self.token is None:
             return ()
+        # A token is not shown, not even one of another kind.
         token = self.token
+        if not isinstance(token, str | Path):
+            kind = type(token).__name__
+            raise InvalidRequest(f"token is of {kind}; str or Path is needed", field="token")
         if isinstance(token, Path):
             lines = map(str.strip, _read(token, "token").decode(errors="replace").splitlines())
             token = next((line for line in lines if line and not line.startswith("#")), "")
@@ -125,6 +130,12 @@ def _files(tls: Tls | None) -> tuple[Path, ...]:
 
 
 def _check(tls: Tls) -> None:
+    of_kind("tls", tls, Tls)
+    for name in ("ca", "cert", "key"):
+        if getattr(tls, name) is not None:
+            of_kind(f"tls.{name}", getattr(tls, name), (str, Path))
+    if tls.server_name is not None:
+        of_kind("tls.server_name", tls.server_name, str)
     if (tls.cert is None) != (tls.key is None):
         raise InvalidRequest("tls.cert and tls.key go together; give both or neither", field="tls")
     for path in _files(tls):
@@ -163,8 +174,9 @@ def _options(tls: Tls, options: Sequence[tuple[str, int]]) -> list[tuple[str, in
 def _read(path: Path, what: str) -> bytes:
     try:
         return path.read_bytes()
-    except OSError as error:
-        raise InvalidRequest(f"cannot read {path}: {error.strerror}", field=what) from error
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise InvalidRequest(f"cannot read {path}: {reason}", field=what) from error
 
 
 def _changed_ns(path: Path) -> int:

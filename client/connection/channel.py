@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from outrider.client.connection.errors import InvalidRequest
+from outrider.client.connection.wanted import shown, wrong
 
 DEFAULT_ADDRESS = "127.0.0.1:50051"
 """Where `outrider serve` listens if it is not told otherwise."""
@@ -24,8 +25,9 @@ KEEPALIVE_TIMEOUT_MS = 10_000
 """A probe that is not answered within this time ends the connection."""
 
 _ADDRESS = re.compile(
-    r"(?P<host>\[[0-9a-fA-F:.]+(?:%[\w.-]+)?\]|[^\s:/\[\],]+)(?::(?P<port>[0-9]{1,5}))?"
+    r"(?P<host>\[[0-9a-fA-F:.]+(?:%[\w.-]+)?\]|[^\s:/\[\],\0\ud800-\udfff]+)(?::(?P<port>[0-9]{1,5}))?"
 )
+_UNIX = re.compile(r"unix:[^\0\ud800-\udfff]+")
 
 
 def parse_addresses(addresses: str | Sequence[str]) -> tuple[str, ...]:
@@ -36,6 +38,9 @@ def parse_addresses(addresses: str | Sequence[str]) -> tuple[str, ...]:
     Raises:
         InvalidRequest: An address cannot be read, or there is none.
     """
+    is_list = isinstance(addresses, Sequence) and all(isinstance(one, str) for one in addresses)
+    if not is_list:
+        raise wrong("address", addresses, "HOST:PORT, or a list of such,")
     parts = addresses.split(",") if isinstance(addresses, str) else list(addresses)
     if not parts:
         raise InvalidRequest("no address is given; HOST:PORT is needed", field="address")
@@ -66,13 +71,13 @@ def channel_options(connect_timeout_s: float) -> list[tuple[str, int]]:
 
 def _parse_address(address: str) -> str:
     """One address as a gRPC target."""
-    if address.startswith("unix:") and len(address) > len("unix:"):
+    if _UNIX.fullmatch(address):
         return address
     match = _ADDRESS.fullmatch(address)
     port = int(match["port"] or DEFAULT_PORT) if match else 0
     if match is None or not 1 <= port <= 65535:
         raise InvalidRequest(
-            f"{address!r} is not an address; HOST:PORT is needed, for instance {DEFAULT_ADDRESS} or [::1]:50051",
+            f"{shown(address)} is not an address; HOST:PORT is needed, for instance {DEFAULT_ADDRESS} or [::1]:50051",
             field="address",
         )
     return f"{match['host']}:{port}"

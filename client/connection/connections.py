@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Protocol
@@ -27,8 +28,12 @@ class RunningCalls(Protocol):
         """Ends it."""
 
 
+Key = tuple[asyncio.AbstractEventLoop | None, str, tuple[int, ...]]
+"""Of a channel: the loop it belongs to, its address, the versions of its certificates."""
+
+
 class Connections:
-    """One channel an address and certificate, opened when first used; calls go to the current one. Safe to share among threads."""
+    """One channel a loop, address and certificate, opened when first used; calls go to the current one. Safe to share among threads."""
 
     def __init__(
         self,
@@ -44,7 +49,7 @@ class Connections:
         self._access = access
         self._options = channel_options(connect_timeout_s)
         self._lock = threading.Lock()
-        self._channels: dict[tuple[str, tuple[int, ...]], grpc.aio.Channel] = {}
+        self._channels: dict[Key, grpc.aio.Channel] = {}
         self._running: WeakSet[RunningCalls] = WeakSet()
         self._current = 0
 
@@ -66,11 +71,15 @@ class Connections:
         return address
 
     def channel(self, address: str) -> grpc.aio.Channel:
-        """The channel of an address."""
-        key = (address, self._access.versions())
+        """The channel of an address, on the loop that runs. Those of loops that have ended are let go: they ended with them."""
+        key = (self.waits.loop(), address, self._access.versions())
         with self._lock:
             if key not in self._channels:
-                self._channels[key] = self.waits.channel(self._access, address, self._options)
+                made = self.waits.channel(self._access, address, self._options)
+                kept = {
+                    k: c for k, c in self._channels.items() if k[0] is None or not k[0].is_closed()
+                }
+                self._channels = {**kept, key: made}
             return self._channels[key]
 
     def stub(self, address: str) -> GenerationServiceAsyncStub:
@@ -87,11 +96,13 @@ class Connections:
         return await self.waits.aside(explained, error, address, self._access.tls)
 
     async def close(self) -> None:
-        """Closes every channel; running calls are cancelled."""
+        """Closes every channel of the loop that runs; running calls are cancelled. Another loop's channels end with that one."""
+        present = self.waits.loop()
         with self._lock:
             channels, self._channels = self._channels, {}
             running, self._running = list(self._running), WeakSet()
         for call in running:
             call.cancel()
-        for channel in channels.values():
-            await channel.close()
+        for (loop, _, _), channel in channels.items():
+            if loop is present:
+                await channel.close()

@@ -45,7 +45,7 @@ def read_ready_file(path: Path) -> ReadyFile:
     try:
         content = json.loads(raw)
         address, pid = content["address"], content["pid"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise BadReadyFile(f"{path} is not the ready file of a service") from None
     if not isinstance(address, str) or not isinstance(pid, int):
         raise BadReadyFile(f"{path} is not the ready file of a service")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from outrider.client.connection.wanted import number, of_kind, wrong
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
@@ -26,11 +28,13 @@ class RetryPolicy:
     """Greatest number of seconds between two tries, unless the service advises more."""
 
     def __post_init__(self) -> None:
-        if self.open_attempts < 1:
-            raise ValueError(f"open_attempts is {self.open_attempts}; at least 1 is needed")
+        """Raises: InvalidRequest: A bound is no number, or out of range."""
+        if of_kind("open_attempts", self.open_attempts, int) < 1:
+            raise wrong("open_attempts", self.open_attempts, "at least 1")
         for name in ("patience_s", "initial_backoff_s", "max_backoff_s"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise ValueError(f"{name} is {getattr(self, name)}; a finite number >= 0 is needed")
+            value, needed = getattr(self, name), "a finite number of seconds, 0 or more,"
+            if not 0 <= number(name, value, needed) < float("inf"):
+                raise wrong(name, value, needed)
 
     def delay_s(
         self, failures: int, *, num_addresses: int, jitter: float, advised_s: float | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outrider.client.connection.errors import InvalidRequest
+from outrider.client.connection.wanted import number, wrong
 
 CONNECT_TIMEOUT_S = 10.0
 """Default time for one attempt to connect, TCP and HTTP/2 together."""
@@ -23,9 +23,7 @@ def check_timeout(name: str, seconds: float) -> float:
     Raises:
         InvalidRequest: It is not a number above 0 and at most a week.
     """
-    if not 0 < seconds <= MAX_TIMEOUT_S:
-        raise InvalidRequest(
-            f"{name} is {seconds}; a number of seconds above 0 and at most {MAX_TIMEOUT_S:g} is needed",
-            field=name,
-        )
-    return float(seconds)
+    needed = f"a number of seconds above 0 and at most {MAX_TIMEOUT_S:g}"
+    if not 0 < (found := number(name, seconds, needed)) <= MAX_TIMEOUT_S:
+        raise wrong(name, seconds, needed)
+    return found

@@ -36,6 +36,9 @@ class WaitFlag(Protocol):
 class Waits(Protocol):
     """Everything that waits."""
 
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """What a channel belongs to: the event loop that runs; None: nothing, it serves any thread."""
+
     def channel(
         self, access: Access, address: str, options: Sequence[tuple[str, int]]
     ) -> grpc.aio.Channel:
@@ -65,6 +68,10 @@ class Waits(Protocol):
 
 class AsyncioWaits:
     """On the event loop that runs."""
+
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """See `Waits`."""
+        return asyncio.get_running_loop()
 
     def channel(
         self, access: Access, address: str, options: Sequence[tuple[str, int]]
@@ -100,6 +107,10 @@ class AsyncioWaits:
 
 class BlockingWaits:
     """By blocking the thread: nothing here suspends. Safe to share among threads."""
+
+    def loop(self) -> None:
+        """See `Waits`."""
+        return
 
     def channel(
         self, access: Access, address: str, options: Sequence[tuple[str, int]]

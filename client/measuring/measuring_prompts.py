@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from outrider.client.connection.errors import InvalidRequest
+from outrider.client.connection.wanted import shown
 from outrider.client.messages.request_options import Message
 
 
@@ -79,7 +80,7 @@ def read_prompts(path: Path) -> tuple[Prompt, ...]:
             continue
         try:
             prompts.append(parse(line))
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise InvalidRequest(f"{path}, line {number}: {error}", field="prompts") from None
     if not prompts:
         raise InvalidRequest(f"{path} holds no prompt", field="prompts")
@@ -111,7 +112,7 @@ def _parse_json(line: str) -> Prompt:
             messages = tuple(Message(turn["role"], turn["content"]) for turn in turns)
             return Prompt(category=category, messages=messages)
         case kind, value:
-            raise ValueError(f"{kind} is {value!r}, which is no text, token ids or messages")
+            raise ValueError(f"{kind} is {shown(value)}, which is no text, token ids or messages")
 
 
 def _is_turn(turn: object) -> bool:

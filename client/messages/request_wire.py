@@ -3,13 +3,13 @@ fields."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 
 from outrider.client.connection.errors import InvalidRequest
+from outrider.client.connection.wanted import of_kind, wrong
 from outrider.client.messages.request_options import Message, SamplingOptions, SpeculationOptions
-from outrider.client.messages.wire_values import listed
+from outrider.client.messages.wire_values import listed, put
 from outrider.v1 import generation_pb2, sampling_pb2
 
 MAX_REQUEST_BYTES = 4 * 1024 * 1024
@@ -21,8 +21,9 @@ def sampling_to_proto(options: SamplingOptions) -> sampling_pb2.SamplingOptions:
     """Sets the fields that are not None; an absent field stays absent.
 
     Raises:
-        InvalidRequest: A value does not fit the field's type.
+        InvalidRequest: They are of another kind, or a value does not fit the field's type.
     """
+    of_kind("sampling", options, SamplingOptions)
     message = sampling_pb2.SamplingOptions()
     _fill(message, options, "sampling")
     return message
@@ -32,15 +33,15 @@ def speculation_to_proto(options: SpeculationOptions) -> sampling_pb2.Speculatio
     """Sets the fields that are not None; an absent field stays absent.
 
     Raises:
-        InvalidRequest: A value does not fit the field's type.
+        InvalidRequest: They are of another kind, or a value does not fit the field's type.
     """
+    of_kind("speculation", options, SpeculationOptions)
     message = sampling_pb2.SpeculationOptions()
-    is_listed = options.verifier in listed(message, "verifier")
-    leave_out = () if is_listed else ("verifier",)
-    _fill(message, options, "speculation", leave_out=leave_out)
-    if options.verifier is not None and not is_listed:
-        with _naming("speculation.verifier"):
-            message.verifier_name = options.verifier
+    _fill(message, options, "speculation", leave_out=("verifier",))
+    verifier = options.verifier
+    if verifier is not None:
+        is_listed = isinstance(verifier, str) and verifier in listed(message, "verifier")
+        put(message, "verifier" if is_listed else "verifier_name", verifier, "speculation.verifier")
     return message
 
 
@@ -64,30 +65,22 @@ def request_to_proto(
     """
     _exactly_one(prompt=prompt, tokens=tokens, messages=messages)
     request = generation_pb2.GenerateRequest()
-    with _naming("request_id"):
-        request.request_id = request_id
-    with _naming("model"):
-        request.model = model
+    put(request, "request_id", request_id, "request_id")
+    put(request, "model", model, "model")
     if prompt is not None:
-        with _naming("prompt"):
-            request.text = prompt
+        put(request, "text", prompt, "prompt")
     if tokens is not None:
         request.tokens.SetInParent()
-        with _naming("tokens"):
-            request.tokens.ids.extend(tokens)
+        put(request.tokens, "ids", tokens, "tokens")
     if messages is not None:
         request.chat.SetInParent()
-        with _naming("messages"):
-            request.chat.messages.extend(_chat(messages))
+        request.chat.messages.extend(_chat(messages))
     if sampling is not None:
         request.sampling.CopyFrom(sampling_to_proto(sampling))
     if speculation is not None:
         request.speculation.CopyFrom(speculation_to_proto(speculation))
-    if resume:
-        with _naming("resume"):
-            request.resume.ids.extend(resume)
-    with _naming("model_fingerprint"):
-        request.model_fingerprint = model_fingerprint
+    put(request.resume, "ids", resume, "resume")
+    put(request, "model_fingerprint", model_fingerprint, "model_fingerprint")
     if request.ByteSize() > MAX_REQUEST_BYTES:
         raise InvalidRequest(
             f"the request is {request.ByteSize()} bytes, more than the {MAX_REQUEST_BYTES} that the service takes; "
@@ -133,17 +126,14 @@ def tokenize_to_proto(
     """
     _exactly_one(text=text, messages=messages)
     request = generation_pb2.TokenizeRequest()
-    with _naming("model"):
-        request.model = model
+    put(request, "model", model, "model")
     if text is not None:
-        with _naming("text"):
-            request.text = text
+        put(request, "text", text, "text")
     if messages is not None:
         request.chat.SetInParent()
-        with _naming("messages"):
-            request.chat.messages.extend(_chat(messages))
+        request.chat.messages.extend(_chat(messages))
     if add_special_tokens is not None:
-        request.add_special_tokens = add_special_tokens
+        put(request, "add_special_tokens", add_special_tokens, "add_special_tokens")
     return request
 
 
@@ -153,15 +143,13 @@ def detokenize_to_proto(
     """A detokenisation request.
 
     Raises:
-        InvalidRequest: A token id is not an unsigned 32-bit number.
+        InvalidRequest: A token id is not an unsigned 32-bit number, or another value does not fit its field.
     """
     request = generation_pb2.DetokenizeRequest()
-    with _naming("model"):
-        request.model = model
-    with _naming("ids"):
-        request.ids.extend(ids)
+    put(request, "model", model, "model")
+    put(request, "ids", ids, "ids")
     if skip_special_tokens is not None:
-        request.skip_special_tokens = skip_special_tokens
+        put(request, "skip_special_tokens", skip_special_tokens, "skip_special_tokens")
     return request
 
 
@@ -173,31 +161,22 @@ def _fill(
 ) -> None:
     """Copies what is set of a dataclass to the message's fields of the same names."""
     for option in fields(options):
-        name, value = option.name, getattr(options, option.name)
-        if value is None or name in leave_out:
-            continue
-        with _naming(f"{prefix}.{name}"):
-            if isinstance(value, Mapping):
-                getattr(message, name).update(value)
-            elif isinstance(value, str) and option.default == ():
-                raise TypeError(f"{value!r} is one string, a sequence of them is needed")
-            elif isinstance(value, Sequence) and not isinstance(value, str):
-                getattr(message, name).extend(value)
-            elif choices := listed(message, name):
-                if value not in choices:
-                    raise ValueError(f"{value!r} is none of {', '.join(choices)}")
-                setattr(message, name, choices[value])
-            else:
-                setattr(message, name, value)
+        value = getattr(options, option.name)
+        if value is not None and option.name not in leave_out:
+            put(message, option.name, value, f"{prefix}.{option.name}")
 
 
 def _chat(messages: Iterable[Message]) -> list[generation_pb2.ChatMessage]:
     """The turns of a conversation."""
+    if not isinstance(messages, Iterable) or isinstance(messages, str):
+        raise wrong("messages", messages, "a list of outrider.client.Message")
     turns = []
-    for message in messages:
-        if not isinstance(message, Message):
-            raise TypeError(f"{message!r} is not an outrider.client.Message")
-        turns.append(generation_pb2.ChatMessage(role=message.role, content=message.content))
+    for index, message in enumerate(messages):
+        place = f"messages[{index}]"
+        of_kind(place, message, Message)
+        turns.append(generation_pb2.ChatMessage())
+        put(turns[-1], "role", message.role, f"{place}.role")
+        put(turns[-1], "content", message.content, f"{place}.content")
     return turns
 
 
@@ -210,12 +189,3 @@ def _exactly_one(**given: object) -> None:
             + (" and ".join(names) if names else "none of them"),
             field=names[1] if names else next(iter(given)),
         )
-
-
-@contextmanager
-def _naming(field: str) -> Iterator[None]:
-    """Turns what protobuf refuses into an error that names the field."""
-    try:
-        yield
-    except (TypeError, ValueError) as error:
-        raise InvalidRequest(f"{field}: {error}", field=field) from error

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import grpc
 
-from outrider.client.connection.errors import InvalidRequest, OutriderError, from_rpc_error
+from outrider.client.connection.errors import OutriderError, from_rpc_error
+from outrider.client.connection.wanted import number, wrong
+from outrider.client.messages.wire_values import put
 from outrider.client.timeline.assemble import assemble
 from outrider.client.timeline.timeline_model import Timeline
 from outrider.client.timeline.trace_collect import TraceCollector
@@ -32,21 +32,19 @@ def trace_request(
     Raises:
         InvalidRequest: A value does not fit its field.
     """
-    if (
-        not isinstance(seconds, int | float)
-        or math.isnan(seconds)
-        or not 0 < seconds <= MAX_TRACE_S
-    ):
-        raise InvalidRequest(
-            f"seconds is {seconds}; a number above 0 and at most {MAX_TRACE_S:g} is needed",
-            field="seconds",
-        )
-    try:
-        return trace_pb2.TraceRequest(
-            request_id=request_id, seconds=seconds, nodes=nodes, max_records=max_records
-        )
-    except (TypeError, ValueError) as error:
-        raise InvalidRequest(f"the trace cannot be asked for: {error}") from error
+    needed = f"a number above 0 and at most {MAX_TRACE_S:g}"
+    if not 0 < number("seconds", seconds, needed) <= MAX_TRACE_S:
+        raise wrong("seconds", seconds, needed)
+    request = trace_pb2.TraceRequest()
+    given = {
+        "request_id": request_id,
+        "seconds": seconds,
+        "nodes": nodes,
+        "max_records": max_records,
+    }
+    for name, value in given.items():
+        put(request, name, value, name)
+    return request
 
 
 class Reception:

@@ -1,14 +1,61 @@
-"""The contract's lists of choices: by which numbers `outrider.v1` knows them."""
+"""Values and the fields of `outrider.v1`: what a field can carry, and the names of the contract's choices."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
-from google.protobuf.descriptor import Descriptor
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
+from outrider.client.connection.wanted import wrong
+
 Choice = TypeVar("Choice", bound=str)
+
+_NEEDED: Mapping[int, str] = {
+    FieldDescriptor.TYPE_STRING: "a string without lone surrogates",
+    FieldDescriptor.TYPE_BOOL: "True or False",
+    FieldDescriptor.TYPE_FLOAT: "a number",
+    FieldDescriptor.TYPE_DOUBLE: "a number",
+    FieldDescriptor.TYPE_INT32: f"a whole number from {-(2**31)} to {2**31 - 1}",
+    FieldDescriptor.TYPE_INT64: f"a whole number from {-(2**63)} to {2**63 - 1}",
+    FieldDescriptor.TYPE_UINT32: f"a whole number from 0 to {2**32 - 1}",
+    FieldDescriptor.TYPE_UINT64: f"a whole number from 0 to {2**64 - 1}",
+}
+"""What a field of each type carries."""
+
+_MISFITS = (TypeError, ValueError, OverflowError, KeyError)
+"""What protobuf, and the look at a value, raise for one that does not fit."""
+
+
+def put(message: Message, name: str, value: object, place: str) -> None:
+    """Sets a field of a message.
+
+    Args:
+        message: Of any type of the contract.
+        name: Of the field.
+        value: As Python says it: a mapping for a map, any iterable in an order for a repeated field, a name for a choice.
+        place: What the caller calls the field.
+
+    Raises:
+        InvalidRequest: The field cannot carry the value; names the place and what is needed.
+    """
+    field = cast(FieldDescriptor, message.DESCRIPTOR.fields_by_name[name])
+    held = getattr(message, name)
+    if hasattr(held, "append"):
+        _put_items(held, field, value, place)
+        return
+    try:
+        if _entry(field) is None:
+            setattr(message, name, _carried(field, value))
+        elif isinstance(value, Mapping):
+            held.update(value)
+        else:
+            raise TypeError
+    except _MISFITS as error:
+        raise wrong(place, value, _needed(field)) from error
 
 
 def listed(message: Message, field: str) -> dict[str, int]:
@@ -31,3 +78,43 @@ def chosen(message: Message, field: str, kind: type[Choice]) -> tuple[Choice, ..
     """The choices that a message lists, as far as this version knows them."""
     names = {number: name for name, number in listed(message, field).items()}
     return tuple(kind(names[number]) for number in getattr(message, field) if number in names)
+
+
+def _put_items(held: Any, field: FieldDescriptor, value: object, place: str) -> None:
+    """Fills a repeated field."""
+    # Texts, bytes and mappings can be gone through, but mean something else; sets have no order.
+    others = (str, bytes, bytearray, Mapping, AbstractSet)
+    if not isinstance(value, Iterable) or isinstance(value, others):
+        raise wrong(place, value, f"a list, each of it {_needed(field)},")
+    for index, item in enumerate(value):
+        try:
+            held.append(_carried(field, item))
+        except _MISFITS as error:
+            raise wrong(place, item, _needed(field), at=f"[{index}]") from error
+
+
+def _carried(field: FieldDescriptor, value: object) -> object:
+    """One value as protobuf takes it. Bytes are no text, though protobuf would take them for it."""
+    if field.enum_type is not None:
+        if not isinstance(value, str):
+            raise TypeError
+        return _listed(field.containing_type, field.name)[value]
+    if field.type == FieldDescriptor.TYPE_STRING and not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _needed(field: FieldDescriptor) -> str:
+    """What a field carries, or each item of it, in words."""
+    if (entry := _entry(field)) is not None:
+        key, value = (_NEEDED[entry.fields_by_name[name].type] for name in ("key", "value"))
+        return f"a mapping from {key} to {value}"
+    if field.enum_type is not None:
+        return f"one of {', '.join(_listed(field.containing_type, field.name))}"
+    return _NEEDED[field.type]
+
+
+def _entry(field: FieldDescriptor) -> Descriptor | None:
+    """Key and value of a map; None: the field is none."""
+    held = field.message_type
+    return held if held is not None and held.GetOptions().map_entry else None

@@ -35,7 +35,7 @@ def load(path: Path) -> Timeline:
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise NotATimeline(f"it is not JSON: {error}") from error
     return read(content)
 

@@ -87,7 +87,8 @@ def _unknown_key(location: tuple[str | int, ...], model: type[BaseModel]) -> str
 def _keys_at(location: tuple[str | int, ...], model: type[BaseModel]) -> tuple[str, ...]:
     current = model
     for part in location:
-        if isinstance(part, str):
+        if part in current.model_fields:  # else a number of a list, or which of several kinds it is
+            assert isinstance(part, str)
             inner = _model_in(current.model_fields[part].annotation)
             if inner is None:
                 return ()

@@ -101,7 +101,15 @@ def parse_config(data: Mapping[str, Any], *, source: str) -> Config:
     """
     try:
         # As JSON, because strict mode then still takes arrays for tuples and strings for enumerations.
-        return Config.model_validate_json(json.dumps(_filled(data), default=str))
+        text = json.dumps(_filled(data), default=str)
+    except (
+        ValueError,
+        TypeError,
+        RecursionError,
+    ) as error:  # of YAML that holds itself, or whose keys are lists
+        raise ConfigError(source, (ConfigProblem("", f"not valid: {error}"),)) from None
+    try:
+        return Config.model_validate_json(text)
     except ValidationError as error:
         raise ConfigError(source, problems_of(error, Config)) from None
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import aiohttp
 
-from outrider.cluster.jobs.job_server import UNAVAILABLE, JobServer
+from outrider.cluster.jobs.job_server import JobServer
 from outrider.cluster.process.signals import Ending
-from outrider.cluster.start.commands import CommandFailed, Report
+from outrider.cluster.start.commands import UNAVAILABLE, CommandFailed, Report
 
 POLL_S = 0.2
 """How often what has come is written, and a signal is looked for."""

@@ -20,13 +20,10 @@ from outrider.cluster.jobs.job_options import JobOptions
 from outrider.cluster.jobs.job_request import Submission, build, checked_id
 from outrider.cluster.jobs.ray_token import RayToken, find_credentials
 from outrider.cluster.process.signals import ending_by_signal
-from outrider.cluster.start.commands import FAILED, USAGE, CommandFailed, Report
+from outrider.cluster.start.commands import DEADLINE, FAILED, USAGE, CommandFailed, Report
 
 if TYPE_CHECKING:
     from outrider.cluster.jobs.job_server import JobServer
-
-DEADLINE = 4
-"""Exit code: a bound on a wait has passed."""
 
 STOP_S = 120.0
 """How long `stop` waits for the end. A service that drains for longer goes on ending."""

@@ -21,10 +21,7 @@ from ray.job_submission import JobSubmissionClient
 
 from outrider.cluster.jobs.ray_token import RayToken
 from outrider.cluster.ray.ray_errors import first_line
-from outrider.cluster.start.commands import FAILED, USAGE, CommandFailed
-
-UNAVAILABLE = 3
-"""Exit code: nobody answers."""
+from outrider.cluster.start.commands import FAILED, UNAVAILABLE, USAGE, CommandFailed
 
 CONNECT_S = 10.0
 """For a connection, and for each piece of an upload."""

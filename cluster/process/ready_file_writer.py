@@ -87,7 +87,10 @@ def remove_if_left(file: Path, *, pid: int | None = None) -> FileOwner | None:
     Returns:
         The service whose ready file was left alone because it lives.
     """
-    with suppress(OSError, ValueError, KeyError, TypeError), file.open("rb") as opened:
+    with (
+        suppress(OSError, ValueError, KeyError, TypeError, RecursionError),
+        file.open("rb") as opened,
+    ):
         content = json.loads(opened.read(MAX_BYTES))
         owner = FileOwner(address=str(content["address"]), pid=int(content["pid"]))
         try:

@@ -19,7 +19,7 @@ from typing import Any
 from outrider.actors.train.choice.trainer_registry import TRAINERS
 from outrider.actors.train.trainer_options import TargetTrainerOptions
 from outrider.actors.train.trainer_spec import TrainResult
-from outrider.actors.train.training_errors import TrainError
+from outrider.actors.train.training_errors import TrainError, TrainingFailed
 from outrider.cluster.process.signals import handlers_kept, held_back
 from outrider.cluster.ray.ray_errors import first_line
 
@@ -49,13 +49,16 @@ def train_on_ray(name: str, options: TargetTrainerOptions) -> TrainResult:
         options: Its options.
 
     Raises:
-        TrainError: There is no cluster, it is too small, or a worker failed.
+        TrainError: There is no cluster, or a worker refuses the options.
+        TrainingFailed: The cluster cannot be joined or is too small, or a worker failed.
     """
     try:
         import ray
         import ray.train.torch
     except ImportError as error:
-        raise TrainError(f"--workers needs Ray Train ({first_line(error)}): {INSTALL}") from error
+        raise TrainingFailed(
+            f"--workers needs Ray Train ({first_line(error)}): {INSTALL}"
+        ) from error
     # Its public names are those of either of two versions, and mypy knows the older one.
     api: Any = ray.train
     is_ours = _connect()
@@ -125,7 +128,7 @@ def _connect() -> bool:
                 runtime_env={"env_vars": {"RAY_ADDRESS": address}},
             )
     except (OSError, RuntimeError, ValueError) as error:
-        raise TrainError(
+        raise TrainingFailed(
             f"the Ray cluster at {address} cannot be joined: {first_line(error)}"
         ) from error
     return True
@@ -137,7 +140,7 @@ def _needs(options: TargetTrainerOptions, *, use_gpu: bool) -> dict[str, float]:
 
 
 def _find_room(options: TargetTrainerOptions) -> bool:
-    """Whether workers get a GPU each: with `cuda`, and with `auto` if there are enough. Raises TrainError where there is no room for them at all."""
+    """Whether workers get a GPU each: with `cuda`, and with `auto` if there are enough. Raises TrainingFailed where there is no room for them at all."""
     import ray
 
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
@@ -156,7 +159,7 @@ def _find_room(options: TargetTrainerOptions) -> bool:
         each = ", ".join(
             f"{kind} {amount:g}" for kind, amount in _needs(options, use_gpu=use_gpu).items()
         )
-        raise TrainError(
+        raise TrainingFailed(
             f"workers is {options.workers}; the Ray cluster has room for {most} that need {each} each (--threads, --device)"
         )
     return use_gpu
@@ -192,7 +195,9 @@ def _fitted(trainer: Any, said: Path) -> Any:
         raise
     (result,) = outcome
     if isinstance(result, Exception):
-        raise TrainError(explained(result)) from result
+        own = (one for one in _failures(result).values() if isinstance(one, TrainError))
+        kind = next(map(type, own), TrainingFailed)
+        raise kind(explained(result)) from result
     if isinstance(result, BaseException):
         raise result
     return result
@@ -202,8 +207,8 @@ def explained(error: Exception) -> str:
     """What to tell of a run that failed: a trainer's own error as it is; else that of a worker that died, before those that waited for it."""
     from ray.exceptions import RayActorError
 
-    failures: dict[int, Exception] = getattr(error, "worker_failures", {})
-    for _, failure in sorted(failures.items()):
+    failures = _failures(error)
+    for failure in failures.values():
         if isinstance(failure, TrainError):
             return str(failure)
     died = [rank for rank, failure in failures.items() if isinstance(failure, RayActorError)]
@@ -218,6 +223,12 @@ def explained(error: Exception) -> str:
         )
         what = f"worker {rank} failed: {type(failure).__name__}: {first_line(failure)}"
     return f"{what}; the same command goes on from here"
+
+
+def _failures(error: Exception) -> dict[int, Exception]:
+    """What workers have failed of, by rank."""
+    failures: dict[int, Exception] = getattr(error, "worker_failures", {})
+    return dict(sorted(failures.items()))
 
 
 def _work(config: dict[str, Any]) -> TrainResult:

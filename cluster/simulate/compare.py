@@ -38,7 +38,8 @@ class ComparedFigures:
     """Of a session and round, prompts left out."""
     window: float | None
     """Least of any 200 rounds after the first 200, over plain decoding in the same time; None: there were fewer."""
-    bytes_per_token: float
+    bytes_per_token: float | None
+    """None: there was no token."""
     target_busy: float
     """Share of the time in passes."""
     drafters_busy: float
@@ -106,7 +107,7 @@ def figures_of(scenario: Scenario, runs: dict[SimulatedMode, SimulatedRun]) -> C
         over_lockstep=_over(rates[SimulatedMode.PIPELINED], lockstep),
         tokens_per_pass=_over(sum(sum(log.tokens) for log in piped.logs.values()), rounds),
         window=worst_window(plain, piped),
-        bytes_per_token=_over(piped.wire_bytes, piped.tokens),
+        bytes_per_token=piped.wire_bytes / piped.tokens if piped.tokens else None,
         target_busy=sum(piped.device_s[name] for name in names) / (scenario.seconds * len(names)),
         drafters_busy=_over(
             sum(piped.device_s.get(name, 0.0) for name in drafters),
@@ -137,9 +138,9 @@ def judged(scenario: Scenario, figures: ComparedFigures) -> ComparedFigures:
         bound = getattr(bounds, name)
         if bound is not None and (value is None or value < bound):
             broken.append(f"{name} {_shown(value)}, wanted {bound:g}")
-    most = bounds.bytes_per_token
-    if most is not None and figures.bytes_per_token > most:
-        broken.append(f"bytes_per_token {figures.bytes_per_token:.0f}, at most {most:g} wanted")
+    most, found = bounds.bytes_per_token, figures.bytes_per_token
+    if most is not None and (found is None or found > most):
+        broken.append(f"bytes_per_token {_shown(found)}, at most {most:g} wanted")
     if figures.failed:
         broken.append(f"{figures.failed} requests failed")
     return replace(figures, broken=tuple(broken))

@@ -155,7 +155,7 @@ class Scenario(Section):
     name: str
     about: str = ""
     """What it is for; which incident it repeats."""
-    seed: int = 1
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
     seconds: Annotated[float, Field(gt=0.0, le=LONGEST_S)]
     """Virtual."""
     targets: Annotated[tuple[Actor, ...], Field(min_length=1, strict=False)]

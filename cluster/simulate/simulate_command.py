@@ -75,7 +75,7 @@ def row_of(figures: ComparedFigures) -> tuple[str, ...]:
         f"{figures.over_lockstep:.2f}",
         "-" if figures.window is None else f"{figures.window:.2f}",
         f"{figures.tokens_per_pass:.2f}",
-        f"{figures.bytes_per_token:.0f}",
+        "-" if figures.bytes_per_token is None else f"{figures.bytes_per_token:.0f}",
         "-" if figures.eta is None else f"{figures.eta:.2f}",
         f"{max(figures.cpu_us.values()):.0f}",
         "; ".join(figures.broken) or "holds",

@@ -16,7 +16,7 @@ from outrider.cluster.config.config_errors import ConfigError
 from outrider.cluster.config.config_file import read_mapping
 from outrider.cluster.config.schema import parse_config
 from outrider.cluster.process.signals import ending_by_signal
-from outrider.cluster.start.commands import FAILED, USAGE, CommandFailed
+from outrider.cluster.start.commands import FAILED, UNAVAILABLE, USAGE, CommandFailed
 from outrider.cluster.supervise import admin_file
 from outrider.cluster.supervise.admin_file import Admin, BadAdminFile
 from outrider.v1 import cluster_pb2, cluster_pb2_grpc
@@ -115,11 +115,17 @@ async def _apply(
         raise CommandFailed(str(error), USAGE) from error
     except TimeoutError as error:
         raise CommandFailed(
-            f"the supervisor at {admin.address} did not answer within {PLAN_S:g} s", FAILED
+            f"the supervisor at {admin.address} did not answer within {PLAN_S:g} s", UNAVAILABLE
         ) from error
     except grpc.aio.AioRpcError as error:
         if error.code() is grpc.StatusCode.INVALID_ARGUMENT:
             raise CommandFailed(error.details() or "", USAGE) from error
+        if error.code() is grpc.StatusCode.UNAVAILABLE:
+            raise CommandFailed(
+                f"nobody answers at {admin.address}, where the admin file says that the service is; it has ended, or its machine "
+                f"cannot be reached ({error.details()})",
+                UNAVAILABLE,
+            ) from error
         raise CommandFailed(f"{error.details()} ({error.code().name})", FAILED) from error
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from outrider.actors.train.trainer_options import TargetTrainerOptions
 from outrider.actors.train.trainer_spec import TrainerSpec, TrainResult
-from outrider.actors.train.training_errors import TrainError
+from outrider.actors.train.training_errors import TrainError, TrainingFailed
 from outrider.cluster.config.config_errors import ConfigError, ConfigProblem
 from outrider.cluster.config.config_file import read_mapping
 from outrider.cluster.config.drafter_folders import found_drafters
@@ -27,7 +27,22 @@ FAILED = 1
 """Exit code: the service could not be started, or has failed."""
 
 USAGE = 2
-"""Exit code: the command line or the configuration is wrong; nothing was started."""
+"""Exit code: the command line, a file or the configuration is wrong; nothing was started."""
+
+UNAVAILABLE = 3
+"""Exit code: nobody answers."""
+
+DEADLINE = 4
+"""Exit code: a bound on a wait has passed."""
+
+WRONG_PATH = (
+    FileNotFoundError,
+    FileExistsError,
+    NotADirectoryError,
+    IsADirectoryError,
+    PermissionError,
+)
+"""Errors of a path that cannot be right, unlike those of a disk that is full."""
 
 HEALTH_CHECK_S = 1.0
 """How often a running service is asked whether it can still serve."""
@@ -89,6 +104,8 @@ def serve(
             raise CommandFailed(
                 f"{flag} {file}: the folder {file.absolute().parent} does not exist", USAGE
             )
+        if file is not None and file.is_dir():
+            raise CommandFailed(f"{flag} {file} is a folder; a file is written", USAGE)
     settings = service_config(
         config, targets=targets, drafts=drafts, listen=listen, emulate=emulate
     )
@@ -240,8 +257,13 @@ def train(name: str, given: Mapping[str, Any]) -> TrainResult:
             return train_on_ray(name, options)
         return spec.run(options)
     except TrainError as error:
-        raise CommandFailed(str(error)) from error
+        raise CommandFailed(
+            str(error), FAILED if isinstance(error, TrainingFailed) else USAGE
+        ) from error
     except OSError as error:
         if error.filename is None:
             raise
-        raise CommandFailed(f"{error.filename}: {error.strerror}") from error
+        raise CommandFailed(
+            f"{error.filename}: {error.strerror}",
+            USAGE if isinstance(error, WRONG_PATH) else FAILED,
+        ) from error

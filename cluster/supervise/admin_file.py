@@ -65,6 +65,6 @@ def read(path: Path) -> Admin:
         raise BadAdminFile(
             f"cannot read {path}: {error.strerror}; `outrider serve --admin-file` writes it while the service runs"
         ) from error
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise BadAdminFile(f"{path} is not the admin file of a service") from None
     return Admin(address=str(address), credentials=credentials)

@@ -218,6 +218,18 @@ async def test_errors_are_told_apart(fake: FakeService) -> None:
             client.stream("hello", sampling=SamplingOptions(max_tokens=-1))
 
 
+def test_a_client_is_used_on_one_loop_after_the_other(fake: FakeService) -> None:
+    """As a module that keeps one for all its calls of `asyncio.run`."""
+    client = AsyncClient(fake.address)
+
+    async def ask() -> tuple[Health, int]:
+        result = await client.generate("hi", sampling=SamplingOptions(seed=3))
+        return await client.health(), len(result.outputs)
+
+    assert [asyncio.run(ask()) for _ in range(3)] == [(Health.SERVING, 1)] * 3
+    asyncio.run(client.close())
+
+
 def test_both_clients_have_the_same_surface() -> None:
     """Each public method takes the same arguments with the same defaults in both."""
 

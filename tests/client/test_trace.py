@@ -81,10 +81,18 @@ def test_refusals(fake: FakeService, code: grpc.StatusCode, kind: type[Exception
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"seconds": 0}, {"seconds": "x"}, {"max_records": -1}, {"request_id": 3}, {"nodes": "yes"}],
+    [
+        {"seconds": 0},
+        {"seconds": "x"},
+        {"seconds": 10**400},
+        {"max_records": -1},
+        {"request_id": 3},
+        {"nodes": "yes"},
+    ],
 )
 def test_nonsense_is_not_sent(fake: FakeService, wrong: dict[str, object]) -> None:
     """Refused before the service hears of it."""
-    with Client(fake.address) as client, pytest.raises(InvalidRequest):
+    with Client(fake.address) as client, pytest.raises(InvalidRequest) as caught:
         client.trace(**wrong)  # type: ignore[arg-type]  # that is the point
+    assert caught.value.field == next(iter(wrong))
     assert fake.trace_requests == []

@@ -25,7 +25,7 @@ from outrider.actors.exchange.feedback_request import Layer
 from outrider.actors.train.demo.rollout import continue_rows
 from outrider.actors.train.demo.train_demo import choose_device
 from outrider.actors.train.features.feature_cache import Int32s
-from outrider.actors.train.features.training_text import sources_in
+from outrider.actors.train.features.training_text import read_texts, sources_in
 from outrider.actors.train.loop.data_parallel import is_first
 from outrider.actors.train.loop.objective import mixed_precision
 from outrider.actors.train.trainer_options import TargetTrainerOptions
@@ -112,16 +112,19 @@ class FrozenTarget:
 
 
 def target_of(options: TargetTrainerOptions) -> FrozenTarget:
-    """Reads the target of a trainer, which may take minutes: once it is known that there are texts, and a folder for the result.
+    """Reads the target of a trainer, which may take minutes: once it is known that there are texts that can be read, and a folder for the result.
 
     Raises:
-        TrainError: There are none, or there is no such model.
+        DataError: The texts cannot be used.
+        TrainError: There is no such model.
         OSError: The folder cannot be made.
     """
+    device = choose_device(options.device)
     if is_first():
         sources_in(options.data)
         options.out.mkdir(parents=True, exist_ok=True)
-    return load_target(options.target, choose_device(options.device))
+        read_texts(options.data)
+    return load_target(options.target, device)
 
 
 def load_target(name: str, device: torch.device) -> FrozenTarget:

@@ -65,11 +65,13 @@ def read_texts(
         sources: The known ones.
 
     Raises:
-        DataError: There is no text.
+        DataError: There is no text, a file cannot be read, or nothing is held out of so few.
     """
     found = sources_in(data, sources)
     texts = {source.name: load(data, source) for source in found}
     kept = {name: both for name, both in texts.items() if both[0]}
+    if not any(held for _, held in kept.values()):
+        raise DataError(f"{data}: too few texts to hold any out; give some hundreds")
     return kept, {source.name: source.weight for source in found if source.name in kept}
 
 
@@ -149,8 +151,6 @@ class TextRows:
         texts, self._weights = read_texts(data)
         self._train = {name: encode(tokenizer, train) for name, (train, _) in texts.items()}
         held = {name: encode(tokenizer, held) for name, (_, held) in texts.items() if held}
-        if not held:
-            raise DataError(f"{data}: too few texts to hold any out; give some hundreds")
         self._held = held
         self._begin = tokenizer.get_vocab().get(BEGIN, tokenizer.bos_token_id)
 

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from torch import nn
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from outrider.actors.train.training_errors import ResumeError
+
+CONTEXT = 2
+"""Words before a difference that are shown with it."""
 
 
 @dataclass(frozen=True)
@@ -59,11 +63,25 @@ def load_progress(path: Path, fingerprint: str) -> Progress | None:
             f"{path}: unreadable ({kind}); delete it or train without resume"
         ) from error
     if progress.fingerprint != fingerprint:
+        saved, present = differing(progress.fingerprint, fingerprint)
         raise ResumeError(
-            f"{path}: saved by a run with settings {progress.fingerprint}, this one has "
-            f"{fingerprint}; use the same settings, another output folder, or train without resume"
+            f"{path}: saved by a run with settings {saved}, this one has {present}; use the same settings, another output "
+            "folder, or train without resume (--afresh)"
         )
     return progress
+
+
+def differing(one: str, other: str) -> tuple[str, str]:
+    """What two fingerprints do not share, of each, with the words before that say what it is."""
+    words, others = one.split(), other.split()
+    spans = [
+        (" ".join(words[max(0, i - CONTEXT) : to]), " ".join(others[max(0, j - CONTEXT) : end]))
+        for kind, i, to, j, end in SequenceMatcher(
+            None, words, others, autojunk=False
+        ).get_opcodes()
+        if kind != "equal"
+    ]
+    return " ... ".join(left for left, _ in spans), " ... ".join(right for _, right in spans)
 
 
 def save_tokenizer(folder: Path, tokenizer: PreTrainedTokenizerFast) -> None:

@@ -22,7 +22,7 @@ from outrider.actors.train.loop.data_parallel import (
 from outrider.actors.train.loop.optimizer import Optimizer
 from outrider.actors.train.loop.pacer import Pacer
 from outrider.actors.train.loop.training_checkpoint import Progress, load_progress, save_progress
-from outrider.actors.train.training_errors import TrainError
+from outrider.actors.train.training_errors import TrainingFailed
 
 CLIP_NORM = 1.0
 
@@ -68,7 +68,7 @@ def train(
 
     Raises:
         ResumeError: the saved progress is of another run.
-        TrainError: the loss is not finite.
+        TrainingFailed: the loss is not finite.
     """
     model.train()
     recipe = pacer.schedule
@@ -105,7 +105,7 @@ def train(
         loss = loss_of_step(step)
         value = mean_loss_of_all(loss)
         if not math.isfinite(value):
-            raise TrainError(
+            raise TrainingFailed(
                 f"step {step}: loss is {value}; lower the rates and train without resume"
             )
         loss.backward()  # type: ignore[no-untyped-call]

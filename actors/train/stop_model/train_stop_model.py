@@ -120,10 +120,10 @@ def train_decision(
     check(data_dir, sources)
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     on = choose_device(device)
-    target = _load(target_dir, on)
     prompts = beginnings(
         data_dir, sources, load_tokenizer(target_dir), count=texts, length=prompt_length
     )
+    target = _load(target_dir, on)
     written = write_texts(target, prompts, length, seed)
     return [_train_one(folder, target, written, prompt_length, seed) for folder in draft_dirs]
 

@@ -117,7 +117,15 @@ def read_records(path: Path, *fields: str) -> Iterator[dict[str, object]]:
             continue
         try:
             record = json.loads(line)
-        except json.JSONDecodeError as error:
+            # Only an escape can say half a character: the file itself is UTF-8.
+            if "\\u" in line:
+                json.dumps(record, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            half = error.object[error.start : error.end]
+            raise DataError(
+                f"{path}:{number}: holds {half!r}, half of a character; fetch the file again"
+            ) from error
+        except (ValueError, RecursionError) as error:
             raise DataError(f"{path}:{number}: not JSON ({error}); fetch the file again") from error
         if not isinstance(record, dict):
             raise DataError(f"{path}:{number}: no JSON object; fetch the file again")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
 import typer
-
-from outrider.client.cli.commands.serving import failed_commands, serving_module
 
 
 def apply(
@@ -39,16 +38,12 @@ def apply(
 
     Shows the plan, starts what is new, and ends what is replaced or removed when its requests have ended.
     """
-    commands = serving_module("outrider.cluster.start.commands")
-    module = serving_module("outrider.cluster.start.apply")
+    module = import_module("outrider.cluster.start.apply")
 
     def report(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
-    with failed_commands(commands):
-        if watch and not dry_run:
-            module.watch(config=config, admin=admin, drain_s=drain_s, report=report)
-        else:
-            module.apply(
-                config=config, admin=admin, is_dry_run=dry_run, drain_s=drain_s, report=report
-            )
+    if watch and not dry_run:
+        module.watch(config=config, admin=admin, drain_s=drain_s, report=report)
+    else:
+        module.apply(config=config, admin=admin, is_dry_run=dry_run, drain_s=drain_s, report=report)

@@ -12,7 +12,7 @@ from outrider.client.batch.batch_job import Job
 from outrider.client.batch.whole_batch import BatchReport, look_through, run_job
 from outrider.client.cli.reports.batch_report import Bar, print_report
 from outrider.client.cli.shared import flags
-from outrider.client.cli.shared.exits import ExitCode, expected_errors, usage_error
+from outrider.client.cli.shared.exits import ExitCode
 from outrider.client.cli.shared.service_options import ServiceAddress, connecting
 from outrider.client.connection.errors import OutriderError
 
@@ -93,11 +93,10 @@ def batch(
     Ends with 0 if every record succeeded, 1 if some failed, 2 if the input is wrong or has changed, 3 if the service
     stayed away: the same command then goes on.
     """
-    if summary is not None and not summary.parent.is_dir():
-        raise usage_error(f"--summary {summary}: there is no folder {summary.parent}")
     job = Job(
         source=source,
         destination=destination,
+        summary=summary,
         address=service.address,
         tls=service.tls,
         token=service.token,
@@ -110,13 +109,13 @@ def batch(
         baseline=baseline,
         shards=shards,
     )
-    with expected_errors():
-        found = look_through(job)
-        with Bar() as bar:
-            report = run_job(job, found, watcher=bar)
-        print_report(report)
-        if summary is not None:
-            write_summary(summary, report)
+    found = look_through(job)
+    with Bar() as bar:
+        report = run_job(job, found, watcher=bar)
+    # First: whatever happens to the terminal, the file is there.
+    if summary is not None:
+        write_summary(summary, report)
+    print_report(report)
     if not report.is_ok:
         raise typer.Exit(ExitCode.FAILURE)
 

@@ -19,10 +19,11 @@ from outrider.client.cli.reports.bench_report import (
     report_of,
 )
 from outrider.client.cli.shared import flags
-from outrider.client.cli.shared.exits import ExitCode, expected_errors, usage_error
+from outrider.client.cli.shared.exits import ExitCode, usage_error
 from outrider.client.cli.shared.printing import print_json
 from outrider.client.cli.shared.service_options import ServiceAddress, connecting
 from outrider.client.connection import event_loop
+from outrider.client.connection.wanted import shown
 from outrider.client.measuring.measuring_prompts import BUILT_IN, read_prompts
 from outrider.client.messages.request_options import SamplingOptions, SpeculationOptions
 
@@ -81,22 +82,21 @@ def bench(
     """
     if compare_with is not None and speculation.enabled is False:
         raise usage_error("--compare plain with --plain would compare plain decoding with itself")
-    with expected_errors(as_json=as_json):
-        plan = BenchPlan(
-            prompts=read_prompts(prompts) if prompts is not None else BUILT_IN,
-            seeds=parse_seeds(seeds),
-            runs=runs,
-            concurrency=concurrency,
-            sampling=replace(sampling, max_tokens=max_tokens, temperature=temperature),
-            speculation=speculation,
-            model=model,
-            compare_plain=compare_with is not None,
-        )
-        report = event_loop.run(run(plan, service=service, timeout_s=timeout_s, warm_up=warm_up))
-        if as_json:
-            print_json(report_as_dict(plan, report))
-        else:
-            print_report(plan, report)
+    plan = BenchPlan(
+        prompts=read_prompts(prompts) if prompts is not None else BUILT_IN,
+        seeds=parse_seeds(seeds),
+        runs=runs,
+        concurrency=concurrency,
+        sampling=replace(sampling, max_tokens=max_tokens, temperature=temperature),
+        speculation=speculation,
+        model=model,
+        compare_plain=compare_with is not None,
+    )
+    report = event_loop.run(run(plan, service=service, timeout_s=timeout_s, warm_up=warm_up))
+    if as_json:
+        print_json(report_as_dict(plan, report))
+    else:
+        print_report(plan, report)
     if report.comparison is not None and report.comparison.unexplained:
         raise typer.Exit(ExitCode.FAILURE)
 
@@ -105,16 +105,16 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     """Seeds from a list with commas.
 
     Raises:
-        typer.Exit: An entry is not a number, or appears twice.
+        CommandFailure: An entry is not a number, or appears twice.
     """
     try:
         seeds = tuple(int(seed) for seed in text.split(","))
     except ValueError:
         raise usage_error(
-            f"--seeds {text!r} is not a list of numbers, for instance 0,1,2"
+            f"--seeds {shown(text)} is not a list of numbers, for instance 0,1,2"
         ) from None
     if len(set(seeds)) < len(seeds):
-        raise usage_error(f"--seeds {text!r} names a seed twice; --runs repeats measurements")
+        raise usage_error(f"--seeds {shown(text)} names a seed twice; --runs repeats measurements")
     return seeds
 
 

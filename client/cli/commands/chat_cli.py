@@ -9,7 +9,7 @@ import typer
 
 from outrider.client.blocking import Client
 from outrider.client.cli.shared import flags
-from outrider.client.cli.shared.exits import ExitCode, expected_errors, report
+from outrider.client.cli.shared.exits import failure_of, tell, usage_error
 from outrider.client.cli.shared.printing import TextWriter, summary_line, token_texts
 from outrider.client.cli.shared.service_options import ServiceAddress, connecting
 from outrider.client.connection.errors import OutriderError
@@ -50,7 +50,7 @@ def chat(
     ] = False,
 ) -> None:
     """Talk with a model. /exit ends, /reset forgets the conversation; Ctrl-C stops an answer."""
-    with expected_errors(), service.client(timeout_s=timeout_s) as client:
+    with service.client(timeout_s=timeout_s) as client:
         conversation = Conversation(
             client,
             model=model,
@@ -133,7 +133,8 @@ def talk(conversation: Conversation) -> None:
     """Reads turns until the end of input or /exit.
 
     Raises:
-        typer.Exit: A request failed, and nobody is there to see it.
+        OutriderError: A request failed, and nobody is there to see it.
+        CommandFailure: A line is not text.
     """
     is_interactive = sys.stdin.isatty()
     if is_interactive:
@@ -144,8 +145,7 @@ def talk(conversation: Conversation) -> None:
         except EOFError:
             return
         except UnicodeDecodeError as error:
-            print(f"error: the line is not UTF-8: {error}", file=sys.stderr)
-            raise typer.Exit(ExitCode.INVALID) from None
+            raise usage_error(f"the line is not UTF-8: {error}") from None
         match line:
             case "":
                 continue
@@ -159,6 +159,6 @@ def talk(conversation: Conversation) -> None:
                 try:
                     conversation.answer(line)
                 except OutriderError as error:
-                    code = report(error, as_json=False)
                     if not is_interactive:
-                        raise typer.Exit(code) from None
+                        raise
+                    tell(failure_of(error), as_json=False)

@@ -10,7 +10,7 @@ import typer
 
 from outrider.client.blocking_stream import GenerationStream
 from outrider.client.cli.shared import flags
-from outrider.client.cli.shared.exits import expected_errors, usage_error
+from outrider.client.cli.shared.exits import usage_error
 from outrider.client.cli.shared.printing import (
     TextWriter,
     event_as_dict,
@@ -21,6 +21,7 @@ from outrider.client.cli.shared.printing import (
 )
 from outrider.client.cli.shared.service_options import ServiceAddress, connecting
 from outrider.client.connection.errors import InvalidRequest
+from outrider.client.connection.wanted import shown
 from outrider.client.messages.collect import ResultCollector
 from outrider.client.messages.request_options import Message, SamplingOptions, SpeculationOptions
 from outrider.client.messages.results import Admission, Completion, Generation, TextChunk
@@ -68,40 +69,39 @@ def generate(
     if as_stream and not as_json:
         raise usage_error("--stream goes with --json; text is always streamed")
     text = None if tokens is not None else read_prompt(prompt)
-    with expected_errors(as_json=as_json):
-        is_chat = chat or system is not None
-        turns = [Message("system", system)] if system is not None else []
-        if is_chat and text is not None:
-            turns.append(Message("user", text))
-        with (
-            service.client(timeout_s=timeout_s) as client,
-            client.stream(
-                None if is_chat else text,
-                messages=turns if is_chat else None,
-                tokens=parse_tokens(tokens) if tokens is not None else None,
-                model=model,
-                sampling=sampling,
-                speculation=speculation,
-                request_id=request_id,
-            ) as stream,
-        ):
-            if as_json and as_stream:
-                for event in stream:
-                    print_json(event_as_dict(event))
-            elif as_json:
-                print_json(asdict(collect(stream)))
-            elif (sampling.n or 1) > 1:
-                print_sequences(collect(stream), stats=stats)
-            else:
-                writer = TextWriter(token_texts(client, model) if show_origin else None)
-                print_stream(stream, writer, stats=stats)
+    is_chat = chat or system is not None
+    turns = [Message("system", system)] if system is not None else []
+    if is_chat and text is not None:
+        turns.append(Message("user", text))
+    with (
+        service.client(timeout_s=timeout_s) as client,
+        client.stream(
+            None if is_chat else text,
+            messages=turns if is_chat else None,
+            tokens=parse_tokens(tokens) if tokens is not None else None,
+            model=model,
+            sampling=sampling,
+            speculation=speculation,
+            request_id=request_id,
+        ) as stream,
+    ):
+        if as_json and as_stream:
+            for event in stream:
+                print_json(event_as_dict(event))
+        elif as_json:
+            print_json(asdict(collect(stream)))
+        elif (sampling.n or 1) > 1:
+            print_sequences(collect(stream), stats=stats)
+        else:
+            writer = TextWriter(token_texts(client, model) if show_origin else None)
+            print_stream(stream, writer, stats=stats)
 
 
 def read_prompt(argument: str | None) -> str:
     """The prompt, from the command line or from stdin.
 
     Raises:
-        typer.Exit: There is none, or it is not text.
+        CommandFailure: There is none, or it is not text.
     """
     if argument not in (None, "-"):
         assert argument is not None
@@ -124,7 +124,8 @@ def parse_tokens(ids: str) -> list[int]:
         return [int(token) for token in ids.split(",")]
     except ValueError:
         raise InvalidRequest(
-            f"--tokens {ids!r} is not a list of token ids, for instance 12,7,80", field="tokens"
+            f"--tokens {shown(ids)} is not a list of token ids, for instance 12,7,80",
+            field="tokens",
         ) from None
 
 

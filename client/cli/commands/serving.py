@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
-from types import ModuleType
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
 from outrider.client.cli.shared import flags
-from outrider.client.cli.shared.exits import ExitCode
 from outrider.client.cli.shared.printing import print_json
 
 config_app = typer.Typer(help="Check configuration files.", no_args_is_help=True)
@@ -83,18 +78,17 @@ def serve(
 
     Without any option: the shipped demonstration models, on this machine.
     """
-    commands = serving_module("outrider.cluster.start.commands")
-    with failed_commands(commands):
-        commands.serve(
-            config=config,
-            targets=tuple(target or ()),
-            drafts=tuple(draft or ()),
-            listen=listen,
-            emulate=emulate,
-            ready_file=ready_file,
-            admin_file=admin_file,
-            log_level=log_level,
-        )
+    commands = import_module("outrider.cluster.start.commands")
+    commands.serve(
+        config=config,
+        targets=tuple(target or ()),
+        drafts=tuple(draft or ()),
+        listen=listen,
+        emulate=emulate,
+        ready_file=ready_file,
+        admin_file=admin_file,
+        log_level=log_level,
+    )
 
 
 @config_app.command("validate")
@@ -105,9 +99,8 @@ def config_validate(
     ] = False,
 ) -> None:
     """Check a configuration file and name everything that is wrong with it."""
-    commands = serving_module("outrider.cluster.start.commands")
-    with failed_commands(commands, as_json=as_json):
-        whole = commands.config_validate(file)
+    commands = import_module("outrider.cluster.start.commands")
+    whole = commands.config_validate(file)
     if as_json:
         print_json(whole)
     else:
@@ -119,7 +112,7 @@ def config_validate(
 @config_app.command("schema")
 def config_schema() -> None:
     """Print the JSON schema of the configuration file."""
-    commands = serving_module("outrider.cluster.start.commands")
+    commands = import_module("outrider.cluster.start.commands")
     print(json.dumps(commands.config_schema(), indent=2))
 
 
@@ -159,58 +152,16 @@ def demo(
     Decodes varied prompts plainly and speculatively with the shipped models, checks that the texts are the same,
     colours each token by who proposed it, and leaves a timeline of drafting against verification.
     """
-    module = serving_module("outrider.client.cli.demo.demonstration")
-    commands = serving_module("outrider.cluster.start.commands")
+    module = import_module("outrider.client.cli.demo.demonstration")
     if no_color:
         os.environ["NO_COLOR"] = "1"  # what writes in colours heeds it (no-color.org)
-    with failed_commands(commands, as_json=as_json):
-        code = module.run_demo(
-            max_tokens=max_tokens,
-            quick=quick,
-            trace=trace,
-            as_json=as_json,
-            targets=tuple(target or ()),
-            drafts=tuple(draft or ()),
-            emulate=emulate,
-        )
+    code = module.run_demo(
+        max_tokens=max_tokens,
+        quick=quick,
+        trace=trace,
+        as_json=as_json,
+        targets=tuple(target or ()),
+        drafts=tuple(draft or ()),
+        emulate=emulate,
+    )
     raise typer.Exit(code)
-
-
-def serving_module(name: str) -> ModuleType:
-    """A module of the serving side.
-
-    Raises:
-        typer.Exit: A package it needs is not installed, or one that offers methods is at fault.
-    """
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        _refuse(error)
-
-
-@contextmanager
-def failed_commands(commands: ModuleType, *, as_json: bool = False) -> Iterator[None]:
-    """Ends the command when its body fails for a reason that the user can mend."""
-    try:
-        yield
-    except commands.CommandFailed as failure:
-        print(f"error: {failure.message}", file=sys.stderr)
-        if as_json:
-            kind = "Usage" if failure.exit_code == ExitCode.INVALID else "Failure"
-            print_json({"error": {"kind": kind, "message": failure.message}})
-        raise typer.Exit(failure.exit_code) from None
-    except ImportError as error:
-        _refuse(error)
-
-
-def _refuse(error: ImportError) -> NoReturn:
-    """Says why the serving side cannot be imported, if a user can mend it: a package is missing, or a plug-in is wrong."""
-    missing = (error.name or "").split(".")[0]
-    if isinstance(error, ModuleNotFoundError) and missing != "outrider":
-        message = f"this needs the serving packages ({error.name} is missing): pip install 'outrider[serve]'"
-    elif type(error).__module__.split(".")[0] == "outrider":
-        message = str(error)
-    else:
-        raise error
-    print(f"error: {message}", file=sys.stderr)
-    raise typer.Exit(ExitCode.FAILURE) from None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from outrider.client.cli.commands.serving import failed_commands, serving_module
 from outrider.client.cli.shared import flags
 from outrider.client.cli.shared.exits import ExitCode
 from outrider.client.cli.shared.printing import print_json, print_table, table_of
@@ -32,8 +32,7 @@ def simulate(
     Each is run plainly, in lock-step and as the service does; outputs must be equal. Ends with 1 if a bound of a scenario
     does not hold.
     """
-    commands = serving_module("outrider.cluster.start.commands")
-    module = serving_module("outrider.cluster.simulate.simulate_command")
+    module = import_module("outrider.cluster.simulate.simulate_command")
     table = table_of(*module.HEADINGS, names=("scenario", ""))
 
     def report(figures: object) -> None:
@@ -45,8 +44,7 @@ def simulate(
             table.add_row(*row)
 
     try:
-        with failed_commands(commands, as_json=as_json):
-            holds = module.simulate(files, seconds=seconds, report=report)
+        holds = module.simulate(files, seconds=seconds, report=report)
     finally:
         if table.row_count:
             print_table(table)
@@ -75,12 +73,10 @@ def plan(
 
     A closed form ranks all ways; the best are tried in virtual time, with the scheduling that ships.
     """
-    commands = serving_module("outrider.cluster.start.commands")
-    module = serving_module("outrider.cluster.plan.plan_command")
-    with failed_commands(commands, as_json=as_json):
-        request, made = module.make_plan(
-            file, trials=trials, tell=lambda line: print(line, file=sys.stderr, flush=True)
-        )
+    module = import_module("outrider.cluster.plan.plan_command")
+    request, made = module.make_plan(
+        file, trials=trials, tell=lambda line: print(line, file=sys.stderr, flush=True)
+    )
     if as_json:
         print_json(module.told(made))
         return

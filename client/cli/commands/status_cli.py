@@ -13,7 +13,7 @@ from rich.text import Text
 
 from outrider.client.cli.commands.status_watch import scalable, watch
 from outrider.client.cli.shared import flags
-from outrider.client.cli.shared.exits import ExitCode, expected_errors, usage_error
+from outrider.client.cli.shared.exits import ExitCode, usage_error
 from outrider.client.cli.shared.printing import (
     emulation_note,
     print_json,
@@ -56,27 +56,28 @@ def status(
     """
     if watched and as_json:
         raise usage_error("--json shows one look; leave out --watch")
-    with expected_errors(as_json=as_json):
-        if ready_file is not None:
-            service = replace(service, address=address_of(ready_file))
-        with service.client() as client:
-            if watched:
-                # Ctrl-C is how it ends.
-                with suppress(KeyboardInterrupt):
-                    watch(lambda: client.status(timeout_s=timeout_s), service.address, interval_s)
-                return
-            state = client.status(timeout_s=timeout_s)
-            health = client.health(timeout_s=timeout_s)
-        if as_json:
-            print_json({"health": health, **asdict(state)})
-        else:
-            print_status(state, health)
+    if ready_file is not None:
+        service = replace(service, address=address_of(ready_file))
+    with service.client() as client:
+        if watched:
+            # Ctrl-C is how it ends.
+            with suppress(KeyboardInterrupt):
+                watch(lambda: client.status(timeout_s=timeout_s), service.address, interval_s)
+            return
+        state = client.status(timeout_s=timeout_s)
+        health = client.health(timeout_s=timeout_s)
+    if as_json:
+        print_json({"health": health, **asdict(state)})
+    else:
+        print_status(state, health)
 
 
 @connecting
 def health(service: ServiceAddress, timeout_s: flags.TimeoutS = 5.0) -> None:
-    """Ask whether the service serves: ends with 0 if so, else with 1. Needs no token. For probes."""
-    with expected_errors(), service.client() as client:
+    """Ask whether the service serves, for probes: ends with 0 if so, with 1 if it says that it does not, and with 3 if nobody answers.
+
+    Needs no token."""
+    with service.client() as client:
         found = client.health(timeout_s=timeout_s)
     print_line(found.replace("_", " "))
     if found is not Health.SERVING:
@@ -113,7 +114,7 @@ def models(
     as_json: flags.AsJson = False,
 ) -> None:
     """Show the target models, and the drafters and verifiers that each offers."""
-    with expected_errors(as_json=as_json), service.client() as client:
+    with service.client() as client:
         known = client.models(timeout_s=timeout_s)
         if as_json:
             print_json({"models": [asdict(model) for model in known]})

@@ -84,7 +84,7 @@ def watch(
     Raises:
         Unauthorized: The service does not admit us, and will not the next time either.
     """
-    console = console or Console(highlight=False)
+    console = console or Console(highlight=False, markup=False)
     before: Status | None = None
     looked_s = 0.0
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any
@@ -13,9 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from outrider.client.cli.commands.serving import failed_commands, serving_module
 from outrider.client.cli.shared import flags
-from outrider.client.cli.shared.exits import ExitCode
 from outrider.client.cli.shared.printing import print_json, print_line, print_table, table_of
 
 VERBS = {
@@ -186,21 +183,21 @@ def submitting(verb: str) -> Callable[[typer.Context], None]:
         parse(
             ctx.args
         )  # What the command refuses is refused before the serving packages are imported.
-        with job_commands() as jobs:
-            cluster = jobs.JobCluster(**ctx.obj["cluster"])
-            job = jobs.JobOptions(**ctx.obj["job"])
-            if ctx.obj["dry_run"]:
-                print_json(jobs.plan(cluster, verb, ctx.args, job, parse))
-                return
-            code = jobs.submit(
-                cluster,
-                verb,
-                ctx.args,
-                job,
-                parse,
-                wait=ctx.obj["wait"],
-                stop_on_signal=ctx.obj["stop_on_signal"],
-            )
+        jobs = job_commands()
+        cluster = jobs.JobCluster(**ctx.obj["cluster"])
+        job = jobs.JobOptions(**ctx.obj["job"])
+        if ctx.obj["dry_run"]:
+            print_json(jobs.plan(cluster, verb, ctx.args, job, parse))
+            return
+        code = jobs.submit(
+            cluster,
+            verb,
+            ctx.args,
+            job,
+            parse,
+            wait=ctx.obj["wait"],
+            stop_on_signal=ctx.obj["stop_on_signal"],
+        )
         raise typer.Exit(code)
 
     return command
@@ -242,21 +239,21 @@ def job_logs(
     ] = False,
 ) -> None:
     """Print what a job has written."""
-    with job_commands() as jobs:
-        code = jobs.job_logs(
-            jobs.JobCluster(**ctx.obj["cluster"]),
-            job,
-            follow=follow,
-            stop_on_signal=ctx.obj["stop_on_signal"],
-        )
+    jobs = job_commands()
+    code = jobs.job_logs(
+        jobs.JobCluster(**ctx.obj["cluster"]),
+        job,
+        follow=follow,
+        stop_on_signal=ctx.obj["stop_on_signal"],
+    )
     raise typer.Exit(code)
 
 
 @submit_app.command("stop")
 def stop(ctx: typer.Context, job: JobId) -> None:
     """Stop a job, and wait for its end."""
-    with job_commands() as jobs:
-        jobs.stop(jobs.JobCluster(**ctx.obj["cluster"]), job, wait=ctx.obj["wait"])
+    jobs = job_commands()
+    jobs.stop(jobs.JobCluster(**ctx.obj["cluster"]), job, wait=ctx.obj["wait"])
 
 
 def parser(ctx: typer.Context, verb: str) -> Callable[[Sequence[str]], Mapping[str, Any]]:
@@ -278,23 +275,15 @@ def parser(ctx: typer.Context, verb: str) -> Callable[[Sequence[str]], Mapping[s
     return parse
 
 
-@contextmanager
-def job_commands() -> Iterator[ModuleType]:
-    """The serving side; ends the command for what a user can mend, and on Ctrl-C."""
-    commands = serving_module("outrider.cluster.start.commands")
-    jobs = serving_module("outrider.cluster.jobs.job_commands")
-    try:
-        with failed_commands(commands):
-            yield jobs
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        raise typer.Exit(ExitCode.INTERRUPTED) from None
+def job_commands() -> ModuleType:
+    """The serving side, imported only when one of these commands runs."""
+    return import_module("outrider.cluster.jobs.job_commands")
 
 
 def show(ctx: typer.Context, job: str | None, *, ended: bool, as_json: bool) -> None:
     """Jobs as a table or as JSON."""
-    with job_commands() as jobs:
-        found = jobs.jobs(jobs.JobCluster(**ctx.obj["cluster"]), job, ended=ended)
+    jobs = job_commands()
+    found = jobs.jobs(jobs.JobCluster(**ctx.obj["cluster"]), job, ended=ended)
     if as_json:
         print_json({"jobs": found})
         return

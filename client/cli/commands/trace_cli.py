@@ -11,7 +11,7 @@ from rich.console import Console
 from outrider.client.blocking_stream import RunningTrace
 from outrider.client.cli.reports.timeline_report import tell
 from outrider.client.cli.shared import flags
-from outrider.client.cli.shared.exits import ExitCode, expected_errors, usage_error
+from outrider.client.cli.shared.exits import CommandFailure, usage_error
 from outrider.client.cli.shared.service_options import ServiceAddress, connecting
 from outrider.client.messages.request_options import SamplingOptions, SpeculationOptions
 from outrider.client.messages.stream_progress import new_request_id
@@ -74,9 +74,11 @@ def trace(
     path = out or OUT
     if not path.absolute().parent.is_dir():
         raise usage_error(f"--out {path}: the folder {path.absolute().parent} does not exist")
+    if path.is_dir():
+        raise usage_error(f"--out {path} is a folder; a file is written")
     is_request = prompt is not None or request_id is not None
     name = request_id or (new_request_id() if prompt is not None else "")
-    with expected_errors(as_json=as_json), service.client() as client:
+    with service.client() as client:
         running = client.start_trace(
             request_id=name,
             seconds=seconds if seconds is not None else REQUEST_S if is_request else WHOLE_S,
@@ -122,5 +124,4 @@ def _save(timeline: Timeline, path: Path) -> None:
     try:
         save(timeline, path)
     except OSError as error:
-        print_error = usage_error(f"--out {path} cannot be written: {error}")
-        raise typer.Exit(ExitCode.FAILURE) from print_error
+        raise CommandFailure(f"--out {path} cannot be written: {error.strerror}") from None

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable
 from dataclasses import MISSING, fields
 from enum import Enum, StrEnum
 from functools import cached_property
+from importlib import import_module
 from types import ModuleType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperGroup
 
-from outrider.client.cli.commands.serving import failed_commands, serving_module
 from outrider.client.cli.shared import flags
-from outrider.client.cli.shared.exits import ExitCode
+from outrider.client.cli.shared.exits import CommandFailure, ExitCode
 from outrider.client.cli.shared.printing import print_json
 
 
@@ -28,9 +27,8 @@ class TrainerCommands(TyperGroup):
         app = typer.Typer()
         # A group also where there is one trainer only.
         app.callback()(lambda: None)
-        module = serving_module("outrider.cluster.start.commands")
-        with failed_commands(module):
-            trainers = module.trainers()
+        module = import_module("outrider.cluster.start.commands")
+        trainers = module.trainers()
         for name, spec in trainers.items():
             summary = f"Train {spec.summary}." + (f"\n\n{spec.source}." if spec.source else "")
             app.command(name, help=summary)(_command(module, spec))
@@ -65,11 +63,10 @@ def _command(module: ModuleType, spec: Any) -> Callable[..., None]:
             elif isinstance(value, Enum):
                 given[key] = value.value
         try:
-            with failed_commands(module, as_json=as_json):
-                result = module.train(spec.name, given)
+            result = module.train(spec.name, given)
         except KeyboardInterrupt:
-            print("interrupted; the same command goes on from here", file=sys.stderr)
-            raise typer.Exit(ExitCode.INTERRUPTED) from None
+            message = "interrupted; the same command goes on from here"
+            raise CommandFailure(message, ExitCode.INTERRUPTED) from None
         if as_json:
             print_json(result.report)
             return

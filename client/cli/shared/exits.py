@@ -1,14 +1,16 @@
-"""How a command ends: one exit code a cause, and never a traceback for an expected error."""
+"""How a command fails: one exit code a cause, a line for people, with --json an object for programs, and never a traceback.
+
+Whatever a command raises becomes a `CommandFailure` here; `root_command` is the one place that asks for it.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import traceback
+from collections.abc import Mapping
 from enum import IntEnum
-
-import typer
 
 from outrider.client.connection.errors import (
     DeadlineExceeded,
@@ -18,6 +20,9 @@ from outrider.client.connection.errors import (
     Overloaded,
     Unavailable,
 )
+
+TRACEBACK = "OUTRIDER_TRACEBACK"
+"""Environment variable that shows where a fault of Outrider's own lies."""
 
 
 class ExitCode(IntEnum):
@@ -30,7 +35,7 @@ class ExitCode(IntEnum):
     """The service failed or refused, or the command could not do its work."""
 
     INVALID = 2
-    """The command line or the request is wrong; trying again cannot help."""
+    """The command line, a file or the request is wrong; trying again cannot help."""
 
     UNAVAILABLE = 3
     """Nobody answers, or the service is full: trying again later may help."""
@@ -47,6 +52,32 @@ EXIT_CODES_HELP = (
     "130 interrupted (Ctrl-C), 143 terminated (SIGTERM); `serve` and `status --watch`, which Ctrl-C ends as it should, 0."
 )
 
+KIND_BY_CODE: Mapping[int, str] = {
+    ExitCode.INVALID: "Usage",
+    ExitCode.UNAVAILABLE: "Unavailable",
+    ExitCode.DEADLINE: "DeadlineExceeded",
+    ExitCode.INTERRUPTED: "Interrupted",
+}
+"""What `--json` calls a failure that is none of the client's errors; others are a "Failure"."""
+
+
+class CommandFailure(Exception):
+    """A command did not do its work, and the user can read why."""
+
+    def __init__(
+        self, message: str, code: int = ExitCode.FAILURE, *, cause: OutriderError | None = None
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.cause = cause
+        """The client's error that it was."""
+
+
+def usage_error(message: str) -> CommandFailure:
+    """A wrong command line; raise what it returns."""
+    return CommandFailure(message, ExitCode.INVALID)
+
 
 def exit_code(error: OutriderError) -> ExitCode:
     """The exit code of an error's cause."""
@@ -61,49 +92,83 @@ def exit_code(error: OutriderError) -> ExitCode:
             return ExitCode.FAILURE
 
 
-def error_as_dict(error: OutriderError) -> dict[str, object]:
-    """What `--json` shows of an error."""
+def failure_of(error: BaseException) -> CommandFailure:
+    """What an error means for the command that raised it."""
+    match error:
+        case CommandFailure():
+            return error
+        case OutriderError():
+            return CommandFailure(_line(error), exit_code(error), cause=error)
+        case KeyboardInterrupt():
+            return CommandFailure("interrupted", ExitCode.INTERRUPTED)
+        case ImportError():
+            return CommandFailure(_missing(error))
+        case OSError(strerror=str(reason)):
+            return CommandFailure(f"{error.filename}: {reason}" if error.filename else reason)
+    code, message = getattr(error, "exit_code", None), getattr(error, "message", None)
+    if isinstance(code, int) and isinstance(message, str):  # the serving side's, or the parser's
+        return CommandFailure(message, code)
+    return _fault(error)
+
+
+def tell(failure: CommandFailure, *, as_json: bool, is_told: bool = False) -> None:
+    """Tells of a failure: a line on stderr, and with `as_json` an object on stdout.
+
+    Args:
+        failure: What happened.
+        as_json: Whether programs want to know.
+        is_told: Whether people know already.
+    """
+    if not is_told:
+        print(f"error: {failure.message}", file=sys.stderr)
+        if isinstance(failure.cause, Unavailable):
+            print(
+                "hint: `outrider serve` starts a service; --address or OUTRIDER_ADDRESS says where one is",
+                file=sys.stderr,
+            )
+    if as_json:
+        print(json.dumps({"error": failure_as_dict(failure)}), flush=True)
+
+
+def failure_as_dict(failure: CommandFailure) -> dict[str, object]:
+    """What `--json` shows of a failure."""
+    cause = failure.cause
     return {
-        "kind": type(error).__name__,
-        "message": error.message,
-        "code": error.code.name if error.code is not None else None,
-        "field": error.field,
-        "request_id": error.request_id,
-        "retry_after_s": error.retry_after_s,
+        "kind": type(cause).__name__ if cause else KIND_BY_CODE.get(failure.code, "Failure"),
+        "message": cause.message if cause else failure.message,
+        "exit_code": failure.code,
+        "code": cause.code.name if cause and cause.code is not None else None,
+        "field": cause.field if cause else None,
+        "request_id": cause.request_id if cause else None,
+        "retry_after_s": cause.retry_after_s if cause else None,
     }
 
 
-def report(error: OutriderError, *, as_json: bool) -> ExitCode:
-    """Tells of an error: a line on stderr, and with `as_json` an object on stdout too. Returns its exit code."""
-    if as_json:
-        print(json.dumps({"error": error_as_dict(error)}), flush=True)
+def _line(error: OutriderError) -> str:
+    """An error of the client on one line."""
     line = error.message
     if error.field is not None and error.field not in line:
         line = f"{error.field}: {line}"
     if error.retry_after_s is not None:
         line += f" (try again in {error.retry_after_s:g} s)"
-    print(f"error: {line}", file=sys.stderr)
-    if isinstance(error, Unavailable):
-        print(
-            "hint: `outrider serve` starts a service; --address or OUTRIDER_ADDRESS says where one is",
-            file=sys.stderr,
-        )
-    return exit_code(error)
+    return line
 
 
-def usage_error(message: str) -> typer.Exit:
-    """Tells of a wrong command line; raise what it returns."""
-    print(f"error: {message}", file=sys.stderr)
-    return typer.Exit(ExitCode.INVALID)
+def _missing(error: ImportError) -> str:
+    """Why the serving side cannot be imported, if a user can mend it: a package is missing, or a plug-in is wrong."""
+    missing = (error.name or "").split(".")[0]
+    if isinstance(error, ModuleNotFoundError) and missing != "outrider":
+        return f"this needs the serving packages ({error.name} is missing): pip install 'outrider[serve]'"
+    if type(error).__module__.split(".")[0] == "outrider":
+        return str(error)
+    return _fault(error).message
 
 
-@contextmanager
-def expected_errors(*, as_json: bool = False) -> Iterator[None]:
-    """Ends the command with the exit code of what its body raises."""
-    try:
-        yield
-    except OutriderError as error:
-        raise typer.Exit(report(error, as_json=as_json)) from None
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        raise typer.Exit(ExitCode.INTERRUPTED) from None
+def _fault(error: BaseException) -> CommandFailure:
+    """Of something that nobody has foreseen."""
+    if os.environ.get(TRACEBACK):
+        traceback.print_exception(error)
+    return CommandFailure(
+        f"a fault of Outrider's own, please report it: {type(error).__name__}: {error} "
+        f"({TRACEBACK}=1 shows where)"
+    )

@@ -27,8 +27,8 @@ _UNBOUNDED = 100_000
 
 
 def print_json(value: object) -> None:
-    """One JSON value on a line."""
-    print(json.dumps(value, ensure_ascii=False), flush=True)
+    """One JSON value on a line, in ASCII: it is the same in every encoding of a terminal or a pipe."""
+    print(json.dumps(value), flush=True)
 
 
 def table_of(*headings: str, names: Collection[str]) -> Table:
@@ -41,7 +41,7 @@ def table_of(*headings: str, names: Collection[str]) -> Table:
 
 def print_table(table: Table) -> None:
     """Prints a table, in a pipe as wide as it is: programs that read it want whole lines."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     unbounded = console.options.update(max_width=_UNBOUNDED)
     width = Measurement.get(console, unbounded, table).maximum
     if not console.is_terminal:

@@ -11,6 +11,9 @@ from tests.client.batch.lines import chat, completion, encode
 from outrider.client.batch.record import MAX_SEED, BatchRecord, Rejection, Url, parse, seed_of
 from outrider.client.messages.request_options import Message, Verifier
 
+HUGE = 10**400
+"""A number that JSON can say, and no float or field can hold."""
+
 
 def record_of(value: object, **options: Any) -> BatchRecord:
     """The record that a line is."""
@@ -159,6 +162,15 @@ def test_unsupported_fields_are_refused_by_name(field: dict[str, Any]) -> None:
         {"metadata": 5},
         {"metadata": {"category": 5}},
         {"max_completion_tokens": 5},
+        {"temperature": HUGE},
+        {"max_tokens": HUGE},
+        {"seed": -HUGE},
+        {"n": HUGE},
+        {"stop_token_ids": [1, HUGE]},
+        {"logit_bias": {"9" * 5000: 1}},
+        {"logit_bias": {"1": HUGE}},
+        {"outrider": {"aggressiveness": HUGE}},
+        {"outrider": {"max_nodes": HUGE}},
     ],
 )
 def test_values_of_another_kind_are_refused_by_name(field: dict[str, Any]) -> None:
@@ -166,6 +178,7 @@ def test_values_of_another_kind_are_refused_by_name(field: dict[str, Any]) -> No
     rejection = rejection_of(completion("a", **field))
     assert rejection.problem.code == "invalid_field"
     assert next(iter(field)) in rejection.problem.message
+    assert len(rejection.problem.message) < 200, "a line, whatever the value"
 
 
 @pytest.mark.parametrize(
@@ -200,6 +213,7 @@ def test_records_of_another_shape_are_refused(change: dict[str, Any], code: str)
         b'{"custom_id": "a", "custom_id": "b"}',
         b'{"custom_id": "a", "x": NaN}',
         b'{"custom_id": ' + b"9" * 5000 + b"}",
+        b'{"custom_id": "a", "x": -' + b"9" * 5000 + b"}",
     ],
 )
 def test_lines_that_are_no_json(raw: bytes) -> None:

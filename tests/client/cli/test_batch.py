@@ -230,6 +230,16 @@ def test_an_input_that_has_changed(
         (("{in}", "nosuch://out"), "nosuch"),
         (("{in}", "{out}", "--shards", "-1"), "shards"),
         (("nosuch://in", "{out}"), "nosuch"),
+        (("{in}", "{out}", "--summary", "{in}"), "input and --summary are the same file"),
+        (("{in}", "{out}", "--summary", "{out}"), "output and --summary are the same file"),
+        (("{in}", "{link}"), "same file"),
+        (("{in}", "{out}", "--summary", "{folder}"), "--summary {folder} is a folder"),
+        (("{folder}", "{out}"), "input {folder} is a folder"),
+        (("{in}", "{folder}"), "output {folder} is a folder"),
+        (("{in}", "/dev/null"), "output /dev/null is no ordinary file"),
+        (("{in}", "{out}\0"), "zero byte"),
+        (("{in}", "{deep}"), "is no answer of a batch"),
+        (("{in}", "{out}", "-m", "\udcff"), "--model is"),
     ],
 )
 def test_wrong_usage(
@@ -241,14 +251,69 @@ def test_wrong_usage(
     message: str,
 ) -> None:
     """Ends with 2, before anything is sent."""
-    places = {"in": str(source), "out": str(tmp_path / "out.jsonl")}
+    folder, link, deep = tmp_path / "folder", tmp_path / "link", tmp_path / "deep"
+    folder.mkdir()
+    link.hardlink_to(source)
+    deep.write_text("[" * 100_000)
+    places = {
+        "in": str(source),
+        "out": str(tmp_path / "out.jsonl"),
+        **{path.name: str(path) for path in (folder, link, deep)},
+    }
     filled = [argument.format(**places) for argument in arguments]
     content = source.read_bytes()
     result = run("batch", *filled, "-a", fake.address)
     assert result.exit_code == 2, result.output
-    assert message in result.stderr
+    assert message.format(**places) in result.stderr
     assert fake.requests == []
     assert source.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    "places", [("{in}", "ftp://nowhere.invalid/out"), ("ftp://nowhere.invalid/in", "out")]
+)
+def test_a_store_that_cannot_be_reached_is_named(
+    run: Run, fake: FakeService, source: Path, places: tuple[str, ...]
+) -> None:
+    """Some are connected to as soon as they are named."""
+    pytest.importorskip("fsspec")
+    filled = [place.format(**{"in": str(source)}) for place in places]
+    result = run("batch", *filled, "-a", fake.address)
+    assert result.exit_code == 1, result.output
+    assert result.stderr.startswith("error: ftp://nowhere.invalid/")
+    assert fake.requests == []
+
+
+def test_numbers_that_nothing_can_hold_cost_their_line_only(
+    run: Run, fake: FakeService, tmp_path: Path
+) -> None:
+    """The others are answered."""
+    wrong = [
+        completion("temperature", temperature=10**400),
+        completion("bias", logit_bias={"9" * 5000: 1}),
+    ]
+    source = write(tmp_path / "in.jsonl", *wrong, completion("good"))
+    out = tmp_path / "out.jsonl"
+    assert run("batch", str(source), str(out), "-a", fake.address).exit_code == 1
+    errors = {name: line["error"] for name, line in by_name(read(out)).items()}
+    assert errors.pop("good") is None
+    assert {name: error["code"] for name, error in errors.items()} == dict.fromkeys(
+        ("temperature", "bias"), "invalid_field"
+    )
+
+
+def test_half_a_character_in_a_name_is_written_as_its_number(
+    run: Run, fake: FakeService, tmp_path: Path
+) -> None:
+    """A category is printed and written whatever it holds; the summary file does not depend on the terminal."""
+    record = completion("a\ud800", metadata={"category": "odd \ud800 [/b]"})
+    source = write(tmp_path / "in.jsonl", record)
+    summary = tmp_path / "summary.json"
+    command = ("batch", str(source), str(tmp_path / "out.jsonl"), "-a", fake.address)
+    result = run(*command, "--summary", str(summary), "--baseline", "1")
+    assert result.exit_code == 0, result.output
+    assert "odd \\ud800 [/b]" in result.stdout
+    assert list(json.loads(summary.read_text())["categories"]) == ["odd \ud800 [/b]"]
 
 
 def test_nobody_answers(run: Run, source: Path, tmp_path: Path, closed_port: str) -> None:

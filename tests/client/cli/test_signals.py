@@ -1,4 +1,4 @@
-"""The command line as a process: Ctrl-C, and a reader that goes away."""
+"""The command line as a process: Ctrl-C, a reader that goes away, and streams that cannot be written."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+import pytest
 
 if TYPE_CHECKING:
     from tests.client.conftest import FakeService
@@ -73,3 +75,57 @@ def test_reader_that_goes_away(fake: FakeService) -> None:
         process.wait(30)
     assert process.returncode == 1
     assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize(
+    ("streams", "code", "told", "written"),
+    [
+        (">/dev/full", 1, "error: No space left on device\n", ""),
+        (">&-", 0, "", ""),
+        ("2>&-", 0, "", "demo: 256 tokens"),
+        ("<&-", 0, "", "demo: 256 tokens"),
+    ],
+)
+def test_streams_that_cannot_be_used(
+    fake: FakeService, streams: str, code: int, told: str, written: str
+) -> None:
+    """A full disk is told of; what is closed is silent, and nothing comes out elsewhere in its place."""
+    done = subprocess.run(
+        [
+            "sh",
+            "-c",
+            f'"$@" {streams}',
+            "sh",
+            sys.executable,
+            "-c",
+            MAIN,
+            "models",
+            "-a",
+            fake.address,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert (done.returncode, done.stderr) == (code, told)
+    assert done.stdout.startswith(written)
+
+
+def test_a_pipe_that_has_no_such_letters(fake: FakeService) -> None:
+    """Text is written with numbers in their place; JSON is the same everywhere."""
+    for more in ((), ("--json",)):
+        done = subprocess.run(
+            [sys.executable, "-c", MAIN, "generate", "hi", "-a", fake.address, *more],
+            capture_output=True,
+            timeout=60,
+            check=True,
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(sys.path),
+                "PYTHONIOENCODING": "ascii",
+            },
+        )
+        assert done.stdout.isascii()
+        assert (b"f\\u00e4hrt" if more else b"f\\xe4hrt") in done.stdout

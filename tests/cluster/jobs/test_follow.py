@@ -12,9 +12,9 @@ from ray.job_submission import JobStatus
 
 from outrider.cluster.jobs import follow
 from outrider.cluster.jobs.follow import STOPPED, Follower, exit_code
-from outrider.cluster.jobs.job_server import UNAVAILABLE, JobServer
+from outrider.cluster.jobs.job_server import JobServer
 from outrider.cluster.process.signals import Ending
-from outrider.cluster.start.commands import CommandFailed
+from outrider.cluster.start.commands import UNAVAILABLE, CommandFailed
 
 LOG = "one\ntwo\nthree\n"
 

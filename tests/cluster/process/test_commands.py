@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from dataclasses import fields
 from pathlib import Path
 
@@ -11,11 +12,13 @@ from tests.actors.draft.reference_nets import target_folder
 from tests.actors.pair.test_foreign_pair import dflash
 from typer.testing import CliRunner
 
+from outrider.actors.rpc.credentials import Credentials
 from outrider.actors.train.choice.trainer_registry import TRAINERS
 from outrider.client.cli.app import app
 from outrider.cluster.process.ready_file_writer import written
 from outrider.cluster.start.commands import (
     FAILED,
+    UNAVAILABLE,
     USAGE,
     CommandFailed,
     config_problems,
@@ -24,6 +27,8 @@ from outrider.cluster.start.commands import (
     serve,
     service_config,
 )
+from outrider.cluster.supervise.admin_file import Admin
+from outrider.cluster.supervise.admin_file import written as written_admin_file
 
 
 def test_wrong_configuration_is_a_usage_error_with_every_problem(tmp_path: Path) -> None:
@@ -145,6 +150,19 @@ def test_ready_file_that_was_left_goes_at_once(tmp_path: Path) -> None:
     assert not file.exists()
 
 
+def test_applying_where_nobody_answers_says_so(tmp_path: Path) -> None:
+    """With the exit code of a service that is away, whatever the client is."""
+    config, admin = tmp_path / "c.yaml", tmp_path / "admin"
+    config.write_text("")
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{held.getsockname()[1]}"
+        with written_admin_file(admin, Admin(address=address, credentials=Credentials.fresh(None))):
+            result = CliRunner().invoke(app, ["apply", str(config), "--admin-file", str(admin)])
+    assert result.exit_code == UNAVAILABLE, result.output
+    assert f"nobody answers at {address}" in result.stderr
+
+
 @pytest.mark.parametrize("name", TRAINERS)
 def test_every_trainer_is_a_command_with_its_options(name: str) -> None:
     """Each field of its options is a flag, with its docstring for help."""
@@ -157,8 +175,11 @@ def test_every_trainer_is_a_command_with_its_options(name: str) -> None:
 
 
 def test_what_a_trainer_refuses_names_the_option() -> None:
-    """Exit code 2 before anything is loaded, and 1 where there is nothing to learn from."""
+    """Exit code 2 before anything is loaded, also where there is nothing to learn from."""
     common = ["train", "mlp_speculator", "--data", "/no/such", "--out", "/no/out"]
     result = CliRunner().invoke(app, [*common, "--heads", "0"])
     assert result.exit_code == 2
     assert "heads is 0" in result.stderr
+    result = CliRunner().invoke(app, [*common, "--threads", "9" * 30])
+    assert result.exit_code == 2
+    assert "threads is 999" in result.stderr

@@ -69,6 +69,7 @@ def test_bounds_of_short_scenarios_hold(name: str) -> None:
         ("max_nodes: 257", "max_nodes: must be less than or equal to 256"),
         ("load: [{clients: 1, prompt: 8000, tokens: 193}]", "may be 8192 together"),
         ("waves: [{at_s: 0, every_s: 0.0001, requests: 1}]", "waves[0].every_s"),
+        ("seed: -1", "seed: must be greater than or equal to 0"),
         ("bounds: {speed_up: .nan}", "bounds.speed_up: must be a finite number"),
     ],
 )
@@ -83,18 +84,39 @@ def test_what_is_wrong_with_a_scenario_is_said(tmp_path: Path, line: str, says: 
     assert len(caught.value.problems) == 1, "what follows from a mistake is no other"
 
 
+def test_an_unknown_price_is_named(tmp_path: Path) -> None:
+    """Although prices may be said in two ways."""
+    file = tmp_path / "wrong.yaml"
+    file.write_text(SMALL + "prices: {cheap: 1}\n")
+    with pytest.raises(ConfigError, match="unknown key 'cheap'"):
+        load_scenario(file)
+
+
 def test_the_command_tells_figures_and_ends_with_one_if_a_bound_does_not_hold(
     tmp_path: Path,
 ) -> None:
     """Two scenarios that differ in a bound."""
     holds, breaks = tmp_path / "holds.yaml", tmp_path / "breaks.yaml"
-    holds.write_text(SMALL)
+    holds.write_text(SMALL + 'name: "not [/bold]"\n')
     breaks.write_text(SMALL.replace("speed_up: 1.3", "speed_up: 20"))
     done = CliRunner().invoke(app, ["simulate", str(holds)])
     assert (done.exit_code, "holds" in done.stdout) == (0, True), done.output
     done = CliRunner().invoke(app, ["simulate", str(breaks), "--seconds", "0.3"])
     assert done.exit_code == 1
     assert "wanted 20" in done.stdout
+
+
+def test_a_bound_on_what_cannot_be_known_does_not_hold(tmp_path: Path) -> None:
+    """Without a token there are no bytes of a token, few or many."""
+    file = tmp_path / "nobody.yaml"
+    silent = SMALL.replace("clients: 2", "clients: 0").replace(
+        "speed_up: 1.3", "bytes_per_token: 1"
+    )
+    file.write_text(silent)
+    for more in ((), ("--json",)):
+        done = CliRunner().invoke(app, ["simulate", str(file), *more])
+        assert done.exit_code == 1, done.output
+        assert "bytes_per_token unknown, at most 1 wanted" in done.stdout
 
 
 @pytest.mark.parametrize("what", ["dies", "cut"])

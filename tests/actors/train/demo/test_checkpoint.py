@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,16 @@ def test_other_settings_are_refused(tmp_path: Path) -> None:
     save_progress(tmp_path / "x.pt", progress(3))
     with pytest.raises(ResumeError, match="saved by a run with settings run, this one has other"):
         load_progress(tmp_path / "x.pt", "other")
+
+
+def test_only_the_settings_that_differ_are_shown(tmp_path: Path) -> None:
+    """Of long ones, with the words before them that say what they are."""
+    same = " ".join(f"{name}: {len(name)}," for name in ("layers", "heads", "width") * 20)
+    save_progress(tmp_path / "x.pt", replace(progress(3), fingerprint=f"{same} rate: 0.1 {same}"))
+    with pytest.raises(ResumeError) as caught:
+        load_progress(tmp_path / "x.pt", f"{same} rate: 0.2 {same}")
+    assert "rate: 0.1, this one has 5, rate: 0.2;" in str(caught.value)
+    assert len(str(caught.value)) < 300
 
 
 def test_unreadable_progress_says_what_to_do(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from outrider.actors.train.text.corpus import (
 )
 from outrider.actors.train.text.sources import read_prose
 from outrider.actors.train.training_errors import DataError
-from outrider.cluster.start.commands import CommandFailed, train
+from outrider.cluster.start.commands import USAGE, CommandFailed, train
 
 PROSE = CorpusSource("prose", ("prose.jsonl",), 1.0, read_prose)
 
@@ -105,12 +105,35 @@ def test_what_is_missing_is_said_before_a_target_is_loaded(tmp_path: Path) -> No
         "out": tmp_path / "file",
         "target": "/nowhere",
     }
-    with pytest.raises(CommandFailed, match="texts: no such folder or file"):
+    with pytest.raises(CommandFailed, match="texts: no such folder or file") as caught:
         train("dspark", given)
+    assert caught.value.exit_code == USAGE
     given["data"].mkdir()
     with pytest.raises(CommandFailed, match=r"no file ending in \.txt"):
         train("dspark", given)
     (given["data"] / "a.txt").write_text("a")
     given["out"].write_text("a")
-    with pytest.raises(CommandFailed, match="file: File exists"):
+    with pytest.raises(CommandFailed, match="file: File exists") as caught:
         train("dspark", given)
+    assert caught.value.exit_code == USAGE
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ('{"text": "half \\ud800"}', "holds .*ud800.*, half of a character"),
+        ('{"text": "a", "id": ' + "9" * 5000 + "}", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ('{"text": "one"}', "too few texts"),
+    ],
+)
+def test_what_is_wrong_with_texts_is_said_before_a_target_is_loaded(
+    tmp_path: Path, record: str, message: str
+) -> None:
+    """With the line, as wrong input."""
+    data = tmp_path / "a.jsonl"
+    data.write_text(record)
+    given: dict[str, Any] = {"data": data, "out": tmp_path / "out", "target": "/nowhere"}
+    with pytest.raises(CommandFailed, match=message) as caught:
+        train("dspark", given)
+    assert caught.value.exit_code == USAGE
