@@ -71,6 +71,8 @@ class CoordinatorProcess(Process):
         self.target_takes: dict[str, Callable[[bytes], None]] = {}
         self.drafter_takes: dict[str, Callable[[bytes], None]] = {}
         self.admission = AdmissionQueue(max_waiting=1 << 20)
+        self.served: dict[str, tuple[str, ...] | None] = {}
+        """For which targets each drafts; None: for all."""
         self.wants_drafters: dict[str, bool] = {}
         self.num_failed = 0
         self.outputs: dict[Key, list[int]] = {}
@@ -289,13 +291,16 @@ class CoordinatorProcess(Process):
             self._fill(running)
 
     def _fill(self, running: Running) -> None:
-        """Attaches every drafter that is there."""
+        """Attaches every drafter that is there and drafts for the target."""
         plan = running.plan
         if running.session.state is not SessionState.RUNNING or not plan.speculation.enabled:
             return
         if not self.wants_drafters.get(running.target, True):
             return
         for name, stream in self.drafters.items():
+            served = self.served[name]
+            if served is not None and running.target not in served:
+                continue
             if not stream.is_open or name in running.attached:
                 continue
             running.attached.add(name)

@@ -72,6 +72,8 @@ class Actor(Section):
 class ScenarioDrafter(Actor):
     """A drafter and its way to the targets."""
 
+    targets: tuple[Name, ...] | None = None
+    """For whom it drafts; None: for all."""
     link: Link = Link()
     bytes_per_token: Annotated[float, Field(gt=0.0)] | None = None
     """As the drafter's setting; None: its default."""
@@ -197,6 +199,10 @@ class Scenario(Section):
                 raise ValueError(f"{one.name} computes on cores, but has no machine")
             if one.on_cores and one.gpu is not None:
                 raise ValueError(f"{one.name} computes on cores and on gpu {one.gpu!r}; choose one")
+        for drafter in self.drafters:
+            for name in drafter.targets or ():
+                if name not in [one.name for one in self.targets]:
+                    raise ValueError(f"{drafter.name} drafts for {name!r}, which is no target")
         for fault in self.faults:
             self._check(fault)
         asked: tuple[Load | Wave, ...] = (*self.load, *self.waves)

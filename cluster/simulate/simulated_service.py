@@ -222,6 +222,7 @@ class SimulatedService:
         process.coordinator = stream
         process.coordinator_takes = lambda payload: self.coordinator.on_drafter(actor.name, payload)
         self.coordinator.drafters[actor.name] = stream
+        self.coordinator.served[actor.name] = actor.targets
         self.coordinator.drafter_takes[actor.name] = process.on_command
         for target in self.targets.values():
             self.link(process, target)
@@ -230,6 +231,8 @@ class SimulatedService:
     def link(self, drafter: DraftProcess, target: TargetProcess) -> None:
         """Connects a drafter with a target, anew if it was."""
         spec = next(one for one in self.scenario.drafters if one.name == drafter.name)
+        if spec.targets is not None and target.name not in spec.targets:
+            return
         known = self.streams.get((drafter.name, target.name))
         stream = self._connect(drafter, target, spec.link)
         if known is not None:

@@ -8,7 +8,8 @@ are.
 - `closed form`: one target and one drafter in twelve configurations.
 - `latency`: 2402.01528 found that a draft's latency decides, not its quality, and that it grows with layers, not with width. Passes of
   LLaMA-65B (60 ms) with drafts of 24 to 1 layers, of several qualities, in lock-step as there and as this service does.
-- `scale`: a cell of a 70 B target on four H100 and a 1 B drafter on one, at several loads, times the number of cells.
+- `scale`: cells of a 70 B target on four H100 and a 1 B drafter on one, at several loads, as many at a coordinator as it carries. All groups of up to
+  1,000 GPUs are run, each with texts of its own; groups share nothing, so what is larger is as many again.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from outrider.cluster.plan.serving_ways import Option, options, plain_rate
 from outrider.cluster.plan.trial import rate, scenario, tried
 from outrider.cluster.simulate.compare import run as run_mode
 from outrider.cluster.simulate.compare import session_rounds
+from outrider.cluster.simulate.scenario import Scenario
 from outrider.cluster.simulate.simulate_command import quiet
 from outrider.cluster.simulate.simulated_service import SimulatedMode
 
@@ -60,6 +62,12 @@ CELL_GPUS = 5
 
 SIZES = (10, 100, 1_000, 10_000)
 """GPUs."""
+
+MOST_SIMULATED = {4: 1_000, 16: 1_000, 64: 100}
+"""GPUs that are simulated, by requests at a target: some ten minutes of one core each."""
+
+CARRIED = 0.7
+"""Part of a core that a coordinator may take."""
 
 LOOPBACK_MS = 0.05
 """One way, from process to process on one machine."""
@@ -162,34 +170,89 @@ def latency(layers: int, agrees: int) -> dict[str, Any]:
 
 
 def scale(load: int) -> dict[str, Any]:
-    """A cell at a load, and how many of them go into so many GPUs."""
+    """So many requests at each target, in fleets of several sizes."""
     request = _request("h100x4-70b", "h100-1b", 70, 0.1, load, 16)
-    made = scenario(request, _option(request))
-    plain, piped = run_mode(made, SimulatedMode.PLAIN), run_mode(made, SimulatedMode.PIPELINED)
-    cell, alone = rate(piped), rate(plain)
-    coordinator = piped.cpu_s["coordinator"] / piped.seconds
-    sizes = {}
+    cell = scenario(request, _option(request))
+    plain, piped = run_mode(cell, SimulatedMode.PLAIN), run_mode(cell, SimulatedMode.PIPELINED)
+    most_cells = max(int(CARRIED / (piped.cpu_s["coordinator"] / piped.seconds)), 1)
+    sizes, groups, busiest = {}, _Groups(cell, most_cells), 0.0
     for gpus in SIZES:
         cells = gpus // CELL_GPUS
+        simulated = min(cells, MOST_SIMULATED[load] // CELL_GPUS)
+        tokens_per_s, busiest = groups.run(simulated), groups.busiest
         # The same GPUs without drafters hold more targets, and as many requests are spread over them.
         targets = gpus // (CELL_GPUS - 1)
         sizes[str(gpus)] = {
             "cells": cells,
+            "simulated": simulated,
             "requests": cells * load,
-            "tokens_per_s": cells * cell,
+            "tokens_per_s": tokens_per_s * cells / simulated,
             "plain_tokens_per_s": targets * _plain(request, cells * load / targets),
-            "coordinators": math.ceil(cells * coordinator / 0.7),
+            "coordinators": math.ceil(cells / most_cells),
         }
     return {
         "part": "scale",
         "case": f"{load} requests a target",
-        "cell_tokens_per_s": cell,
-        "speed_up": cell / alone,
-        "coordinator_share": coordinator,
+        "cell_tokens_per_s": rate(piped),
+        "speed_up": rate(piped) / rate(plain),
+        "cells_of_a_coordinator": most_cells,
+        "coordinator_share": busiest,
         "target_share": piped.cpu_s["t0"] / piped.seconds,
         "drafter_share": piped.cpu_s["d"] / piped.seconds,
         "sizes": sizes,
     }
+
+
+class _Groups:
+    """Cells at coordinators, each group with texts of its own."""
+
+    def __init__(self, cell: Scenario, most_cells: int) -> None:
+        """
+        Args:
+            cell: One target and its drafter.
+            most_cells: At a coordinator.
+        """
+        self._cell = cell
+        self._most_cells = most_cells
+        self._known: dict[tuple[int, int], float] = {}
+        self.busiest = 0.0
+        """Part of a core that the coordinator of the largest group took."""
+
+    def run(self, cells: int) -> float:
+        """Tokens a second of so many cells."""
+        total = 0.0
+        for number in range(math.ceil(cells / self._most_cells)):
+            size = min(self._most_cells, cells - number * self._most_cells)
+            if (number, size) not in self._known:
+                self._known[number, size] = self._simulated(number, size)
+            total += self._known[number, size]
+        return total
+
+    def _simulated(self, number: int, cells: int) -> float:
+        """Of one group."""
+        cell, (load,) = self._cell, self._cell.load
+        made = Scenario.model_validate(
+            {
+                **cell.model_dump(),
+                "seed": 1 + number,
+                "seconds": cell.seconds / 2.0,
+                "targets": [
+                    {**cell.targets[0].model_dump(), "name": f"t{index}"} for index in range(cells)
+                ],
+                "drafters": [
+                    {
+                        **cell.drafters[0].model_dump(),
+                        "name": f"d{index}",
+                        "targets": (f"t{index}",),
+                    }
+                    for index in range(cells)
+                ],
+                "load": [{**load.model_dump(), "clients": load.clients * cells}],
+            }
+        )
+        found = run_mode(made, SimulatedMode.PIPELINED)
+        self.busiest = max(self.busiest, found.cpu_s["coordinator"] / found.seconds)
+        return rate(found)
 
 
 def _plain(request: PlanRequest, sessions: float) -> float:
