@@ -39,6 +39,7 @@ SUITES = {
     "grid": "bench.suites.virtual.grid_suite",
     "prices": "bench.suites.parts.prices_suite",
     "predicted": "bench.suites.virtual.predicted_suite",
+    "predicted_models": "bench.suites.virtual.real_models_suite",
     "plan": "bench.suites.virtual.plan_suite",
 }
 """The module of each: it has `run`, which yields rows; `KEYS`, if its rows are replaced one by one; and takes the options that its

@@ -91,13 +91,13 @@ def _rate(row: dict[str, Any] | None, mode: str) -> str:
 
 
 def scale(rows: Rows) -> str:
-    """A cell at several loads, and cells multiplied."""
+    """A cell at several loads, and fleets of them."""
     chosen = [row for row in rows if row["part"] == "scale"]
     if not chosen:
         return ""
     sizes = list(chosen[0]["sizes"])
     most = sizes[-1]
-    head = ["load", "cell, tokens/s", "× plain, same targets"]
+    head = ["load", "cell, tokens/s", "× plain, same targets", "cells at a coordinator"]
     head += [f"{role}, share of a core" for role in ("target", "drafter", "coordinator")]
     head += [f"{int(gpus):,} GPUs" for gpus in sizes]
     head += [f"plain at {int(most):,}", "over plain", f"coordinators at {int(most):,}"]
@@ -106,15 +106,22 @@ def scale(rows: Rows) -> str:
             row["case"],
             f"{row['cell_tokens_per_s']:,.0f}",
             f"{row['speed_up']:.2f}",
+            str(row["cells_of_a_coordinator"]),
             *(f"{row[f'{role}_share']:.2f}" for role in ("target", "drafter", "coordinator")),
-            *(_thousands(row["sizes"][gpus]["tokens_per_s"]) for gpus in sizes),
+            *(_fleet(row["sizes"][gpus]) for gpus in sizes),
             _thousands(row["sizes"][most]["plain_tokens_per_s"]),
             f"{row['sizes'][most]['tokens_per_s'] / row['sizes'][most]['plain_tokens_per_s']:.2f}",
             f"{row['sizes'][most]['coordinators']:,}",
         ]
         for row in chosen
     ]
-    return "\n\n".join([table(head, lines), f"Tokens a second; {_commits(chosen)}."])
+    told = "Tokens a second, every cell simulated; *in italics* those of the largest simulated fleet times the groups"
+    return "\n\n".join([table(head, lines), f"{told}; {_commits(chosen)}."])
+
+
+def _fleet(size: dict[str, Any]) -> str:
+    rate = _thousands(size["tokens_per_s"])
+    return rate if size["simulated"] == size["cells"] else f"*{rate}*"
 
 
 def _thousands(tokens_per_s: float) -> str:

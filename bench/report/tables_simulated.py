@@ -15,6 +15,9 @@ ROLES = ("target", "drafter", "coordinator")
 WAYS = ("plain", "speculative")
 """Of decoding, as measured rows call them."""
 
+MODELS_WITHIN = 0.2
+"""Greatest error that is wanted of predictions of real models."""
+
 WITHIN = 0.1
 """Greatest error of a prediction that is called right."""
 
@@ -26,6 +29,36 @@ LOCKSTEP = 1.3
 
 HALF = 0.5
 """Of a pass."""
+
+
+def predicted_models(rows: Rows) -> str:
+    """Speed-ups of real models, measured and in virtual time."""
+    if not rows:
+        return ""
+    head = "target, ms|temperature|law that is like it|measured|predicted|error|tokens a pass, measured / predicted"
+    lines = [
+        [
+            row["part"],
+            f"{row['temperature']:g}",
+            row["law"],
+            f"{row['measured']:.2f}",
+            f"{row['predicted']:.2f}",
+            f"{100 * row['error']:+.0f} %",
+            " / ".join(
+                f"{row['tokens_per_pass'][which]:.1f}" for which in ("measured", "predicted")
+            ),
+        ]
+        for row in rows
+    ]
+    errors = [abs(row["error"]) for row in rows]
+    near = sum(error <= MODELS_WITHIN for error in errors)
+    measured = dict.fromkeys(
+        f"{row['of']['cpu']}, commit {row['of']['commit']}, {row['of']['date']}" for row in rows
+    )
+    return (
+        f"{table(head.split('|'), lines)}\n\nSpeed-ups over plain decoding, from the first token on. **{near} of {len(rows)} within {100 * MODELS_WITHIN:.0f} %**, "
+        f"{100 * statistics.median(errors):.0f} % in the median. Measured on {'; '.join(measured)}."
+    )
 
 
 def grid(rows: Rows) -> str:

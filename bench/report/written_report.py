@@ -74,6 +74,7 @@ BLOCKS: dict[str, Block] = {
     "gpu-served": ("gpu_served", tables_gpu.served),
     "emulated": ("emulated", tables_emulated.emulated),
     "predicted": ("predicted", tables_simulated.predicted),
+    "predicted-models": ("predicted_models", tables_simulated.predicted_models),
     "plan-measured": ("plan", tables_plan.measured),
     "plan-closed-form": ("plan", tables_plan.closed_form),
     "plan-latency": ("plan", tables_plan.latency),
