@@ -33,7 +33,7 @@ from outrider.actors.engine.graphs.static_shape import (
 )
 from outrider.actors.engine.kv.storage import Storage
 from outrider.actors.engine.staging import Staging, to_device
-from outrider.actors.engine.tapped_states import TappedStates
+from outrider.actors.engine.tapped_states import KeptStates, TappedStates
 
 RECORD_AFTER = 3
 """Passes of a shape before it is recorded, which takes as long as ten: rare shapes are not worth it."""
@@ -87,6 +87,8 @@ class StaticPasses:
         windows: Sequence[int | None],
         max_scratch: int,
         policy: Policy,
+        width: int = 0,
+        dtype: torch.dtype = torch.float32,
     ) -> None:
         """Starts with nothing recorded.
 
@@ -97,6 +99,8 @@ class StaticPasses:
             windows: Sliding window of each layer.
             max_scratch: Scratch rows of a slot, at most.
             policy: When to record.
+            width: Of a hidden state; 0: passes that are asked for some are run by themselves.
+            dtype: Of hidden states.
         """
         self._call = call
         self._storage = storage
@@ -106,6 +110,9 @@ class StaticPasses:
         self._staging = Staging(self._layout.most_integers, storage.device)
         self._seen: Counter[StaticShape] = Counter()
         self._recorded: dict[StaticShape, Run] = {}
+        self._width, self._dtype = width, dtype
+        self._kept: dict[StaticShape, torch.Tensor] = {}
+        """Hidden states of the last pass of each shape, (R, L, D)."""
         self._refused = False
 
     @property
@@ -118,7 +125,7 @@ class StaticPasses:
 
         Args:
             plan: Its rows.
-            tapped: Takes hidden states. Such a pass is run by itself: a recording keeps none between its first and last call.
+            tapped: Takes hidden states.
 
         Returns:
             The logits of the wanted rows, float32 (wanted, V).
@@ -126,16 +133,19 @@ class StaticPasses:
         Raises:
             UnsupportedModel: With a strict policy, its shape could not be recorded.
         """
-        shape = self._recorded_shape(plan) if tapped is None else None
+        layers = () if tapped is None else tapped.layers
+        shape = self._recorded_shape(plan, layers) if self._width or not layers else None
         if shape is None:
             return self._run_once(plan, tapped)
         self._fill(plan, shape)
         logits_RV = self._recorded[shape]()[: len(plan.wanted)]
+        if tapped is not None:
+            tapped.take(self._kept[shape])
         return logits_RV.clone() if self._recorder.reuses_memory else logits_RV
 
-    def _recorded_shape(self, plan: PassLayout) -> StaticShape | None:
+    def _recorded_shape(self, plan: PassLayout, layers: tuple[int, ...]) -> StaticShape | None:
         """A recorded shape that holds a pass; one is recorded first if that is worth it."""
-        storage, need = self._storage, need_of(plan)
+        storage, need = self._storage, need_of(plan, layers)
         shape = shape_of(need, num_slots=storage.num_slots, capacity=storage.capacity)
         if shape is None:
             return None
@@ -170,10 +180,16 @@ class StaticPasses:
             return
         self._fill(plan, shape)
         inputs = self._layout.views(self._staging.buffer, shape)
+        kept = self._room_for_states(shape)
+        states: list[KeptStates] = []
+
+        def run() -> torch.Tensor:
+            if kept is not None:
+                states.append(KeptStates(shape.layers, kept))
+            return self._call_model(inputs, inputs.wanted_R, states[-1] if states else None)
+
         try:
-            self._recorded[shape] = self._recorder.record(
-                lambda: self._call_model(inputs, inputs.wanted_R)
-            )
+            recorded = self._recorder.record(run)
         except RuntimeError as error:
             # What was recorded before stays good.
             self._refused = True
@@ -184,6 +200,20 @@ class StaticPasses:
             _log.warning(
                 "passes cannot be recorded; each is run by itself", shape=shape, reason=str(error)
             )
+            return
+        if states and not states[-1].is_complete:
+            # The model does not come by one of the layers; whoever asks is told so.
+            self._width = 0
+            return
+        self._recorded[shape] = recorded
+        if kept is not None:
+            self._kept[shape] = kept
+
+    def _room_for_states(self, shape: StaticShape) -> torch.Tensor | None:
+        if not shape.layers:
+            return None
+        size = shape.rows, len(shape.layers), self._width
+        return torch.zeros(size, dtype=self._dtype, device=self._storage.device)
 
     def _call_model(
         self, inputs: StaticInputs, wanted: torch.Tensor, tapped: TappedStates | None = None

@@ -44,6 +44,9 @@ class Need:
     shown: int
     """Rows of the fullest slot."""
 
+    layers: tuple[int, ...] = ()
+    """Whose hidden states are wanted, as `Taps.layers`."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaticShape:
@@ -64,11 +67,15 @@ class StaticShape:
     by_slot: bool
     """Entry i is slot i, whose rows are read in place; otherwise entry i is the i-th session, whose rows are gathered."""
 
+    layers: tuple[int, ...] = ()
+    """Whose hidden states are kept."""
+
     def holds(self, need: Need) -> bool:
         """Whether a pass fits."""
         entries = need.slots if self.by_slot else need.sessions
         return (
-            need.rows <= self.rows
+            need.layers == self.layers
+            and need.rows <= self.rows
             and entries <= self.entries
             and need.longest <= self.longest
             and need.shown <= self.shown
@@ -90,8 +97,8 @@ class StaticShape:
         return rows_read, self.rows * self.entries * self.longest
 
 
-def need_of(plan: PassLayout) -> Need:
-    """What a planned pass asks of a shape."""
+def need_of(plan: PassLayout, layers: tuple[int, ...] = ()) -> Need:
+    """What a planned pass asks of a shape, and the layers whose hidden states are wanted."""
     segments = plan.segments
     return Need(
         rows=plan.num_rows,
@@ -99,6 +106,7 @@ def need_of(plan: PassLayout) -> Need:
         longest=max(len(segment.parents) for segment in segments),
         slots=1 + max(segment.slot for segment in segments),
         shown=max(segment.total for segment in segments),
+        layers=layers,
     )
 
 
@@ -122,7 +130,14 @@ def shape_of(need: Need, *, num_slots: int, capacity: int) -> StaticShape | None
     if entries * longest > max(rows, MOST_PADDED):
         return None
     shown = _shown(need.shown, capacity)
-    return StaticShape(rows=rows, entries=entries, longest=longest, shown=shown, by_slot=by_slot)
+    return StaticShape(
+        rows=rows,
+        entries=entries,
+        longest=longest,
+        shown=shown,
+        by_slot=by_slot,
+        layers=need.layers,
+    )
 
 
 def cover_of(shape: StaticShape, *, capacity: int) -> StaticShape:

@@ -174,6 +174,8 @@ class TransformersEngine:
             windows=self._windows,
             max_scratch=settings.max_scratch,
             policy=policy,
+            width=self._spec.width,
+            dtype=self._model.dtype,
         )
 
     def _record_covers(self, settings: EngineSettings) -> None:

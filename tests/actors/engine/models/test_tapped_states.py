@@ -7,8 +7,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from tests.actors.engine.graphs.tape import TapeRecorder
+from tests.actors.engine.graphs.test_static_pass import static_of
 from transformers import PreTrainedModel
 
+from outrider.actors.engine.graphs.cuda_graph import EagerRecorder, GraphRecorder
+from outrider.actors.engine.models import transformers_engine
 from outrider.actors.engine.models.transformers_engine import TransformersEngine
 from outrider.actors.engine.protocol import Batch, Engine, Logits, Rows, Taps
 from outrider.actors.engine.tables.tabular_engine import NUM_BLOCKS, TabularEngine, random_table
@@ -62,6 +66,53 @@ def test_states_are_those_of_the_model(
     # The last block's own output is no normalised state, and no input of the block.
     for other in (num_blocks - 1, num_blocks + 1):
         assert not torch.allclose(states[:, num_blocks], states[:, other], atol=1e-3)
+
+
+@pytest.mark.parametrize("recorder", [EagerRecorder, TapeRecorder])
+@pytest.mark.parametrize(("family", "direct"), WAYS)
+def test_recorded_passes_keep_states_too(
+    family: str,
+    direct: bool,
+    recorder: type[GraphRecorder],
+    make_engine: Callable[..., TransformersEngine],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of other rows in each pass, padded or not, and after passes that nobody asked: as those of passes that are run by themselves."""
+    monkeypatch.setattr(transformers_engine, "recorder_for", lambda _: recorder())
+    plain = make_engine(family, direct_forward=direct)
+    recorded = make_engine(family, direct_forward=direct, cuda_graphs="on")
+    layers = (0, 1, plain.spec.num_blocks, plain.spec.num_blocks + 1)
+    slots = [(engine, engine.acquire()) for engine in (plain, recorded)]
+    for size, places in ((3, [0, 2]), (4, [3]), (3, [1]), (1, [0]), (4, [0, 1, 2, 3])):
+        found = []
+        for engine, slot in slots:
+            batch = Batch.of([Rows(slot=slot, tokens=TEXT[:size], parents=[*range(-1, size - 1)])])
+            found.append(tapped(engine, batch, layers, places))
+            engine.truncate(slot, 0)
+        one, other = found
+        assert one.hidden_KLD is not None
+        assert other.hidden_KLD is not None
+        torch.testing.assert_close(other.hidden_KLD, one.hidden_KLD, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(other.values_RV, one.values_RV, atol=1e-4, rtol=1e-4)
+    assert static_of(recorded).num_recorded > 0
+
+
+def test_kept_states_outlive_the_next_pass(
+    make_engine: Callable[..., TransformersEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A repetition overwrites its memory; what was handed out stays."""
+    monkeypatch.setattr(transformers_engine, "recorder_for", lambda _: TapeRecorder())
+    engine = make_engine("llama", cuda_graphs="on")
+    slot = engine.acquire()
+    states = []
+    for tokens in ([1, 2], [3, 4]):
+        batch = Batch.of([Rows(slot=slot, tokens=tokens, parents=[-1, 0])])
+        found = tapped(engine, batch, (1,), [0, 1]).hidden_KLD
+        assert found is not None
+        states.append((found, found.clone()))
+        engine.truncate(slot, 0)
+    assert torch.equal(*states[0])
+    assert not torch.equal(states[0][0], states[1][0])
 
 
 def test_asking_changes_no_logits(make_engine: Callable[..., TransformersEngine]) -> None:
