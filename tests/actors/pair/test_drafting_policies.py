@@ -71,6 +71,28 @@ def test_texts_are_those_of_plain_decoding(policies: DraftPolicies, verifier: st
         assert not both.draft.stats.failures
 
 
+@pytest.mark.parametrize("temperature", [1e-300, 1e-45, 1e-40, 1e-6, 100.0])
+@pytest.mark.parametrize(
+    ("verifier", "policies"),
+    [*(("coupled", length) for length in LENGTHS), ("speculative_sampling", LENGTHS[0])],
+)
+def test_no_temperature_is_too_low_or_too_high(
+    verifier: str, policies: DraftPolicies, temperature: float
+) -> None:
+    """All that a request may ask for: the drafter goes on, and a session beside it notices nothing."""
+    sampling = replace(SAMPLINGS[1], temperature=temperature)
+    both = pair()
+    both.open(0, sampling, Speculation(verifier=verifier, policies=policies))
+    both.open(1, SAMPLINGS[0], Speculation(policies=policies))
+    both.run()
+    if not VERIFIERS[verifier].needs_frozen_tree:
+        assert both.texts[0] == plain(sampling)
+    assert len(both.texts[0]) == sampling.max_tokens
+    assert both.texts[1] == plain(SAMPLINGS[0])
+    assert both.stats(1).accepted > 0
+    assert not both.draft.stats.failures
+
+
 @pytest.mark.parametrize("lockstep", [False, True])
 def test_sessions_with_different_policies_share_passes(lockstep: bool) -> None:
     """All combinations side by side on one drafter, over a network that loses, repeats and reorders."""
