@@ -11,7 +11,14 @@ from outrider.cluster.config.schema import Config
 from outrider.cluster.placement.fleet import ActorSpec
 from outrider.cluster.roster.roster import Role
 
-RESTART_ONLY = ("cluster", "security", "service.listen", "service.advertise")
+RESTART_ONLY = (
+    "cluster",
+    "security",
+    "service.listen",
+    "service.advertise",
+    "service.metrics",
+    "service.log_format",
+)
 """Keys that hold for as long as a service runs."""
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
-from outrider.cluster.config.schema import parse_config
+from outrider.cluster.config.schema import Config, parse_config
 from outrider.cluster.placement.fleet import fleet
 from outrider.cluster.supervise.changes import Change, Kind, NeedsRestart, check_changeable, plan
 
@@ -76,6 +76,105 @@ def test_an_option_of_an_actor_replaces_it() -> None:
     assert (change.kind, change.name) == (Kind.REPLACE, "small")
     assert "width" in change.reason
     assert "resources" in change.reason
+
+
+OTHER: dict[str, dict[str, Any]] = {
+    "service": {
+        "listen": "127.0.0.1:1",
+        "advertise": "host:1",
+        "coordinators": 2,
+        "reflection": False,
+        "metrics": "127.0.0.1:9",
+        "otlp_endpoint": "http://127.0.0.1:4",
+        "log_format": "json",
+        "default_max_tokens": 9,
+        "max_waiting": 9,
+        "prefix_reuse": False,
+    },
+    "speculation": {
+        "enabled": False,
+        "verifier": "exact_match",
+        "max_nodes": 9,
+        "max_depth": 9,
+        "draft_length": "confidence",
+        "roots": "target",
+        "aggressiveness": 0.5,
+        "decision_threshold": 0.5,
+        "adaptive": False,
+        "lockstep": True,
+    },
+    "targets": {
+        "name": "other",
+        "model": "org/other",
+        "niceness": 6,
+        "max_batch_nodes": 9,
+        "max_patience_s": 0.1,
+    },
+    "drafters": {
+        "name": "other",
+        "model": "org/other",
+        "method": "eagle3",
+        "options": {"reuse": True},
+        "niceness": 6,
+        "width": 2,
+        "max_ahead": 64,
+        "bytes_per_token": 9.0,
+    },
+}
+"""Another value of each field, by section."""
+
+OF_BOTH: dict[str, Any] = {
+    "dtype": "float32",
+    "device": "cuda",
+    "num_slots": 2,
+    "max_context": 99,
+    "max_scratch": 260,
+    "prefill_chunk": 32,
+    "num_threads": 2,
+    "allow_remote_code": True,
+    "direct_forward": False,
+    "cuda_graphs": "on",
+    "replicas": 3,
+    "min_replicas": 3,
+    "max_replicas": 3,
+    "num_cpus": 2.0,
+    "num_gpus": 0.5,
+    "resources": {"x": 1},
+    "node_labels": {"gpu": "h100"},
+}
+"""Of targets and drafters alike."""
+
+BESIDE: dict[str, dict[str, Any]] = {
+    "options": {"method": "eagle3"},
+    "min_replicas": {"replicas": 4},
+}
+"""What else a section must say for a field to have that value, before and after."""
+
+NOT_STARTED = {"min_replicas", "max_replicas"}
+"""Of no actor that runs: how many there may be later."""
+
+
+@pytest.mark.parametrize("section", list(OTHER))
+def test_no_field_is_overlooked(section: str) -> None:
+    """Each is carried out, or named as one that needs a restart; a field that is new has to be added here."""
+    listed = section in ("targets", "drafters")
+    others = {**OTHER[section], **(OF_BOTH if listed else {})}
+    kind = Config.model_fields[section].annotation
+    known = (get_args(kind)[0] if listed else kind).model_fields  # type: ignore[union-attr]
+    assert set(others) == set(known)
+    for field, value in others.items():
+        base = {**(BEFORE[section][0] if listed else {}), **BESIDE.get(field, {})}
+        found = []
+        for one in (base, {**base, field: value}):
+            found.append(parse_config({**BEFORE, section: [one] if listed else one}, source="test"))
+        before, after = found
+        try:
+            check_changeable(before, after)
+        except NeedsRestart as named:
+            assert f"{section}.{field}" in str(named)
+            continue
+        done = plan({spec.name: spec for spec in fleet(before)}, fleet(after))
+        assert bool(done) != (field in NOT_STARTED), field
 
 
 @pytest.mark.parametrize(
