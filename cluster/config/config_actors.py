@@ -7,7 +7,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from outrider.actors.draft.choice.drafter_registry import DRAFTERS
-from outrider.actors.engine.engine_settings import LAW_PREFIX, TABULAR_PREFIX
+from outrider.actors.engine.checkpoint.model_source import resolve_model
+from outrider.actors.engine.engine_settings import DEMO_PREFIX, LAW_PREFIX, TABULAR_PREFIX
 from outrider.actors.engine.profiles import DEVICE_PREFIX, find_profile
 from outrider.cluster.config.config_section import NAME, Amount, AutoOr, Section
 from outrider.cluster.config.node_labels import KEY, SELECTOR
@@ -111,6 +112,14 @@ class _Actor(Section):
     def _check_profile(cls, value: str) -> str:
         if value.startswith(DEVICE_PREFIX):
             find_profile(value.removeprefix(DEVICE_PREFIX))
+        return value
+
+    @field_validator("model", check_fields=False)
+    @classmethod
+    def _check_shipped(cls, value: str | None) -> str | None:
+        """Refuses names of models that the package should have. Folders and files may be on other machines."""
+        if value is not None and value.startswith((LAW_PREFIX, DEMO_PREFIX)):
+            resolve_model(value)
         return value
 
     def _check_emulated(self, model: str | None, method: str = "") -> None:

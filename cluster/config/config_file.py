@@ -15,6 +15,10 @@ MAX_BYTES = 1 << 20
 """Largest file that is read, in bytes: a real configuration has a few kB, and a wrong path may be a model's weights."""
 
 
+MAX_VALUES = 100_000
+"""Most values of a file, those of aliases counted wherever they stand: some lines of YAML can stand for more than a memory holds."""
+
+
 class _StrictLoader(yaml.SafeLoader):
     """Refuses a key that occurs twice, of which YAML would keep the last."""
 
@@ -38,7 +42,11 @@ def read_mapping(path: Path) -> dict[str, Any]:
     """
     text = _read_text(path)
     try:
-        data = json.loads(text) if path.suffix == ".json" else yaml.load(text, _StrictLoader)
+        if path.suffix == ".json":
+            data = json.loads(text, object_pairs_hook=_strict_object)
+        else:
+            data = yaml.load(text, _StrictLoader)
+        _check_size(data)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -53,6 +61,30 @@ def read_mapping(path: Path) -> dict[str, Any]:
             str(path), (ConfigProblem("", f"holds a {kind}; expected keys and values"),)
         )
     return data
+
+
+def _strict_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuses a key that occurs twice, of which JSON would keep the last."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {twice!r} occurs twice in one object")
+    return found
+
+
+def _check_size(data: Any) -> None:
+    """Raises ValueError: the content has too many values, or holds itself."""
+    left, waiting = MAX_VALUES, [data]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+        left -= 1
+        if left < 0:
+            raise ValueError(f"more than {MAX_VALUES:,} values; or one that holds itself")
 
 
 def _read_text(path: Path) -> str:

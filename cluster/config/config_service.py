@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from outrider.actors.process.logs import LogFormat
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
@@ -19,6 +19,9 @@ from outrider.cluster.config.config_section import NAME, Amount, Seconds, Sectio
 from outrider.cluster.config.host_port import split_host_port
 from outrider.cluster.validation.rules import bounds
 from outrider.v1 import sampling_pb2
+
+EVERYWHERE = ("0.0.0.0", "::", "")
+"""Hosts that stand for all addresses of a machine."""
 
 
 class ServiceConfig(Section):
@@ -59,6 +62,17 @@ class ServiceConfig(Section):
     """A prompt that begins as an earlier one did is not computed again as far as that is still in a slot. The time to the
     first token then tells whether somebody asked the same before: set it to false where clients must not learn that of
     each other."""
+
+    @model_validator(mode="after")
+    def _check_ports(self) -> Self:
+        if self.metrics is None:
+            return self
+        (host, port), (other, same) = split_host_port(self.listen), split_host_port(self.metrics)
+        if port == same != 0 and (host == other or {host, other} & set(EVERYWHERE)):
+            raise ValueError(
+                f"listen and metrics are both at port {port}; give one of them another"
+            )
+        return self
 
     @field_validator("listen", "metrics")
     @classmethod

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, get_type_hints
 
 from outrider.actors.draft.state.draft_sessions import DraftSessions
 from outrider.actors.draft.state.draft_settings import DraftSettings
@@ -67,6 +68,22 @@ class LoadedDrafter:
 
     feedback: FeedbackRequest | None = None
     """What it asks of targets beyond tokens; None: nothing. Its drafter is then a reader of that (`drafter.py`)."""
+
+
+KINDS: dict[Any, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+}
+"""What an option of each type must be, for people."""
+
+
+def _is_of(value: object, kind: type) -> bool:
+    """Whether a value may stand for an option of a type: true and false are no numbers, and whole numbers are numbers."""
+    if isinstance(value, bool):
+        return kind is bool
+    return isinstance(value, (int, float) if kind is float else kind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,4 +175,11 @@ class DrafterSpec:
                 f"method {self.name} has no option {', '.join(map(repr, sorted(unknown)))}; "
                 f"it has {', '.join(sorted(known)) or 'none'}"
             )
+        hints = get_type_hints(self.options)
+        for name, value in given.items():
+            kind = KINDS.get(hints[name])
+            if kind is not None and not _is_of(value, hints[name]):
+                raise ValueError(
+                    f"option {name} of method {self.name} is {json.dumps(value)}; it must be {kind}"
+                )
         return self.options(**given)
