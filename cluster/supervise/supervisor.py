@@ -177,6 +177,9 @@ class Supervisor:
             await self._keep_all(tuple(fresh.values()), tell=tell)
         except BaseException:
             await asyncio.gather(*(keeper.end(0.0) for keeper in fresh.values()))
+            for name in fresh:
+                # Why it failed is told to whoever asked for it; there is no such actor.
+                self.servicer.forget_absent(name)
             raise
         leaving = [self._keepers[one.name] for one in changes if one.kind is not Kind.ADD]
         for one in changes:

@@ -15,6 +15,7 @@ from outrider.actors.rpc.grpc_server import internal_channel
 from outrider.cluster.config.schema import parse_config
 from outrider.cluster.placement.fleet import fleet
 from outrider.cluster.roster.actor_status import ActorState
+from outrider.cluster.roster.roster_wire import roster_from_proto
 from outrider.cluster.supervise.applying import Applier
 from outrider.cluster.supervise.restart_policy import RestartPolicy
 from outrider.cluster.supervise.supervisor import Supervisor, SupervisorSettings
@@ -44,6 +45,15 @@ class Running:
     def serving(self) -> set[str]:
         """Names of the actors that serve."""
         return {s.name for s in self.supervisor.status() if s.state is ActorState.SERVING}
+
+    async def absent(self) -> set[str]:
+        """Names of the actors that `outrider status` would show as not ready."""
+        address, credentials = self.supervisor.admin
+        async with internal_channel(address, credentials) as channel:
+            stub = cluster_pb2_grpc.ClusterServiceStub(channel)
+            async for message in stub.WatchRoster(cluster_pb2.WatchRosterRequest(name="test")):
+                return {one.name for one in roster_from_proto(message).absent}
+        raise AssertionError("there is no roster")
 
     async def apply(
         self, *, drain_s: float = 0.0, is_dry_run: bool = False, **sections: Any
@@ -116,6 +126,7 @@ async def test_what_cannot_start_changes_nothing(running: Running) -> None:
         await running.apply(targets=more, drafters=[])
     assert failed.value.code() is grpc.StatusCode.FAILED_PRECONDITION
     assert running.serving == {"t", "t-1", "d", "coordinator"}
+    assert await running.absent() == set()
     await running.apply(targets=more)
     assert running.serving == {"t", "t-1", "t-2", "d", "coordinator"}
 
