@@ -60,7 +60,7 @@ class TappedStates:
         return torch.stack([self._states[layer] for layer in self._layers], dim=1)
 
 
-class KeptStates(TappedStates):
+class RecordedStates(TappedStates):
     """Those of all rows of a recorded pass, in memory that each repetition overwrites."""
 
     def __init__(self, layers: Sequence[int], kept_RLD: Tensor) -> None:

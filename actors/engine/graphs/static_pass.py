@@ -33,7 +33,7 @@ from outrider.actors.engine.graphs.static_shape import (
 )
 from outrider.actors.engine.kv.storage import Storage
 from outrider.actors.engine.staging import Staging, to_device
-from outrider.actors.engine.tapped_states import KeptStates, TappedStates
+from outrider.actors.engine.tapped_states import RecordedStates, TappedStates
 
 RECORD_AFTER = 3
 """Passes of a shape before it is recorded, which takes as long as ten: rare shapes are not worth it."""
@@ -181,11 +181,11 @@ class StaticPasses:
         self._fill(plan, shape)
         inputs = self._layout.views(self._staging.buffer, shape)
         kept = self._room_for_states(shape)
-        states: list[KeptStates] = []
+        states: list[RecordedStates] = []
 
         def run() -> torch.Tensor:
             if kept is not None:
-                states.append(KeptStates(shape.layers, kept))
+                states.append(RecordedStates(shape.layers, kept))
             return self._call_model(inputs, inputs.wanted_R, states[-1] if states else None)
 
         try:
