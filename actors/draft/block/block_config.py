@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
-from outrider.actors.draft.on_states.net_shape import shape_of
+from outrider.actors.draft.on_states.net_shape import check_sizes, shape_of
 from outrider.actors.exchange.feedback_request import FeedbackRequest, Layer
 
 SIZES = (
@@ -123,10 +123,7 @@ class BlockConfig:
     """Where the target's tables are: a folder or `demo:NAME`. A relative folder is meant from the file's own."""
 
     def __post_init__(self) -> None:
-        for name in SIZES:
-            value = getattr(self, name)
-            if type(value) is not int or value < 1:
-                raise ValueError(f"{name} is {value!r}; it must be a whole number of at least 1")
+        check_sizes(self, SIZES)
         for name, most in (
             ("rank", self.vocab_size),
             ("first_slot", min(1, self.block - 1)),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from outrider.actors.draft.block.block_config import BlockConfig
 from outrider.actors.draft.block.block_net import BlockNet
-from outrider.actors.draft.on_states.net_folder import load_weights, read_config, save_folder
+from outrider.actors.draft.on_states.net_folder import load_net, read_config, save_folder
 from outrider.actors.draft.on_states.target_tables import tables_for
 
 
@@ -30,14 +31,14 @@ def load_block_net(
     """
     config = read_config(folder, config_of.kind, config_of.from_json, target=target)
     tables = tables_for(folder, config, target=target)
-    net = net_of(
+    build = partial(
+        net_of,
         config,
         embedding_VD=tables.embedding_VD,
         head_VD=tables.head_KD,
         draft_ids=tables.draft_ids,
     )
-    load_weights(folder, net, target=target)
-    return net
+    return load_net(folder, build, target=target)
 
 
 def save_block_net(folder: Path, net: BlockNet, card: str) -> None:

@@ -10,6 +10,7 @@ from outrider.actors.draft.checkpoints.checkpoint_format import (
     UnfitCheckpoint,
 )
 from outrider.actors.draft.checkpoints.layer_fields import (
+    count,
     layer_fields,
     number,
     whole,
@@ -65,7 +66,7 @@ def block_fields(
         "model_type": "dspark",
         **fields,
         "vocab_size": whole(layers, "vocab_size"),
-        "block": whole(slots, "block_size"),
+        "block": count(slots, "block_size"),
         "window": window,
         "is_causal": is_causal,
         "rank": 0,

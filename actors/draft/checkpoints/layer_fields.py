@@ -11,6 +11,9 @@ from outrider.actors.draft.checkpoints.checkpoint_format import UnfitCheckpoint
 FULL, SLIDING = "full_attention", "sliding_attention"
 """Kinds of layers."""
 
+MOST_COUNTED = 1_024
+"""Layers, slots of a block and tokens in a row, at most: no size of a tensor bounds them."""
+
 ROTATIONS = ("default", "linear", "llama3", "yarn")
 """Kinds of rotary positions that our nets compute."""
 
@@ -51,6 +54,18 @@ def whole(config: Mapping[str, Any], name: str, default: int | None = None) -> i
     value = default if value is None else value
     if type(value) is not int:
         raise UnfitCheckpoint(f"{name} is {value!r}; a whole number is needed")
+    return value
+
+
+def count(config: Mapping[str, Any], name: str, default: int | None = None) -> int:
+    """A whole number of a configuration that something is made for each of.
+
+    Raises:
+        UnfitCheckpoint: It is missing, none, or not 1 to `MOST_COUNTED`.
+    """
+    value = whole(config, name, default)
+    if not 1 <= value <= MOST_COUNTED:
+        raise UnfitCheckpoint(f"{name} is {value}; it must be 1 to {MOST_COUNTED}")
     return value
 
 
@@ -124,7 +139,7 @@ def layer_fields(config: Mapping[str, Any]) -> dict[str, Any]:
         raise UnfitCheckpoint("the weights are quantised; draft nets are read in F32, F16 or BF16")
     return {
         "width": width,
-        "num_layers": whole(config, "num_hidden_layers"),
+        "num_layers": count(config, "num_hidden_layers"),
         "num_heads": num_heads,
         "num_key_heads": whole(config, "num_key_value_heads", num_heads),
         "head_dim": whole(config, "head_dim", width // max(num_heads, 1)),

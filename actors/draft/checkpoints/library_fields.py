@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from outrider.actors.draft.checkpoints.checkpoint_format import Checkpoint, UnfitCheckpoint
+from outrider.actors.draft.checkpoints.layer_fields import whole
 
 LIBRARY = "speculators_model_type"
 """What every folder of it says of itself."""
@@ -46,7 +47,13 @@ def library_tables(checkpoint: Checkpoint, vocab_size: int) -> dict[str, Any]:
         "draft_mask": "t2d",
     }
     found: dict[str, Any] = {kind: name for kind, name in names.items() if name in shapes}
-    num = checkpoint.config.get("draft_vocab_size") or vocab_size
+    num = whole(checkpoint.config, "draft_vocab_size", 0)
+    table = found.get("draft_ids")
+    if num and table and shapes[table] != (num,):
+        raise UnfitCheckpoint(
+            f"draft_vocab_size is {num}, and its table {table} is {shapes[table]}; ({num},) is needed"
+        )
+    num = num or vocab_size
     if num != vocab_size and "draft_ids" not in found:
         raise UnfitCheckpoint(
             f"its head has {num} of the target's {vocab_size} token ids, and no table d2t says which"

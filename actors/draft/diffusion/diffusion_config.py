@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from outrider.actors.draft.on_states.net_shape import shape_of
+from outrider.actors.draft.on_states.net_shape import check_sizes, shape_of
 
 KIND = "diffusion"
 """`model_type` in the file."""
@@ -83,10 +83,7 @@ class DiffusionConfig:
     """Where the target's tables are: a folder or `demo:NAME`. A relative folder is meant from the file's own."""
 
     def __post_init__(self) -> None:
-        for name in SIZES:
-            value = getattr(self, name)
-            if type(value) is not int or value < 1:
-                raise ValueError(f"{name} is {value!r}; it must be a whole number of at least 1")
+        check_sizes(self, SIZES)
         if self.block < 2:
             raise ValueError(
                 f"block is {self.block}; it must be at least 2, so that something is denoised"

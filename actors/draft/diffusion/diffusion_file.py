@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from outrider.actors.draft.diffusion.diffusion_config import KIND, DiffusionConfig
 from outrider.actors.draft.diffusion.diffusion_net import DiffusionNet
-from outrider.actors.draft.on_states.net_folder import load_weights, read_config, save_folder
+from outrider.actors.draft.on_states.net_folder import load_net, read_config, save_folder
 from outrider.actors.draft.on_states.target_tables import tables_for
 
 
@@ -34,9 +35,8 @@ def load_diffusion_net(folder: Path, *, target: str = "") -> DiffusionNet:
     config = read_config(folder, KIND, DiffusionConfig.from_json)
     wanted = _Tables(config.vocab_size, config.table_width, config.target, config.tables_digest)
     tables = tables_for(folder, wanted, target=target)
-    net = DiffusionNet(config, embedding_VD=tables.embedding_VD, head_VD=tables.head_KD)
-    load_weights(folder, net)
-    return net
+    build = partial(DiffusionNet, config, embedding_VD=tables.embedding_VD, head_VD=tables.head_KD)
+    return load_net(folder, build)
 
 
 def save_diffusion_net(folder: Path, net: DiffusionNet, config: DiffusionConfig, card: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from outrider.actors.draft.on_states.net_shape import shape_of
+from outrider.actors.draft.on_states.net_shape import check_sizes, shape_of
 from outrider.actors.exchange.feedback_request import FeedbackRequest, Layer
 
 KIND = "eagle3"
@@ -116,10 +116,7 @@ class EagleConfig:
     """Where the target's tables are: a folder or `demo:NAME`. A relative folder is meant from the file's own."""
 
     def __post_init__(self) -> None:
-        for name in SIZES:
-            value = getattr(self, name)
-            if type(value) is not int or value < 1:
-                raise ValueError(f"{name} is {value!r}; it must be a whole number of at least 1")
+        check_sizes(self, SIZES)
         for name, most in (("num_drafted", self.vocab_size), ("reuse_rank", self.width)):
             value = getattr(self, name)
             if type(value) is not int or not 0 <= value <= most:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from outrider.actors.draft.eagle.eagle_config import KIND, EagleConfig
 from outrider.actors.draft.eagle.eagle_net import EagleNet
-from outrider.actors.draft.on_states.net_folder import load_weights, read_config, save_folder
+from outrider.actors.draft.on_states.net_folder import load_net, read_config, save_folder
 from outrider.actors.draft.on_states.target_tables import tables_for
 
 
@@ -25,9 +26,8 @@ def load_eagle(folder: Path, *, target: str = "") -> EagleNet:
     if not (config.owns_embedding and config.owns_head):
         tables = tables_for(folder, config, target=target)
         embedding, head = tables.embedding_VD, tables.head_KD
-    net = EagleNet(config, embedding_VD=embedding, head_VD=head)
-    load_weights(folder, net, target=target)
-    return net
+    build = partial(EagleNet, config, embedding_VD=embedding, head_VD=head)
+    return load_net(folder, build, target=target)
 
 
 def save_eagle(folder: Path, net: EagleNet, card: str) -> None:

@@ -164,7 +164,7 @@ class EagleNet(nn.Module):
         offsets = None
         if config.num_drafted:
             ids = torch.arange(num) if drafted_ids is None else drafted_ids
-            if (
+            if drafted_ids is not None and (
                 len(ids) != num
                 or bool((ids.diff() < 1).any())
                 or not 0 <= int(ids[-1]) < config.vocab_size

@@ -18,6 +18,7 @@ from outrider.actors.draft.checkpoints.checkpoint_format import (
     UnfitCheckpoint,
 )
 from outrider.actors.draft.checkpoints.layer_fields import (
+    count,
     layer_fields,
     part,
     whole,
@@ -67,7 +68,7 @@ def _deepspec(checkpoint: Checkpoint, target: TargetShape | None) -> Translation
         said = ", ".join(checkpoint.architectures)
         raise UnfitCheckpoint(f"architectures says {said}; of this family {DEEPSPEC} runs here")
     taps = [one + 1 for one in wholes(config, "target_layer_ids")]
-    steps = whole(config, "ttt_length", STEPS)
+    steps = count(config, "ttt_length", STEPS)
     return _translation(checkpoint, config, target, taps=taps, num_steps=steps, prefix="layers.0")
 
 

@@ -8,7 +8,7 @@ from outrider.actors.draft.checkpoints.checkpoint_format import (
     TargetShape,
     Translation,
 )
-from outrider.actors.draft.checkpoints.layer_fields import whole
+from outrider.actors.draft.checkpoints.layer_fields import count, whole
 
 PREFIX = "speculator."
 
@@ -21,7 +21,7 @@ def _is_mlp(checkpoint: Checkpoint) -> bool:
 
 def _mlp(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
     config = checkpoint.config
-    width, num = whole(config, "emb_dim"), whole(config, "n_predict")
+    width, num = whole(config, "emb_dim"), count(config, "n_predict")
     inner = whole(config, "inner_dim", 0) or width
     is_tied = bool(config.get("tie_weights"))
     prefix = PREFIX if any(name.startswith(PREFIX) for name in checkpoint.shapes) else ""

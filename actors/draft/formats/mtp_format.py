@@ -16,7 +16,7 @@ from outrider.actors.draft.checkpoints.checkpoint_format import (
     Translation,
     UnfitCheckpoint,
 )
-from outrider.actors.draft.checkpoints.layer_fields import layer_fields, whole
+from outrider.actors.draft.checkpoints.layer_fields import count, layer_fields, whole
 from outrider.actors.draft.checkpoints.library_fields import kind_of, layers_of, unused
 from outrider.actors.draft.checkpoints.single_layer import layer_tensors
 
@@ -103,7 +103,8 @@ def _steps(config: Mapping[str, object]) -> int:
     methods = said.get("proposal_methods") if isinstance(said, Mapping) else None
     first = methods[0] if isinstance(methods, list) and methods else None
     steps = first.get("speculative_tokens") if isinstance(first, Mapping) else None
-    return steps if type(steps) is int and steps > 0 else STEPS
+    is_said = type(steps) is int and steps > 0
+    return count({"speculative_tokens": steps}, "speculative_tokens") if is_said else STEPS
 
 
 SPECS = (

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from outrider.actors.draft.on_states.net_shape import shape_of
+from outrider.actors.draft.on_states.net_shape import check_sizes, shape_of
 from outrider.actors.exchange.feedback_request import FeedbackRequest
 
 KIND = "mlp_speculator"
@@ -75,10 +75,7 @@ class SpeculatorConfig:
     """Where the target's tables are: a folder, a hub id or `demo:NAME`. A relative folder is meant from the file's own."""
 
     def __post_init__(self) -> None:
-        for name in ("vocab_size", "width", "inner", "num_stages"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} is {value!r}; it must be a whole number of at least 1")
+        check_sizes(self, ("vocab_size", "width", "inner", "num_stages"))
         for name, allowed in CHOICES.items():
             if getattr(self, name) not in allowed:
                 raise ValueError(
@@ -91,8 +88,7 @@ class SpeculatorConfig:
                 raise ValueError(
                     "feeds is 'hidden', so reads_tokens and scaled must be false, and inner the width"
                 )
-            if type(self.num_residuals) is not int or self.num_residuals < 0:
-                raise ValueError(f"num_residuals is {self.num_residuals!r}; it must be 0 or more")
+            check_sizes(self, ("num_residuals",), least=0)
         elif self.num_residuals:
             raise ValueError("num_residuals is set, which needs feeds: 'hidden'")
 

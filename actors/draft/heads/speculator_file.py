@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from outrider.actors.draft.heads.speculator_config import KIND, SpeculatorConfig
 from outrider.actors.draft.heads.speculator_net import SpeculatorNet
-from outrider.actors.draft.on_states.net_folder import load_weights, read_config, save_folder
+from outrider.actors.draft.on_states.net_folder import load_net, read_config, save_folder
 from outrider.actors.draft.on_states.target_tables import stored_ids, tables_for
 
 
@@ -27,9 +28,8 @@ def load_speculator(folder: Path, *, target: str = "") -> SpeculatorNet:
         embedding, head = tables.embedding_VD, tables.head_KD
     else:
         ids = stored_ids(folder, config.vocab_size, target=target)
-    net = SpeculatorNet(config, embedding_VD=embedding, head_VD=head, draft_ids=ids)
-    load_weights(folder, net, target=target)
-    return net
+    build = partial(SpeculatorNet, config, embedding_VD=embedding, head_VD=head, draft_ids=ids)
+    return load_net(folder, build, target=target)
 
 
 def save_speculator(folder: Path, net: SpeculatorNet, card: str) -> None:

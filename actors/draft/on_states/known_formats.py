@@ -18,6 +18,7 @@ from outrider.actors.draft.checkpoints.checkpoint_format import (
 )
 from outrider.actors.draft.checkpoints.library_fields import LIBRARY, kind_of
 from outrider.actors.draft.checkpoints.tensor_files import shapes_in
+from outrider.actors.draft.checkpoints.tensor_shapes import check_shapes
 from outrider.actors.engine.checkpoint.model_source import resolve_model
 from outrider.actors.speculation.plugins import discover
 
@@ -58,6 +59,7 @@ class FoundCheckpoint:
             translation = self.format.translate(self.checkpoint, shape)
             check_fits(translation.config, shape)
             check_names(translation, self.checkpoint.shapes)
+            check_shapes(translation, self.checkpoint.shapes)
         except UnfitCheckpoint as error:
             raise UnfitCheckpoint(f"{self.folder} is {self.format.title}: {error}") from None
         return translation

@@ -16,6 +16,7 @@ from torch import nn
 
 from outrider.actors.draft.checkpoints.checkpoint_format import Translation, UnfitCheckpoint
 from outrider.actors.draft.checkpoints.tensor_files import read_tensors, shapes_in, weight_files
+from outrider.actors.draft.checkpoints.tensor_shapes import check_shape
 from outrider.actors.draft.on_states.known_formats import (
     CONFIG,
     check_names,
@@ -31,6 +32,7 @@ PIECE = 1 << 24
 _log = structlog.get_logger(__name__)
 
 Config = TypeVar("Config")
+Net = TypeVar("Net", bound=nn.Module)
 
 
 class NetFolderError(ValueError):
@@ -65,21 +67,22 @@ def read_config(
         raise NetFolderError(f"{folder / CONFIG}: no {kind} ({error})") from error
 
 
-def load_weights(folder: Path, net: nn.Module, *, target: str = "") -> None:
-    """Fills a net with the weights of a folder, as float32 (ids as int64), and ends its training.
+def load_net(folder: Path, build: Callable[[], Net], *, target: str = "") -> Net:
+    """A net with the weights of a folder, as float32 (ids as int64), not to be trained.
 
-    Shapes are compared before any weight is read, and nothing may be missing or left over.
+    Shapes are compared before memory is taken for any weight, and nothing may be missing or left over.
 
     Args:
         folder: Where.
-        net: Of the shape that `read_config` told.
+        build: Makes the net, of the shape that `read_config` told; called on the meta device first.
         target: As there.
 
     Raises:
         NetFolderError: See above; or a weight is not finite.
     """
-    wanted = net.state_dict()
     try:
+        with torch.device("meta"):
+            wanted = build().state_dict()
         found = found_in(folder)
         if found is None:
             translation = Translation(config={}, tensors={name: name for name in wanted})
@@ -90,8 +93,10 @@ def load_weights(folder: Path, net: nn.Module, *, target: str = "") -> None:
         loaded = _loaded(folder, wanted, translation, shapes)
     except (OSError, ValueError) as error:
         raise NetFolderError(f"{folder}: {error}; was it written for another shape?") from error
+    net = build()
     net.load_state_dict(loaded)
     net.requires_grad_(False).eval()
+    return net
 
 
 def _loaded(
@@ -164,16 +169,6 @@ def folder_digest(folder: Path) -> str:
             while piece := file.read(PIECE):
                 digest.update(piece)
     return digest.hexdigest()
-
-
-def check_shape(name: str, found: tuple[int, ...], wanted: tuple[int, ...]) -> None:
-    """Refuses a tensor of another shape.
-
-    Raises:
-        UnfitCheckpoint: It is one.
-    """
-    if found != wanted:
-        raise UnfitCheckpoint(f"{name} is {found}; {wanted} is needed")
 
 
 def number_table(name: str, value: torch.Tensor) -> torch.Tensor:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
+
+from outrider.actors.draft.checkpoints.layer_fields import MOST_COUNTED
 
 Shape = TypeVar("Shape")
 
@@ -15,6 +17,30 @@ LISTS: Mapping[str, tuple[str, tuple[type, ...]]] = {
     "among": ("numbers", (int, float)),
 }
 """Fields that are tuples, of what, and their types."""
+
+
+LARGEST_SIZE = 1 << 24
+"""Of a tensor's dimension, at most."""
+
+LARGEST: Mapping[str, int] = {
+    **dict.fromkeys(
+        ("num_layers", "num_stages", "num_residuals", "num_steps", "block"), MOST_COUNTED
+    ),
+    "window": 1 << 16,
+}
+"""Likewise, of what is no dimension."""
+
+
+def check_sizes(shape: object, names: Sequence[str], *, least: int = 1) -> None:
+    """Refuses a shape whose named fields are no sizes that a net can have.
+
+    Raises:
+        ValueError: One is not; the message says what is allowed.
+    """
+    for name in names:
+        value, most = getattr(shape, name), LARGEST.get(name, LARGEST_SIZE)
+        if type(value) is not int or not least <= value <= most:
+            raise ValueError(f"{name} is {value!r}; it must be a whole number of {least} to {most}")
 
 
 def shape_of(cls: type[Shape], kind: str, content: Mapping[str, Any]) -> Shape:

@@ -12,10 +12,10 @@ from safetensors import safe_open
 
 from outrider.actors.draft.checkpoints.checkpoint_format import Translation
 from outrider.actors.draft.checkpoints.tensor_files import read_tensors
+from outrider.actors.draft.checkpoints.tensor_shapes import check_shape
 from outrider.actors.draft.on_states.known_formats import FoundCheckpoint, found_in
 from outrider.actors.draft.on_states.net_folder import (
     NetFolderError,
-    check_shape,
     number_table,
 )
 from outrider.actors.draft.on_states.net_tables import NetTables, draft_ids_of
