@@ -12,6 +12,10 @@ COUPLED = "coupled"
 """The verifier in force where nobody names one."""
 
 
+MOST_INVERSE = 1e20
+"""Greatest factor of a logit: float32 holds the product, and the noise beside it is less than its last digit."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
     """What decides the next token. Defaults change nothing about the model's distribution."""
@@ -57,6 +61,11 @@ class Sampling:
 
     logprobs: int | None = None
     """Report log-probabilities, with this many alternatives; None reports nothing."""
+
+    @property
+    def inverse_temperature(self) -> float:
+        """What logits are multiplied by where candidates are ranked: finite at every temperature, and 1 at 0."""
+        return min(1.0 / self.temperature, MOST_INVERSE) if self.temperature > 0.0 else 1.0
 
     def uses_counts(self) -> bool:
         """True if the next token depends on which tokens came before, beyond the model itself."""

@@ -18,10 +18,6 @@ from outrider.actors.speculation.options import Sampling
 Int64s = NDArray[np.int64]
 
 
-MOST_INVERSE = 1e20
-"""Greatest factor of a logit: float32 holds the product, and the noise beside it is less than its last digit."""
-
-
 class ModelSessions:
     """Sessions that grow trees with a model."""
 
@@ -64,9 +60,7 @@ class ModelSessions:
         self.depths_S[row] = depth
         self.ends_S[row] = min(session.final_length, self._spec.max_context)
         self.scorings_S[row] = scoring_of(sampling, session.speculation.verifier)
-        warm = sampling.temperature > 0.0
-        inverse = min(1.0 / sampling.temperature, MOST_INVERSE) if warm else 1.0
-        self.inverse_temperatures_S[row] = inverse
+        self.inverse_temperatures_S[row] = sampling.inverse_temperature
         self.seeds_S[row] = sampling.seed
         self.vocab_sizes_S[row] = session.vocab_size
         stops = sorted(stop_tokens(sampling, self._spec))

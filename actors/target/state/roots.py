@@ -140,7 +140,7 @@ class RootTable:
             return []
         scores_K, ids_K = kept
         if session.noise is not None:
-            scores_K = scores_K / session.sampling.temperature
+            scores_K = scores_K * session.sampling.inverse_temperature
             if VERIFIERS[session.speculation.verifier].shares_noise:
                 (noise_V,) = session.noise.row_range(session.length, session.length + 1)
                 scores_K = scores_K + noise_V[ids_K]

@@ -34,6 +34,7 @@ VOCAB = 30
 WANTED = Speculation(policies=DraftPolicies(roots=RootPolicy.TARGET))
 SAMPLED = Sampling(seed=7, max_tokens=400, temperature=1.0)
 GREEDY = replace(SAMPLED, temperature=0.0)
+COLDEST = replace(SAMPLED, temperature=1e-45)
 TABLE = random_table(VOCAB, 0, seed=1)
 
 
@@ -65,7 +66,7 @@ def run_round(
 
 
 @pytest.mark.parametrize("verifier", ["coupled", "exact_match"])
-@pytest.mark.parametrize("sampling", [GREEDY, SAMPLED])
+@pytest.mark.parametrize("sampling", [GREEDY, COLDEST, SAMPLED])
 def test_roots_are_the_best_of_the_row_after_the_same_token(
     verifier: str, sampling: Sampling
 ) -> None:
