@@ -104,13 +104,18 @@ async def _apply(
             call = cluster_pb2_grpc.ClusterServiceStub(channel).Apply(request)
             async with asyncio.timeout(PLAN_S):
                 first = await call.read()
+            is_same = True
             if isinstance(first, cluster_pb2.ApplyEvent):
+                is_same = not first.plan.changes
                 _show(first.plan, report)
             while isinstance(event := await call.read(), cluster_pb2.ApplyEvent):
-                if event.HasField("applied"):
-                    report("applied; what was replaced ends when its requests have ended")
-                else:
+                if event.HasField("progress"):
+                    is_same = False
                     report(event.progress)
+                elif not is_same:
+                    report("applied; what was replaced ends when its requests have ended")
+            if is_same:
+                report("nothing to change: the service is as the configuration says")
     except UnfitTls as error:
         raise CommandFailed(str(error), USAGE) from error
     except TimeoutError as error:
@@ -130,8 +135,6 @@ async def _apply(
 
 
 def _show(plan: cluster_pb2.ApplyPlan, report: Report) -> None:
-    if not plan.changes:
-        report("nothing to change: the service is as the configuration says")
     for change in plan.changes:
         role = cluster_pb2.Role.Name(change.role).removeprefix("ROLE_").lower()
         why = f" ({change.reason})" if change.reason else ""

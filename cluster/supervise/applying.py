@@ -16,7 +16,13 @@ from outrider.cluster.config.schema import Config, parse_config
 from outrider.cluster.placement.fleet import fleet, kept, scales, starting
 from outrider.cluster.placement.placement import PlacementError
 from outrider.cluster.roster.roster import ReplicaScale
-from outrider.cluster.supervise.changes import Change, NeedsRestart, check_changeable, plan
+from outrider.cluster.supervise.changes import (
+    Change,
+    NeedsRestart,
+    changed_in_place,
+    check_changeable,
+    plan,
+)
 from outrider.cluster.supervise.keeper import LaunchFailed
 from outrider.cluster.supervise.replica_policy import ReplicaDecision
 from outrider.cluster.supervise.supervisor import Supervisor
@@ -111,6 +117,8 @@ class Applier:
         replicas = kept(self._config, wanted, self._replicas)
         changes = plan(self._supervisor.configured, fleet(wanted, replicas))
         yield cluster_pb2.ApplyEvent(plan=cluster_pb2.ApplyPlan(changes=map(_to_proto, changes)))
+        for key in changed_in_place(self._config, wanted):
+            yield cluster_pb2.ApplyEvent(progress=f"{key}: needs no new actor")
         if request.is_dry_run:
             return
         if self._is_busy:

@@ -21,6 +21,12 @@ RESTART_ONLY = (
 )
 """Keys that hold for as long as a service runs."""
 
+IN_PLACE = ("autoscaling",)
+"""Keys that are looked at whenever they are needed, so that a change needs no new actor."""
+
+BOUNDS = ("min_replicas", "max_replicas")
+"""Likewise, of each target and drafter."""
+
 
 class Kind(StrEnum):
     """What becomes of an actor."""
@@ -78,6 +84,27 @@ def check_changeable(running: Config, wanted: Config) -> None:
         )
 
 
+def changed_in_place(running: Config, wanted: Config) -> tuple[str, ...]:
+    """The keys that differ and hold at once, without a new actor; each with the value before and after."""
+    before, after = running.model_dump(mode="json"), wanted.model_dump(mode="json")
+    found = [
+        _told(f"{key}.{part}", old, after[key][part])
+        for key in IN_PLACE
+        for part, old in before[key].items()
+        if old != after[key][part]
+    ]
+    for section in ("targets", "drafters"):
+        entries = {one["name"]: one for one in before[section]}
+        for entry in after[section]:
+            old = entries.get(entry["name"], entry)
+            found += [
+                _told(f"{section}.{entry['name']}.{part}", old[part], entry[part])
+                for part in BOUNDS
+                if old[part] != entry[part]
+            ]
+    return tuple(found)
+
+
 def plan(running: Mapping[str, ActorSpec], wanted: Sequence[ActorSpec]) -> tuple[Change, ...]:
     """The changes, additions first.
 
@@ -131,9 +158,13 @@ def _at(content: dict[str, Any], key: str) -> Any:
     return content
 
 
+def _told(key: str, old: Any, new: Any) -> str:
+    return f"{key} ({old!r} to {new!r})"
+
+
 def _details(before: dict[str, Any], after: dict[str, Any], key: str) -> str:
     """The key, or those of its parts that differ."""
     old, new = _at(before, key), _at(after, key)
     if not isinstance(old, dict):
-        return f"{key} ({old!r} to {new!r})"
+        return _told(key, old, new)
     return ", ".join(f"{key}.{part}" for part in old if old[part] != new[part])

@@ -8,7 +8,15 @@ import pytest
 
 from outrider.cluster.config.schema import Config, parse_config
 from outrider.cluster.placement.fleet import fleet
-from outrider.cluster.supervise.changes import Change, Kind, NeedsRestart, check_changeable, plan
+from outrider.cluster.supervise.changes import (
+    RESTART_ONLY,
+    Change,
+    Kind,
+    NeedsRestart,
+    changed_in_place,
+    check_changeable,
+    plan,
+)
 
 BEFORE: dict[str, Any] = {
     "targets": [{"model": "org/big", "replicas": 2}],
@@ -103,6 +111,13 @@ OTHER: dict[str, dict[str, Any]] = {
         "adaptive": False,
         "lockstep": True,
     },
+    "autoscaling": {
+        "interval_s": 1.0,
+        "upscale_delay_s": 1.0,
+        "downscale_delay_s": 1.0,
+        "target_occupancy": 0.5,
+        "drain_s": 1.0,
+    },
     "targets": {
         "name": "other",
         "model": "org/other",
@@ -150,8 +165,8 @@ BESIDE: dict[str, dict[str, Any]] = {
 }
 """What else a section must say for a field to have that value, before and after."""
 
-NOT_STARTED = {"min_replicas", "max_replicas"}
-"""Of no actor that runs: how many there may be later."""
+NOT_STARTED = {"min_replicas", "max_replicas", *OTHER["autoscaling"]}
+"""Of no actor that runs: how many there may be later, and when."""
 
 
 @pytest.mark.parametrize("section", list(OTHER))
@@ -178,6 +193,14 @@ def test_no_field_is_overlooked(section: str) -> None:
             continue
         done = plan({spec.name: spec for spec in fleet(before)}, fleet(after))
         assert bool(done) != (field in NOT_STARTED), field
+        at_once = changed_in_place(before, after)
+        assert bool(at_once) == (field in NOT_STARTED), field
+        assert all(f".{field} (" in one for one in at_once)
+
+
+def test_no_section_is_overlooked() -> None:
+    """Each is tried field by field, or needs a restart as a whole."""
+    assert {*OTHER, *(key for key in RESTART_ONLY if "." not in key)} == set(Config.model_fields)
 
 
 @pytest.mark.parametrize(

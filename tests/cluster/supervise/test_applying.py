@@ -91,6 +91,22 @@ async def test_a_plan_alone_changes_nothing(running: Running) -> None:
     assert running.serving == {"t", "t-1", "d", "coordinator"}
 
 
+async def test_what_needs_no_new_actor_is_named(running: Running) -> None:
+    """Once; then it holds."""
+    sections: dict[str, Any] = {
+        "targets": [{"model": "org/t", "replicas": 2, "max_replicas": 4}],
+        "autoscaling": {"interval_s": 9.0},
+    }
+    told = [
+        "autoscaling.interval_s (5.0 to 9.0): needs no new actor",
+        "targets.t.max_replicas (None to 4): needs no new actor",
+    ]
+    for is_dry_run, expected in ((True, told), (False, told), (False, [])):
+        events = await running.apply(is_dry_run=is_dry_run, **sections)
+        assert changes(events) == []
+        assert [one.progress for one in events if one.HasField("progress")] == expected
+
+
 async def test_drafters_come_and_go(running: Running) -> None:
     """The new one serves before the old one ends; the others are not touched."""
     events = await running.apply(drafters=[{"model": "org/e"}])
