@@ -10,7 +10,7 @@ from outrider.actors.draft.choice.drafter_registry import DRAFTERS
 from outrider.actors.engine.checkpoint.model_source import resolve_model
 from outrider.actors.engine.engine_settings import DEMO_PREFIX, LAW_PREFIX, TABULAR_PREFIX
 from outrider.actors.engine.profiles import DEVICE_PREFIX, find_profile
-from outrider.cluster.config.config_section import NAME, Amount, AutoOr, Section
+from outrider.cluster.config.config_section import NAME, Amount, AutoOr, Scalar, Section
 from outrider.cluster.config.node_labels import KEY, SELECTOR
 
 LabelKey = Annotated[str, Field(pattern=KEY)]
@@ -179,7 +179,7 @@ class DrafterConfig(_Actor):
     method: str = Field(default="autoregressive", json_schema_extra={"enum": list(DRAFTERS)})
     """How it drafts; docs/extending.md has a table."""
 
-    options: dict[str, bool | int | float | str] = Field(default_factory=dict)
+    options: dict[str, Annotated[bool | int | float | str, Scalar()]] = Field(default_factory=dict)
     """Options of the method, where it has some."""
 
     model: str | None = Field(default=None, min_length=1)

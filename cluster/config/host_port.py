@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+MAX_DIGITS = 5
+"""Most digits of a port."""
+
 
 def split_host_port(address: str) -> tuple[str, int]:
     """Host and port of an address; an IPv6 host stands in brackets.
@@ -13,7 +16,9 @@ def split_host_port(address: str) -> tuple[str, int]:
     bare = host.removeprefix("[").removesuffix("]")
     if not colon or not bare or (":" in bare and not host.startswith("[")):
         raise ValueError(f"{address!r} is not HOST:PORT, as in 127.0.0.1:50051 or [::1]:50051")
-    if not port.isascii() or not port.isdigit() or int(port) > 65_535:
+    # Digits are counted first: beyond some thousands Python makes no number of them.
+    is_number = port.isascii() and port.isdigit() and len(port) <= MAX_DIGITS
+    if not is_number or int(port) > 65_535:
         raise ValueError(f"{address!r} has the port {port!r}; expected 0 to 65535")
     return bare, int(port)
 
