@@ -46,7 +46,7 @@ class _StrictLoader(yaml.SafeLoader):
             keys.add(key)
         return super().construct_mapping(node, deep)
 
-    def construct_scalar(self, node: yaml.ScalarNode) -> Any:
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
         """Raises before Python would, for which digits beyond a bound are an error without a place."""
         if node.tag == INT and len(node.value) > MAX_DIGITS:
             raise yaml.MarkedYAMLError(
