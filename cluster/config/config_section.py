@@ -15,7 +15,6 @@ NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 """Pattern of the names of actors and namespaces."""
 
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
-Amount = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
 
 
 class Section(BaseModel):

@@ -22,6 +22,7 @@ def problems_here(config: Config) -> tuple[ConfigProblem, ...]:
     if config.cluster.address == "local":
         problems += _security(config)
         problems += _models(config)
+        problems += _resources(config)
     named = {problem.path for problem in problems}
     found = found_drafters(config.drafters, config.targets)[1]
     return (*problems, *(problem for problem in found if problem.path not in named))
@@ -54,6 +55,20 @@ def _models(config: Config) -> Iterator[ConfigProblem]:
             _check_model(model, is_target=is_target)
         except (OSError, ValueError) as error:
             yield ConfigProblem(key, str(error))
+
+
+def _resources(config: Config) -> Iterator[ConfigProblem]:
+    """Our own Ray has the custom resources that the file says, and never gets others."""
+    there = config.cluster.local_resources
+    for kind, actors in (("targets", config.targets), ("drafters", config.drafters)):
+        for index, actor in enumerate(actors):
+            for name, amount in actor.resources.items():
+                if amount > there.get(name, 0):
+                    yield ConfigProblem(
+                        f"{kind}[{index}].resources.{name}",
+                        f"is {amount:g}, and our own Ray (cluster.address: local) has {there.get(name, 0):g}: "
+                        "see cluster.local_resources",
+                    )
 
 
 def _check_model(model: str, *, is_target: bool) -> None:

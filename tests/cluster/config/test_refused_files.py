@@ -72,6 +72,47 @@ FILES = {
         f"{TARGET}drafters: [{{method: suffix, options: {{memory_tokens: null}}}}]",
         "1 problem\n  drafters[0].options.memory_tokens: must be text, a finite number, true or false, but is None",
     ),
+    "one port by two names": (
+        f"{TARGET}service: {{listen: 'LOCALHOST:5000', metrics: '127.0.0.1:5000'}}",
+        "both at port 5000",
+    ),
+    "one port of an address with two spellings": (
+        f"{TARGET}service: {{listen: '[0:0:0:0:0:0:0:0]:5000', metrics: '[::1]:5000'}}",
+        "both at port 5000",
+    ),
+    "a host of several words": (f"{TARGET}service: {{listen: 'a b:1'}}", "is not HOST:PORT"),
+    "a host with a port": (
+        f"{TARGET}service: {{advertise: 'a:1'}}",
+        "service.advertise: is 'a:1'; expected a host",
+    ),
+    "a collector without a host": (
+        f"{TARGET}service: {{otlp_endpoint: 'http://'}}",
+        "service.otlp_endpoint: is 'http://'; expected http://HOST:PORT",
+    ),
+    "a collector at no port": (
+        f"{TARGET}service: {{otlp_endpoint: 'http://a:{'9' * 5000}'}}",
+        "from 1 to 65535",
+    ),
+    "a cluster at no address": (
+        f"{TARGET}cluster: {{address: foo}}",
+        "cluster.address: is 'foo'; allowed: local, auto, HOST:PORT",
+    ),
+    "CPUs among resources": (
+        "targets: [{model: x, resources: {CPU: 2}}]",
+        "targets[0].resources: has 'CPU', which is a resource of Ray's own; write num_cpus",
+    ),
+    "memory of our own Ray": (
+        f"{TARGET}cluster: {{local_resources: {{memory: 2}}}}",
+        "cluster.local_resources: has 'memory'",
+    ),
+    "a CPU in small parts": (
+        "targets: [{model: x, num_cpus: 0.00001}]",
+        "targets[0].num_cpus: is 1e-05; Ray counts in steps of 0.0001",
+    ),
+    "one GPU and a half": (
+        "targets: [{model: x, device: cuda, num_gpus: 1.5}]",
+        "targets[0].num_gpus: is 1.5; more than one GPU must be a whole number",
+    ),
     "a key twice": ("targets: [{model: x, model: y}]", "'model' occurs twice"),
 }
 

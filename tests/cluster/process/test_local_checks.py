@@ -37,6 +37,11 @@ CASES = {
         "targets[0].model: ",
         "name it under drafters",
     ),
+    "a resource that never comes": (
+        "targets: [{model: 'demo:target', resources: {gold: 1}}]",
+        "targets[0].resources.gold: ",
+        "has 0: see cluster.local_resources",
+    ),
     "no certificate": (
         f"{DEMO}security: {{public: {{cert: /no/a, key: /no/b}}}}",
         "security.public: ",
