@@ -17,6 +17,7 @@ import grpc
 import structlog
 
 from outrider.actors.rpc.file_version import FileVersion, file_version
+from outrider.actors.rpc.small_file import read_small
 
 log = structlog.get_logger(__name__)
 
@@ -136,7 +137,7 @@ def _read(files: TlsFiles) -> _Content:
     contents: dict[str, bytes] = {}
     for path in files.paths:
         try:
-            contents[path] = Path(path).read_bytes()
+            contents[path] = read_small(Path(path))
         except OSError as error:
             raise UnfitTls(f"cannot read {path}: {error.strerror}") from error
     _shake_hands(files)

@@ -10,8 +10,9 @@ from outrider.actors.draft.choice.drafter_registry import DRAFTERS
 from outrider.actors.engine.checkpoint.model_source import resolve_model
 from outrider.actors.engine.engine_settings import DEMO_PREFIX, LAW_PREFIX, TABULAR_PREFIX
 from outrider.actors.engine.profiles import DEVICE_PREFIX, find_profile
-from outrider.cluster.config.config_section import NAME, Amount, AutoOr, Section
+from outrider.cluster.config.config_section import NAME, AutoOr, Scalar, Section
 from outrider.cluster.config.node_labels import KEY, SELECTOR
+from outrider.cluster.config.resource_amounts import Amount, Gpus, Resources
 
 LabelKey = Annotated[str, Field(pattern=KEY)]
 LabelSelector = Annotated[str, Field(pattern=SELECTOR)]
@@ -67,10 +68,10 @@ class _Actor(Section):
     num_cpus: Amount = 1.0
     """CPUs that Ray reserves for each."""
 
-    num_gpus: Amount | None = None
+    num_gpus: Gpus | None = None
     """GPUs that Ray reserves for each; may be a fraction. None: one with a `cuda` device, else none."""
 
-    resources: dict[str, Amount] = Field(default_factory=dict)
+    resources: Resources = Field(default_factory=dict)
     """Custom resources that Ray reserves for each, for instance `{target_node: 1}`."""
 
     node_labels: dict[LabelKey, LabelSelector] = Field(default_factory=dict)
@@ -179,7 +180,7 @@ class DrafterConfig(_Actor):
     method: str = Field(default="autoregressive", json_schema_extra={"enum": list(DRAFTERS)})
     """How it drafts; docs/extending.md has a table."""
 
-    options: dict[str, bool | int | float | str] = Field(default_factory=dict)
+    options: dict[str, Annotated[bool | int | float | str, Scalar()]] = Field(default_factory=dict)
     """Options of the method, where it has some."""
 
     model: str | None = Field(default=None, min_length=1)

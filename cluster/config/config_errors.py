@@ -10,6 +10,12 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
+CUT = "..."
+"""What stands for the middle of a long text."""
+
+MAX_MESSAGE = 1_000
+"""Longest message of a problem; what is longer repeats what the file says."""
+
 
 @dataclass(frozen=True, slots=True)
 class ConfigProblem:
@@ -22,7 +28,8 @@ class ConfigProblem:
     """What, and what is allowed."""
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.message}" if self.path else self.message
+        text = f"{self.path}: {self.message}" if self.path else self.message
+        return shortened(text, MAX_MESSAGE)
 
 
 class ConfigError(ValueError):
@@ -62,18 +69,18 @@ def _problem(details: Any, model: type[BaseModel]) -> ConfigProblem:
     location: tuple[str | int, ...] = details["loc"]
     kind: str = details["type"]
     if kind == "extra_forbidden":
-        return ConfigProblem(_path(location[:-1]), _unknown_key(location, model))
+        return ConfigProblem(path_of(location[:-1]), _unknown_key(location, model))
     if kind == "missing":
-        return ConfigProblem(_path(location[:-1]), f"the key {location[-1]!r} is missing")
+        return ConfigProblem(path_of(location[:-1]), f"the key {location[-1]!r} is missing")
     if kind == "value_error":
-        return ConfigProblem(_path(location), str(details["ctx"]["error"]))
+        return ConfigProblem(path_of(location), str(details["ctx"]["error"]))
     if kind == "string_pattern_mismatch":
         pattern = details["ctx"]["pattern"]
         return ConfigProblem(
-            _path(location), f"must match {pattern}, but is {_shown(details['input'])}"
+            path_of(location), f"must match {pattern}, but is {shown(details['input'])}"
         )
     message = details["msg"].replace("Input should be", "must be", 1)
-    return ConfigProblem(_path(location), f"{message}, but is {_shown(details['input'])}")
+    return ConfigProblem(path_of(location), f"{message}, but is {shown(details['input'])}")
 
 
 def _unknown_key(location: tuple[str | int, ...], model: type[BaseModel]) -> str:
@@ -106,11 +113,20 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
     return None
 
 
-def _path(location: Sequence[str | int]) -> str:
+def path_of(location: Sequence[str | int]) -> str:
+    """A place as people write it: `targets[0].dtype`."""
     parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in location]
     return "".join(parts).removeprefix(".")
 
 
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+def shown(value: Any) -> str:
+    """A value as a message shows it, no longer than a line."""
+    return shortened(repr(value), 80)
+
+
+def shortened(text: str, most: int) -> str:
+    """The text, or its beginning and its end, which says what is allowed."""
+    if len(text) <= most:
+        return text
+    half = (most - len(CUT)) // 2
+    return f"{text[: most - len(CUT) - half]}{CUT}{text[-half:]}"

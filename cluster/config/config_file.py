@@ -9,29 +9,51 @@ from typing import Any
 
 import yaml
 
-from outrider.cluster.config.config_errors import ConfigError, ConfigProblem
+from outrider.cluster.config.config_errors import ConfigError, ConfigProblem, shown
+from outrider.cluster.config.plain_values import MAX_DIGITS, NESTED, problem_in
 
 MAX_BYTES = 1 << 20
 """Largest file that is read, in bytes: a real configuration has a few kB, and a wrong path may be a model's weights."""
 
 
-MAX_VALUES = 100_000
-"""Most values of a file, those of aliases counted wherever they stand: some lines of YAML can stand for more than a memory holds."""
+MERGE = "tag:yaml.org,2002:merge"
+"""YAML's tag of the key `<<`."""
+
+INT = "tag:yaml.org,2002:int"
+"""YAML's tag of whole numbers."""
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """Refuses a key that occurs twice, of which YAML would keep the last."""
+    """Refuses a key that occurs twice, of which YAML would keep the last, and reads no number of endless digits."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         keys: set[Hashable] = set()
         for key_node, _ in node.value:
+            if key_node.tag == MERGE:
+                raise yaml.MarkedYAMLError(
+                    problem="<< is not taken; write the keys out", problem_mark=key_node.start_mark
+                )
             key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, Hashable):
+                raise yaml.MarkedYAMLError(
+                    problem="a key is a list or a mapping; keys must be texts",
+                    problem_mark=key_node.start_mark,
+                )
             if key in keys:
                 raise yaml.MarkedYAMLError(
                     problem=f"the key {key!r} occurs twice", problem_mark=key_node.start_mark
                 )
             keys.add(key)
         return super().construct_mapping(node, deep)
+
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
+        """Raises before Python would, for which digits beyond a bound are an error without a place."""
+        if node.tag == INT and len(node.value) > MAX_DIGITS:
+            raise yaml.MarkedYAMLError(
+                problem=f"a whole number of more than {MAX_DIGITS} digits",
+                problem_mark=node.start_mark,
+            )
+        return super().construct_scalar(node)
 
 
 def read_mapping(path: Path) -> dict[str, Any]:
@@ -43,16 +65,19 @@ def read_mapping(path: Path) -> dict[str, Any]:
     text = _read_text(path)
     try:
         if path.suffix == ".json":
-            data = json.loads(text, object_pairs_hook=_strict_object)
+            data = json.loads(text, object_pairs_hook=_strict_object, parse_int=_whole)
         else:
             data = yaml.load(text, _StrictLoader)
-        _check_size(data)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         raise ConfigError(str(path), (ConfigProblem(where, error.problem or str(error)),)) from None
-    except (ValueError, TypeError, RecursionError, yaml.YAMLError) as error:
+    except RecursionError:
+        raise ConfigError(str(path), (ConfigProblem("", NESTED),)) from None
+    except (ValueError, TypeError, yaml.YAMLError) as error:
         raise ConfigError(str(path), (ConfigProblem("", f"not valid: {error}"),)) from None
+    if (problem := problem_in(data)) is not None:
+        raise ConfigError(str(path), (problem,))
     if data is None:
         return {}
     if not isinstance(data, dict):
@@ -65,26 +90,18 @@ def read_mapping(path: Path) -> dict[str, Any]:
 
 def _strict_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Refuses a key that occurs twice, of which JSON would keep the last."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key {twice!r} occurs twice in one object")
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"the key {shown(key)} occurs twice in one object")
+        found[key] = value
     return found
 
 
-def _check_size(data: Any) -> None:
-    """Raises ValueError: the content has too many values, or holds itself."""
-    left, waiting = MAX_VALUES, [data]
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, dict):
-            waiting += value.values()
-        elif isinstance(value, list):
-            waiting += value
-        left -= 1
-        if left < 0:
-            raise ValueError(f"more than {MAX_VALUES:,} values; or one that holds itself")
+def _whole(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise ValueError(f"a whole number of more than {MAX_DIGITS} digits: {shown(digits)}")
+    return int(digits)
 
 
 def _read_text(path: Path) -> str:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import core_schema
 
+from outrider.cluster.config.config_errors import shown
+
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 """Pattern of the names of actors and namespaces."""
 
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
-Amount = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
 
 
 class Section(BaseModel):
@@ -55,4 +57,20 @@ class AutoOr:
             raise ValueError(
                 f"must be auto or a whole number from {self.least} to {self.most}, but is {value!r}"
             )
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """Takes a text, a finite number or a truth, and says so in one sentence, as `AutoOr` does."""
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        return core_schema.no_info_before_validator_function(self._check, handler(source))
+
+    def _check(self, value: Any) -> Any:
+        is_scalar = isinstance(value, (bool, int, float, str))
+        if not is_scalar or (isinstance(value, float) and not math.isfinite(value)):
+            raise ValueError(f"must be text, a finite number, true or false, but is {shown(value)}")
         return value

@@ -15,13 +15,11 @@ from outrider.actors.speculation.policies import (
     LengthChoice,
     RootPolicy,
 )
-from outrider.cluster.config.config_section import NAME, Amount, Seconds, Section
-from outrider.cluster.config.host_port import split_host_port
+from outrider.cluster.config.config_section import NAME, Seconds, Section
+from outrider.cluster.config.host_port import check_url, is_host, is_same_host, split_host_port
+from outrider.cluster.config.resource_amounts import Resources
 from outrider.cluster.validation.rules import bounds
 from outrider.v1 import sampling_pb2
-
-EVERYWHERE = ("0.0.0.0", "::", "")
-"""Hosts that stand for all addresses of a machine."""
 
 
 class ServiceConfig(Section):
@@ -68,7 +66,7 @@ class ServiceConfig(Section):
         if self.metrics is None:
             return self
         (host, port), (other, same) = split_host_port(self.listen), split_host_port(self.metrics)
-        if port == same != 0 and (host == other or {host, other} & set(EVERYWHERE)):
+        if port == same != 0 and is_same_host(host, other):
             raise ValueError(
                 f"listen and metrics are both at port {port}; give one of them another"
             )
@@ -79,6 +77,20 @@ class ServiceConfig(Section):
     def _check_listen(cls, value: str | None) -> str | None:
         if value is not None:
             split_host_port(value)
+        return value
+
+    @field_validator("advertise")
+    @classmethod
+    def _check_host(cls, value: str | None) -> str | None:
+        if value is not None and not is_host(value):
+            raise ValueError(f"is {value!r}; expected a host, without a port")
+        return value
+
+    @field_validator("otlp_endpoint")
+    @classmethod
+    def _check_url(cls, value: str | None) -> str | None:
+        if value is not None:
+            check_url(value)
         return value
 
 
@@ -108,7 +120,7 @@ class ClusterConfig(Section):
     auth: Literal["token", "disabled"] = "token"
     """Ray's authentication. With `local` a fresh token is made; a cluster that is joined has its own, found as Ray does."""
 
-    local_resources: dict[str, Amount] = Field(default_factory=dict)
+    local_resources: Resources = Field(default_factory=dict)
     """Custom resources that our own Ray (`address: local`) declares."""
 
     local_dashboard: bool = False
@@ -138,6 +150,16 @@ class ClusterConfig(Section):
 
     restarts: Restarts = Restarts()
     """What happens when an actor dies."""
+
+    @field_validator("address")
+    @classmethod
+    def _check_address(cls, value: str) -> str:
+        if value not in ("local", "auto"):
+            try:
+                split_host_port(value)
+            except ValueError:
+                raise ValueError(f"is {value!r}; allowed: local, auto, HOST:PORT") from None
+        return value
 
 
 class Autoscaling(Section):

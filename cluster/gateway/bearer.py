@@ -13,6 +13,7 @@ import structlog
 
 from outrider.actors.rpc.credentials import HEALTH
 from outrider.actors.rpc.file_version import file_version
+from outrider.actors.rpc.small_file import read_small
 
 METADATA_KEY = "authorization"
 SCHEME = "Bearer"
@@ -99,7 +100,7 @@ def _refusing(why: str) -> grpc.RpcMethodHandler[Any, Any]:
 
 def _read(file: Path) -> tuple[bytes, ...]:
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = read_small(file).decode().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise NoTokens(f"cannot read the tokens in {file}: {reason}") from error

@@ -20,6 +20,7 @@ from outrider.cluster.config.drafter_folders import found_drafters
 from outrider.cluster.config.schema import Config, load_config, parse_config, schema, with_flags
 from outrider.cluster.process.ready_file_writer import remove_if_left, written
 from outrider.cluster.process.signals import ending_by_signal
+from outrider.cluster.start.local_checks import problems_here
 from outrider.cluster.supervise.admin_file import Admin
 from outrider.cluster.supervise.admin_file import written as written_admin_file
 
@@ -215,9 +216,9 @@ def config_problems(path: Path) -> tuple[ConfigProblem, ...]:
 
 
 def _checked(path: Path) -> Config:
-    """A configuration whose drafters' checkpoints, as far as they are on this machine, fit their targets."""
+    """A configuration that nothing on this machine speaks against."""
     config = load_config(path)
-    if problems := found_drafters(config.drafters, config.targets)[1]:
+    if problems := problems_here(config):
         raise ConfigError(str(path), problems)
     return config
 

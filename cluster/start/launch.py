@@ -14,10 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from outrider.actors.rpc.credentials import Credentials
-from outrider.actors.rpc.tls import UnfitTls, check
-from outrider.cluster.config.drafter_folders import found_drafters
 from outrider.cluster.config.schema import Config
-from outrider.cluster.gateway.bearer import NoTokens, Tokens
 from outrider.cluster.process.preflight import Unfit, check_address
 from outrider.cluster.process.signals import uninterrupted
 from outrider.cluster.ray.own_node import StartCancelled
@@ -25,6 +22,7 @@ from outrider.cluster.ray.ray_errors import first_line
 from outrider.cluster.ray.ray_runtime import RayRuntime, RayUnavailable
 from outrider.cluster.roster.actor_status import ActorStatus
 from outrider.cluster.roster.roster import Role
+from outrider.cluster.start.local_checks import problems_here
 from outrider.cluster.supervise.restart_policy import RestartPolicy
 
 POLL_S = 0.2
@@ -231,8 +229,9 @@ def start_service(
     try:
         if runtime.is_embedded:
             check_address(config.service.listen)
-            _check_security(config)
-            _check_models(config)
+            # A wrong path, too, is told before Ray is started, which takes seconds.
+            if problems := problems_here(config):
+                raise ServiceFailed("\n".join(map(str, problems)))
         runtime.start(is_cancelled=is_cancelled)
     except (Unfit, RayUnavailable) as error:
         raise ServiceFailed(str(error)) from error
@@ -243,39 +242,6 @@ def start_service(
         service.stop(grace_s=0.0)
         raise
     return service
-
-
-def _check_security(config: Config) -> None:
-    """Finds files that cannot be used before Ray is started. In a cluster only the actor's node can tell."""
-    public, internal = config.security.public, config.security.internal
-    try:
-        if internal is not None:
-            check(internal.tls)
-        if public is not None and public.tls is not None:
-            check(public.tls)
-        if public is not None and public.tokens:
-            Tokens(Path(public.tokens))
-    except (UnfitTls, NoTokens) as error:
-        raise ServiceFailed(f"security: {error}") from error
-
-
-def _check_models(config: Config) -> None:
-    """Finds a wrong path before Ray is started, which takes seconds. In a cluster only the actor's node can tell."""
-    from outrider.actors.engine.checkpoint.model_source import resolve_model
-
-    models = [(f"targets[{i}].model", target.model) for i, target in enumerate(config.targets)]
-    models += [
-        (f"drafters[{i}].model", drafter.model)
-        for i, drafter in enumerate(config.drafters)
-        if drafter.model is not None
-    ]
-    for key, model in models:
-        try:
-            resolve_model(model)
-        except ValueError as error:
-            raise ServiceFailed(f"{key}: {error}") from error
-    for problem in found_drafters(config.drafters, config.targets)[1]:
-        raise ServiceFailed(str(problem))
 
 
 def _start_supervisor(config: Config, runtime: RayRuntime, *, log_level: str) -> Any:

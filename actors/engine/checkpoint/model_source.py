@@ -32,6 +32,14 @@ def resolve_model(model: str) -> ModelSource:
     Raises:
         ValueError: The name is empty, or what it names is not there.
     """
+    try:
+        return _resolved(model)
+    except (OSError, RuntimeError) as error:  # A name too long, a folder of others, nobody's home.
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise ValueError(f"model {model!r}: cannot be looked for: {reason}") from error
+
+
+def _resolved(model: str) -> ModelSource:
     if not model:
         raise ValueError(
             "model is empty; name a folder, a hub id, tabular:FILE, law:NAME or demo:NAME"

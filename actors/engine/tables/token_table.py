@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -93,10 +94,10 @@ def load_table(file: Path) -> Table:
         ValueError: The file is not such a table.
     """
     try:
-        with np.load(file, allow_pickle=False) as arrays:
+        with file.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
             log_probs = arrays["log_probs"]
             eos = tuple(int(token) for token in arrays["eos_token_ids"])
-    except (OSError, ValueError, KeyError, EOFError) as error:
+    except (OSError, ValueError, TypeError, KeyError, EOFError, MemoryError, BadZipFile) as error:
         raise ValueError(
             f"{file} is not a table of distributions: {error}; write it with Table.save"
         ) from error

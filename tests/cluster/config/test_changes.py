@@ -89,7 +89,7 @@ def test_an_option_of_an_actor_replaces_it() -> None:
 OTHER: dict[str, dict[str, Any]] = {
     "service": {
         "listen": "127.0.0.1:1",
-        "advertise": "host:1",
+        "advertise": "host",
         "coordinators": 2,
         "reflection": False,
         "metrics": "127.0.0.1:9",

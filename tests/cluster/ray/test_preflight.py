@@ -74,7 +74,7 @@ def test_busy_port_is_told_before_anything_starts(
     def looked(*_: object) -> None:
         pytest.fail("a model was looked at")
 
-    monkeypatch.setattr(launch, "_check_models", looked)
+    monkeypatch.setattr(launch, "problems_here", looked)
     result = serve(monkeypatch, "--listen", busy)
     assert result.exit_code == 1
     assert f"service.listen (--listen): cannot listen at {busy}: the port is in use" in (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import socket
 from pathlib import Path
@@ -17,6 +18,8 @@ from tests.service.processes import (
     still_running,
     until,
 )
+
+from outrider.actors import demo
 
 
 def test_missing_model_is_told_at_once() -> None:
@@ -54,13 +57,16 @@ def test_port_in_use_is_told_at_once() -> None:
 
 def test_actor_that_refuses_ends_the_start_with_its_own_words(tmp_path: Path) -> None:
     """A damaged model is found by the actor; its sentence reaches the user, and nothing stays."""
-    table = tmp_path / "broken.npz"
-    table.write_bytes(b"not a table")
-    result = run("serve", "--target", f"tabular:{table}", "--listen", "127.0.0.1:0", timeout_s=200)
+    folder = tmp_path / "broken"
+    shutil.copytree(demo.path("target"), folder)
+    (folder / "model.safetensors").write_bytes(b"no weights")
+    result = run("serve", "--target", str(folder), "--listen", "127.0.0.1:0", timeout_s=200)
 
     assert result.returncode == 1
     assert "the target 'broken' cannot start:" in result.stderr
-    assert "is not a table of distributions" in result.stderr
+    assert "cannot be loaded" in result.stderr
+    assert "is the folder complete?" in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 def test_missing_resource_is_named(tmp_path: Path) -> None:
@@ -68,14 +74,17 @@ def test_missing_resource_is_named(tmp_path: Path) -> None:
     target, _ = save_tables(tmp_path)
     config = {
         "service": {"listen": "127.0.0.1:0"},
-        "targets": [{"model": f"tabular:{target}", "resources": {"target_node": 1}}],
+        "targets": [{"model": f"tabular:{target}", "num_gpus": 1000}],
     }
     file = tmp_path / "service.yaml"
     file.write_text(yaml.safe_dump(config))
     result = run("serve", "--config", str(file), timeout_s=200)
 
     assert result.returncode == 1
-    assert "'target' needs 1 target_node, and no node has any" in result.stderr
+    assert (
+        "there is no room in the Ray cluster: 'target' needs 1000 GPU, and no node has"
+        in result.stderr
+    )
 
 
 def test_interrupt_while_starting_leaves_nothing(tmp_path: Path) -> None:
