@@ -10,7 +10,7 @@ import torch
 
 from bench.gpu import gpu_checks, gpu_suite
 from bench.gpu.gpu_model import Room, build_engine, least_bytes
-from outrider.actors.engine.attention.attention_mask import sight_bits
+from outrider.actors.engine.attention.attention_mask import mask_bits
 from outrider.actors.engine.graphs import static_inputs
 from outrider.actors.engine.kv.slot import SlotGrowth
 
@@ -41,16 +41,16 @@ def test_everything_is_timed(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 
 def test_wrong_logits_end_the_bench(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A single row too many in sight is noticed."""
+    """A single row too many in sees is noticed."""
 
     def wrong(growth: SlotGrowth, *, first: int, window: int | None) -> list[int]:
-        bits = sight_bits(growth, first=first, window=window)
+        bits = mask_bits(growth, first=first, window=window)
         return [row | 1 << growth.cached - first + 1 for row in bits]
 
     room = Room(shape="tiny", device=CPU, dtype=torch.float32, num_slots=3, max_context=256)
     engine, _ = build_engine(room, cuda_graphs="off")
     static, _ = build_engine(room, cuda_graphs="on")
-    monkeypatch.setattr(static_inputs, "sight_bits", wrong)
+    monkeypatch.setattr(static_inputs, "mask_bits", wrong)
     expected, actual = (
         gpu_checks.tree_logits(each, rounds=10, seed=0) for each in (engine, static)
     )

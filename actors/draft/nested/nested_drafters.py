@@ -139,4 +139,4 @@ class NestedSampledDrafter(SampledDrafter):
     def attach(self, session: DraftSession) -> None:
         """See `Drafter`."""
         super().attach(session)
-        self._control.begin(self._sessions, session, self._seats[session].slot)
+        self._control.begin(self._sessions, session, self._states[session].slot)

@@ -29,7 +29,7 @@ def first_seen(growth: SlotGrowth, window: int | None) -> int:
     return max(0, min(growth.cached, oldest - window + 1))
 
 
-def sight_bits(growth: SlotGrowth, *, first: int = 0, window: int | None = None) -> list[int]:
+def mask_bits(growth: SlotGrowth, *, first: int = 0, window: int | None = None) -> list[int]:
     """What each new row of a slot sees.
 
     Args:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from outrider.actors.engine.attention.attention_mask import first_seen, packed, sight_bits
+from outrider.actors.engine.attention.attention_mask import first_seen, mask_bits, packed
 from outrider.actors.engine.attention.pass_layout import PassLayout
 from outrider.actors.engine.graphs.static_shape import MOST_PADDED, ROWS, StaticShape
 from outrider.actors.engine.kv.storage import Storage
@@ -21,7 +21,7 @@ from outrider.actors.engine.staging import Int64s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class StaticSight:
+class StaticMask:
     """What layers of one window are told. Shapes: R rows, E entries."""
 
     shown: int
@@ -65,7 +65,7 @@ class StaticInputs:
     totals_E: torch.Tensor
     """Rows of its slot with the new ones, at least 1."""
 
-    sights: dict[int | None, StaticSight]
+    masks: dict[int | None, StaticMask]
     """By window."""
 
 
@@ -102,8 +102,8 @@ class StaticLayout:
         parts = torch.split(buffer[: sum(sizes)], sizes)
         tokens, positions, written, places, wanted, queries, slots, totals = parts[:8]
         firsts, bits = parts[8 : 8 + len(words)], parts[8 + len(words) :]
-        sights = {
-            window: StaticSight(
+        masks = {
+            window: StaticMask(
                 shown=self._shown(shape.shown, window),
                 firsts_E=firsts[kind],
                 octets_RB=bits[kind].view(torch.uint8).view(rows, -1),
@@ -120,7 +120,7 @@ class StaticLayout:
             queries_Q=queries,
             slots_E=slots,
             totals_E=totals,
-            sights=sights,
+            masks=masks,
         )
 
     def fill(self, layout: PassLayout, shape: StaticShape) -> list[Int64s]:
@@ -146,7 +146,7 @@ class StaticLayout:
         of_entries[0, indices] = [segment.slot for segment in segments]
         of_entries[1] = 1
         of_entries[1, indices] = [segment.total for segment in segments]
-        sights: list[Int64s] = []
+        masks: list[Int64s] = []
         for kind, window in enumerate(self._windows):
             shown = self._shown(shape.shown, window)
             firsts = [0] * len(segments)
@@ -155,11 +155,11 @@ class StaticLayout:
             of_entries[2 + kind, indices] = firsts
             bits: list[int] = []
             for segment, first in zip(segments, firsts, strict=True):
-                bits += sight_bits(segment, first=first, window=window)
+                bits += mask_bits(segment, first=first, window=window)
             bits += [bits[0]] * (shape.rows - count)
             octets = packed(bits, 8 * self._num_words(shape.shown, window))
-            sights.append(octets.view(np.int64))
-        return [of_rows.reshape(-1), queries, of_entries.reshape(-1), *sights]
+            masks.append(octets.view(np.int64))
+        return [of_rows.reshape(-1), queries, of_entries.reshape(-1), *masks]
 
     def _shown(self, shown: int, window: int | None) -> int:
         """Rows of a slot that layers of a window are shown: none sees more than it before the oldest, and scratch rows."""

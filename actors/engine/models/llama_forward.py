@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from outrider.actors.engine.attention.attention import Attend, Manner
+from outrider.actors.engine.attention.attention import Attend, AttentionParams
 from outrider.actors.engine.attention.pass_cache import PassCache
 from outrider.actors.engine.models.llama_weights import DirectLayer, DirectWeights
 from outrider.actors.engine.models.norms import norm, norm_in_float32
@@ -36,8 +36,9 @@ class DirectModel:
             max_context: Positions that rows may have.
         """
         self.weights = weights
-        self._manners = [
-            Manner(scaling=weights.scaling, window=layer.window) for layer in weights.layers
+        self._params = [
+            AttentionParams(scaling=weights.scaling, window=layer.window)
+            for layer in weights.layers
         ]
         self._angles_P2D = _angles(weights, max_context)
         self._eps = torch.tensor([weights.eps], device=weights.embedding.device)
@@ -112,7 +113,7 @@ class DirectModel:
         cache.update(
             every_1AMD[:, weights.num_heads : num_turned], every_1AMD[:, num_turned:], index
         )
-        attended = attend(index, every_1AMD[:, : weights.num_heads], self._manners[index])
+        attended = attend(index, every_1AMD[:, : weights.num_heads], self._params[index])
         return layer.out(attended.reshape(num_rows, -1))
 
     def _rotation(self, positions_M: Tensor) -> tuple[Tensor, Tensor]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outrider.actors.engine.attention.attention_mask import additive, first_seen, sight_bits
+from outrider.actors.engine.attention.attention_mask import additive, first_seen, mask_bits
 from outrider.actors.engine.attention.pass_layout import plan_pass
 from outrider.actors.engine.kv.slots import SlotTable
 from outrider.actors.engine.protocol import Rows
@@ -41,7 +41,7 @@ def test_a_row_sees_cached_rows_ancestors_and_itself_within_the_window(
     table, rows, parents = grown
     (growth,) = table.check([rows])
     first = 0 if from_start else first_seen(growth, window)
-    mask_NS = additive(sight_bits(growth, first=first, window=window), growth.total - first)
+    mask_NS = additive(mask_bits(growth, first=first, window=window), growth.total - first)
     assert mask_NS.shape == (len(rows.tokens), growth.total - first)
     for new, row in enumerate(mask_NS.tolist()):
         path, node = [], growth.scratch + new

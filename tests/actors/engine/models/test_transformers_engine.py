@@ -58,7 +58,7 @@ def test_wrong_mask_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The comparison with plain transformers notices a single visible sibling, and a window that is not applied."""
-    right = module.sight_bits
+    right = module.mask_bits
 
     def with_siblings(growth: SlotGrowth, *, first: int, window: int | None) -> list[int]:
         bits: list[int] = right(growth, first=first, window=window)
@@ -72,7 +72,7 @@ def test_wrong_mask_is_caught(
         script = Script(make_engine(family, cuda_graphs=way), 0)
         with monkeypatch.context() as patched:
             wrongly = with_siblings if wrong == "sibling" else without_window
-            patched.setattr(module, "sight_bits", wrongly)
+            patched.setattr(module, "mask_bits", wrongly)
             assert worst_error(script, family, plain_logits) > 1e-2
 
 
