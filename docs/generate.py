@@ -148,7 +148,7 @@ BLOCKS = {
 
 
 def filled(page: str) -> str:
-    """A page with every block made anew."""
+    """A page with every block made again."""
     for name, make in BLOCKS.items():
         begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
         if begin in page:

@@ -17,7 +17,7 @@ from bench.network.relay import Relay
 from bench.running.assembly import Assembly
 
 DELAYS_S = (0.0, 0.001, 0.003, 0.01, 0.04)
-"""One way, drawn anew each `TURN_S`."""
+"""One way, drawn each `TURN_S`."""
 
 TURN_S = 0.05
 """Seconds between two looks at a drafter."""

@@ -45,7 +45,7 @@ def _local(places: dict[str, str]) -> Iterator[tuple[str, Path]]:
     """Those on this machine.
 
     Raises:
-        InvalidRequest: A name is none that a file can have.
+        InvalidRequest: No file can have such a name.
     """
     for name, place in places.items():
         if "\0" in place:

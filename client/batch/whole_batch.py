@@ -96,7 +96,7 @@ def look_through(job: Job) -> Survey:
     """Reads the whole input, before anybody is asked.
 
     Raises:
-        InvalidRequest: It cannot be read, holds no record, `strict` refuses it, or the model's name or a file of the job is none that can be used so.
+        InvalidRequest: It cannot be read, holds no record, `strict` refuses it, or the model's name or a file of the job cannot be used.
     """
     put(generation_pb2.GenerateRequest(), "model", job.model, "--model")
     check_files(job.source, job.destination, job.summary)

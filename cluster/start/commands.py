@@ -1,6 +1,6 @@
 """What the commands of the command line do on the serving side. No argument parsing and no colours: that is the client's.
 
-Every function raises `CommandFailed` with an exit code for whatever a user can mend.
+Every function raises `CommandFailed` with an exit code for whatever a user can fix.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ Report = Callable[[str], None]
 
 
 class CommandFailed(Exception):
-    """A command failed for a reason that the user can read and mend."""
+    """A command failed for a reason that the user can read and fix."""
 
     def __init__(self, message: str, exit_code: int = FAILED) -> None:
         super().__init__(message, exit_code)

@@ -72,7 +72,7 @@ def _resources(config: Config) -> Iterator[ConfigProblem]:
 
 
 def _check_model(model: str, *, is_target: bool) -> None:
-    """Refuses a path that leads nowhere, a table that is none, and a draft net for a target.
+    """Refuses a path that leads nowhere, a file that is no table, and a draft net for a target.
 
     Raises:
         ValueError, OSError: It is one.

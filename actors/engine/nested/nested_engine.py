@@ -95,7 +95,7 @@ class NestedEngine:
         self.rows_run: list[int] = [0] * len(exits)
         """Rows that each stage ran in the last pass, those that were missing there included."""
         self.seconds: list[float] = [0.0] * len(exits)
-        """That each stage took in the last pass."""
+        """Seconds that each stage took in the last pass."""
 
     @property
     def spec(self) -> ModelSpec:
@@ -303,7 +303,7 @@ def check_exits(exits: Sequence[int], num_layers: int) -> None:
     """Refuses exits that a model does not have.
 
     Raises:
-        ValueError: They are none, do not ascend, or lie outside the model.
+        ValueError: There are none, they do not ascend, or lie outside the model.
     """
     is_fine = bool(exits) and all(isinstance(one, int) and one > 0 for one in exits)
     if not is_fine or list(exits) != sorted(set(exits)) or exits[-1] > num_layers:

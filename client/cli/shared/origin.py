@@ -12,7 +12,7 @@ TARGET_STYLE = "bold"
 """The target's own tokens stand out: they are what speculation did not foresee."""
 
 DRAFTER_STYLES = ("green", "cyan", "magenta", "yellow", "blue")
-"""By position in `Admission.drafters`; further drafters begin anew."""
+"""By position in `Admission.drafters`; further drafters have them from the start again."""
 
 UNKNOWN_STYLE = "dim"
 

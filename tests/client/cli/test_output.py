@@ -31,7 +31,7 @@ def test_control_characters_do_not_reach_the_terminal() -> None:
 
 
 def test_styles_tell_origins_apart() -> None:
-    """Target and each drafter have styles of their own; more drafters than styles begin anew."""
+    """Target and each drafter have styles of their own; more drafters than styles begin again."""
     names = tuple("abcdef")
 
     def drafted(name: str) -> str:
