@@ -7,13 +7,14 @@ import pytest
 from outrider.client.batch.batch_summary import BatchSummary
 from outrider.client.batch.whole_batch import BatchReport
 from outrider.client.cli.reports.batch_report import print_report
-from outrider.client.cli.shared.origin import (
+from outrider.client.cli.shared.printing import (
     DRAFTER_STYLES,
     TARGET_STYLE,
     UNKNOWN_STYLE,
     origin_style,
+    printable,
+    summary_line,
 )
-from outrider.client.cli.shared.printing import printable, summary_line
 from outrider.client.messages.results import (
     Completion,
     FinishReason,
