@@ -129,7 +129,7 @@ class Disturbance:
         """Waits until the drafter has sent candidates since the last look; False: requests are over before.
 
         Raises:
-            TimeoutError: It does not.
+            TimeoutError: No candidates came in time.
         """
         deadline = time.monotonic() + AT_WORK_S
         while not self._is_over.is_set():

@@ -84,7 +84,7 @@ def unread(
 
     Args:
         sessions: The sessions.
-        rows_E: Which.
+        rows_E: Those that are asked about.
         cached_E: Tokens that the model has seen of each.
         counts_E: How many are wanted of each.
         vocab_size: Number of the model's token ids.
