@@ -17,7 +17,7 @@ from torch import Tensor
 
 from outrider.actors.engine.attention.attention import Attend, AttentionParams
 from outrider.actors.engine.attention.pass_cache import PassCache
-from outrider.actors.engine.models.llama_weights import DirectLayer, DirectWeights
+from outrider.actors.engine.models.llama_weights import LlamaLayer, LlamaWeights
 from outrider.actors.engine.models.norms import norm, norm_in_float32
 from outrider.actors.engine.tapped_states import TappedStates
 
@@ -26,10 +26,10 @@ MAX_ERROR = {torch.float32: 1e-4}
 types, what the probe allows. Rounding in float32 gives about 1e-6."""
 
 
-class DirectModel:
+class LlamaForward:
     """A model as functions of its weights."""
 
-    def __init__(self, weights: DirectWeights, *, max_context: int) -> None:
+    def __init__(self, weights: LlamaWeights, *, max_context: int) -> None:
         """
         Args:
             weights: Taken from a model.
@@ -92,7 +92,7 @@ class DirectModel:
     def _attention(
         self,
         index: int,
-        layer: DirectLayer,
+        layer: LlamaLayer,
         hidden_MH: Tensor,
         rotation: tuple[Tensor, Tensor],
         cache: PassCache,
@@ -128,7 +128,7 @@ class DirectModel:
         return cosines, sines
 
 
-def _angles(weights: DirectWeights, max_context: int) -> Tensor:
+def _angles(weights: LlamaWeights, max_context: int) -> Tensor:
     """Cosines, and sines with the sign that they have for a rolled head, of each position. Shape (P, 2, head_dim)."""
     device = weights.embedding.device
     positions_1P = torch.arange(max_context, device=device).unsqueeze(0)

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from outrider.actors.engine.models.llama_weights import DirectWeights
+from outrider.actors.engine.models.llama_weights import LlamaWeights
 from outrider.actors.engine.nested.layer_stage import LayerStage, StageRoom
 from outrider.actors.engine.protocol import Logits, ModelSpec, Rows
 
@@ -49,7 +49,7 @@ class NestedEngine:
 
     def __init__(
         self,
-        weights: DirectWeights,
+        weights: LlamaWeights,
         exits: Sequence[int],
         *,
         spec: ModelSpec,

@@ -1,6 +1,6 @@
 """How well frames foresee a target, token by token of the collapsed string, on texts that they have not seen: chains, and trees.
 
-Slots that hold a token each count as frames too. Their string has as many tokens as there are slots, always.
+Slots that hold a token each count as frames too. After k of them the string has k tokens, always.
 """
 
 from __future__ import annotations

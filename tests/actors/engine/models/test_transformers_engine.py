@@ -303,7 +303,7 @@ def test_failed_pass_leaves_the_slots(
     engine.forward([Rows(slot=slot, tokens=[1, 2], parents=[-1, 0])])
     engine.rebase(slot, [0])
     with monkeypatch.context() as patch:
-        patch.setattr(engine, "_direct", lambda *_: 1 / 0)
+        patch.setattr(engine, "llama", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             engine.forward([Rows(slot=slot, tokens=[3, 4], parents=[-1, -1])])
     assert (engine.cached(slot), engine.scratch(slot)) == (1, 0)
