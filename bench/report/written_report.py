@@ -33,6 +33,7 @@ PAGES = tuple(
     DOCS / f"{name}.md"
     for name in (
         "benchmarks",
+        "cluster",
         "diffusion",
         "drafters",
         "exactness",
@@ -60,6 +61,7 @@ BLOCKS: dict[str, Block] = {
     "delay": ("delay", tables.delay),
     "netns": ("netns", tables.delay),
     "load": ("load", tables_of_load.load),
+    "apply": ("apply", tables_of_load.applied),
     "costs": ("costs", tables_of_load.costs),
     "messages": ("messages", tables_of_load.messages),
     "feedback": ("feedback", tables_of_load.feedback),
