@@ -13,7 +13,7 @@ from typing import Self
 import numpy as np
 import torch
 
-from outrider.actors.engine.protocol import Engine, Rows
+from outrider.actors.engine.protocol import Engine, Moves, Rows
 from outrider.actors.frozen.law_frame import FrozenTree
 from outrider.actors.frozen.sparse_rows import DenseRows
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
@@ -74,7 +74,7 @@ class Text:
 
     def keep(self, path: Sequence[int]) -> None:
         """Keeps these rows of the last pass, a way down from the text, and forgets the others."""
-        self._engine.rebase(self._slot, path)
+        self._engine.rebase(Moves.one(self._slot, path))
         self._cached += len(path)
 
     def append(self, tokens: Sequence[int]) -> None:

@@ -4,13 +4,13 @@ The target worker, the drafters and the tests use engines only through this. An 
 
 A *slot* holds one session's rows of keys and values: first the *cached* rows, one for each committed token that was
 run, then *scratch* rows, the nodes of a tree that hang below them. `forward` appends scratch rows; `rebase` turns a path
-of scratch rows into cached rows, keeps chosen scratch rows below that path and drops the others. Rows never need to be
+of scratch rows of each slot into cached rows, keeps chosen scratch rows below that path and drops the others. Rows never need to be
 computed again, because a node's position is its depth.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, overload
 
@@ -174,6 +174,70 @@ class Batch(Sequence[Rows]):
         )
 
 
+class Moves(Iterable[tuple[int, list[int], list[int]]]):
+    """What becomes of the scratch rows of some slots: a path of each becomes cached rows, others stay, the rest is dropped. As parallel arrays; goes
+    through it entry by entry as (slot, path, kept rows)."""
+
+    __slots__ = ("keeps_EK", "paths_EP", "slots_E")
+
+    def __init__(
+        self, *, slots_E: Int64s, paths_EP: Int64s, keeps_EK: Int64s | None = None
+    ) -> None:
+        """Takes the arrays as they are.
+
+        Args:
+            slots_E: Slots, none twice.
+            paths_EP: Scratch rows to append to the cached rows, each the child of the one before; the first a child of the last cached row.
+                Filled up with -1 behind the last.
+            keeps_EK: Scratch rows, ascending, that stay scratch: each the child of the path's end (of the last cached row, if the path is
+                empty) or of another kept row. They are renumbered 0, 1, ... in this order. Filled up as the paths; None: no slot keeps any.
+        """
+        self.slots_E = slots_E
+        self.paths_EP = paths_EP
+        self.keeps_EK = np.empty((len(slots_E), 0), np.int64) if keeps_EK is None else keeps_EK
+
+    @classmethod
+    def of(cls, entries: Sequence[tuple[int, Sequence[int], Sequence[int]]]) -> Moves:
+        """The arrays of some entries.
+
+        Raises:
+            ValueError: A row is negative.
+        """
+        slots, paths, keeps = zip(*entries, strict=True)
+        return cls(
+            slots_E=np.array(slots, np.int64),
+            paths_EP=_filled_up(slots, paths),
+            keeps_EK=_filled_up(slots, keeps),
+        )
+
+    @classmethod
+    def one(cls, slot: int, path: Sequence[int], keep: Sequence[int] = ()) -> Moves:
+        """Those of one slot. Raises as `of`."""
+        return cls.of([(slot, path, keep)])
+
+    @classmethod
+    def read(cls, slots_E: Int64s, counts_E: Int64s) -> Moves:
+        """The first scratch rows of some slots, one after another, become cached: a text was read."""
+        rows_P = np.arange(int(counts_E.max(initial=0)))
+        return cls(slots_E=slots_E, paths_EP=np.where(rows_P < counts_E[:, None], rows_P, -1))
+
+    def __iter__(self) -> Iterator[tuple[int, list[int], list[int]]]:
+        for slot, path, keep in zip(
+            self.slots_E.tolist(), self.paths_EP.tolist(), self.keeps_EK.tolist(), strict=True
+        ):
+            yield slot, [row for row in path if row >= 0], [row for row in keep if row >= 0]
+
+
+def _filled_up(slots: Sequence[int], rows: Sequence[Sequence[int]]) -> Int64s:
+    """Rows of each slot as one array, filled up with -1."""
+    filled = np.full((len(rows), max(map(len, rows), default=0)), -1, np.int64)
+    for entry, (slot, own) in enumerate(zip(slots, rows, strict=True)):
+        if any(row < 0 for row in own):
+            raise ValueError(f"slot {slot}: rows {list(own)}; scratch rows are numbered from 0")
+        filled[entry, : len(own)] = own
+    return filled
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Logits:
     """Logits of a batch."""
@@ -264,20 +328,12 @@ class Engine(Protocol):
         """
         ...
 
-    def rebase(self, slot: int, path: Sequence[int], keep: Sequence[int] = ()) -> None:
-        """Commits a path of scratch rows and keeps others below it.
-
-        Args:
-            slot: The slot.
-            path: Scratch rows to append to the cached rows, each the child of the one before; the first a child of the
-                last cached row.
-            keep: Scratch rows, ascending, that stay scratch: each the child of the path's end (of the last cached row, if
-                the path is empty) or of another kept row. They are renumbered 0, 1, ... in this order. All other scratch
-                rows are dropped.
+    def rebase(self, moves: Moves) -> None:
+        """Commits a path of scratch rows of each slot and keeps others below it. No slot, no work.
 
         Raises:
-            ValueError: `path` is not a path from the last cached row, or `keep` is not ascending, not below it or lacks the
-                parent of a row. Nothing was changed.
+            ValueError: A path is none from the last cached row, kept rows are not ascending, not below it or lack the parent of one, or a slot is
+                not taken or occurs twice. Nothing was changed.
         """
         ...
 

@@ -43,7 +43,7 @@ from outrider.actors.target.state.target_settings import TargetSettings
 from outrider.actors.target.state.target_state import TargetState, random_handle
 from outrider.actors.target.verify.commit import commit, end_sessions, tell_drafters
 from outrider.actors.target.verify.draws_by_kind import draws_by_kind
-from outrider.actors.target.verify.walks import Walks
+from outrider.actors.target.verify.walks import Walks, moves_of
 from outrider.actors.tracing.recorder import Recorder
 
 _log = structlog.get_logger(__name__)
@@ -232,15 +232,9 @@ class TargetCore:
         (pass_, walks, done, logits), self._untidy = self._untidy, None
         for ready in self._feedback.pick(pass_, walks, done, logits):
             self.state.say(ready)
-        engine = self.state.engine
-        chains = pass_.chains_E.tolist()
-        rows = pass_.rows_E.tolist()
-        kept_E = np.zeros(len(rows), np.int64)
+        kept_E = np.zeros(len(pass_.rows_E), np.int64)
         kept_E[done.entries_E] = np.maximum(done.counts_E - 1, 0)
-        nodes = walks.nodes_ET.tolist()
-        for entry, (row, chain, kept) in enumerate(zip(rows, chains, kept_E.tolist(), strict=True)):
-            path = [*range(chain), *(chain + node for node in nodes[entry][:kept] if node >= 0)]
-            engine.rebase(row, path)
+        self.state.engine.rebase(moves_of(pass_, walks, kept_E))
         end_sessions(self.state, done)
 
     def booked(self, pass_: Pass, *, model_s: float, now: float) -> None:

@@ -18,7 +18,7 @@ from bench.families.family_models import CONTEXT, VOCAB_SIZE, model_of, names
 from bench.families.family_table import Verdict, write
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.load.load_engine import load_engine
-from outrider.actors.engine.protocol import Engine, Rows
+from outrider.actors.engine.protocol import Engine, Moves, Rows
 
 PROMPT = 22
 """Tokens; longer than a window."""
@@ -87,7 +87,7 @@ def drive(engine: Engine, model: PreTrainedModel, *, seed: int = 0) -> tuple[flo
         for index, (rows, each) in enumerate(zip(nodes, of_nodes, strict=True)):
             end = choose.randrange(len(each)) if len(texts[index]) >= PROMPT else len(each) - 1
             kept = _below(rows.parents, end)
-            engine.rebase(rows.slot, _way(rows.parents, end), kept)
+            engine.rebase(Moves.one(rows.slot, _way(rows.parents, end), kept))
             texts[index] = each[end]
             # A row behind the last that was kept, or behind the path's end.
             before = each[kept[-1]] if kept else each[end]

@@ -9,7 +9,7 @@ import torch
 
 from bench.gpu.gpu_work import SETTINGS, open_in, pass_over
 from outrider.actors.engine.models.transformers_engine import TransformersEngine
-from outrider.actors.engine.protocol import Logits, Rows
+from outrider.actors.engine.protocol import Logits, Moves, Rows
 from outrider.actors.speculation.noise.gumbel import GumbelNoise
 from outrider.actors.speculation.verify import coupled_draws
 from outrider.actors.speculation.verify.coupled_draws import Walk
@@ -36,7 +36,7 @@ def tree_logits(engine: TransformersEngine, *, rounds: int, seed: int) -> list[t
         prompt = [rng.randrange(engine.spec.vocab_size) for _ in range(rng.randint(3, 40))]
         chain = range(-1, len(prompt) - 1)
         engine.forward([Rows(slot=slot, tokens=prompt, parents=chain, logits="none")])
-        engine.rebase(slot, range(len(prompt)))
+        engine.rebase(Moves.one(slot, range(len(prompt))))
     for _ in range(rounds):
         batch, sizes = [], []
         for slot in rng.sample(slots, rng.randint(1, len(slots))):
@@ -52,7 +52,7 @@ def tree_logits(engine: TransformersEngine, *, rounds: int, seed: int) -> list[t
                 path.insert(0, parents[path[0]])
             keeps = engine.cached(rows.slot) + len(path) < 200
             if keeps:
-                engine.rebase(rows.slot, path)
+                engine.rebase(Moves.one(rows.slot, path))
             else:
                 engine.truncate(rows.slot, engine.cached(rows.slot))
     for slot in slots:

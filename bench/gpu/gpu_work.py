@@ -10,7 +10,7 @@ import numpy as np
 
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.models.transformers_engine import TransformersEngine
-from outrider.actors.engine.protocol import Batch, Logits, Rows
+from outrider.actors.engine.protocol import Batch, Logits, Moves, Rows
 from outrider.actors.speculation.noise.gumbel import GumbelNoise
 from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.speculation.trees.ragged import starts_of
@@ -108,7 +108,7 @@ class Stand:
                 count = len(tokens)
                 rows = Rows(slot=row, tokens=tokens, parents=range(-1, count - 1), logits="none")
                 engine.forward([rows])
-                engine.rebase(row, range(count))
+                engine.rebase(Moves.one(row, range(count)))
         # A tree like those that are verified: two children each.
         self._parents = [(node - 1) // 2 if node else -1 for node in range(load.nodes)]
         self._draws = DeviceDraws(engine, self._state.table, self._state.sessions)

@@ -12,7 +12,7 @@ from bench.running.bench_prompts import Prompt
 from outrider.actors.engine.checkpoint.model_source import resolve_model
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.load.load_engine import load_engine
-from outrider.actors.engine.protocol import Engine, Rows
+from outrider.actors.engine.protocol import Engine, Moves, Rows
 from outrider.actors.speculation.noise.gumbel import GumbelNoise, NoiseCache
 from outrider.cluster.text.text_tokenizer import TextCodec, load
 
@@ -162,7 +162,7 @@ def _run(
                 )
             ]
         )
-        engine.rebase(slot, range(len(part)))
+        engine.rebase(Moves.one(slot, range(len(part))))
         if is_last:
             values = logits.values_RV[-1].clone()
     return values

@@ -9,10 +9,10 @@ from pathlib import Path
 import torch
 
 from outrider.actors.engine.engine_settings import LAW_PREFIX, EngineSettings
+from outrider.actors.engine.kv.added_rows import packed
 from outrider.actors.engine.profiles import Profile, find_profile
 from outrider.actors.engine.protocol import Logits, Rows
 from outrider.actors.engine.tables.emulated_engine import EmulatedEngine
-from outrider.actors.engine.tables.token_slots import packed
 from outrider.actors.engine.tables.token_table import Table, load_table
 from outrider.actors.engine.tables.trigram_laws import law_table
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -12,7 +14,8 @@ from bench.gpu import gpu_checks, gpu_suite
 from bench.gpu.gpu_model import Room, build_engine, least_bytes
 from outrider.actors.engine.attention.attention_mask import mask_bits
 from outrider.actors.engine.graphs import static_inputs
-from outrider.actors.engine.kv.slot import SlotGrowth
+from outrider.actors.engine.kv.added_rows import AddedRows, Words
+from outrider.actors.engine.protocol import Int64s
 
 CPU = torch.device("cpu")
 
@@ -41,11 +44,13 @@ def test_everything_is_timed(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 
 def test_wrong_logits_end_the_bench(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A single row too many in sees is noticed."""
+    """A single row too many in sight is noticed."""
 
-    def wrong(growth: SlotGrowth, *, first: int, window: int | None) -> list[int]:
-        bits = mask_bits(growth, first=first, window=window)
-        return [row | 1 << growth.cached - first + 1 for row in bits]
+    def wrong(added: AddedRows, rows_Q: Int64s, *, firsts_Q: Int64s, **sizes: Any) -> Words:
+        bits = mask_bits(added, rows_Q, firsts_Q=firsts_Q, **sizes)
+        places_Q = added.cached_B[added.entries_R[rows_Q]] - firsts_Q + 1
+        bits[np.arange(len(bits)), places_Q >> 6] |= np.uint64(1) << (places_Q & 63).view(np.uint64)
+        return bits
 
     room = Room(shape="tiny", device=CPU, dtype=torch.float32, num_slots=3, max_context=256)
     engine, _ = build_engine(room, cuda_graphs="off")

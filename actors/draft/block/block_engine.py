@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from outrider.actors.draft.block.block_net import BlockNet
 from outrider.actors.draft.block.context_cache import ContextCache
-from outrider.actors.engine.protocol import Batch, Int64s, Logits, ModelSpec, Rows
+from outrider.actors.engine.kv.added_rows import packed
+from outrider.actors.engine.protocol import Batch, Int64s, Logits, ModelSpec, Moves, Rows
+from outrider.actors.engine.tables.moved_columns import move_columns
 from outrider.actors.engine.tables.token_slot_engine import TokenSlotEngine
-from outrider.actors.engine.tables.token_slots import packed
 
 CONFIDENCE_EDGES = np.array([0.3, 0.45, 0.6, 0.8])
 """Between the levels of confidence. Of a toy's rows each level has a fair part; what a level is worth is learned while serving."""
@@ -118,13 +119,10 @@ class BlockEngine(TokenSlotEngine):
         self._slots.truncate(slot, length)
         self._positions_SC[slot, 0] = length - 1
 
-    def rebase(self, slot: int, path: Sequence[int], keep: Sequence[int] = ()) -> None:
+    def rebase(self, moves: Moves) -> None:
         """See `Engine`."""
-        self._slots.rebase(slot, path, keep)
-        positions_C = self._positions_SC[slot]
-        positions_C[0] += len(path)
-        if keep:
-            positions_C[1 : 1 + len(keep)] = positions_C[np.array(keep) + 1]
+        self._slots.rebase(moves)
+        move_columns(self._positions_SC, moves)
 
     @torch.inference_mode()
     def forward(self, batch: Sequence[Rows]) -> Logits:

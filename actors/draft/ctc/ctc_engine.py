@@ -8,15 +8,14 @@ their rows stay what they are, and drafting goes on below them without new state
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 
 from outrider.actors.draft.block.block_engine import BlockEngine
 from outrider.actors.draft.ctc.ctc_net import CtcNet
 from outrider.actors.draft.ctc.prefix_masses import NO_TOKEN, appended, empty_string, next_masses
-from outrider.actors.engine.protocol import Int64s, ModelSpec
+from outrider.actors.engine.protocol import Int64s, ModelSpec, Moves
+from outrider.actors.engine.tables.moved_columns import move_columns
 
 LEAST_MASS = 1e-37
 """Stands for nothing where a logarithm is taken."""
@@ -47,14 +46,11 @@ class CtcEngine(BlockEngine):
         for token in string:
             self._append(row, column, column, np.array([token]))
 
-    def rebase(self, slot: int, path: Sequence[int], keep: Sequence[int] = ()) -> None:
+    def rebase(self, moves: Moves) -> None:
         """See `Engine`."""
-        super().rebase(slot, path, keep)
-        for columns in (self._lasts_SC[slot], self._masses[slot]):
-            if path:
-                columns[0] = columns[path[-1] + 1]
-            if keep:
-                columns[1 : 1 + len(keep)] = columns[np.array(keep) + 1]
+        super().rebase(moves)
+        for columns in (self._lasts_SC, self._masses):
+            move_columns(columns, moves)
 
     def _lay(self, slots_N: torch.Tensor, states: torch.Tensor) -> None:
         """See `BlockEngine`: keeps probabilities."""

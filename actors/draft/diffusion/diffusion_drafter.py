@@ -28,7 +28,7 @@ from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessio
 from outrider.actors.draft.state.drafter import LOOKAHEAD, DraftPass
 from outrider.actors.draft.trees.calibration import Rates, Sharpness, learn_walk
 from outrider.actors.draft.trees.draft_cost import PassCost
-from outrider.actors.engine.protocol import Batch, Engine, Logits, NoFreeSlot
+from outrider.actors.engine.protocol import Batch, Engine, Logits, Moves, NoFreeSlot
 from outrider.actors.engine.timed_engine import TimedEngine
 
 Bools = NDArray[np.bool_]
@@ -198,15 +198,14 @@ class DiffusionDrafter:
         """See `Drafter`."""
         assert isinstance(plan, DiffusionPass), "it is this method's own"
         assert logits is not None, "it has a batch"
-        of_each = (plan.rows_E.tolist(), plan.counts_E.tolist(), plan.wanted_E.tolist())
-        for row, count, kind in zip(*of_each, strict=True):
+        is_told_E = plan.wanted_E == ALL
+        for row in plan.rows_E[is_told_E].tolist():
             slot = int(self._models.slots_S[row])
-            if kind == ALL:
-                self.timed.truncate(slot, int(self._models.cached_S[row]))
-                continue
-            self.timed.rebase(slot, range(count))
-            self._models.cached_S[row] += count
-            self._is_stale_S[row] = kind == NONE
+            self.timed.truncate(slot, int(self._models.cached_S[row]))
+        rows_B, counts_B = plan.rows_E[~is_told_E], plan.counts_E[~is_told_E]
+        self.timed.rebase(Moves.read(self._models.slots_S[rows_B], counts_B))
+        self._models.cached_S[rows_B] += counts_B
+        self._is_stale_S[rows_B] = plan.wanted_E[~is_told_E] == NONE
         grown: Int64s = plan.rows_E[plan.fills_E]
         if len(grown):
             step_s = self.cost.predict(self._block - 1)

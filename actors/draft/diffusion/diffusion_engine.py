@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from outrider.actors.draft.block.context_cache import NOWHERE, ContextRing
 from outrider.actors.draft.diffusion.diffusion_net import DiffusionNet
-from outrider.actors.engine.protocol import WANTS, Batch, Int64s, Logits, ModelSpec, Rows
+from outrider.actors.engine.kv.added_rows import packed
+from outrider.actors.engine.protocol import WANTS, Batch, Int64s, Logits, ModelSpec, Moves, Rows
 from outrider.actors.engine.tables.token_slot_engine import TokenSlotEngine
-from outrider.actors.engine.tables.token_slots import packed
 
 NONE, LAST, ALL = range(len(WANTS))
 
@@ -65,9 +65,9 @@ class DiffusionEngine(TokenSlotEngine):
         self._slots.truncate(slot, length)
         self.context.forget(slot, length)
 
-    def rebase(self, slot: int, path: Sequence[int], keep: Sequence[int] = ()) -> None:
+    def rebase(self, moves: Moves) -> None:
         """See `Engine`."""
-        self._slots.rebase(slot, path, keep)
+        self._slots.rebase(moves)
 
     @torch.inference_mode()
     def forward(self, batch: Sequence[Rows]) -> Logits:

@@ -11,8 +11,6 @@ With reuse a row behind stage 0 takes a kept state (`kept_states`) where there i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -23,7 +21,8 @@ from outrider.actors.draft.eagle.eagle_net import EagleNet
 from outrider.actors.draft.eagle.kept_states import Grade
 from outrider.actors.draft.eagle.state_reuse import StateReuse
 from outrider.actors.draft.on_states.state_engine import NEVER, NewRows, StateEngine
-from outrider.actors.engine.protocol import Int64s, ModelSpec
+from outrider.actors.engine.protocol import Int64s, ModelSpec, Moves
+from outrider.actors.engine.tables.moved_columns import move_columns
 
 Bools = NDArray[np.bool_]
 
@@ -134,24 +133,29 @@ class EagleEngine(StateEngine):
         tail_T = self._tail_positions_ST[slot]
         tail_T[tail_T >= length] = NOWHERE
 
-    def rebase(self, slot: int, path: Sequence[int], keep: Sequence[int] = ()) -> None:
+    def rebase(self, moves: Moves) -> None:
         """See `Engine`."""
-        columns = np.array(path, np.int64) + 1
+        entries_N, steps_N = (moves.paths_EP >= 0).nonzero()
+        slots_N = moves.slots_E[entries_N]
+        columns_N = moves.paths_EP[entries_N, steps_N] + 1
         # Rows that see themselves are those that are not in the context; of others there is nothing.
-        for column in columns[self._seen_SCC[slot, columns, columns]].tolist():
-            position = int(self._positions_SC[slot, column])
-            place = position % self._tail_positions_ST.shape[1]
+        is_tail_N = self._seen_SCC[slots_N, columns_N, columns_N]
+        slots_T, columns_T = slots_N[is_tail_N], columns_N[is_tail_N]
+        # The newest ones, if there are more than there is room for.
+        positions_T = self._positions_SC[slots_T, columns_T]
+        places_T = positions_T % self._tail_positions_ST.shape[1]
+        for slot, column, place in zip(
+            slots_T.tolist(), columns_T.tolist(), places_T.tolist(), strict=True
+        ):
             self._tail_ST[slot, place] = self._rows_SC[slot, column]
-            self._tail_positions_ST[slot, place] = position
-        if len(columns):
-            self._tokens_SC[slot, 0] = self._tokens_SC[slot, columns[-1]]
-        super().rebase(slot, path, keep)
-        if keep:
-            kept, new = np.array(keep) + 1, slice(1, 1 + len(keep))
-            self._rows_SC[slot, new] = self._rows_SC[slot, torch.from_numpy(kept)]
-            self._seen_SCC[slot, new, new] = self._seen_SCC[slot][kept][:, kept]
-            for array_SC in (self._tokens_SC, self._grades_SC):
-                array_SC[slot, new] = array_SC[slot, kept]
+        self._tail_positions_ST[slots_T, places_T] = positions_T
+        super().rebase(moves)
+        for columns in (self._rows_SC, self._tokens_SC, self._grades_SC):
+            move_columns(columns, moves)
+        for slot, _, keep in moves:
+            if keep:
+                kept, new = np.array(keep) + 1, slice(1, 1 + len(keep))
+                self._seen_SCC[slot, new, new] = self._seen_SCC[slot][kept][:, kept]
 
     def _compute(self, rows: NewRows, live_R: Bools) -> None:
         slots_R, columns_R = rows.slots_R, rows.columns_R

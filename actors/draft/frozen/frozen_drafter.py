@@ -27,7 +27,7 @@ from outrider.actors.draft.stopping.lengths import Lengths
 from outrider.actors.draft.trees.frozen_rounds import ROOT, FrozenRounds
 from outrider.actors.draft.trees.scoring import confine
 from outrider.actors.engine.kv.prefix_slots import PrefixSlots
-from outrider.actors.engine.protocol import Batch, Engine, Logits
+from outrider.actors.engine.protocol import Batch, Engine, Logits, Moves
 from outrider.actors.frozen.frozen_candidates import FrozenCandidates
 from outrider.actors.frozen.sparse_rows import MAX_KEPT
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
@@ -135,6 +135,7 @@ class SampledDrafter:
     def follow(self, rows_E: Int64s, tokens_ET: Int64s, counts_E: Int64s) -> Int64s:
         """See `Drafter`: keeps the round that was drafted for the tokens, if there is one."""
         foreseen: list[int] = []
+        moves: list[tuple[int, Sequence[int], Sequence[int]]] = []
         for row, tokens_T, count in zip(
             rows_E.tolist(), tokens_ET.tolist(), counts_E.tolist(), strict=True
         ):
@@ -143,9 +144,11 @@ class SampledDrafter:
             foreseen.append(state.rounds.num_foreseen(tokens))
             followed = state.rounds.follow(tokens)
             if state.cached == session.length:
-                self.engine.rebase(state.slot, followed.path, followed.keep)
+                moves.append((state.slot, followed.path, followed.keep))
                 state.cached += len(followed.path)
             state.transform.commit(self._readable(tokens))
+        if moves:
+            self.engine.rebase(Moves.of(moves))
         return np.array(foreseen, np.int64)
 
     def rewrite(self, session: DraftSession, keep: int) -> None:
@@ -229,6 +232,13 @@ class SampledDrafter:
     def _run(self, entries: Sequence[Entry], logits: Logits) -> list[DraftSession]:
         growing: list[tuple[DraftSession, FrozenSession]] = []
         scores: list[torch.Tensor] = []
+        read = [
+            (entry.state.slot, range(len(entry.rows.tokens)), ())
+            for entry in entries
+            if not entry.nodes
+        ]
+        if read:
+            self.engine.rebase(Moves.of(read))
         for index, entry in enumerate(entries):
             session, state = entry.session, entry.state
             if entry.nodes:
@@ -236,9 +246,7 @@ class SampledDrafter:
                 for row, node in enumerate(entry.nodes, start=first):
                     state.rounds.scratch[node] = row
             else:
-                count = len(entry.rows.tokens)
-                self.engine.rebase(state.slot, range(count))
-                state.cached += count
+                state.cached += len(entry.rows.tokens)
                 if entry.rows.logits == "none":
                     continue
                 shape = self._planner.shape(session, session.length)

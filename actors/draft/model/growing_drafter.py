@@ -25,10 +25,10 @@ from outrider.actors.draft.state.drafter import LOOKAHEAD, DraftPass
 from outrider.actors.draft.stopping.lengths import Lengths
 from outrider.actors.draft.trees.calibration import Rates, Sharpness, learn_walk
 from outrider.actors.draft.trees.draft_cost import PassCost
-from outrider.actors.draft.trees.forest import ROOT, TreeWalk
+from outrider.actors.draft.trees.forest import NOT_RUN, ROOT, TreeWalk
 from outrider.actors.draft.trees.picking import best_first, runnable
 from outrider.actors.engine.kv.prefix_slots import PrefixSlots
-from outrider.actors.engine.protocol import WANTS, Batch, Engine, Logits
+from outrider.actors.engine.protocol import WANTS, Batch, Engine, Logits, Moves
 from outrider.actors.speculation import learning
 
 Bools = NDArray[np.bool_]
@@ -245,8 +245,7 @@ class AutoregressiveDrafter:
         models = self._models
         reading = plan.rows_E[: plan.num_reading]
         counts = plan.counts_E[: plan.num_reading]
-        for slot, count in zip(models.slots_S[reading].tolist(), counts.tolist(), strict=True):
-            self.engine.rebase(slot, range(count))
+        self.engine.rebase(Moves.read(models.slots_S[reading], counts))
         models.cached_S[reading] += counts
         done = reading[plan.is_read_E]
         models.is_expanded_S[done] = True
@@ -263,26 +262,24 @@ class AutoregressiveDrafter:
         """Commits the rows of the ways, and drops the trees that do not go on below them."""
         forest, models = self._forest, self._models
         ends_E = walk.path_ET[np.arange(len(rows_E)), np.maximum(num_run_E - 1, 0)]
-        kept = iter(forest.reroot(rows_E[stays_E], ends_E[stays_E]))
+        ends_E = ends_E[stays_E]
+        kept = forest.reroot(rows_E[stays_E], ends_E)
         was_expanded_E = models.is_expanded_S[rows_E]
-        entries = zip(
-            rows_E.tolist(),
-            models.slots_S[rows_E].tolist(),
-            scratch_ET.tolist(),
-            num_run_E.tolist(),
-            stays_E.tolist(),
-            was_expanded_E.tolist(),
-            strict=True,
+        keeps_EK = np.full((len(rows_E), kept.shape[1]), NOT_RUN)
+        keeps_EK[stays_E] = kept
+        paths_ET = np.where(
+            np.arange(scratch_ET.shape[1]) < num_run_E[:, None], scratch_ET, NOT_RUN
         )
-        for row, slot, scratch_T, num_run, stays, was_expanded in entries:
-            if not was_expanded:
-                continue
-            keep = next(kept) if stays else []
-            path = scratch_T[:num_run]
-            self.engine.rebase(slot, path, keep)
-            halting = models.halting.get(row)
-            if halting is not None and stays:
-                halting.reroot(path[-1], keep)
+        moves = Moves(
+            slots_E=models.slots_S[rows_E[was_expanded_E]],
+            paths_EP=paths_ET[was_expanded_E],
+            keeps_EK=keeps_EK[was_expanded_E],
+        )
+        self.engine.rebase(moves)
+        if models.halting:
+            for row, (_, path, keep) in zip(rows_E[was_expanded_E].tolist(), moves, strict=True):
+                if row in models.halting and path:
+                    models.halting[row].reroot(path[-1], keep)
         forest.clear(rows_E[was_expanded_E & ~stays_E])
 
     def _pass(self, reading_B: Int64s, growing_G: Int64s) -> ModelPass | None:

@@ -15,9 +15,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from outrider.actors.engine.protocol import WANTS, Int64s, Logits, ModelSpec, Rows
+from outrider.actors.engine.kv.added_rows import packed
+from outrider.actors.engine.protocol import WANTS, Int64s, Logits, ModelSpec, Moves, Rows
+from outrider.actors.engine.tables.moved_columns import move_columns
 from outrider.actors.engine.tables.token_slot_engine import TokenSlotEngine
-from outrider.actors.engine.tables.token_slots import packed
 
 NEVER = -(1 << 40)
 """Position of the newest hidden state where there is none: every row is deeper than any net goes."""
@@ -135,17 +136,11 @@ class StateEngine(TokenSlotEngine, ABC):
         if is_cut and self._newest_S[slot] < length - 1:
             self._newest_S[slot] = NEVER
 
-    def rebase(self, slot: int, path: Sequence[int], keep: Sequence[int] = ()) -> None:
+    def rebase(self, moves: Moves) -> None:
         """See `Engine`."""
-        self._slots.rebase(slot, path, keep)
-        states_CM, positions_C = self._states_SCM[slot], self._positions_SC[slot]
-        if path:
-            states_CM[0] = states_CM[path[-1] + 1]
-            positions_C[0] += len(path)
-        if keep:
-            kept = [row + 1 for row in keep]
-            states_CM[1 : 1 + len(kept)] = states_CM[kept]
-            positions_C[1 : 1 + len(kept)] = positions_C[kept]
+        self._slots.rebase(moves)
+        for columns in (self._states_SCM, self._positions_SC):
+            move_columns(columns, moves)
 
     @torch.inference_mode()
     def forward(self, batch: Sequence[Rows]) -> Logits:

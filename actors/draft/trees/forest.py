@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -242,7 +241,7 @@ class Forest:
             hits_K=np.concatenate(hits),
         )
 
-    def reroot(self, rows_E: Int64s, nodes_E: Int64s) -> list[list[int]]:
+    def reroot(self, rows_E: Int64s, nodes_E: Int64s) -> Int64s:
         """Makes a node of each session its root and drops what is not below it.
 
         Args:
@@ -250,7 +249,8 @@ class Forest:
             nodes_E: Nodes that are run, if any node is.
 
         Returns:
-            For each session the scratch rows of the run nodes that stay, ascending; they are renumbered 0, 1, ... in this order.
+            For each session the scratch rows of the run nodes that stay, ascending, filled up with -1; they are renumbered 0, 1, ... in this
+            order. Shape (E, K).
         """
         counts_E = self.num_nodes_S[rows_E] + 1
         starts_E = starts_of(counts_E)[:-1]
@@ -306,12 +306,13 @@ class Forest:
 
 def _renumber(
     scratch_N: NDArray[np.int32], entries_N: Int64s, num_entries: int
-) -> tuple[list[list[int]], Int64s]:
-    """Gives the scratch rows of each entry the numbers from 0 on, in place. Returns the old ones and how many."""
+) -> tuple[Int64s, Int64s]:
+    """Gives the scratch rows of each entry the numbers from 0 on, in place. Returns the old ones, filled up, and how many."""
     run = (scratch_N >= 0).nonzero()[0]
     run = run[np.lexsort((scratch_N[run], entries_N[run]))]
     counts_E = np.bincount(entries_N[run], minlength=num_entries)
-    old = scratch_N[run].tolist()
-    scratch_N[run] = rank_within(entries_N[run])
-    ends = starts_of(counts_E).tolist()
-    return [old[start:end] for start, end in pairwise(ends)], counts_E
+    new_K = rank_within(entries_N[run])
+    old_EK = np.full((num_entries, int(counts_E.max(initial=0))), NOT_RUN, np.int64)
+    old_EK[entries_N[run], new_K] = scratch_N[run]
+    scratch_N[run] = new_K
+    return old_EK, counts_E

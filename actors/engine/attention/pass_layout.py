@@ -5,99 +5,88 @@ A pass runs the rows of all sessions one after another, as one sequence without 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from outrider.actors.engine.kv.slot import SlotGrowth
-from outrider.actors.engine.protocol import Rows
+import numpy as np
+
+from outrider.actors.engine.kv.added_rows import AddedRows
+from outrider.actors.engine.protocol import WANTS, Batch, Int64s
+
+NOBODY = -1
+"""Stands for an entry of a call that is no session's."""
+
+_ALL = WANTS.index("all")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PassLayout:
     """One pass."""
 
-    segments: list[SlotGrowth]
-    """Rows of each session, in the order of the packed batch."""
+    added: AddedRows
+    """Its rows, in the order of the packed batch."""
 
-    starts: list[int]
-    """Where each segment starts in the packed batch, and the number of packed rows at the end."""
-
-    tokens: list[int]
-    """Of the packed rows."""
-
-    positions: list[int]
-    """Of the packed rows."""
-
-    wanted: list[int]
+    wanted_W: Int64s
     """Packed rows that logits are wanted for, ascending."""
 
     offsets: tuple[int, ...]
-    """Where each segment's wanted rows start in `wanted`; one more than there are segments."""
+    """Where each entry's wanted rows start in `wanted_W`; one more than there are entries."""
 
     @property
     def num_rows(self) -> int:
         """Packed rows."""
-        return self.starts[-1]
+        return self.added.num_rows
 
-    def written(self, capacity: int) -> list[int]:
+    @property
+    def num_sessions(self) -> int:
+        """Entries of the batch."""
+        return len(self.added.slots_B)
+
+    def positions(self) -> Int64s:
+        """Of the packed rows."""
+        added = self.added
+        positions_R: Int64s = added.cached_B[added.entries_R] + added.depths_R
+        return positions_R
+
+    def written(self, capacity: int) -> Int64s:
         """Row of the storage that each packed row's keys and values go to; a slot has `capacity` rows."""
-        rows: list[int] = []
-        for each in self.segments:
-            first = each.slot * capacity + each.cached + each.scratch
-            rows.extend(range(first, first + len(each.parents)))
-        return rows
+        added = self.added
+        first_B = added.slots_B * capacity + added.cached_B
+        written_R: Int64s = first_B[added.entries_R] + added.columns_R
+        return written_R
 
-    def queries(self, entries: Sequence[int | None], num_queries: int) -> list[int]:
+    def queries(self, entries_Q: Int64s, num_queries: int) -> Int64s:
         """Packed rows of sessions that share a kernel call, padded to equally many.
 
         Args:
-            entries: Segments; None for a slot of nobody.
-            num_queries: At least the rows of each segment.
+            entries_Q: Entries of the batch, or `NOBODY`.
+            num_queries: N, at least the rows of each.
 
         Returns:
-            One entry after another; an entry's padding repeats its first row, and nobody's the first of all.
+            Shape (Q * N,): an entry's padding repeats its first row, and nobody's the first of all.
         """
-        queries: list[int] = []
-        for index in entries:
-            start = end = 0
-            if index is not None:
-                start, end = self.starts[index], self.starts[index + 1]
-                queries.extend(range(start, end))
-            queries.extend([start] * (num_queries - (end - start)))
-        return queries
+        is_somebody_Q = entries_Q != NOBODY
+        starts_Q = np.where(is_somebody_Q, self.added.starts[entries_Q], 0)
+        counts_Q = np.where(is_somebody_Q, self.added.counts_B[entries_Q], 0)
+        ranks_N = np.arange(num_queries)
+        queries_QN = np.where(ranks_N < counts_Q[:, None], ranks_N, 0) + starts_Q[:, None]
+        return queries_QN.reshape(-1)
 
-    def put_places(
-        self, entries: Sequence[int | None], num_queries: int, places: list[int], first: int = 0
-    ) -> None:
-        """Writes where the packed rows of some segments are among queries that begin at `first`; see `queries`."""
-        for entry, index in enumerate(entries):
-            if index is not None:
-                start, end = self.starts[index], self.starts[index + 1]
-                place = first + entry * num_queries
-                places[start:end] = range(place, place + end - start)
+    def places(self, firsts_B: Int64s) -> Int64s:
+        """Where the packed rows are among queries, if those of entry b begin at `firsts_B[b]`."""
+        added = self.added
+        places_R: Int64s = (firsts_B - added.starts[:-1])[added.entries_R]
+        places_R += np.arange(len(places_R))
+        return places_R
 
 
-def plan_pass(batch: Sequence[Rows], segments: list[SlotGrowth]) -> PassLayout:
+def plan_pass(batch: Batch, added: AddedRows) -> PassLayout:
     """Packs a checked batch."""
-    starts, offsets = [0], [0]
-    tokens: list[int] = []
-    positions: list[int] = []
-    wanted: list[int] = []
-    for rows, segment in zip(batch, segments, strict=True):
-        start, end = starts[-1], starts[-1] + len(segment.parents)
-        tokens.extend(segment.tokens)
-        positions.extend([segment.cached + depth for depth in segment.depths])
-        if rows.logits == "all":
-            wanted.extend(range(start, end))
-        elif rows.logits == "last":
-            wanted.append(end - 1)
-        starts.append(end)
-        offsets.append(len(wanted))
+    counts_B, wanted_E = added.counts_B, batch.wanted_E
+    wanted_R = (wanted_E == _ALL)[added.entries_R]
+    wanted_R[(added.starts[1:] - 1)[wanted_E > 0]] = True
+    wants_B = np.where(wanted_E == _ALL, counts_B, wanted_E)
     return PassLayout(
-        segments=segments,
-        starts=starts,
-        tokens=tokens,
-        positions=positions,
-        wanted=wanted,
-        offsets=tuple(offsets),
+        added=added,
+        wanted_W=wanted_R.nonzero()[0],
+        offsets=(0, *wants_B.cumsum().tolist()),
     )

@@ -12,80 +12,89 @@ import numpy as np
 import torch
 
 from outrider.actors.engine.attention.attention import Attend
-from outrider.actors.engine.attention.attention_mask import additive, first_seen, mask_bits
+from outrider.actors.engine.attention.attention_mask import (
+    additive,
+    first_seen,
+    mask_bits,
+    num_words,
+)
 from outrider.actors.engine.attention.pass_attention import (
     AttentionCall,
     KeysAndMask,
     PassAttention,
 )
 from outrider.actors.engine.attention.pass_cache import PassCache
-from outrider.actors.engine.attention.pass_layout import PassLayout
+from outrider.actors.engine.attention.pass_layout import NOBODY, PassLayout
 from outrider.actors.engine.attention.slot_runs import SlotRun, slot_runs_of
-from outrider.actors.engine.kv.slot import SlotGrowth
+from outrider.actors.engine.kv.added_rows import Words
 from outrider.actors.engine.kv.storage import Storage
+from outrider.actors.engine.protocol import Int64s
 
 
 def planned_cache(layout: PassLayout, storage: Storage) -> PassCache:
     """The cache of a pass."""
-    if len(layout.segments) == 1:
-        (own,) = layout.segments
-        first = own.cached + own.scratch
-        return PassCache(storage, None, view=storage.views(own.slot, 1, first, layout.num_rows))
-    return PassCache(storage, _tensor(layout.written(storage.capacity)))
+    added = layout.added
+    if layout.num_sessions == 1:
+        first = int(added.cached_B[0] + added.scratch_B[0])
+        slot = int(added.slots_B[0])
+        return PassCache(storage, None, view=storage.views(slot, 1, first, layout.num_rows))
+    return PassCache(storage, torch.from_numpy(layout.written(storage.capacity)))
 
 
 def planned_attention(layout: PassLayout, storage: Storage) -> Attend:
     """The attention of a pass."""
-    if len(layout.segments) == 1:
+    if layout.num_sessions == 1:
         return _of_one(layout, 0, storage)
     runs, alone = slot_runs_of(layout)
     if not runs:
-        return PassAttention([_of_one(layout, index, storage) for index in alone])
+        return PassAttention([_of_one(layout, entry, storage) for entry in alone])
     calls: list[AttentionCall] = []
-    places = [0] * layout.num_rows
+    firsts_B = np.zeros(layout.num_sessions, np.int64)
     end = 0
     for run in runs:
         call = _of_many(layout, run, storage)
-        layout.put_places(run.entries, call.num_queries, places, end)
+        for place, entry in enumerate(run.entries):
+            if entry != NOBODY:
+                firsts_B[entry] = end + place * call.num_queries
         end += call.num_entries * call.num_queries
         calls.append(call)
-    for index in alone:
-        call = _of_one(layout, index, storage)
-        layout.put_places([index], call.num_queries, places, end)
+    for entry in alone:
+        call = _of_one(layout, entry, storage)
+        firsts_B[entry] = end
         end += call.num_queries
         calls.append(call)
-    if places == list(range(end)):
+    places_R = layout.places(firsts_B)
+    if len(places_R) == end and np.array_equal(places_R, np.arange(end)):
         return PassAttention(calls)
-    return PassAttention(calls, _tensor(places))
+    return PassAttention(calls, torch.from_numpy(places_R))
 
 
-def _of_one(layout: PassLayout, index: int, storage: Storage) -> AttentionCall:
+def _of_one(layout: PassLayout, entry: int, storage: Storage) -> AttentionCall:
     """The call of a session by itself."""
-    growth = layout.segments[index]
+    added = layout.added
+    start, end = added.starts[entry : entry + 2].tolist()
     return AttentionCall(
         storage,
-        queries=None
-        if len(layout.segments) == 1
-        else slice(layout.starts[index], layout.starts[index + 1]),
+        queries=None if layout.num_sessions == 1 else slice(start, end),
         num_entries=1,
-        num_queries=len(growth.parents),
-        see=_Views(storage, growth.slot, [growth], len(growth.parents)),
+        num_queries=end - start,
+        see=_Views(layout, storage, int(added.slots_B[entry]), [entry], end - start),
     )
 
 
 def _of_many(layout: PassLayout, run: SlotRun, storage: Storage) -> AttentionCall:
     """The call of sessions that share it."""
-    every = layout.segments
-    entries = [None if index is None else every[index] for index in run.entries]
-    num_queries = max([len(growth.parents) for growth in entries if growth is not None])
-    rows = layout.queries(run.entries, num_queries)
-    first, end = rows[0], rows[0] + len(rows)
+    entries_Q = np.array(run.entries)
+    num_queries = int(layout.added.counts_B[run.members].max())
+    rows = layout.queries(entries_Q, num_queries)
+    first, end = int(rows[0]), int(rows[0]) + len(rows)
+    is_range = np.array_equal(rows, np.arange(first, end))
     return AttentionCall(
         storage,
-        queries=slice(first, end) if rows == list(range(first, end)) else _tensor(rows),
-        num_entries=len(entries),
+        queries=slice(first, end) if is_range else torch.from_numpy(rows),
+        num_entries=len(entries_Q),
         num_queries=num_queries,
-        see=_Views(storage, run.first_slot, entries, num_queries),
+        see=_Views(layout, storage, run.first_slot, run.entries, num_queries),
     )
 
 
@@ -94,53 +103,60 @@ class _Views:
 
     def __init__(
         self,
+        layout: PassLayout,
         storage: Storage,
         first_slot: int,
-        entries: Sequence[SlotGrowth | None],
+        entries: Sequence[int],
         num_queries: int,
     ) -> None:
-        self._storage, self._first_slot = storage, first_slot
-        self._entries, self._num_queries = entries, num_queries
+        self._layout, self._storage, self._first_slot = layout, storage, first_slot
+        self._entries_Q, self._num_queries = np.array(entries), num_queries
+        self._members = self._entries_Q[self._entries_Q != NOBODY]
 
     def __call__(self, window: int | None, may_be_causal: bool) -> KeysAndMask:
-        storage, entries, num_queries = self._storage, self._entries, self._num_queries
-        growths = [growth for growth in entries if growth is not None]
-        total, first = max([growth.total for growth in growths]), 0
+        storage, added, num_queries = self._storage, self._layout.added, self._num_queries
+        members, num_entries = self._members, len(self._entries_Q)
+        total, first = int(added.totals_B[members].max()), 0
         if window is not None:
-            if window > max([growth.cached + max(growth.depths) for growth in growths]):
+            if window > self._deepest():
                 # A window that no row outgrows is no window.
                 window = None
             else:
-                first = min([first_seen(growth, window) for growth in growths])
+                first = int(first_seen(added, window)[members].min())
         shown = total - first
-        view = storage.views(self._first_slot, len(entries), first, shown)
-        if len(entries) == 1:
-            if window is None and _is_chain(growths[0]):
-                if num_queries == 1:
-                    return KeysAndMask(view=view)
-                if may_be_causal and num_queries == total:
-                    return KeysAndMask(view=view, is_causal=True)
-            bits = mask_bits(growths[0], first=first, window=window)
-        else:
-            bits = self._padded_bits(first, window)
-        mask = torch.from_numpy(additive(bits, shown).reshape(len(entries), 1, num_queries, shown))
+        view = storage.views(self._first_slot, num_entries, first, shown)
+        if num_entries == 1 and window is None and self._is_chain():
+            if num_queries == 1:
+                return KeysAndMask(view=view)
+            if may_be_causal and num_queries == total:
+                return KeysAndMask(view=view, is_causal=True)
+        bits = self._bits(first, shown, window)
+        mask = torch.from_numpy(additive(bits, shown).reshape(num_entries, 1, num_queries, shown))
         return KeysAndMask(view=view, mask_E1NS=mask.to(storage.dtype))
 
-    def _padded_bits(self, first: int, window: int | None) -> list[int]:
+    def _deepest(self) -> int:
+        """Greatest position of a row."""
+        deepest_B = np.maximum.reduceat(self._layout.added.depths_R, self._layout.added.starts[:-1])
+        return int((self._layout.added.cached_B + deepest_B)[self._members].max())
+
+    def _is_chain(self) -> bool:
+        """Whether the scratch rows of the slot come one after another."""
+        added, (entry,) = self._layout.added, self._members.tolist()
+        last = added.starts[entry + 1] - 1
+        return bool(added.depths_R[last] == added.columns_R[last])
+
+    def _bits(self, first: int, shown: int, window: int | None) -> Words:
         """Bits of all queries; in a slot of nobody a row sees one, for what saw nothing would be no number."""
-        bits: list[int] = []
-        for growth in self._entries:
-            own = [1] if growth is None else mask_bits(growth, first=first, window=window)
-            bits += own
-            bits += [own[0]] * (self._num_queries - len(own))
-        return bits
-
-
-def _is_chain(growth: SlotGrowth) -> bool:
-    """Whether the scratch rows of the slot come one after another."""
-    scratch = growth.total - growth.cached
-    return growth.lineages[-1] == (1 << scratch) - 1
-
-
-def _tensor(numbers: list[int]) -> torch.Tensor:
-    return torch.from_numpy(np.array(numbers, dtype=np.int64))
+        rows_Q: Int64s = self._layout.queries(self._entries_Q, self._num_queries)
+        bits_QS = mask_bits(
+            self._layout.added,
+            rows_Q,
+            firsts_Q=np.full(len(rows_Q), first),
+            words=num_words(shown),
+            window=window,
+        )
+        if len(self._members) < len(self._entries_Q):
+            nobody = (self._entries_Q == NOBODY).repeat(self._num_queries)
+            bits_QS[nobody] = 0
+            bits_QS[nobody, 0] = 1
+        return bits_QS

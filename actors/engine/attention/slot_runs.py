@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from outrider.actors.engine.attention.pass_layout import PassLayout
-from outrider.actors.engine.kv.slot import SlotGrowth
+from outrider.actors.engine.attention.pass_layout import NOBODY, PassLayout
 
 MOST_ROWS = 16
 """Rows of one session, beyond which its arithmetic outweighs a call."""
@@ -31,61 +30,61 @@ SHORTEST = 128
 class SlotRun:
     """Neighbouring slots whose sessions share a call."""
 
-    entries: tuple[int | None, ...]
-    """Segments of the pass, by ascending slot; None for a slot of nobody."""
+    entries: tuple[int, ...]
+    """Entries of the pass, by ascending slot; `NOBODY` for a slot that is not in it."""
 
     first_slot: int
     """Entry i is this slot plus i."""
 
     @property
     def members(self) -> list[int]:
-        """The segments."""
-        return [index for index in self.entries if index is not None]
+        """The entries that are somebody's."""
+        return [entry for entry in self.entries if entry != NOBODY]
 
 
 def slot_runs_of(layout: PassLayout) -> tuple[list[SlotRun], list[int]]:
     """Splits the sessions of a pass.
 
     Returns:
-        The runs, and the segments that attend by themselves, ascending.
+        The runs, and the entries that attend by themselves, ascending.
     """
-    every = list(range(len(layout.segments)))
+    added = layout.added
+    slots, counts = added.slots_B.tolist(), added.counts_B.tolist()
     alike: dict[tuple[int, int], list[int]] = {}
-    for index, segment in enumerate(layout.segments):
-        if len(segment.parents) <= MOST_ROWS:
-            alike.setdefault(_size(segment), []).append(index)
+    for entry, (total, count) in enumerate(zip(added.totals_B.tolist(), counts, strict=True)):
+        if count <= MOST_ROWS:
+            alike.setdefault(_size(total, count), []).append(entry)
     found: list[SlotRun] = []
     for members in alike.values():
         if len(members) >= FEWEST_SESSIONS:
-            members.sort(key=lambda index: layout.segments[index].slot)
-            found += _split(members, layout.segments)
+            members.sort(key=lambda entry: slots[entry])
+            found += _split(members, slots)
+    every = list(range(len(slots)))
     if not found:
         return [], every
-    together = {index for run in found for index in run.members}
-    return found, [index for index in every if index not in together]
+    together = {entry for run in found for entry in run.members}
+    return found, [entry for entry in every if entry not in together]
 
 
-def _in_place(members: Sequence[int], segments: Sequence[SlotGrowth]) -> SlotRun:
-    first, last = segments[members[0]].slot, segments[members[-1]].slot
-    entries: list[int | None] = [None] * (last - first + 1)
-    for index in members:
-        entries[segments[index].slot - first] = index
+def _in_place(members: Sequence[int], slots: Sequence[int]) -> SlotRun:
+    first, last = slots[members[0]], slots[members[-1]]
+    entries = [NOBODY] * (last - first + 1)
+    for entry in members:
+        entries[slots[entry] - first] = entry
     return SlotRun(entries=tuple(entries), first_slot=first)
 
 
-def _size(segment: SlotGrowth) -> tuple[int, int]:
+def _size(total: int, count: int) -> tuple[int, int]:
     """Equal for sessions that are padded to at most twice their size."""
-    rows = max(segment.total, SHORTEST) - 1
-    return rows.bit_length(), (len(segment.parents) - 1).bit_length()
+    return (max(total, SHORTEST) - 1).bit_length(), (count - 1).bit_length()
 
 
-def _split(members: Sequence[int], segments: Sequence[SlotGrowth]) -> list[SlotRun]:
+def _split(members: Sequence[int], slots: Sequence[int]) -> list[SlotRun]:
     """Cuts at wide gaps, and drops what is too short. No slot is in a pass twice."""
     runs: list[list[int]] = []
-    for index in members:
-        slot = segments[index].slot
-        if runs and slot - segments[runs[-1][-1]].slot <= WIDEST_GAP + 1:
-            runs[-1].append(index)
+    for entry in members:
+        if runs and slots[entry] - slots[runs[-1][-1]] <= WIDEST_GAP + 1:
+            runs[-1].append(entry)
         else:
-            runs.append([index])
-    return [_in_place(run, segments) for run in runs if len(run) >= FEWEST_SESSIONS]
+            runs.append([entry])
+    return [_in_place(run, slots) for run in runs if len(run) >= FEWEST_SESSIONS]

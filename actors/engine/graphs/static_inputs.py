@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from outrider.actors.engine.attention.attention_mask import first_seen, mask_bits, packed
-from outrider.actors.engine.attention.pass_layout import PassLayout
+from outrider.actors.engine.attention.attention_mask import first_seen, mask_bits, num_words
+from outrider.actors.engine.attention.pass_layout import NOBODY, PassLayout
 from outrider.actors.engine.graphs.static_shape import MOST_PADDED, ROWS, StaticShape
 from outrider.actors.engine.kv.storage import Storage
 from outrider.actors.engine.staging import Int64s
@@ -84,7 +84,7 @@ class StaticLayout:
         """
         self._capacity, self._max_scratch = storage.capacity, max_scratch
         self._windows = list(dict.fromkeys(windows))
-        words = sum(self._num_words(storage.capacity, window) for window in self._windows)
+        words = sum(num_words(self._shown(storage.capacity, window)) for window in self._windows)
         most_entries = min(storage.num_slots, MOST_PADDED)
         self.most_integers = (
             ROWS[-1] * (5 + words)
@@ -96,7 +96,7 @@ class StaticLayout:
     def views(self, buffer: torch.Tensor, shape: StaticShape) -> StaticInputs:
         """The meaning of a buffer's integers for a shape, in the order of `fill`."""
         rows, entries = shape.rows, shape.entries
-        words = [self._num_words(shape.shown, window) for window in self._windows]
+        words = [num_words(self._shown(shape.shown, window)) for window in self._windows]
         sizes = [*[rows] * 5, entries * shape.longest, *[entries] * (2 + len(words))]
         sizes += [rows * count for count in words]
         parts = torch.split(buffer[: sum(sizes)], sizes)
@@ -125,46 +125,45 @@ class StaticLayout:
 
     def fill(self, layout: PassLayout, shape: StaticShape) -> list[Int64s]:
         """The integers of a pass that the shape holds."""
-        segments, count = layout.segments, layout.num_rows
-        indices = [segment.slot if shape.by_slot else i for i, segment in enumerate(segments)]
-        entries: list[int | None] = [None] * shape.entries
-        for index, entry in enumerate(indices):
-            entries[entry] = index
+        added, count = layout.added, layout.num_rows
+        indices_B = added.slots_B if shape.by_slot else np.arange(layout.num_sessions)
+        entries_E = np.full(shape.entries, NOBODY)
+        entries_E[indices_B] = np.arange(layout.num_sessions)
         of_rows = np.zeros((5, shape.rows), dtype=np.int64)
-        places = [0] * count
-        layout.put_places(entries, shape.longest, places)
-        wanted = layout.wanted + [0] * (shape.rows - len(layout.wanted))
-        for row, numbers in enumerate(
-            (layout.tokens, layout.positions, layout.written(self._capacity), places)
+        for row, numbers_R in enumerate(
+            (
+                added.tokens_R,
+                layout.positions(),
+                layout.written(self._capacity),
+                layout.places(indices_B * shape.longest),
+            )
         ):
-            of_rows[row, :count] = numbers
-            of_rows[row, count:] = numbers[0]
-        of_rows[4] = wanted
-        queries = np.array(layout.queries(entries, shape.longest), dtype=np.int64)
+            of_rows[row, :count] = numbers_R
+            of_rows[row, count:] = numbers_R[0]
+        of_rows[4, : len(layout.wanted_W)] = layout.wanted_W
         of_entries = np.zeros((2 + len(self._windows), shape.entries), dtype=np.int64)
         of_entries[0] = np.arange(shape.entries) if shape.by_slot else 0
-        of_entries[0, indices] = [segment.slot for segment in segments]
+        of_entries[0, indices_B] = added.slots_B
         of_entries[1] = 1
-        of_entries[1, indices] = [segment.total for segment in segments]
+        of_entries[1, indices_B] = added.totals_B
+        padded_R = np.zeros(shape.rows, np.int64)
+        padded_R[:count] = np.arange(count)
         masks: list[Int64s] = []
         for kind, window in enumerate(self._windows):
             shown = self._shown(shape.shown, window)
-            firsts = [0] * len(segments)
-            if shown < shape.shown:
-                firsts = [first_seen(segment, window) for segment in segments]
-            of_entries[2 + kind, indices] = firsts
-            bits: list[int] = []
-            for segment, first in zip(segments, firsts, strict=True):
-                bits += mask_bits(segment, first=first, window=window)
-            bits += [bits[0]] * (shape.rows - count)
-            octets = packed(bits, 8 * self._num_words(shape.shown, window))
-            masks.append(octets.view(np.int64))
+            firsts_B = first_seen(added, window if shown < shape.shown else None)
+            of_entries[2 + kind, indices_B] = firsts_B
+            bits = mask_bits(
+                added,
+                padded_R,
+                firsts_Q=firsts_B[added.entries_R[padded_R]],
+                words=num_words(shown),
+                window=window,
+            )
+            masks.append(bits.view(np.int64).reshape(-1))
+        queries = layout.queries(entries_E, shape.longest)
         return [of_rows.reshape(-1), queries, of_entries.reshape(-1), *masks]
 
     def _shown(self, shown: int, window: int | None) -> int:
         """Rows of a slot that layers of a window are shown: none sees more than it before the oldest, and scratch rows."""
         return shown if window is None else min(shown, window + self._max_scratch)
-
-    def _num_words(self, shown: int, window: int | None) -> int:
-        """Integers of the bits of a row."""
-        return -(-self._shown(shown, window) // 64)

@@ -134,7 +134,7 @@ class StaticPasses:
         if shape is None:
             return self._run_once(plan, tapped)
         self._fill(plan, shape)
-        logits_RV = self.recorded[shape]()[: len(plan.wanted)]
+        logits_RV = self.recorded[shape]()[: len(plan.wanted_W)]
         if tapped is not None:
             tapped.take(self._kept[shape])
         return logits_RV.clone() if self._recorder.reuses_memory else logits_RV
@@ -165,7 +165,7 @@ class StaticPasses:
         shape = exact_shape(need_of(plan))
         numbers = np.concatenate(self._layout.fill(plan, shape))
         inputs = self._layout.views(to_device(numbers, self._storage.device), shape)
-        return self._call_model(inputs, inputs.wanted_R[: len(plan.wanted)], tapped)
+        return self._call_model(inputs, inputs.wanted_R[: len(plan.wanted_W)], tapped)
 
     def _fill(self, plan: PassLayout, shape: StaticShape) -> None:
         self._staging.fill(self._layout.fill(plan, shape))

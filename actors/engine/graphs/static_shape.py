@@ -99,13 +99,13 @@ class StaticShape:
 
 def need_of(plan: PassLayout, layers: tuple[int, ...] = ()) -> Need:
     """What a planned pass asks of a shape, and the layers whose hidden states are wanted."""
-    segments = plan.segments
+    added = plan.added
     return Need(
         rows=plan.num_rows,
-        sessions=len(segments),
-        longest=max(len(segment.parents) for segment in segments),
-        slots=1 + max(segment.slot for segment in segments),
-        shown=max(segment.total for segment in segments),
+        sessions=plan.num_sessions,
+        longest=int(added.counts_B.max()),
+        slots=1 + int(added.slots_B.max()),
+        shown=int(added.totals_B.max()),
         layers=layers,
     )
 

@@ -1,16 +1,27 @@
-"""Which rows every slot holds, and which slots are taken.
+"""Which rows every slot holds, and which slots are taken: the books of all engines, as arrays over all slots.
 
-Both engines keep their books here; the keys and values themselves are elsewhere. What a slot holds is its own affair
-(`slot.py`). A free slot may have *kept* rows: cached ones of the session that had it, there until somebody takes the slot.
-A refused operation changes nothing.
+The keys and values themselves are elsewhere. Rows are numbered 0, 1, ... with the cached ones first, then the scratch rows (`added_rows.py`). A
+free slot may have *kept* rows: cached ones of the session that had it, there until somebody takes the slot. Adding and moving rows takes a fixed
+number of array operations, whatever the number of sessions; a refused operation changes nothing, and why is said by `refusals.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NoReturn
 
-from outrider.actors.engine.kv.slot import Slot, SlotGrowth, SlotRoom
-from outrider.actors.engine.protocol import NoFreeSlot, Rows
+import numpy as np
+
+from outrider.actors.engine.kv.added_rows import AddedRows, packed
+from outrider.actors.engine.kv.moved_rows import NO_ROWS, MovedRows, moved_rows
+from outrider.actors.engine.kv.pass_refusals import (
+    HeldRows,
+    SlotRoom,
+    check_move,
+    check_rows,
+)
+from outrider.actors.engine.kv.scratch_rows import NOT_KEPT, ScratchRows
+from outrider.actors.engine.protocol import Batch, Int64s, Moves, NoFreeSlot, Rows
 
 
 class SlotTable:
@@ -43,18 +54,15 @@ class SlotTable:
         self.max_context = max_context
         self.max_scratch = max_scratch
         self.vocab_size = vocab_size
-        self._room = SlotRoom(
-            max_context=max_context,
-            max_scratch=max_scratch,
-            vocab_size=vocab_size,
-        )
-        self._slots: list[Slot | None] = [None] * num_slots
-        self._kept = [0] * num_slots
+        self.cached_S = np.zeros(num_slots, np.int64)
+        """Cached rows; of a free slot those that were kept."""
+        self._is_taken_S = np.zeros(num_slots, np.bool_)
+        self._scratch = ScratchRows(num_slots, max_scratch)
 
     @property
     def num_free(self) -> int:
         """Number of free slots."""
-        return self._slots.count(None)
+        return self.num_slots - int(np.count_nonzero(self._is_taken_S))
 
     def acquire(self, slot: int | None = None, *, keep: int = 0) -> int:
         """Takes a free slot, the lowest unless one is named, with the first `keep` of its kept rows.
@@ -64,21 +72,21 @@ class SlotTable:
             ValueError: This slot is not free, or fewer rows were kept.
         """
         if slot is None:
-            if None not in self._slots:
+            if self._is_taken_S.all():
                 raise NoFreeSlot(
                     f"all {self.num_slots} slots are taken; release one first, or raise num_slots"
                 )
-            slot = self._slots.index(None)
-        elif not 0 <= slot < self.num_slots or self._slots[slot] is not None:
+            slot = int(self._is_taken_S.argmin())
+        elif not 0 <= slot < self.num_slots or self._is_taken_S[slot]:
             raise ValueError(
                 f"slot {slot} is not free (slots are 0 to {self.num_slots - 1}); name a free one"
             )
-        if not 0 <= keep <= self._kept[slot]:
+        if not 0 <= keep <= self.cached_S[slot]:
             raise ValueError(
-                f"slot {slot} cannot be taken with {keep} rows; {self._kept[slot]} were kept"
+                f"slot {slot} cannot be taken with {keep} rows; {self.cached_S[slot]} were kept"
             )
-        self._slots[slot] = Slot(number=slot, cached=keep)
-        self._kept[slot] = 0
+        self._is_taken_S[slot] = True
+        self.cached_S[slot] = keep
         return slot
 
     def release(self, slot: int, *, keep: int = 0) -> None:
@@ -87,26 +95,40 @@ class SlotTable:
         Raises:
             ValueError: The slot is not taken, or has fewer cached rows.
         """
-        held = self.taken(slot)
-        if not 0 <= keep <= held.cached:
+        cached = self.cached(slot)
+        if not 0 <= keep <= cached:
             raise ValueError(
-                f"cannot keep {keep} rows of slot {slot}, which has {held.cached} cached rows"
+                f"cannot keep {keep} rows of slot {slot}, which has {cached} cached rows"
             )
-        self._slots[slot] = None
-        self._kept[slot] = keep
+        self._is_taken_S[slot] = False
+        self.cached_S[slot] = keep
+        self._scratch.counts_S[slot] = 0
 
-    def taken(self, slot: int) -> Slot:
-        """The rows of a slot that is taken.
+    def cached(self, slot: int) -> int:
+        """Cached rows of a slot that is taken.
 
         Raises:
             ValueError: There is no such slot, or it is free.
         """
-        held = self._slots[slot] if 0 <= slot < self.num_slots else None
-        if held is None:
+        if not 0 <= slot < self.num_slots or not self._is_taken_S[slot]:
             raise ValueError(
                 f"slot {slot} is not taken (slots are 0 to {self.num_slots - 1}); acquire it first"
             )
-        return held
+        return int(self.cached_S[slot])
+
+    def scratch(self, slot: int) -> int:
+        """Scratch rows of a slot that is taken.
+
+        Raises:
+            ValueError: There is no such slot, or it is free.
+        """
+        self.cached(slot)
+        return int(self._scratch.counts_S[slot])
+
+    def parents(self, slot: int) -> list[int]:
+        """Of the scratch rows of a slot."""
+        self.cached(slot)
+        return self._scratch.parents(slot)
 
     def reusable(self, slot: int) -> int:
         """Number of cached rows of a slot, or of kept ones if it is free.
@@ -116,10 +138,9 @@ class SlotTable:
         """
         if not 0 <= slot < self.num_slots:
             raise ValueError(f"there is no slot {slot}; slots are 0 to {self.num_slots - 1}")
-        held = self._slots[slot]
-        return self._kept[slot] if held is None else held.cached
+        return int(self.cached_S[slot])
 
-    def check(self, batch: Sequence[Rows]) -> list[SlotGrowth]:
+    def check(self, batch: Sequence[Rows]) -> AddedRows:
         """What a batch would add, without adding it.
 
         Raises:
@@ -127,26 +148,52 @@ class SlotTable:
             ValueError: The batch or an entry is empty, a slot is free or occurs twice, or a token id or parent is out of
                 range.
         """
-        if not batch:
-            raise ValueError("the batch is empty; give at least one entry")
-        if len({rows.slot for rows in batch}) < len(batch):
-            raise ValueError(
-                f"a slot occurs twice in the batch: {[rows.slot for rows in batch]}; "
-                "put all rows of a slot into one entry"
-            )
-        return [self.taken(rows.slot).check(rows, self._room) for rows in batch]
+        arrays = packed(batch)
+        counts_B, slots_B = arrays.starts_E[1:] - arrays.starts_E[:-1], arrays.slots_E
+        # Read without their sign, negative numbers are too great.
+        is_wrong_R = arrays.tokens_R.view(np.uint64) >= self.vocab_size
+        if (
+            np.count_nonzero(is_wrong_R)
+            or np.count_nonzero(counts_B < 1)
+            or not self._are_taken(slots_B)
+            or np.count_nonzero(self._scratch.counts_S.take(slots_B) + counts_B > self.max_scratch)
+        ):
+            self._refuse(arrays)
+        cached_B = self.cached_S.take(slots_B)
+        added = self._scratch.placed(arrays, cached_B)
+        if added is None:
+            self._refuse(arrays)
+        if np.count_nonzero(cached_B.take(added.entries_R) + added.depths_R >= self.max_context):
+            self._refuse(arrays)
+        return added
 
-    def grow(self, growth: SlotGrowth) -> None:
+    def grow(self, added: AddedRows) -> None:
         """Adds checked rows."""
-        self.taken(growth.slot).grow(growth)
+        self._scratch.grow(added)
 
-    def rebase(self, slot: int, path: Sequence[int], keep: Sequence[int]) -> list[int]:
-        """Commits a path and keeps rows below it; see `Slot.rebase`.
+    def rebase(self, moves: Moves) -> MovedRows:
+        """Commits paths and keeps rows below them; see `Engine.rebase`. Returns what has to move for it.
 
         Raises:
-            ValueError: As there, or the slot is not taken.
+            ValueError: As there, or a slot is not taken.
         """
-        return self.taken(slot).rebase(path, keep)
+        slots_E, scratch = moves.slots_E, self._scratch
+        if not len(slots_E):
+            return NO_ROWS
+        if not self._are_taken(slots_E) or not scratch.are_paths(moves):
+            self._refuse_moves(moves)
+        counts_E = (moves.paths_EP >= 0).sum(1)
+        kept = None
+        if moves.keeps_EK.shape[1]:
+            kept = scratch.kept(moves, counts_E)
+            if kept is None or kept.falls or np.count_nonzero(kept.parents_K == NOT_KEPT):
+                self._refuse_moves(moves)
+        moved = moved_rows(moves, counts_E, self.cached_S[slots_E])
+        self.cached_S[slots_E] += counts_E
+        scratch.counts_S[slots_E] = 0
+        if kept is not None:
+            scratch.keep(kept)
+        return moved
 
     def copy_prefix(self, source: int, destination: int, length: int) -> None:
         """Gives an empty slot the first cached rows of another, or kept ones if that is free.
@@ -154,17 +201,18 @@ class SlotTable:
         Raises:
             ValueError: The source has fewer rows, or the destination is not empty.
         """
-        empty, cached = self.taken(destination), self.reusable(source)
+        held, scratch = self.cached(destination), self.scratch(destination)
+        cached = self.reusable(source)
         if not 0 <= length <= cached:
             raise ValueError(
                 f"cannot copy {length} rows of slot {source}, which has {cached} cached rows"
             )
-        if empty.cached or empty.parents:
+        if held or scratch:
             raise ValueError(
-                f"slot {destination} has {empty.cached} cached and {len(empty.parents)} scratch rows; "
+                f"slot {destination} has {held} cached and {scratch} scratch rows; "
                 "copy to an empty slot"
             )
-        empty.cached = length
+        self.cached_S[destination] = length
 
     def truncate(self, slot: int, length: int) -> None:
         """Drops the scratch rows, and the cached rows from `length` on.
@@ -172,4 +220,38 @@ class SlotTable:
         Raises:
             ValueError: `length` is negative or more than there are, or the slot is not taken.
         """
-        self.taken(slot).truncate(length)
+        cached = self.cached(slot)
+        if not 0 <= length <= cached:
+            raise ValueError(
+                f"cannot truncate slot {slot} to {length} rows; it has {cached} cached rows"
+            )
+        self.cached_S[slot] = length
+        self._scratch.counts_S[slot] = 0
+
+    def _are_taken(self, slots_B: Int64s) -> bool:
+        """Whether slots are taken and none is named twice."""
+        if np.count_nonzero(slots_B.view(np.uint64) >= self.num_slots):
+            return False
+        is_free_B = ~self._is_taken_S.take(slots_B)
+        return not np.count_nonzero(is_free_B) and len(set(slots_B.tolist())) == len(slots_B)
+
+    def _held(self, slot: int) -> HeldRows:
+        return HeldRows(number=slot, cached=self.cached(slot), parents=self.parents(slot))
+
+    def _refuse(self, batch: Batch) -> NoReturn:
+        if len(set(batch.slots_E.tolist())) < len(batch):
+            raise ValueError(
+                f"a slot occurs twice in the batch: {batch.slots_E.tolist()}; "
+                "put all rows of a slot into one entry"
+            )
+        room = SlotRoom(
+            max_context=self.max_context, max_scratch=self.max_scratch, vocab_size=self.vocab_size
+        )
+        for rows in batch:
+            check_rows(self._held(rows.slot), rows, room)
+        raise AssertionError("the plain rules refuse what is refused here")
+
+    def _refuse_moves(self, moves: Moves) -> NoReturn:
+        for slot, path, keep in moves:
+            check_move(self._held(slot), path, keep)
+        raise ValueError(f"a slot occurs twice in the moves: {moves.slots_E.tolist()}")

@@ -28,6 +28,7 @@ from outrider.actors.engine.checkpoint.room import room_for
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.graphs.cuda_graph import recorder_for
 from outrider.actors.engine.graphs.static_pass import Policy, StaticPasses
+from outrider.actors.engine.kv.added_rows import packed
 from outrider.actors.engine.kv.slots import SlotTable
 from outrider.actors.engine.kv.storage import Storage
 from outrider.actors.engine.models.llama_forward import MAX_ERROR, LlamaForward
@@ -40,7 +41,7 @@ from outrider.actors.engine.probe.load_probe import (
     reference_of,
 )
 from outrider.actors.engine.probe.probe_layers import record_demands
-from outrider.actors.engine.protocol import Batch, Logits, ModelSpec, Rows
+from outrider.actors.engine.protocol import Batch, Logits, ModelSpec, Moves, Rows
 from outrider.actors.engine.staging import to_device
 from outrider.actors.engine.tapped_states import TappedStates, last_block_of
 
@@ -111,7 +112,7 @@ class TransformersEngine:
                 device=model.device,
             )
             self.llama = self._llama_forward(settings)
-        self._reached = [0] * num_slots
+        self._reached_S = np.zeros(num_slots, np.int64)
         """Rows of each slot that were ever written since it was cleared."""
         self.static_passes = self._static_passes(settings)
         self._cache_argument = cache_argument(model) or "cache"
@@ -235,10 +236,10 @@ class TransformersEngine:
         """See `Engine`."""
         taken = self._table.acquire(slot, keep=keep)
         # Passes read behind a slot's rows and ignore what is there, if it is a number. Padded ones write there, too.
-        end = max(keep, self._reached[taken]) if self.static_passes is None else None
+        end = max(keep, int(self._reached_S[taken])) if self.static_passes is None else None
         with torch.inference_mode():
             self._storage.clear(taken, keep, end)
-        self._reached[taken] = keep
+        self._reached_S[taken] = keep
         return taken
 
     def release(self, slot: int, *, keep: int = 0) -> None:
@@ -247,41 +248,40 @@ class TransformersEngine:
 
     def cached(self, slot: int) -> int:
         """See `Engine`."""
-        return self._table.taken(slot).cached
+        return self._table.cached(slot)
 
     def scratch(self, slot: int) -> int:
         """See `Engine`."""
-        return len(self._table.taken(slot).parents)
+        return self._table.scratch(slot)
 
     @torch.inference_mode()
     def forward(self, batch: Sequence[Rows]) -> Logits:
         """See `Engine`."""
-        growths = self._table.check(batch)
-        plan = plan_pass(batch, growths)
-        for growth in growths:
-            self._reached[growth.slot] = max(self._reached[growth.slot], growth.total)
-        tapped = self._tapped(batch)
+        arrays = packed(batch)
+        added = self._table.check(arrays)
+        plan = plan_pass(arrays, added)
+        self._reached_S[added.slots_B] = np.maximum(self._reached_S[added.slots_B], added.totals_B)
+        tapped = self._tapped(arrays)
         if self.static_passes is None:
             values_RV = self._run(plan, tapped)
         else:
             values_RV = self.static_passes.run(plan, tapped)
-        for growth in growths:
-            self._table.grow(growth)
+        self._table.grow(added)
         hidden_KLD = None if tapped is None else tapped.stacked()
         return Logits(values_RV=values_RV, offsets=plan.offsets, hidden_KLD=hidden_KLD)
 
-    def _tapped(self, batch: Sequence[Rows]) -> TappedStates | None:
-        taps = batch.taps if isinstance(batch, Batch) else None
+    def _tapped(self, batch: Batch) -> TappedStates | None:
+        taps = batch.taps
         if taps is None:
             return None
         return TappedStates(taps.layers, to_device(taps.rows_K, self._spec.device))
 
     def _run(self, plan: PassLayout, tapped: TappedStates | None) -> torch.Tensor:
         """Runs a pass on a CPU."""
-        rows_2M = torch.from_numpy(np.array([plan.tokens, plan.positions]))
+        rows_2M = torch.from_numpy(np.stack((plan.added.tokens_R, plan.positions())))
         wanted = None
-        if len(plan.wanted) < plan.num_rows:
-            wanted = torch.from_numpy(np.array(plan.wanted, dtype=np.int64))
+        if len(plan.wanted_W) < plan.num_rows:
+            wanted = torch.from_numpy(plan.wanted_W)
         cache = planned_cache(plan, self._storage)
         attend = planned_attention(plan, self._storage)
         return self._call(rows_2M[:1], rows_2M[1:], cache, attend, wanted, tapped)
@@ -352,17 +352,16 @@ class TransformersEngine:
             tapped.see(layer if layer < num_blocks else num_blocks + 1, hidden_1MD[0])
 
     @torch.inference_mode()
-    def rebase(self, slot: int, path: Sequence[int], keep: Sequence[int] = ()) -> None:
+    def rebase(self, moves: Moves) -> None:
         """See `Engine`."""
-        first = self._table.taken(slot).cached
-        self._storage.move(slot, first, self._table.rebase(slot, path, keep))
+        self._storage.move(self._table.rebase(moves))
 
     @torch.inference_mode()
     def copy_prefix(self, source: int, destination: int, length: int) -> None:
         """See `Engine`."""
         self._table.copy_prefix(source, destination, length)
         self._storage.copy(source, destination, length)
-        self._reached[destination] = max(self._reached[destination], length)
+        self._reached_S[destination] = max(int(self._reached_S[destination]), length)
 
     def truncate(self, slot: int, length: int) -> None:
         """See `Engine`."""

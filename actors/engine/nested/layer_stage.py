@@ -21,11 +21,12 @@ from outrider.actors.engine.attention.pass_layout import PassLayout, plan_pass
 from outrider.actors.engine.attention.planned_attention import planned_attention, planned_cache
 from outrider.actors.engine.graphs.cuda_graph import recorder_for
 from outrider.actors.engine.graphs.static_pass import Policy, StaticPasses
+from outrider.actors.engine.kv.added_rows import packed
 from outrider.actors.engine.kv.slots import SlotTable
 from outrider.actors.engine.kv.storage import PlaneShape, Storage
 from outrider.actors.engine.models.llama_forward import LlamaForward
 from outrider.actors.engine.models.llama_weights import LlamaWeights
-from outrider.actors.engine.protocol import Rows
+from outrider.actors.engine.protocol import Moves, Rows
 from outrider.actors.engine.tapped_states import TappedStates
 
 
@@ -104,14 +105,14 @@ class LayerStage:
                 max_scratch=room.max_scratch,
                 policy=policies.get(room.cuda_graphs, Policy()),
             )
-        self._reached = [0] * room.num_slots
+        self._reached_S = np.zeros(room.num_slots, np.int64)
         """Rows of each slot that were ever written since it was cleared."""
         self.took_s = 0.0
         """Seconds of the last pass."""
 
     def cached(self, slot: int) -> int:
         """Cached rows of a slot."""
-        return self.table.taken(slot).cached
+        return self.table.cached(slot)
 
     def row(self, slot: int, row: int) -> int:
         """What the next stage reads for a row of a slot, the cached ones counted first."""
@@ -120,10 +121,10 @@ class LayerStage:
     def acquire(self, slot: int | None, *, keep: int) -> int:
         """See `Engine`."""
         taken = self.table.acquire(slot, keep=keep)
-        end = max(keep, self._reached[taken]) if self._static is None else None
+        end = max(keep, int(self._reached_S[taken])) if self._static is None else None
         with torch.inference_mode():
             self._storage.clear(taken, keep, end)
-        self._reached[taken] = keep
+        self._reached_S[taken] = keep
         return taken
 
     @torch.inference_mode()
@@ -140,29 +141,31 @@ class LayerStage:
             The logits, float32, and how the pass was laid out.
         """
         began = perf_counter()
-        growths = self.table.check(batch)
-        plan = plan_pass(batch, growths)
+        arrays = packed(batch)
+        added = self.table.check(arrays)
+        plan = plan_pass(arrays, added)
         if wanted is not None:
             rows = [
-                start + row for start, own in zip(plan.starts, wanted, strict=False) for row in own
+                start + row
+                for start, own in zip(added.starts.tolist(), wanted, strict=False)
+                for row in own
             ]
             counts = [0, *map(len, wanted)]
-            plan = replace(plan, wanted=rows, offsets=tuple(np.cumsum(counts).tolist()))
-        for growth in growths:
-            self._reached[growth.slot] = max(self._reached[growth.slot], growth.total)
+            offsets = tuple(np.cumsum(counts).tolist())
+            plan = replace(plan, wanted_W=np.array(rows, np.int64), offsets=offsets)
+        self._reached_S[added.slots_B] = np.maximum(self._reached_S[added.slots_B], added.totals_B)
         if self._static is not None:
             values_RV = self._static.run(plan)
         else:
-            rows_2M = torch.from_numpy(np.array([plan.tokens, plan.positions]))
+            rows_2M = torch.from_numpy(np.stack((added.tokens_R, plan.positions())))
             values_RV = self._call(
                 rows_2M[:1],
                 rows_2M[1:],
                 planned_cache(plan, self._storage),
                 planned_attention(plan, self._storage),
-                torch.from_numpy(np.array(plan.wanted, dtype=np.int64)),
+                torch.from_numpy(plan.wanted_W),
             )
-        for growth in growths:
-            self.table.grow(growth)
+        self.table.grow(added)
         self.took_s = perf_counter() - began
         return values_RV, plan
 
@@ -180,14 +183,13 @@ class LayerStage:
         return self._model(tokens_1M, positions_1M, cache, attend, wanted, tapped).float()
 
     @torch.inference_mode()
-    def rebase(self, slot: int, path: Sequence[int], keep: Sequence[int]) -> None:
+    def rebase(self, moves: Moves) -> None:
         """See `Engine`."""
-        first = self.cached(slot)
-        self._storage.move(slot, first, self.table.rebase(slot, path, keep))
+        self._storage.move(self.table.rebase(moves))
 
     @torch.inference_mode()
     def copy_prefix(self, source: int, destination: int, length: int) -> None:
         """See `Engine`."""
         self.table.copy_prefix(source, destination, length)
         self._storage.copy(source, destination, length)
-        self._reached[destination] = max(self._reached[destination], length)
+        self._reached_S[destination] = max(int(self._reached_S[destination]), length)

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from outrider.actors.engine.models.llama_weights import LlamaWeights
 from outrider.actors.engine.nested.layer_stage import LayerStage, StageRoom
-from outrider.actors.engine.protocol import Logits, ModelSpec, Rows
+from outrider.actors.engine.protocol import Logits, ModelSpec, Moves, Rows
 
 Int64s = NDArray[np.int64]
 
@@ -152,7 +152,7 @@ class NestedEngine:
 
     def scratch(self, slot: int) -> int:
         """See `Engine`."""
-        return len(self._stages[0].table.taken(slot).parents)
+        return self._stages[0].table.scratch(slot)
 
     @torch.inference_mode()
     def forward(self, batch: Sequence[Rows]) -> Logits:
@@ -166,7 +166,8 @@ class NestedEngine:
             for run in self._run[1:]:
                 run[rows.slot] += [NOT_RUN] * len(rows.tokens)
             start, end = plan.offsets[entry : entry + 2]
-            scratch = [had - plan.starts[entry] + row for row in plan.wanted[start:end]]
+            shift = had - int(plan.added.starts[entry])
+            scratch = [shift + row for row in plan.wanted_W[start:end].tolist()]
             if scratch:
                 going.append(
                     _Going(slot=rows.slot, scratch=scratch, places=list(range(start, end)))
@@ -208,7 +209,7 @@ class NestedEngine:
         lags: list[int] = []
         for one, rows in zip(going, needed, strict=True):
             slot, there = one.slot, run[one.slot]
-            parents_of = self._stages[0].table.taken(slot).parents
+            parents_of = self._stages[0].table.parents(slot)
             cached, cached_below = stage.cached(slot), below.cached(slot)
             lag = cached_below - cached
             tokens = [below.row(slot, row) for row in range(cached, cached_below)]
@@ -227,16 +228,20 @@ class NestedEngine:
             for row in rows:
                 there[row] = numbers[row]
         values_RV, plan = stage.run(entries, wanted)
-        for one, rows, lag in zip(going, needed, lags, strict=True):
-            if lag:
-                stage.rebase(one.slot, range(lag), range(lag, lag + len(rows)))
+        caught_up = [
+            (one.slot, range(lag), range(lag, lag + len(rows)))
+            for one, rows, lag in zip(going, needed, lags, strict=True)
+            if lag
+        ]
+        if caught_up:
+            stage.rebase(Moves.of(caught_up))
         self.rows_run[exit_] += plan.num_rows
         self.seconds[exit_] += stage.took_s
         return values_RV
 
     def _closure(self, exit_: int, one: _Going) -> list[int]:
         """Scratch rows of the first stage that a stage has to run for some of them: these and what they see, ascending."""
-        parents, there = self._stages[0].table.taken(one.slot).parents, self._run[exit_][one.slot]
+        parents, there = self._stages[0].table.parents(one.slot), self._run[exit_][one.slot]
         found: set[int] = set()
         for row in one.scratch:
             while row >= 0 and there[row] == NOT_RUN and row not in found:
@@ -264,27 +269,41 @@ class NestedEngine:
             _, plan = stage.run(entries)
             self.rows_run[exit_] += plan.num_rows
             self.seconds[exit_] += stage.took_s
-            for slot, count in chunks:
-                stage.rebase(slot, range(count), ())
+            stage.rebase(Moves.of([(slot, range(count), ()) for slot, count in chunks]))
 
-    def rebase(self, slot: int, path: Sequence[int], keep: Sequence[int] = ()) -> None:
+    def rebase(self, moves: Moves) -> None:
         """See `Engine`."""
-        lags = [stage.cached(slot) < self.cached(slot) for stage in self._stages]
-        self._stages[0].rebase(slot, path, keep)
-        for index in range(1, len(self._stages)):
-            there = self._run[index][slot]
-            self._run[index][slot] = [NOT_RUN] * len(keep)
-            if lags[index]:
-                continue
-            run = [there[row] for row in path]
-            count = run.index(NOT_RUN) if NOT_RUN in run else len(run)
-            if count < len(run):
-                self._stages[index].rebase(slot, run[:count], ())
-                continue
-            kept = sorted(there[row] for row in keep if there[row] != NOT_RUN)
-            self._stages[index].rebase(slot, run, kept)
-            numbers = {row: number for number, row in enumerate(kept)}
-            self._run[index][slot] = [numbers.get(there[row], NOT_RUN) for row in keep]
+        slots = moves.slots_E.tolist()
+        lags = [
+            [stage.cached(slot) < self.cached(slot) for slot in slots] for stage in self._stages
+        ]
+        self._stages[0].rebase(moves)
+        for index, stage in enumerate(self._stages[1:], start=1):
+            deeper = [
+                self._moved_deeper(index, *move)
+                for move, lags_behind in zip(moves, lags[index], strict=True)
+                if not lags_behind
+            ]
+            for (slot, _, keep), lags_behind in zip(moves, lags[index], strict=True):
+                if lags_behind:
+                    self._run[index][slot] = [NOT_RUN] * len(keep)
+            if deeper:
+                stage.rebase(Moves.of(deeper))
+
+    def _moved_deeper(
+        self, index: int, slot: int, path: list[int], keep: list[int]
+    ) -> tuple[int, list[int], list[int]]:
+        """What of a slot's move a later stage takes part in; notes which of the kept rows it has."""
+        there = self._run[index][slot]
+        self._run[index][slot] = [NOT_RUN] * len(keep)
+        run = [there[row] for row in path]
+        count = run.index(NOT_RUN) if NOT_RUN in run else len(run)
+        if count < len(run):
+            return slot, run[:count], []
+        kept = sorted(there[row] for row in keep if there[row] != NOT_RUN)
+        numbers = {row: number for number, row in enumerate(kept)}
+        self._run[index][slot] = [numbers.get(there[row], NOT_RUN) for row in keep]
+        return slot, run, kept
 
     def copy_prefix(self, source: int, destination: int, length: int) -> None:
         """See `Engine`."""

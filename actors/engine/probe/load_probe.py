@@ -16,7 +16,7 @@ import torch
 from transformers import PreTrainedModel
 
 from outrider.actors.engine.attention.attention import UnsupportedModel
-from outrider.actors.engine.protocol import Engine, Rows
+from outrider.actors.engine.protocol import Engine, Moves, Rows
 
 PROBE_PREFIX = 8
 """Tokens before the probed tree. Any small number does: what changes with the length is looked at in `probe_layers.py`."""
@@ -193,7 +193,7 @@ def check_tree(
         chunk = tree.prefix[start : start + engine.max_scratch]
         parents = range(-1, len(chunk) - 1)
         engine.forward([Rows(slot=slot, tokens=chunk, parents=parents, logits="none")])
-        engine.rebase(slot, range(len(chunk)))
+        engine.rebase(Moves.one(slot, range(len(chunk))))
     logits = engine.forward([Rows(slot=slot, tokens=tree.tokens, parents=tree.parents)])
     engine.release(slot)
     dtype = engine.spec.dtype

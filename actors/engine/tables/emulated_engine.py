@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from outrider.actors.engine.engine_settings import EngineSettings
+from outrider.actors.engine.kv.added_rows import packed
 from outrider.actors.engine.profiles import Profile
 from outrider.actors.engine.protocol import Logits, Rows
 from outrider.actors.engine.tables.tabular_engine import TabularEngine
-from outrider.actors.engine.tables.token_slots import packed
 from outrider.actors.engine.tables.token_table import Table
 
 LATE_STEP_S = 5e-6

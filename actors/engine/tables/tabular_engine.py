@@ -13,10 +13,10 @@ import numpy as np
 import torch
 
 from outrider.actors.engine.engine_settings import EngineSettings
+from outrider.actors.engine.kv.added_rows import packed
 from outrider.actors.engine.kv.sizing import USUAL_SLOTS
 from outrider.actors.engine.protocol import Int64s, Logits, ModelSpec, Rows, Taps
 from outrider.actors.engine.tables.token_slot_engine import TokenSlotEngine
-from outrider.actors.engine.tables.token_slots import packed
 from outrider.actors.engine.tables.token_table import MAX_ORDER, Table, load_table, random_table
 
 __all__ = ["Table", "TabularEngine", "load_table", "random_table"]

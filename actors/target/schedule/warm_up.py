@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 from outrider.actors.engine.graphs.static_pass import RECORD_AFTER
-from outrider.actors.engine.protocol import Engine, Rows
+from outrider.actors.engine.protocol import Engine, Moves, Rows
 from outrider.actors.engine.staging import wait_for
 
 WARM_UP_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -43,7 +43,7 @@ def time_passes(
     for start in range(0, context, engine.max_scratch):
         count = min(engine.max_scratch, context - start)
         engine.forward([Rows(slot=slot, tokens=[0] * count, parents=range(-1, count - 1))])
-        engine.rebase(slot, range(count))
+        engine.rebase(Moves.one(slot, range(count)))
     sizes = [rows for rows in WARM_UP_ROWS if rows <= engine.max_scratch]
     curve: dict[int, float] = {}
     if engine.spec.device.type == "cuda":

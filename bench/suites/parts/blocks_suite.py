@@ -22,7 +22,7 @@ from outrider.actors.draft.diffusion.diffusion_net import DiffusionNet
 from outrider.actors.engine.checkpoint.model_source import resolve_model
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.load.load_engine import load_engine
-from outrider.actors.engine.protocol import Batch, Engine, ModelSpec
+from outrider.actors.engine.protocol import Batch, Engine, ModelSpec, Moves
 
 KEYS = ("block",)
 """What tells rows apart."""
@@ -102,4 +102,4 @@ def _read(engine: Engine, slot: int, count: int) -> None:
             wanted_E=np.array([LAST]),
         )
     )
-    engine.rebase(slot, range(count))
+    engine.rebase(Moves.one(slot, range(count)))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from outrider.actors.engine.protocol import Engine, Rows
+from outrider.actors.engine.protocol import Engine, Moves, Rows
 
 VOCAB_SIZE = 61
 CONTEXT = 96
@@ -101,7 +101,7 @@ class Script:
             if parent in kept and row not in path and self.random.random() < 0.7:
                 kept.append(row)
         keep = kept[1:]
-        self.engine.rebase(slot, path, keep)
+        self.engine.rebase(Moves.one(slot, path, keep))
         self.texts[slot] = Text(
             cached=text.cached + [text.scratch[row][0] for row in path],
             scratch=[(text.scratch[row][0], kept.index(text.scratch[row][1]) - 1) for row in keep],

@@ -18,7 +18,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from outrider.actors.draft.block.block_engine import BlockEngine
 from outrider.actors.draft.block.block_file import load_block_net
 from outrider.actors.draft.block.block_net import BlockNet
-from outrider.actors.engine.protocol import Batch, ModelSpec
+from outrider.actors.engine.protocol import Batch, ModelSpec, Moves
 
 BLOCK, LENGTH, ANCHOR, MASK = 4, 7, 5, 23
 DRAFTED = [1, 2, 5, 8, 13, 21]
@@ -78,7 +78,7 @@ def drafted(net: BlockNet, states: Tensor, after: list[int]) -> Tensor:
         return engine.forward(batch).values_RV
 
     newest = rows(tokens, -1, 1)
-    engine.rebase(slot, range(len(tokens)))
+    engine.rebase(Moves.one(slot, range(len(tokens))))
     return torch.cat((newest, rows(after, -1, 2)))
 
 

@@ -11,7 +11,7 @@ from tests.actors.draft.diffusion.small_diffusion import engine_of, small_config
 
 from outrider.actors.draft.diffusion.diffusion_engine import DiffusionEngine
 from outrider.actors.draft.diffusion.diffusion_net import DiffusionNet
-from outrider.actors.engine.protocol import Rows
+from outrider.actors.engine.protocol import Moves, Rows
 from outrider.actors.train.block.block_objective import Blocks
 from outrider.actors.train.diffusion.diffusion_objective import diffusion_states
 
@@ -27,7 +27,7 @@ def read(engine: DiffusionEngine, slot: int, tokens: Sequence[int]) -> torch.Ten
     """Reads tokens and fills a block behind them: logits [L, V]."""
     rows = Rows(slot=slot, tokens=tokens, parents=chain(tokens), logits="last")
     values = engine.forward([rows]).values_RV
-    engine.rebase(slot, range(len(tokens)))
+    engine.rebase(Moves.one(slot, range(len(tokens))))
     return values
 
 
@@ -113,7 +113,7 @@ def test_sessions_of_one_pass_see_nothing_of_each_other() -> None:
     )
     block = net.config.block
     assert logits.offsets == (0, 0, block, 2 * block - len(told))
-    engine.rebase(first, range(6))
+    engine.rebase(Moves.one(first, range(6)))
     texts = (TEXT[:9], TEXT[:8])
     found = (read(engine, first, TEXT[6:9]), logits.of(1))
     for text, values in zip(texts, found, strict=True):

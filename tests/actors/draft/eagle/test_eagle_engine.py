@@ -19,7 +19,7 @@ from tests.actors.draft.eagle.small_eagle import (
 
 from outrider.actors.draft.eagle.eagle_engine import EagleEngine
 from outrider.actors.draft.eagle.eagle_net import EagleNet
-from outrider.actors.engine.protocol import Rows
+from outrider.actors.engine.protocol import Moves, Rows
 
 TEXT = (3, 7, 1, 22, 9, 9, 14, 2, 5)
 
@@ -48,7 +48,7 @@ def read(engine: EagleEngine, slot: int, tokens: Sequence[int]) -> torch.Tensor:
     count = len(tokens)
     rows = Rows(slot=slot, tokens=tokens, parents=range(-1, count - 1), logits="last")
     values = engine.forward([rows]).values_RV[0]
-    engine.rebase(slot, range(count))
+    engine.rebase(Moves.one(slot, range(count)))
     return values
 
 
@@ -115,7 +115,7 @@ def test_rows_of_a_tree_are_chains_of_their_own() -> None:
                 wanted = expected(net, features, len(text) - 1, [*text, *path])
                 same(logits.of(entry)[row], wanted)
     slot, text = next(iter(texts.items()))
-    engine.rebase(slot, [1], [2, 3, 4])
+    engine.rebase(Moves.one(slot, [1], [2, 3, 4]))
     below = engine.forward([Rows(slot=slot, tokens=[6], parents=[2])]).values_RV[0]
     same(below, expected(net, features, len(text) - 1, [*text, 8, 4, 0, 6]))
 
@@ -133,7 +133,7 @@ def test_a_draft_leaves_nothing_behind() -> None:
         assert torch.equal(read(engine, slot, TEXT[-1:]), first)
     longer = [*TEXT, 17, 18]
     engine.forward([Rows(slot=slot, tokens=[17, 6], parents=[-1, 0])])
-    engine.rebase(slot, [0])
+    engine.rebase(Moves.one(slot, [0]))
     engine.truncate(slot, len(TEXT))
     tell(engine, slot, longer, features, range(8, 10))
     same(read(engine, slot, longer[-2:]), expected(net, features, 10, longer))

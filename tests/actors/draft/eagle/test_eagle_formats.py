@@ -18,7 +18,7 @@ from outrider.actors.draft.choice.drafter_registry import loading_method
 from outrider.actors.draft.eagle.eagle_engine import EagleEngine
 from outrider.actors.draft.eagle.eagle_file import load_eagle
 from outrider.actors.draft.eagle.eagle_net import EagleNet
-from outrider.actors.engine.protocol import Rows
+from outrider.actors.engine.protocol import Moves, Rows
 
 DRAFTED = [1, 2, 5, 8, 13, 21]
 TOKENS = [3, 9, 4, 11, 7, 2]
@@ -102,7 +102,7 @@ def drafted(net: EagleNet, features: Tensor) -> Tensor:
     engine.tell_all(slot, 0, features.numpy(), np.array(TOKENS[1:count]))
     committed = Rows(slot=slot, tokens=TOKENS[:count], parents=range(-1, count - 1), logits="last")
     newest = engine.forward([committed]).values_RV
-    engine.rebase(slot, range(count))
+    engine.rebase(Moves.one(slot, range(count)))
     behind = Rows(slot=slot, tokens=TOKENS[count:], parents=[-1], logits="all")
     return torch.cat((newest, engine.forward([behind]).values_RV))
 

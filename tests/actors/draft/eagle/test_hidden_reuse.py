@@ -8,7 +8,7 @@ from tests.actors.draft.eagle.test_eagle_engine import TEXT, engine_of, read, te
 
 from outrider.actors.draft.eagle.eagle_engine import EagleEngine
 from outrider.actors.draft.eagle.kept_states import Grade, KeptStates
-from outrider.actors.engine.protocol import Rows
+from outrider.actors.engine.protocol import Moves, Rows
 
 CPU = torch.device("cpu")
 
@@ -61,7 +61,7 @@ def test_a_dropped_tree_seeds_the_next() -> None:
     before = drafted(engine, slot, [5, 6, 7])
     assert (engine.num_computed, engine.num_reused) == (3, 0)
     longer = [*TEXT, 5]
-    engine.rebase(slot, [0])
+    engine.rebase(Moves.one(slot, [0]))
     engine.truncate(slot, len(TEXT))
     tell(engine, slot, longer, features, range(8, 9))
     read(engine, slot, [5])

@@ -9,7 +9,7 @@ import pytest
 import torch
 from tests.actors.engine.script import VOCAB_SIZE, PlainLogits, Script, worst_error
 
-from outrider.actors.engine.attention.pass_layout import PassLayout, plan_pass
+from outrider.actors.engine.attention.pass_layout import NOBODY, PassLayout, plan_pass
 from outrider.actors.engine.attention.slot_runs import (
     FEWEST_SESSIONS,
     MOST_ROWS,
@@ -19,7 +19,7 @@ from outrider.actors.engine.attention.slot_runs import (
 from outrider.actors.engine.kv.slots import SlotTable
 from outrider.actors.engine.kv.storage import Storage
 from outrider.actors.engine.models.transformers_engine import TransformersEngine
-from outrider.actors.engine.protocol import Rows
+from outrider.actors.engine.protocol import Batch, Moves, Rows
 
 MakeEngine = Callable[..., TransformersEngine]
 
@@ -30,22 +30,22 @@ def planned(counts: Sequence[tuple[int, int, int]]) -> PassLayout:
     batch = []
     for slot, cached, new in counts:
         table.acquire(slot)
-        while (rows := min(512, cached - table.taken(slot).cached)) > 0:
+        while (rows := min(512, cached - table.cached(slot))) > 0:
             chunk = Rows(slot=slot, tokens=[1] * rows, parents=range(-1, rows - 1), logits="none")
-            table.grow(table.check([chunk])[0])
-            table.rebase(slot, range(rows), ())
+            table.grow(table.check([chunk]))
+            table.rebase(Moves.one(slot, range(rows), ()))
         batch.append(Rows(slot=slot, tokens=[1] * new, parents=range(-1, new - 1)))
-    return plan_pass(batch, table.check(batch))
+    return plan_pass(Batch.of(batch), table.check(batch))
 
 
 def split(counts: Sequence[tuple[int, int, int]]) -> tuple[list[list[int]], list[int]]:
     """Slots of each run, and of who attends alone."""
     plan = planned(counts)
     found, alone = slot_runs_of(plan)
-    slots = [segment.slot for segment in plan.segments]
+    slots = plan.added.slots_B.tolist()
     for run in found:
         for entry, index in enumerate(run.entries):
-            assert index is None or slots[index] == run.first_slot + entry
+            assert index == NOBODY or slots[index] == run.first_slot + entry
     return [[slots[i] for i in run.members] for run in found], [slots[i] for i in alone]
 
 
@@ -102,7 +102,7 @@ def logits_after_a_broken_session(engine: TransformersEngine) -> torch.Tensor:
         slots.append(engine.acquire(slot))
         prompt = [rng.randrange(VOCAB_SIZE) for _ in range(size)]
         engine.forward([Rows(slot=slot, tokens=prompt, parents=range(-1, size - 1), logits="none")])
-        engine.rebase(slot, range(size))
+        engine.rebase(Moves.one(slot, range(size)))
     batch = [Rows(slot=slot, tokens=[5], parents=[-1]) for slot in slots]
     return engine.forward(batch).values_RV
 

@@ -25,7 +25,7 @@ from outrider.actors.engine.graphs.static_shape import StaticShape
 from outrider.actors.engine.kv.storage import PlaneShape, Storage
 from outrider.actors.engine.models import transformers_engine
 from outrider.actors.engine.models.transformers_engine import TransformersEngine
-from outrider.actors.engine.protocol import Rows
+from outrider.actors.engine.protocol import Moves, Rows
 
 MakeEngine = Callable[..., TransformersEngine]
 
@@ -102,7 +102,7 @@ def small_passes(engine: TransformersEngine, sizes: list[int]) -> list[torch.Ten
     """Logits of bushes of some sizes below a short text, which leave nothing behind."""
     slot = engine.acquire()
     engine.forward([Rows(slot=slot, tokens=[3, 4], parents=[-1, 0], logits="none")])
-    engine.rebase(slot, [0, 1])
+    engine.rebase(Moves.one(slot, [0, 1]))
     found = []
     for size in sizes:
         rows = Rows(slot=slot, tokens=[size + row for row in range(size)], parents=[-1] * size)

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.kv.prefix_slots import SMALLEST_PREFIX, SPARED_ROWS, PrefixSlots
-from outrider.actors.engine.protocol import NoFreeSlot, Rows
+from outrider.actors.engine.protocol import Moves, NoFreeSlot, Rows
 from outrider.actors.engine.tables.tabular_engine import TabularEngine, random_table
 
 VOCAB = 5
@@ -30,7 +30,7 @@ class Bench:
         """Computes rows for tokens and commits them."""
         parents = range(-1, len(tokens) - 1)
         self.engine.forward([Rows(slot=slot, tokens=tokens, parents=parents)])
-        self.engine.rebase(slot, range(len(tokens)))
+        self.engine.rebase(Moves.one(slot, range(len(tokens))))
 
     def live(self, text: Sequence[int], *, group: int = 0, rows: int | None = None) -> int:
         """A session with its text computed, or `rows` tokens of it."""

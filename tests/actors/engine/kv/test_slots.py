@@ -18,7 +18,7 @@ from hypothesis.stateful import (
 )
 
 from outrider.actors.engine.kv.slots import SlotTable
-from outrider.actors.engine.protocol import NoFreeSlot, Rows, SlotOverflow
+from outrider.actors.engine.protocol import Moves, NoFreeSlot, Rows, SlotOverflow
 
 NUM_SLOTS = 3
 MAX_CONTEXT = 12
@@ -126,9 +126,9 @@ class SlotBooks(RuleBasedStateMachine):
             with pytest.raises(SlotOverflow):
                 self.table.check([rows])
             return
-        (growth,) = self.table.check([rows])
-        assert positions == [growth.cached + depth for depth in growth.depths]
-        self.table.grow(growth)
+        added = self.table.check([rows])
+        assert positions == (added.cached_B[0] + added.depths_R).tolist()
+        self.table.grow(added)
         self.slots[slot] = grown
 
     @rule(slot=taken, data=st.data())
@@ -147,9 +147,13 @@ class SlotBooks(RuleBasedStateMachine):
             keep = self.below(held, path[-1] if path else -1)
         if not self.can_rebase(held, path, keep):
             with pytest.raises(ValueError, match=f"slot {slot}: "):
-                self.table.rebase(slot, path, keep)
+                self.table.rebase(Moves.one(slot, path, keep))
             return
-        assert path + keep == self.table.rebase(slot, path, keep)
+        moved = self.table.rebase(Moves.one(slot, path, keep))
+        order = [*range(len(held.cached)), *(len(held.cached) + row for row in path + keep)]
+        assert list(zip(moved.sources_N, moved.targets_N, strict=True)) == [
+            (row, place) for place, row in enumerate(order) if row != place
+        ]
         self.slots[slot] = Reference(
             cached=held.cached + [held.scratch[row] for row in path],
             scratch=[held.scratch[row] for row in keep],
@@ -230,15 +234,24 @@ class SlotBooks(RuleBasedStateMachine):
             if slot not in self.slots:
                 assert len(kept) == self.table.reusable(slot)
         for slot, reference in self.slots.items():
-            held = self.table.taken(slot)
-            assert len(reference.cached) == held.cached
-            assert len(reference.scratch) == len(held.parents)
+            assert len(reference.cached) == self.table.cached(slot)
+            assert len(reference.scratch) == self.table.scratch(slot)
+            parents = self.table.parents(slot)
             for row, node in enumerate(reference.scratch):
                 lineage = reference.ancestors(node)
-                bits = sum(1 << reference.scratch.index(each) for each in lineage)
-                assert (len(lineage) - 1, bits) == (held.depths[row], held.lineages[row])
                 parent = reference.scratch.index(lineage[1]) if len(lineage) > 1 else -1
-                assert parent == held.parents[row]
+                assert parent == parents[row]
+                if len(reference.scratch) == MAX_SCRATCH:
+                    continue
+                below = Rows(slot=slot, tokens=[0], parents=[row])
+                if len(reference.cached) + len(lineage) >= MAX_CONTEXT:
+                    with pytest.raises(SlotOverflow):
+                        self.table.check([below])
+                    continue
+                child = self.table.check([below])
+                bits = sum(1 << reference.scratch.index(each) for each in lineage)
+                assert child.depths_R.tolist() == [len(lineage)]
+                assert child.lineages_RW.tolist() == [[bits | 1 << len(reference.scratch)]]
 
 
 SlotBooks.TestCase.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
@@ -260,4 +273,4 @@ def test_a_wrong_entry_spoils_the_whole_batch() -> None:
     good = Rows(slot=0, tokens=[1], parents=[-1])
     with pytest.raises(SlotOverflow, match="slot 1: 3 more rows behind 0 scratch rows"):
         table.check([good, Rows(slot=1, tokens=[1, 1, 1], parents=[-1, -1, -1])])
-    assert table.taken(0).parents == []
+    assert table.scratch(0) == 0

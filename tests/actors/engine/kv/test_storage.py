@@ -5,11 +5,13 @@ from __future__ import annotations
 import resource
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from outrider.actors.engine.kv.moved_rows import MovedRows
 from outrider.actors.engine.kv.storage import PlaneShape, Storage
 
 NARROW = PlaneShape(num_heads=2, head_dim=3)
@@ -47,7 +49,13 @@ def rows(held: Storage, slot: int) -> list[int]:
 def test_move_compacts_rows(kept: set[int], first: int) -> None:
     """Kept rows follow one another in order, in all planes; other slots and earlier rows stay."""
     held = numbered()
-    held.move(1, first, sorted(kept))
+    sources = np.array(sorted(kept), np.int64)
+    moved = MovedRows(
+        slots_N=np.ones(len(kept), np.int64),
+        sources_N=first + sources,
+        targets_N=first + np.arange(len(kept)),
+    )
+    held.move(moved)
     assert [100 + row for row in range(first)] == rows(held, 1)[:first]
     assert [100 + first + row for row in sorted(kept)] == rows(held, 1)[first : first + len(kept)]
     assert list(range(8)) == rows(held, 0)

@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 
 from outrider.actors.engine.models.llama_weights import llama_weights
 from outrider.actors.engine.models.transformers_engine import TransformersEngine
-from outrider.actors.engine.protocol import Rows
+from outrider.actors.engine.protocol import Moves, Rows
 
 MakeEngine = Callable[..., TransformersEngine]
 
@@ -35,7 +35,7 @@ def passes(engine: TransformersEngine, seed: int) -> list[torch.Tensor]:
         logits.append(engine.forward(batch).values_RV.clone())
         for slot in slots:
             if engine.scratch(slot) > 12:
-                engine.rebase(slot, [0], [])
+                engine.rebase(Moves.one(slot, [0], []))
     return logits
 
 

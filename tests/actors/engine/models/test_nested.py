@@ -13,7 +13,7 @@ from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.models.transformers_engine import TransformersEngine
 from outrider.actors.engine.nested.load_nested import nested_of
 from outrider.actors.engine.nested.nested_engine import NestedEngine
-from outrider.actors.engine.protocol import Rows
+from outrider.actors.engine.protocol import Moves, Rows
 
 EXITS = (1, 2, 4)
 THRESHOLD = 0.2
@@ -99,13 +99,13 @@ def test_threshold_and_limit_are_the_sizes_of_the_model() -> None:
         engine = nested(threshold)
         slot = engine.acquire()
         engine.forward([Rows(slot=slot, tokens=text[:-1], parents=range(-1, 3), logits="none")])
-        engine.rebase(slot, range(4))
+        engine.rebase(Moves.one(slot, range(4)))
         for limit in limits:
             engine.limit(slot, limit)
             logits = engine.forward([Rows(slot=slot, tokens=text[-1:], parents=[-1])])
             exit_ = 0 if threshold == 0.0 else limit
             torch.testing.assert_close(logits.values_RV[0], laws_EV[exit_], rtol=0.0, atol=1e-5)
-            engine.rebase(slot, (), ())
+            engine.rebase(Moves.one(slot, (), ()))
 
 
 def test_a_prompt_is_run_no_deeper_than_its_session_goes() -> None:
@@ -115,7 +115,7 @@ def test_a_prompt_is_run_no_deeper_than_its_session_goes() -> None:
     engine.limit(slot, 0)
     engine.forward([Rows(slot=slot, tokens=[2] * 20, parents=range(-1, 19), logits="last")])
     assert engine.rows_run == [20, 0, 0]
-    engine.rebase(slot, range(20))
+    engine.rebase(Moves.one(slot, range(20)))
     engine.limit(slot, 1)
     engine.forward([Rows(slot=slot, tokens=[5, 6], parents=[-1, -1])])
     assert engine.rows_run == [2, 22, 0]
@@ -132,7 +132,7 @@ def test_what_was_drawn_does_not_choose_the_exit() -> None:
         slot = engine.acquire()
         engine.forward([Rows(slot=slot, tokens=prompt, parents=range(-1, 3), logits="last")])
         root = engine.exits_R.tolist()
-        engine.rebase(slot, range(4))
+        engine.rebase(Moves.one(slot, range(4)))
         engine.forward([Rows(slot=slot, tokens=siblings, parents=[-1] * len(siblings))])
         exits.append((root, int(engine.exits_R[siblings.index(11)])))
         engine.release(slot)

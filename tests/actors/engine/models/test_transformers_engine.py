@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -14,10 +15,10 @@ from transformers import PreTrainedModel
 
 from outrider.actors.engine.attention import planned_attention
 from outrider.actors.engine.graphs import static_inputs
-from outrider.actors.engine.kv.slot import SlotGrowth
+from outrider.actors.engine.kv.added_rows import AddedRows, Words
 from outrider.actors.engine.kv.storage import Storage
 from outrider.actors.engine.models.transformers_engine import TransformersEngine
-from outrider.actors.engine.protocol import Engine, NoFreeSlot, Rows, SlotOverflow
+from outrider.actors.engine.protocol import Engine, Int64s, Moves, NoFreeSlot, Rows, SlotOverflow
 
 MakeEngine = Callable[..., TransformersEngine]
 
@@ -60,12 +61,16 @@ def test_wrong_mask_is_caught(
     """The comparison with plain transformers notices a single visible sibling, and a window that is not applied."""
     right = module.mask_bits
 
-    def with_siblings(growth: SlotGrowth, *, first: int, window: int | None) -> list[int]:
-        bits: list[int] = right(growth, first=first, window=window)
-        return [*bits[:-1], bits[-1] | bits[0]]
+    def with_siblings(added: AddedRows, rows_Q: Int64s, **sizes: Any) -> Words:
+        bits: Words = right(added, rows_Q, **sizes)
+        last = added.starts[1:][added.entries_R[rows_Q]] - 1
+        first = added.starts[:-1][added.entries_R[rows_Q]]
+        of_first: Words = right(added, first, **sizes)
+        bits[rows_Q == last] |= of_first[rows_Q == last]
+        return bits
 
-    def without_window(growth: SlotGrowth, *, first: int, window: int | None) -> list[int]:
-        bits: list[int] = right(growth, first=first, window=None)
+    def without_window(added: AddedRows, rows_Q: Int64s, **sizes: Any) -> Words:
+        bits: Words = right(added, rows_Q, **sizes | {"window": None})
         return bits
 
     for family in ["llama"] if wrong == "sibling" else ["qwen2", "mistral"]:
@@ -107,7 +112,7 @@ def test_greedy_decoding_with_trees_equals_generate(
         engine.forward(
             [Rows(slot=slot, tokens=chunk, parents=range(-1, len(chunk) - 1), logits="none")]
         )
-        engine.rebase(slot, range(len(chunk)))
+        engine.rebase(Moves.one(slot, range(len(chunk))))
     output: list[int] = []
     while len(output) < num_new:
         # The root is the last token, not yet run; below it hang guesses.
@@ -133,7 +138,7 @@ def test_greedy_decoding_with_trees_equals_generate(
             if not children:
                 break
             path.append(children[0])
-        engine.rebase(slot, path)
+        engine.rebase(Moves.one(slot, path))
     assert expected == output[:num_new]
 
 
@@ -142,9 +147,9 @@ def test_kept_rows_need_not_run_again(make_engine: MakeEngine, plain_logits: Pla
     engine = make_engine("llama")
     slot = engine.acquire()
     engine.forward([Rows(slot=slot, tokens=[5, 6], parents=[-1, 0])])
-    engine.rebase(slot, [0, 1])
+    engine.rebase(Moves.one(slot, [0, 1]))
     engine.forward([Rows(slot=slot, tokens=[10, 11, 12, 13, 14], parents=[-1, -1, 1, 2, 1])])
-    engine.rebase(slot, [1], keep=[2, 3, 4])
+    engine.rebase(Moves.one(slot, [1], keep=[2, 3, 4]))
     assert (engine.cached(slot), engine.scratch(slot)) == (3, 3)
     logits = engine.forward([Rows(slot=slot, tokens=[20, 21, 22], parents=[1, 2, -1])])
     expected = plain_logits("llama", [[5, 6, 11, 12, 13, 20], [5, 6, 11, 14, 21], [5, 6, 11, 22]])
@@ -180,7 +185,7 @@ def test_rows_at_the_end_of_the_context(
     for start in (0, 10):
         chunk = prompt[start : start + 10]
         engine.forward([Rows(slot=slot, tokens=chunk, parents=range(-1, len(chunk) - 1))])
-        engine.rebase(slot, range(len(chunk)))
+        engine.rebase(Moves.one(slot, range(len(chunk))))
     logits = engine.forward([Rows(slot=slot, tokens=range(12), parents=[-1] * 12)])
     expected = plain_logits(family, [[*prompt, token] for token in range(12)])
     torch.testing.assert_close(logits.of(0), expected, atol=1e-5, rtol=0)
@@ -214,27 +219,35 @@ def _refusals() -> dict[str, tuple[type[Exception], str, Callable[[Engine], obje
             "max_scratch is 24",
             run(tokens=[1] * 21, parents=[-1] * 21),
         ),
-        "broken path": (ValueError, "breaks at row 2", lambda engine: engine.rebase(0, [0, 2])),
-        "path from nowhere": (ValueError, "breaks at row 9", lambda engine: engine.rebase(0, [9])),
+        "broken path": (
+            ValueError,
+            "breaks at row 2",
+            lambda engine: engine.rebase(Moves.one(0, [0, 2])),
+        ),
+        "path from nowhere": (
+            ValueError,
+            "breaks at row 9",
+            lambda engine: engine.rebase(Moves.one(0, [9])),
+        ),
         "keep off the path": (
             ValueError,
             "row 3 cannot be",
-            lambda engine: engine.rebase(0, [0], [3]),
+            lambda engine: engine.rebase(Moves.one(0, [0], [3])),
         ),
         "keep is the path": (
             ValueError,
             "row 0 cannot be",
-            lambda engine: engine.rebase(0, [0], [0]),
+            lambda engine: engine.rebase(Moves.one(0, [0], [0])),
         ),
         "keep not ascending": (
             ValueError,
             "cannot be",
-            lambda engine: engine.rebase(0, [], [1, 0]),
+            lambda engine: engine.rebase(Moves.one(0, [], [1, 0])),
         ),
         "keep lacks a parent": (
             ValueError,
             "row 2 cannot",
-            lambda engine: engine.rebase(0, [], [2]),
+            lambda engine: engine.rebase(Moves.one(0, [], [2])),
         ),
         "truncate beyond": (ValueError, "it has 3 cached", lambda engine: engine.truncate(0, 4)),
         "truncate negative": (ValueError, "to -1 rows", lambda engine: engine.truncate(0, -1)),
@@ -276,8 +289,8 @@ def test_refusals_change_nothing(
             Rows(slot=1, tokens=[4], parents=[-1]),
         ]
     )
-    engine.rebase(0, [0, 1, 2])
-    engine.rebase(1, [0])
+    engine.rebase(Moves.one(0, [0, 1, 2]))
+    engine.rebase(Moves.one(1, [0]))
     engine.forward([Rows(slot=0, tokens=[7, 8, 9, 10], parents=[-1, 0, 1, -1])])
     error, message, call = _refusals()[refusal]
     with pytest.raises(error, match=message):
@@ -301,7 +314,7 @@ def test_failed_pass_leaves_the_slots(
     engine = make_engine("llama")
     slot = engine.acquire()
     engine.forward([Rows(slot=slot, tokens=[1, 2], parents=[-1, 0])])
-    engine.rebase(slot, [0])
+    engine.rebase(Moves.one(slot, [0]))
     with monkeypatch.context() as patch:
         patch.setattr(engine, "llama", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
@@ -368,7 +381,7 @@ def test_bfloat16_is_close(make_engine: MakeEngine, plain_logits: PlainLogits) -
     engine = make_engine("llama", dtype=torch.bfloat16)
     slot = engine.acquire()
     engine.forward([Rows(slot=slot, tokens=[1, 2, 3], parents=[-1, 0, 1])])
-    engine.rebase(slot, [0, 1, 2])
+    engine.rebase(Moves.one(slot, [0, 1, 2]))
     logits = engine.forward([Rows(slot=slot, tokens=[4, 5, 6], parents=[-1, -1, 0])]).of(0)
     expected = plain_logits("llama", [[1, 2, 3, 4], [1, 2, 3, 5], [1, 2, 3, 4, 6]])
     assert (torch.float32, torch.bfloat16) == (logits.dtype, engine.spec.dtype)

@@ -10,7 +10,7 @@ from tests.actors.engine.script import CONTEXT, VOCAB_SIZE, Script
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.load.load_engine import load_engine
 from outrider.actors.engine.profiles import Linear, find_profile
-from outrider.actors.engine.protocol import Batch, NoFreeSlot, Rows, SlotOverflow
+from outrider.actors.engine.protocol import Batch, Moves, NoFreeSlot, Rows, SlotOverflow
 from outrider.actors.engine.tables.emulated_engine import EmulatedEngine
 from outrider.actors.engine.tables.token_table import random_table
 
@@ -88,7 +88,7 @@ def test_a_pass_takes_what_the_profile_says() -> None:
     assert tables.seconds_of(first) == 1.0 + 4 * 0.25 + 0.5
     assert (tables.scratch(a), clock.sleeps) == (0, [])
     tables.forward(first)
-    tables.rebase(a, [0, 1, 2, 3])
+    tables.rebase(Moves.one(a, [0, 1, 2, 3]))
     second = [Rows(slot=a, tokens=[5], parents=[-1]), Rows(slot=b, tokens=[5], parents=[-1])]
     tables.forward(second)
     assert clock.sleeps == [2.5, 1.0 + 2 * 0.25 + 2 * 0.5 + 4 * 0.125]
@@ -172,9 +172,9 @@ def test_the_end_of_the_context() -> None:
     tables.acquire()
     for _ in range(2):
         tables.compute([Rows(slot=0, tokens=[1] * 40, parents=range(-1, 39))])
-        tables.rebase(0, range(40))
+        tables.rebase(Moves.one(0, range(40)))
     tables.compute([Rows(slot=0, tokens=[2] * 14, parents=range(-1, 13))])
-    tables.rebase(0, range(14))
+    tables.rebase(Moves.one(0, range(14)))
     left = CONTEXT - 94
     tables.compute([Rows(slot=0, tokens=[1] * 9, parents=[-1] * 9)])
     with pytest.raises(SlotOverflow, match="max_context is 96"):
@@ -198,7 +198,7 @@ def test_refused_rebases_change_nothing(path: list[int], keep: list[int], messag
     # 0 has the children 1 and 2; 3 stands beside it.
     tables.compute([Rows(slot=0, tokens=[1, 2, 3, 4], parents=[-1, 0, 0, -1])])
     with pytest.raises(ValueError, match=message):
-        tables.rebase(0, path, keep)
+        tables.rebase(Moves.one(0, path, keep))
     assert (tables.cached(0), tables.scratch(0)) == (0, 4)
 
 

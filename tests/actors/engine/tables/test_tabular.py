@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outrider.actors.engine.engine_settings import EngineSettings
-from outrider.actors.engine.protocol import Engine, NoFreeSlot, Rows, SlotOverflow
+from outrider.actors.engine.protocol import Engine, Moves, NoFreeSlot, Rows, SlotOverflow
 from outrider.actors.engine.tables.tabular_engine import (
     Table,
     TabularEngine,
@@ -52,7 +52,7 @@ def test_logits_are_the_tables_after_each_branch(order: int, seed: int) -> None:
         for row, (parent, _) in enumerate(tree):
             if parent in kept:
                 kept.append(row)
-        engine.rebase(slot, path, kept[1:])
+        engine.rebase(Moves.one(slot, path, kept[1:]))
         committed = tree[end][1]
         text += committed
         tree = [(kept.index(tree[row][0]) - 1, tree[row][1][len(committed) :]) for row in kept[1:]]
@@ -65,7 +65,7 @@ def test_copies_and_truncations_keep_the_text() -> None:
     engine = TabularEngine(table, SETTINGS)
     a, b = engine.acquire(), engine.acquire()
     engine.forward([Rows(slot=a, tokens=[1, 2, 3], parents=[-1, 0, 1])])
-    engine.rebase(a, [0, 1, 2])
+    engine.rebase(Moves.one(a, [0, 1, 2]))
     engine.copy_prefix(a, b, 2)
     engine.truncate(a, 1)
     logits = engine.forward(
