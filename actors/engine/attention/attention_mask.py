@@ -39,7 +39,7 @@ def first_seen(added: AddedRows, window: int | None) -> Int64s:
     return np.clip(oldest_B - window + 1, 0, added.cached_B)
 
 
-def sight_bits(
+def mask_bits(
     added: AddedRows,
     rows_Q: Int64s,
     *,

@@ -1,7 +1,7 @@
 """The attention and the cache of a pass on a CPU: on views of the slots, so that no committed row is copied.
 
 A call of the kernel for each session and layer would take most of a pass over many: those of neighbouring slots share one
-(`stretches.py`).
+(`slot_runs.py`).
 """
 
 from __future__ import annotations
@@ -15,13 +15,17 @@ from outrider.actors.engine.attention.attention import Attend
 from outrider.actors.engine.attention.attention_mask import (
     additive,
     first_seen,
+    mask_bits,
     num_words,
-    sight_bits,
 )
-from outrider.actors.engine.attention.pass_attention import AttentionCall, PassAttention, Sight
+from outrider.actors.engine.attention.pass_attention import (
+    AttentionCall,
+    KeysAndMask,
+    PassAttention,
+)
 from outrider.actors.engine.attention.pass_cache import PassCache
 from outrider.actors.engine.attention.pass_layout import NOBODY, PassLayout
-from outrider.actors.engine.attention.stretches import Stretch, stretches_of
+from outrider.actors.engine.attention.slot_runs import SlotRun, slot_runs_of
 from outrider.actors.engine.kv.added_rows import Words
 from outrider.actors.engine.kv.storage import Storage
 from outrider.actors.engine.protocol import Int64s
@@ -41,15 +45,15 @@ def planned_attention(layout: PassLayout, storage: Storage) -> Attend:
     """The attention of a pass."""
     if layout.num_sessions == 1:
         return _of_one(layout, 0, storage)
-    stretches, alone = stretches_of(layout)
-    if not stretches:
+    runs, alone = slot_runs_of(layout)
+    if not runs:
         return PassAttention([_of_one(layout, entry, storage) for entry in alone])
     calls: list[AttentionCall] = []
     firsts_B = np.zeros(layout.num_sessions, np.int64)
     end = 0
-    for stretch in stretches:
-        call = _of_many(layout, stretch, storage)
-        for place, entry in enumerate(stretch.entries):
+    for run in runs:
+        call = _of_many(layout, run, storage)
+        for place, entry in enumerate(run.entries):
             if entry != NOBODY:
                 firsts_B[entry] = end + place * call.num_queries
         end += call.num_entries * call.num_queries
@@ -78,10 +82,10 @@ def _of_one(layout: PassLayout, entry: int, storage: Storage) -> AttentionCall:
     )
 
 
-def _of_many(layout: PassLayout, stretch: Stretch, storage: Storage) -> AttentionCall:
+def _of_many(layout: PassLayout, run: SlotRun, storage: Storage) -> AttentionCall:
     """The call of sessions that share it."""
-    entries_Q = np.array(stretch.entries)
-    num_queries = int(layout.added.counts_B[stretch.members].max())
+    entries_Q = np.array(run.entries)
+    num_queries = int(layout.added.counts_B[run.members].max())
     rows = layout.queries(entries_Q, num_queries)
     first, end = int(rows[0]), int(rows[0]) + len(rows)
     is_range = np.array_equal(rows, np.arange(first, end))
@@ -90,7 +94,7 @@ def _of_many(layout: PassLayout, stretch: Stretch, storage: Storage) -> Attentio
         queries=slice(first, end) if is_range else torch.from_numpy(rows),
         num_entries=len(entries_Q),
         num_queries=num_queries,
-        see=_Views(layout, storage, stretch.first_slot, stretch.entries, num_queries),
+        see=_Views(layout, storage, run.first_slot, run.entries, num_queries),
     )
 
 
@@ -109,7 +113,7 @@ class _Views:
         self._entries_Q, self._num_queries = np.array(entries), num_queries
         self._members = self._entries_Q[self._entries_Q != NOBODY]
 
-    def __call__(self, window: int | None, may_be_causal: bool) -> Sight:
+    def __call__(self, window: int | None, may_be_causal: bool) -> KeysAndMask:
         storage, added, num_queries = self._storage, self._layout.added, self._num_queries
         members, num_entries = self._members, len(self._entries_Q)
         total, first = int(added.totals_B[members].max()), 0
@@ -123,12 +127,12 @@ class _Views:
         view = storage.views(self._first_slot, num_entries, first, shown)
         if num_entries == 1 and window is None and self._is_chain():
             if num_queries == 1:
-                return Sight(view=view)
+                return KeysAndMask(view=view)
             if may_be_causal and num_queries == total:
-                return Sight(view=view, is_causal=True)
+                return KeysAndMask(view=view, is_causal=True)
         bits = self._bits(first, shown, window)
         mask = torch.from_numpy(additive(bits, shown).reshape(num_entries, 1, num_queries, shown))
-        return Sight(view=view, mask_E1NS=mask.to(storage.dtype))
+        return KeysAndMask(view=view, mask_E1NS=mask.to(storage.dtype))
 
     def _deepest(self) -> int:
         """Greatest position of a row."""
@@ -144,7 +148,7 @@ class _Views:
     def _bits(self, first: int, shown: int, window: int | None) -> Words:
         """Bits of all queries; in a slot of nobody a row sees one, for what saw nothing would be no number."""
         rows_Q: Int64s = self._layout.queries(self._entries_Q, self._num_queries)
-        bits_QS = sight_bits(
+        bits_QS = mask_bits(
             self._layout.added,
             rows_Q,
             firsts_Q=np.full(len(rows_Q), first),

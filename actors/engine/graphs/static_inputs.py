@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from outrider.actors.engine.attention.attention_mask import first_seen, num_words, sight_bits
+from outrider.actors.engine.attention.attention_mask import first_seen, mask_bits, num_words
 from outrider.actors.engine.attention.pass_layout import NOBODY, PassLayout
 from outrider.actors.engine.graphs.static_shape import MOST_PADDED, ROWS, StaticShape
 from outrider.actors.engine.kv.storage import Storage
@@ -21,7 +21,7 @@ from outrider.actors.engine.staging import Int64s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class StaticSight:
+class StaticMask:
     """What layers of one window are told. Shapes: R rows, E entries."""
 
     shown: int
@@ -65,7 +65,7 @@ class StaticInputs:
     totals_E: torch.Tensor
     """Rows of its slot with the new ones, at least 1."""
 
-    sights: dict[int | None, StaticSight]
+    masks: dict[int | None, StaticMask]
     """By window."""
 
 
@@ -102,8 +102,8 @@ class StaticLayout:
         parts = torch.split(buffer[: sum(sizes)], sizes)
         tokens, positions, written, places, wanted, queries, slots, totals = parts[:8]
         firsts, bits = parts[8 : 8 + len(words)], parts[8 + len(words) :]
-        sights = {
-            window: StaticSight(
+        masks = {
+            window: StaticMask(
                 shown=self._shown(shape.shown, window),
                 firsts_E=firsts[kind],
                 octets_RB=bits[kind].view(torch.uint8).view(rows, -1),
@@ -120,7 +120,7 @@ class StaticLayout:
             queries_Q=queries,
             slots_E=slots,
             totals_E=totals,
-            sights=sights,
+            masks=masks,
         )
 
     def fill(self, layout: PassLayout, shape: StaticShape) -> list[Int64s]:
@@ -148,21 +148,21 @@ class StaticLayout:
         of_entries[1, indices_B] = added.totals_B
         padded_R = np.zeros(shape.rows, np.int64)
         padded_R[:count] = np.arange(count)
-        sights: list[Int64s] = []
+        masks: list[Int64s] = []
         for kind, window in enumerate(self._windows):
             shown = self._shown(shape.shown, window)
             firsts_B = first_seen(added, window if shown < shape.shown else None)
             of_entries[2 + kind, indices_B] = firsts_B
-            bits = sight_bits(
+            bits = mask_bits(
                 added,
                 padded_R,
                 firsts_Q=firsts_B[added.entries_R[padded_R]],
                 words=num_words(shown),
                 window=window,
             )
-            sights.append(bits.view(np.int64).reshape(-1))
+            masks.append(bits.view(np.int64).reshape(-1))
         queries = layout.queries(entries_E, shape.longest)
-        return [of_rows.reshape(-1), queries, of_entries.reshape(-1), *sights]
+        return [of_rows.reshape(-1), queries, of_entries.reshape(-1), *masks]
 
     def _shown(self, shown: int, window: int | None) -> int:
         """Rows of a slot that layers of a window are shown: none sees more than it before the oldest, and scratch rows."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.actors.engine.kv.refusals import check_lengths
+from outrider.actors.engine.kv.pass_refusals import check_lengths
 from outrider.actors.engine.protocol import Batch, Int64s, Rows
 
 Words = NDArray[np.uint64]

@@ -14,7 +14,7 @@ import numpy as np
 
 from outrider.actors.engine.kv.added_rows import AddedRows, packed
 from outrider.actors.engine.kv.moved_rows import NO_ROWS, MovedRows, moved_rows
-from outrider.actors.engine.kv.refusals import (
+from outrider.actors.engine.kv.pass_refusals import (
     HeldRows,
     SlotRoom,
     check_move,

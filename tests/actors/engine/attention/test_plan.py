@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from outrider.actors.engine.attention.attention_mask import (
     additive,
     first_seen,
+    mask_bits,
     num_words,
-    sight_bits,
 )
 from outrider.actors.engine.attention.pass_layout import plan_pass
 from outrider.actors.engine.kv.slots import SlotTable
@@ -51,7 +51,7 @@ def test_a_row_sees_cached_rows_ancestors_and_itself_within_the_window(
     )
     first = 0 if from_start else int(first_seen(added, window)[0])
     rows_Q = np.arange(len(rows.tokens))
-    bits = sight_bits(
+    bits = mask_bits(
         added,
         rows_Q,
         firsts_Q=np.full(len(rows_Q), first),

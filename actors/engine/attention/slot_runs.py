@@ -1,6 +1,6 @@
 """Which sessions of a pass can attend in one kernel call without copying a row. Pure.
 
-Slots lie one after another in one tensor, so the rows of neighbouring slots are a view of it: a *stretch*. Slots within that
+Slots lie one after another in one tensor, so the rows of neighbouring slots are a view of it: a *run*. Slots within that
 belong to nobody in the pass cost their arithmetic, and so does what shorter sessions are padded with, on a CPU about a tenth of
 a call for each session. So sessions of like length and with like numbers of rows share a call, over small gaps; the others, and
 prompts, get one of their own.
@@ -17,17 +17,17 @@ MOST_ROWS = 16
 """Rows of one session, beyond which its arithmetic outweighs a call."""
 
 FEWEST_SESSIONS = 3
-"""Of a stretch: gathering queries and scattering results takes as long as a call or two."""
+"""Of a run: gathering queries and scattering results takes as long as a call or two."""
 
 WIDEST_GAP = 4
-"""Slots between two of a stretch that belong to nobody."""
+"""Slots between two of a run that belong to nobody."""
 
 SHORTEST = 128
 """Rows of a slot up to which sessions count as equally long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
+class SlotRun:
     """Neighbouring slots whose sessions share a call."""
 
     entries: tuple[int, ...]
@@ -42,11 +42,11 @@ class Stretch:
         return [entry for entry in self.entries if entry != NOBODY]
 
 
-def stretches_of(layout: PassLayout) -> tuple[list[Stretch], list[int]]:
+def slot_runs_of(layout: PassLayout) -> tuple[list[SlotRun], list[int]]:
     """Splits the sessions of a pass.
 
     Returns:
-        The stretches, and the entries that attend by themselves, ascending.
+        The runs, and the entries that attend by themselves, ascending.
     """
     added = layout.added
     slots, counts = added.slots_B.tolist(), added.counts_B.tolist()
@@ -54,7 +54,7 @@ def stretches_of(layout: PassLayout) -> tuple[list[Stretch], list[int]]:
     for entry, (total, count) in enumerate(zip(added.totals_B.tolist(), counts, strict=True)):
         if count <= MOST_ROWS:
             alike.setdefault(_size(total, count), []).append(entry)
-    found: list[Stretch] = []
+    found: list[SlotRun] = []
     for members in alike.values():
         if len(members) >= FEWEST_SESSIONS:
             members.sort(key=lambda entry: slots[entry])
@@ -62,16 +62,16 @@ def stretches_of(layout: PassLayout) -> tuple[list[Stretch], list[int]]:
     every = list(range(len(slots)))
     if not found:
         return [], every
-    together = {entry for stretch in found for entry in stretch.members}
+    together = {entry for run in found for entry in run.members}
     return found, [entry for entry in every if entry not in together]
 
 
-def _in_place(members: Sequence[int], slots: Sequence[int]) -> Stretch:
+def _in_place(members: Sequence[int], slots: Sequence[int]) -> SlotRun:
     first, last = slots[members[0]], slots[members[-1]]
     entries = [NOBODY] * (last - first + 1)
     for entry in members:
         entries[slots[entry] - first] = entry
-    return Stretch(entries=tuple(entries), first_slot=first)
+    return SlotRun(entries=tuple(entries), first_slot=first)
 
 
 def _size(total: int, count: int) -> tuple[int, int]:
@@ -79,7 +79,7 @@ def _size(total: int, count: int) -> tuple[int, int]:
     return (max(total, SHORTEST) - 1).bit_length(), (count - 1).bit_length()
 
 
-def _split(members: Sequence[int], slots: Sequence[int]) -> list[Stretch]:
+def _split(members: Sequence[int], slots: Sequence[int]) -> list[SlotRun]:
     """Cuts at wide gaps, and drops what is too short. No slot is in a pass twice."""
     runs: list[list[int]] = []
     for entry in members:

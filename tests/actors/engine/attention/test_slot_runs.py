@@ -10,11 +10,11 @@ import torch
 from tests.actors.engine.script import VOCAB_SIZE, PlainLogits, Script, worst_error
 
 from outrider.actors.engine.attention.pass_layout import NOBODY, PassLayout, plan_pass
-from outrider.actors.engine.attention.stretches import (
+from outrider.actors.engine.attention.slot_runs import (
     FEWEST_SESSIONS,
     MOST_ROWS,
     WIDEST_GAP,
-    stretches_of,
+    slot_runs_of,
 )
 from outrider.actors.engine.kv.slots import SlotTable
 from outrider.actors.engine.kv.storage import Storage
@@ -39,14 +39,14 @@ def planned(counts: Sequence[tuple[int, int, int]]) -> PassLayout:
 
 
 def split(counts: Sequence[tuple[int, int, int]]) -> tuple[list[list[int]], list[int]]:
-    """Slots of each stretch, and of who attends alone."""
+    """Slots of each run, and of who attends alone."""
     plan = planned(counts)
-    found, alone = stretches_of(plan)
+    found, alone = slot_runs_of(plan)
     slots = plan.added.slots_B.tolist()
-    for stretch in found:
-        for entry, index in enumerate(stretch.entries):
-            assert index == NOBODY or slots[index] == stretch.first_slot + entry
-    return [[slots[i] for i in stretch.members] for stretch in found], [slots[i] for i in alone]
+    for run in found:
+        for entry, index in enumerate(run.entries):
+            assert index == NOBODY or slots[index] == run.first_slot + entry
+    return [[slots[i] for i in run.members] for run in found], [slots[i] for i in alone]
 
 
 def test_neighbours_share_a_call() -> None:
@@ -55,7 +55,7 @@ def test_neighbours_share_a_call() -> None:
 
 
 def test_too_few_attend_alone() -> None:
-    """A stretch has a price."""
+    """A run has a price."""
     few = [(slot, 30, 1) for slot in range(FEWEST_SESSIONS - 1)]
     assert split(few) == ([], list(range(FEWEST_SESSIONS - 1)))
 
