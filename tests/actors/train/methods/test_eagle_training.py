@@ -16,6 +16,7 @@ from outrider.actors.train.eagle.eagle_objective import Unrolling, eagle_loss, r
 from outrider.actors.train.eagle.eagle_options import EagleTrainingOptions
 from outrider.actors.train.features.training_rows import HeldOut
 from outrider.actors.train.methods.eagle3_trainer import run
+from outrider.actors.train.training_errors import TrainError
 
 TOKENS = torch.randint(24, (2, 10), generator=torch.Generator().manual_seed(1))
 
@@ -171,3 +172,14 @@ def test_eagle_options_that_leave_nothing_are_refused() -> None:
         EagleTrainingOptions(data=Path(), out=Path(), row_length=36)
     with pytest.raises(ValueError, match="decay"):
         EagleTrainingOptions(data=Path(), out=Path(), decay=0.0)
+    with pytest.raises(ValueError, match="num_heads"):
+        EagleTrainingOptions(data=Path(), out=Path(), num_heads=0)
+
+
+def test_a_shape_that_the_target_forbids_is_refused_before_anything_is_read(
+    tiny_data: Path, tmp_path: Path
+) -> None:
+    """Reading and writing texts may take most of the time."""
+    with pytest.raises(TrainError, match="num_drafted is 5000; it must be 0 to 4096"):
+        run(options_of(tiny_data, tmp_path, num_drafted=5000))
+    assert not list(tmp_path.rglob("features*"))
