@@ -78,6 +78,24 @@ def own(model: str) -> Mapping[str, Any]:
     return config_of(Path(source.location)) if local else {}
 
 
+def check_speaks(model: str, instead: str) -> None:
+    """Refuses a draft net in place of a language model.
+
+    Args:
+        model: As the configuration or a flag names it.
+        instead: What is to be done, for the message.
+
+    Raises:
+        ValueError, OSError: It is one, or there is no such folder.
+    """
+    kind = own(model).get("model_type")
+    for name, spec in DRAFTERS.items():
+        if kind in spec.model_types:
+            raise ValueError(
+                f"{model} is a draft net of the method {name}, which speaks no language alone: {instead}"
+            )
+
+
 def check_shape_of(spec: DrafterSpec, content: Mapping[str, Any], what: str) -> None:
     """Refuses a net that its method cannot build.
 

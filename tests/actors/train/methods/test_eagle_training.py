@@ -176,6 +176,12 @@ def test_eagle_options_that_leave_nothing_are_refused() -> None:
         EagleTrainingOptions(data=Path(), out=Path(), num_heads=0)
 
 
+def test_a_draft_net_is_no_target(tiny_data: Path, tmp_path: Path) -> None:
+    """It is named as what it is."""
+    with pytest.raises(TrainError, match=r"demo:dspark.* is a draft net of the method dspark"):
+        run(options_of(tiny_data, tmp_path, target="demo:dspark"))
+
+
 def test_a_shape_that_the_target_forbids_is_refused_before_anything_is_read(
     tiny_data: Path, tmp_path: Path
 ) -> None:
