@@ -8,6 +8,7 @@ from typing import Any
 from outrider.actors.draft.choice.drafter_registry import (
     DRAFTERS,
     check_own,
+    check_shape_of,
     checkpoint_of,
     loading_method,
 )
@@ -73,17 +74,19 @@ def told(drafter: DrafterConfig, targets: Sequence[str]) -> str | None:
     if found is None:
         check_own(drafter.model, spec, targets)
         return None
-    if found.format.model_type not in spec.model_types:
+    if found.format.model_type not in spec.loads:
         raise ValueError(
             f"{drafter.model} is {found.format.title}, which the method {drafter.method} does not read; leave method out"
         )
     target = str(drafter.options.get("target", ""))
     translation = found.translated(target)
+    check_shape_of(spec, translation.config, f"{drafter.model} is {found.format.title}, which")
     for_whom = f" for {target}" if target else ""
     reads = translation.config.get("taps", ["norm"])
     return (
         f"{drafter.model} is {found.format.title}{for_whom}, read by the method {drafter.method} "
         f"from the target's layers {', '.join(map(str, reads))}"
+        + "".join(f"; taken for granted: {note}" for note in translation.notes)
     )
 
 

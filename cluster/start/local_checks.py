@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from outrider.actors.draft.choice.drafter_registry import DRAFTERS, own
+from outrider.actors.draft.choice.drafter_registry import check_speaks
 from outrider.actors.rpc.tls import UnfitTls, check
 from outrider.cluster.config.config_errors import ConfigProblem
 from outrider.cluster.config.drafter_folders import found_drafters
@@ -83,11 +83,5 @@ def _check_model(model: str, *, is_target: bool) -> None:
     source = resolve_model(model)
     if source.is_tabular and not source.is_law:
         load_table(Path(source.location))
-    if not is_target:
-        return
-    kind = own(model).get("model_type")
-    for name, spec in DRAFTERS.items():
-        if kind in spec.model_types:
-            raise ValueError(
-                f"{model} is a draft net of the method {name}, which speaks no language alone: name it under drafters"
-            )
+    if is_target:
+        check_speaks(model, "name it under drafters")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from outrider.actors.draft.checkpoints.checkpoint_format import (
+    Checkpoint,
     TargetShape,
     UnfitCheckpoint,
 )
@@ -13,6 +14,7 @@ from outrider.actors.draft.checkpoints.layer_fields import (
     count,
     layer_fields,
     number,
+    part,
     whole,
     windowed,
 )
@@ -37,6 +39,13 @@ LAYER = (
 """Parts of a layer, by the same names here and there."""
 
 BIASED = LAYER[:4]
+
+
+def has_heads(checkpoint: Checkpoint) -> bool:
+    """Whether a folder says, as SpecForge writes it, that DSpark's heads are on the block."""
+    own = part(checkpoint.config, "dflash_config")
+    is_named = any(name.endswith("DSparkDraftModel") for name in checkpoint.architectures)
+    return is_named or own.get("projector_type") == "dspark"
 
 
 def block_fields(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from outrider.actors.draft.checkpoints.checkpoint_format import UnfitCheckpoint
@@ -104,6 +104,23 @@ def part(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise UnfitCheckpoint(f"{name} is {value!r}; an object is needed")
     return value
+
+
+def unread(config: Mapping[str, Any], name: str, known: Collection[str]) -> tuple[str, ...]:
+    """Notes on fields of an object in a configuration that say something and that nothing here reads.
+
+    Args:
+        config: That holds it.
+        name: Of the object.
+        known: Fields that are read, or that say nothing of what is computed.
+    """
+    own = part(config, name)
+    others = sorted(
+        key for key in own.keys() - set(known) if own[key] not in (None, False, 0, [], "")
+    )
+    if not others:
+        return ()
+    return (f"that these fields of {name} change nothing: {', '.join(others)}",)
 
 
 def windowed(config: Mapping[str, Any]) -> list[bool]:

@@ -1,4 +1,5 @@
-"""What all files of the library `speculators` have in common: how their kind is named, their layers, and the target's tables beside the net's own."""
+"""What all files of the library `speculators` have in common: how their kind is named, their layers, and the target's tables beside the net's own, which
+others of block drafters have, too."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def unused(checkpoint: Checkpoint) -> dict[str, str]:
     return dict.fromkeys(found, "the target's, for training")
 
 
-def library_tables(checkpoint: Checkpoint, vocab_size: int) -> dict[str, Any]:
+def tables_beside(checkpoint: Checkpoint, vocab_size: int) -> dict[str, Any]:
     """Fields of a `Translation`: the tables that files of a block drafter hold besides, each of which may be absent."""
     shapes = checkpoint.shapes
     names = {

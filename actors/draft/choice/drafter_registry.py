@@ -78,6 +78,43 @@ def own(model: str) -> Mapping[str, Any]:
     return config_of(Path(source.location)) if local else {}
 
 
+def check_speaks(model: str, instead: str) -> None:
+    """Refuses a draft net in place of a language model.
+
+    Args:
+        model: As the configuration or a flag names it.
+        instead: What is to be done, for the message.
+
+    Raises:
+        ValueError, OSError: It is one, or there is no such folder.
+    """
+    kind = own(model).get("model_type")
+    for name, spec in DRAFTERS.items():
+        if kind in spec.model_types:
+            raise ValueError(
+                f"{model} is a draft net of the method {name}, which speaks no language alone: {instead}"
+            )
+
+
+def check_shape_of(spec: DrafterSpec, content: Mapping[str, Any], what: str) -> None:
+    """Refuses a net that its method cannot build.
+
+    Args:
+        spec: The method.
+        content: The net's `config.json`, or what stands for it.
+        what: Whose it is, for the message.
+
+    Raises:
+        ValueError: It cannot; the message says why.
+    """
+    if spec.read_shape is None:
+        return
+    try:
+        spec.read_shape(content)
+    except ValueError as error:
+        raise ValueError(f"{what} cannot be run: {error}") from None
+
+
 def check_own(model: str, spec: DrafterSpec, targets: Sequence[str]) -> None:
     """Refuses a folder that is of another method, or a net that reads states which no target has.
 
@@ -85,12 +122,15 @@ def check_own(model: str, spec: DrafterSpec, targets: Sequence[str]) -> None:
         ValueError: The folder is refused; the message says why.
     """
     content = own(model)
-    if not content or not spec.model_types:
+    nets = frozenset[str]().union(*(one.model_types for one in DRAFTERS.values()))
+    kind = content.get("model_type")
+    if not content or (not spec.loads and kind not in nets):
         return
-    if (kind := content.get("model_type")) not in spec.model_types:
+    if kind not in spec.loads:
         raise ValueError(
             f"{model}: its model_type is {kind!r}, which the method {spec.name} does not read; leave method out"
         )
+    check_shape_of(spec, content, f"{model}: its config.json")
     if TargetNeed.HIDDEN_STATES not in spec.needs or not content.keys() >= OWN_FIELDS:
         return
     misfits: list[ValueError] = []

@@ -11,6 +11,7 @@ from typing import Any
 from outrider.actors.draft.checkpoints.block_fields import (
     block_fields,
     block_tensors,
+    has_heads,
 )
 from outrider.actors.draft.checkpoints.checkpoint_format import (
     Checkpoint,
@@ -19,12 +20,29 @@ from outrider.actors.draft.checkpoints.checkpoint_format import (
     Translation,
     UnfitCheckpoint,
 )
-from outrider.actors.draft.checkpoints.layer_fields import part, whole, wholes
-from outrider.actors.draft.checkpoints.library_fields import kind_of, layers_of, library_tables
+from outrider.actors.draft.checkpoints.layer_fields import part, unread, whole, wholes
+from outrider.actors.draft.checkpoints.library_fields import kind_of, layers_of, tables_beside
+
+FIELDS = (
+    "target_layer_ids",
+    "mask_token_id",
+    "block_size",
+    "input_embedding_scale",
+    "output_multiplier",
+    "final_logit_softcapping",
+    "is_causal",
+    "sliding_window_non_causal",
+    "attention_mode",
+)
+"""Fields of `dflash_config` that are read, or that the names of tensors show."""
 
 
 def _is_dflash(checkpoint: Checkpoint) -> bool:
-    return "dflash_config" in checkpoint.config and kind_of(checkpoint) is None
+    return (
+        "dflash_config" in checkpoint.config
+        and kind_of(checkpoint) is None
+        and not has_heads(checkpoint)
+    )
 
 
 def _is_library_dflash(checkpoint: Checkpoint) -> bool:
@@ -47,7 +65,8 @@ def _dflash(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
     return Translation(
         config={**fields, "taps": taps, "first_slot": 1},
         tensors=block_tensors(fields),
-        notes=notes,
+        **tables_beside(checkpoint, fields["vocab_size"]),
+        notes=(*notes, *unread(config, "dflash_config", FIELDS)),
     )
 
 
@@ -63,7 +82,7 @@ def _library_dflash(checkpoint: Checkpoint, target: TargetShape | None) -> Trans
             "first_slot": 0 if config.get("sample_from_anchor", False) else 1,
         },
         tensors=block_tensors(fields),
-        **library_tables(checkpoint, fields["vocab_size"]),
+        **tables_beside(checkpoint, fields["vocab_size"]),
     )
 
 

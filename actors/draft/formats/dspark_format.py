@@ -1,4 +1,4 @@
-"""DSpark (DeepSeek-AI and Peking University 2026): DeepSpec's files, DFlash's of the same code among them, and those of the library `speculators`."""
+"""DSpark (DeepSeek-AI and Peking University 2026): DeepSpec's files, DFlash's of the same code among them, SpecForge's, and those of the library `speculators`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from outrider.actors.draft.checkpoints.block_fields import (
     block_fields,
     block_tensors,
+    has_heads,
 )
 from outrider.actors.draft.checkpoints.checkpoint_format import (
     Checkpoint,
@@ -16,16 +17,33 @@ from outrider.actors.draft.checkpoints.checkpoint_format import (
     Translation,
     UnfitCheckpoint,
 )
-from outrider.actors.draft.checkpoints.layer_fields import whole, wholes
-from outrider.actors.draft.checkpoints.library_fields import kind_of, layers_of, library_tables
+from outrider.actors.draft.checkpoints.layer_fields import part, unread, whole, wholes
+from outrider.actors.draft.checkpoints.library_fields import kind_of, layers_of, tables_beside
+from outrider.actors.draft.formats.dflash_format import FIELDS
 
 RUNS = "Qwen3DSparkModel"
+
+SPECFORGE_FIELDS = (
+    *FIELDS,
+    "projector_type",
+    "markov_rank",
+    "markov_head_type",
+    "enable_confidence_head",
+    "confidence_head_with_markov",
+    "confidence_head_alpha",
+)
+"""Fields of `dflash_config` that are read, or that only training reads."""
 
 
 def _is_dspark(checkpoint: Checkpoint) -> bool:
     return any(name.endswith("DSparkModel") for name in checkpoint.architectures) or (
         "dspark_target_layer_ids" in checkpoint.config
     )
+
+
+def _is_specforge(checkpoint: Checkpoint) -> bool:
+    is_another = kind_of(checkpoint) is not None or _is_dspark(checkpoint)
+    return not is_another and has_heads(checkpoint)
 
 
 def _is_library_dspark(checkpoint: Checkpoint) -> bool:
@@ -48,6 +66,20 @@ def _dspark(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
     )
 
 
+def _specforge(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
+    config = checkpoint.config
+    own = part(config, "dflash_config")
+    # Older ones have the heads' fields beside that object.
+    merged = {**config, **{name: value for name, value in own.items() if value is not None}}
+    fields = {**block_fields(config, merged, target), **_heads(merged, is_said=True)}
+    return Translation(
+        config={**fields, "taps": [one + 1 for one in wholes(merged, "target_layer_ids")]},
+        tensors=block_tensors(fields),
+        **tables_beside(checkpoint, fields["vocab_size"]),
+        notes=unread(config, "dflash_config", SPECFORGE_FIELDS),
+    )
+
+
 def _library_dspark(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
     config = checkpoint.config
     layers = layers_of(checkpoint)
@@ -64,7 +96,7 @@ def _library_dspark(checkpoint: Checkpoint, target: TargetShape | None) -> Trans
             "first_slot": 0 if config["sample_from_anchor"] else 1,
         },
         tensors=block_tensors(fields),
-        **library_tables(checkpoint, fields["vocab_size"]),
+        **tables_beside(checkpoint, fields["vocab_size"]),
     )
 
 
@@ -97,6 +129,14 @@ SPECS = (
         model_type="dspark",
         recognises=_is_dspark,
         translate=_dspark,
+    ),
+    CheckpointFormat(
+        name="dspark_specforge",
+        title="a DSpark checkpoint (SpecForge)",
+        told_by="`architectures: DSparkDraftModel`, or `projector_type: dspark` in `dflash_config`",
+        model_type="dspark",
+        recognises=_is_specforge,
+        translate=_specforge,
     ),
     CheckpointFormat(
         name="dspark_speculators",

@@ -21,6 +21,7 @@ from outrider.actors.draft.checkpoints.layer_fields import (
     count,
     layer_fields,
     part,
+    unread,
     whole,
     wholes,
     windowed,
@@ -29,6 +30,17 @@ from outrider.actors.draft.checkpoints.library_fields import kind_of, layers_of,
 from outrider.actors.draft.checkpoints.single_layer import layer_tensors
 
 TAPS = "eagle_aux_hidden_state_layer_ids"
+
+FIELDS = (
+    TAPS,
+    "use_aux_hidden_state",
+    "use_input_layernorm_in_first_layer",
+    "use_last_layernorm",
+    "use_mtp_layernorm",
+    "eagle_decoder_type",
+)
+"""Fields of `eagle_config` that are read, or that the names of tensors show."""
+
 DEEPSPEC = "Qwen3Eagle3Model"
 STEPS = 7
 """Tokens in a row that the authors' code trains for."""
@@ -39,7 +51,7 @@ LIBRARY_STEPS = 3
 
 def _is_eagle3(checkpoint: Checkpoint) -> bool:
     config = checkpoint.config
-    if kind_of(checkpoint) is not None or "target_layer_ids" in config:
+    if kind_of(checkpoint) is not None or config.keys() & {"target_layer_ids", "dflash_config"}:
         return False
     is_named = any("Eagle3" in name for name in checkpoint.architectures)
     return is_named or ("draft_vocab_size" in config and "fc.weight" in checkpoint.shapes)
@@ -56,6 +68,7 @@ def _is_library(checkpoint: Checkpoint) -> bool:
 def _eagle3(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
     config = checkpoint.config
     taps, notes = _taps(_named(config), target)
+    notes = (*notes, *unread(config, "eagle_config", FIELDS))
     prefix = "midlayer" if _has(checkpoint, "midlayer.") else "layers.0"
     return _translation(
         checkpoint, config, target, taps=taps, num_steps=STEPS, prefix=prefix, notes=notes

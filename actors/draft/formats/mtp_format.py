@@ -6,6 +6,7 @@ no draft net here has; nor do those targets run here (docs/models.md).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from outrider.actors.draft.checkpoints.block_fields import MOST_CONTEXT
@@ -24,6 +25,12 @@ LAYER = "mtp_layers.0"
 STEPS = 3
 """Tokens in a row that the library trains for, where its files do not say."""
 
+NATIVE = re.compile(r"(^|\.)(mtp|mtp_layers|eh_proj)\.")
+"""Names of tensors of a module as models bring it: Qwen's and DeepSeek-V4's, MiMo's, and those of DeepSeek-V3 and GLM."""
+
+FIRST_BLOCK = re.compile(r"(^|\.)layers\.0\.")
+"""Names of tensors that a whole model has beside those."""
+
 PLAIN = ("llama", "qwen3")
 """Families of layers that are norm, attention, norm, gated product, and no more."""
 
@@ -33,12 +40,18 @@ def _is_mtp(checkpoint: Checkpoint) -> bool:
 
 
 def _is_native(checkpoint: Checkpoint) -> bool:
-    says = "num_nextn_predict_layers" in checkpoint.config or any(
-        name.endswith("MTP") for name in checkpoint.architectures
-    )
+    config = checkpoint.config
     if kind_of(checkpoint) is not None:
         return False
-    return says and all(name.startswith("mtp.") for name in checkpoint.shapes)
+    says = "num_nextn_predict_layers" in config or any(
+        "mtp" in one.lower() for one in (*checkpoint.architectures, str(config.get("model_type")))
+    )
+    if not says:
+        return False
+    names = checkpoint.shapes
+    has_module = any(NATIVE.search(name) for name in names)
+    others = (name for name in names if not NATIVE.search(name))
+    return has_module and not any(FIRST_BLOCK.search(name) for name in others)
 
 
 def _native(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
@@ -119,7 +132,7 @@ SPECS = (
     CheckpointFormat(
         name="mtp_native",
         title="a module of multi-token prediction as it comes with its model",
-        told_by="nothing but tensors `mtp.*`",
+        told_by="tensors `mtp.*`, `mtp_layers.*` or `eh_proj`, and no first block of a model",
         model_type="eagle3",
         recognises=_is_native,
         translate=_native,

@@ -5,6 +5,7 @@ Source: Wen et al. 2024, arXiv 2412.00061. The parts are in `draft/ctc` and `dra
 
 from __future__ import annotations
 
+from outrider.actors.draft.ctc.ctc_config import CtcConfig
 from outrider.actors.draft.on_states.borrowed_tables import BorrowedTables
 from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.draft.state.drafter_spec import DrafterSpec, LoadedDrafter, TargetNeed
@@ -14,7 +15,6 @@ def build(settings: DraftSettings) -> LoadedDrafter:
     """See `DrafterSpec.build`."""
     from outrider.actors.draft.block.block_drafter import BlockDrafter
     from outrider.actors.draft.block.block_file import load_block_net
-    from outrider.actors.draft.ctc.ctc_config import CtcConfig
     from outrider.actors.draft.ctc.ctc_engine import CtcEngine
     from outrider.actors.draft.ctc.ctc_net import CtcNet
     from outrider.actors.draft.on_states.assembling import assembled
@@ -39,6 +39,7 @@ SPECS = (
         needs_model=True,
         needs=frozenset({TargetNeed.TOKENS, TargetNeed.HIDDEN_STATES}),
         options=BorrowedTables,
+        read_shape=CtcConfig.from_json,
         model_types=frozenset({"ctc"}),
     ),
 )

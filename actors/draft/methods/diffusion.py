@@ -5,6 +5,7 @@ Source: Christopher et al. 2024, arXiv 2408.05636 (SpecDiff). The parts are in `
 
 from __future__ import annotations
 
+from outrider.actors.draft.diffusion.diffusion_config import DiffusionConfig
 from outrider.actors.draft.on_states.borrowed_tables import BorrowedTables
 from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.draft.state.drafter_spec import DrafterSpec, LoadedDrafter
@@ -34,6 +35,7 @@ SPECS = (
         source="Christopher et al. 2024, arXiv 2408.05636",
         needs_model=True,
         options=BorrowedTables,
+        read_shape=DiffusionConfig.from_json,
         model_types=frozenset({"diffusion"}),
     ),
 )

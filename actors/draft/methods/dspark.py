@@ -6,6 +6,7 @@ loaded, not before.
 
 from __future__ import annotations
 
+from outrider.actors.draft.block.block_config import BlockConfig
 from outrider.actors.draft.on_states.borrowed_tables import BorrowedTables
 from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.draft.state.drafter_spec import DrafterSpec, LoadedDrafter, TargetNeed
@@ -36,6 +37,7 @@ SPECS = (
         needs_model=True,
         needs=frozenset({TargetNeed.TOKENS, TargetNeed.HIDDEN_STATES}),
         options=BorrowedTables,
+        read_shape=BlockConfig.from_json,
         model_types=frozenset({"dspark"}),
     ),
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from outrider.actors.draft.eagle.eagle_config import EagleConfig
 from outrider.actors.draft.on_states.borrowed_tables import BorrowedTables
 from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.draft.state.drafter_spec import DrafterSpec, LoadedDrafter, TargetNeed
@@ -61,6 +62,7 @@ SPECS = (
         needs_model=True,
         needs=frozenset({TargetNeed.TOKENS, TargetNeed.HIDDEN_STATES}),
         options=EagleOptions,
+        read_shape=EagleConfig.from_json,
         model_types=frozenset({"eagle3"}),
     ),
 )

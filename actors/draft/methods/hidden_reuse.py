@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from outrider.actors.draft.eagle.eagle_config import EagleConfig
 from outrider.actors.draft.methods.eagle3 import build_eagle
 from outrider.actors.draft.on_states.borrowed_tables import BorrowedTables
 from outrider.actors.draft.state.draft_settings import DraftSettings
@@ -40,5 +41,7 @@ SPECS = (
         needs_model=True,
         needs=frozenset({TargetNeed.TOKENS, TargetNeed.HIDDEN_STATES}),
         options=ReuseOptions,
+        read_shape=EagleConfig.from_json,
+        also_loads=frozenset({"eagle3"}),
     ),
 )

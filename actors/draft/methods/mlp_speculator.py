@@ -5,6 +5,7 @@ Source: Wertheimer et al. 2024, arXiv 2404.19124. The parts are in `draft/heads`
 
 from __future__ import annotations
 
+from outrider.actors.draft.heads.speculator_config import SpeculatorConfig
 from outrider.actors.draft.on_states.borrowed_tables import BorrowedTables
 from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.draft.state.drafter_spec import DrafterSpec, LoadedDrafter, TargetNeed
@@ -37,6 +38,7 @@ SPECS = (
         needs_model=True,
         needs=frozenset({TargetNeed.TOKENS, TargetNeed.HIDDEN_STATES}),
         options=BorrowedTables,
+        read_shape=SpeculatorConfig.from_json,
         model_types=frozenset({"mlp_speculator"}),
     ),
 )

@@ -111,7 +111,14 @@ class DrafterSpec:
     """True: the configuration must name a model; False: it must name none."""
 
     model_types: frozenset[str] = frozenset()
-    """`model_type` in the `config.json` of folders that only this method loads: `--draft FOLDER` then means it."""
+    """`model_type` in the `config.json` of folders that are made for this method: `--draft FOLDER` then means it."""
+
+    also_loads: frozenset[str] = frozenset()
+    """Likewise of folders that are made for another method, and that this one loads where the configuration names it."""
+
+    read_shape: Callable[[Mapping[str, Any]], object] | None = None
+    """Reads what the `config.json` of such a folder holds, without torch, so that the configuration can tell whether it can be loaded. Raises
+    ValueError if not; the message says why."""
 
     config_key: str = ""
     """Key in the `config.json` of folders that this method is meant for, though others may load them: `--draft FOLDER` then means it."""
@@ -124,6 +131,11 @@ class DrafterSpec:
 
     options: type[Any] = NoOptions
     """A frozen dataclass of its own options; each field has a default, and a docstring below it in the source."""
+
+    @property
+    def loads(self) -> frozenset[str]:
+        """`model_type` of every folder of a net that it loads; empty: it loads language models, or none."""
+        return self.model_types | self.also_loads
 
     def __post_init__(self) -> None:
         if not self.name.isidentifier() or self.name != self.name.lower():

@@ -26,5 +26,6 @@ class BlockTrainingOptions(RowTrainingOptions):
     def __post_init__(self) -> None:
         # Two arguments, as `slots` makes another class of this one.
         super(BlockTrainingOptions, self).__post_init__()
-        if self.taps < 1:
-            raise ValueError(f"taps is {self.taps}; it must be at least 1")
+        for name in ("taps", "num_heads"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")

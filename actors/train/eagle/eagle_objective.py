@@ -159,8 +159,9 @@ def law_loss(
         if ids is not None:
             counts_M = torch.isin(logits_MV.argmax(-1), ids)
             logits_MV = logits_MV[counts_M][:, ids]
-            states_MD = states_MD[counts_M]
         best = logits_MV.log_softmax(-1).topk(min(LISTED, logits_MV.shape[1]), sorted=False)
+    if ids is not None:
+        states_MD = states_MD[counts_M]
     if not count_of_all(len(states_MD)):
         return states_MD.sum()
     rule = listed_rule(best.indices, best.values, LEAST_REST)

@@ -77,7 +77,7 @@ class EagleTrainingOptions(TargetTrainerOptions):
     def __post_init__(self) -> None:
         # Two arguments, as `slots` makes another class of this one.
         super(EagleTrainingOptions, self).__post_init__()
-        least_one = ("num_steps", "taps", "steps", "text_rows", "own_rows")
+        least_one = ("num_steps", "taps", "num_heads", "steps", "text_rows", "own_rows")
         for name in (*least_one, "places_per_row"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")

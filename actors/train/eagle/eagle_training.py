@@ -62,9 +62,13 @@ class EagleTraining:
             options: What was asked for.
             target: What is foreseen.
             num_blocks: Blocks of the target.
+
+        Raises:
+            TrainError: The shape does not fit the target.
         """
         self._options, self._target = options, target
         self._taps = taps_of(options.taps, num_blocks)
+        self.config = self._shape()
         self._fitting = StateFitting(options, SHARES)
         self._rows = TrainingRows(
             target=target,
@@ -78,11 +82,7 @@ class EagleTraining:
         )
 
     def run(self) -> Reports:
-        """All of it; the net is written when it was measured.
-
-        Raises:
-            TrainError: The shape does not fit the target.
-        """
+        """All of it; the net is written when it was measured."""
         options, fitting = self._options, self._fitting
         text, own = self._rows.text(), self._rows.own()
         fitting.fill(READING, self._rows, text, is_own=False)
@@ -118,12 +118,11 @@ class EagleTraining:
         fitting.budget.save()
         return reports
 
-    def _fresh(self, caches: Sequence[FeatureCache]) -> EagleNet:
+    def _shape(self) -> EagleConfig:
         options, target = self._options, self._target
-        torch.manual_seed(options.seed)
         vocab_size, width = target.head_VD.shape
         try:
-            config = EagleConfig(
+            return EagleConfig(
                 vocab_size=vocab_size,
                 width=width,
                 taps=self._taps,
@@ -146,6 +145,11 @@ class EagleTraining:
             )
         except ValueError as error:
             raise TrainError(str(error)) from error
+
+    def _fresh(self, caches: Sequence[FeatureCache]) -> EagleNet:
+        options, target, config = self._options, self._target, self.config
+        torch.manual_seed(options.seed)
+        width = config.width
         net = EagleNet(
             config,
             embedding_VD=target.embedding_VD.cpu(),

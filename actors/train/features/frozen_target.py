@@ -16,6 +16,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from outrider.actors.draft.choice.drafter_registry import check_speaks
 from outrider.actors.draft.heads.speculator_net import matrix
 from outrider.actors.engine.checkpoint.model_facts import eos_token_ids
 from outrider.actors.engine.checkpoint.model_source import resolve_model
@@ -137,6 +138,8 @@ def load_target(name: str, device: torch.device) -> FrozenTarget:
         source = resolve_model(name)
         if source.is_tabular:
             raise ValueError(f"{name!r} is a table, which has no hidden states")
+        if source.is_local:
+            check_speaks(name, "give the model that it drafts for")
         model = AutoModelForCausalLM.from_pretrained(source.location, dtype=torch.float32)
         tokenizer = AutoTokenizer.from_pretrained(source.location)
     except (ValueError, OSError) as error:

@@ -61,7 +61,7 @@ class NestedTrainingOptions(TargetTrainerOptions):
             raise ValueError(
                 f"exits is {', '.join(map(str, exits)) or 'empty'}; give ascending numbers of layers, from 1 on"
             )
-        for name in ("steps", "text_rows", "own_rows", "inner"):
+        for name in ("steps", "text_rows", "own_rows", "inner", "width"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
         if self.num_heads < 1 or self.width % (2 * self.num_heads):

@@ -46,9 +46,9 @@ def mlp(folder: Path) -> Path:
     return plain.write(folder, {**config, "vocab_size": VOCAB}, weights)
 
 
-def dflash(folder: Path) -> Path:
+def dflash(folder: Path, **changes: object) -> Path:
     """A block of four."""
-    own = {"target_layer_ids": [0, 2], "mask_token_id": 23, "block_size": 4}
+    own = {"target_layer_ids": [0, 2], "mask_token_id": 23, "block_size": 4, **changes}
     weights = plain.block_weights(plain.numbers(3), layers=1, taps=2)
     return plain.write(folder, {**ONE, "dflash_config": own}, weights)
 
@@ -104,12 +104,19 @@ def mtp(folder: Path) -> Path:
     return plain.write(folder, config, weights)
 
 
-@pytest.mark.parametrize("written", [medusa, mlp, dflash, dspark, eagle3, mtp])
-def test_the_text_is_that_of_plain_decoding(tmp_path: Path, written: Written) -> None:
+NAMED = [(eagle3, "hidden_reuse"), (mtp, "hidden_reuse")]
+"""Methods that read these files where the configuration names them."""
+
+
+@pytest.mark.parametrize(
+    ("written", "named"),
+    [*((one, "") for one in (medusa, mlp, dflash, dspark, eagle3, mtp)), *NAMED],
+)
+def test_the_text_is_that_of_plain_decoding(tmp_path: Path, written: Written, named: str) -> None:
     """Whatever a checkpoint foresees, at either temperature; what knows the law has it accepted."""
     target, _, _ = plain.target_folder(tmp_path / "t")
     folder = written(tmp_path / "d")
-    method = loading_method(str(folder))
+    method = named or loading_method(str(folder))
     assert method is not None
     for temperature in (0.0, 0.8):
         loaded = load_method(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 from dataclasses import fields
@@ -9,9 +10,10 @@ from pathlib import Path
 
 import pytest
 from tests.actors.draft.reference_nets import target_folder
-from tests.actors.pair.test_foreign_pair import dflash
+from tests.actors.pair.test_foreign_pair import dflash, eagle3
 from typer.testing import CliRunner
 
+from outrider.actors import demo
 from outrider.actors.rpc.credentials import Credentials
 from outrider.actors.train.choice.trainer_registry import TRAINERS
 from outrider.client.cli.app import app
@@ -80,6 +82,21 @@ def test_a_checkpoint_of_another_project_is_told_and_compared_with_the_target(
     said = CliRunner().invoke(app, ["config", "validate", str(file)])
     assert "is a DFlash checkpoint (z-lab)" in said.output
     assert "layers 1, 3" in said.output
+    odd = dflash(tmp_path / "o", mask_token_id=24)
+    file.write_text(f"targets: [{{model: {target}}}]\ndrafters: [{{model: {odd}}}]\n")
+    (problem,) = config_problems(file)
+    assert "DFlash checkpoint (z-lab), which cannot be run: mask_token_id is 24" in problem.message
+    odd = dflash(tmp_path / "x", x=1)
+    file.write_text(f"targets: [{{model: {target}}}]\ndrafters: [{{model: {odd}}}]\n")
+    said = CliRunner().invoke(app, ["config", "validate", str(file)])
+    assert "that these fields of dflash_config change nothing: x" in " ".join(said.output.split())
+    kept = eagle3(tmp_path / "e")
+    for method, reads in (("hidden_reuse", True), ("dspark", False)):
+        drafter = f"{{model: {kept}, method: {method}}}"
+        file.write_text(f"targets: [{{model: {target}}}]\ndrafters: [{drafter}]\n")
+        found = [problem.message for problem in config_problems(file)]
+        assert bool(found) != reads
+        assert all(f"which the method {method} does not read" in one for one in found)
     narrow, _, _ = target_folder(tmp_path / "n", hidden_size=12)
     file.write_text(f"targets: [{{model: {narrow}}}]\ndrafters: [{{model: {folder}}}]\n")
     (problem,) = problems_of(file)
@@ -104,6 +121,16 @@ def test_an_own_net_of_another_target_or_method_is_a_problem(tmp_path: Path) -> 
         assert problems(f"{other}, {fitting}", f"model: 'demo:{name}'") == []
     (message,) = problems(fitting, "model: 'demo:draft', method: eagle3")
     assert "'llama', which the method eagle3 does not read" in message
+    for method in ("hidden_reuse", "autoregressive", "sorted"):
+        (message,) = problems(fitting, f"model: 'demo:dspark', method: {method}")
+        assert f"'dspark', which the method {method} does not read" in message
+    assert problems(fitting, "model: 'demo:eagle3', method: hidden_reuse") == []
+    copied = tmp_path / "net"
+    copied.mkdir()
+    whole = json.loads((demo.path("dspark") / "config.json").read_text())
+    (copied / "config.json").write_text(json.dumps({**whole, "first_slot": 5}))
+    (message,) = problems(fitting, f"model: {copied}")
+    assert "cannot be run: first_slot is 5; it must be 0 to 1" in message
 
 
 def test_flags_lie_over_the_file(tmp_path: Path) -> None:

@@ -296,3 +296,71 @@ def test_scales_and_caps_of_later_files(tmp_path: Path) -> None:
     )
     logits = 2.0 * (0.5 * (states @ head.T) / 2.0).tanh()
     same(drafted(net, given, [9]), logits[1:3])
+
+
+@pytest.mark.parametrize("place", ["inside", "beside"])
+def test_dspark_of_specforge(tmp_path: Path, place: str) -> None:
+    """Its heads' fields stand in `dflash_config`, or in older files beside it; embedding and head are the target's; slots are DeepSpec's."""
+    target, embedding, head = plain.target_folder(tmp_path / "t")
+    draw = plain.numbers(5)
+    weights = plain.block_weights(draw, layers=2, taps=3) | heads_of(draw, VOCAB)
+    names = ("target_layer_ids", "mask_token_id")
+    own: dict[str, Any] = {name: DSPARK[name] for name in names}
+    heads = {name: value for name, value in DSPARK.items() if "markov" in name or "conf" in name}
+    config = {"architectures": ["DSparkDraftModel"], **layers_of(2), "block_size": BLOCK}
+    if place == "inside":
+        own |= {"projector_type": "dspark", "confidence_head_alpha": 1.0, **heads}
+        config["target_layer_ids"] = None
+    else:
+        config |= heads
+    folder = plain.write(tmp_path / "d", {**config, "dflash_config": own}, weights)
+    net = load_block_net(folder, target=str(target))
+    assert net.config.taps == (0, 2, 3)
+    given = features(3)
+    states = plain.block_states(
+        weights, embedding, given, ANCHOR, block=BLOCK, mask_id=MASK, layers=2
+    )
+    bias, confidence = markov(weights, states[0:3], [ANCHOR, 9, 4])
+    same(drafted(net, given, [9, 4]), (states @ head.T)[0:3] + bias)
+    found = net.confidence(states[0:3], torch.tensor([ANCHOR, 9, 4]))
+    assert found is not None
+    same(found.sigmoid(), confidence)
+
+
+@pytest.mark.parametrize("kind", ["dflash", "dspark"])
+def test_blocks_of_specforge_with_few_tokens(tmp_path: Path, kind: str) -> None:
+    """They are no EAGLE-3 nets for that; rows of the target's head stand for the tokens of the table."""
+    target, embedding, head = plain.target_folder(tmp_path / "t")
+    draw = plain.numbers(6)
+    weights = plain.block_weights(draw, layers=1, taps=2)
+    weights |= {"d2t": plain.offsets(DRAFTED), "t2d": plain.members(DRAFTED)}
+    own: dict[str, Any] = {"target_layer_ids": [0, 2], "mask_token_id": MASK}
+    if kind == "dspark":
+        own |= {"projector_type": "dspark", "markov_rank": 5, "enable_confidence_head": False}
+        heads = heads_of(draw, len(DRAFTED))
+        weights |= {name: value for name, value in heads.items() if "markov" in name}
+    config = {**layers_of(1), "block_size": BLOCK, "draft_vocab_size": len(DRAFTED)}
+    folder = plain.write(tmp_path / "d", {**config, "dflash_config": own}, weights)
+    net = load_block_net(folder, target=str(target))
+    given = features(2)
+    states = plain.block_states(
+        weights, embedding, given, ANCHOR, block=BLOCK, mask_id=MASK, layers=1
+    )
+    logits = states @ head[DRAFTED].T
+    if kind == "dspark":
+        known = weights["markov_head.markov_w1.weight"][[ANCHOR, 9, 4]]
+        logits = logits[0:3] + known @ weights["markov_head.markov_w2.weight"].T
+    same(drafted(net, given, [9, 4]), spread(logits[1:4] if kind == "dflash" else logits))
+
+
+def test_fields_of_a_block_that_nothing_reads_are_listed(tmp_path: Path) -> None:
+    """They may say how it was trained, and so what it predicts."""
+    target, _, _ = plain.target_folder(tmp_path / "t")
+    weights = plain.block_weights(plain.numbers(1), layers=1, taps=2)
+    own = {"target_layer_ids": [0, 2], "mask_token_id": MASK, "shift_label": True, "off": False}
+    config = {**layers_of(1), "block_size": BLOCK, "dflash_config": own}
+    with capture_logs() as logs:
+        load_block_net(plain.write(tmp_path / "d", config, weights), target=str(target))
+    assert [log["what"] for log in logs] == [
+        "that these fields of dflash_config change nothing: shift_label"
+    ]

@@ -188,6 +188,30 @@ def test_what_nothing_here_computes(
         found.translated("")
 
 
+@pytest.mark.parametrize(
+    ("config", "names"),
+    [
+        ({"architectures": ["Qwen3NextMTP"]}, ["mtp.fc", "mtp.layers.0.input_layernorm"]),
+        (
+            {"model_type": "deepseek_mtp", "num_nextn_predict_layers": 1},
+            ["model.layers.61.eh_proj", "model.layers.61.enorm", "model.embed_tokens"],
+        ),
+        ({"architectures": ["MiMoMTPModel"]}, ["model.mtp_layers.0.input_proj", "lm_head"]),
+    ],
+)
+def test_modules_as_they_come_with_their_models(
+    tmp_path: Path, config: dict[str, object], names: list[str]
+) -> None:
+    """They are told from language models, and refused with the reason; a whole model with such a module is a language model."""
+    module = {f"{name}.weight": torch.zeros(1) for name in names}
+    found = found_in(plain.write(tmp_path / "d", config, module))
+    assert found is not None
+    with pytest.raises(UnfitCheckpoint, match="convert it with the library speculators"):
+        found.translated("")
+    whole = {**module, "model.layers.0.input_layernorm.weight": torch.zeros(1)}
+    assert found_in(plain.write(tmp_path / "m", config, whole)) is None
+
+
 @pytest.mark.parametrize("how", ["mask", "range", "absent"])
 def test_tables_of_few_tokens_that_are_wrong(tmp_path: Path, target: str, how: str) -> None:
     """Ids that are none of the target's, or not those of the mask, or of which nothing is said."""

@@ -150,5 +150,7 @@ def test_options_that_leave_no_slot_are_refused() -> None:
     """With the field's name."""
     with pytest.raises(ValueError, match="most_revealed"):
         DsparkTrainingOptions(data=Path(), out=Path(), block=4, most_revealed=3)
+    with pytest.raises(ValueError, match="num_heads"):
+        DsparkTrainingOptions(data=Path(), out=Path(), num_heads=0)
     with pytest.raises(ValueError, match="row_length"):
         DsparkTrainingOptions(data=Path(), out=Path(), row_length=40)

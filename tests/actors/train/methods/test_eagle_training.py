@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from outrider.actors.train.eagle.eagle_objective import Unrolling, eagle_loss, r
 from outrider.actors.train.eagle.eagle_options import EagleTrainingOptions
 from outrider.actors.train.features.training_rows import HeldOut
 from outrider.actors.train.methods.eagle3_trainer import run
+from outrider.actors.train.training_errors import TrainError
 
 TOKENS = torch.randint(24, (2, 10), generator=torch.Generator().manual_seed(1))
 
@@ -82,6 +84,26 @@ def test_the_map_of_kept_states_learns() -> None:
     assert losses[-1] < 0.7 * losses[0]
 
 
+@pytest.mark.parametrize("given", [{}, {"num_drafted": 6}, {"num_drafted": 6, "owns_head": True}])
+def test_every_weight_learns(given: dict[str, Any]) -> None:
+    """Whichever tokens may be proposed, and whosever the head is: the layer in the first stage, the map of kept states in the second."""
+    net = eagle_net(eagle_config(target_width=12, taps=(1,), reuse_rank=4, **given))
+    maps = ("reuse_in.weight", "reuse_out.weight")
+    features = torch.from_numpy(eagle_states(net.config, 10))[None]
+    last = torch.from_numpy(eagle_states(net.config, 10, seed=3))[None, :, 0]
+    head = torch.randn(24, 12, generator=torch.Generator().manual_seed(5))
+    batch = (TOKENS[:1], features, last, torch.arange(8)[None])
+    net.requires_grad_(True)
+    eagle_loss(net, *batch, num_steps=2, decay=0.5, head_VD=head).backward()  # type: ignore[no-untyped-call]
+    generator = torch.Generator().manual_seed(2)
+    still = [n for n, one in net.named_parameters() if one.grad is None or not one.grad.any()]
+    assert sorted(still) == sorted(maps)
+    for name, one in net.named_parameters():
+        one.requires_grad_(name in maps)
+    reuse_loss(net, *batch, head_VD=head, generator=generator).backward()  # type: ignore[no-untyped-call]
+    assert all(net.get_parameter(name).grad is not None for name in maps)
+
+
 def test_acceptance_of_a_net_that_agrees() -> None:
     """Its own draws against themselves, by depth; and against those of the place before."""
     net = eagle_net(eagle_config(target_width=12, taps=(1,)))
@@ -136,7 +158,7 @@ def test_eagle_training_from_files_to_a_folder_that_loads(tiny_data: Path, tmp_p
 
 def test_a_reduced_vocabulary_with_a_head_of_its_own(tiny_data: Path, tmp_path: Path) -> None:
     """The most frequent tokens of the training; the bound on the time holds."""
-    given = {"num_drafted": 200, "own_head": True, "steps": 400, "reuse_rank": 0}
+    given = {"num_drafted": 200, "own_head": True, "steps": 400}
     run(options_of(tiny_data, tmp_path, minutes=1e-6, **given))
     net = load_eagle(tmp_path / "eagle3")
     assert net.drafted_ids is not None
@@ -150,3 +172,20 @@ def test_eagle_options_that_leave_nothing_are_refused() -> None:
         EagleTrainingOptions(data=Path(), out=Path(), row_length=36)
     with pytest.raises(ValueError, match="decay"):
         EagleTrainingOptions(data=Path(), out=Path(), decay=0.0)
+    with pytest.raises(ValueError, match="num_heads"):
+        EagleTrainingOptions(data=Path(), out=Path(), num_heads=0)
+
+
+def test_a_draft_net_is_no_target(tiny_data: Path, tmp_path: Path) -> None:
+    """It is named as what it is."""
+    with pytest.raises(TrainError, match=r"demo:dspark.* is a draft net of the method dspark"):
+        run(options_of(tiny_data, tmp_path, target="demo:dspark"))
+
+
+def test_a_shape_that_the_target_forbids_is_refused_before_anything_is_read(
+    tiny_data: Path, tmp_path: Path
+) -> None:
+    """Reading and writing texts may take most of the time."""
+    with pytest.raises(TrainError, match="num_drafted is 5000; it must be 0 to 4096"):
+        run(options_of(tiny_data, tmp_path, num_drafted=5000))
+    assert not list(tmp_path.rglob("features*"))

@@ -113,6 +113,7 @@ def test_training_from_files_to_a_folder_that_loads_in_both_ways(
     [
         ({"exits": (2, 1)}, "exits"),
         ({"exits": ()}, "exits"),
+        ({"width": 0}, "width"),
         ({"num_heads": 3}, "num_heads"),
         ({"num_key_heads": 3}, "num_key_heads"),
         ({"prompt_length": 16}, "prompt_length"),
