@@ -84,7 +84,7 @@ def test_a_checkpoint_of_another_project_is_told_and_compared_with_the_target(
     assert "layers 1, 3" in said.output
     odd = dflash(tmp_path / "o", mask_token_id=24)
     file.write_text(f"targets: [{{model: {target}}}]\ndrafters: [{{model: {odd}}}]\n")
-    (problem,) = config_problems(file)
+    (problem,) = problems_of(file)
     assert "DFlash checkpoint (z-lab), which cannot be run: mask_token_id is 24" in problem.message
     odd = dflash(tmp_path / "x", x=1)
     file.write_text(f"targets: [{{model: {target}}}]\ndrafters: [{{model: {odd}}}]\n")
@@ -94,7 +94,7 @@ def test_a_checkpoint_of_another_project_is_told_and_compared_with_the_target(
     for method, reads in (("hidden_reuse", True), ("dspark", False)):
         drafter = f"{{model: {kept}, method: {method}}}"
         file.write_text(f"targets: [{{model: {target}}}]\ndrafters: [{drafter}]\n")
-        found = [problem.message for problem in config_problems(file)]
+        found = [problem.message for problem in problems_of(file)]
         assert bool(found) != reads
         assert all(f"which the method {method} does not read" in one for one in found)
     narrow, _, _ = target_folder(tmp_path / "n", hidden_size=12)
