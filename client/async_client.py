@@ -59,7 +59,7 @@ class AsyncClient:
             async for event in client.stream("Once upon a time"):
                 ...
 
-    Connects when first used, on each event loop anew: one client may be used in several calls of `asyncio.run`. Short calls, and requests that were not admitted yet, are tried again when nobody
+    Connects when first used, on each event loop by itself: one client may be used in several calls of `asyncio.run`. Short calls, and requests that were not admitted yet, are tried again when nobody
     answers, at each address in turn; a request that is refused because the service is full waits as advised; a stream
     that breaks is taken up again where it stopped. `RetryPolicy` holds the bounds.
     """

@@ -1,4 +1,4 @@
-"""Writes what follows from the sources: the page of the architecture, and the tables of methods.
+"""Writes what follows from the sources: the page of the architecture, the tables of methods, the reference loop.
 
 `python -m docs.generate` writes, `--check` refuses pages that are out of date, imports that docs/folders.md does not allow, folders that import
 each other, and names of modules that only a run would show.
@@ -116,6 +116,20 @@ def trainer_table() -> str:
     return "\n".join(rows)
 
 
+def reference_loop() -> str:
+    """The function of `actors/reference.py` that is the whole algorithm, without its docstring."""
+    text = (ROOT / "actors" / "reference.py").read_text("utf-8")
+    (loop,) = (
+        node
+        for node in ast.parse(text).body
+        if isinstance(node, ast.FunctionDef) and node.name == "decode"
+    )
+    said, end = loop.body[0], loop.end_lineno
+    lines = text.splitlines()
+    code = [*lines[loop.lineno - 1 : said.lineno - 1], *lines[said.end_lineno : end]]
+    return "\n".join(["```python", *code, "```"])
+
+
 def _code(text: str) -> str:
     return f"`{text}`"
 
@@ -124,6 +138,7 @@ BLOCKS = {
     "layout:drawing": drawing,
     "layout:upper": lambda: folder_table(merged(folders())),
     "layout:folders": lambda: folder_table(folders()),
+    "reference:loop": reference_loop,
     "methods:verifiers": verifier_table,
     "methods:drafters": drafter_table,
     "methods:trainers": trainer_table,
@@ -133,7 +148,7 @@ BLOCKS = {
 
 
 def filled(page: str) -> str:
-    """A page with every block made anew."""
+    """A page with every block made again."""
     for name, make in BLOCKS.items():
         begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
         if begin in page:

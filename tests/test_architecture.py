@@ -16,6 +16,10 @@ FEW = 16
 """Files of a folder, `__init__.py` not counted."""
 
 
+LEVELS = 3
+"""Of folders: actors, client or cluster, and two below."""
+
+
 def test_no_circle_among_folders() -> None:
     """What two folders need lies below both, at every level."""
     for depth in (1, 2, 3, 4):
@@ -47,6 +51,7 @@ def test_folders_are_small() -> None:
     )
 
     assert {folder: n for folder, n in count.items() if n > FEW} == {}
+    assert {folder for folder in count if len(folder.split("/")) > LEVELS} == set()
 
 
 def test_no_name_twice() -> None:

@@ -42,7 +42,7 @@ RAY_FREE = (
     "draft_worker.py",
     "coordinator.py",
     "supervisor.py",
-    "keeper.py",
+    "actor_supervisor.py",
     "session.py",
 )
 """Files of plain classes, which are tested without Ray."""

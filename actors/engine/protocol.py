@@ -20,7 +20,6 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     import torch
 
-Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 
 WANTS = ("none", "last", "all")

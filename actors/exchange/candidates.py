@@ -16,7 +16,7 @@ from outrider.actors.exchange.frames import BadFrame, Reader, microseconds, narr
 from outrider.actors.speculation.trees.ragged import sizes_of, starts_of
 
 MAX_NODES = 65_536
-"""Nodes and sessions of one frame. Far above what credits allow a drafter; a larger one is none of ours."""
+"""Nodes and sessions of one frame. Far above what credits allow a drafter; a larger one is not ours."""
 
 
 POOLED, FROZEN = range(2)
@@ -132,7 +132,7 @@ def decode(frame: bytes, vocab_size: int) -> Candidates:
         vocab_size: Of the target; every token id is below it.
 
     Raises:
-        BadFrame: The bytes are no such frame, a parent is no earlier node, or a token id is none of the target's.
+        BadFrame: The bytes are no such frame, a parent is no earlier node, or the target has no such token id.
     """
     reader = Reader(frame, 4, MAX_NODES)
     num_entries, num_nodes, token_bytes, link_bytes = reader.counts
@@ -157,7 +157,7 @@ def decode(frame: bytes, vocab_size: int) -> Candidates:
             f"node {places_N[wrong[0]]} has parent {parents_N[wrong[0]]}; a parent must be an earlier node"
         )
     if num_nodes and int(tokens_N.max()) >= vocab_size:
-        raise BadFrame(f"token {int(tokens_N.max())} is none of the target's {vocab_size}")
+        raise BadFrame(f"token {int(tokens_N.max())} is not among the target's {vocab_size}")
     return Candidates(
         handles_E=handles_E,
         lengths_E=lengths_E,

@@ -22,12 +22,6 @@ Float32s = npt.NDArray[np.float32]
 MAX_COUNT = 1 << 20
 """Entries, rows or numbers of a hidden state in one frame."""
 
-HEAD_BYTES = 36
-"""Bytes of a frame beside its entries."""
-
-ENTRY_BYTES = 16
-"""Bytes of an entry beside its rows."""
-
 CANDIDATE_BYTES = 10
 """Bytes of a candidate that was not drawn, beside its states."""
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 VERSION = 1
-"""Of every frame. Peers of another are refused when they shake hands; here it guards against bytes that are none."""
+"""Of every frame. Peers of another are refused when they shake hands; here it guards against bytes that are no frame."""
 
 MAX_TOKENS = 1 << 20
 """Sessions and tokens of one frame, at most."""

@@ -15,7 +15,6 @@ from typing import Any, TypeVar, get_type_hints
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 
-Options = TypeVar("Options")
 Choice = TypeVar("Choice", bound=StrEnum)
 
 

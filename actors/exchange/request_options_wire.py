@@ -50,7 +50,7 @@ def speculation_from_proto(options: sampling_pb2.SpeculationOptions) -> Speculat
     """The options of a session; absent fields take their defaults.
 
     Raises:
-        ValueError: The verifier or a drafting policy is not known to this version, or the tree's shape is none.
+        ValueError: The verifier or a drafting policy is not known to this version, or the tree's shape cannot be read.
     """
     try:
         return Speculation(

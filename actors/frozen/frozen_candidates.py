@@ -107,13 +107,13 @@ def decode(message: target_pb2.FrozenCandidates, vocab_size: int) -> FrozenCandi
         vocab_size: Of the target; every token id is below it.
 
     Raises:
-        ValueError: The tree is none, or its frame does not fit it or the vocabulary.
+        ValueError: It is no tree, or its frame does not fit it or the vocabulary.
     """
     tree = message.tree
     if len(tree.tokens) > MAX_NODES:
         raise ValueError(f"a tree of {len(tree.tokens)} nodes; at most {MAX_NODES} are taken")
     if (greatest := max(tree.tokens, default=0)) >= vocab_size:
-        raise ValueError(f"token {greatest} is none of the target's {vocab_size}")
+        raise ValueError(f"token {greatest} is not among the target's {vocab_size}")
     frozen = law_frame.decode(
         tree.frame,
         tokens_N=tree.tokens,

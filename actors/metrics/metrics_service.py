@@ -15,7 +15,6 @@ from prometheus_client.samples import Sample
 from outrider.actors.metrics.families import Collector, counter
 from outrider.v1 import metrics_pb2, metrics_pb2_grpc
 
-NAME = metrics_pb2.DESCRIPTOR.services_by_name["MetricsService"].full_name
 """Full name of the service, for health and reflection."""
 
 

@@ -145,12 +145,11 @@ def _read(files: TlsFiles) -> _Content:
 
 
 def _shake_hands(files: TlsFiles) -> None:
-    """Tries the files on themselves: do key and certificate belong together, is it valid today, does its authority vouch for it
-    as a server's and as a client's, has it the name? Where the authority is not told, or is that of clients only, the first
-    two.
+    """Tries the files on themselves: the key belongs to the certificate, which is valid today; its authority vouches for it as a server's
+    and as a client's; it has the name. Where no authority is told, or one of clients only, the first two are tried.
 
     Raises:
-        UnfitTls: No.
+        UnfitTls: One of these does not hold.
     """
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -97,7 +97,7 @@ def _offered(group: str) -> Iterator[tuple[str, Any]]:
             at = traceback.extract_tb(error.__traceback__)[-1]
             raise Conflict(
                 f"{place} cannot be loaded: {type(error).__name__}: {error} ({at.filename}, line {at.lineno}); "
-                "mend or uninstall it"
+                "fix or uninstall it"
             ) from error
         for spec in offered if isinstance(offered, tuple) else (offered,):
             yield place, spec

@@ -208,7 +208,7 @@ class Planner:
     # -- afterwards ------------------------------------------------------------------------------------------------
 
     def _end_wait(self, decoding: Int64s, now: float) -> None:
-        """Counts the time that was waited, and learns from waiting in vain."""
+        """Counts the time that was waited, and learns where nothing came."""
         table = self._state.table
         rows = decoding[~np.isnan(table.waited_s_S[decoding])]
         if not len(rows):

@@ -24,7 +24,7 @@ from outrider.actors.target.state.target_events import (
 from outrider.actors.target.state.target_settings import TargetSettings
 from outrider.actors.target.state.target_state import TargetState, random_handle
 from outrider.actors.target.target_core import Computed, TargetCore, Wait
-from outrider.actors.target.wake_event import Bell
+from outrider.actors.target.wake_event import WakeEvent
 from outrider.actors.tracing.recorder import Recorder
 
 MAX_FAILED_PASSES = 3
@@ -67,7 +67,7 @@ class TargetWorker:
         """Held by the worker's thread, and free while the model runs."""
         self._turn.acquire()
         self._inbox: deque[tuple[float, Event]] = deque()
-        self._bell = Bell()
+        self._wake = WakeEvent()
         self._stopping = False
         self._failed_passes = 0
 
@@ -77,7 +77,7 @@ class TargetWorker:
         """Hands in an event. Any thread."""
         # The time of arrival tells how fast drafters answer; a pass may lie between it and the taking in.
         self._inbox.append((self._clock(), event))
-        self._bell.ring()
+        self._wake.set()
         if self._turn.acquire(blocking=False):
             try:
                 self._take_candidates()
@@ -87,7 +87,7 @@ class TargetWorker:
     def stop(self) -> None:
         """Makes `run` return after the running pass. Any thread."""
         self._stopping = True
-        self._bell.ring()
+        self._wake.set()
 
     @property
     def num_sessions(self) -> int:
@@ -115,7 +115,7 @@ class TargetWorker:
             wait_s = self._round()
             if wait_s is None or wait_s > 0.0:
                 self.state.recording.begin_wait()
-                self._bell.wait(wait_s if wait_s is not None else 1.0)
+                self._wake.wait(wait_s if wait_s is not None else 1.0)
                 self.state.recording.end_wait()
         self._flush()
 
@@ -132,7 +132,7 @@ class TargetWorker:
 
     def _round(self) -> float | None:
         """A step that may leave it to the next one to send what came of it."""
-        self._bell.silence()
+        self._wake.clear()
         while self._inbox:
             arrived, event = self._inbox.popleft()
             self._core.take(event, self._clock(), arrived)

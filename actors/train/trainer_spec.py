@@ -43,7 +43,7 @@ class TrainerSpec:
     """Lower case, words joined by underscores; where it trains for a drafting method, that one's name."""
 
     run: Callable[[Any], TrainResult]
-    """Trains, given its options. Killed, it goes on where it was. Raises `TrainError` for what a user can mend."""
+    """Trains, given its options. Killed, it goes on where it was. Raises `TrainError` for what a user can fix."""
 
     options: type[Any]
     """A frozen dataclass: each field is a flag, with the docstring below it for help. A flag without a default must be given. Raises

@@ -17,7 +17,7 @@ from bench.network.relay import Relay
 from bench.running.assembly import Assembly
 
 DELAYS_S = (0.0, 0.001, 0.003, 0.01, 0.04)
-"""One way, drawn anew each `TURN_S`."""
+"""One way, drawn each `TURN_S`."""
 
 TURN_S = 0.05
 """Seconds between two looks at a drafter."""
@@ -129,7 +129,7 @@ class Disturbance:
         """Waits until the drafter has sent candidates since the last look; False: requests are over before.
 
         Raises:
-            TimeoutError: It does not.
+            TimeoutError: No candidates came in time.
         """
         deadline = time.monotonic() + AT_WORK_S
         while not self._is_over.is_set():

@@ -71,7 +71,7 @@ def compare_logits(
     worst, equal, total = 0.0, 0, 0
     for one_RV, other_RV in zip(expected, actual, strict=True):
         error = float((one_RV - other_RV).square().mean().sqrt() / one_RV.square().mean().sqrt())
-        # A number that is none fails the comparison too.
+        # A number that is not finite fails the comparison too.
         if not error <= TOLERANCE[dtype]:
             raise Differs(
                 f"logits with graphs differ by {error:.3g} of their size from those without, limit "

@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(json.dumps(row), flush=True)
         rows.append(row)
         if out is not None:
-            # Written anew each time, so that what was measured stays if something fails later.
+            # Written again each time, so that what was measured stays if something fails later.
             out.write_text("".join(json.dumps(each) + "\n" for each in rows), encoding="utf-8")
 
 

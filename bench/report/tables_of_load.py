@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import mean
 from typing import Any
 
 from bench.report.captions import Rows, machine, runs, shared_cores, table, unequal
@@ -116,6 +117,39 @@ def messages(rows: Rows) -> str:
         for row in rows
     ]
     return f"{table(head, lines)}\n\n{machine(rows)}."
+
+
+def applied(rows: Rows) -> str:
+    """A service under clients that decode plainly and by speculation by turns, while and after each change of it."""
+    if not rows:
+        return ""
+    (row,) = rows
+    after = {each["name"]: each for each in row["windows"]}
+    lines = []
+    for each in row["windows"]:
+        if each["name"].startswith("after: "):
+            continue
+        later = after.get(f"after: {each['name']}")
+        lines.append(
+            [
+                each["name"],
+                f"{each['took_s']:.0f}" if later else "",
+                f"{mean(each['plain']):.0f}",
+                f"{mean(each['speculative']):.0f}",
+                f"{each['ratio']:.2f}",
+                f"{mean(later['speculative']):.0f}" if later else "",
+                f"{later['ratio']:.2f}" if later else "",
+            ]
+        )
+    head = ["while", "took, s", "plain, tokens/s", "speculative", "ratio"]
+    head += ["speculative, after", "ratio, after"]
+    passes, drafts = (way.replace("+", " and ") for way in row["profile"].split(":"))
+    caption = (
+        f"{row['requests']:,} requests of {row['max_tokens']} tokens by {row['clients']} clients, {len(row['failed'])} failed, {row['different']} with "
+        f"another text than before. Target passes of {passes} a row, draft passes of {drafts}; means of slices of {row['slice_s']:g} s; {machine(rows)}."
+        f"{shared_cores(rows)}"
+    )
+    return "\n\n".join([table([*head], lines), caption])
 
 
 def feedback(rows: Rows) -> str:

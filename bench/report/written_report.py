@@ -17,7 +17,6 @@ from bench.report import (
     tables_emulated,
     tables_gpu,
     tables_of_drafters,
-    tables_of_exits,
     tables_of_load,
     tables_plan,
     tables_simulated,
@@ -34,6 +33,7 @@ PAGES = tuple(
     DOCS / f"{name}.md"
     for name in (
         "benchmarks",
+        "cluster",
         "diffusion",
         "drafters",
         "exactness",
@@ -61,6 +61,7 @@ BLOCKS: dict[str, Block] = {
     "delay": ("delay", tables.delay),
     "netns": ("netns", tables.delay),
     "load": ("load", tables_of_load.load),
+    "apply": ("apply", tables_of_load.applied),
     "costs": ("costs", tables_of_load.costs),
     "messages": ("messages", tables_of_load.messages),
     "feedback": ("feedback", tables_of_load.feedback),
@@ -68,7 +69,7 @@ BLOCKS: dict[str, Block] = {
     "drafters": ("drafters", tables_of_drafters.drafters),
     "drafters-by-category": ("drafters", tables_of_drafters.drafters_by_category),
     "drafters-speed-up": ("drafters", tables_of_drafters.speed_up_by_category),
-    "sorted": ("sorted", tables_of_exits.exits),
+    "sorted": ("sorted", tables_of_drafters.exits),
     "blocks": ("blocks", tables_of_drafters.blocks),
     "gpu": ("gpu", tables_gpu.passes),
     "gpu-served": ("gpu_served", tables_gpu.served),

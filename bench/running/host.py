@@ -33,7 +33,7 @@ from outrider.cluster.config.coordinator_settings import CoordinatorSettings
 from outrider.cluster.config.host_port import join_host_port
 from outrider.cluster.config.schema import parse_config
 from outrider.cluster.gateway.coordinator import Coordinator
-from outrider.cluster.placement.fleet import ActorSettings, fleet, for_start
+from outrider.cluster.placement.actor_specs import ActorSettings, actor_specs, for_start
 from outrider.cluster.roster.roster import EMPTY
 
 
@@ -70,7 +70,7 @@ def settings_of(order: dict[str, Any]) -> ActorSettings:
             which start it is, the first if absent; for a coordinator `targets` and `drafters` are who is there.
     """
     config = parse_config(order["config"], source="the benchmark")
-    spec = next(spec for spec in fleet(config) if spec.name == order["name"])
+    spec = next(spec for spec in actor_specs(config) if spec.name == order["name"])
     incarnation = order.get("incarnation", 1)
     settings = for_start(spec, incarnation=incarnation, host=order["host"])
     if not isinstance(settings, CoordinatorSettings):

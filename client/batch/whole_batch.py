@@ -13,9 +13,8 @@ from outrider.client.batch.batch_job import Job
 from outrider.client.batch.batch_run import BatchRun, RunSettings, Written
 from outrider.client.batch.batch_summary import BatchSummary, summarise
 from outrider.client.batch.input_lines import read_lines
-from outrider.client.batch.job_files import check_files
 from outrider.client.batch.parts import PartsOutput
-from outrider.client.batch.places import is_remote, local_path
+from outrider.client.batch.places import check_files, is_remote, local_path
 from outrider.client.batch.record import Rejection
 from outrider.client.batch.survey import Survey, done_ids, strictly, survey
 from outrider.client.connection import event_loop
@@ -96,7 +95,7 @@ def look_through(job: Job) -> Survey:
     """Reads the whole input, before anybody is asked.
 
     Raises:
-        InvalidRequest: It cannot be read, holds no record, `strict` refuses it, or the model's name or a file of the job is none that can be used so.
+        InvalidRequest: It cannot be read, holds no record, `strict` refuses it, or the model's name or a file of the job cannot be used.
     """
     put(generation_pb2.GenerateRequest(), "model", job.model, "--model")
     check_files(job.source, job.destination, job.summary)

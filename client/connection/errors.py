@@ -3,7 +3,7 @@
     OutriderError
     ├── InvalidRequest      the request is wrong: change it
     ├── NotFound            no such model, drafter or method
-    ├── ModelExchanged      another model serves now than the one that began the text: ask for it anew
+    ├── ModelExchanged      another model serves now than the one that began the text: ask for the whole again
     ├── AlreadyRunning      a request of this id is running: take another id, or abort it
     ├── Overloaded          the service stayed full for as long as the client may wait
     ├── Unavailable         nobody answers, or the stream broke: try again
@@ -88,7 +88,7 @@ class AlreadyRunning(OutriderError):
 class ModelExchanged(OutriderError):
     """Another model serves now than the one that began the text, or than the one asked for; no text of two models is made.
 
-    `received_tokens` holds what the former one said. Without `model_fingerprint` the request can be sent anew, for a whole text of the
+    `received_tokens` holds what the former one said. Without `model_fingerprint` the request can be sent again, for a whole text of the
     model that serves now.
     """
 

@@ -26,7 +26,7 @@ def of_kind(field: str, value: object, kind: type[Wanted] | tuple[type[Wanted], 
 
 
 def number(field: str, value: object, needed: str = "a number") -> float:
-    """The value, if it is a number that a float can hold; True and False are none.
+    """The value, if it is a number that a float can hold; True and False are not.
 
     Raises:
         InvalidRequest: It is not; names the field and what is needed.

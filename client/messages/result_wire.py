@@ -4,7 +4,6 @@ fields."""
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TypeVar
 
 from grpc_health.v1 import health_pb2
 
@@ -36,7 +35,6 @@ from outrider.v1 import generation_pb2
 KEPT = 1 << 15
 """Tokens that are kept: making one takes longer than everything else that is done for it."""
 
-Choice = TypeVar("Choice", DraftLength, Roots)
 
 _ORIGIN_BY_VALUE: dict[int, Origin] = {
     generation_pb2.ORIGIN_TARGET: Origin.TARGET,

@@ -256,7 +256,7 @@ class StreamProgress:
             return error
         exchange = ModelExchanged(
             f"the model was exchanged while it was decoding: {len(self._token_ids)} tokens were received of "
-            f"{self.admission.model!r}, and no address serves it any more. Ask anew for a whole text of the model that "
+            f"{self.admission.model!r}, and no address serves it any more. Ask again for a whole text of the model that "
             f"serves now ({error.message})",
             code=error.code,
             field=error.field,

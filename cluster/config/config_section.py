@@ -18,7 +18,7 @@ Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 
 
 class Section(BaseModel):
-    """Keys that are not known are refused, and numbers that are none; never changed once read."""
+    """Keys that are not known are refused, and numbers that are not finite; never changed once read."""
 
     model_config = ConfigDict(
         extra="forbid",

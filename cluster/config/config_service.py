@@ -104,7 +104,7 @@ class Restarts(Section):
     """Longest wait before a restart."""
 
     healthy_after_s: Seconds = 60.0
-    """An actor that lived this long starts counting its restarts anew."""
+    """An actor that lived this long has its restarts counted from zero."""
 
 
 class ClusterConfig(Section):

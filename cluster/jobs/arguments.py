@@ -131,7 +131,7 @@ def replaced(arguments: Sequence[str], parse: Parse, name: str, new: str) -> lis
     """The arguments with another value of one parameter. Which of them holds it is found by reading them again.
 
     Raises:
-        CommandFailed: None does.
+        CommandFailed: None of them holds it.
     """
     wanted = {key: str(value) for key, value in parse(arguments).items()} | {name: new}
     for position, argument in enumerate(arguments):

@@ -1,6 +1,6 @@
 """What `outrider submit` does. No argument parsing: that is the client's. Results are returned, progress is reported.
 
-Every function raises `CommandFailed` with an exit code for whatever a user can mend.
+Every function raises `CommandFailed` with an exit code for whatever a user can fix.
 """
 
 from __future__ import annotations

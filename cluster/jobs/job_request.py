@@ -153,7 +153,7 @@ def _runtime_env(options: JobOptions) -> dict[str, Any]:
 
 
 def _packages(entries: Sequence[str]) -> list[str]:
-    """Packages, those that are files of requirements read."""
+    """The packages: names as they are, and the lines of files of requirements."""
     packages: list[str] = []
     for entry in entries:
         if not entry.endswith(".txt"):

@@ -1,6 +1,6 @@
 """Ray's mode of authentication and its token, found where Ray finds them, or in a file that is named.
 
-Read anew each time, because Ray itself keeps both for the life of a process. The token is sent in a header and never printed.
+Read again each time, because Ray itself keeps both for the life of a process. The token is sent in a header and never printed.
 """
 
 from __future__ import annotations

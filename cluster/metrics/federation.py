@@ -118,7 +118,7 @@ class Federation:
                 raise
             return None
         except grpc.aio.AioRpcError:
-            # The next page connects anew, with the certificate of then.
+            # The next page connects again, with the certificate of then.
             if self._channels.get(address) is channel:
                 del self._channels[address]
             await channel.close()

@@ -57,7 +57,6 @@ class Milestones:
         """
         self.request_id = request_id
         self.began_ns = began_ns
-        self.tokenised_ns: int | None = None
         self.prompt_tokens = 0
         self.sequences: dict[int, SequenceTimes] = {}
         self.parent: Mapping[str, str] = {}
@@ -65,9 +64,9 @@ class Milestones:
         self._books = books
         self._keeps_rounds = keeps_rounds
 
-    def tokenised(self, num_tokens: int, now_ns: int) -> None:
+    def tokenised(self, num_tokens: int) -> None:
         """The prompt is known."""
-        self.prompt_tokens, self.tokenised_ns = num_tokens, now_ns
+        self.prompt_tokens = num_tokens
 
     def queued(self, index: int, began_ns: int, now_ns: int) -> None:
         """A sequence has its slot."""

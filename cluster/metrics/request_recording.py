@@ -58,7 +58,7 @@ class RequestRecording:
     def tokenised(self, num_tokens: int) -> None:
         """The prompt is known: until now it was checked and turned into tokens."""
         self._prompt_tokens = num_tokens
-        self._milestones.tokenised(num_tokens, self.now_ns())
+        self._milestones.tokenised(num_tokens)
         self._add("tokenise", self._began_ns, tokens=num_tokens)
 
     def queued(self, index: int, began_ns: int) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from outrider.actors.process.actor_runner import Identity, Started
-from outrider.cluster.placement.fleet import ActorSettings, ActorSpec
+from outrider.cluster.placement.actor_specs import ActorSettings, ActorSpec
 
 
 class ActorCrashed(RuntimeError):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from outrider.cluster.config.node_labels import NODE_ID, matches, none_of
-from outrider.cluster.placement.fleet import ActorSpec
+from outrider.cluster.placement.actor_specs import ActorSpec
 from outrider.cluster.roster.roster import Role
 
 NEAREST_S = 50e-6

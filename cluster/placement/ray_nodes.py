@@ -12,8 +12,8 @@ import structlog
 from ray.autoscaler.sdk import request_resources
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from outrider.cluster.placement.actor_specs import ActorSpec
 from outrider.cluster.placement.distance import round_trips
-from outrider.cluster.placement.fleet import ActorSpec
 from outrider.cluster.placement.placement import NodeRoom, Tenant
 
 SURVEY_S = 15.0

@@ -13,7 +13,7 @@ POLL_S = 0.05
 """How often processes that should end are looked at."""
 
 Processes = frozenset[psutil.Process]
-"""Processes, identified by pid and time of creation together: a pid that is used anew is another process."""
+"""Processes, identified by pid and time of creation together: a pid that is used again is another process."""
 
 
 def owned_by(marker: str) -> Processes:

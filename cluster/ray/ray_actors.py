@@ -16,7 +16,7 @@ from outrider.actors.process.actor_runner import Identity, Started
 from outrider.actors.target.service.target_actor import TargetActor
 from outrider.cluster.gateway.coordinator_actor import CoordinatorActor
 from outrider.cluster.placement.actor_host import ActorCrashed, ActorRefused
-from outrider.cluster.placement.fleet import ActorSettings, ActorSpec
+from outrider.cluster.placement.actor_specs import ActorSettings, ActorSpec
 from outrider.cluster.placement.placement import (
     PlacementError,
     PlacementPolicy,

@@ -79,7 +79,7 @@ class Sequence:
         client: ClientStream,
         recording: RequestRecording,
     ) -> None:
-        """Takes what the sequence is to do, and where what it says goes."""
+        """Takes what the sequence is to do (`plan`), what it goes by, and where its tokens go (`client`)."""
         self.plan = plan
         self._recording = recording
         self._asked_ns = 0

@@ -99,7 +99,6 @@ class Session:
         )
         self._stop_tokens = stop_tokens
         self._max_tokens = max_tokens
-        self._num_resumed = len(self.output)
         self._epoch = 0
         self._fruitless_opens = 0
         self._end = Complete(reason=generation_pb2.FINISH_REASON_UNSPECIFIED)

@@ -74,7 +74,6 @@ class CoordinatorProcess(Process):
         self.served: dict[str, tuple[str, ...] | None] = {}
         """For which targets each drafts; None: for all."""
         self.wants_drafters: dict[str, bool] = {}
-        self.num_failed = 0
         self.outputs: dict[Key, list[int]] = {}
         """Of each request, as far as it has come."""
         self._running: dict[int, Running] = {}
@@ -244,7 +243,6 @@ class CoordinatorProcess(Process):
                 case Complete():
                     self._end(running, "")
                 case Fail():
-                    self.num_failed += 1
                     self._end(running, str(command.refusal))
 
     def _plan_open(self, running: Running, command: Open) -> None:

@@ -63,7 +63,6 @@ class DraftProcess(Process):
         self.link_of: dict[str, int] = {}
         """By the target's name."""
         self.target_takes: dict[int, Callable[[bytes], None]] = {}
-        self.num_nodes_sent = 0
         self._owners: dict[SessionKey, int] = {}
         """The coordinator's number of each session."""
         self._keys: dict[int, SessionKey] = {}
@@ -116,16 +115,6 @@ class DraftProcess(Process):
         self.links.pop(link, None)
         self.post(b"", lambda _: self._forget(link))
 
-    def lost_coordinator(self) -> None:
-        """The coordinator's stream has ended: its sessions go."""
-        self.post(b"", lambda _: self._detach_all())
-
-    def _detach_all(self) -> None:
-        for key in list(self._owners):
-            self.core.take(Detach(key=key), self.now)
-        self._owners.clear()
-        self._keys.clear()
-
     def _forget(self, link: int) -> None:
         self.core.take(LinkLost(link=link), self.now)
         for key in [key for key in self._owners if key.link == link]:
@@ -174,7 +163,6 @@ class DraftProcess(Process):
         for report in self.core.take_reports():
             match report:
                 case CandidatesSent():
-                    self.num_nodes_sent += report.num_nodes
                     self._tell_target(report.link, message_of(report))
                 case ResyncWanted():
                     self._tell_target(report.key.link, message_of(report))

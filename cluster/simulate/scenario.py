@@ -169,7 +169,7 @@ class Scenario(Section):
         Annotated[Literal["measured", "free"], Tag("word")] | Annotated[Prices, Tag("numbers")],
         Discriminator(lambda asked: "word" if isinstance(asked, str) else "numbers"),
     ] = "measured"
-    """What processor time costs. Numbers of its own keep a scenario the same when prices are measured anew."""
+    """What processor time costs. Numbers of its own keep a scenario the same when prices are measured again."""
     temperature: Annotated[float, Field(ge=0.0, le=5.0)] = 0.8
     verifier: str = Field("coupled", strict=False)
     max_nodes: Nodes = Speculation().max_nodes
@@ -249,7 +249,7 @@ def load_scenario(file: Path) -> Scenario:
     """Reads a scenario.
 
     Raises:
-        ConfigError: It cannot be read or is none; every problem is named.
+        ConfigError: It cannot be read or is no scenario; every problem is named.
     """
     data = read_mapping(file)
     data.setdefault("name", file.stem)

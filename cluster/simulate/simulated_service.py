@@ -138,7 +138,7 @@ class SimulatedService:
     # -- actors ----------------------------------------------------------------------------------------------------
 
     def start_target(self, actor: Actor) -> None:
-        """Starts a target, anew if it was there."""
+        """Starts a target, again if it was there."""
         device, number = self._device(actor), self._number()
         settings = TargetSettings(
             name=actor.name,
@@ -183,7 +183,7 @@ class SimulatedService:
             self.link(drafter, process)
 
     def start_drafter(self, actor: ScenarioDrafter) -> None:
-        """Starts a drafter, anew if it was there."""
+        """Starts a drafter, again if it was there."""
         device, number = self._device(actor), self._number()
         settings = DraftSettings(
             name=actor.name,
@@ -229,7 +229,7 @@ class SimulatedService:
         self.coordinator.drafter_up(actor.name)
 
     def link(self, drafter: DraftProcess, target: TargetProcess) -> None:
-        """Connects a drafter with a target, anew if it was."""
+        """Connects a drafter with a target, again if it was."""
         spec = next(one for one in self.scenario.drafters if one.name == drafter.name)
         if spec.targets is not None and target.name not in spec.targets:
             return

@@ -20,7 +20,6 @@ from outrider.actors.target.state.passes import Pass
 from outrider.actors.target.state.target_events import (
     CandidatesReceived,
     CloseSession,
-    CloseStream,
     CommitFrame,
     DrafterJoined,
     DrafterLeft,
@@ -149,10 +148,6 @@ class TargetProcess(Process):
     def left(self, drafter: str) -> None:
         """A drafter's stream has ended."""
         self.post(b"", lambda _: self._note(DrafterLeft(drafter=drafter)))
-
-    def lost_coordinator(self) -> None:
-        """The coordinator's stream has ended."""
-        self.post(b"", lambda _: self._note(CloseStream(stream=STREAM)))
 
     def _note(self, event: Event) -> None:
         self._events.append((self._arrived, event))

@@ -1,6 +1,6 @@
 """What the commands of the command line do on the serving side. No argument parsing and no colours: that is the client's.
 
-Every function raises `CommandFailed` with an exit code for whatever a user can mend.
+Every function raises `CommandFailed` with an exit code for whatever a user can fix.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from outrider.actors.train.trainer_options import TargetTrainerOptions
 from outrider.actors.train.trainer_spec import TrainerSpec, TrainResult
 from outrider.actors.train.training_errors import TrainError, TrainingFailed
-from outrider.cluster.config.config_errors import ConfigError, ConfigProblem
+from outrider.cluster.config.config_errors import ConfigError
 from outrider.cluster.config.config_file import read_mapping
 from outrider.cluster.config.drafter_folders import found_drafters
 from outrider.cluster.config.schema import Config, load_config, parse_config, schema, with_flags
@@ -56,7 +56,7 @@ Report = Callable[[str], None]
 
 
 class CommandFailed(Exception):
-    """A command failed for a reason that the user can read and mend."""
+    """A command failed for a reason that the user can read and fix."""
 
     def __init__(self, message: str, exit_code: int = FAILED) -> None:
         super().__init__(message, exit_code)
@@ -195,32 +195,18 @@ def config_validate(path: Path) -> dict[str, Any]:
         CommandFailed: Something in it is not allowed; names every problem.
     """
     try:
-        return _checked(path).model_dump(mode="json")
+        config = load_config(path)
+        if problems := problems_here(config):
+            raise ConfigError(str(path), problems)
     except ConfigError as error:
         raise CommandFailed(str(error), USAGE) from error
+    return config.model_dump(mode="json")
 
 
 def config_found(path: Path) -> tuple[str, ...]:
     """What the checkpoints that a valid configuration file names as drafters were found to be, a sentence each."""
     config = load_config(path)
     return found_drafters(config.drafters, config.targets)[0]
-
-
-def config_problems(path: Path) -> tuple[ConfigProblem, ...]:
-    """What is wrong with a configuration file; nothing if it is allowed. For programs."""
-    try:
-        _checked(path)
-    except ConfigError as error:
-        return error.problems
-    return ()
-
-
-def _checked(path: Path) -> Config:
-    """A configuration that nothing on this machine speaks against."""
-    config = load_config(path)
-    if problems := problems_here(config):
-        raise ConfigError(str(path), problems)
-    return config
 
 
 def config_schema() -> dict[str, Any]:

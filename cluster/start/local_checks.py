@@ -72,10 +72,10 @@ def _resources(config: Config) -> Iterator[ConfigProblem]:
 
 
 def _check_model(model: str, *, is_target: bool) -> None:
-    """Refuses a path that leads nowhere, a table that is none, and a draft net for a target.
+    """Refuses a path that leads nowhere, a file that is no table, and a draft net for a target.
 
     Raises:
-        ValueError, OSError: It is one.
+        ValueError, OSError: The model is refused.
     """
     from outrider.actors.engine.checkpoint.model_source import resolve_model
     from outrider.actors.engine.tables.token_table import load_table

@@ -13,9 +13,10 @@ import structlog
 
 from outrider.cluster.config.config_errors import ConfigError
 from outrider.cluster.config.schema import Config, parse_config
-from outrider.cluster.placement.fleet import fleet, kept, scales, starting
+from outrider.cluster.placement.actor_specs import actor_specs, kept, scales, starting
 from outrider.cluster.placement.placement import PlacementError
 from outrider.cluster.roster.roster import ReplicaScale
+from outrider.cluster.supervise.actor_supervisor import LaunchFailed
 from outrider.cluster.supervise.changes import (
     Change,
     NeedsRestart,
@@ -23,7 +24,6 @@ from outrider.cluster.supervise.changes import (
     check_changeable,
     plan,
 )
-from outrider.cluster.supervise.keeper import LaunchFailed
 from outrider.cluster.supervise.replica_policy import ReplicaDecision
 from outrider.cluster.supervise.supervisor import Supervisor
 from outrider.v1 import cluster_pb2
@@ -84,7 +84,7 @@ class Applier:
         for entry, one in decisions.items():
             self.tell(entry, one.wanted, one.reason)
             log.info("scaling", entry=entry, replicas=one.count, reason=one.reason)
-        changes = plan(self._supervisor.configured, fleet(self._config, wanted))
+        changes = plan(self._supervisor.configured, actor_specs(self._config, wanted))
         self._is_busy, self._scaling = True, asyncio.current_task()
         try:
             await self._supervisor.change(changes, drain_s=drain_s, tell=lambda text: None)
@@ -115,7 +115,7 @@ class Applier:
             self._scaling.cancel()
             await asyncio.wait([self._scaling])
         replicas = kept(self._config, wanted, self._replicas)
-        changes = plan(self._supervisor.configured, fleet(wanted, replicas))
+        changes = plan(self._supervisor.configured, actor_specs(wanted, replicas))
         yield cluster_pb2.ApplyEvent(plan=cluster_pb2.ApplyPlan(changes=map(_to_proto, changes)))
         for key in changed_in_place(self._config, wanted):
             yield cluster_pb2.ApplyEvent(progress=f"{key}: needs no new actor")

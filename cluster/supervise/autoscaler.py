@@ -16,8 +16,8 @@ import structlog
 from outrider.cluster.config.config_service import Autoscaling
 from outrider.cluster.placement.placement import PlacementError
 from outrider.cluster.roster.roster import ReplicaScale
+from outrider.cluster.supervise.actor_supervisor import LaunchFailed
 from outrider.cluster.supervise.applying import Applier
-from outrider.cluster.supervise.keeper import LaunchFailed
 from outrider.cluster.supervise.observed_load import LoadReading, LoadSample, Told, read, samples
 from outrider.cluster.supervise.replica_policy import UNPAID_S, ReplicaDecision, decide
 from outrider.cluster.supervise.restart_policy import RestartCount, RestartPolicy

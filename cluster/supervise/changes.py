@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from outrider.cluster.config.schema import Config
-from outrider.cluster.placement.fleet import ActorSpec
+from outrider.cluster.placement.actor_specs import ActorSpec
 from outrider.cluster.roster.roster import Role
 
 RESTART_ONLY = (

@@ -13,7 +13,7 @@ from outrider.actors.rpc.credentials import Credentials
 from outrider.actors.rpc.grpc_server import internal_channel
 from outrider.cluster.roster.actor_status import ActorState
 from outrider.cluster.roster.roster import Role
-from outrider.cluster.supervise.keeper import Keeper
+from outrider.cluster.supervise.actor_supervisor import ActorSupervisor
 from outrider.v1 import target_pb2, target_pb2_grpc
 
 LOOK_S = 0.5
@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 
 
 async def see_off(
-    keepers: Sequence[Keeper],
+    actors: Sequence[ActorSupervisor],
     serving: Collection[str],
     credentials: Credentials,
     *,
@@ -38,7 +38,7 @@ async def see_off(
     alone still send them work.
 
     Args:
-        keepers: The actors.
+        actors: The actors.
         serving: Deployments that go on.
         credentials: What calls to targets carry.
         drain_s: Seconds for each.
@@ -46,25 +46,27 @@ async def see_off(
     """
     deadline = time.monotonic() + drain_s
 
-    async def end(keeper: Keeper) -> None:
-        keeper.retire()
-        if keeper.spec.role is Role.TARGET:
-            await _until_idle(keeper, credentials, deadline)
+    async def end(actor: ActorSupervisor) -> None:
+        actor.retire()
+        if actor.spec.role is Role.TARGET:
+            await _until_idle(actor, credentials, deadline)
         left_s = max(0.0, deadline - time.monotonic())
-        await keeper.end(left_s if keeper.spec.role is Role.COORDINATOR else 0.0)
-        tell(f"{keeper.spec.role} {keeper.spec.name}: ended")
+        await actor.end(left_s if actor.spec.role is Role.COORDINATOR else 0.0)
+        tell(f"{actor.spec.role} {actor.spec.name}: ended")
 
-    last = [k for k in keepers if k.spec.role is Role.TARGET and k.spec.deployment not in serving]
-    await asyncio.gather(*(end(keeper) for keeper in keepers if keeper not in last))
-    await asyncio.gather(*(end(keeper) for keeper in last))
+    last = [
+        one for one in actors if one.spec.role is Role.TARGET and one.spec.deployment not in serving
+    ]
+    await asyncio.gather(*(end(actor) for actor in actors if actor not in last))
+    await asyncio.gather(*(end(actor) for actor in last))
 
 
-async def _until_idle(keeper: Keeper, credentials: Credentials, deadline: float) -> None:
+async def _until_idle(actor: ActorSupervisor, credentials: Credentials, deadline: float) -> None:
     """Waits until a target has no session, is gone, or the time is over."""
     await asyncio.sleep(LOOK_S)  # Coordinators hear of the roster first.
-    while time.monotonic() < deadline and keeper.status.state is ActorState.DRAINING:
+    while time.monotonic() < deadline and actor.status.state is ActorState.DRAINING:
         try:
-            async with internal_channel(keeper.status.address, credentials) as channel:
+            async with internal_channel(actor.status.address, credentials) as channel:
                 info = await target_pb2_grpc.TargetServiceStub(channel).GetInfo(
                     target_pb2.GetTargetInfoRequest(), timeout=ANSWER_S
                 )

@@ -16,7 +16,7 @@ class RestartPolicy:
     """Longest wait."""
 
     healthy_after_s: float = 60.0
-    """An actor that served this long starts counting anew."""
+    """The restarts of an actor that served this long are counted from zero."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

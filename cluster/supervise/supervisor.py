@@ -23,14 +23,14 @@ from outrider.cluster.config.host_port import join_host_port
 from outrider.cluster.metrics.federation import Federation
 from outrider.cluster.metrics.service_metrics import ServiceMetrics
 from outrider.cluster.placement.actor_host import ActorHost
-from outrider.cluster.placement.fleet import ActorSpec, beside
+from outrider.cluster.placement.actor_specs import ActorSpec, beside
 from outrider.cluster.roster import cluster_service
 from outrider.cluster.roster.actor_status import ActorStatus
 from outrider.cluster.roster.cluster_service import ClusterServicer
 from outrider.cluster.roster.incarnations import Incarnations
 from outrider.cluster.roster.roster import Registry, Role
+from outrider.cluster.supervise.actor_supervisor import ActorSupervisor, SupervisionSettings
 from outrider.cluster.supervise.changes import Change, Kind
-from outrider.cluster.supervise.keeper import Keeper, KeeperSettings
 from outrider.cluster.supervise.leaving import see_off
 from outrider.cluster.supervise.restart_policy import RestartPolicy
 from outrider.v1 import cluster_pb2_grpc
@@ -89,9 +89,9 @@ class Supervisor:
         self._servicer = ClusterServicer(Registry(lease_s=settings.lease_s), clock_s)
         self._configured: dict[str, ActorSpec] = {spec.name: spec for spec in specs}
         """What runs, as configured, by the configuration's names."""
-        self._keepers: dict[str, Keeper] = {}
+        self._actors: dict[str, ActorSupervisor] = {}
         """By the same names."""
-        self._leaving: dict[str, Keeper] = {}
+        self._leaving: dict[str, ActorSupervisor] = {}
         """Those that end once their requests have ended, by the name that they run by."""
         self._incarnations = Incarnations()
         self._generation = 1
@@ -109,7 +109,7 @@ class Supervisor:
 
     def status(self) -> tuple[ActorStatus, ...]:
         """Every actor, in the order of the configuration, the coordinators last; then those that are leaving."""
-        return tuple(keeper.status for keeper in (*self._keepers.values(), *self._leaving.values()))
+        return tuple(actor.status for actor in (*self._actors.values(), *self._leaving.values()))
 
     @property
     def configured(self) -> dict[str, ActorSpec]:
@@ -143,12 +143,12 @@ class Supervisor:
         """
         address = self._address = await self._serve()
         for spec in self._specs:
-            self._keepers[spec.name] = self._keeper(spec)
+            self._actors[spec.name] = self._supervise(spec)
         await self._metrics.start()
         await self._host.wait_for_room(
             self._specs, timeout_s=self._settings.placement_timeout_s, tell=self._wait_for
         )
-        await self._keep_all(tuple(self._keepers.values()))
+        await self._keep_all(tuple(self._actors.values()))
         return address
 
     async def change(
@@ -172,24 +172,24 @@ class Supervisor:
         await self._host.wait_for_room(
             tuple(specs.values()), timeout_s=self._settings.placement_timeout_s, tell=tell
         )
-        fresh = {name: self._keeper(spec) for name, spec in specs.items()}
+        fresh = {name: self._supervise(spec) for name, spec in specs.items()}
         try:
             await self._keep_all(tuple(fresh.values()), tell=tell)
         except BaseException:
-            await asyncio.gather(*(keeper.end(0.0) for keeper in fresh.values()))
+            await asyncio.gather(*(actor.end(0.0) for actor in fresh.values()))
             for name in fresh:
                 # Why it failed is told to whoever asked for it; there is no such actor.
                 self.servicer.forget_absent(name)
             raise
-        leaving = [self._keepers[one.name] for one in changes if one.kind is not Kind.ADD]
+        leaving = [self._actors[one.name] for one in changes if one.kind is not Kind.ADD]
         for one in changes:
             if one.spec is None:
-                del self._configured[one.name], self._keepers[one.name]
+                del self._configured[one.name], self._actors[one.name]
             else:
                 self._configured[one.name] = one.spec
-                self._keepers[one.name] = fresh[one.name]
-        for keeper in leaving:
-            self._leaving[keeper.spec.name] = keeper
+                self._actors[one.name] = fresh[one.name]
+        for actor in leaving:
+            self._leaving[actor.spec.name] = actor
         serving = {spec.deployment for spec in self._configured.values()}
         ending = asyncio.create_task(
             see_off(leaving, serving, self._credentials, drain_s=drain_s, tell=tell),
@@ -199,17 +199,17 @@ class Supervisor:
         self._tasks.append(ending)
         return ending
 
-    def _forget(self, left: Iterable[Keeper]) -> None:
-        for keeper in left:
-            self._leaving.pop(keeper.spec.name, None)
+    def _forget(self, left: Iterable[ActorSupervisor]) -> None:
+        for actor in left:
+            self._leaving.pop(actor.spec.name, None)
 
     def _fresh(self, spec: ActorSpec) -> ActorSpec:
         """A spec under a name that nobody has had, listening where its predecessors do."""
         named = spec
-        if spec.name in self._keepers or spec.name in self._leaving:
+        if spec.name in self._actors or spec.name in self._leaving:
             name = f"{spec.name}.{self._generation}"
             named = replace(spec, name=name, settings=replace(spec.settings, name=name))
-        for other in self._keepers.values() if spec.role is Role.COORDINATOR else ():
+        for other in self._actors.values() if spec.role is Role.COORDINATOR else ():
             if other.spec.role is Role.COORDINATOR and other.status.address:
                 return beside(named, other.spec)
         return named
@@ -218,9 +218,9 @@ class Supervisor:
         """Ends everything: the coordinator drains within the grace, then the workers end. Idempotent."""
         for is_coordinator, grace in ((True, grace_s), (False, 0.0)):
             ending = (
-                keeper.end(grace)
-                for keeper in (*self._keepers.values(), *self._leaving.values())
-                if (keeper.status.role is Role.COORDINATOR) is is_coordinator
+                actor.end(grace)
+                for actor in (*self._actors.values(), *self._leaving.values())
+                if (actor.status.role is Role.COORDINATOR) is is_coordinator
             )
             await asyncio.gather(*ending)
         await self._metrics.stop()
@@ -233,7 +233,7 @@ class Supervisor:
             self._server = None
 
     def _wait_for(self, lacking: str) -> None:
-        self._keepers[self._specs[-1].name].wait_for(f"no room yet: {lacking}" if lacking else "")
+        self._actors[self._specs[-1].name].wait_for(f"no room yet: {lacking}" if lacking else "")
 
     async def _serve(self) -> str:
         server = internal_server(self._credentials)
@@ -245,8 +245,8 @@ class Supervisor:
         self._tasks.append(asyncio.create_task(self._expire_forever(), name="expiry"))
         return join_host_port(self._settings.host, port)
 
-    def _keeper(self, spec: ActorSpec) -> Keeper:
-        settings = KeeperSettings(
+    def _supervise(self, spec: ActorSpec) -> ActorSupervisor:
+        settings = SupervisionSettings(
             supervisor=self._address,
             placement_timeout_s=self._settings.placement_timeout_s,
             start_timeout_s=self._settings.start_timeout_s,
@@ -254,7 +254,7 @@ class Supervisor:
             credentials=self._credentials,
             logs=self._settings.logs,
         )
-        return Keeper(
+        return ActorSupervisor(
             spec,
             host=self._host,
             servicer=self._servicer,
@@ -264,28 +264,28 @@ class Supervisor:
         )
 
     async def _keep_all(
-        self, keepers: Sequence[Keeper], tell: Callable[[str], None] = lambda text: None
+        self, actors: Sequence[ActorSupervisor], tell: Callable[[str], None] = lambda text: None
     ) -> None:
         """Starts actors, all at once, and keeps each alive from then on. Coordinators serve once the workers do."""
-        serving: dict[Keeper, asyncio.Future[None]] = {}
-        for keeper in keepers:
-            future = serving[keeper] = asyncio.get_running_loop().create_future()
-            self._tasks.append(asyncio.create_task(keeper.keep(future), name=keeper.spec.name))
+        serving: dict[ActorSupervisor, asyncio.Future[None]] = {}
+        for actor in actors:
+            future = serving[actor] = asyncio.get_running_loop().create_future()
+            self._tasks.append(asyncio.create_task(actor.keep(future), name=actor.spec.name))
         try:
             for is_coordinator in (False, True):
-                some = [k for k in keepers if (k.spec.role is Role.COORDINATOR) is is_coordinator]
-                for keeper in some:
-                    keeper.may_serve()
-                await _first_failure(serving.values(), until=[serving[keeper] for keeper in some])
-                for keeper in some:
-                    tell(f"{keeper.spec.role} {keeper.spec.name}: {keeper.status.state}")
+                some = [a for a in actors if (a.spec.role is Role.COORDINATOR) is is_coordinator]
+                for actor in some:
+                    actor.may_serve()
+                await _first_failure(serving.values(), until=[serving[actor] for actor in some])
+                for actor in some:
+                    tell(f"{actor.spec.role} {actor.spec.name}: {actor.status.state}")
         finally:
             # The first failure is the launch's; that of a second actor must not be reported as never retrieved.
             for future in serving.values():
                 future.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     async def _expire_forever(self) -> None:
-        """Ends the processes of those who are silent for longer than the lease; their keepers start them again."""
+        """Ends the processes of those who are silent for longer than the lease; they are started again."""
         while True:
             begun_s = self._clock_s()
             await asyncio.sleep(EXPIRY_CHECK_S)
@@ -293,10 +293,10 @@ class Supervisor:
             paused_s = max(0.0, self._clock_s() - begun_s - EXPIRY_CHECK_S)
             for member in self._servicer.expire(paused_s=paused_s):
                 log.warning("lease ended", actor=member.name, lease_s=self._settings.lease_s)
-                for keeper in (*self._keepers.values(), *self._leaving.values()):
-                    if keeper.spec.name != member.name:
+                for actor in (*self._actors.values(), *self._leaving.values()):
+                    if actor.spec.name != member.name:
                         continue
-                    await keeper.kill(incarnation=member.incarnation)
+                    await actor.kill(incarnation=member.incarnation)
 
 
 async def _first_failure(

@@ -8,13 +8,13 @@ from outrider.actors.process.logs import configure_logs
 from outrider.actors.rpc.credentials import OPEN, Credentials
 from outrider.actors.rpc.tls import UnfitTls
 from outrider.cluster.config.schema import Config
-from outrider.cluster.placement.fleet import fleet
+from outrider.cluster.placement.actor_specs import actor_specs
 from outrider.cluster.placement.placement import PlacementError, PlacementPolicy
 from outrider.cluster.ray.ray_actors import RayActorHost
 from outrider.cluster.roster.actor_status import ActorStatus
+from outrider.cluster.supervise.actor_supervisor import LaunchFailed
 from outrider.cluster.supervise.applying import Applier
 from outrider.cluster.supervise.autoscaler import Autoscaler
-from outrider.cluster.supervise.keeper import LaunchFailed
 from outrider.cluster.supervise.supervisor import Supervisor, SupervisorSettings
 
 NAME = "supervisor"
@@ -47,7 +47,7 @@ class SupervisorActor:
         host = RayActorHost(
             policy=self._policy, use_loopback=self._use_loopback, may_grow=self._may_grow
         )
-        self._supervisor = Supervisor(fleet(self._config), host, self._settings)
+        self._supervisor = Supervisor(actor_specs(self._config), host, self._settings)
         applier = Applier(self._config, self._supervisor)
         self._supervisor.servicer.apply = applier.apply
         try:

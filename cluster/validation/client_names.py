@@ -35,7 +35,7 @@ def exchanged(wanted: str, *, model: str, fingerprint: str) -> Refusal:
     return Refusal(
         grpc.StatusCode.FAILED_PRECONDITION,
         f"model_fingerprint asks for a model {shown(wanted[:12])}, but {model!r} is {shown(fingerprint[:12])}: the model "
-        "was exchanged. A text goes on at the model that began it, or is asked for anew without model_fingerprint",
+        "was exchanged. A text goes on at the model that began it, or is asked for again without model_fingerprint",
         field="model_fingerprint",
     )
 

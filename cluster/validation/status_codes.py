@@ -20,7 +20,7 @@ RETRYABLE = frozenset(
         grpc.StatusCode.FAILED_PRECONDITION,
     }
 )
-"""What a target may answer to a session that another try, there or elsewhere, can mend."""
+"""Answers of a target to a new session after which another try, there or elsewhere, may succeed."""
 
 DETAILS_KEY = "grpc-status-details-bin"
 """Trailing metadata key of the rich status."""

@@ -12,7 +12,7 @@ import torch
 
 from bench.gpu import gpu_checks, gpu_suite
 from bench.gpu.gpu_model import Room, build_engine, least_bytes
-from outrider.actors.engine.attention.attention_mask import sight_bits
+from outrider.actors.engine.attention.attention_mask import mask_bits
 from outrider.actors.engine.graphs import static_inputs
 from outrider.actors.engine.kv.added_rows import AddedRows, Words
 from outrider.actors.engine.protocol import Int64s
@@ -44,7 +44,7 @@ def test_everything_is_timed(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 
 def test_wrong_logits_end_the_bench(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A single row too many in sight is noticed."""
+    """A single row too many in sees is noticed."""
 
     def wrong(added: AddedRows, rows_Q: Int64s, *, firsts_Q: Int64s, **sizes: Any) -> Words:
         bits = sight_bits(added, rows_Q, firsts_Q=firsts_Q, **sizes)
@@ -55,7 +55,7 @@ def test_wrong_logits_end_the_bench(monkeypatch: pytest.MonkeyPatch) -> None:
     room = Room(shape="tiny", device=CPU, dtype=torch.float32, num_slots=3, max_context=256)
     engine, _ = build_engine(room, cuda_graphs="off")
     static, _ = build_engine(room, cuda_graphs="on")
-    monkeypatch.setattr(static_inputs, "sight_bits", wrong)
+    monkeypatch.setattr(static_inputs, "mask_bits", wrong)
     expected, actual = (
         gpu_checks.tree_logits(each, rounds=10, seed=0) for each in (engine, static)
     )

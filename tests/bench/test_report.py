@@ -208,7 +208,7 @@ def test_the_pages_have_every_block() -> None:
 
 @pytest.mark.parametrize("name", sorted(DRAWN))
 def test_plots_are_those_of_the_rows(name: str) -> None:
-    """Whoever measures anew runs `python -m bench report`, too."""
+    """Whoever measures again runs `python -m bench report`, too."""
     suite, draw = DRAWN[name]
     assert (PLOTS / f"{name}.svg").read_text(encoding="utf-8") == draw(rows_of(suite))
 

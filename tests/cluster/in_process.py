@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from outrider.actors.process.actor_runner import Identity, Started
 from outrider.actors.process.membership import Membership
 from outrider.cluster.placement.actor_host import ActorCrashed, ActorRefused, RunningActor
-from outrider.cluster.placement.fleet import ActorSettings, ActorSpec
+from outrider.cluster.placement.actor_specs import ActorSettings, ActorSpec
 from outrider.cluster.placement.placement import PlacementError
 from outrider.v1 import cluster_pb2
 

@@ -65,11 +65,11 @@ def shared_uniforms() -> None:
             self.used += count
             return uniforms(*self.base, self.used)[self.used - count :]
 
-    def leak(self: Any, session: Any, seat: Any, nodes: Any, logits_NV: Any) -> torch.Tensor:
-        base = (session.sampling.seed, seat.rounds.rounds[-1].length)
-        if getattr(seat.generator, "base", None) != base:
-            seat.generator = Shared(*base)
-        return scores(self, session, seat, nodes, logits_NV)
+    def leak(self: Any, session: Any, state: Any, nodes: Any, logits_NV: Any) -> torch.Tensor:
+        base = (session.sampling.seed, state.rounds.rounds[-1].length)
+        if getattr(state.generator, "base", None) != base:
+            state.generator = Shared(*base)
+        return scores(self, session, state, nodes, logits_NV)
 
     frozen_drafter.SampledDrafter._scores = leak  # type: ignore[method-assign]
 

@@ -100,7 +100,7 @@ class BlockAttention(nn.Module):
     def gathered(
         self, slots: Tensor, rotation: tuple[Tensor, Tensor], every: Tensor, seen: Tensor
     ) -> Tensor:
-        """What slots gather, where the slots' own keys and values are among all that there are; `seen` [N, 1, 1 or B, all of them]."""
+        """What slots [N, B, D] gather from `every` key and value, their own included, where `seen` [N, 1, 1 or B, keys] says so."""
         config = self._config
         num, block, _ = slots.shape
         queries = self.q_proj(slots).view(num, block, config.num_heads, config.head_dim)

@@ -39,7 +39,7 @@ class MarkovHead(nn.Module):
         nn.init.zeros_(self.markov_w2.weight)
 
     def forward(self, tokens: Tensor, states: Tensor | None = None) -> Tensor:
-        """Of tokens [..] before slots of states [.., D], which a gated one reads: biases, one for each row of the head."""
+        """Biases, one for each row of the head, of slots behind tokens [..]. A gated head also reads the slots' states [.., D]."""
         known = self.markov_w1(tokens)
         if self.gate_proj is not None:
             assert states is not None, "a gated head reads them"

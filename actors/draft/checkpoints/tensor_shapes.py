@@ -69,7 +69,7 @@ def check_shape(name: str, found: Shape, wanted: Shape) -> None:
     """Refuses a tensor of another shape.
 
     Raises:
-        UnfitCheckpoint: It is one.
+        UnfitCheckpoint: Its shape is another.
     """
     if found != wanted:
         raise UnfitCheckpoint(f"{name} is {found}; {wanted} is needed")

@@ -82,7 +82,7 @@ def check_own(model: str, spec: DrafterSpec, targets: Sequence[str]) -> None:
     """Refuses a folder that is of another method, or a net that reads states which no target has.
 
     Raises:
-        ValueError: It is one.
+        ValueError: The folder is refused; the message says why.
     """
     content = own(model)
     if not content or not spec.model_types:

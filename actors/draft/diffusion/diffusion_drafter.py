@@ -165,7 +165,7 @@ class DiffusionDrafter:
         return walk.reached_E
 
     def rewrite(self, session: DraftSession, keep: int) -> None:
-        """See `Drafter`: the text is read anew, as the rows before the window are gone."""
+        """See `Drafter`: the text is read again, as the rows before the window are gone."""
         row = session.row
         self._forest.clear(np.array([row]))
         self.timed.truncate(int(self._models.slots_S[row]), 0)

@@ -46,7 +46,7 @@ class EagleDrafter(SpeculatorDrafter):
     def take_features(
         self, session: DraftSession, start: int, features_TLD: NDArray[np.float32]
     ) -> None:
-        """See `FeatureReader`: all of them are seen by rows to come; the newest one begins them anew."""
+        """See `FeatureReader`: rows to come see all of them, and start from the newest."""
         features_TLD = features_TLD[: max(session.length - 1 - start, 0)]
         if not len(features_TLD):
             return

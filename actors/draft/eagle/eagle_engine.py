@@ -60,7 +60,7 @@ class EagleEngine(StateEngine):
             spec: What is known about it; its vocabulary is the target's.
             num_slots: Sessions at a time.
             max_scratch: Rows of one behind the committed ones, at most.
-            inject_from: See `StateReuse`; None: everything is computed anew.
+            inject_from: See `StateReuse`; None: everything is computed again.
         """
         config = net.config
         super().__init__(

@@ -172,7 +172,7 @@ class EagleNet(nn.Module):
                 raise ValueError(f"drafted_ids must be {num} of the target's ids, ascending")
             offsets = ids - torch.arange(num)
         self.register_buffer("d2t", offsets)
-        # Untyped in torch. What was gathered by other ids is gathered anew.
+        # Untyped in torch. What was gathered by other ids is gathered again.
         self.register_load_state_dict_post_hook(  # type: ignore[no-untyped-call]
             lambda net, _: setattr(net, "_head_rows", None)
         )

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from outrider.actors.draft.frozen.frozen_levels import Seat, grow_level
+from outrider.actors.draft.frozen.frozen_levels import FrozenSession, grow_level
 from outrider.actors.draft.frozen.frozen_plan import AHEAD, Entry, SampledPlanner
 from outrider.actors.draft.model.fitting import check_fits, take_slot, within
 from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
@@ -84,7 +84,7 @@ class SampledDrafter:
         self._keep = keep
         self._new_generator = new_generator
         self._lengths = lengths or Lengths()
-        self._seats: dict[DraftSession, Seat] = {}
+        self._states: dict[DraftSession, FrozenSession] = {}
         sessions.own_trees.append(self)
 
     @property
@@ -117,7 +117,7 @@ class SampledDrafter:
         replacement = VERIFIERS[session.speculation.verifier].drawn
         # Further drawing changes nothing about a complete tree.
         self._sessions.is_urgent_S[session.row] = True
-        self._seats[session] = Seat(
+        self._states[session] = FrozenSession(
             slot=slot,
             cached=self.engine.cached(slot),
             rounds=FrozenRounds(replacement),
@@ -130,7 +130,7 @@ class SampledDrafter:
 
     def detach(self, session: DraftSession) -> None:
         """Frees the session's slot; the rows of its text may serve another one."""
-        self._slots.release(self._seats.pop(session).slot, session.tokens)
+        self._slots.release(self._states.pop(session).slot, session.tokens)
 
     def follow(self, rows_E: Int64s, tokens_ET: Int64s, counts_E: Int64s) -> Int64s:
         """See `Drafter`: keeps the round that was drafted for the tokens, if there is one."""
@@ -153,12 +153,12 @@ class SampledDrafter:
 
     def rewrite(self, session: DraftSession, keep: int) -> None:
         """See `Drafter`: the last token is run again for its logits."""
-        seat = self._seats[session]
-        seat.rounds.clear()
-        seat.cached = min(seat.cached, keep, session.length - 1)
-        self.engine.truncate(seat.slot, seat.cached)
-        self._slots.rewrite(seat.slot, seat.cached)
-        seat.transform = self._transform(session)
+        state = self._states[session]
+        state.rounds.clear()
+        state.cached = min(state.cached, keep, session.length - 1)
+        self.engine.truncate(state.slot, state.cached)
+        self._slots.rewrite(state.slot, state.cached)
+        state.transform = self._transform(session)
 
     def is_complete(self, rows_E: Int64s) -> Bools:
         """See `Drafter`: the tree below the text is frozen, or there is no room for one."""
@@ -167,7 +167,7 @@ class SampledDrafter:
         )
 
     def _is_complete(self, session: DraftSession) -> bool:
-        rounds = self._seats[session].rounds.rounds
+        rounds = self._states[session].rounds.rounds
         if rounds:
             return rounds[0].is_frozen
         return not self._planner.shape(session, session.length).depth
@@ -175,7 +175,7 @@ class SampledDrafter:
     def plan(self, rows_E: Int64s) -> SampledPass | None:
         """See `Drafter`: the sessions whose next tree is missing first, then those that draft ahead."""
         sessions = [self._sessions.at(row) for row in rows_E.tolist()]
-        entries = self._planner.entries(sessions, self._seats)
+        entries = self._planner.entries(sessions, self._states)
         if not entries:
             return None
         return SampledPass(
@@ -199,19 +199,19 @@ class SampledDrafter:
     def unsend(self, rows_E: Int64s) -> None:
         """See `OwnTrees`."""
         for session in self._mine(rows_E):
-            self._seats[session].rounds.unsend()
+            self._states[session].rounds.unsend()
 
     def take_unsent(self, rows_E: Int64s) -> list[FrozenCandidates]:
         """See `OwnTrees`."""
         return [
             tree
             for session in self._mine(rows_E)
-            for tree in self._seats[session].rounds.take_unsent(session.key.handle)
+            for tree in self._states[session].rounds.take_unsent(session.key.handle)
         ]
 
     def _mine(self, rows_E: Int64s) -> list[DraftSession]:
         rows = rows_E[self._sessions.is_urgent_S[rows_E]].tolist()
-        return [session for row in rows if (session := self._sessions.at(row)) in self._seats]
+        return [session for row in rows if (session := self._sessions.at(row)) in self._states]
 
     def _transform(self, session: DraftSession) -> SamplingTransform:
         spec = self.engine.spec
@@ -230,7 +230,7 @@ class SampledDrafter:
         return [token for token in tokens if token < self.engine.spec.vocab_size]
 
     def _run(self, entries: Sequence[Entry], logits: Logits) -> list[DraftSession]:
-        growing: list[tuple[DraftSession, Seat]] = []
+        growing: list[tuple[DraftSession, FrozenSession]] = []
         scores: list[torch.Tensor] = []
         read = [
             (entry.seat.slot, range(len(entry.rows.tokens)), ())
@@ -240,23 +240,23 @@ class SampledDrafter:
         if read:
             self.engine.rebase(Moves.of(read))
         for index, entry in enumerate(entries):
-            session, seat = entry.session, entry.seat
+            session, state = entry.session, entry.state
             if entry.nodes:
-                first = self.engine.scratch(seat.slot) - len(entry.nodes)
+                first = self.engine.scratch(state.slot) - len(entry.nodes)
                 for row, node in enumerate(entry.nodes, start=first):
-                    seat.rounds.scratch[node] = row
+                    state.rounds.scratch[node] = row
             else:
                 seat.cached += len(entry.rows.tokens)
                 if entry.rows.logits == "none":
                     continue
                 shape = self._planner.shape(session, session.length)
-                seat.rounds.begin(length=session.length, hash_=session.hash, shape=shape)
+                state.rounds.begin(length=session.length, hash_=session.hash, shape=shape)
             nodes = entry.nodes or (ROOT,)
-            scores_NV = self._scores(session, seat, nodes, logits.of(index))
-            if seat.rounds.rounds[-1].is_frozen:
-                self._predict(session, seat, nodes[0], scores_NV)
+            scores_NV = self._scores(session, state, nodes, logits.of(index))
+            if state.rounds.rounds[-1].is_frozen:
+                self._predict(session, state, nodes[0], scores_NV)
             else:
-                growing.append((session, seat))
+                growing.append((session, state))
                 scores.append(scores_NV)
         if not growing:
             return []
@@ -264,26 +264,30 @@ class SampledDrafter:
         probs_RV = torch.softmax(torch.cat(scores).double(), dim=-1).cpu().numpy()
         grown: list[DraftSession] = []
         first = 0
-        for (session, seat), scores_NV in zip(growing, scores, strict=True):
+        for (session, state), scores_NV in zip(growing, scores, strict=True):
             probs_NV, first = probs_RV[first : first + len(scores_NV)], first + len(scores_NV)
             probs_NV = probs_NV[:, : session.vocab_size]
-            if grow_level(seat, scores_NV, probs_NV, keep=self._keep):
+            if grow_level(state, scores_NV, probs_NV, keep=self._keep):
                 grown.append(session)
         return grown
 
     def _scores(
-        self, session: DraftSession, seat: Seat, nodes: Sequence[int], logits_NV: torch.Tensor
+        self,
+        session: DraftSession,
+        state: FrozenSession,
+        nodes: Sequence[int],
+        logits_NV: torch.Tensor,
     ) -> torch.Tensor:
         """The request's own scores at these nodes."""
-        paths = [seat.rounds.path(node) for node in nodes]
+        paths = [state.rounds.path(node) for node in nodes]
         confine(logits_NV, np.full(len(logits_NV), session.vocab_size))
         num_output = session.length - session.prompt_length
-        return seat.transform.apply(logits_NV, paths, [num_output + len(path) for path in paths])
+        return state.transform.apply(logits_NV, paths, [num_output + len(path) for path in paths])
 
     def _predict(
-        self, session: DraftSession, seat: Seat, leaf: int, scores_1V: torch.Tensor
+        self, session: DraftSession, state: FrozenSession, leaf: int, scores_1V: torch.Tensor
     ) -> None:
         """Begins the tree below the most probable token after a leaf."""
-        last = seat.rounds.rounds[-1]
+        last = state.rounds.rounds[-1]
         shape = self._planner.shape(session, last.length + last.shape.depth + 1)
-        seat.rounds.predict(leaf, int(scores_1V[0].argmax()), shape)
+        state.rounds.predict(leaf, int(scores_1V[0].argmax()), shape)

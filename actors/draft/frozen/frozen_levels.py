@@ -24,7 +24,7 @@ from outrider.actors.speculation.trees.draft_tree import Replacement
 
 
 @dataclass(slots=True, kw_only=True)
-class Seat:
+class FrozenSession:
     """What the drafter of frozen trees keeps about a session."""
 
     slot: int
@@ -39,11 +39,13 @@ class Seat:
     """Rows that the engine has cached. All of the text: then the round below it has begun."""
 
 
-def grow_level(seat: Seat, scores_NV: torch.Tensor, probs_NV: Float64s, *, keep: int) -> bool:
+def grow_level(
+    state: FrozenSession, scores_NV: torch.Tensor, probs_NV: Float64s, *, keep: int
+) -> bool:
     """Draws the next level of a session's last tree.
 
     Args:
-        seat: The session's.
+        state: The session's.
         scores_NV: The request's scores at the nodes of the last level, after its sampling options.
         probs_NV: Their softmax.
         keep: Tokens that a law lists, at most.
@@ -51,26 +53,26 @@ def grow_level(seat: Seat, scores_NV: torch.Tensor, probs_NV: Float64s, *, keep:
     Returns:
         True if the tree became complete.
     """
-    rounds = seat.rounds
+    rounds = state.rounds
     last = rounds.rounds[-1]
-    if last.num_levels == 0 and seat.policy is not None:
+    if last.num_levels == 0 and state.policy is not None:
         # By the row of the base alone: what is drawn must decide neither what is drawn nor when the tree is sent.
-        (rating,) = seat.policy.rater(scores_NV)
-        last.shape = last.shape.prefix(seat.policy.frozen_depth(rating, last.shape.depth))
+        (rating,) = state.policy.rater(scores_NV)
+        last.shape = last.shape.prefix(state.policy.frozen_depth(rating, last.shape.depth))
     level, branching = last.num_levels, last.shape.branching
     count = branching[level]
-    if seat.is_greedy:
+    if state.is_greedy:
         drawn = [most_probable(probs_V, count) for probs_V in probs_NV]
         laws = [of_tokens(probs_V, tokens) for probs_V, tokens in zip(probs_NV, drawn, strict=True)]
     else:
         least = least_prob(level)
         share = rest_share(count)
         laws = [freeze(probs_V, least, keep, rest_share=share) for probs_V in probs_NV]
-        drawn = [_draw(seat, law, count) for law in laws]
+        drawn = [_draw(state, law, count) for law in laws]
     rounds.grow(last, laws, drawn)
     return last.is_frozen
 
 
-def _draw(seat: Seat, law: SparseRow, count: int) -> tuple[int, ...]:
-    uniforms_U = UniformDecisions(seat.generator.random(DRAWS_A_SIBLING * count))
-    return draw_siblings(law, count, seat.replacement, uniforms_U)
+def _draw(state: FrozenSession, law: SparseRow, count: int) -> tuple[int, ...]:
+    uniforms_U = UniformDecisions(state.generator.random(DRAWS_A_SIBLING * count))
+    return draw_siblings(law, count, state.replacement, uniforms_U)

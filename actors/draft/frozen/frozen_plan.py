@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from outrider.actors.draft.frozen.frozen_levels import Seat
+from outrider.actors.draft.frozen.frozen_levels import FrozenSession
 from outrider.actors.draft.model.fitting import STAND_IN
 from outrider.actors.draft.state.draft_sessions import DraftSession
 from outrider.actors.draft.trees.frozen_rounds import ROOT
@@ -25,7 +25,7 @@ class Entry:
     """One session's part of a pass: committed tokens (`nodes` empty) or nodes to run."""
 
     session: DraftSession
-    seat: Seat
+    state: FrozenSession
     rows: Rows
     nodes: tuple[int, ...] = ()
 
@@ -46,24 +46,24 @@ class SampledPlanner:
         self._turn = 0
 
     def entries(
-        self, sessions: list[DraftSession], seats: Mapping[DraftSession, Seat]
+        self, sessions: list[DraftSession], states: Mapping[DraftSession, FrozenSession]
     ) -> Sequence[Entry]:
         """The parts of the next pass: sessions whose next tree is missing first, then those that draft ahead."""
         missing: list[Entry] = []
         ahead: list[Entry] = []
         prefill_left = self._prefill_chunk
         for session in self._in_turn(sessions):
-            seat = seats[session]
-            if not seat.rounds.rounds:
-                entry = self._catch_up(session, seat, prefill_left)
+            state = states[session]
+            if not state.rounds.rounds:
+                entry = self._catch_up(session, state, prefill_left)
                 if entry is not None:
                     prefill_left -= len(entry.rows.tokens)
                     missing.append(entry)
-            elif not seat.rounds.rounds[-1].is_frozen:
-                entry = self._expand(session, seat, seat.rounds.rounds[-1].frontier)
-                (missing if len(seat.rounds.rounds) == 1 else ahead).append(entry)
-            elif self._may_predict(session, seat):
-                ahead.append(self._expand(session, seat, [seat.rounds.best_leaf()]))
+            elif not state.rounds.rounds[-1].is_frozen:
+                entry = self._expand(session, state, state.rounds.rounds[-1].frontier)
+                (missing if len(state.rounds.rounds) == 1 else ahead).append(entry)
+            elif self._may_predict(session, state):
+                ahead.append(self._expand(session, state, [state.rounds.best_leaf()]))
         return _bounded([*missing, *ahead])
 
     def shape(self, session: DraftSession, length: int) -> LevelShape:
@@ -80,41 +80,41 @@ class SampledPlanner:
         first = self._turn % len(sessions) if sessions else 0
         return sessions[first:] + sessions[:first]
 
-    def _may_predict(self, session: DraftSession, seat: Seat) -> bool:
-        if len(seat.rounds.rounds) > self._ahead:
+    def _may_predict(self, session: DraftSession, state: FrozenSession) -> bool:
+        if len(state.rounds.rounds) > self._ahead:
             return False
-        last = seat.rounds.rounds[-1]
+        last = state.rounds.rounds[-1]
         shape = self.shape(session, last.length + last.shape.depth + 1)
         # The leaf's row, the predicted token's, and those below it.
-        num_rows = seat.rounds.num_run + 1 + shape.num_internal
+        num_rows = state.rounds.num_run + 1 + shape.num_internal
         return shape.depth > 0 and num_rows <= self._engine.max_scratch
 
-    def _catch_up(self, session: DraftSession, seat: Seat, room: int) -> Entry | None:
+    def _catch_up(self, session: DraftSession, state: FrozenSession, room: int) -> Entry | None:
         if room < 1 or not self.shape(session, session.length).depth:
             return None
         vocab_size = self._engine.spec.vocab_size
-        text = session.tokens[seat.cached : seat.cached + room]
+        text = session.tokens[state.cached : state.cached + room]
         tokens = [token if token < vocab_size else STAND_IN for token in text]
-        is_last = seat.cached + len(tokens) == session.length
+        is_last = state.cached + len(tokens) == session.length
         rows = Rows(
-            slot=seat.slot,
+            slot=state.slot,
             tokens=tokens,
             parents=range(-1, len(tokens) - 1),
             logits="last" if is_last else "none",
         )
-        return Entry(session=session, seat=seat, rows=rows)
+        return Entry(session=session, state=state, rows=rows)
 
-    def _expand(self, session: DraftSession, seat: Seat, nodes: Sequence[int]) -> Entry:
-        rounds = seat.rounds
+    def _expand(self, session: DraftSession, state: FrozenSession, nodes: Sequence[int]) -> Entry:
+        rounds = state.rounds
         rows = Rows(
-            slot=seat.slot,
+            slot=state.slot,
             tokens=[rounds.tokens[node] for node in nodes],
             parents=[
                 ROOT if rounds.parents[node] == ROOT else rounds.scratch[rounds.parents[node]]
                 for node in nodes
             ],
         )
-        return Entry(session=session, seat=seat, rows=rows, nodes=tuple(nodes))
+        return Entry(session=session, state=state, rows=rows, nodes=tuple(nodes))
 
 
 def _bounded(entries: Sequence[Entry]) -> list[Entry]:

@@ -1,7 +1,7 @@
 """Drafting with a speculator: the trees of the autoregressive drafter, below the newest hidden state that the target has told.
 
 Nothing is proposed before the first hidden state has come, nor where it lies further back than the net goes. A verdict's own state comes a moment after it
-and is waited for: what was drafted without would be drafted anew. If a whole round passes without it, the net goes on from its own states until another
+and is waited for: what was drafted without would be drafted again. If a whole round passes without it, the net goes on from its own states until another
 comes.
 """
 

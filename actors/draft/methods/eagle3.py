@@ -18,7 +18,7 @@ class EagleOptions(BorrowedTables):
     """Of the method."""
 
     reuse: bool = False
-    """Take states of a dropped tree whose rows read the same token at the same position, instead of computing anew."""
+    """Take states of a dropped tree whose rows read the same token at the same position, instead of computing again."""
 
 
 def build(settings: DraftSettings) -> LoadedDrafter:

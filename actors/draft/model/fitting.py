@@ -25,7 +25,7 @@ def check_fits(session: DraftSession, spec: ModelSpec) -> None:
     """Refuses a session that a draft model cannot follow.
 
     Raises:
-        CannotDraft: A token is none of the target's, or the text does not fit the model's context.
+        CannotDraft: A token is not the target's, or the text does not fit the model's context.
     """
     if not session.length:
         raise CannotDraft("tokens is empty; a session begins with at least one prompt token")
@@ -84,7 +84,7 @@ def unread(
 
     Args:
         sessions: The sessions.
-        rows_E: Which.
+        rows_E: Those that are asked about.
         cached_E: Tokens that the model has seen of each.
         counts_E: How many are wanted of each.
         vocab_size: Number of the model's token ids.

@@ -38,7 +38,6 @@ Float64s = NDArray[np.float64]
 NOTHING = np.zeros(0, np.int64)
 NONE = NOTHING.astype(np.bool_)
 NO_VALUES = NOTHING.astype(np.float64)
-_ALL = WANTS.index("all")
 
 
 RUN_SHARE = 0.1

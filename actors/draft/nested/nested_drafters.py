@@ -1,6 +1,6 @@
 """The two ways of drafting with a model, where the model has exits: each session is told how deep it may go.
 
-Trees that grow are told anew after each verdict. A session with frozen trees is told once, when it is attached: what is learned later depends, by the times
+Trees that grow are told again after each verdict. A session with frozen trees is told once, when it is attached: what is learned later depends, by the times
 of passes, on candidates that were drawn and not yet tested, and a law must not.
 """
 
@@ -139,4 +139,4 @@ class NestedSampledDrafter(SampledDrafter):
     def attach(self, session: DraftSession) -> None:
         """See `Drafter`."""
         super().attach(session)
-        self._control.begin(self._sessions, session, self._seats[session].slot)
+        self._control.begin(self._sessions, session, self._states[session].slot)

@@ -131,7 +131,7 @@ def check_fits(config: Mapping[str, Any], target: TargetShape | None) -> None:
     """Refuses a net of another width or vocabulary than the target's, or one that reads layers which that one lacks.
 
     Raises:
-        UnfitCheckpoint: It is one.
+        UnfitCheckpoint: The net does not fit.
     """
     if target is None:
         return

@@ -90,7 +90,7 @@ def event_from_proto(
     """The event of what a target said. A second hello says nothing.
 
     Raises:
-        BadFrame: The verdicts are none.
+        BadFrame: The verdicts cannot be read.
     """
     match message.WhichOneof("message"):
         case "verdicts":

@@ -1,6 +1,6 @@
 """The stream from this drafter to one start of one target: handshake, candidates out, verdicts in.
 
-On the event loop. A target that does not read is cut off when too much waits to be written; one whose verdicts are none, at once.
+On the event loop. A target that does not read is cut off when too much waits to be written; one whose verdicts cannot be read, at once.
 When the stream ends, however it ends, `on_lost` is called once.
 """
 
@@ -243,7 +243,7 @@ class TargetStream:
                 if event is not None:
                     self._post(event)
         except BadFrame as error:
-            return f"the target sent verdicts that are none: {error}"
+            return f"the target sent verdicts that cannot be read: {error}"
         except grpc.aio.AioRpcError as error:
             return f"{error.code().name}: {error.details()}"
         return "the target closed it"

@@ -27,7 +27,7 @@ FIRST_COLUMNS = 1024
 
 
 class OwnTrees(Protocol):
-    """Trees that a drafting method keeps itself, instead of in the forest. It leaves out sessions that are none of its own."""
+    """Trees that a drafting method keeps itself, instead of in the forest. It leaves out sessions that are not its own."""
 
     def unsend(self, rows_E: Int64s) -> None:
         """Takes every tree of these sessions as not sent."""

@@ -40,7 +40,7 @@ class DraftStats:
     features_dropped: int = 0
     """Rows of another subscription, of sessions that never came, or that waited too long for their text."""
     features_broken: int = 0
-    """Rows with numbers that are none, and frames that are none."""
+    """Rows with numbers that are not finite, and frames that cannot be read."""
 
 
 class Counts:

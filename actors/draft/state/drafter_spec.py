@@ -139,7 +139,7 @@ class DrafterSpec:
         """Makes sure that a loaded method asks targets for what its description says, and reads what it asks for.
 
         Raises:
-            ValueError: It does not.
+            ValueError: Description and method differ.
         """
         feedback, drafter = loaded.feedback, loaded.drafter
         asked = {

@@ -96,7 +96,7 @@ class CountedLaw:
         return [ranked for _, ranked in scored]
 
     def kind(self, *, match: int, rank: int, chance: float) -> int:
-        """What a candidate is an example of.
+        """The kind of a candidate: those of one kind are right about equally often.
 
         Args:
             match: Tokens before it that agree with where it was found.

@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-Int64s = NDArray[np.int64]
-
 Texts = Mapping[int, NDArray[np.integer]]
 """Token ids by a text's number, which is not negative."""
 

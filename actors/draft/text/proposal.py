@@ -40,7 +40,7 @@ def chain(tokens: Sequence[int], kinds: Sequence[int]) -> Proposal:
 
 
 class Proposer(Protocol):
-    """Proposes continuations of one session's text. Made anew when the text is replaced."""
+    """Proposes continuations of one session's text. Made again when the text is replaced."""
 
     def propose(self, text_T: Int64s, *, depth: int, rates: Sequence[float]) -> Proposal:
         """A tree that may follow a text.

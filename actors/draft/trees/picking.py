@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from outrider.actors.draft.trees.forest import NOT_RUN, Forest
 from outrider.actors.speculation.trees.ragged import rank_within
 
-Bools = NDArray[np.bool_]
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
 

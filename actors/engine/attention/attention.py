@@ -14,7 +14,7 @@ class UnsupportedModel(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Manner:
+class AttentionParams:
     """How one layer attends, beyond who sees whom: as the model's modules say."""
 
     scaling: float | None
@@ -38,7 +38,7 @@ class Manner:
 class Attend(Protocol):
     """One pass's attention."""
 
-    def __call__(self, layer: int, query: torch.Tensor, manner: Manner) -> torch.Tensor:
+    def __call__(self, layer: int, query: torch.Tensor, params: AttentionParams) -> torch.Tensor:
         """Attends in one layer, whose new rows are in the slots already.
 
         Shapes: query (1, heads, M, head_dim); the result (1, M, heads, value head_dim).
@@ -51,7 +51,7 @@ def attend(
     keys: torch.Tensor,
     values: torch.Tensor,
     mask: torch.Tensor | None,
-    manner: Manner,
+    params: AttentionParams,
     *,
     is_causal: bool = False,
     is_folded: bool = False,
@@ -66,7 +66,7 @@ def attend(
         keys: See above.
         values: See above.
         mask: Additive; None if each row sees all.
-        manner: Scaling; no soft cap and no sinks.
+        params: Scaling; no soft cap and no sinks.
         is_causal: Without a mask: row i sees rows 0 to i.
         is_folded: The query heads of one key head become rows of one product. The mask then has N rows for each of them, one head
             after another.
@@ -81,7 +81,7 @@ def attend(
         values,
         attn_mask=mask,
         is_causal=is_causal,
-        scale=manner.scaling,
+        scale=params.scaling,
         enable_gqa=query.shape[1] != num_key_heads,
     )
     return output.reshape(batch, heads, num_rows, -1) if is_folded else output
@@ -92,7 +92,7 @@ def attend_plainly(
     keys: torch.Tensor,
     values: torch.Tensor,
     mask: torch.Tensor | None,
-    manner: Manner,
+    params: AttentionParams,
 ) -> torch.Tensor:
     """Attends step by step, for what the kernel does not do.
 
@@ -101,9 +101,9 @@ def attend_plainly(
         keys: See `query`.
         values: See `query`.
         mask: Additive; None if each row sees all.
-        manner: Scaling, softcap and sinks.
+        params: Scaling, softcap and sinks.
     """
-    scaling, softcap, sinks = manner.scaling, manner.softcap, manner.sinks
+    scaling, softcap, sinks = params.scaling, params.softcap, params.sinks
     if scaling is None:
         scaling = query.shape[-1] ** -0.5
     batch, heads, num_rows, dim = query.shape

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import torch
 
-from outrider.actors.engine.attention.attention import Attend, Manner
+from outrider.actors.engine.attention.attention import Attend, AttentionParams
 from outrider.actors.engine.attention.pass_cache import PassCache
 
 ATTENTION_NAME = "outrider_tree"
@@ -53,5 +53,5 @@ def tree_attention(
             "call the engine's forward instead of the model"
         )
     window = windows[cache.layer]
-    manner = Manner(scaling=scaling, window=window, softcap=softcap, sinks=s_aux)
-    return attend_pass(cache.layer, query, manner), None
+    params = AttentionParams(scaling=scaling, window=window, softcap=softcap, sinks=s_aux)
+    return attend_pass(cache.layer, query, params), None

@@ -2,7 +2,7 @@
 
 A pass is one or more *calls* of the kernel in each layer. A call pads the queries of its sessions to one length, takes the keys
 and values of their slots, as a view where the slots are neighbours and by gathering where they are not, and masks what a row
-does not see. Which sessions share a call is decided by `stretches.py`, or by the shape that a recorded pass is padded to.
+does not see. Which sessions share a call is decided by `slot_runs.py`, or by the shape that a recorded pass is padded to.
 
 Sessions of a call are shown equally many rows. What lies behind a session's own is masked, so it must be numbers: the engine
 clears what a slot held before. Masks and places are made once a pass for each kind of layer.
@@ -15,12 +15,12 @@ from dataclasses import dataclass
 
 import torch
 
-from outrider.actors.engine.attention.attention import Manner, attend, attend_plainly
+from outrider.actors.engine.attention.attention import AttentionParams, attend, attend_plainly
 from outrider.actors.engine.kv.storage import Planes, Storage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Sight:
+class KeysAndMask:
     """What the rows of a call see in one kind of layer: E slots, N queries each, S rows shown."""
 
     view: Planes | None = None
@@ -36,7 +36,7 @@ class Sight:
     """Without a mask: row i sees rows 0 to i."""
 
 
-See = Callable[[int | None, bool], Sight]
+See = Callable[[int | None, bool], KeysAndMask]
 """Gives what layers of a window see; whether the kernel may be told that a mask is causal."""
 
 
@@ -69,15 +69,15 @@ class AttentionCall:
         # Query heads of one key head become rows: kernels of GPUs take no grouped heads with a mask, and on a CPU one product of
         # many rows takes less than many of few. One session's rows are enough by themselves, and need no copy of their results.
         self._folds = num_entries > 1 or num_queries == 1 or storage.device.type != "cpu"
-        self._seen: dict[tuple[int | None, int, bool], Sight] = {}
+        self._seen: dict[tuple[int | None, int, bool], KeysAndMask] = {}
 
-    def __call__(self, layer: int, query: torch.Tensor, manner: Manner) -> torch.Tensor:
+    def __call__(self, layer: int, query: torch.Tensor, params: AttentionParams) -> torch.Tensor:
         """See `Attend`; the result has the E * N queries instead of M rows."""
-        storage, is_fused = self._storage, manner.is_fused
+        storage, is_fused = self._storage, params.is_fused
         folded = 1
         if self._folds and is_fused:
             folded = query.shape[1] // storage.keys[layer].shape[2]
-        kind = (manner.window, folded, is_fused)
+        kind = (params.window, folded, is_fused)
         seen = self._seen.get(kind)
         if seen is None:
             seen = self._seen[kind] = self._look(*kind)
@@ -94,12 +94,12 @@ class AttentionCall:
                 keys,
                 values,
                 seen.mask_E1NS,
-                manner,
+                params,
                 is_causal=seen.is_causal,
                 is_folded=folded > 1 and not seen.is_causal,
             )
         else:
-            output = attend_plainly(query, keys, values, seen.mask_E1NS, manner)
+            output = attend_plainly(query, keys, values, seen.mask_E1NS, params)
         output = output.transpose(1, 2)
         if self.num_entries == 1:
             return output
@@ -117,7 +117,7 @@ class AttentionCall:
             rows = query[0].transpose(0, 1).index_select(0, queries)
         return rows.view(num_entries, num_queries, *rows.shape[1:]).transpose(1, 2)
 
-    def _look(self, window: int | None, folded: int, is_fused: bool) -> Sight:
+    def _look(self, window: int | None, folded: int, is_fused: bool) -> KeysAndMask:
         seen = self._see(window, is_fused)
         mask = seen.mask_E1NS
         if mask is None or folded == 1 or mask.shape[2] == 1:
@@ -125,7 +125,7 @@ class AttentionCall:
         num_entries, _, num_queries, shown = mask.shape
         mask = mask.expand(num_entries, folded, num_queries, shown)
         mask = mask.reshape(num_entries, 1, folded * num_queries, shown)
-        return Sight(view=seen.view, rows_ES=seen.rows_ES, mask_E1NS=mask)
+        return KeysAndMask(view=seen.view, rows_ES=seen.rows_ES, mask_E1NS=mask)
 
 
 class PassAttention:
@@ -143,9 +143,9 @@ class PassAttention:
         self._calls = calls
         self._places_M = places_M
 
-    def __call__(self, layer: int, query: torch.Tensor, manner: Manner) -> torch.Tensor:
+    def __call__(self, layer: int, query: torch.Tensor, params: AttentionParams) -> torch.Tensor:
         """See `Attend`."""
-        parts = [call(layer, query, manner) for call in self._calls]
+        parts = [call(layer, query, params) for call in self._calls]
         output = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
         if self._places_M is None:
             return output

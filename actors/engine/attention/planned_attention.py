@@ -1,7 +1,7 @@
 """The attention and the cache of a pass on a CPU: on views of the slots, so that no committed row is copied.
 
 A call of the kernel for each session and layer would take most of a pass over many: those of neighbouring slots share one
-(`stretches.py`).
+(`slot_runs.py`).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _of_one(layout: PassLayout, entry: int, storage: Storage) -> AttentionCall:
     )
 
 
-def _of_many(layout: PassLayout, stretch: Stretch, storage: Storage) -> AttentionCall:
+def _of_many(layout: PassLayout, run: SlotRun, storage: Storage) -> AttentionCall:
     """The call of sessions that share it."""
     entries_Q = np.array(stretch.entries)
     num_queries = int(layout.added.counts_B[stretch.members].max())

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import torch
 
-from outrider.actors.engine.attention.pass_attention import AttentionCall, PassAttention, Sight
+from outrider.actors.engine.attention.pass_attention import (
+    AttentionCall,
+    KeysAndMask,
+    PassAttention,
+)
 from outrider.actors.engine.graphs.static_inputs import StaticInputs
 from outrider.actors.engine.kv.storage import Storage
 
@@ -34,21 +38,21 @@ class _Recorded:
     def __init__(self, storage: Storage, inputs: StaticInputs) -> None:
         self._storage, self._inputs = storage, inputs
 
-    def __call__(self, window: int | None, may_be_causal: bool) -> Sight:
+    def __call__(self, window: int | None, may_be_causal: bool) -> KeysAndMask:
         storage, inputs, shape = self._storage, self._inputs, self._inputs.shape
-        sight = inputs.sights[window]
+        static = inputs.masks[window]
         view = rows_ES = None
-        if shape.by_slot and sight.shown == shape.shown:
-            view = storage.views(0, shape.entries, 0, sight.shown)
+        if shape.by_slot and static.shown == shape.shown:
+            view = storage.views(0, shape.entries, 0, static.shown)
         else:
-            columns_S = torch.arange(sight.shown, device=storage.device)
+            columns_S = torch.arange(static.shown, device=storage.device)
             # Behind a slot's last row the last is repeated: what another session left there is not touched.
-            within_ES = (sight.firsts_E[:, None] + columns_S).minimum(inputs.totals_E[:, None] - 1)
+            within_ES = (static.firsts_E[:, None] + columns_S).minimum(inputs.totals_E[:, None] - 1)
             rows_ES = inputs.slots_E[:, None] * storage.capacity + within_ES
         places_8 = torch.arange(8, dtype=torch.uint8, device=storage.device)
-        sees_RS = (sight.octets_RB[..., None] >> places_8 & 1).flatten(1)[:, : sight.shown]
+        sees_RS = (static.octets_RB[..., None] >> places_8 & 1).flatten(1)[:, : static.shown]
         sees_QS = sees_RS[inputs.queries_Q]
         mask_QS = torch.zeros(sees_QS.shape, dtype=storage.dtype, device=storage.device)
         mask_QS = mask_QS.masked_fill(sees_QS == 0, -torch.inf)
-        mask = mask_QS.view(shape.entries, 1, shape.longest, sight.shown)
-        return Sight(view=view, rows_ES=rows_ES, mask_E1NS=mask)
+        mask = mask_QS.view(shape.entries, 1, shape.longest, static.shown)
+        return KeysAndMask(view=view, rows_ES=rows_ES, mask_E1NS=mask)

@@ -21,7 +21,7 @@ from outrider.actors.engine.staging import Int64s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class StaticSight:
+class StaticMask:
     """What layers of one window are told. Shapes: R rows, E entries."""
 
     shown: int
@@ -65,7 +65,7 @@ class StaticInputs:
     totals_E: torch.Tensor
     """Rows of its slot with the new ones, at least 1."""
 
-    sights: dict[int | None, StaticSight]
+    masks: dict[int | None, StaticMask]
     """By window."""
 
 
@@ -102,8 +102,8 @@ class StaticLayout:
         parts = torch.split(buffer[: sum(sizes)], sizes)
         tokens, positions, written, places, wanted, queries, slots, totals = parts[:8]
         firsts, bits = parts[8 : 8 + len(words)], parts[8 + len(words) :]
-        sights = {
-            window: StaticSight(
+        masks = {
+            window: StaticMask(
                 shown=self._shown(shape.shown, window),
                 firsts_E=firsts[kind],
                 octets_RB=bits[kind].view(torch.uint8).view(rows, -1),
@@ -120,7 +120,7 @@ class StaticLayout:
             queries_Q=queries,
             slots_E=slots,
             totals_E=totals,
-            sights=sights,
+            masks=masks,
         )
 
     def fill(self, layout: PassLayout, shape: StaticShape) -> list[Int64s]:

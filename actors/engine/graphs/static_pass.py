@@ -109,16 +109,12 @@ class StaticPasses:
         self._layout = StaticLayout(storage, windows=windows, max_scratch=max_scratch)
         self._staging = Staging(self._layout.most_integers, storage.device)
         self._seen: Counter[StaticShape] = Counter()
-        self._recorded: dict[StaticShape, Run] = {}
+        self.recorded: dict[StaticShape, Run] = {}
+        """What replays the passes of each shape."""
         self._width, self._dtype = width, dtype
         self._kept: dict[StaticShape, torch.Tensor] = {}
         """Hidden states of the last pass of each shape, (R, L, D)."""
         self._refused = False
-
-    @property
-    def num_recorded(self) -> int:
-        """Recorded shapes."""
-        return len(self._recorded)
 
     def run(self, plan: PassLayout, tapped: TappedStates | None = None) -> torch.Tensor:
         """Runs a pass.
@@ -161,7 +157,7 @@ class StaticPasses:
 
     def _held(self, need: Need) -> StaticShape | None:
         """The least recorded shape that holds a pass."""
-        fitting = [shape for shape in self._recorded if shape.holds(need)]
+        fitting = [shape for shape in self.recorded if shape.holds(need)]
         return min(fitting, key=lambda shape: shape.work, default=None)
 
     def _run_once(self, plan: PassLayout, tapped: TappedStates | None) -> torch.Tensor:
@@ -176,7 +172,7 @@ class StaticPasses:
 
     def _record(self, plan: PassLayout, shape: StaticShape) -> None:
         """Records a shape that holds a pass, if more may be recorded."""
-        if self._refused or len(self._recorded) >= self._policy.most:
+        if self._refused or len(self.recorded) >= self._policy.most:
             return
         self._fill(plan, shape)
         inputs = self._layout.views(self._staging.buffer, shape)
@@ -205,7 +201,7 @@ class StaticPasses:
             # The model does not come by one of the layers; whoever asks is told so.
             self._width = 0
             return
-        self._recorded[shape] = recorded
+        self.recorded[shape] = recorded
         if kept is not None:
             self._kept[shape] = kept
 

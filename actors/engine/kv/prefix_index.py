@@ -1,6 +1,6 @@
 """Which texts lie in which slots, and how much of a new one each of them begins with.
 
-Texts are compared token by token, never by hash, so a match is one. Cost: a comparison of bytes at C speed for each slot,
+Texts are compared token by token, never by hash, so a match is certain. Cost: a comparison of bytes at C speed for each slot,
 and a bisection for those that beat the best so far; some ten microseconds for 64 texts of 2000 tokens.
 
 Pure. Which rows of a text are really there is not known here.

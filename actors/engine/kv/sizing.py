@@ -164,7 +164,7 @@ class _Costs:
         # Logits in the model's type, in float32, and once more while they are drawn from, of a pass that fills a slot's scratch.
         logits = max_scratch * facts.vocab_size * (facts.itemsize + 8)
         self.fixed = facts.weight_bytes + logits
-        # Attention may gather the rows of a layer (and lay them out anew), and builds masks of a prompt chunk's queries.
+        # Attention may gather the rows of a layer (and lay them out again), and builds masks of a prompt chunk's queries.
         gathered = 2 * facts.row_bytes // facts.num_layers
         masks = MASK_KINDS * max_scratch * facts.group * facts.itemsize
         self.of_row = facts.row_bytes + gathered + masks

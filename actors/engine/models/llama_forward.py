@@ -15,9 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from outrider.actors.engine.attention.attention import Attend, Manner
+from outrider.actors.engine.attention.attention import Attend, AttentionParams
 from outrider.actors.engine.attention.pass_cache import PassCache
-from outrider.actors.engine.models.llama_weights import DirectLayer, DirectWeights
+from outrider.actors.engine.models.llama_weights import LlamaLayer, LlamaWeights
 from outrider.actors.engine.models.norms import norm, norm_in_float32
 from outrider.actors.engine.tapped_states import TappedStates
 
@@ -26,18 +26,19 @@ MAX_ERROR = {torch.float32: 1e-4}
 types, what the probe allows. Rounding in float32 gives about 1e-6."""
 
 
-class DirectModel:
+class LlamaForward:
     """A model as functions of its weights."""
 
-    def __init__(self, weights: DirectWeights, *, max_context: int) -> None:
+    def __init__(self, weights: LlamaWeights, *, max_context: int) -> None:
         """
         Args:
             weights: Taken from a model.
             max_context: Positions that rows may have.
         """
         self.weights = weights
-        self._manners = [
-            Manner(scaling=weights.scaling, window=layer.window) for layer in weights.layers
+        self._params = [
+            AttentionParams(scaling=weights.scaling, window=layer.window)
+            for layer in weights.layers
         ]
         self._angles_P2D = _angles(weights, max_context)
         self._eps = torch.tensor([weights.eps], device=weights.embedding.device)
@@ -91,7 +92,7 @@ class DirectModel:
     def _attention(
         self,
         index: int,
-        layer: DirectLayer,
+        layer: LlamaLayer,
         hidden_MH: Tensor,
         rotation: tuple[Tensor, Tensor],
         cache: PassCache,
@@ -112,7 +113,7 @@ class DirectModel:
         cache.update(
             every_1AMD[:, weights.num_heads : num_turned], every_1AMD[:, num_turned:], index
         )
-        attended = attend(index, every_1AMD[:, : weights.num_heads], self._manners[index])
+        attended = attend(index, every_1AMD[:, : weights.num_heads], self._params[index])
         return layer.out(attended.reshape(num_rows, -1))
 
     def _rotation(self, positions_M: Tensor) -> tuple[Tensor, Tensor]:
@@ -127,7 +128,7 @@ class DirectModel:
         return cosines, sines
 
 
-def _angles(weights: DirectWeights, max_context: int) -> Tensor:
+def _angles(weights: LlamaWeights, max_context: int) -> Tensor:
     """Cosines, and sines with the sign that they have for a rolled head, of each position. Shape (P, 2, head_dim)."""
     device = weights.embedding.device
     positions_1P = torch.arange(max_context, device=device).unsqueeze(0)

@@ -19,7 +19,7 @@ from outrider.actors.engine.models.products import Product, joined, product_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class DirectLayer:
+class LlamaLayer:
     """One layer."""
 
     attention_norm: Tensor
@@ -36,11 +36,11 @@ class DirectLayer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class DirectWeights:
+class LlamaWeights:
     """A model."""
 
     embedding: Tensor
-    layers: Sequence[DirectLayer]
+    layers: Sequence[LlamaLayer]
     last_norm: Tensor
     head: Product
     rotary: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -52,7 +52,7 @@ class DirectWeights:
     scaling: float
 
 
-def direct_weights(model: PreTrainedModel, windows: Sequence[int | None]) -> DirectWeights | None:
+def llama_weights(model: PreTrainedModel, windows: Sequence[int | None]) -> LlamaWeights | None:
     """Takes a model's weights, and joins some; None, and nothing changed, if it is not of this shape.
 
     Args:
@@ -64,10 +64,10 @@ def direct_weights(model: PreTrainedModel, windows: Sequence[int | None]) -> Dir
         return None
     body: Any = model.model
     attention = body.layers[0].self_attn
-    return DirectWeights(
+    return LlamaWeights(
         embedding=body.embed_tokens.weight.detach(),
         layers=[
-            DirectLayer(
+            LlamaLayer(
                 attention_norm=layer.input_layernorm.weight.detach(),
                 head_norms_TD=_head_norms(layer.self_attn),
                 mlp_norm=layer.post_attention_layernorm.weight.detach(),

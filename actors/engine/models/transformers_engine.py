@@ -31,8 +31,8 @@ from outrider.actors.engine.graphs.static_pass import Policy, StaticPasses
 from outrider.actors.engine.kv.added_rows import packed
 from outrider.actors.engine.kv.slots import SlotTable
 from outrider.actors.engine.kv.storage import Storage
-from outrider.actors.engine.models.llama_forward import MAX_ERROR, DirectModel
-from outrider.actors.engine.models.llama_weights import DirectWeights, direct_weights
+from outrider.actors.engine.models.llama_forward import MAX_ERROR, LlamaForward
+from outrider.actors.engine.models.llama_weights import LlamaWeights, llama_weights
 from outrider.actors.engine.probe.load_probe import (
     ProbeTree,
     Reference,
@@ -114,29 +114,29 @@ class TransformersEngine:
             self._direct = self._direct_model(settings)
         self._reached_S = np.zeros(num_slots, np.int64)
         """Rows of each slot that were ever written since it was cleared."""
-        self._static = self._static_passes(settings)
+        self.static_passes = self._static_passes(settings)
         self._cache_argument = cache_argument(model) or "cache"
         self._can_select = "logits_to_keep" in inspect.signature(model.forward).parameters
         self._check(tree, reference)
         self._record_covers(settings)
 
-    def _direct_model(self, settings: EngineSettings) -> DirectModel | None:
+    def _llama_forward(self, settings: EngineSettings) -> LlamaForward | None:
         """The model as functions of its weights, if it is of the shape; else its modules are run."""
         weights = None
         if settings.direct_forward:
-            weights = direct_weights(self._model, self._windows)
+            weights = llama_weights(self._model, self._windows)
         if weights is not None:
-            return DirectModel(weights, max_context=self._spec.max_context)
+            return LlamaForward(weights, max_context=self._spec.max_context)
         return None
 
     def _check(self, tree: ProbeTree, reference: Reference) -> None:
         """Compares with the reference; where the modules do something that the written-out forward does not, they are run."""
-        if self._direct is not None:
+        if self.llama is not None:
             try:
                 check_tree(self, tree, reference, limit=MAX_ERROR.get(self._spec.dtype))
             except UnsupportedModel as error:
                 _log.warning("the modules of the model are run, not its weights", reason=str(error))
-                self._direct = None
+                self.llama = None
             else:
                 return
         try:
@@ -182,7 +182,7 @@ class TransformersEngine:
     def _record_covers(self, settings: EngineSettings) -> None:
         """On a GPU, records what passes of each number of sessions take until their own shape is recorded, so that no request waits for it."""
         if (
-            self._static is None
+            self.static_passes is None
             or self._spec.device.type != "cuda"
             or settings.cuda_graphs == "off"
         ):
@@ -208,9 +208,9 @@ class TransformersEngine:
         return self._spec
 
     @property
-    def weights(self) -> DirectWeights | None:
+    def weights(self) -> LlamaWeights | None:
         """The model's weights; None: its modules are run, for it is of another shape than these are for."""
-        return None if self._direct is None else self._direct.weights
+        return None if self.llama is None else self.llama.weights
 
     @property
     def config(self) -> PreTrainedConfig:
@@ -296,8 +296,8 @@ class TransformersEngine:
         tapped: TappedStates | None = None,
     ) -> torch.Tensor:
         """Runs the model on packed rows; gives the logits of the wanted ones, None: all."""
-        if self._direct is not None:
-            return self._direct(tokens_1M, positions_1M, cache, attend, wanted, tapped).float()
+        if self.llama is not None:
+            return self.llama(tokens_1M, positions_1M, cache, attend, wanted, tapped).float()
         selection: dict[str, Any] = {}
         if wanted is not None and self._can_select:
             selection["logits_to_keep"] = wanted

@@ -60,7 +60,7 @@ class LayerStage:
     """Layers with slots. A stage's rows are, slot for slot, some of those of the stage before it."""
 
     def __init__(
-        self, weights: DirectWeights, room: StageRoom, *, below: LayerStage | None, is_last: bool
+        self, weights: LlamaWeights, room: StageRoom, *, below: LayerStage | None, is_last: bool
     ) -> None:
         """
         Args:
@@ -93,7 +93,7 @@ class LayerStage:
             table_RD = below._storage.flat_keys[-1].squeeze(1)
             weights = replace(weights, embedding=table_RD)
         self._num_layers, self._is_last = len(weights.layers), is_last
-        self._model = DirectModel(weights, max_context=room.max_context)
+        self._model = LlamaForward(weights, max_context=room.max_context)
         self._static: StaticPasses | None = None
         if kind.device.type != "cpu" or room.cuda_graphs == "on":
             policies = {"on": Policy(after=1, strict=True), "off": Policy(most=0)}

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from outrider.actors.engine.models.llama_weights import DirectWeights
+from outrider.actors.engine.models.llama_weights import LlamaWeights
 from outrider.actors.engine.nested.layer_stage import LayerStage, StageRoom
 from outrider.actors.engine.protocol import Logits, ModelSpec, Moves, Rows
 
@@ -49,7 +49,7 @@ class NestedEngine:
 
     def __init__(
         self,
-        weights: DirectWeights,
+        weights: LlamaWeights,
         exits: Sequence[int],
         *,
         spec: ModelSpec,
@@ -95,7 +95,7 @@ class NestedEngine:
         self.rows_run: list[int] = [0] * len(exits)
         """Rows that each stage ran in the last pass, those that were missing there included."""
         self.seconds: list[float] = [0.0] * len(exits)
-        """That each stage took in the last pass."""
+        """Seconds that each stage took in the last pass."""
 
     @property
     def spec(self) -> ModelSpec:
@@ -322,7 +322,7 @@ def check_exits(exits: Sequence[int], num_layers: int) -> None:
     """Refuses exits that a model does not have.
 
     Raises:
-        ValueError: They are none, do not ascend, or lie outside the model.
+        ValueError: There are none, they do not ascend, or lie outside the model.
     """
     is_fine = bool(exits) and all(isinstance(one, int) and one > 0 for one in exits)
     if not is_fine or list(exits) != sorted(set(exits)) or exits[-1] > num_layers:

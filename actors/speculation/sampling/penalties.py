@@ -43,7 +43,7 @@ class Penalties:
         """Return the scores with penalties for prompt, committed tokens and each row's path.
 
         All rows are penalised for the committed tokens at once; then the tokens of each row's path are penalised
-        anew, from their scores before, with the counts that hold for that row.
+        again, from their scores before, with the counts that hold for that row.
         """
         self._refresh()
         penalised_NV = scores_NV.clone()

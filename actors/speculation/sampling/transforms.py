@@ -41,10 +41,7 @@ _LOW_TEMPERATURE = 0.1
 
 
 def is_plain(sampling: Sampling) -> bool:
-    """True if one division by the temperature, or nothing if it is 0, makes the scores of the logits.
-
-    Then `apply_temperature` may stand for the session's own `SamplingTransform`, with the same bits.
-    """
+    """True if one division by the temperature, or nothing if it is 0, makes the scores of the logits, with the bits of `SamplingTransform`."""
     if sampling.uses_counts() or sampling.logit_bias or sampling.min_tokens > 0:
         return False
     if is_greedy(sampling):
@@ -59,16 +56,6 @@ def is_greedy(sampling: Sampling) -> bool:
 
 def _filters(sampling: Sampling) -> bool:
     return sampling.top_k > 0 or sampling.top_p < 1.0 or sampling.min_p > 0.0
-
-
-def apply_temperature(logits_NV: Tensor, temperatures_N1: Tensor) -> Tensor:
-    """Divide each row by its temperature: what `SamplingTransform` does for plain sampling, many sessions at once.
-
-    Args:
-        logits_NV: float32; rows of sessions for which `is_plain` is true.
-        temperatures_N1: float32; 1 for greedy sessions.
-    """
-    return logits_NV / temperatures_N1
 
 
 class SamplingTransform:

@@ -95,8 +95,3 @@ def parse(text: str) -> LevelShape:
 def chain(length: int) -> LevelShape:
     """One candidate after the other."""
     return LevelShape((1,) * length)
-
-
-def paths(count: int, depth: int) -> LevelShape:
-    """Independent paths: `count` chains side by side. Each may come from a drafter of its own."""
-    return LevelShape((count, *(1,) * (depth - 1)))

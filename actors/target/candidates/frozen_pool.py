@@ -24,7 +24,7 @@ TRY_AGAIN = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ready:
+class VerifiableTree:
     """A tree that can be verified now."""
 
     base: tuple[int, int]
@@ -48,7 +48,7 @@ class Ready:
         return zip(tree.tokens_N, tree.parents_N, depths, self.drafters_N, strict=True)
 
 
-class HeldTrees:
+class FrozenPool:
     """Trees by the base that they hang below."""
 
     def __init__(self, verifier: str) -> None:
@@ -117,7 +117,9 @@ class HeldTrees:
         """True if no further tree for this text can go along: each of these drafters has sent one, or one is all it takes."""
         return not self._mixes or drafters <= self._trees.get((length, hash_), {}).keys()
 
-    def ready(self, length: int, hash_: int, *, max_nodes: int, max_depth: int) -> Ready | None:
+    def ready(
+        self, length: int, hash_: int, *, max_nodes: int, max_depth: int
+    ) -> VerifiableTree | None:
         """The tree for this text, None if there is none or no room for its first level."""
         at_base = self._trees.get((length, hash_))
         if at_base is None:
@@ -135,7 +137,7 @@ class HeldTrees:
                 break
         if not parts:
             return None
-        return Ready(
+        return VerifiableTree(
             base=(length, hash_),
             frozen=side_by_side(parts),
             drafters_N=drafters,

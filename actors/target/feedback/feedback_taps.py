@@ -76,7 +76,7 @@ class FeedbackTaps:
         """Taps a pass that is about to be run. Drafters at rest miss it.
 
         Args:
-            pass_: It.
+            pass_: The pass.
             is_resting: Drafters are told to rest.
         """
         self._asked = None
@@ -105,7 +105,7 @@ class FeedbackTaps:
         """What drafters are to hear of a pass.
 
         Args:
-            pass_: It.
+            pass_: The pass.
             walks: What was decided.
             done: What was committed.
             logits: What came of it.

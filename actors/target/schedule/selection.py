@@ -1,7 +1,7 @@
 """Which candidates a pass takes: those that raise the tokens it commits in a second.
 
 Each session offers its best nodes, at most as many and as deep as its request allows; of all together the best are taken as long
-as one more raises the pace. So trees are deep while the target has nothing else to do and vanish when rows are dear; a pass with
+as one more raises the pace. So trees are deep while the target has nothing else to do and vanish when rows cost much; a pass with
 candidates is never expected to be slower, per token, than one without.
 """
 

@@ -12,14 +12,14 @@ PROBE_SHARE: Final = 0.01
 """Part of all tokens that trying the other way may cost."""
 
 PROBE_ROUNDS: Final = 8
-"""Rounds of one trial, the first not counted: passes of drafters are still running, or begin anew. More find out more for the same
+"""Rounds of one trial, the first not counted: passes of drafters are still running, or begin again. More find out more for the same
 price less often."""
 
 ROUNDS: Final = 256
 """Rounds that are remembered of each way."""
 
 UNLIKELY: Final = -2.0 * math.log(PROBE_SHARE)
-"""Logarithm of the likelihood ratio from which on a change is none by chance. Who takes chance for a change rests until the next trial, 1 / share rounds later; for
+"""Logarithm of the likelihood ratio beyond which a change is not chance. Who takes chance for a change rests until the next trial, 1 / share rounds later; for
 that to cost no more than the share, it may happen once in 1 / share squared."""
 
 

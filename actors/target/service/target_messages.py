@@ -75,7 +75,7 @@ def candidates_from_proto(
         None if there are only frozen trees in it.
 
     Raises:
-        ValueError: The frame is none, or a token id is none of the target's.
+        ValueError: The frame cannot be read, or the target has no such token id.
     """
     if not message.frame:
         return None
@@ -92,7 +92,7 @@ def frozen_from_proto(
     """The event of one frozen tree of a candidate batch; arguments as in `candidates_from_proto`.
 
     Raises:
-        ValueError: The tree is none, or its frame does not fit it or the vocabulary.
+        ValueError: It is no tree, or its frame does not fit it or the vocabulary.
     """
     found = frozen_candidates.decode(message, vocab_size)
     return CandidatesReceived(drafter=drafter, candidates=found, message=traced)

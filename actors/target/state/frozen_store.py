@@ -17,7 +17,7 @@ from outrider.actors.target.candidates.candidate_store import (
     Chosen,
     NodeFate,
 )
-from outrider.actors.target.candidates.frozen_pool import HeldTrees, Ready, depths_of
+from outrider.actors.target.candidates.frozen_pool import FrozenPool, VerifiableTree, depths_of
 from outrider.actors.target.schedule.cost import CostModel
 from outrider.actors.target.state.session_table import Bools, Float64s, SessionTable
 from outrider.actors.target.state.target_session import TargetSession
@@ -45,10 +45,10 @@ class FrozenStore:
         self._drafters = drafters
         self._cost = cost
         self._settings = settings
-        self._held: dict[int, HeldTrees] = {}
+        self._pools: dict[int, FrozenPool] = {}
         self._holds_S = np.zeros(table.num_rows, np.bool_)
         """Sessions that ever had a tree."""
-        self.tested: dict[int, Ready] = {}
+        self.tested: dict[int, VerifiableTree] = {}
         """By row what was chosen last."""
 
     def graft(self, found: Arrived, rows_E: Int64s, number: int) -> Grafted:
@@ -58,10 +58,10 @@ class FrozenStore:
         is_new = False
         if found.base_length >= self._table.lengths_S[row]:
             verifier = self._sessions[row].speculation.verifier
-            held = self._held.setdefault(row, HeldTrees(verifier))
+            pool = self._pools.setdefault(row, FrozenPool(verifier))
             self._holds_S[row] = True
             try:
-                is_new = held.take(number, found)
+                is_new = pool.take(number, found)
             except ValueError as error:
                 name = self._drafters[number]
                 _log.warning("frozen tree dropped", drafter=name, reason=str(error))
@@ -75,8 +75,8 @@ class FrozenStore:
     def has(self, rows_E: Int64s) -> Bools:
         """Those with a tree for their text."""
         has_E = np.zeros(len(rows_E), np.bool_)
-        for index, row, held in self._among(rows_E):
-            has_E[index] = held.has(*self._base(row))
+        for index, row, pool in self._among(rows_E):
+            has_E[index] = pool.has(*self._base(row))
         return has_E
 
     def open(self, rows_E: Int64s) -> Float64s:
@@ -92,9 +92,9 @@ class FrozenStore:
             ],
             np.bool_,
         )
-        for index, row, held in self._among(rows_E):
+        for index, row, pool in self._among(rows_E):
             drafters = frozenset(self._table.joined_SD[row].nonzero()[0].tolist())
-            complete_E[index] = held.is_complete(*self._base(row), drafters)
+            complete_E[index] = pool.is_complete(*self._base(row), drafters)
         return complete_E
 
     def choose(self, rows_E: Int64s, *, num_rows: int, num_nodes: int, tokens: float) -> Chosen:
@@ -106,30 +106,30 @@ class FrozenStore:
         table, cost, settings = self._table, self._cost, self._settings
         self.tested = {}
         entries: list[int] = []
-        for index, row, held in self._among(rows_E):
+        for index, row, pool in self._among(rows_E):
             if not table.speculates_S[row]:
                 continue
             left = settings.max_batch_nodes - num_nodes
-            ready = held.ready(
+            tree = pool.ready(
                 *self._base(row),
                 max_nodes=min(int(table.max_nodes_S[row]), left),
                 max_depth=min(int(table.max_depth_S[row]), int(table.remaining_S[row]) - 1),
             )
-            if ready is None:
+            if tree is None:
                 continue
             gain = float(table.yields_S[row]) - 1.0
             is_gain = settings.lockstep or (tokens + gain) * cost.predict(
                 num_rows
-            ) >= tokens * cost.predict(num_rows + ready.expected_nodes)
-            if held.is_worth(is_gain=is_gain):
-                self.tested[row] = ready
-                size = ready.frozen.tree.num_nodes
+            ) >= tokens * cost.predict(num_rows + tree.expected_nodes)
+            if pool.is_worth(is_gain=is_gain):
+                self.tested[row] = tree
+                size = tree.frozen.tree.num_nodes
                 entries += [index] * size
                 num_nodes, num_rows, tokens = num_nodes + size, num_rows + size, tokens + gain
         if not entries:
             return Chosen(tokens=tokens)
         chosen = list(self.tested.values())
-        nodes = [node for ready in chosen for node in ready.nodes()]
+        nodes = [node for tree in chosen for node in tree.nodes()]
         tokens_N, parents_N, depths_N, drafters_N = np.array(nodes, np.int64).T
         return Chosen(
             tokens=tokens,
@@ -150,7 +150,7 @@ class FrozenStore:
         del columns, is_over
         length = int(self._table.lengths_S[row]) + len(committed)
         tested = self.tested.get(row)
-        for base, drafter, frozen in self._held[row].passed(length) if row in self._held else ():
+        for base, drafter, frozen in self._pools[row].passed(length) if row in self._pools else ():
             if tested is None or base != tested.base:
                 for depth in depths_of(frozen.tree):
                     yield NodeFate(drafter, depth, 1.0, "never_chosen")
@@ -158,23 +158,23 @@ class FrozenStore:
     def advance(self, rows_E: Int64s) -> Int64s:
         """Drops the trees that the texts have passed by; those of a base that was decided count as verified."""
         stale_E = np.zeros(len(rows_E), np.int64)
-        for index, row, held in self._among(rows_E):
+        for index, row, pool in self._among(rows_E):
             if (tested := self.tested.pop(row, None)) is not None:
-                held.spend(*tested.base)
-            stale_E[index] = held.advance(int(self._table.lengths_S[row]))
+                pool.spend(*tested.base)
+            stale_E[index] = pool.advance(int(self._table.lengths_S[row]))
         return stale_E
 
     def clear(self, row: int) -> None:
         """Forgets the trees of a session."""
         self._holds_S[row] = False
-        self._held.pop(row, None)
+        self._pools.pop(row, None)
         self.tested.pop(row, None)
 
-    def _among(self, rows_E: Int64s) -> Iterator[tuple[int, int, HeldTrees]]:
-        """Index and row of those sessions that ever had a tree, with what is held."""
+    def _among(self, rows_E: Int64s) -> Iterator[tuple[int, int, FrozenPool]]:
+        """Index and row of those sessions that ever had a tree, with their pools."""
         for index in self._holds_S[rows_E].nonzero()[0].tolist():
             row = int(rows_E[index])
-            yield index, row, self._held[row]
+            yield index, row, self._pools[row]
 
     def _base(self, row: int) -> tuple[int, int]:
         """Length and hash of a text."""

@@ -80,7 +80,7 @@ def block_states(
         net: The model.
         tokens_RL: Rows of token ids.
         features_RLKD: The target's states at them.
-        blocks: Which.
+        blocks: Where they lie in the rows.
     """
     config = net.config
     (num_rows, length), count = tokens_RL.shape, blocks.anchors_RA.shape[1]

@@ -1,6 +1,6 @@
 """How well frames foresee a target, token by token of the collapsed string, on texts that they have not seen: chains, and trees.
 
-Slots that hold a token each are frames, too, whose string has one token for each: then m of a string of k tokens is one at k and nothing elsewhere.
+Slots that hold a token each count as frames too. After k of them the string has k tokens, always.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class FeatureCache:
         Args:
             folder: Of nothing else.
             key: What it must hold.
-            num_rows: Rows, at most. A cache for another number is made anew.
+            num_rows: Rows, at most. A cache for another number is written from the start.
 
         Raises:
             ResumeError: The folder holds a file that cannot be read.

@@ -100,7 +100,7 @@ def run(
         part: Which target cost, see `bench.running.targets`; or `slow`.
         parts: Which categories.
         levels: Sequences of a request.
-        temperatures: Which.
+        temperatures: Those that are measured.
         runs: Prompts of each category.
         drafting: Which looks; `led` alone needs no quiet machine.
         is_quick: One short prompt of two categories.

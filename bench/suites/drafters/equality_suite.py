@@ -66,7 +66,7 @@ def run(
         parts: Which drafters, or unions as `A + B`.
         num_prompts: How many.
         max_tokens: Of a sequence.
-        temperatures: Which.
+        temperatures: Those that are measured.
         drafting: Which conditions.
         is_quick: Few prompts.
 

@@ -54,7 +54,7 @@ def run(
         target: The target in the middle.
         draft: The draft model with exits.
         part: Cost of the deepened target, see `bench.running.targets`.
-        temperatures: Which.
+        temperatures: Those that are measured.
         runs: Prompts.
         is_quick: Two short prompts.
     """

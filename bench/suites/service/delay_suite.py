@@ -61,7 +61,7 @@ def run(
         draft: The draft model.
         part: Which target cost, see `bench.running.targets`.
         parts: Delays in milliseconds, one way, or `quarter`.
-        temperatures: Which.
+        temperatures: Those that are measured.
         runs: Of each way.
         is_quick: Few prompts and delays.
     """

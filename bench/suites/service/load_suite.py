@@ -68,7 +68,7 @@ def run(
         draft: The draft model.
         part: Which target cost, see `bench.running.targets`.
         parts: Requests at once.
-        temperatures: Which.
+        temperatures: Those that are measured.
         runs: Of each way.
         is_quick: Few and short requests.
     """

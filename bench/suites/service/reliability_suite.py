@@ -43,7 +43,7 @@ def run(
         target: The target model.
         part: Which target cost, see `bench.running.targets`; a slow target lets every drafter be in time.
         parts: Which drafters.
-        temperatures: Which.
+        temperatures: Those that are measured.
         is_quick: Few prompts.
     """
     prompts = load(4 if is_quick else 60)

@@ -1,7 +1,7 @@
 """How long a target takes to start next to transformers' `from_pretrained`, and how much memory it holds.
 
 By default for a checkpoint with random weights in the shape of Gemma 3 270M, whose vocabulary of 262,144 tokens makes everything
-dear that goes by token. Each way runs in fresh processes, by turns; the file is in the system's cache after the first turn, which
+costly that goes by token. Each way runs in fresh processes, by turns; the file is in the system's cache after the first turn, which
 is not counted. Once the parts, with all imports done before; once from the start of a process: a program that loads the model, and
 `outrider serve` until it serves.
 """

@@ -21,7 +21,7 @@ class Pace:
     """What happened between two looks at a service."""
 
     tokens_per_s: float | None
-    """Committed by all targets; None: not known, since an actor has started anew or there was one look only."""
+    """Committed by all targets; None: not known, since an actor has restarted or there was one look only."""
 
     acceptance: float | None
     """Candidates drawn of those verified; None: there were none."""
@@ -48,7 +48,7 @@ def pace(before: Status | None, now: Status, seconds: float) -> Pace:
             continue
         gained = actor.tokens - last.tokens
         tried, drawn = actor.verified - last.verified, actor.accepted - last.accepted
-        # A drafter's candidates are counted by targets, which may have started anew.
+        # A drafter's candidates are counted by targets, which may have restarted.
         share = drawn / tried if tried > 0 and drawn >= 0 else None
         is_target = actor.role == "target"
         actors[actor.name] = (gained / seconds if is_target else None, share)

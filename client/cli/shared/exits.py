@@ -58,7 +58,7 @@ KIND_BY_CODE: Mapping[int, str] = {
     ExitCode.DEADLINE: "DeadlineExceeded",
     ExitCode.INTERRUPTED: "Interrupted",
 }
-"""What `--json` calls a failure that is none of the client's errors; others are a "Failure"."""
+"""What `--json` calls a failure that is not one of the client's errors; others are a "Failure"."""
 
 
 class CommandFailure(Exception):
@@ -155,7 +155,7 @@ def _line(error: OutriderError) -> str:
 
 
 def _missing(error: ImportError) -> str:
-    """Why the serving side cannot be imported, if a user can mend it: a package is missing, or a plug-in is wrong."""
+    """Why the serving side cannot be imported, if a user can fix it: a package is missing, or a plug-in is wrong."""
     missing = (error.name or "").split(".")[0]
     if isinstance(error, ModuleNotFoundError) and missing != "outrider":
         return f"this needs the serving packages ({error.name} is missing): pip install 'outrider[serve]'"

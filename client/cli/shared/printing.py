@@ -1,10 +1,10 @@
-"""Writing results: text for people, JSON for programs."""
+"""Writing results: text for people, in colours that say who proposed a token, and JSON for programs."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
 from functools import cache
 
@@ -15,8 +15,15 @@ from rich.text import Text
 
 from outrider.client.blocking import Client
 from outrider.client.cli.shared.attribution import Attribution
-from outrider.client.cli.shared.origin import legend, origin_style
-from outrider.client.messages.results import Admission, Completion, Event, TextChunk
+from outrider.client.messages.results import Admission, Completion, Event, Origin, TextChunk, Token
+
+TARGET_STYLE = "bold"
+"""The target's own tokens stand out: they are what speculation did not foresee."""
+
+DRAFTER_STYLES = ("green", "cyan", "magenta", "yellow", "blue")
+"""By position in `Admission.drafters`; further drafters have them from the start again."""
+
+UNKNOWN_STYLE = "dim"
 
 _CONTROL = {code: "\N{REPLACEMENT CHARACTER}" for code in (*range(0x20), *range(0x7F, 0xA0))}
 for _kept in "\n\t":
@@ -80,6 +87,26 @@ def token_texts(client: Client, model: str) -> Callable[[int], str]:
     def text(token: int) -> str:
         return client.detokenize([token], model=model, skip_special_tokens=True)
 
+    return text
+
+
+def origin_style(token: Token | None, drafters: Sequence[str]) -> str:
+    """The style of a token's text."""
+    if token is None or token.origin is Origin.UNKNOWN:
+        return UNKNOWN_STYLE
+    if token.origin is Origin.TARGET:
+        return TARGET_STYLE
+    position = drafters.index(token.drafter) if token.drafter in drafters else 0
+    return DRAFTER_STYLES[position % len(DRAFTER_STYLES)]
+
+
+def legend(drafters: Sequence[str]) -> Text:
+    """Says what the colours mean."""
+    text = Text()
+    text.append("target", style=TARGET_STYLE)
+    for position, name in enumerate(drafters):
+        text.append("  ")
+        text.append(name, style=DRAFTER_STYLES[position % len(DRAFTER_STYLES)])
     return text
 
 

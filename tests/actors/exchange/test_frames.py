@@ -116,8 +116,8 @@ def tree(tokens: list[int], parents: list[int], sizes: list[int]) -> Candidates:
         (tree([1, 2, 3], [-1, 2, -1], [3]), "earlier"),
         # Earlier in the frame, but of another session.
         (tree([1, 2], [-1, 0], [1, 1]), "earlier"),
-        (tree([VOCAB], [-1], [1]), f"none of the target's {VOCAB}"),
-        (tree([2**32 - 1], [-1], [1]), "none of the target's"),
+        (tree([VOCAB], [-1], [1]), f"not among the target's {VOCAB}"),
+        (tree([2**32 - 1], [-1], [1]), "not among the target's"),
         (tree([1, 2], [-1, -1], [1]), "but 2 nodes"),
         (tree([1, 2], [-1, -1], [1, 2]), "but 2 nodes"),
         (tree([1], [-1], []), "but 1 nodes"),

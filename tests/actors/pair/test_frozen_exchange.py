@@ -113,7 +113,7 @@ def test_a_bad_network_changes_no_greedy_text(verifier: str) -> None:
 
 
 def test_lost_verdicts_are_asked_for() -> None:
-    """A drafter that lost the thread is told the rest, draws anew there, and changes no greedy text."""
+    """A drafter that lost the thread is told the rest, draws again there, and changes no greedy text."""
     rng = random.Random(3)
     pair = Pair(TARGET, DRAFT)
     sampling = replace(GREEDY, max_tokens=400, frequency_penalty=0.1)

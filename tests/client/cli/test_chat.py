@@ -39,7 +39,7 @@ def test_history_is_kept(run: Run, fake: FakeService) -> None:
 
 
 def test_reset_forgets_all_but_the_system_message(run: Run, fake: FakeService) -> None:
-    """/reset begins anew."""
+    """/reset begins again."""
     run("chat", "-a", fake.address, "--system", "s", stdin="one\n/reset\ntwo\n")
     assert [turn.content for turn in fake.requests[1].chat.messages] == ["s", "two"]
 

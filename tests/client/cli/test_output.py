@@ -7,13 +7,14 @@ import pytest
 from outrider.client.batch.batch_summary import BatchSummary
 from outrider.client.batch.whole_batch import BatchReport
 from outrider.client.cli.reports.batch_report import print_report
-from outrider.client.cli.shared.origin import (
+from outrider.client.cli.shared.printing import (
     DRAFTER_STYLES,
     TARGET_STYLE,
     UNKNOWN_STYLE,
     origin_style,
+    printable,
+    summary_line,
 )
-from outrider.client.cli.shared.printing import printable, summary_line
 from outrider.client.messages.results import (
     Completion,
     FinishReason,
@@ -31,7 +32,7 @@ def test_control_characters_do_not_reach_the_terminal() -> None:
 
 
 def test_styles_tell_origins_apart() -> None:
-    """Target and each drafter have styles of their own; more drafters than styles begin anew."""
+    """Target and each drafter have styles of their own; more drafters than styles begin again."""
     names = tuple("abcdef")
 
     def drafted(name: str) -> str:

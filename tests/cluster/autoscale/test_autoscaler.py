@@ -13,7 +13,7 @@ from tests.cluster.in_process import InProcessHost, until
 
 from outrider.actors.rpc.grpc_server import internal_channel
 from outrider.cluster.config.schema import parse_config
-from outrider.cluster.placement.fleet import ActorSpec, fleet
+from outrider.cluster.placement.actor_specs import ActorSpec, actor_specs
 from outrider.cluster.roster.actor_status import ActorState
 from outrider.cluster.roster.roster import ReplicaScale, Role
 from outrider.cluster.supervise.applying import Applier
@@ -59,7 +59,7 @@ class Running:
         self.now_s = 0.0
         config = parse_config(CONFIG, source="test")
         settings = SupervisorSettings(lease_s=5.0, start_timeout_s=5.0)
-        self.supervisor = Supervisor(fleet(config), self.host, settings)
+        self.supervisor = Supervisor(actor_specs(config), self.host, settings)
         self.applier = Applier(config, self.supervisor)
         self.supervisor.servicer.apply = self.applier.apply
         self.autoscaler = Autoscaler(self.applier, self._look, clock_s=lambda: self.now_s)

@@ -7,7 +7,7 @@ from typing import Any, get_args
 import pytest
 
 from outrider.cluster.config.schema import Config, parse_config
-from outrider.cluster.placement.fleet import fleet
+from outrider.cluster.placement.actor_specs import actor_specs
 from outrider.cluster.supervise.changes import (
     RESTART_ONLY,
     Change,
@@ -31,8 +31,8 @@ def changes(**sections: Any) -> list[tuple[Kind, str]]:
 
 def planned(**sections: Any) -> tuple[Change, ...]:
     """The plan for a configuration with these sections."""
-    running = {spec.name: spec for spec in fleet(parse_config(BEFORE, source="test"))}
-    return plan(running, fleet(parse_config({**BEFORE, **sections}, source="test")))
+    running = {spec.name: spec for spec in actor_specs(parse_config(BEFORE, source="test"))}
+    return plan(running, actor_specs(parse_config({**BEFORE, **sections}, source="test")))
 
 
 def test_the_same_configuration_changes_nothing() -> None:
@@ -191,7 +191,7 @@ def test_no_field_is_overlooked(section: str) -> None:
         if named:
             assert f"{section}.{field}" in named
             continue
-        done = plan({spec.name: spec for spec in fleet(before)}, fleet(after))
+        done = plan({spec.name: spec for spec in actor_specs(before)}, actor_specs(after))
         assert bool(done) != (field in NOT_STARTED), field
         at_once = changed_in_place(before, after)
         assert bool(at_once) == (field in NOT_STARTED), field

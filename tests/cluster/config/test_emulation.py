@@ -18,7 +18,7 @@ from outrider.actors.target.state.target_settings import TargetSettings
 from outrider.cluster.config.config_errors import ConfigError
 from outrider.cluster.config.coordinator_settings import CoordinatorSettings
 from outrider.cluster.config.schema import parse_config
-from outrider.cluster.placement.fleet import fleet
+from outrider.cluster.placement.actor_specs import actor_specs
 from outrider.cluster.start.commands import CommandFailed, service_config
 from outrider.cluster.text.law_text import LawCodec
 from outrider.cluster.text.text_tokenizer import load
@@ -127,10 +127,14 @@ def test_the_coordinator_knows() -> None:
     """Which devices are emulated, each once, and how laws are shown."""
     config = service_config(emulate="h100-8b")
     settings = next(
-        s.settings for s in fleet(config) if isinstance(s.settings, CoordinatorSettings)
+        s.settings for s in actor_specs(config) if isinstance(s.settings, CoordinatorSettings)
     )
     assert (settings.emulated, settings.tokenizer) == ("h100-8b, h100-1b", "law:agree70")
-    assert [spec.name for spec in fleet(config)] == ["agree70", "agree70-draft", "coordinator"]
+    assert [spec.name for spec in actor_specs(config)] == [
+        "agree70",
+        "agree70-draft",
+        "coordinator",
+    ]
     assert service_config().emulated == ()
 
 

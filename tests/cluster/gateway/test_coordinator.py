@@ -176,7 +176,7 @@ async def test_a_request_may_name_a_drafter_that_is_being_started_again(
 
 
 async def test_an_empty_roster_breaks_no_working_link(serve: Serve, target: ScriptedTarget) -> None:
-    """A supervisor that starts anew knows nobody yet; what works goes on."""
+    """A supervisor that starts again knows nobody yet; what works goes on."""
     front = await serve()
     await front.coordinator.update_roster(roster_of([member("t", Role.TARGET, target.address)]))
     await healthy(front, SERVING)

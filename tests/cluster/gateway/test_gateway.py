@@ -256,7 +256,7 @@ async def test_a_broken_stream_is_mended_token_for_token(
 
 
 async def test_a_lost_commit_is_asked_for_again(start: Start, target: ScriptedTarget) -> None:
-    """A gap in the epochs opens the session anew; nothing is delivered twice or left out."""
+    """A gap in the epochs opens the session again; nothing is delivered twice or left out."""
     target.script.skip_epoch_after = 2
     front = await start()
     output = await generate(front, ask(max_tokens=20))

@@ -152,7 +152,7 @@ def test_address_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_refused_before_anything_is_sent(arguments: tuple[str, ...], message: str) -> None:
-    """Exit code 2 and one line that says what to mend; there is no address to send anything to."""
+    """Exit code 2 and one line that says what to fix; there is no address to send anything to."""
     result = submit(*arguments)
 
     assert result.exit_code == 2, result.output

@@ -133,7 +133,7 @@ async def test_an_old_start_of_a_target_is_refused(target: ScriptedTarget) -> No
 
 
 async def test_bytes_that_are_no_commits_break_the_stream(target: ScriptedTarget) -> None:
-    """The sessions on it hear of it and are opened anew, and the reason is told."""
+    """The sessions on it hear of it and are opened again, and the reason is told."""
     target.script.hold = asyncio.Event()
     linked, sink = Linked(target.address), Sink()
     await until(lambda: linked.link.is_up)

@@ -6,7 +6,7 @@ import pytest
 
 from outrider.cluster.config.node_labels import NODE_ID, matches
 from outrider.cluster.config.schema import parse_config
-from outrider.cluster.placement.fleet import ActorSpec, fleet
+from outrider.cluster.placement.actor_specs import ActorSpec, actor_specs
 from outrider.cluster.placement.placement import (
     NodeRoom,
     PlacementPolicy,
@@ -21,7 +21,7 @@ from outrider.cluster.roster.roster import Role
 def specs(**target: object) -> tuple[ActorSpec, ...]:
     """A target with these keys, a drafter on one CPU, and the coordinator."""
     config = {"targets": [{"model": "t", **target}], "drafters": [{"model": "d"}]}
-    return fleet(parse_config(config, source="test"))
+    return actor_specs(parse_config(config, source="test"))
 
 
 def node(**resources: float) -> NodeRoom:

@@ -15,13 +15,13 @@ from typer.testing import CliRunner
 from outrider.actors.rpc.credentials import Credentials
 from outrider.actors.train.choice.trainer_registry import TRAINERS
 from outrider.client.cli.app import app
+from outrider.cluster.config.config_errors import ConfigError, ConfigProblem
 from outrider.cluster.process.ready_file_writer import written
 from outrider.cluster.start.commands import (
     FAILED,
     UNAVAILABLE,
     USAGE,
     CommandFailed,
-    config_problems,
     config_schema,
     config_validate,
     serve,
@@ -29,6 +29,16 @@ from outrider.cluster.start.commands import (
 )
 from outrider.cluster.supervise.admin_file import Admin
 from outrider.cluster.supervise.admin_file import written as written_admin_file
+
+
+def problems_of(file: Path) -> tuple[ConfigProblem, ...]:
+    """What is wrong with a configuration file."""
+    try:
+        config_validate(file)
+    except CommandFailed as error:
+        cause = error.__cause__
+        return cause.problems if isinstance(cause, ConfigError) else ()
+    return ()
 
 
 def test_wrong_configuration_is_a_usage_error_with_every_problem(tmp_path: Path) -> None:
@@ -39,7 +49,7 @@ def test_wrong_configuration_is_a_usage_error_with_every_problem(tmp_path: Path)
     with pytest.raises(CommandFailed, match="did you mean 'drafters'") as caught:
         config_validate(file)
     assert caught.value.exit_code == USAGE
-    assert len(config_problems(file)) == 2
+    assert len(problems_of(file)) == 2
 
 
 def test_validated_configuration_is_whole(tmp_path: Path) -> None:
@@ -48,7 +58,7 @@ def test_validated_configuration_is_whole(tmp_path: Path) -> None:
     file.write_text("service: {listen: '127.0.0.1:1'}\n")
 
     assert config_validate(file)["speculation"]["verifier"] == "coupled"
-    assert config_problems(file) == ()
+    assert problems_of(file) == ()
     assert "properties" in config_schema()
 
 
@@ -72,7 +82,7 @@ def test_a_checkpoint_of_another_project_is_told_and_compared_with_the_target(
     assert "layers 1, 3" in said.output
     narrow, _, _ = target_folder(tmp_path / "n", hidden_size=12)
     file.write_text(f"targets: [{{model: {narrow}}}]\ndrafters: [{{model: {folder}}}]\n")
-    (problem,) = config_problems(file)
+    (problem,) = problems_of(file)
     assert problem.path == "drafters[0].model"
     assert "made for 24 numbers a hidden state" in problem.message
     with pytest.raises(CommandFailed, match=r"drafters\[0\].model: .* has 12"):
@@ -85,7 +95,7 @@ def test_an_own_net_of_another_target_or_method_is_a_problem(tmp_path: Path) -> 
 
     def problems(targets: str, drafter: str) -> list[str]:
         file.write_text(f"targets: [{targets}]\ndrafters: [{{{drafter}}}]\n")
-        return [problem.message for problem in config_problems(file)]
+        return [problem.message for problem in problems_of(file)]
 
     other, fitting = "{model: 'demo:draft-small'}", "{model: 'demo:target'}"
     for name in ("dspark", "eagle3", "mlp_speculator"):

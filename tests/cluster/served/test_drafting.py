@@ -229,7 +229,7 @@ async def test_a_drafter_that_dies_is_steered_away_from_and_rejoins(
 async def test_a_drafter_that_refuses_is_left_out(
     serve: Serve, target: ScriptedTarget, drafters: list[ScriptedDrafter]
 ) -> None:
-    """The session goes on without it, and it is not asked again until it has started anew."""
+    """The session goes on without it, and it is not asked again until it has started again."""
     drafters[0].refuse = (grpc.StatusCode.FAILED_PRECONDITION, "not mine")
     front = await front_of(serve, target, drafters)
     running = asyncio.ensure_future(run(front, ask()))

@@ -13,7 +13,7 @@ from tests.cluster.in_process import InProcessHost, crashes, refusals, until
 
 from outrider.actors.rpc.grpc_server import internal_channel
 from outrider.cluster.config.schema import parse_config
-from outrider.cluster.placement.fleet import fleet
+from outrider.cluster.placement.actor_specs import actor_specs
 from outrider.cluster.roster.actor_status import ActorState
 from outrider.cluster.roster.roster_wire import roster_from_proto
 from outrider.cluster.supervise.applying import Applier
@@ -35,7 +35,7 @@ class Running:
         self.host = InProcessHost()
         config = parse_config(BEFORE, source="test")
         self.supervisor = Supervisor(
-            fleet(config),
+            actor_specs(config),
             self.host,
             SupervisorSettings(lease_s=5.0, restarts=QUICK, start_timeout_s=5.0),
         )

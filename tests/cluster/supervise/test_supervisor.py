@@ -12,18 +12,18 @@ from tests.cluster.in_process import InProcessHost, crashes, refusals, until
 from outrider.actors.rpc.credentials import Credentials
 from outrider.actors.rpc.grpc_server import internal_channel
 from outrider.cluster.config.schema import parse_config
-from outrider.cluster.placement.fleet import fleet
+from outrider.cluster.placement.actor_specs import actor_specs
 from outrider.cluster.placement.placement import PlacementError
 from outrider.cluster.roster.actor_status import ActorState, ActorStatus
 from outrider.cluster.roster.roster import Roster
 from outrider.cluster.roster.roster_wire import roster_from_proto
-from outrider.cluster.supervise.keeper import LaunchFailed
+from outrider.cluster.supervise.actor_supervisor import LaunchFailed
 from outrider.cluster.supervise.restart_policy import RestartPolicy
 from outrider.cluster.supervise.supervisor import Supervisor, SupervisorSettings
 from outrider.v1 import cluster_pb2, cluster_pb2_grpc
 
 QUICK = RestartPolicy(backoff_s=0.01, max_backoff_s=0.02)
-SPECS = fleet(
+SPECS = actor_specs(
     parse_config({"targets": [{"model": "t"}], "drafters": [{"model": "d"}]}, source="test")
 )
 

@@ -76,7 +76,7 @@ def test_nothing_is_proposed_behind_the_block() -> None:
 
 
 def test_revealed_tokens_make_a_new_block_of_old_states() -> None:
-    """A drafter that was trained for it drafts anew after each verdict, as far as it was trained."""
+    """A drafter that was trained for it drafts again after each verdict, as far as it was trained."""
     follower = Follower(net_of(most_revealed=2))
     anchor = len(PROMPT) - 1
     follower.tell(anchor - 1)
@@ -108,7 +108,7 @@ def test_candidates_are_not_sent_twice_for_a_better_block() -> None:
 
 
 def test_a_replaced_text_takes_its_states_along() -> None:
-    """What was told of tokens that are gone is forgotten, and comes anew."""
+    """What was told of tokens that are gone is forgotten, and comes again."""
     follower = Follower(net_of())
     follower.tell(len(PROMPT) - 1)
     session = follower.bench.sessions.find(follower.attach.key)

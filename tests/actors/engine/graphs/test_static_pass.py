@@ -37,8 +37,8 @@ CUDA = [
 
 def static_of(engine: TransformersEngine) -> StaticPasses:
     """The recorded passes of an engine that has them."""
-    assert engine._static is not None
-    return engine._static
+    assert engine.static_passes is not None
+    return engine.static_passes
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_random_trees_equal_plain_forward(
     monkeypatch.setattr(static_shape, "LEAST_SHOWN", least_shown)
     engine = make_engine(family, cuda_graphs="on")
     assert worst_error(Script(engine, 0), family, plain_logits) < 1e-5
-    shapes = static_of(engine)._recorded
+    shapes = static_of(engine).recorded
     assert len({shape.shown for shape in shapes}) > (1 if least_shown == 8 else 0)
     assert {shape.by_slot for shape in shapes} == {False, True}
 
@@ -71,7 +71,7 @@ def test_replayed_passes_equal_plain_forward(
     """A pass recorded for one batch serves all of its shape; nothing of it is left in Python."""
     engine = make_engine(family, cuda_graphs="on")
     assert worst_error(Script(engine, 1), family, plain_logits) < 1e-5
-    assert static_of(engine).num_recorded < 20
+    assert len(static_of(engine).recorded) < 20
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -95,7 +95,7 @@ def test_graphs_equal_plain_forward(
     script = Script(engine, 0)
     assert worst_error(script, family_on_device, plain_logits, num_steps=60) < 1e-3
     if family_on_device != "gpt_oss":
-        assert static_of(engine).num_recorded > 3
+        assert len(static_of(engine).recorded) > 3
 
 
 def small_passes(engine: TransformersEngine, sizes: list[int]) -> list[torch.Tensor]:
@@ -129,7 +129,7 @@ class Counted(EagerRecorder):
 
 def with_policy(engine: TransformersEngine, recorder: Counted, policy: Policy) -> StaticPasses:
     """Gives an engine other recorded passes."""
-    engine._static = StaticPasses(
+    engine.static_passes = StaticPasses(
         engine._call,
         engine._storage,
         recorder,
@@ -137,7 +137,7 @@ def with_policy(engine: TransformersEngine, recorder: Counted, policy: Policy) -
         max_scratch=engine.max_scratch,
         policy=policy,
     )
-    return engine._static
+    return engine.static_passes
 
 
 def test_rare_shapes_are_not_recorded(make_engine: MakeEngine) -> None:
@@ -145,13 +145,13 @@ def test_rare_shapes_are_not_recorded(make_engine: MakeEngine) -> None:
     engine = make_engine("llama")
     passes = with_policy(engine, Counted(), Policy(after=3, most=9))
     small_passes(engine, [8, 4, 20, 8])
-    assert {(shape.rows, shape.longest) for shape in passes._recorded} == {(24, 24)}
+    assert {(shape.rows, shape.longest) for shape in passes.recorded} == {(24, 24)}
     small_passes(engine, [8])
-    assert {shape.rows for shape in passes._recorded} == {24, 8}
+    assert {shape.rows for shape in passes.recorded} == {24, 8}
     replayed: list[int] = []
-    passes._recorded = {
+    passes.recorded = {
         shape: lambda run=run, shape=shape: replayed.append(shape.rows) or run()  # type: ignore[misc, func-returns-value]
-        for shape, run in passes._recorded.items()
+        for shape, run in passes.recorded.items()
     }
     expected = small_passes(make_engine("llama"), [3])
     torch.testing.assert_close(small_passes(engine, [3]), expected, atol=1e-5, rtol=0)
@@ -164,7 +164,7 @@ def test_what_would_gain_little_is_not_recorded(make_engine: MakeEngine) -> None
     passes = with_policy(engine, Counted(), Policy(after=1, most=9))
     small_passes(engine, [8, 5, 4, 1, 7, 1])
     # 2: the text before them.
-    assert {shape.rows for shape in passes._recorded} == {8, 2, 1}
+    assert {shape.rows for shape in passes.recorded} == {8, 2, 1}
 
 
 def test_the_number_of_recordings_is_bounded(make_engine: MakeEngine) -> None:
@@ -174,7 +174,7 @@ def test_the_number_of_recordings_is_bounded(make_engine: MakeEngine) -> None:
     sizes = [4, 9, 1, 16, 3, 20]
     expected = small_passes(make_engine("llama"), sizes)
     torch.testing.assert_close(small_passes(engine, sizes), expected, atol=1e-5, rtol=0)
-    assert passes.num_recorded == recorder.num_recordings == 2
+    assert len(passes.recorded) == recorder.num_recordings == 2
 
 
 def test_what_cannot_be_recorded_is_run_by_itself(make_engine: MakeEngine) -> None:
@@ -185,7 +185,7 @@ def test_what_cannot_be_recorded_is_run_by_itself(make_engine: MakeEngine) -> No
     sizes = [4, 9, 4, 9]
     expected = small_passes(make_engine("llama"), sizes)
     torch.testing.assert_close(small_passes(engine, sizes), expected, atol=1e-5, rtol=0)
-    assert passes.num_recorded == 1
+    assert len(passes.recorded) == 1
 
 
 def test_asked_for_graphs_must_work(
@@ -196,7 +196,7 @@ def test_asked_for_graphs_must_work(
     with pytest.raises(UnsupportedModel, match=r"not permitted.*set cuda_graphs to auto or off"):
         make_engine("llama", cuda_graphs="on", direct_forward=False)
     monkeypatch.setattr(transformers_engine, "recorder_for", lambda _: Counted())
-    assert static_of(make_engine("llama", cuda_graphs="on")).num_recorded > 0
+    assert len(static_of(make_engine("llama", cuda_graphs="on")).recorded) > 0
 
 
 def test_large_passes_are_not_recorded(
@@ -205,11 +205,11 @@ def test_large_passes_are_not_recorded(
     """Prompt chunks are run at their own size."""
     monkeypatch.setattr(static_shape, "ROWS", (1, 2, 4))
     engine = make_engine("llama", cuda_graphs="on")
-    recorded = static_of(engine).num_recorded
+    recorded = len(static_of(engine).recorded)
     expected = small_passes(make_engine("llama"), [5, 20])
     torch.testing.assert_close(small_passes(engine, [5, 20]), expected, atol=1e-5, rtol=0)
-    assert {shape.rows for shape in static_of(engine)._recorded} <= {1, 2, 4}
-    assert static_of(engine).num_recorded <= recorded + 1
+    assert {shape.rows for shape in static_of(engine).recorded} <= {1, 2, 4}
+    assert len(static_of(engine).recorded) <= recorded + 1
 
 
 def test_a_slot_is_clean_for_the_next_session(make_engine: MakeEngine) -> None:

@@ -94,7 +94,7 @@ def test_recorded_passes_keep_states_too(
         assert other.hidden_KLD is not None
         torch.testing.assert_close(other.hidden_KLD, one.hidden_KLD, atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(other.values_RV, one.values_RV, atol=1e-4, rtol=1e-4)
-    assert static_of(recorded).num_recorded > 0
+    assert len(static_of(recorded).recorded) > 0
 
 
 def test_kept_states_outlive_the_next_pass(

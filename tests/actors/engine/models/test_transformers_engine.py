@@ -59,7 +59,7 @@ def test_wrong_mask_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The comparison with plain transformers notices a single visible sibling, and a window that is not applied."""
-    right = module.sight_bits
+    right = module.mask_bits
 
     def with_siblings(added: AddedRows, rows_Q: Int64s, **sizes: Any) -> Words:
         bits: Words = right(added, rows_Q, **sizes)
@@ -77,7 +77,7 @@ def test_wrong_mask_is_caught(
         script = Script(make_engine(family, cuda_graphs=way), 0)
         with monkeypatch.context() as patched:
             wrongly = with_siblings if wrong == "sibling" else without_window
-            patched.setattr(module, "sight_bits", wrongly)
+            patched.setattr(module, "mask_bits", wrongly)
             assert worst_error(script, family, plain_logits) > 1e-2
 
 
@@ -316,7 +316,7 @@ def test_failed_pass_leaves_the_slots(
     engine.forward([Rows(slot=slot, tokens=[1, 2], parents=[-1, 0])])
     engine.rebase(Moves.one(slot, [0]))
     with monkeypatch.context() as patch:
-        patch.setattr(engine, "_direct", lambda *_: 1 / 0)
+        patch.setattr(engine, "llama", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             engine.forward([Rows(slot=slot, tokens=[3, 4], parents=[-1, -1])])
     assert (engine.cached(slot), engine.scratch(slot)) == (1, 0)

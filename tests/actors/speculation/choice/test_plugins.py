@@ -156,7 +156,7 @@ def test_a_name_that_is_there_already_is_refused(words: ModuleType) -> None:
 )
 def test_a_package_that_cannot_be_loaded_is_named(words: ModuleType, group: str, says: str) -> None:
     """And where it failed; a package that is missing there is none of this one's."""
-    says = f"'x' of {group} of the package acme_words {says}.*; mend or uninstall it$"
+    says = f"'x' of {group} of the package acme_words {says}.*; fix or uninstall it$"
     with pytest.raises(Conflict, match=says):
         discover(words, type(sys.implementation), group=group)
 

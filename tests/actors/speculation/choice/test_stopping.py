@@ -1,7 +1,7 @@
 """Which ways of stopping a draft, and of beginning it, keep the law of the text: by enumeration.
 
 Frozen trees are drawn with the real sampler, by the real formulas, and tested by the shipped verifiers
-(`branches.py`); the scheme of Lu et al. is written down anew.
+(`branches.py`); the scheme of Lu et al. is written down again.
 """
 
 from __future__ import annotations

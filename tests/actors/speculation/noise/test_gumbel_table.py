@@ -38,7 +38,7 @@ def quantile(magnitudes: Float32s, *, negative: bool) -> Float64s:
 
 
 def test_table_never_changes() -> None:
-    """The bits of every value and slope, made anew: the definition of the noise, the same on every platform."""
+    """The bits of every value and slope, made again: the definition of the noise, the same on every platform."""
     digest = hashlib.sha256()
     for table in gumbel_table.__wrapped__():
         digest.update(table.astype("<f4").tobytes())

@@ -17,7 +17,6 @@ from torch import Tensor
 from outrider.actors.speculation.options import Sampling
 from outrider.actors.speculation.sampling.transforms import (
     SamplingTransform,
-    apply_temperature,
     is_greedy,
     is_plain,
 )
@@ -270,13 +269,13 @@ def test_filters_at_their_ends(sampling: Sampling, expected: list[float]) -> Non
 @UNHURRIED
 @given(logits=LOGITS)
 def test_plain_sampling_is_one_division(plain: Sampling, logits: list[list[float]]) -> None:
-    """`apply_temperature` gives the bits of the session's own transform wherever `is_plain` says so."""
+    """A division gives the bits of the session's own transform wherever `is_plain` says so."""
     assert is_plain(plain)
     logits_NV = torch.tensor(logits, dtype=torch.float32)
     temperature = 1.0 if is_greedy(plain) else plain.temperature
     temperatures_N1 = torch.full((len(logits), 1), temperature)
     own = transform(plain).apply(logits_NV, [()] * len(logits), [0] * len(logits))
-    assert torch.equal(apply_temperature(logits_NV, temperatures_N1), own)
+    assert torch.equal(logits_NV / temperatures_N1, own)
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ ADVERSARIES = (all_right, all_wrong, right_if_it_likes_the_second, right_if_it_l
 def error(adversary: Adversary, models: Models, *, is_fixed_by_position: bool) -> float:
     """Total variation of three tokens: a round on the adversary's tree, then plain decoding.
 
-    If the noise is not fixed by position, the decoding after the round draws anew.
+    If the noise is not fixed by position, the decoding after the round draws again.
     """
 
     def run(decisions: Decisions) -> Prefix:

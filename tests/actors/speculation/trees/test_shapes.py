@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.actors.speculation.trees.level_shapes import LevelShape, chain, parse, paths
+from outrider.actors.speculation.trees.level_shapes import LevelShape, chain, parse
 
 
 @pytest.mark.parametrize(
@@ -56,11 +56,10 @@ def test_first_levels_are_a_leading_block(levels: int) -> None:
     assert visible(short) == visible(shape)[: short.num_nodes]
 
 
-def test_chains_and_paths() -> None:
-    """One path, several paths."""
+def test_chains() -> None:
+    """One path."""
     assert chain(3).parents_N == (-1, 0, 1)
     assert chain(0).num_nodes == chain(0).num_internal == 0
-    assert paths(2, 3).parents_N == (-1, -1, 0, 1, 2, 3)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from outrider.actors.target.state.target_events import FeedbackReady
 
 WIDTH = 8
 ROW_BYTES = 2 * WIDTH
-FRAME_BYTES = features.HEAD_BYTES + features.ENTRY_BYTES + ROW_BYTES
+FRAME_BYTES = 36 + 16 + ROW_BYTES
 
 BOUND_S = 10.0
 

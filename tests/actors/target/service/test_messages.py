@@ -87,15 +87,15 @@ def test_candidates_come_through() -> None:
 def test_frames_that_do_not_fit_the_target_are_refused() -> None:
     """Before anything is grafted."""
     for frame in (candidates.encode(some_candidates(8)), b"no frame"):
-        with pytest.raises(ValueError, match=r"frame|none of the target's 8"):
+        with pytest.raises(ValueError, match=r"frame|not among the target's 8"):
             candidates_from_proto(target_pb2.CandidateBatch(frame=frame), "d", 8)
 
 
 @pytest.mark.parametrize(
     ("tree", "word"),
     [
-        (tree_pb2.FrozenTree(tokens=[1, 8], parents=[0, 1]), "token 8 is none of the target's 8"),
-        (tree_pb2.FrozenTree(tokens=[2**32 - 1], parents=[0]), "none of the target's 8"),
+        (tree_pb2.FrozenTree(tokens=[1, 8], parents=[0, 1]), "token 8 is not among the target's 8"),
+        (tree_pb2.FrozenTree(tokens=[2**32 - 1], parents=[0]), "not among the target's 8"),
         (tree_pb2.FrozenTree(tokens=[0] * 65_537, parents=[0] * 65_537), "at most 65536"),
         (tree_pb2.FrozenTree(tokens=[1], parents=[0], frame=b"no frame"), "frame"),
     ],

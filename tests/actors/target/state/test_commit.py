@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from tests.actors.target.candidates.test_held import tree as frozen_tree
+from tests.actors.target.candidates.test_frozen_pool import tree as frozen_tree
 from tests.actors.target.state.passing import Sessions, Tree, pass_of
 
 from outrider.actors.engine.engine_settings import EngineSettings

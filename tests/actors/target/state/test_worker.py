@@ -557,7 +557,7 @@ def test_session_is_opened_before_anything_is_committed() -> None:
 
 
 def test_verdicts_tell_which_candidates_were_seen() -> None:
-    """The last taken in before the round, whatever became of them; after a drafter came back it counts anew."""
+    """The last taken in before the round, whatever became of them; after a drafter came back it counts again."""
     harness = Harness(engine())
     harness.worker.post(DrafterJoined(drafter="d"))
     harness.worker.post(opening(1, Sampling(seed=3, max_tokens=30)))

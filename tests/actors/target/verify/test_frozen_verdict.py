@@ -24,7 +24,7 @@ from outrider.actors.speculation.sampling.random_acts import UniformDecisions, u
 from outrider.actors.speculation.trees.draft_tree import DraftTree, sources_by_parent
 from outrider.actors.speculation.trees.level_shapes import LevelShape
 from outrider.actors.speculation.verify.coupled_draws import Walk
-from outrider.actors.target.candidates.frozen_pool import Ready
+from outrider.actors.target.candidates.frozen_pool import VerifiableTree
 from outrider.actors.target.state.frozen_store import FrozenStore
 from outrider.actors.target.state.target_session import TargetSession
 from outrider.actors.target.verify.drawing import logprob_of
@@ -120,7 +120,7 @@ def test_verdicts_are_the_verifiers(verifier: str) -> None:
             )
             drafted = a_tree(verifier, rng)
             nodes = drafted.tree
-            store.tested[row] = Ready(
+            store.tested[row] = VerifiableTree(
                 base=(0, 0),
                 frozen=drafted,
                 drafters_N=(0,) * nodes.num_nodes,

@@ -105,7 +105,7 @@ def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
 
 
 def test_a_decision_holds_under_its_bound_or_when_done() -> None:
-    """Another bound decides anew unless nothing is left to do; another recipe always does."""
+    """Another bound decides again unless nothing is left to do; another recipe always does."""
     decision = StepDecision(count=5, of=9, minutes=3.0)
     assert decision.holds(9, 3.0, 2)
     assert not decision.holds(9, 4.0, 2)

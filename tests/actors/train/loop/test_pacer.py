@@ -109,7 +109,7 @@ def test_a_rate_that_falls_goes_on_falling() -> None:
 
 
 def test_resuming_keeps_the_decision_of_the_same_bound() -> None:
-    """While it fits the time; under another bound it is measured anew."""
+    """While it fits the time; under another bound it is measured again."""
     saved = StepDecision(count=86, of=200, minutes=1.0)
     for minutes, allowance, steps in ((1.0, 60.0, 86), (2.0, 1000.0, 200)):
         stage = Stage(allowance=allowance, minutes=minutes)

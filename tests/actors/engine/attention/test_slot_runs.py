@@ -14,7 +14,7 @@ from outrider.actors.engine.attention.stretches import (
     FEWEST_SESSIONS,
     MOST_ROWS,
     WIDEST_GAP,
-    stretches_of,
+    slot_runs_of,
 )
 from outrider.actors.engine.kv.slots import SlotTable
 from outrider.actors.engine.kv.storage import Storage
@@ -39,7 +39,7 @@ def planned(counts: Sequence[tuple[int, int, int]]) -> PassLayout:
 
 
 def split(counts: Sequence[tuple[int, int, int]]) -> tuple[list[list[int]], list[int]]:
-    """Slots of each stretch, and of who attends alone."""
+    """Slots of each run, and of who attends alone."""
     plan = planned(counts)
     found, alone = stretches_of(plan)
     slots = plan.added.slots_B.tolist()
@@ -55,7 +55,7 @@ def test_neighbours_share_a_call() -> None:
 
 
 def test_too_few_attend_alone() -> None:
-    """A stretch has a price."""
+    """A run has a price."""
     few = [(slot, 30, 1) for slot in range(FEWEST_SESSIONS - 1)]
     assert split(few) == ([], list(range(FEWEST_SESSIONS - 1)))
 

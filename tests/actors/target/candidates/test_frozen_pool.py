@@ -13,7 +13,7 @@ from outrider.actors.speculation.trees.level_shapes import LevelShape
 from outrider.actors.target.candidates.frozen_pool import (
     MAX_HELD,
     TRY_AGAIN,
-    HeldTrees,
+    FrozenPool,
     first_levels,
     side_by_side,
 )
@@ -41,7 +41,7 @@ def tree(
 
 
 def take(
-    held: HeldTrees, frozen: FrozenTree, *, drafter: int = 0, length: int = 5, number: int = 1
+    held: FrozenPool, frozen: FrozenTree, *, drafter: int = 0, length: int = 5, number: int = 1
 ) -> bool:
     """Hands in a tree; the hash of a base is a hundred times its length."""
     found = FrozenCandidates(
@@ -52,7 +52,7 @@ def take(
 
 def test_a_tree_waits_for_its_text() -> None:
     """It is there for its base only, and gone once the text is longer."""
-    held = HeldTrees("kseq")
+    held = FrozenPool("kseq")
     assert take(held, tree(), length=8)
     assert not held.has(5, 500)
     assert held.advance(8) == 0
@@ -64,7 +64,7 @@ def test_a_tree_waits_for_its_text() -> None:
 
 def test_the_first_tree_of_a_drafter_for_a_base_counts() -> None:
     """Repeated and second trees are dropped, and none is left once the base is decided."""
-    held = HeldTrees("kseq")
+    held = FrozenPool("kseq")
     assert take(held, tree())
     assert not take(held, tree(first=3), number=2)
     ready = held.ready(5, 500, max_nodes=9, max_depth=9)
@@ -78,7 +78,7 @@ def test_the_first_tree_of_a_drafter_for_a_base_counts() -> None:
 def test_only_the_first_drafter_counts_unless_the_verifier_mixes() -> None:
     """K-seq takes what came first; SpecInfer takes both, each node with the law that it was drawn from."""
     for verifier, num_nodes in (("kseq", 6), ("specinfer", 12)):
-        held = HeldTrees(verifier)
+        held = FrozenPool(verifier)
         assert take(held, tree(), drafter=1)
         assert take(held, tree(first=20), drafter=0)
         ready = held.ready(5, 500, max_nodes=20, max_depth=9)
@@ -89,7 +89,7 @@ def test_only_the_first_drafter_counts_unless_the_verifier_mixes() -> None:
 
 def test_trees_side_by_side_share_the_room() -> None:
     """The second has what the first left, by whole levels; a tree without room for its first level is left out."""
-    held = HeldTrees("specinfer")
+    held = FrozenPool("specinfer")
     for drafter in (0, 1):
         take(held, tree((2, 2), first=20 * drafter), drafter=drafter)
     for max_nodes, expected in ((12, (0,) * 6 + (1,) * 6), (8, (0,) * 6 + (1,) * 2), (6, (0,) * 6)):
@@ -102,7 +102,7 @@ def test_trees_side_by_side_share_the_room() -> None:
 
 def test_nodes_are_those_of_the_text() -> None:
     """Depths count from the start of the text, parents within the tree."""
-    held = HeldTrees("kseq")
+    held = FrozenPool("kseq")
     take(held, tree((2, 1)), drafter=3)
     ready = held.ready(5, 500, max_nodes=9, max_depth=9)
     assert ready is not None
@@ -111,7 +111,7 @@ def test_nodes_are_those_of_the_text() -> None:
 
 def test_trees_that_a_text_passes_by_are_named() -> None:
     """Those for shorter texts; one for this very text may still be verified."""
-    held = HeldTrees("kseq")
+    held = FrozenPool("kseq")
     for length in (5, 6, 500):
         take(held, tree(first=length), drafter=length, length=length)
     passed = {base: (who, one.tree.tokens_N[0]) for base, who, one in held.passed(6)}
@@ -122,8 +122,8 @@ def test_trees_that_a_text_passes_by_are_named() -> None:
 def test_all_that_drafters_send_for_a_text_is_there() -> None:
     """One tree is all that K-seq takes; SpecInfer takes one of each drafter."""
     everyone = frozenset({0, 1})
-    assert HeldTrees("kseq").is_complete(5, 500, everyone)
-    held = HeldTrees("specinfer")
+    assert FrozenPool("kseq").is_complete(5, 500, everyone)
+    held = FrozenPool("specinfer")
     assert not held.is_complete(5, 500, everyone)
     take(held, tree(), drafter=0)
     assert not held.is_complete(5, 500, everyone)
@@ -135,7 +135,7 @@ def test_all_that_drafters_send_for_a_text_is_there() -> None:
 
 def test_the_size_to_expect_is_that_of_earlier_trees() -> None:
     """The tree at hand does not count: whether it is worth its rows must not depend on its tokens."""
-    held = HeldTrees("mcsd_without_replacement")
+    held = FrozenPool("mcsd_without_replacement")
     without = Replacement.WITHOUT
 
     def expected(length: int, shape: tuple[int, ...]) -> int:
@@ -154,7 +154,7 @@ def test_the_size_to_expect_is_that_of_earlier_trees() -> None:
 
 def test_both_trees_of_two_drafters_are_expected() -> None:
     """Where they are verified side by side."""
-    held = HeldTrees("specinfer")
+    held = FrozenPool("specinfer")
     expected: list[int] = []
     for length in (5, 6):
         for drafter in (0, 1):
@@ -168,7 +168,7 @@ def test_both_trees_of_two_drafters_are_expected() -> None:
 
 def test_a_drafter_cannot_fill_the_memory() -> None:
     """Of too many trees the oldest go."""
-    held = HeldTrees("kseq")
+    held = FrozenPool("kseq")
     for number in range(20):
         take(held, tree(), length=50 - number, number=number)
     assert held.num_trees == MAX_HELD
@@ -188,7 +188,7 @@ def test_trees_of_another_verifier_are_refused(
     verifier: str, frozen: FrozenTree, problem: str
 ) -> None:
     """The message says what the session's verifier needs."""
-    held = HeldTrees(verifier)
+    held = FrozenPool(verifier)
     with pytest.raises(ValueError, match=problem):
         take(held, frozen)
     assert held.num_trees == 0
@@ -230,9 +230,9 @@ def test_trees_side_by_side_keep_their_laws(replacement: Replacement) -> None:
 
 def test_a_tree_that_does_not_pay_is_tried_now_and_then() -> None:
     """Acceptance may have risen since it was last measured."""
-    held = HeldTrees("kseq")
+    held = FrozenPool("kseq")
     assert held.is_worth(is_gain=True)
     expected = ([False] * TRY_AGAIN + [True]) * 2
     assert [held.is_worth(is_gain=False) for _ in expected] == expected
-    held = HeldTrees("kseq")
+    held = FrozenPool("kseq")
     assert [held.is_worth(is_gain=False) for _ in expected] == expected

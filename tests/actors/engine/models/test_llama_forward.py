@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
-from outrider.actors.engine.models.llama_weights import direct_weights
+from outrider.actors.engine.models.llama_weights import llama_weights
 from outrider.actors.engine.models.transformers_engine import TransformersEngine
 from outrider.actors.engine.protocol import Moves, Rows
 
@@ -45,8 +45,8 @@ def test_same_logits_as_the_modules(family: str, way: str, make_engine: MakeEngi
     """Over trees, batches and moves, up to rounding."""
     direct = make_engine(family, cuda_graphs=way)
     plain = make_engine(family, cuda_graphs=way, direct_forward=False)
-    assert direct._direct is not None
-    assert plain._direct is None
+    assert direct.llama is not None
+    assert plain.llama is None
     for ours, theirs in zip(passes(direct, 3), passes(plain, 3), strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
 
@@ -63,7 +63,7 @@ def test_half_precision_is_as_near_as_the_modules(make_engine: MakeEngine) -> No
 
 def test_other_families_run_their_modules(family: str, make_engine: MakeEngine) -> None:
     """What a layer does elsewhere is left to it."""
-    assert (make_engine(family)._direct is not None) == (family in SHAPED)
+    assert (make_engine(family).llama is not None) == (family in SHAPED)
 
 
 def test_weights_are_held_once(make_engine: MakeEngine) -> None:
@@ -78,7 +78,7 @@ def test_weights_are_held_once(make_engine: MakeEngine) -> None:
     direct = passes(engine, 9)
     for slot in (0, 1):
         engine.release(slot)
-    engine._direct = None
+    engine.llama = None
     for ours, theirs in zip(direct, passes(engine, 9), strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
 
@@ -94,7 +94,7 @@ def test_modules_that_do_something_else_are_run(
 ) -> None:
     """A hundredth more in one norm shows at load; the modules, which know of it, are run instead."""
     changed = make_engine("llama", prepare=_doubled_norm)
-    assert changed._direct is None
+    assert changed.llama is None
     other = passes(changed, 11)
     right = passes(make_engine("llama", prepare=_doubled_norm, direct_forward=False), 11)
     for ours, theirs in zip(other, right, strict=True):
@@ -104,9 +104,9 @@ def test_modules_that_do_something_else_are_run(
 @pytest.mark.parametrize("max_scratch", [1, 3])
 def test_little_room_is_no_reason_not_to_compare(make_engine: MakeEngine, max_scratch: int) -> None:
     """With fewer scratch rows than the probe's tree has, as much of it as fits tells right from wrong."""
-    assert make_engine("llama", max_scratch=max_scratch)._direct is not None
+    assert make_engine("llama", max_scratch=max_scratch).llama is not None
     changed = make_engine("llama", max_scratch=max_scratch, prepare=_doubled_norm)
-    assert changed._direct is None
+    assert changed.llama is None
 
 
 def test_foreign_code_is_not_taken_for_ours(
@@ -115,4 +115,4 @@ def test_foreign_code_is_not_taken_for_ours(
     """A class from a model's own repository may do anything, whatever it calls itself."""
     model = plain_model("llama")
     monkeypatch.setattr(type(model), "__module__", "transformers_modules.llama.modeling_llama")
-    assert direct_weights(model, [None, None]) is None
+    assert llama_weights(model, [None, None]) is None

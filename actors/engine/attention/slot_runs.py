@@ -1,6 +1,6 @@
 """Which sessions of a pass can attend in one kernel call without copying a row. Pure.
 
-Slots lie one after another in one tensor, so the rows of neighbouring slots are a view of it: a *stretch*. Slots within that
+Slots lie one after another in one tensor, so the rows of neighbouring slots are a view of it: a *run*. Slots within that
 belong to nobody in the pass cost their arithmetic, and so does what shorter sessions are padded with, on a CPU about a tenth of
 a call for each session. So sessions of like length and with like numbers of rows share a call, over small gaps; the others, and
 prompts, get one of their own.
@@ -17,17 +17,17 @@ MOST_ROWS = 16
 """Rows of one session, beyond which its arithmetic outweighs a call."""
 
 FEWEST_SESSIONS = 3
-"""Of a stretch: gathering queries and scattering results takes as long as a call or two."""
+"""Of a run: gathering queries and scattering results takes as long as a call or two."""
 
 WIDEST_GAP = 4
-"""Slots between two of a stretch that belong to nobody."""
+"""Slots between two of a run that belong to nobody."""
 
 SHORTEST = 128
 """Rows of a slot up to which sessions count as equally long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
+class SlotRun:
     """Neighbouring slots whose sessions share a call."""
 
     entries: tuple[int, ...]
@@ -42,7 +42,7 @@ class Stretch:
         return [entry for entry in self.entries if entry != NOBODY]
 
 
-def stretches_of(layout: PassLayout) -> tuple[list[Stretch], list[int]]:
+def slot_runs_of(layout: PassLayout) -> tuple[list[SlotRun], list[int]]:
     """Splits the sessions of a pass.
 
     Returns:

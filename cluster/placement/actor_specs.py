@@ -44,7 +44,7 @@ class ActorSpec:
     """What its node's labels must be; see `node_labels`."""
 
 
-def fleet(config: Config, replicas: Mapping[str, int] | None = None) -> tuple[ActorSpec, ...]:
+def actor_specs(config: Config, replicas: Mapping[str, int] | None = None) -> tuple[ActorSpec, ...]:
     """Every actor of a service: the targets, the drafters, and the coordinators last.
 
     Args:

@@ -23,7 +23,7 @@ from outrider.cluster.placement.actor_host import (
     ActorRefused,
     RunningActor,
 )
-from outrider.cluster.placement.fleet import ActorSpec, for_start, listening_at
+from outrider.cluster.placement.actor_specs import ActorSpec, for_start, listening_at
 from outrider.cluster.roster.actor_status import ActorState, ActorStatus
 from outrider.cluster.roster.cluster_service import ClusterServicer
 from outrider.cluster.roster.incarnations import Incarnations
@@ -45,8 +45,8 @@ class LaunchFailed(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeeperSettings:
-    """What a keeper is told."""
+class SupervisionSettings:
+    """What all actors of a service are kept alive by."""
 
     supervisor: str
     """Address of the supervisor's `ClusterService`."""
@@ -77,7 +77,7 @@ class _Death:
     """Whether a first start that ended so would end so again."""
 
 
-class Keeper:
+class ActorSupervisor:
     """One actor."""
 
     def __init__(
@@ -87,7 +87,7 @@ class Keeper:
         host: ActorHost,
         servicer: ClusterServicer,
         incarnations: Incarnations,
-        settings: KeeperSettings,
+        settings: SupervisionSettings,
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._spec = spec
