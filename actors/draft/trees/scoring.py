@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from outrider.actors.draft.trees.calibration import LEAST, MOST, Scoring
 from outrider.actors.draft.trees.noise_window import NoiseWindow
-from outrider.actors.speculation.noise.gumbel import GumbelNoise, NoiseCache
+from outrider.actors.engine.staging import to_device, to_host
+from outrider.actors.speculation.noise.gumbel import GumbelNoise, NoiseCache, pair_halves
 from outrider.actors.speculation.options import Sampling
 
 Float32s = NDArray[np.float32]
@@ -39,9 +40,12 @@ LEAST_SCORE = -1e9
 
 def is_restricted(sampling: Sampling) -> bool:
     """True if more than the temperature stands between a session's logits and scores, as far as drafters care."""
-    return bool(
-        sampling.logit_bias or sampling.top_k or sampling.top_p < 1.0 or sampling.min_p > 0.0
-    )
+    return bool(sampling.logit_bias) or is_filtered(sampling)
+
+
+def is_filtered(sampling: Sampling) -> bool:
+    """True if top-k, top-p or min-p leave tokens out."""
+    return bool(sampling.top_k) or sampling.top_p < 1.0 or sampling.min_p > 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -103,7 +107,7 @@ class Scorer:
 
     def scores(self, logits_RV: torch.Tensor, places: Places) -> torch.Tensor:
         """What tokens are ranked by: logits over temperature, with the noise of their position where the target adds it too."""
-        inverse_R1 = torch.from_numpy(places.inverse_temperatures_R[:, None]).to(self._device)
+        inverse_R1 = to_device(places.inverse_temperatures_R[:, None], self._device)
         is_coupled_R = places.scorings_R == _COUPLED
         num_coupled = int(np.count_nonzero(is_coupled_R))
         if not num_coupled:
@@ -120,25 +124,62 @@ class Scorer:
             places.depths_R[coupled_C],
             places.sessions_R[coupled_C],
         )
-        index_C = torch.from_numpy(coupled_C).to(self._device)
+        index_C = to_device(coupled_C, self._device)
         return (logits_RV * inverse_R1).index_add_(0, index_C, noise_CV)
 
     def restrict_(self, scores_RV: torch.Tensor, logits_RV: torch.Tensor, places: Places) -> None:
         """Follows bias, top-k, top-p and min-p, in place; the filters take the best tokens for the whole vocabulary."""
-        for row, sampling in places.restricted.items():
+        self._bias_(scores_RV, places, places.restricted)
+        filtered = {
+            row: sampling
+            for row, sampling in places.restricted.items()
+            if is_filtered(sampling) and places.scorings_R[row] != Scoring.GREEDY
+        }
+        if not filtered:
+            return
+        rows = np.array(list(filtered))
+        rows_F = to_device(rows, self._device)
+        scales_F1 = to_device(places.inverse_temperatures_R[rows, None], self._device)
+        plain_FV = logits_RV[rows_F] * scales_F1
+        self._bias_(plain_FV, places, filtered, is_packed=True)
+        values_FM, ids_FM = plain_FV.topk(min(NUM_FILTERED, plain_FV.shape[1]))
+        limits = np.array(
+            [
+                (one.top_k or NUM_FILTERED, one.top_p if one.top_p < 1.0 else np.inf, one.min_p)
+                for one in filtered.values()
+            ],
+            np.float32,
+        )
+        top_k_F1, top_p_F1, min_p_F1 = to_device(limits, self._device).unsqueeze(2).unbind(1)
+        probs_FM = torch.softmax(values_FM, dim=1)
+        keep_FM = torch.arange(probs_FM.shape[1], device=self._device) < top_k_F1
+        keep_FM &= probs_FM.cumsum(1) - probs_FM < top_p_F1
+        keep_FM &= probs_FM >= min_p_F1 * probs_FM[:, :1]
+        keep_FM[:, 0] = True
+        excluded_FV = torch.ones_like(plain_FV, dtype=torch.bool).scatter_(1, ids_FM, ~keep_FM)
+        scores_RV[rows_F] = scores_RV[rows_F].masked_fill_(excluded_FV, -math.inf)
+
+    def _bias_(
+        self,
+        values_NV: torch.Tensor,
+        places: Places,
+        options: Mapping[int, Sampling],
+        *,
+        is_packed: bool = False,
+    ) -> None:
+        """Adds the bias of some rows, in place; `is_packed`: there are no other rows."""
+        rows: list[int] = []
+        tokens: list[int] = []
+        biases: list[float] = []
+        for place, (row, sampling) in enumerate(options.items()):
             scale = float(places.inverse_temperatures_R[row])
             for token, bias in sampling.logit_bias.items():
-                scores_RV[row, token] += -math.inf if bias <= -100.0 else scale * bias
-            if places.scorings_R[row] == Scoring.GREEDY:
-                continue
-            plain_V = logits_RV[row] * scale
-            for token, bias in sampling.logit_bias.items():
-                plain_V[token] += -math.inf if bias <= -100.0 else scale * bias
-            keep_M = _kept(plain_V, sampling)
-            if keep_M is not None:
-                excluded_V = torch.ones_like(plain_V, dtype=torch.bool)
-                excluded_V[keep_M] = False
-                scores_RV[row].masked_fill_(excluded_V, -math.inf)
+                rows.append(place if is_packed else row)
+                tokens.append(token)
+                biases.append(-math.inf if bias <= -100.0 else scale * bias)
+        if rows:
+            at = tuple(to_device(np.array(each), self._device) for each in (rows, tokens))
+            values_NV[at] += to_device(np.array(biases, np.float32), self._device)
 
     def choose(self, scores_RV: torch.Tensor, sharpness_R: NDArray[np.float64]) -> ScoredTokens:
         """The best tokens of each row.
@@ -147,20 +188,20 @@ class Scorer:
             scores_RV: From `scores`; minus infinity excludes a token. Is written into.
             sharpness_R: What makes estimates of scores.
         """
-        sharpness_R1 = torch.from_numpy(sharpness_R.astype(np.float32)[:, None]).to(self._device)
-        best_RW, tokens_RW = scores_RV.topk(self._width)
+        sharpness_R1 = to_device(sharpness_R.astype(np.float32)[:, None], self._device)
+        best_RW, ids_RW = scores_RV.topk(self._width)
         shares_RV = (scores_RV * sharpness_R1).softmax(1)
-        estimates_RW = shares_RV.gather(1, tokens_RW).cpu().numpy()
+        stated_RW = shares_RV.gather(1, ids_RW)
         means_R1 = scores_RV.clamp_(min=LEAST_SCORE).mul_(shares_RV).sum(1, keepdim=True)
-        slopes_RW = best_RW.sub_(means_R1).cpu().numpy()
+        # All are on their way before the first is waited for: a GPU is waited for once.
+        coming = [to_host(each) for each in (stated_RW, best_RW.sub_(means_R1), ids_RW)]
+        estimates_RW, slopes_RW, tokens_RW = (arrived().numpy() for arrived in coming)
         is_there_RW = estimates_RW > 0.0
         estimates_RW = np.minimum(np.maximum(estimates_RW, LEAST), MOST)
         if not is_there_RW.all():
             estimates_RW = np.where(is_there_RW, estimates_RW, np.float32(0.0))
             slopes_RW = np.where(is_there_RW, slopes_RW, np.float32(0.0))
-        return ScoredTokens(
-            tokens_RW=tokens_RW.cpu().numpy(), estimates_RW=estimates_RW, slopes_RW=slopes_RW
-        )
+        return ScoredTokens(tokens_RW=tokens_RW, estimates_RW=estimates_RW, slopes_RW=slopes_RW)
 
     def _noise_of(
         self,
@@ -173,7 +214,8 @@ class Scorer:
         if self._window is not None:
             return self._window.rows(sessions_C, seeds_C, lengths_C, depths_C)
         if not self._is_cached:
-            return self._noise.of_pairs(seeds_C, (lengths_C + depths_C).view(np.uint64))
+            halves_2C = pair_halves(seeds_C, (lengths_C + depths_C).view(np.uint64))
+            return self._noise.of_keys(to_device(halves_2C, self._device))
         ends = (sessions_C[1:] != sessions_C[:-1]).nonzero()[0] + 1
         bounds = [0, *ends.tolist(), len(sessions_C)]
         parts: list[torch.Tensor] = []
@@ -200,22 +242,5 @@ def confine(logits_RV: torch.Tensor, vocab_sizes_R: Int64s) -> None:
         return
     for vocab_size in set(vocab_sizes_R.tolist()):
         if vocab_size < logits_RV.shape[1]:
-            rows = torch.from_numpy(np.flatnonzero(vocab_sizes_R == vocab_size))
-            logits_RV[rows.to(logits_RV.device), vocab_size:] = -torch.inf
-
-
-def _kept(plain_V: torch.Tensor, sampling: Sampling) -> torch.Tensor | None:
-    """Ids that top-k, top-p and min-p leave; None: nothing is filtered."""
-    if not (sampling.top_k or sampling.top_p < 1.0 or sampling.min_p > 0.0):
-        return None
-    values_M, ids_M = plain_V.topk(min(NUM_FILTERED, len(plain_V)))
-    probs_M = torch.softmax(values_M, dim=-1)
-    keep_M = torch.ones_like(probs_M, dtype=torch.bool)
-    if sampling.top_k:
-        keep_M[sampling.top_k :] = False
-    if sampling.top_p < 1.0:
-        keep_M &= probs_M.cumsum(-1) - probs_M < sampling.top_p
-    if sampling.min_p > 0.0:
-        keep_M &= probs_M >= sampling.min_p * probs_M[0]
-    keep_M[0] = True
-    return ids_M[keep_M]
+            rows = np.flatnonzero(vocab_sizes_R == vocab_size)
+            logits_RV[to_device(rows, logits_RV.device), vocab_size:] = -torch.inf

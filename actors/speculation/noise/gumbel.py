@@ -93,6 +93,15 @@ def key_halves(seeds: Sequence[int], positions: Sequence[int]) -> list[int]:
     return [_signed(key & 0xFFFFFFFF) for key in keys] + [_signed(key >> 32) for key in keys]
 
 
+def pair_halves(seeds_M: Uint64s, positions_M: Uint64s) -> Int32s:
+    """The keys of (seed, position) pairs, given as arrays: int32 (2, M), low halves, then high ones."""
+    keys_M = mix_pairs(seeds_M, positions_M)
+    halves_2M = np.empty((2, len(keys_M)), np.uint32)
+    halves_2M[0] = keys_M
+    halves_2M[1] = keys_M >> _HALF
+    return halves_2M.view(np.int32)
+
+
 class GumbelNoise:
     """The noise of one vocabulary on one device. Cheap to share: make one for each model."""
 
@@ -128,11 +137,7 @@ class GumbelNoise:
 
     def of_pairs(self, seeds_M: Uint64s, positions_M: Uint64s) -> Tensor:
         """Return the noise of each (seed, position), given as arrays, bit-equal to `rows_many`: float32 (M, V)."""
-        keys_M = mix_pairs(seeds_M, positions_M)
-        halves_2M = np.empty((2, len(keys_M)), np.uint32)
-        halves_2M[0] = keys_M
-        halves_2M[1] = keys_M >> _HALF
-        return self.of_halves(halves_2M.view(np.int32))
+        return self.of_halves(pair_halves(seeds_M, positions_M))
 
     def of_halves(self, halves_2M: Int32s) -> Tensor:
         """Return the noise of keys that are on the host, bit-equal to `rows_many`: float32 (M, V).
