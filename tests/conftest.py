@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from typing import Any
 
 import pytest
@@ -10,6 +11,9 @@ from hypothesis import HealthCheck, Phase, settings
 
 # Before torch is imported anywhere: tests share the cores with each other and with whatever else runs.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# A shell that runs tests in the background has them ignore Ctrl-C, and so every process that they start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The same examples each time: a check that fails now and then says little about the change that it is run for.
 # `--hypothesis-profile=explore` looks for others.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,15 +23,20 @@ COMMAND = (sys.executable, "-c", "from outrider.client.cli import main; main()",
 NUM_RECORDS = 240
 
 
-def start(source: Path, out: Path, fake: FakeService) -> subprocess.Popen[str]:
-    """Starts the command as a process of its own."""
-    return subprocess.Popen(
+@contextlib.contextmanager
+def start(source: Path, out: Path, fake: FakeService) -> Iterator[subprocess.Popen[str]]:
+    """Starts the command as a process of its own, which is gone afterwards."""
+    with subprocess.Popen(
         [*COMMAND, str(source), str(out), "-a", fake.address, "--concurrency", "6"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def num_lines(file: Path) -> int:
