@@ -43,7 +43,7 @@ def mask_bits(
     added: AddedRows,
     rows_Q: Int64s,
     *,
-    firsts_Q: Int64s,
+    firsts_Q: Int64s | int,
     words: int,
     window: int | None = None,
 ) -> Words:
@@ -52,7 +52,7 @@ def mask_bits(
     Args:
         added: The rows of a pass.
         rows_Q: Which of them.
-        firsts_Q: Row of its slot that bit 0 stands for, for each; at most the number of cached rows.
+        firsts_Q: Row of its slot that bit 0 stands for, for each or for all; at most the number of cached rows.
         words: Of each; enough for every row of its slot from there on.
         window: Width of the sliding window in positions; None for no window.
 

@@ -25,6 +25,13 @@ class PassLayout:
     added: AddedRows
     """Its rows, in the order of the packed batch."""
 
+    slots: list[int]
+    """Of the entries, as plain numbers, for what is done entry by entry on a CPU; likewise:"""
+    starts: list[int]
+    """First packed row of each, and the number of all at the end."""
+    totals: list[int]
+    """Rows of each one's slot with the new ones."""
+
     wanted_W: Int64s
     """Packed rows that logits are wanted for, ascending."""
 
@@ -34,12 +41,12 @@ class PassLayout:
     @property
     def num_rows(self) -> int:
         """Packed rows."""
-        return self.added.num_rows
+        return self.starts[-1]
 
     @property
     def num_sessions(self) -> int:
         """Entries of the batch."""
-        return len(self.added.slots_B)
+        return len(self.slots)
 
     def positions(self) -> Int64s:
         """Of the packed rows."""
@@ -87,6 +94,9 @@ def plan_pass(batch: Batch, added: AddedRows) -> PassLayout:
     wants_B = np.where(wanted_E == _ALL, counts_B, wanted_E)
     return PassLayout(
         added=added,
+        slots=added.slots_B.tolist(),
+        starts=added.starts.tolist(),
+        totals=added.totals_B.tolist(),
         wanted_W=wanted_R.nonzero()[0],
         offsets=(0, *wants_B.cumsum().tolist()),
     )

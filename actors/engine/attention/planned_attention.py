@@ -33,11 +33,10 @@ from outrider.actors.engine.protocol import Int64s
 
 def planned_cache(layout: PassLayout, storage: Storage) -> PassCache:
     """The cache of a pass."""
-    added = layout.added
     if layout.num_sessions == 1:
-        first = int(added.cached_B[0] + added.scratch_B[0])
-        slot = int(added.slots_B[0])
-        return PassCache(storage, None, view=storage.views(slot, 1, first, layout.num_rows))
+        first = layout.totals[0] - layout.num_rows
+        view = storage.views(layout.slots[0], 1, first, layout.num_rows)
+        return PassCache(storage, None, view=view)
     return PassCache(storage, torch.from_numpy(layout.written(storage.capacity)))
 
 
@@ -71,28 +70,27 @@ def planned_attention(layout: PassLayout, storage: Storage) -> Attend:
 
 def _of_one(layout: PassLayout, entry: int, storage: Storage) -> AttentionCall:
     """The call of a session by itself."""
-    added = layout.added
-    start, end = added.starts[entry : entry + 2].tolist()
+    start, end = layout.starts[entry : entry + 2]
     return AttentionCall(
         storage,
         queries=None if layout.num_sessions == 1 else slice(start, end),
         num_entries=1,
         num_queries=end - start,
-        see=_Views(layout, storage, int(added.slots_B[entry]), [entry], end - start),
+        see=_Views(layout, storage, layout.slots[entry], [entry], end - start),
     )
 
 
 def _of_many(layout: PassLayout, run: SlotRun, storage: Storage) -> AttentionCall:
     """The call of sessions that share it."""
-    entries_Q = np.array(run.entries)
-    num_queries = int(layout.added.counts_B[run.members].max())
-    rows = layout.queries(entries_Q, num_queries)
+    starts = layout.starts
+    num_queries = max(starts[entry + 1] - starts[entry] for entry in run.members)
+    rows = layout.queries(np.array(run.entries), num_queries)
     first, end = int(rows[0]), int(rows[0]) + len(rows)
     is_range = np.array_equal(rows, np.arange(first, end))
     return AttentionCall(
         storage,
         queries=slice(first, end) if is_range else torch.from_numpy(rows),
-        num_entries=len(entries_Q),
+        num_entries=len(run.entries),
         num_queries=num_queries,
         see=_Views(layout, storage, run.first_slot, run.entries, num_queries),
     )
@@ -110,19 +108,19 @@ class _Views:
         num_queries: int,
     ) -> None:
         self._layout, self._storage, self._first_slot = layout, storage, first_slot
-        self._entries_Q, self._num_queries = np.array(entries), num_queries
-        self._members = self._entries_Q[self._entries_Q != NOBODY]
+        self._entries, self._num_queries = entries, num_queries
+        self._members = [entry for entry in entries if entry != NOBODY]
 
     def __call__(self, window: int | None, may_be_causal: bool) -> KeysAndMask:
-        storage, added, num_queries = self._storage, self._layout.added, self._num_queries
-        members, num_entries = self._members, len(self._entries_Q)
-        total, first = int(added.totals_B[members].max()), 0
+        storage, layout, num_queries = self._storage, self._layout, self._num_queries
+        members, num_entries = self._members, len(self._entries)
+        total, first = max(layout.totals[entry] for entry in members), 0
         if window is not None:
             if window > self._deepest():
                 # A window that no row outgrows is no window.
                 window = None
             else:
-                first = int(first_seen(added, window)[members].min())
+                first = int(first_seen(layout.added, window)[members].min())
         shown = total - first
         view = storage.views(self._first_slot, num_entries, first, shown)
         if num_entries == 1 and window is None and self._is_chain():
@@ -141,22 +139,27 @@ class _Views:
 
     def _is_chain(self) -> bool:
         """Whether the scratch rows of the slot come one after another."""
-        added, (entry,) = self._layout.added, self._members.tolist()
-        last = added.starts[entry + 1] - 1
+        added, (entry,) = self._layout.added, self._members
+        last = self._layout.starts[entry + 1] - 1
         return bool(added.depths_R[last] == added.columns_R[last])
 
     def _bits(self, first: int, shown: int, window: int | None) -> Words:
         """Bits of all queries; in a slot of nobody a row sees one, for what saw nothing would be no number."""
-        rows_Q: Int64s = self._layout.queries(self._entries_Q, self._num_queries)
+        layout, entries_Q = self._layout, np.array(self._entries)
+        if len(entries_Q) == 1:
+            (entry,) = self._entries
+            rows_Q: Int64s = np.arange(layout.starts[entry], layout.starts[entry + 1])
+        else:
+            rows_Q = layout.queries(entries_Q, self._num_queries)
         bits_QS = mask_bits(
-            self._layout.added,
+            layout.added,
             rows_Q,
-            firsts_Q=np.full(len(rows_Q), first),
+            firsts_Q=first,
             words=num_words(shown),
             window=window,
         )
-        if len(self._members) < len(self._entries_Q):
-            nobody = (self._entries_Q == NOBODY).repeat(self._num_queries)
+        if len(self._members) < len(entries_Q):
+            nobody = (entries_Q == NOBODY).repeat(self._num_queries)
             bits_QS[nobody] = 0
             bits_QS[nobody, 0] = 1
         return bits_QS

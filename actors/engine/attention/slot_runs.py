@@ -48,10 +48,9 @@ def slot_runs_of(layout: PassLayout) -> tuple[list[SlotRun], list[int]]:
     Returns:
         The runs, and the entries that attend by themselves, ascending.
     """
-    added = layout.added
-    slots, counts = added.slots_B.tolist(), added.counts_B.tolist()
+    slots, counts = layout.slots, layout.added.counts_B.tolist()
     alike: dict[tuple[int, int], list[int]] = {}
-    for entry, (total, count) in enumerate(zip(added.totals_B.tolist(), counts, strict=True)):
+    for entry, (total, count) in enumerate(zip(layout.totals, counts, strict=True)):
         if count <= MOST_ROWS:
             alike.setdefault(_size(total, count), []).append(entry)
     found: list[SlotRun] = []

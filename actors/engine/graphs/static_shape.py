@@ -7,6 +7,7 @@ matters: reading the weights takes the time of a small pass, whatever its number
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from outrider.actors.engine.attention.pass_layout import PassLayout
 
@@ -99,13 +100,13 @@ class StaticShape:
 
 def need_of(plan: PassLayout, layers: tuple[int, ...] = ()) -> Need:
     """What a planned pass asks of a shape, and the layers whose hidden states are wanted."""
-    added = plan.added
+    starts = plan.starts
     return Need(
         rows=plan.num_rows,
         sessions=plan.num_sessions,
-        longest=int(added.counts_B.max()),
-        slots=1 + int(added.slots_B.max()),
-        shown=int(added.totals_B.max()),
+        longest=max(end - start for start, end in pairwise(starts)),
+        slots=1 + max(plan.slots),
+        shown=max(plan.totals),
         layers=layers,
     )
 

@@ -93,10 +93,13 @@ class ScratchRows:
 
     def grow(self, added: AddedRows) -> None:
         """Adds rows."""
-        places = added.slots_B.take(added.entries_R), added.columns_R + 1
-        self._parents_SC[places] = added.parents_R
-        self._depths_SC[places] = added.depths_R
-        self._lineages_SCW[places] = added.lineages_RW
+        places_R = added.slots_B.take(added.entries_R) * self._parents_SC.shape[1]
+        places_R += added.columns_R
+        places_R += 1
+        self._parents_SC.reshape(-1)[places_R] = added.parents_R
+        self._depths_SC.reshape(-1)[places_R] = added.depths_R
+        words = self._lineages_SCW.shape[2]
+        self._lineages_SCW.reshape(-1, words)[places_R] = added.lineages_RW
         self.counts_S[added.slots_B] += added.counts_B
 
     def are_paths(self, moves: Moves) -> bool:
