@@ -57,7 +57,11 @@ class Sender:
         rows = self._sessions.on_link(link)
         if pace is None or not len(rows):
             return
+        before = pace.passes_before
         pace.told(verdicts.target, len(verdicts.tokens_T), now)
+        if pace.passes_before < before:
+            # What would have come too late may now be in time, also of sessions that these verdicts are not for.
+            self._sessions.is_dirty_S[rows] = True
         vocab_size = self._sessions.at(int(rows[0])).vocab_size
         self._sessions.floors_S[rows] = self._floor(pace, vocab_size)
         self._sessions.passes_s_S[rows] = pace.pass_s

@@ -5,7 +5,7 @@ measured: the speed of rounds while drafters work and while they rest, each in u
 for the same sessions. The faster way goes on; now and then the other one is tried for some rounds. What trying costs comes out of a
 budget, one token in a hundred, so a way that is far worse is tried seldom, and one that is nearly as good often. For each load (sessions in
 powers of two) the answer is its own. Speeds change at once when a text becomes hard to foresee or a core is lost: rounds before a change that
-chance does not explain are forgotten (`speed.py`), and what was known of the way that rests is as old as its last trial. Pure: rounds are pushed
+chance does not explain are forgotten (`speed.py`), and what was known of the way that rests is as old as its last round. Pure: rounds are pushed
 in, no clock is read.
 """
 
@@ -38,8 +38,15 @@ class _Load:
     tried: list[float] = field(default_factory=list)
     """Speeds of its rounds so far, and what they have cost."""
     lost: float = 0.0
-    since: int = 0
-    """Rounds since the last one."""
+    rested: int = 0
+    """Rounds since the other way has run."""
+
+    def pay(self) -> None:
+        """Takes what the trial has cost out of the budget: a round at least, for drafters are woken or sent to rest, and no more than the
+        budget may grow to, or a pause in a trial would make it the last one."""
+        self.trial = 0
+        self.price = min(max(self.lost, 1.0), ROUNDS)
+        self.budget -= self.price
 
 
 class Mode:
@@ -57,7 +64,10 @@ class Mode:
         """
         load = self._of(num_sessions)
         if load is not self._load:
-            # A load that has changed says nothing about a trial.
+            # A load that has changed ends a trial and says nothing about it. It is paid for, or loads that change every few rounds would be
+            # tried in each of them.
+            if self._load.trial and self._load.tried:
+                self._load.pay()
             self._load.trial, self._load = 0, load
         return load.drafts != (load.trial > 0)
 
@@ -82,7 +92,7 @@ class Mode:
         load = self._load
         here, there = (load.drafted, load.plain) if load.drafts else (load.plain, load.drafted)
         if not load.trial:
-            load.since += 1
+            load.rested += 1
             load.budget = min(load.budget + PROBE_SHARE * rounds, ROUNDS)
             has_changed = here.observe(speed)
             if here.is_time and self._judge(load):
@@ -91,9 +101,10 @@ class Mode:
             if load.budget >= load.price or (has_changed and here.mean < there.mean):
                 load.trial, load.lost = PROBE_ROUNDS, 0.0
                 load.tried.clear()
-                if load.since > ROUNDS:
+                if load.rested > ROUNDS:
                     there.forget()
             return
+        load.rested = 0
         load.lost += (here.mean - speed) * rounds
         load.tried.append(speed)
         if is_caught_up or load.drafts or load.trial < PROBE_ROUNDS:
@@ -106,9 +117,7 @@ class Mode:
                 there.forget()
                 for tried in load.tried:
                     there.observe(tried)
-            load.trial = load.since = 0
-            load.price = max(load.lost, 1.0)
-            load.budget -= load.price
+            load.pay()
             self._judge(load)
 
     def _judge(self, load: _Load) -> bool:
@@ -116,5 +125,5 @@ class Mode:
         here, there = (load.drafted, load.plain) if load.drafts else (load.plain, load.drafted)
         is_slower = there.mean > here.mean + math.hypot(here.error, there.error)
         if is_slower:
-            load.drafts, load.price = not load.drafts, 1.0
+            load.drafts, load.price, load.rested = not load.drafts, 1.0, 0
         return is_slower

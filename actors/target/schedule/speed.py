@@ -64,7 +64,7 @@ class Speed:
         """Takes in a round. Returns whether the speed has changed."""
         if self._end == len(self._speeds_R):
             self._speeds_R[:ROUNDS] = self._speeds_R[ROUNDS:]
-            self._first, self._end = 0, ROUNDS
+            self._first, self._end = self._first - ROUNDS, ROUNDS
         self._speeds_R[self._end] = speed
         self._end += 1
         self._first = max(self._first, self._end - ROUNDS)

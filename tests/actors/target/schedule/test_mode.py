@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from outrider.actors.target.schedule.mode import Mode
-from outrider.actors.target.schedule.speed import PROBE_SHARE
+from outrider.actors.target.schedule.speed import PROBE_SHARE, ROUNDS, Speed
 
 
 @dataclass
@@ -148,3 +148,46 @@ def test_a_trial_without_candidates_is_judged_by_what_came_instead() -> None:
     assert not mode.enter(load.sessions)
     load.sleeps = 10_000
     assert load.run(mode, 3_000) > 1.0 - 3.0 * PROBE_SHARE
+
+
+@pytest.mark.parametrize("speed", [0.3, 0.8, 1.5])
+@pytest.mark.parametrize("stay", [4, 8])
+def test_loads_that_change_every_few_rounds_are_not_tried_in_each_of_them(
+    speed: float, stay: int
+) -> None:
+    """A trial that another load ends is paid for like any other."""
+    mode = Mode()
+    loads = [Load(2.0 * speed, 2.0, noise=0.1, sessions=sessions) for sessions in (4, 5)]
+    for turn in range(12_000 // stay):
+        loads[turn % 2].run(mode, stay)
+    tokens, time = sum(load.tokens for load in loads), sum(load.time for load in loads)
+    assert tokens / time > max(speed, 1.0) * (1.0 - 4.0 * PROBE_SHARE)
+
+
+def test_a_pause_in_a_trial_does_not_make_it_the_last_one() -> None:
+    """However long it was, drafters that have become better are found some time."""
+    load, mode = Load(1.0, 2.0), Mode()
+    load.run(mode, 1_000)
+    for _ in range(1_000):
+        if mode.enter(load.sessions):
+            break
+        load.run(mode, 1)
+    mode.observe(1.0 / 5_000.0, 5_000.0, is_caught_up=True)
+    load.drafted_tokens = 4.0
+    load.run(mode, 60_000)
+    assert load.run(mode, 1_000) > 1.8
+
+
+def test_what_was_before_a_change_stays_forgotten() -> None:
+    """However many rounds come after it, and wherever in what is kept it was."""
+    for before in range(200, 700, 20):
+        rng, speed = random.Random(before), Speed()
+        for _ in range(before):
+            speed.observe(rng.gauss(1.0, 0.1))
+        since = None
+        for count in range(1, 400):
+            has_changed = speed.observe(rng.gauss(1.25, 0.3))
+            since = count if has_changed and since is None else since
+            if since is not None:
+                assert speed.weight <= min(count + 8, ROUNDS)
+        assert since is not None
