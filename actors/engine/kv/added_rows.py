@@ -47,8 +47,12 @@ class AddedRows:
     columns_R: Int64s
     """Number of each among the scratch rows of its slot."""
 
+    slots_R: Int64s
+    """The slot of each."""
+
     depths_R: Int64s
     lineages_RW: Words
+    """Both empty if the table keeps no ancestry."""
 
     @property
     def num_rows(self) -> int:

@@ -25,28 +25,28 @@ NO_ROWS = MovedRows(slots_N=_NOTHING, sources_N=_NOTHING, targets_N=_NOTHING)
 """Everything lies where it should."""
 
 
-def moved_rows(moves: Moves, counts_E: Int64s, cached_E: Int64s) -> MovedRows:
+def moved_rows(moves: Moves, cached_S: Int64s) -> MovedRows:
     """Path and kept rows go behind the cached ones, in this order.
 
     Args:
         moves: What becomes of the scratch rows.
-        counts_E: Rows of each path.
-        cached_E: Cached rows of each slot before.
+        cached_S: Cached rows of all slots, those of the paths included.
     """
     num_path, num_kept = moves.paths_EP.shape[1], moves.keeps_EK.shape[1]
+    counts_E = np.count_nonzero(moves.paths_EP >= 0, axis=1)
     sources_EN, targets_EN = moves.paths_EP, np.arange(num_path)[None]
     if num_kept:
         sources_EN = np.concatenate((sources_EN, moves.keeps_EK), axis=1)
-        behind_EK = np.arange(num_kept) + counts_E[:, None]
         path_EP = np.broadcast_to(targets_EN, moves.paths_EP.shape)
-        targets_EN = np.concatenate((path_EP, behind_EK), axis=1)
+        targets_EN = np.concatenate((path_EP, np.arange(num_kept) + counts_E[:, None]), axis=1)
     entries_N, places_N = ((sources_EN >= 0) & (sources_EN != targets_EN)).nonzero()
     if not len(entries_N):
         return NO_ROWS
     targets_EN = np.broadcast_to(targets_EN, sources_EN.shape)
-    first_N = cached_E[entries_N]
+    slots_N = moves.slots_E[entries_N]
+    first_N = cached_S[slots_N] - counts_E[entries_N]
     return MovedRows(
-        slots_N=moves.slots_E[entries_N],
+        slots_N=slots_N,
         sources_N=first_N + sources_EN[entries_N, places_N],
         targets_N=first_N + targets_EN[entries_N, places_N],
     )

@@ -1,17 +1,20 @@
-"""The scratch rows of all slots as arrays: parents, depths and lineages. Nothing here is refused; see `slots.py`."""
+"""The scratch rows of all slots as arrays. Nothing here is refused; see `slots.py`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from outrider.actors.engine.kv.added_rows import WORD, AddedRows, bits_of, descend
+from outrider.actors.engine.kv.added_rows import AddedRows
+from outrider.actors.engine.kv.ancestry import Ancestry
 from outrider.actors.engine.protocol import Batch, Int64s, Moves
 
 NOT_KEPT = -2
 """Number of a scratch row that does not stay."""
+
+_NONE = np.zeros(0, np.int64)
+_NO_WORDS = np.zeros((0, 0), np.uint64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -32,17 +35,14 @@ class KeptRows:
 class ScratchRows:
     """Trees of scratch rows."""
 
-    def __init__(self, num_slots: int, max_scratch: int) -> None:
+    def __init__(self, num_slots: int, max_scratch: int, *, has_ancestry: bool) -> None:
         """No slot has any."""
         self.max_scratch = max_scratch
         self.counts_S = np.zeros(num_slots, np.int64)
         """Rows of each slot."""
         # Column 0 is the last cached row, so that parent -1 finds it too.
-        columns, words = 1 + max_scratch, -(-max_scratch // WORD)
-        self._parents_SC = np.full((num_slots, columns), -1, np.int64)
-        self._depths_SC = np.full((num_slots, columns), -1, np.int64)
-        self._lineages_SCW = np.zeros((num_slots, columns, words), np.uint64)
-        self._own_CW = bits_of(np.arange(max_scratch), words)
+        self._parents_SC = np.full((num_slots, 1 + max_scratch), -1, np.int64)
+        self._ancestry = Ancestry(num_slots, max_scratch) if has_ancestry else None
 
     def parents(self, slot: int) -> list[int]:
         """Of the rows of a slot."""
@@ -59,25 +59,19 @@ class ScratchRows:
         Returns:
             None: a parent is none.
         """
-        slots_B, starts = batch.slots_E, batch.starts_E
+        slots_B, starts, parents_R = batch.slots_E, batch.starts_E, batch.parents_R
         scratch_B = self.counts_S.take(slots_B)
         entries_R = np.arange(len(slots_B)).repeat(starts[1:] - starts[:-1])
         shifts_R = (scratch_B - starts[:-1]).take(entries_R)
         columns_R = np.arange(len(entries_R)) + shifts_R
         # Read without their sign, negative numbers are too great.
-        above_R = batch.parents_R + 1
-        if np.count_nonzero(above_R.view(np.uint64) > columns_R.view(np.uint64)):
+        if np.count_nonzero((parents_R + 1).view(np.uint64) > columns_R.view(np.uint64)):
             return None
-        is_new_R = above_R > scratch_B.take(entries_R)
-        places_R = slots_B.take(entries_R) * self._parents_SC.shape[1]
-        places_R += np.where(is_new_R, 0, above_R)
-        depths_R = self._depths_SC.reshape(-1).take(places_R)
-        depths_R += 1
-        lineages_RW = self._own_CW.take(columns_R, axis=0)
-        lineages_RW |= self._lineages_SCW.reshape(-1, lineages_RW.shape[1]).take(places_R, axis=0)
-        if np.count_nonzero(is_new_R):
-            depths_R += is_new_R
-            descend(np.where(is_new_R, above_R - 1 - shifts_R, -1), depths_R, lineages_RW)
+        slots_R = slots_B.take(entries_R)
+        depths_R, lineages_RW = _NONE, _NO_WORDS
+        if self._ancestry is not None:
+            above_R = np.where(parents_R < scratch_B.take(entries_R), -1, parents_R - shifts_R)
+            depths_R, lineages_RW = self._ancestry.below(slots_R, columns_R, parents_R, above_R)
         return AddedRows(
             slots_B=slots_B,
             cached_B=cached_B,
@@ -85,21 +79,18 @@ class ScratchRows:
             starts=starts,
             entries_R=entries_R,
             tokens_R=batch.tokens_R,
-            parents_R=batch.parents_R,
+            parents_R=parents_R,
             columns_R=columns_R,
+            slots_R=slots_R,
             depths_R=depths_R,
             lineages_RW=lineages_RW,
         )
 
     def grow(self, added: AddedRows) -> None:
         """Adds rows."""
-        places_R = added.slots_B.take(added.entries_R) * self._parents_SC.shape[1]
-        places_R += added.columns_R
-        places_R += 1
-        self._parents_SC.reshape(-1)[places_R] = added.parents_R
-        self._depths_SC.reshape(-1)[places_R] = added.depths_R
-        words = self._lineages_SCW.shape[2]
-        self._lineages_SCW.reshape(-1, words)[places_R] = added.lineages_RW
+        self._parents_SC[added.slots_R, added.columns_R + 1] = added.parents_R
+        if self._ancestry is not None:
+            self._ancestry.put(added.slots_R, added.columns_R, added.depths_R, added.lineages_RW)
         self.counts_S[added.slots_B] += added.counts_B
 
     def are_paths(self, moves: Moves) -> bool:
@@ -137,12 +128,11 @@ class ScratchRows:
 
     def keep(self, kept: KeptRows) -> None:
         """Puts rows that stay where they are to be, in slots without rows."""
-        is_below_K: NDArray[np.bool_] = kept.parents_K >= 0
-        depths_K = is_below_K.astype(np.int64)
-        lineages_KW = self._own_CW.take(kept.new_K, axis=0)
-        descend(np.where(is_below_K, kept.parents_K + kept.firsts_K, -1), depths_K, lineages_KW)
-        places = kept.slots_K, kept.new_K + 1
-        self._parents_SC[places] = kept.parents_K
-        self._depths_SC[places] = depths_K
-        self._lineages_SCW[places] = lineages_KW
-        self.counts_S += np.bincount(kept.slots_K, minlength=len(self.counts_S))
+        slots_K, new_K, parents_K = kept.slots_K, kept.new_K, kept.parents_K
+        self._parents_SC[slots_K, new_K + 1] = parents_K
+        if self._ancestry is not None:
+            above_K = np.where(parents_K < 0, -1, parents_K + kept.firsts_K)
+            self._ancestry.put(
+                slots_K, new_K, *self._ancestry.below(slots_K, new_K, parents_K, above_K)
+            )
+        self.counts_S += np.bincount(slots_K, minlength=len(self.counts_S))

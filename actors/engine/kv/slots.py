@@ -13,7 +13,6 @@ from typing import NoReturn
 import numpy as np
 
 from outrider.actors.engine.kv.added_rows import AddedRows, packed
-from outrider.actors.engine.kv.moved_rows import NO_ROWS, MovedRows, moved_rows
 from outrider.actors.engine.kv.pass_refusals import (
     HeldRows,
     SlotRoom,
@@ -34,6 +33,7 @@ class SlotTable:
         max_context: int,
         max_scratch: int,
         vocab_size: int,
+        has_ancestry: bool = True,
     ):
         """Starts with every slot free.
 
@@ -42,6 +42,7 @@ class SlotTable:
             max_context: Positions of a sequence.
             max_scratch: Scratch rows of a slot.
             vocab_size: Token ids.
+            has_ancestry: Whether depths and ancestors of rows are kept, which attention needs.
 
         Raises:
             ValueError: A size is less than one.
@@ -57,7 +58,7 @@ class SlotTable:
         self.cached_S = np.zeros(num_slots, np.int64)
         """Cached rows; of a free slot those that were kept."""
         self._is_taken_S = np.zeros(num_slots, np.bool_)
-        self._scratch = ScratchRows(num_slots, max_scratch)
+        self._scratch = ScratchRows(num_slots, max_scratch, has_ancestry=has_ancestry)
 
     @property
     def num_free(self) -> int:
@@ -163,37 +164,36 @@ class SlotTable:
         added = self._scratch.placed(arrays, cached_B)
         if added is None:
             self._refuse(arrays)
-        if np.count_nonzero(cached_B.take(added.entries_R) + added.depths_R >= self.max_context):
-            self._refuse(arrays)
+        if np.count_nonzero(added.totals_B > self.max_context):
+            # Wide trees fit where deep ones do not, as their positions are what counts.
+            self._check(arrays)
         return added
 
     def grow(self, added: AddedRows) -> None:
         """Adds checked rows."""
         self._scratch.grow(added)
 
-    def rebase(self, moves: Moves) -> MovedRows:
-        """Commits paths and keeps rows below them; see `Engine.rebase`. Returns what has to move for it.
+    def rebase(self, moves: Moves) -> None:
+        """Commits paths and keeps rows below them; see `Engine.rebase`. What has to move for it, `moved_rows` tells.
 
         Raises:
             ValueError: As there, or a slot is not taken.
         """
         slots_E, scratch = moves.slots_E, self._scratch
         if not len(slots_E):
-            return NO_ROWS
+            return
         if not self._are_taken(slots_E) or not scratch.are_paths(moves):
             self._refuse_moves(moves)
-        counts_E = (moves.paths_EP >= 0).sum(1)
+        counts_E = np.count_nonzero(moves.paths_EP >= 0, axis=1)
         kept = None
         if moves.keeps_EK.shape[1]:
             kept = scratch.kept(moves, counts_E)
             if kept is None or kept.falls or np.count_nonzero(kept.parents_K == NOT_KEPT):
                 self._refuse_moves(moves)
-        moved = moved_rows(moves, counts_E, self.cached_S[slots_E])
         self.cached_S[slots_E] += counts_E
         scratch.counts_S[slots_E] = 0
         if kept is not None:
             scratch.keep(kept)
-        return moved
 
     def copy_prefix(self, source: int, destination: int, length: int) -> None:
         """Gives an empty slot the first cached rows of another, or kept ones if that is free.
@@ -238,7 +238,8 @@ class SlotTable:
     def _held(self, slot: int) -> HeldRows:
         return HeldRows(number=slot, cached=self.cached(slot), parents=self.parents(slot))
 
-    def _refuse(self, batch: Batch) -> NoReturn:
+    def _check(self, batch: Batch) -> None:
+        """By the plain rules, entry by entry."""
         if len(set(batch.slots_E.tolist())) < len(batch):
             raise ValueError(
                 f"a slot occurs twice in the batch: {batch.slots_E.tolist()}; "
@@ -249,6 +250,9 @@ class SlotTable:
         )
         for rows in batch:
             check_rows(self._held(rows.slot), rows, room)
+
+    def _refuse(self, batch: Batch) -> NoReturn:
+        self._check(batch)
         raise AssertionError("the plain rules refuse what is refused here")
 
     def _refuse_moves(self, moves: Moves) -> NoReturn:

@@ -29,6 +29,7 @@ from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.graphs.cuda_graph import recorder_for
 from outrider.actors.engine.graphs.static_pass import Policy, StaticPasses
 from outrider.actors.engine.kv.added_rows import packed
+from outrider.actors.engine.kv.moved_rows import moved_rows
 from outrider.actors.engine.kv.slots import SlotTable
 from outrider.actors.engine.kv.storage import Storage
 from outrider.actors.engine.models.llama_forward import MAX_ERROR, LlamaForward
@@ -354,7 +355,8 @@ class TransformersEngine:
     @torch.inference_mode()
     def rebase(self, moves: Moves) -> None:
         """See `Engine`."""
-        self._storage.move(self._table.rebase(moves))
+        self._table.rebase(moves)
+        self._storage.move(moved_rows(moves, self._table.cached_S))
 
     @torch.inference_mode()
     def copy_prefix(self, source: int, destination: int, length: int) -> None:

@@ -22,6 +22,7 @@ from outrider.actors.engine.attention.planned_attention import planned_attention
 from outrider.actors.engine.graphs.cuda_graph import recorder_for
 from outrider.actors.engine.graphs.static_pass import Policy, StaticPasses
 from outrider.actors.engine.kv.added_rows import packed
+from outrider.actors.engine.kv.moved_rows import moved_rows
 from outrider.actors.engine.kv.slots import SlotTable
 from outrider.actors.engine.kv.storage import PlaneShape, Storage
 from outrider.actors.engine.models.llama_forward import LlamaForward
@@ -185,7 +186,8 @@ class LayerStage:
     @torch.inference_mode()
     def rebase(self, moves: Moves) -> None:
         """See `Engine`."""
-        self._storage.move(self.table.rebase(moves))
+        self.table.rebase(moves)
+        self._storage.move(moved_rows(moves, self.table.cached_S))
 
     @torch.inference_mode()
     def copy_prefix(self, source: int, destination: int, length: int) -> None:

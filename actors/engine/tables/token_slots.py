@@ -25,6 +25,7 @@ class TokenSlots:
             max_context=max_context,
             max_scratch=max_scratch,
             vocab_size=vocab_size,
+            has_ancestry=False,
         )
         self.cached = self.books.cached
         self.scratch = self.books.scratch
@@ -73,10 +74,9 @@ class TokenSlots:
             SlotOverflow, ValueError: As `Engine.forward`; nothing was changed.
         """
         added = self.books.check(batch)
-        slots_R = added.slots_B[added.entries_R]
-        self._tokens_SC[slots_R, added.columns_R + 1] = added.tokens_R
+        self._tokens_SC[added.slots_R, added.columns_R + 1] = added.tokens_R
         self.books.grow(added)
-        return slots_R
+        return added.slots_R
 
     def parent_tokens(self, slots_N: Int64s, parents_N: Int64s) -> Int64s:
         """The tokens of scratch rows, the last cached one for -1."""
@@ -94,6 +94,8 @@ class TokenSlots:
         self._texts_ST[slots_N, lengths_E[entries_N] + steps_N] = path_N
         # Ascending steps: the last one of each slot stays.
         tokens_SC[slots_N, 0] = path_N
+        if not moves.keeps_EK.shape[1]:
+            return
         entries_K, new_K = (moves.keeps_EK >= 0).nonzero()
         slots_K = slots_E[entries_K]
         tokens_SC[slots_K, new_K + 1] = tokens_SC[slots_K, moves.keeps_EK[entries_K, new_K] + 1]

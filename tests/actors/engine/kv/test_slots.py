@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +18,7 @@ from hypothesis.stateful import (
     rule,
 )
 
+from outrider.actors.engine.kv.moved_rows import moved_rows
 from outrider.actors.engine.kv.slots import SlotTable
 from outrider.actors.engine.protocol import Moves, NoFreeSlot, Rows, SlotOverflow
 
@@ -149,7 +151,8 @@ class SlotBooks(RuleBasedStateMachine):
             with pytest.raises(ValueError, match=f"slot {slot}: "):
                 self.table.rebase(Moves.one(slot, path, keep))
             return
-        moved = self.table.rebase(Moves.one(slot, path, keep))
+        self.table.rebase(Moves.one(slot, path, keep))
+        moved = moved_rows(Moves.one(slot, path, keep), self.table.cached_S)
         order = [*range(len(held.cached)), *(len(held.cached) + row for row in path + keep)]
         assert list(zip(moved.sources_N, moved.targets_N, strict=True)) == [
             (row, place) for place, row in enumerate(order) if row != place
@@ -261,7 +264,13 @@ test_books_agree_with_linked_nodes = SlotBooks.TestCase
 @given(st.sampled_from(["num_slots", "max_context", "max_scratch"]), st.integers(-3, 0))
 def test_sizes_must_be_positive(name: str, size: int) -> None:
     """A size below one is refused by name."""
-    sizes = {"num_slots": 1, "max_context": 1, "max_scratch": 1, "vocab_size": 1, name: size}
+    sizes: dict[str, Any] = {
+        "num_slots": 1,
+        "max_context": 1,
+        "max_scratch": 1,
+        "vocab_size": 1,
+        name: size,
+    }
     with pytest.raises(ValueError, match=f"{name} is {size}"):
         SlotTable(**sizes)
 
