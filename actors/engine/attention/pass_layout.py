@@ -89,14 +89,21 @@ class PassLayout:
 def plan_pass(batch: Batch, added: AddedRows) -> PassLayout:
     """Packs a checked batch."""
     counts_B, wanted_E = added.counts_B, batch.wanted_E
-    wanted_R = (wanted_E == _ALL)[added.entries_R]
-    wanted_R[(added.starts[1:] - 1)[wanted_E > 0]] = True
-    wants_B = np.where(wanted_E == _ALL, counts_B, wanted_E)
+    starts = added.starts.tolist()
+    offsets: tuple[int, ...] = tuple(starts)
+    if np.count_nonzero(wanted_E != _ALL):
+        wanted_R = (wanted_E == _ALL)[added.entries_R]
+        wanted_R[(added.starts[1:] - 1)[wanted_E > 0]] = True
+        wanted_W = wanted_R.nonzero()[0]
+        wants_B = np.where(wanted_E == _ALL, counts_B, wanted_E)
+        offsets = (0, *wants_B.cumsum().tolist())
+    else:
+        wanted_W = np.arange(starts[-1])
     return PassLayout(
         added=added,
         slots=added.slots_B.tolist(),
-        starts=added.starts.tolist(),
+        starts=starts,
         totals=added.totals_B.tolist(),
-        wanted_W=wanted_R.nonzero()[0],
-        offsets=(0, *wants_B.cumsum().tolist()),
+        wanted_W=wanted_W,
+        offsets=offsets,
     )

@@ -20,7 +20,11 @@ class Ancestry:
         self._own_CW = bits_of(np.arange(max_scratch), self._words)
 
     def below(
-        self, slots_R: Int64s, columns_R: Int64s, parents_R: Int64s, above_R: Int64s
+        self,
+        slots_R: Int64s,
+        columns_R: Int64s,
+        parents_R: Int64s,
+        above_R: Int64s | None = None,
     ) -> tuple[Int64s, Words]:
         """Depths and lineages of new rows.
 
@@ -28,16 +32,17 @@ class Ancestry:
             slots_R: Their slots.
             columns_R: Their numbers.
             parents_R: Numbers of their parents, -1 for the last cached row. Of parents that are new rows, too, it does not matter.
-            above_R: Index of the parent among the new rows; -1: it is none of them.
+            above_R: Index of the parent among the new rows, -1: it is none of them. None: no parent is one of them.
         """
-        is_new_R = above_R >= 0
-        places_R = slots_R * self._columns + np.where(is_new_R, 0, parents_R + 1)
+        places_R = slots_R * self._columns
+        is_new_R = None if above_R is None else above_R >= 0
+        places_R += parents_R + 1 if is_new_R is None else np.where(is_new_R, 0, parents_R + 1)
         depths_R = self._depths_N.take(places_R)
         depths_R += 1
         lineages_RW = self._own_CW.take(columns_R, axis=0)
         lineages_RW |= self._lineages_NW.take(places_R, axis=0)
-        if np.count_nonzero(is_new_R):
-            depths_R += is_new_R
+        if above_R is not None:
+            depths_R += above_R >= 0
             descend(above_R, depths_R, lineages_RW)
         return depths_R, lineages_RW
 

@@ -33,15 +33,18 @@ def moved_rows(moves: Moves, cached_S: Int64s) -> MovedRows:
         cached_S: Cached rows of all slots, those of the paths included.
     """
     num_path, num_kept = moves.paths_EP.shape[1], moves.keeps_EK.shape[1]
-    counts_E = np.count_nonzero(moves.paths_EP >= 0, axis=1)
     sources_EN, targets_EN = moves.paths_EP, np.arange(num_path)[None]
+    counts_E = None
     if num_kept:
+        counts_E = np.count_nonzero(moves.paths_EP >= 0, axis=1)
         sources_EN = np.concatenate((sources_EN, moves.keeps_EK), axis=1)
         path_EP = np.broadcast_to(targets_EN, moves.paths_EP.shape)
         targets_EN = np.concatenate((path_EP, np.arange(num_kept) + counts_E[:, None]), axis=1)
     entries_N, places_N = ((sources_EN >= 0) & (sources_EN != targets_EN)).nonzero()
     if not len(entries_N):
         return NO_ROWS
+    if counts_E is None:
+        counts_E = np.count_nonzero(moves.paths_EP >= 0, axis=1)
     targets_EN = np.broadcast_to(targets_EN, sources_EN.shape)
     slots_N = moves.slots_E[entries_N]
     first_N = cached_S[slots_N] - counts_E[entries_N]

@@ -49,18 +49,18 @@ class ScratchRows:
         parents: list[int] = self._parents_SC[slot, 1 : 1 + self.counts_S[slot]].tolist()
         return parents
 
-    def placed(self, batch: Batch, cached_B: Int64s) -> AddedRows | None:
+    def placed(self, batch: Batch, cached_B: Int64s, scratch_B: Int64s) -> AddedRows | None:
         """Where the rows of a batch would lie.
 
         Args:
             batch: Of slots that have room for them.
             cached_B: Cached rows of each slot.
+            scratch_B: Its scratch rows.
 
         Returns:
             None: a parent is none.
         """
         slots_B, starts, parents_R = batch.slots_E, batch.starts_E, batch.parents_R
-        scratch_B = self.counts_S.take(slots_B)
         entries_R = np.arange(len(slots_B)).repeat(starts[1:] - starts[:-1])
         shifts_R = (scratch_B - starts[:-1]).take(entries_R)
         columns_R = np.arange(len(entries_R)) + shifts_R
@@ -70,7 +70,10 @@ class ScratchRows:
         slots_R = slots_B.take(entries_R)
         depths_R, lineages_RW = _NONE, _NO_WORDS
         if self._ancestry is not None:
-            above_R = np.where(parents_R < scratch_B.take(entries_R), -1, parents_R - shifts_R)
+            above_R = None
+            is_new_R = parents_R >= scratch_B.take(entries_R)
+            if np.count_nonzero(is_new_R):
+                above_R = np.where(is_new_R, parents_R - shifts_R, -1)
             depths_R, lineages_RW = self._ancestry.below(slots_R, columns_R, parents_R, above_R)
         return AddedRows(
             slots_B=slots_B,

@@ -152,19 +152,18 @@ class SlotTable:
         arrays = packed(batch)
         counts_B, slots_B = arrays.starts_E[1:] - arrays.starts_E[:-1], arrays.slots_E
         # Read without their sign, negative numbers are too great.
-        is_wrong_R = arrays.tokens_R.view(np.uint64) >= self.vocab_size
-        if (
-            np.count_nonzero(is_wrong_R)
-            or np.count_nonzero(counts_B < 1)
-            or not self._are_taken(slots_B)
-            or np.count_nonzero(self._scratch.counts_S.take(slots_B) + counts_B > self.max_scratch)
-        ):
+        if np.count_nonzero(
+            arrays.tokens_R.view(np.uint64) >= self.vocab_size
+        ) or not self._are_taken(slots_B):
             self._refuse(arrays)
-        cached_B = self.cached_S.take(slots_B)
-        added = self._scratch.placed(arrays, cached_B)
+        scratch_B, cached_B = self._scratch.counts_S.take(slots_B), self.cached_S.take(slots_B)
+        ends_B = scratch_B + counts_B
+        if np.count_nonzero((ends_B > self.max_scratch) | (ends_B <= scratch_B)):
+            self._refuse(arrays)
+        added = self._scratch.placed(arrays, cached_B, scratch_B)
         if added is None:
             self._refuse(arrays)
-        if np.count_nonzero(added.totals_B > self.max_context):
+        if np.count_nonzero(cached_B + ends_B > self.max_context):
             # Wide trees fit where deep ones do not, as their positions are what counts.
             self._check(arrays)
         return added
@@ -230,10 +229,10 @@ class SlotTable:
 
     def _are_taken(self, slots_B: Int64s) -> bool:
         """Whether slots are taken and none is named twice."""
-        if np.count_nonzero(slots_B.view(np.uint64) >= self.num_slots):
+        slots = slots_B.tolist()
+        if len(set(slots)) < len(slots) or min(slots) < 0 or max(slots) >= self.num_slots:
             return False
-        is_free_B = ~self._is_taken_S.take(slots_B)
-        return not np.count_nonzero(is_free_B) and len(set(slots_B.tolist())) == len(slots_B)
+        return bool(np.count_nonzero(self._is_taken_S.take(slots_B)) == len(slots))
 
     def _held(self, slot: int) -> HeldRows:
         return HeldRows(number=slot, cached=self.cached(slot), parents=self.parents(slot))

@@ -113,7 +113,7 @@ class TransformersEngine:
                 device=model.device,
             )
             self.llama = self._llama_forward(settings)
-        self._reached_S = np.zeros(num_slots, np.int64)
+        self._reached = [0] * num_slots
         """Rows of each slot that were ever written since it was cleared."""
         self.static_passes = self._static_passes(settings)
         self._cache_argument = cache_argument(model) or "cache"
@@ -237,10 +237,10 @@ class TransformersEngine:
         """See `Engine`."""
         taken = self._table.acquire(slot, keep=keep)
         # Passes read behind a slot's rows and ignore what is there, if it is a number. Padded ones write there, too.
-        end = max(keep, int(self._reached_S[taken])) if self.static_passes is None else None
+        end = max(keep, self._reached[taken]) if self.static_passes is None else None
         with torch.inference_mode():
             self._storage.clear(taken, keep, end)
-        self._reached_S[taken] = keep
+        self._reached[taken] = keep
         return taken
 
     def release(self, slot: int, *, keep: int = 0) -> None:
@@ -261,7 +261,8 @@ class TransformersEngine:
         arrays = packed(batch)
         added = self._table.check(arrays)
         plan = plan_pass(arrays, added)
-        self._reached_S[added.slots_B] = np.maximum(self._reached_S[added.slots_B], added.totals_B)
+        for slot, total in zip(plan.slots, plan.totals, strict=True):
+            self._reached[slot] = max(self._reached[slot], total)
         tapped = self._tapped(arrays)
         if self.static_passes is None:
             values_RV = self._run(plan, tapped)
@@ -363,7 +364,7 @@ class TransformersEngine:
         """See `Engine`."""
         self._table.copy_prefix(source, destination, length)
         self._storage.copy(source, destination, length)
-        self._reached_S[destination] = max(int(self._reached_S[destination]), length)
+        self._reached[destination] = max(self._reached[destination], length)
 
     def truncate(self, slot: int, length: int) -> None:
         """See `Engine`."""

@@ -106,7 +106,7 @@ class LayerStage:
                 max_scratch=room.max_scratch,
                 policy=policies.get(room.cuda_graphs, Policy()),
             )
-        self._reached_S = np.zeros(room.num_slots, np.int64)
+        self._reached = [0] * room.num_slots
         """Rows of each slot that were ever written since it was cleared."""
         self.took_s = 0.0
         """Seconds of the last pass."""
@@ -122,10 +122,10 @@ class LayerStage:
     def acquire(self, slot: int | None, *, keep: int) -> int:
         """See `Engine`."""
         taken = self.table.acquire(slot, keep=keep)
-        end = max(keep, int(self._reached_S[taken])) if self._static is None else None
+        end = max(keep, self._reached[taken]) if self._static is None else None
         with torch.inference_mode():
             self._storage.clear(taken, keep, end)
-        self._reached_S[taken] = keep
+        self._reached[taken] = keep
         return taken
 
     @torch.inference_mode()
@@ -154,7 +154,8 @@ class LayerStage:
             counts = [0, *map(len, wanted)]
             offsets = tuple(np.cumsum(counts).tolist())
             plan = replace(plan, wanted_W=np.array(rows, np.int64), offsets=offsets)
-        self._reached_S[added.slots_B] = np.maximum(self._reached_S[added.slots_B], added.totals_B)
+        for slot, total in zip(plan.slots, plan.totals, strict=True):
+            self._reached[slot] = max(self._reached[slot], total)
         if self._static is not None:
             values_RV = self._static.run(plan)
         else:
@@ -194,4 +195,4 @@ class LayerStage:
         """See `Engine`."""
         self.table.copy_prefix(source, destination, length)
         self._storage.copy(source, destination, length)
-        self._reached_S[destination] = max(int(self._reached_S[destination]), length)
+        self._reached[destination] = max(self._reached[destination], length)

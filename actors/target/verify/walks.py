@@ -82,6 +82,8 @@ class Walks:
 
 def moves_of(pass_: Pass, walks: Walks, kept_E: Int64s) -> Moves:
     """The rows of a pass whose keys and values stay: the text that was read, and the first `kept_E` accepted candidates of each entry."""
+    if not np.count_nonzero(kept_E):
+        return Moves.read(pass_.rows_E, pass_.chains_E)
     chains_E1 = pass_.chains_E[:, None]
     steps_P = np.arange(int((pass_.chains_E + kept_E).max(initial=0)))
     behind_EP = steps_P - chains_E1
