@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Protocol
 
@@ -19,6 +20,7 @@ from outrider.actors.rpc.grpc_server import internal_channel
 from outrider.cluster.config.coordinator_settings import CoordinatorSettings
 from outrider.cluster.roster.roster import Roster
 from outrider.cluster.roster.roster_wire import roster_from_proto
+from outrider.cluster.text.without_torch import without_torch
 from outrider.v1 import cluster_pb2, cluster_pb2_grpc
 
 RETRY_S = 0.5
@@ -58,7 +60,9 @@ class CoordinatorActor:
             folder = resolve_model(settings.tokenizer).location
             settings = replace(settings, tokenizer=folder)
         coordinator = self._coordinator = Coordinator(settings)
-        await coordinator.load()
+        # Code that comes with a tokenizer may want torch.
+        with nullcontext() if settings.allow_remote_code else without_torch():
+            await coordinator.load()
         node_id = ray.get_runtime_context().get_node_id()
         self._runner = ActorRunner(self._identity, coordinator, node_id=node_id)
 

@@ -42,6 +42,13 @@ def stage() -> Path:
     return Path(os.environ["STAGE"])
 
 
+def _put(file: Path, number: int) -> None:
+    """Writes a file that is never seen half-written."""
+    written = file.with_suffix(f"{file.suffix}-part")
+    written.write_text(str(number))
+    written.replace(file)
+
+
 def beside(name: str, command: Sequence[str], said: str) -> None:
     """Starts a command that does not end by itself; returns when it has said this. Its process is in NAME.pid, its words in NAME.log
     and, once it has ended, its exit code in NAME.code."""
@@ -52,12 +59,11 @@ def beside(name: str, command: Sequence[str], said: str) -> None:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
         os.dup2(os.open(os.devnull, os.O_RDWR), 1)
         os.dup2(1, 2)
-        (stage() / f"{name}.pid").write_text(str(process.pid))
-        code = process.wait()
-        (stage() / f"{name}.code").write_text(str(code))
+        _put(stage() / f"{name}.pid", process.pid)
+        _put(stage() / f"{name}.code", process.wait())
         os._exit(0)
     deadline = time.monotonic() + WAIT_S
-    while not log.exists() or said not in log.read_text(errors="replace"):
+    while not (stage() / f"{name}.pid").exists() or said not in log.read_text(errors="replace"):
         if (stage() / f"{name}.code").exists() or time.monotonic() > deadline:
             raise SystemExit(f"{' '.join(command)}\n{log.read_text(errors='replace')}")
         time.sleep(0.05)

@@ -116,7 +116,9 @@ class Stage:
         files = sorted(self.traces.glob("*.pid"))
         family: list[psutil.Process] = []
         for file in files:
-            if not file.with_suffix(".code").exists():
+            if file.with_suffix(".code").exists():
+                continue
+            with suppress(psutil.NoSuchProcess):  # it has ended just now
                 process = psutil.Process(int(file.read_text()))
                 members = [process, *process.children(recursive=True)]
                 family += members

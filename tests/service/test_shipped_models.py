@@ -95,6 +95,19 @@ def problem_of(client: Client, name: str) -> str:
 # -- a drafter with another tokenizer ------------------------------------------------------------------------------
 
 
+def test_only_models_need_torch(service: ServiceProcess) -> None:
+    """The coordinator has the target's tokenizer without it: it takes the time of a start and 230 MiB."""
+
+    def has_torch(actor: str) -> bool:
+        maps = psutil.Process(service.pid_of(actor)).memory_maps()
+        return any("libtorch" in region.path for region in maps)
+
+    assert {name: has_torch(name) for name in ("coordinator", "demo")} == {
+        "coordinator": False,
+        "demo": True,
+    }
+
+
 def test_misfit_is_told_where_the_service_was_started(
     service: ServiceProcess, client: Client
 ) -> None:

@@ -1,0 +1,50 @@
+"""A coordinator needs no torch."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from outrider.actors.demo import path
+from outrider.cluster.text import text_tokenizer
+from outrider.cluster.text.without_torch import without_torch
+
+TEXT = "def half(x):\n    return x / 2  # naïve 日本語 🙂"
+
+SCRIPT = """
+import json, sys
+from outrider.cluster.text import text_tokenizer
+from outrider.cluster.text.without_torch import without_torch
+with without_torch():
+    codec = text_tokenizer.load(sys.argv[1])
+ids = codec.encode(sys.argv[2], add_special_tokens=True)
+text = codec.decode(ids)
+print(json.dumps([ids, text, sorted(codec.special_ids), codec.max_token_chars, "torch" in sys.modules]))
+import torch
+"""
+
+
+@pytest.mark.parametrize("name", ["target", "draft"])
+def test_tokenizer_is_the_same(name: str) -> None:
+    """Nothing is said of the missing library, it is not imported, and it can be afterwards."""
+    folder = str(path(name))
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, folder, TEXT], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+    codec = text_tokenizer.load(folder)
+    ids = codec.encode(TEXT, add_special_tokens=True)
+    expected = [ids, codec.decode(ids), sorted(codec.special_ids), codec.max_token_chars, False]
+    assert json.loads(done.stdout) == expected
+
+
+def test_imported_torch_stays() -> None:
+    """In a process that has it, nothing changes."""
+    import torch
+
+    with without_torch():
+        assert sys.modules["torch"] is torch
+    assert sys.modules["torch"] is torch
