@@ -66,8 +66,9 @@ class CostModel:
         if not self._is_known[drafting]:
             self._is_known[drafting] = True
             self._scales[drafting], self._overheads[drafting] = ratio, outside
-            if not self._is_known[not drafting]:
-                self._scales[not drafting], self._overheads[not drafting] = ratio, outside
+            if not drafting and not self._is_known[True]:
+                # Not the other way round: what drafters cost beside passes would count as plain decoding's.
+                self._scales[True], self._overheads[True] = ratio, outside
             return
         ratio = min(ratio, learning.SURPRISE * scale)
         outside = min(outside, learning.SURPRISE * max(overhead, SMALLEST_S))

@@ -32,7 +32,7 @@ class _Load:
     budget: float = 0.5
     """Rounds' worth of plain decoding that trying may cost; some to begin with, so that both ways are known soon."""
     price: float = 1.0
-    """What the last trial has cost."""
+    """What the last trial has cost, or what one of the way that was left would cost by its speed."""
     trial: int = 0
     """Rounds left of a running one."""
     tried: list[float] = field(default_factory=list)
@@ -41,12 +41,22 @@ class _Load:
     rested: int = 0
     """Rounds since the other way has run."""
 
+    @property
+    def is_known(self) -> bool:
+        """It has lasted for as many rounds as a trial."""
+        return self.plain.weight + self.drafted.weight >= PROBE_ROUNDS
+
     def pay(self) -> None:
         """Takes what the trial has cost out of the budget: a round at least, for drafters are woken or sent to rest, and no more than the
         budget may grow to, or a pause in a trial would make it the last one."""
         self.trial = 0
         self.price = min(max(self.lost, 1.0), ROUNDS)
         self.budget -= self.price
+
+    def pay_more(self, lost: float) -> None:
+        """Takes what came after the trial out of it, too."""
+        before, self.price = self.price, min(max(self.price + lost, 1.0), ROUNDS)
+        self.budget -= self.price - before
 
 
 class Mode:
@@ -55,6 +65,9 @@ class Mode:
     def __init__(self) -> None:
         self._loads: dict[int, _Load] = {}
         self._load = self._of(1)
+        self._tried = self._load
+        self._after = 0
+        """Rounds for which what follows a trial of `_tried` is its cost and nothing else: passes that had begun, texts to be read."""
 
     def enter(self, num_sessions: int) -> bool:
         """Whether drafters work in the next round.
@@ -67,18 +80,24 @@ class Mode:
             # A load that has changed ends a trial and says nothing about it. It is paid for, or loads that change every few rounds would be
             # tried in each of them.
             if self._load.trial and self._load.tried:
-                self._load.pay()
-            self._load.trial, self._load = 0, load
+                self._pay(self._load)
+            self._load.trial = 0
+            if not load.is_known:
+                # A load that lasts for a round or two, as when requests end and others begin, wakes nobody. The fewer sessions, the sooner
+                # drafting pays: where it does not for fewer, it will not for more.
+                smaller = (
+                    other for size, other in self._loads.items() if size < self._size(num_sessions)
+                )
+                load.drafts = self._load.drafts and all(other.drafts for other in smaller)
+            self._load = load
         return load.drafts != (load.trial > 0)
 
+    @staticmethod
+    def _size(num_sessions: int) -> int:
+        return max(num_sessions - 1, 0).bit_length()
+
     def _of(self, num_sessions: int) -> _Load:
-        size = max(num_sessions - 1, 0).bit_length()
-        load = self._loads.get(size)
-        if load is None:
-            # The fewer sessions, the sooner drafting pays: where it does not for fewer, it will not for more.
-            smaller = (self._loads[other] for other in self._loads if other < size)
-            load = self._loads[size] = _Load(drafts=all(known.drafts for known in smaller))
-        return load
+        return self._loads.setdefault(self._size(num_sessions), _Load())
 
     def observe(self, speed: float, rounds: float, *, is_caught_up: bool) -> None:
         """Takes in one round that ran as `enter` said.
@@ -91,14 +110,21 @@ class Mode:
         """
         load = self._load
         here, there = (load.drafted, load.plain) if load.drafts else (load.plain, load.drafted)
+        if self._after:
+            self._after -= 1
+            self._tried.pay_more((here.mean - speed) * rounds if here.weight else 0.0)
+            return
         if not load.trial:
             load.rested += 1
             load.budget = min(load.budget + PROBE_SHARE * rounds, ROUNDS)
             has_changed = here.observe(speed)
             if here.is_time and self._judge(load):
                 return
-            # What has become slower than the other way is thought to be makes a trial of that one a gain, if it is true.
-            if load.budget >= load.price or (has_changed and here.mean < there.mean):
+            # What has become slower than the other way is thought to be makes a trial of that one a gain, if it is true. Of plain decoding
+            # that never ran it is thought that it is as fast as it was timed.
+            is_new = load.drafts and here.is_time and not there.weight
+            thought = 1.0 if is_new else there.mean
+            if load.budget >= load.price or ((has_changed or is_new) and here.mean < thought):
                 load.trial, load.lost = PROBE_ROUNDS, 0.0
                 load.tried.clear()
                 if load.rested > ROUNDS:
@@ -117,13 +143,20 @@ class Mode:
                 there.forget()
                 for tried in load.tried:
                     there.observe(tried)
-            load.pay()
-            self._judge(load)
+            self._pay(load)
+            if self._judge(load):
+                self._after = 0
+
+    def _pay(self, load: _Load) -> None:
+        """A trial has ended."""
+        load.pay()
+        self._tried, self._after = load, PROBE_ROUNDS
 
     def _judge(self, load: _Load) -> bool:
         """Changes the way that goes on if the other one is faster beyond doubt. Returns whether it did."""
         here, there = (load.drafted, load.plain) if load.drafts else (load.plain, load.drafted)
         is_slower = there.mean > here.mean + math.hypot(here.error, there.error)
         if is_slower:
-            load.drafts, load.price, load.rested = not load.drafts, 1.0, 0
+            load.drafts, load.rested = not load.drafts, 0
+            load.price = min(max(PROBE_ROUNDS * (there.mean - here.mean), 1.0), MOST_LOST)
         return is_slower

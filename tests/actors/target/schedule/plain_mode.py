@@ -44,6 +44,8 @@ def modes(rounds: Sequence[PlainRound], drafted: int) -> list[bool]:
     # The trial that runs, if one does: what its rounds have cost, their speeds, and how many of them count.
     trial: int | None = None
     lost, tried, counted = 0.0, list[float](), 0
+    # Whose trial ran last, and for how many more rounds what comes is still its cost.
+    latest, after = 0, 0
     last: int | None = None
 
     def mean(load: int, drafts: bool) -> float:
@@ -88,8 +90,17 @@ def modes(rounds: Sequence[PlainRound], drafted: int) -> list[bool]:
         error = math.sqrt(variance(load, here) + variance(load, not here))
         if mean(load, not here) <= mean(load, here) + error:
             return False
-        ways[load], prices[load], rested[load] = not here, 1.0, 0
+        # By what is known, eight rounds of the way that is left would cost this.
+        prices[load] = 8 * (mean(load, not here) - mean(load, here))
+        prices[load] = min(max(prices[load], 1.0), 2.56)
+        ways[load], rested[load] = not here, 0
         return True
+
+    def pay(load: int) -> None:
+        nonlocal trial, latest, after
+        prices[load] = min(max(lost, 1.0), 256.0)
+        budgets[load] -= prices[load]
+        trial, latest, after = None, load, 8
 
     found: list[bool] = []
     for place in range(len(rounds) + 1):
@@ -100,14 +111,16 @@ def modes(rounds: Sequence[PlainRound], drafted: int) -> list[bool]:
         load = 0
         while 2**load < at:
             load += 1
-        if load not in ways:
-            ways[load] = all(drafts for other, drafts in ways.items() if other < load)
+        if load not in budgets:
             budgets[load], prices[load], rested[load] = 0.5, 1.0, 0
         if trial is not None and load != last:
             if tried:
-                prices[trial] = min(max(lost, 1.0), 256.0)
-                budgets[trial] -= prices[trial]
+                pay(trial)
             trial = None
+        if load != last and len(speeds[load, True]) + len(speeds[load, False]) < 8:
+            # Not known: the way that goes on goes on, unless drafters rest where there are fewer sessions.
+            goes_on = last is None or ways[last]
+            ways[load] = goes_on and all(drafts for other, drafts in ways.items() if other < load)
         last = load
         found.append(ways[load] != (trial is not None))
         if place == len(rounds) or not rounds[place].counts:
@@ -116,6 +129,13 @@ def modes(rounds: Sequence[PlainRound], drafted: int) -> list[bool]:
         lasted = one.seconds / one.plain_s
         speed = one.tokens / one.sessions / lasted
         here, there = ways[load], not ways[load]
+        if after:
+            after -= 1
+            more = (mean(load, here) - speed) * lasted if speeds[load, here] else 0.0
+            price = min(max(prices[latest] + more, 1.0), 256.0)
+            budgets[latest] -= price - prices[latest]
+            prices[latest] = price
+            continue
         if trial is None:
             rested[load] += 1
             budgets[load] = min(budgets[load] + 0.01 * lasted, 256.0)
@@ -123,6 +143,9 @@ def modes(rounds: Sequence[PlainRound], drafted: int) -> list[bool]:
             if taken[load, here] % 8 == 0 and turn(load):
                 continue
             is_gain = has_changed and mean(load, here) < mean(load, there)
+            if here and taken[load, here] % 8 == 0 and not speeds[load, there]:
+                # Plain decoding that never ran is thought to take what was timed.
+                is_gain = mean(load, here) < 1.0
             if budgets[load] >= prices[load] or is_gain:
                 trial, lost, tried, counted = load, 0.0, [], 0
                 if rested[load] > 256:
@@ -141,8 +164,7 @@ def modes(rounds: Sequence[PlainRound], drafted: int) -> list[bool]:
             speeds[load, there], taken[load, there] = [], 0
             for each in tried:
                 learn(load, there, each)
-        trial = None
-        prices[load] = min(max(lost, 1.0), 256.0)
-        budgets[load] -= prices[load]
-        turn(load)
+        pay(load)
+        if turn(load):
+            after = 0
     return found
