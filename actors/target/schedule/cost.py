@@ -75,6 +75,10 @@ class CostModel:
         self._scales[drafting] += (1.0 - learning.PASSES) * (ratio - scale)
         self._overheads[drafting] += (1.0 - learning.PASSES) * (outside - overhead)
 
+    def has_met(self, *, drafting: bool) -> bool:
+        """Whether there was a pass while drafters worked, or while they rested."""
+        return self._is_known[drafting]
+
     def seconds(self, rows: Int64s, *, drafting: bool = True) -> Float64s:
         """Seconds of rounds with so many rows."""
         seconds: Float64s = self._scales[drafting] * self._curve(rows) + self._overheads[drafting]

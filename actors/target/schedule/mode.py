@@ -20,6 +20,9 @@ from outrider.actors.target.schedule.speed import PROBE_ROUNDS, PROBE_SHARE, ROU
 MOST_LOST: Final = PROBE_SHARE * ROUNDS
 """Rounds' worth of plain decoding after which a trial is ended: what the budget gets in the rounds that are remembered."""
 
+SOON: Final = 0.5
+"""Rounds' worth in the budget of a load that is new, or whose way has just changed, so that both ways are known soon."""
+
 
 @dataclass(slots=True)
 class _Load:
@@ -29,8 +32,8 @@ class _Load:
     """The way that goes on."""
     plain: Speed = field(default_factory=Speed)
     drafted: Speed = field(default_factory=Speed)
-    budget: float = 0.5
-    """Rounds' worth of plain decoding that trying may cost; some to begin with, so that both ways are known soon."""
+    budget: float = SOON
+    """Rounds' worth of plain decoding that trying may cost."""
     price: float = 1.0
     """What the last trial has cost, or what one of the way that was left would cost by its speed."""
     trial: int = 0
@@ -120,11 +123,13 @@ class Mode:
             has_changed = here.observe(speed)
             if here.is_time and self._judge(load):
                 return
-            # What has become slower than the other way is thought to be makes a trial of that one a gain, if it is true. Of plain decoding
-            # that never ran it is thought that it is as fast as it was timed.
-            is_new = load.drafts and here.is_time and not there.weight
-            thought = 1.0 if is_new else there.mean
-            if load.budget >= load.price or ((has_changed or is_new) and here.mean < thought):
+            # What has become slower than the other way is thought to be makes a trial of that one a gain, if it is true.
+            is_slow = has_changed and here.mean < there.mean
+            if load.drafts and here.is_time and not there.weight:
+                # Plain decoding that never ran is thought to be as fast as it was timed. Twice the error: these rounds may be those of
+                # drafters that begin.
+                is_slow = here.mean + 2.0 * here.error < 1.0
+            if load.budget >= load.price or is_slow:
                 load.trial, load.lost = PROBE_ROUNDS, 0.0
                 load.tried.clear()
                 if load.rested > ROUNDS:
@@ -147,6 +152,12 @@ class Mode:
             if self._judge(load):
                 self._after = 0
 
+    def rescale(self, factor: float) -> None:
+        """Plain decoding takes so many times what it was expected to take in all rounds so far."""
+        for load in self._loads.values():
+            for speed in (load.plain, load.drafted):
+                speed.rescale(factor)
+
     def _pay(self, load: _Load) -> None:
         """A trial has ended."""
         load.pay()
@@ -159,4 +170,5 @@ class Mode:
         if is_slower:
             load.drafts, load.rested = not load.drafts, 0
             load.price = min(max(PROBE_ROUNDS * (there.mean - here.mean), 1.0), MOST_LOST)
+            load.budget = max(load.budget, SOON)
         return is_slower

@@ -27,6 +27,8 @@ class PlainRound:
     """Seconds that plain decoding is expected to take for these sessions."""
     caught_up: bool = True
     """Drafters have answered for all sessions what these had grown by when they were woken."""
+    longer: float = 1.0
+    """Times that plain decoding takes longer than was expected in all rounds before."""
     counts: bool = True
     """False: it read a part of a prompt, or no other ran right before it."""
 
@@ -93,6 +95,7 @@ def modes(rounds: Sequence[PlainRound], drafted: int) -> list[bool]:
         # By what is known, eight rounds of the way that is left would cost this.
         prices[load] = 8 * (mean(load, not here) - mean(load, here))
         prices[load] = min(max(prices[load], 1.0), 2.56)
+        budgets[load] = max(budgets[load], 0.5)
         ways[load], rested[load] = not here, 0
         return True
 
@@ -123,6 +126,9 @@ def modes(rounds: Sequence[PlainRound], drafted: int) -> list[bool]:
             ways[load] = goes_on and all(drafts for other, drafts in ways.items() if other < load)
         last = load
         found.append(ways[load] != (trial is not None))
+        if place < len(rounds):
+            for known in speeds.values():
+                known[:] = [speed * rounds[place].longer for speed in known]
         if place == len(rounds) or not rounds[place].counts:
             continue
         one = rounds[place]
@@ -145,7 +151,7 @@ def modes(rounds: Sequence[PlainRound], drafted: int) -> list[bool]:
             is_gain = has_changed and mean(load, here) < mean(load, there)
             if here and taken[load, here] % 8 == 0 and not speeds[load, there]:
                 # Plain decoding that never ran is thought to take what was timed.
-                is_gain = mean(load, here) < 1.0
+                is_gain = mean(load, here) + 2.0 * math.sqrt(variance(load, here)) < 1.0
             if budgets[load] >= prices[load] or is_gain:
                 trial, lost, tried, counted = load, 0.0, [], 0
                 if rested[load] > 256:
