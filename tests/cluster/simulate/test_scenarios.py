@@ -151,7 +151,7 @@ def test_a_poor_tree_is_waited_for_where_drafting_is_all_but_free(tmp_path: Path
         SMALL.replace("clients: 2", "clients: 1")
         .replace("agree90", "agree70")
         .replace("0.5ms+1us, slots: 4", "0.2ms+1us, slots: 4, link: {latency_ms: 0}")
-        .replace("seconds: 0.6", "seconds: 3\nprices: free")
+        .replace("seconds: 0.6", "seconds: 2\nprices: free")
         .replace("speed_up: 1.3", "over_lockstep: 0.95")
     )
     done = CliRunner().invoke(app, ["simulate", str(file)])
