@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -43,42 +44,63 @@ def module_file(name: str) -> Path | None:
 
 def imported(file: Path) -> Iterator[Path]:
     """The files of ours that a file imports; those for types only do not count."""
-    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    for names in _named((ROOT / file).read_text(encoding="utf-8")):
+        if (found := next(filter(None, map(module_file, names)), None)) is not None:
+            yield found
+
+
+@cache
+def _named(source: str) -> tuple[tuple[str, ...], ...]:
+    """What a source imports: for each, the names of modules that it may be, the likeliest first."""
+    tree = ast.parse(source)
     for_types = {
         id(inner)
         for node in ast.walk(tree)
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
         for inner in ast.walk(node)
     }
-    for node in ast.walk(tree):
-        if id(node) not in for_types:
-            yield from filter(None, _named(node))
+    return tuple(
+        names
+        for node in ast.walk(tree)
+        if id(node) not in for_types
+        for names in _names_in(node)
+        if any(f"{names[0]}.".startswith(f"{package}.") for package in PACKAGES)
+    )
 
 
-def _named(node: ast.AST) -> Iterator[Path | None]:
+def _names_in(node: ast.AST) -> Iterator[tuple[str, ...]]:
     match node:
         case ast.ImportFrom(module=str(module), names=names):
             for alias in names:
-                yield module_file(f"{module}.{alias.name}") or module_file(module)
+                yield f"{module}.{alias.name}", module
         case ast.Import(names=names):
             for alias in names:
-                yield module_file(alias.name)
+                yield (alias.name,)
         case ast.Constant(value=str(name)) if "." in name:
-            yield module_file(name)
+            yield (name,)
 
 
 def unfinished() -> list[str]:
     """Strings that begin the name of a module of ours and leave the rest to be put in, by file and line."""
-    begins = tuple(f"{package}." for package in ("outrider", *PACKAGES))
     return [
-        f"{file}:{node.lineno}"
+        f"{file}:{line}"
         for file in sources()
-        for node in ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8")))
+        for line in _unfinished((ROOT / file).read_text(encoding="utf-8"))
+    ]
+
+
+@cache
+def _unfinished(source: str) -> tuple[int, ...]:
+    """Lines of them in one source."""
+    begins = tuple(f"{package}." for package in ("outrider", *PACKAGES))
+    return tuple(
+        node.lineno
+        for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.Constant)
         and isinstance(node.value, str)
         and node.value.startswith(begins)
         and node.value.endswith(".")
-    ]
+    )
 
 
 def folders() -> Graph:

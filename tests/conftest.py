@@ -12,6 +12,9 @@ from hypothesis import HealthCheck, Phase, settings
 # Before torch is imported anywhere: tests share the cores with each other and with whatever else runs.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# Tests start hundreds of processes, each of which would compile everything that it imports.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 # A shell that runs tests in the background has them ignore Ctrl-C, and so every process that they start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -80,7 +80,7 @@ async def collect(
     num_rounds: int,
     first_seed: int,
 ) -> Collected:
-    """Runs sessions side by side until they have seen so many rounds in all, after every drafter has begun to take part.
+    """Runs sessions side by side until they have seen so many rounds in all, each after every drafter has begun to take part.
 
     Args:
         addresses: Of the servers.
@@ -166,8 +166,8 @@ class _Run:
         await self._target.write(target_pb2.SessionCommand(open=opened))
 
     async def count(self, num_rounds: int) -> Collected:
-        """Counts rounds from the moment when every session has accepted candidates of every drafter."""
-        missing = {(session, d) for session in self._texts for d in range(len(self._drafters))}
+        """Counts the rounds of each session from the moment when it has accepted candidates of every drafter."""
+        missing = {session: set(range(len(self._drafters))) for session in self._texts}
         collected = Collected(texts=list(self._texts.values()))
         counted, wanted, plain = 0, int((1.0 + PLAIN_SHARE) * num_rounds), 0
         open_sessions = set(self._texts)
@@ -179,8 +179,8 @@ class _Run:
                 case "commits" if not self._is_over:
                     for one in commits.decode(event.commits.frame):
                         text = self._texts[one.session]
-                        if missing:
-                            missing -= {(one.session, drafter) for drafter in one.origins}
+                        if missing[one.session]:
+                            missing[one.session].difference_update(one.origins)
                             # As many of those that count may have been plain passes.
                             wanted += 1
                         else:

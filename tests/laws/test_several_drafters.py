@@ -39,9 +39,9 @@ from outrider.actors.target.state.target_events import (
     VerdictsSent,
 )
 
-TOKENS = 1600
+TOKENS = 900
 SESSIONS = 4
-"""Some 2,500 rounds in all."""
+"""Some 1,400 rounds in all; in two thirds of them wrong rows give a probability below 1e-14."""
 
 MIN_P = 1e-6
 """For each statistic; the seeds are fixed."""
@@ -144,7 +144,7 @@ def test_texts_follow_the_law(verifier: str, shape: str) -> None:
     company.run(verifier, shape)
     stats = [end.stats for end in company.ends.values()]
     rounds, nodes = sum(s.rounds for s in stats), 2 * parse(shape).num_nodes
-    assert rounds > 2000
+    assert rounds > 1100
     assert sum(s.verified for s in stats) > 0.98 * nodes * rounds
     assert sum(s.accepted for s in stats) > 0.5 * rounds
     assert judged(company, parse(shape).depth).least > MIN_P

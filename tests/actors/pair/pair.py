@@ -371,6 +371,26 @@ def _target_events(message: target_pb2.DrafterMessage, vocab_size: int) -> list[
     ]
 
 
+def texts_alone(
+    table: Table, samplings: Sequence[Sampling], prompt: Sequence[int] = (1, 2, 0)
+) -> list[list[int]]:
+    """Texts of plain decoding, each made once for all tests of a process."""
+    law = table.log_probs.tobytes()
+    keys = [(law, tuple(prompt), repr(sampling)) for sampling in samplings]
+    if missing := [place for place, key in enumerate(keys) if key not in _ALONE]:
+        alone = Pair(table, table)
+        for place in missing:
+            alone.open(
+                place, samplings[place], Speculation(enabled=False), prompt, is_attached=False
+            )
+        alone.run()
+        _ALONE.update({keys[place]: tuple(alone.texts[place]) for place in missing})
+    return [list(_ALONE[key]) for key in keys]
+
+
+_ALONE: dict[tuple[bytes, tuple[int, ...], str], tuple[int, ...]] = {}
+
+
 def blurred(table: Table, other: Table, share: float) -> Table:
     """A draft model: the target's distributions, mixed with others."""
     probs = (1.0 - share) * np.exp(table.log_probs) + share * np.exp(other.log_probs)

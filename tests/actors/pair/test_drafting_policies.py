@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from tests.actors.pair.pair import Pair, blurred
+from tests.actors.pair.pair import Pair, blurred, texts_alone
 from tests.actors.pair.test_frozen_exchange import Chaos
 from tests.actors.pair.test_frozen_law import DRAFT as LAW_DRAFT
 from tests.actors.pair.test_frozen_law import TARGET as LAW_TARGET
@@ -50,10 +50,7 @@ def pair(**fields: object) -> Pair:
 
 def plain(sampling: Sampling) -> list[int]:
     """The text without speculation."""
-    alone = pair()
-    alone.open(0, sampling, Speculation(enabled=False), is_attached=False)
-    alone.run()
-    return alone.texts[0]
+    return texts_alone(TARGET, [sampling])[0]
 
 
 @pytest.mark.parametrize("verifier", ["coupled", "exact_match"])
@@ -71,25 +68,25 @@ def test_texts_are_those_of_plain_decoding(policies: DraftPolicies, verifier: st
         assert not both.draft.stats.failures
 
 
-@pytest.mark.parametrize("temperature", [1e-300, 1e-45, 1e-40, 1e-6, 100.0])
 @pytest.mark.parametrize(
     ("verifier", "policies"),
     [*(("coupled", length) for length in LENGTHS), ("speculative_sampling", LENGTHS[0])],
 )
-def test_no_temperature_is_too_low_or_too_high(
-    verifier: str, policies: DraftPolicies, temperature: float
-) -> None:
+def test_no_temperature_is_too_low_or_too_high(verifier: str, policies: DraftPolicies) -> None:
     """All that a request may ask for: the drafter goes on, and a session beside it notices nothing."""
-    sampling = replace(SAMPLINGS[1], temperature=temperature)
+    temperatures = (1e-300, 1e-45, 1e-40, 1e-6, 100.0)
+    asked = [replace(SAMPLINGS[1], temperature=temperature) for temperature in temperatures]
     both = pair()
-    both.open(0, sampling, Speculation(verifier=verifier, policies=policies))
-    both.open(1, SAMPLINGS[0], Speculation(policies=policies))
+    for session, sampling in enumerate(asked, 1):
+        both.open(session, sampling, Speculation(verifier=verifier, policies=policies))
+    both.open(0, SAMPLINGS[0], Speculation(policies=policies))
     both.run()
-    if not VERIFIERS[verifier].needs_frozen_tree:
-        assert both.texts[0] == plain(sampling)
-    assert len(both.texts[0]) == sampling.max_tokens
-    assert both.texts[1] == plain(SAMPLINGS[0])
-    assert both.stats(1).accepted > 0
+    for session, sampling in enumerate(asked, 1):
+        if not VERIFIERS[verifier].needs_frozen_tree:
+            assert both.texts[session] == plain(sampling)
+        assert len(both.texts[session]) == sampling.max_tokens
+    assert both.texts[0] == plain(SAMPLINGS[0])
+    assert both.stats(0).accepted > 0
     assert not both.draft.stats.failures
 
 

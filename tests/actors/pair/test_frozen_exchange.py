@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
-from tests.actors.pair.pair import Pair, Wire, blurred
+from tests.actors.pair.pair import Pair, Wire, blurred, texts_alone
 
 from outrider.actors.draft.service.draft_messages import message_of
 from outrider.actors.draft.state.draft_events import CandidatesSent
@@ -39,10 +39,7 @@ SAMPLED = Sampling(seed=1, max_tokens=300, temperature=0.9, top_p=0.95)
 
 def plain(sampling: Sampling) -> list[int]:
     """The text without a drafter."""
-    pair = Pair(TARGET, DRAFT)
-    pair.open(0, sampling, Speculation(), is_attached=False)
-    pair.run()
-    return pair.texts[0]
+    return texts_alone(TARGET, [sampling])[0]
 
 
 @pytest.mark.parametrize("verifier", FROZEN)

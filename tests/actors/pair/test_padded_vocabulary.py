@@ -40,10 +40,13 @@ def biased(target: Table) -> Sampling:
     )
 
 
-def together(pair: tuple[Table, Table], speculation: Speculation) -> tuple[Pair, list[list[int]]]:
+def together(
+    pair: tuple[Table, Table], speculation: Speculation, max_tokens: int = 60
+) -> tuple[Pair, list[list[int]]]:
     """Sessions with all options at once, and their texts."""
     both = Pair(*pair)
-    for session, sampling in enumerate((*SAMPLINGS, biased(pair[0]))):
+    for session, options in enumerate((*SAMPLINGS, biased(pair[0]))):
+        sampling = replace(options, max_tokens=max_tokens)
         both.open(session, sampling, speculation, is_attached=speculation.enabled)
     both.run()
     assert all("the target ended" in end.message for end in both.ended), "the drafter gave up"
@@ -67,7 +70,7 @@ def test_texts_are_those_of_plain_decoding(pair: tuple[Table, Table]) -> None:
 @pytest.mark.parametrize("verifier", FROZEN)
 def test_frozen_trees_hold_common_tokens(pair: tuple[Table, Table], verifier: str) -> None:
     """The law of candidates ends at the narrower width; every option is followed."""
-    both, _ = together(pair, Speculation(verifier=verifier))
+    both, _ = together(pair, Speculation(verifier=verifier), max_tokens=30)
     assert all(both.stats(session).proposed for session in both.texts)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from tests.actors.pair.pair import Pair, blurred
+from tests.actors.pair.pair import Pair, blurred, texts_alone
 
 from outrider.actors.engine.tables.tabular_engine import random_table
 from outrider.actors.speculation.options import Sampling, Speculation
@@ -39,10 +39,7 @@ class Switched(Mode):
 
 def plain() -> list[int]:
     """The text without a drafter."""
-    pair = Pair(TARGET, DRAFT)
-    pair.open(0, SAMPLED, Speculation(), is_attached=False)
-    pair.run()
-    return pair.texts[0]
+    return texts_alone(TARGET, [SAMPLED])[0]
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -14,7 +14,7 @@ from tests.actors.draft.methods.small_nested import VOCAB as NESTED_VOCAB
 from tests.actors.draft.methods.small_nested import save
 from tests.actors.draft.reference_nets import target_folder
 from tests.actors.pair import test_foreign_pair as foreign
-from tests.actors.pair.pair import Pair
+from tests.actors.pair.pair import Pair, texts_alone
 
 from outrider.actors.draft.choice.drafter_registry import loading_method
 from outrider.actors.draft.service.draft_server import load_method
@@ -25,6 +25,8 @@ from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.speculation.policies import DraftPolicies, RootPolicy
 
 TEMPERATURES = [1e-45, 1e-40, 1e-30, 1e-6, 100.0]
+SLOTS = 2 * len(TEMPERATURES) + 1
+"""Sessions at a time: all temperatures with and without filters, and a usual one."""
 NESTED = random_table(NESTED_VOCAB, 1, seed=9, concentration=0.2)
 
 
@@ -48,7 +50,7 @@ def _of_folder(written: foreign.Written) -> Callable[[Path], Drafting]:
 def _loaded(table: Table, model: str, options: dict[str, Any]) -> Drafting:
     method = loading_method(model)
     assert method is not None
-    engine = EngineSettings(model=model, num_slots=4)
+    engine = EngineSettings(model=model, num_slots=SLOTS)
     loaded = load_method(
         DraftSettings(name="d", incarnation=1, method=method, options=options, engine=engine)
     )
@@ -61,7 +63,7 @@ def _sorted(folder: Path) -> Drafting:
 
 
 def _diffusion(folder: Path) -> Drafting:
-    return Drafting(foreign.TARGET, {"method": diffusion_drafter(small_net())})
+    return Drafting(foreign.TARGET, {"method": diffusion_drafter(small_net(), num_slots=SLOTS)})
 
 
 def _model(folder: Path) -> Drafting:
@@ -81,25 +83,22 @@ DRAFTINGS: dict[str, Callable[[Path], Drafting]] = {
 }
 
 
-@pytest.mark.parametrize("temperature", TEMPERATURES)
 @pytest.mark.parametrize("name", DRAFTINGS)
-def test_no_temperature_fails_a_drafter(tmp_path: Path, name: str, temperature: float) -> None:
+def test_no_temperature_fails_a_drafter(tmp_path: Path, name: str) -> None:
     """Nor a session beside it; with and without filters, and with the target's own candidates."""
     usual = Sampling(seed=5, max_tokens=30, temperature=0.8)
-    asked = replace(usual, seed=3, temperature=temperature)
-    filtered = replace(asked, top_p=0.9, min_p=0.01, logit_bias={3: 5.0})
+    asked = [replace(usual, seed=3, temperature=temperature) for temperature in TEMPERATURES]
+    filtered = [replace(one, top_p=0.9, min_p=0.01, logit_bias={3: 5.0}) for one in asked]
+    samplings = [*asked, *filtered, usual]
     drafting = DRAFTINGS[name](tmp_path)
     roots = Speculation(policies=DraftPolicies(roots=RootPolicy.TARGET))
-    texts = []
+    prompt = [3, 1, 4, 1, 5]
     with np.errstate(over="raise", invalid="raise", divide="raise"):
-        for is_attached in (False, True):
-            pair = Pair(drafting.table, drafting.table, **drafting.fields)
-            for number, sampling in enumerate((asked, filtered, usual)):
-                speculation = roots if is_attached and number == 0 else Speculation()
-                prompt = [3, 1, 4, 1, 5]
-                pair.open(number, sampling, speculation, prompt, is_attached=is_attached)
-            pair.run()
-            texts.append(pair.texts)
-    assert texts[0] == texts[1]
+        pair = Pair(drafting.table, drafting.table, **drafting.fields)
+        for number, sampling in enumerate(samplings):
+            pair.open(number, sampling, roots if sampling in asked else Speculation(), prompt)
+        pair.run()
+        plain = texts_alone(drafting.table, samplings, prompt)
+    assert list(pair.texts.values()) == plain
     assert not pair.draft.stats.failures
-    assert all(pair.stats(number).proposed > 0 for number in range(3))
+    assert all(pair.stats(number).proposed > 0 for number in pair.texts)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 import torch
 from tests.cluster.front import Front, Serve
 from tests.cluster.served.test_feedback_served import generate, peers_ready, until
@@ -47,10 +46,7 @@ async def drafted_of(front: Front, temperature: float) -> int:
     return count
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.8])
-async def test_the_shipped_speculator_drafts_and_changes_no_token(
-    serve: Serve, temperature: float
-) -> None:
+async def test_the_shipped_speculator_drafts_and_changes_no_token(serve: Serve) -> None:
     """Some of the text is the drafter's, which proposes nothing without the target's states; how much hangs on the machine."""
     torch.set_num_threads(1)
     target = TargetServer(
@@ -79,8 +75,8 @@ async def test_the_shipped_speculator_drafts_and_changes_no_token(
         drafters = (("heads", await drafter.start()),)
         front = await serve(codec=None, targets=(address,), drafters=drafters)
         await until(front, peers_ready)
-        drafted = await drafted_of(front, temperature)
+        drafted = [await drafted_of(front, temperature) for temperature in (0.0, 0.8)]
     finally:
         await drafter.stop(0.0)
         await target.stop(0.0)
-    assert drafted > 0
+    assert all(drafted)

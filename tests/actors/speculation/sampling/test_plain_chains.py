@@ -265,6 +265,7 @@ FROZEN = [
 ]
 
 
+@cache
 def chain_of(name: str, seed: int, replacement: Replacement) -> FrozenTree:
     """The first plain draws as a chain, with plain decoding's own laws: all of it must be accepted."""
     drawn, scores = draws(name, seed)
