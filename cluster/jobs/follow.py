@@ -15,8 +15,8 @@ from typing import Any
 import aiohttp
 
 from outrider.cluster.jobs.job_server import JobServer
+from outrider.cluster.process.command_failed import UNAVAILABLE, CommandFailed, Report
 from outrider.cluster.process.signals import Ending
-from outrider.cluster.start.commands import UNAVAILABLE, CommandFailed, Report
 
 POLL_S = 0.2
 """How often what has come is written, and a signal is looked for."""

@@ -19,8 +19,8 @@ from outrider.cluster.jobs.arguments import Parse
 from outrider.cluster.jobs.job_options import JobOptions
 from outrider.cluster.jobs.job_request import Submission, build, checked_id
 from outrider.cluster.jobs.ray_token import RayToken, find_credentials
+from outrider.cluster.process.command_failed import DEADLINE, FAILED, USAGE, CommandFailed, Report
 from outrider.cluster.process.signals import ending_by_signal
-from outrider.cluster.start.commands import DEADLINE, FAILED, USAGE, CommandFailed, Report
 
 if TYPE_CHECKING:
     from outrider.cluster.jobs.job_server import JobServer

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from outrider.cluster.start.commands import USAGE, CommandFailed
+from outrider.cluster.process.command_failed import USAGE, CommandFailed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,8 +18,7 @@ from outrider.cluster.jobs.arguments import Carried, Parse, check_outputs, is_ur
 from outrider.cluster.jobs.job_options import JobOptions, amounts, assignments
 from outrider.cluster.jobs.package import Package, collect
 from outrider.cluster.jobs.ray_token import Mode
-from outrider.cluster.jobs.service_job import with_configuration
-from outrider.cluster.start.commands import USAGE, CommandFailed
+from outrider.cluster.process.command_failed import USAGE, CommandFailed
 
 END_S = 30
 """Seconds that a stopped command may take to end before Ray kills it; Ray's own choice is 3."""
@@ -78,6 +77,9 @@ def build(
     if options.paths_on_cluster or "working_dir" in runtime_env:
         _check_configured(verb, parse(arguments))
     elif verb == "serve":
+        # Imports the configuration and every drafter's options, which other commands of jobs need not wait for.
+        from outrider.cluster.jobs.service_job import with_configuration
+
         arguments, file, end_s = with_configuration(arguments, parse, folder=folder, mode=mode)
         carried = (file,)
     else:

@@ -20,8 +20,8 @@ from ray.exceptions import AuthenticationError, RayError
 from ray.job_submission import JobSubmissionClient
 
 from outrider.cluster.jobs.ray_token import RayToken
+from outrider.cluster.process.command_failed import FAILED, UNAVAILABLE, USAGE, CommandFailed
 from outrider.cluster.ray.ray_errors import first_line
-from outrider.cluster.start.commands import FAILED, UNAVAILABLE, USAGE, CommandFailed
 
 CONNECT_S = 10.0
 """For a connection, and for each piece of an upload."""

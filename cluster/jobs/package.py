@@ -15,7 +15,7 @@ from typing import Any
 from zipfile import ZipFile, ZipInfo
 
 from outrider.cluster.jobs.arguments import Carried
-from outrider.cluster.start.commands import USAGE, CommandFailed
+from outrider.cluster.process.command_failed import USAGE, CommandFailed
 
 _SILENT = logging.getLogger("outrider.jobs.package")
 _SILENT.disabled = True

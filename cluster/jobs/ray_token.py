@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from outrider.cluster.start.commands import USAGE, CommandFailed
+from outrider.cluster.process.command_failed import USAGE, CommandFailed
 
 Mode = Literal["token", "disabled"]
 

@@ -14,7 +14,7 @@ from outrider.cluster.config.config_file import read_mapping
 from outrider.cluster.config.schema import Config, parse_config, with_flags
 from outrider.cluster.jobs.arguments import CARRIED, Carried, Parse, existing_file, replaced
 from outrider.cluster.jobs.ray_token import Mode
-from outrider.cluster.start.commands import USAGE, CommandFailed
+from outrider.cluster.process.command_failed import USAGE, CommandFailed
 
 NAME = f"{CARRIED}/service.yaml"
 """Where the job finds its configuration."""

@@ -11,8 +11,8 @@ from outrider.cluster.plan.plan_request import PlanRequest, load_request
 from outrider.cluster.plan.planner import Plan, describe, plan
 from outrider.cluster.plan.serving_ways import Option
 from outrider.cluster.plan.trial import Tried
+from outrider.cluster.process.command_failed import USAGE, CommandFailed
 from outrider.cluster.simulate.simulate_command import quiet
-from outrider.cluster.start.commands import USAGE, CommandFailed
 
 HEADINGS = ("way", "GPUs", "tokens/s", "a request", "x plain", "expected", "$ a million")
 """Of the columns of `rows_of`."""

@@ -12,10 +12,10 @@ from typing import Any
 import structlog
 
 from outrider.cluster.config.config_errors import ConfigError
+from outrider.cluster.process.command_failed import USAGE, CommandFailed
 from outrider.cluster.simulate.compare import ComparedFigures, compare
 from outrider.cluster.simulate.scenario import load_scenario
 from outrider.cluster.simulate.simulated_service import SimulatedMode
-from outrider.cluster.start.commands import USAGE, CommandFailed
 
 HEADINGS = (
     "scenario",

@@ -15,8 +15,8 @@ from outrider.actors.rpc.tls import UnfitTls
 from outrider.cluster.config.config_errors import ConfigError
 from outrider.cluster.config.config_file import read_mapping
 from outrider.cluster.config.schema import parse_config
+from outrider.cluster.process.command_failed import FAILED, UNAVAILABLE, USAGE, CommandFailed
 from outrider.cluster.process.signals import ending_by_signal
-from outrider.cluster.start.commands import FAILED, UNAVAILABLE, USAGE, CommandFailed
 from outrider.cluster.supervise import admin_file
 from outrider.cluster.supervise.admin_file import Admin, BadAdminFile
 from outrider.v1 import cluster_pb2, cluster_pb2_grpc

@@ -6,7 +6,7 @@ Every function raises `CommandFailed` with an exit code for whatever a user can 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -18,23 +18,17 @@ from outrider.cluster.config.config_errors import ConfigError
 from outrider.cluster.config.config_file import read_mapping
 from outrider.cluster.config.drafter_folders import found_drafters
 from outrider.cluster.config.schema import Config, load_config, parse_config, schema, with_flags
+from outrider.cluster.process.command_failed import (
+    FAILED,
+    USAGE,
+    CommandFailed,
+    Report,
+)
 from outrider.cluster.process.ready_file_writer import remove_if_left, written
 from outrider.cluster.process.signals import ending_by_signal
 from outrider.cluster.start.local_checks import problems_here
 from outrider.cluster.supervise.admin_file import Admin
 from outrider.cluster.supervise.admin_file import written as written_admin_file
-
-FAILED = 1
-"""Exit code: the service could not be started, or has failed."""
-
-USAGE = 2
-"""Exit code: the command line, a file or the configuration is wrong; nothing was started."""
-
-UNAVAILABLE = 3
-"""Exit code: nobody answers."""
-
-DEADLINE = 4
-"""Exit code: a bound on a wait has passed."""
 
 WRONG_PATH = (
     FileNotFoundError,
@@ -50,21 +44,6 @@ HEALTH_CHECK_S = 1.0
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 """Values of `--log-level`."""
-
-Report = Callable[[str], None]
-"""Takes one line for the user."""
-
-
-class CommandFailed(Exception):
-    """A command failed for a reason that the user can read and fix."""
-
-    def __init__(self, message: str, exit_code: int = FAILED) -> None:
-        super().__init__(message, exit_code)
-        self.message = message
-        self.exit_code = exit_code
-
-    def __str__(self) -> str:
-        return self.message
 
 
 def serve(

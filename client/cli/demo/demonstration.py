@@ -39,8 +39,9 @@ from outrider.client.timeline.summary import summarise
 from outrider.client.timeline.timeline_file import save
 from outrider.client.timeline.timeline_model import Timeline
 from outrider.cluster.config.schema import Config
+from outrider.cluster.process.command_failed import FAILED, USAGE, CommandFailed
 from outrider.cluster.process.signals import Ending, ending_by_signal
-from outrider.cluster.start.commands import FAILED, USAGE, CommandFailed, service_config
+from outrider.cluster.start.commands import service_config
 
 TEMPERATURES = (0.0, 0.8)
 """Greedy, and a usual one: under coupled sampling both gain."""

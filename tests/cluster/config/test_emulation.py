@@ -19,7 +19,8 @@ from outrider.cluster.config.config_errors import ConfigError
 from outrider.cluster.config.coordinator_settings import CoordinatorSettings
 from outrider.cluster.config.schema import parse_config
 from outrider.cluster.placement.actor_specs import actor_specs
-from outrider.cluster.start.commands import CommandFailed, service_config
+from outrider.cluster.process.command_failed import CommandFailed
+from outrider.cluster.start.commands import service_config
 from outrider.cluster.text.law_text import LawCodec
 from outrider.cluster.text.text_tokenizer import load
 from outrider.v1 import generation_pb2, sampling_pb2, trace_pb2

@@ -10,7 +10,7 @@ import pytest
 from tests.cluster.jobs.parsing import Parser
 
 from outrider.cluster.jobs.arguments import Carried, check_outputs, replaced, with_files
-from outrider.cluster.start.commands import CommandFailed
+from outrider.cluster.process.command_failed import CommandFailed
 
 
 def parse(arguments: Sequence[str]) -> Mapping[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from outrider.cluster.jobs.ray_token import RayToken, find_credentials
-from outrider.cluster.start.commands import USAGE, CommandFailed
+from outrider.cluster.process.command_failed import USAGE, CommandFailed
 
 
 @pytest.fixture

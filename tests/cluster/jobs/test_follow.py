@@ -13,8 +13,8 @@ from ray.job_submission import JobStatus
 from outrider.cluster.jobs import follow
 from outrider.cluster.jobs.follow import STOPPED, Follower, exit_code
 from outrider.cluster.jobs.job_server import JobServer
+from outrider.cluster.process.command_failed import UNAVAILABLE, CommandFailed
 from outrider.cluster.process.signals import Ending
-from outrider.cluster.start.commands import UNAVAILABLE, CommandFailed
 
 LOG = "one\ntwo\nthree\n"
 

@@ -9,7 +9,7 @@ import pytest
 
 from outrider.cluster.jobs.arguments import Carried
 from outrider.cluster.jobs.package import collect
-from outrider.cluster.start.commands import USAGE, CommandFailed
+from outrider.cluster.process.command_failed import USAGE, CommandFailed
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import yaml
 from tests.cluster.jobs.parsing import Parser
 
 from outrider.cluster.jobs.service_job import END_MARGIN_S, NAME, with_configuration
-from outrider.cluster.start.commands import USAGE, CommandFailed
+from outrider.cluster.process.command_failed import USAGE, CommandFailed
 
 
 def parse(arguments: Sequence[str]) -> Mapping[str, Any]:

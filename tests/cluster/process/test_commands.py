@@ -18,17 +18,9 @@ from outrider.actors.rpc.credentials import Credentials
 from outrider.actors.train.choice.trainer_registry import TRAINERS
 from outrider.client.cli.app import app
 from outrider.cluster.config.config_errors import ConfigError, ConfigProblem
+from outrider.cluster.process.command_failed import FAILED, UNAVAILABLE, USAGE, CommandFailed
 from outrider.cluster.process.ready_file_writer import written
-from outrider.cluster.start.commands import (
-    FAILED,
-    UNAVAILABLE,
-    USAGE,
-    CommandFailed,
-    config_schema,
-    config_validate,
-    serve,
-    service_config,
-)
+from outrider.cluster.start.commands import config_schema, config_validate, serve, service_config
 from outrider.cluster.supervise.admin_file import Admin
 from outrider.cluster.supervise.admin_file import written as written_admin_file
 

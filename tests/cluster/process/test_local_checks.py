@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from outrider.cluster.start.commands import CommandFailed, config_validate, serve
+from outrider.cluster.process.command_failed import CommandFailed
+from outrider.cluster.start.commands import config_validate, serve
 
 DEMO = "targets: [{model: 'demo:target'}]\n"
 

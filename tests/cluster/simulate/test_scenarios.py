@@ -22,6 +22,7 @@ SHORT = {
     "far-20ms": 6,
     "hard-text": 9,
     "near": 7,
+    "one-core": 36,
     "one-gpu": 8,
     "quarter": 7,
     "shared-core": 9,

@@ -19,7 +19,8 @@ from outrider.actors.train.text.corpus import (
 )
 from outrider.actors.train.text.sources import read_prose
 from outrider.actors.train.training_errors import DataError
-from outrider.cluster.start.commands import USAGE, CommandFailed, train
+from outrider.cluster.process.command_failed import USAGE, CommandFailed
+from outrider.cluster.start.commands import train
 
 PROSE = CorpusSource("prose", ("prose.jsonl",), 1.0, read_prose)
 
