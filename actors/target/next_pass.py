@@ -39,8 +39,6 @@ class Planner:
         """Of a session that had some."""
         self._last_end: float | None = None
         """When the last round ended, if another follows at once."""
-        self._drafted_last = True
-        """Drafters worked beside the last pass."""
         self._grows_by_s = math.inf
         """When growth that is waited for has not come."""
         self._bare = 0
@@ -286,30 +284,19 @@ class Planner:
         predicted_s = None
         if not pass_.has_prompt:
             predicted_s = state.cost.predict(num_rows, drafting=drafting)
-            if drafting == self._drafted_last:
-                # Beside the first pass after a change what drafters had begun is still running, or nothing yet.
-                self._learn_cost(pass_, model_s, pass_s)
-            self._drafted_last = drafting
+            state.cost.observe(num_rows, model_s, pass_s, drafting=drafting)
         state.tally.passed(num_rows, pass_s, predicted_s=predicted_s, has_prompt=pass_.has_prompt)
         began, self._last_end = self._last_end, now
         if began is None or pass_.has_prompt or not len(rows):
             return
         round_s = now - began
         if state.settings.adaptive and not state.settings.lockstep:
-            plain_s = state.cost.predict(len(rows), drafting=False)
+            plain_s = state.cost.timed_s(len(rows))
             self._mode.observe(
                 committed * plain_s / (len(rows) * max(round_s, 1e-9)),
                 round_s / plain_s,
                 is_caught_up=pass_.drafting and self._is_caught_up(rows),
             )
-
-    def _learn_cost(self, pass_: Pass, model_s: float, pass_s: float) -> None:
-        """What the pass took. With the first plain one, speeds that were told in plain decoding's time as it was timed are told in what it takes."""
-        cost, count = self._state.cost, len(pass_.rows_E)
-        timed_s = None if cost.has_met(drafting=False) else cost.predict(count, drafting=False)
-        cost.observe(pass_.batch.num_rows, model_s, pass_s, drafting=pass_.drafting)
-        if timed_s is not None and cost.has_met(drafting=False):
-            self._mode.rescale(cost.predict(count, drafting=False) / timed_s)
 
     def _is_caught_up(self, rows: Int64s) -> bool:
         """Drafters have answered for all that they missed when they were woken."""

@@ -66,18 +66,13 @@ class CostModel:
         if not self._is_known[drafting]:
             self._is_known[drafting] = True
             self._scales[drafting], self._overheads[drafting] = ratio, outside
-            if not drafting and not self._is_known[True]:
-                # Not the other way round: what drafters cost beside passes would count as plain decoding's.
-                self._scales[True], self._overheads[True] = ratio, outside
+            if not self._is_known[not drafting]:
+                self._scales[not drafting], self._overheads[not drafting] = ratio, outside
             return
         ratio = min(ratio, learning.SURPRISE * scale)
         outside = min(outside, learning.SURPRISE * max(overhead, SMALLEST_S))
         self._scales[drafting] += (1.0 - learning.PASSES) * (ratio - scale)
         self._overheads[drafting] += (1.0 - learning.PASSES) * (outside - overhead)
-
-    def has_met(self, *, drafting: bool) -> bool:
-        """Whether there was a pass while drafters worked, or while they rested."""
-        return self._is_known[drafting]
 
     def seconds(self, rows: Int64s, *, drafting: bool = True) -> Float64s:
         """Seconds of rounds with so many rows."""
@@ -87,6 +82,10 @@ class CostModel:
     def predict(self, rows: int, *, drafting: bool = True) -> float:
         """Seconds of a round with so many rows."""
         return self._scales[drafting] * float(self._curve(rows)) + self._overheads[drafting]
+
+    def timed_s(self, rows: int) -> float:
+        """Seconds in the model of a pass over so many rows as it was timed: the same for ever, however the machine or the context changes."""
+        return float(self._curve(rows))
 
     def prompt_s(self, rows: int) -> float:
         """Seconds of rows of prompts beside others."""

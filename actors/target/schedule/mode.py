@@ -1,8 +1,8 @@
 """Whether drafters work at all, at the load that there is.
 
 What drafting costs beside the target's passes (cores and memory that drafters share with it, messages) no pass shows, so it is
-measured: the speed of rounds while drafters work and while they rest, each in units of what the cost model says plain decoding takes
-for the same sessions. The faster way goes on; now and then the other one is tried for some rounds. What trying costs comes out of a
+measured: the speed of rounds while drafters work and while they rest, each in units of what plain decoding took in the model for as many
+sessions when it was timed. The faster way goes on; now and then the other one is tried for some rounds. What trying costs comes out of a
 budget, one token in a hundred, so a way that is far worse is tried seldom, and one that is nearly as good often. For each load (sessions in
 powers of two) the answer is its own. Speeds change at once when a text becomes hard to foresee or a core is lost: rounds before a change that
 chance does not explain are forgotten (`speed.py`), and what was known of the way that rests is as old as its last round. Pure: rounds are pushed
@@ -106,7 +106,7 @@ class Mode:
         """Takes in one round that ran as `enter` said.
 
         Args:
-            speed: Tokens over those that plain decoding was expected to commit in its time.
+            speed: Tokens over those that plain decoding would commit in its time, were it as fast as it was timed.
             rounds: That time, in rounds of plain decoding.
             is_caught_up: Drafters have answered for all sessions since they were woken. They first run what they have missed, which
                 a trial pays for and does not judge; once they are caught up all rounds count.
@@ -119,7 +119,8 @@ class Mode:
             return
         if not load.trial:
             load.rested += 1
-            load.budget = min(load.budget + PROBE_SHARE * rounds, ROUNDS)
+            plain = load.plain.mean if load.plain.weight else 1.0
+            load.budget = min(load.budget + PROBE_SHARE * plain * rounds, ROUNDS)
             has_changed = here.observe(speed)
             if here.is_time and self._judge(load):
                 return
@@ -152,21 +153,17 @@ class Mode:
             if self._judge(load):
                 self._after = 0
 
-    def rescale(self, factor: float) -> None:
-        """Plain decoding takes so many times what it was expected to take in all rounds so far."""
-        for load in self._loads.values():
-            for speed in (load.plain, load.drafted):
-                speed.rescale(factor)
-
     def _pay(self, load: _Load) -> None:
         """A trial has ended."""
         load.pay()
         self._tried, self._after = load, PROBE_ROUNDS
 
     def _judge(self, load: _Load) -> bool:
-        """Changes the way that goes on if the other one is faster beyond doubt. Returns whether it did."""
+        """Changes the way that goes on if the other one is faster beyond doubt, and by as much as trials cost. Returns whether it did."""
         here, there = (load.drafted, load.plain) if load.drafts else (load.plain, load.drafted)
-        is_slower = there.mean > here.mean + math.hypot(here.error, there.error)
+        is_slower = there.mean > (1.0 + PROBE_SHARE) * here.mean + math.hypot(
+            here.error, there.error
+        )
         if is_slower:
             load.drafts, load.rested = not load.drafts, 0
             load.price = min(max(PROBE_ROUNDS * (there.mean - here.mean), 1.0), MOST_LOST)

@@ -51,10 +51,6 @@ class Speed:
             return math.inf
         return float(self._known_R.std()) / math.sqrt(self.weight - 1)
 
-    def rescale(self, factor: float) -> None:
-        """All speeds so far were so many times what they were told."""
-        self._speeds_R *= factor
-
     def forget(self) -> None:
         """Nothing is known any more."""
         self._first = self._end = 0

@@ -24,11 +24,9 @@ class PlainRound:
     seconds: float
     """From the end of the round before to its own."""
     plain_s: float
-    """Seconds that plain decoding is expected to take for these sessions."""
+    """Seconds that plain decoding took for so many sessions when it was timed."""
     caught_up: bool = True
     """Drafters have answered for all sessions what these had grown by when they were woken."""
-    longer: float = 1.0
-    """Times that plain decoding takes longer than was expected in all rounds before."""
     counts: bool = True
     """False: it read a part of a prompt, or no other ran right before it."""
 
@@ -87,10 +85,10 @@ def modes(rounds: Sequence[PlainRound], drafted: int) -> list[bool]:
         return True
 
     def turn(load: int) -> bool:
-        """Goes on with the other way if it is faster by a standard error of the difference."""
+        """Goes on with the other way if it is faster by a hundredth and a standard error of the difference."""
         here = ways[load]
         error = math.sqrt(variance(load, here) + variance(load, not here))
-        if mean(load, not here) <= mean(load, here) + error:
+        if mean(load, not here) <= 1.01 * mean(load, here) + error:
             return False
         # By what is known, eight rounds of the way that is left would cost this.
         prices[load] = 8 * (mean(load, not here) - mean(load, here))
@@ -126,9 +124,6 @@ def modes(rounds: Sequence[PlainRound], drafted: int) -> list[bool]:
             ways[load] = goes_on and all(drafts for other, drafts in ways.items() if other < load)
         last = load
         found.append(ways[load] != (trial is not None))
-        if place < len(rounds):
-            for known in speeds.values():
-                known[:] = [speed * rounds[place].longer for speed in known]
         if place == len(rounds) or not rounds[place].counts:
             continue
         one = rounds[place]
@@ -144,7 +139,8 @@ def modes(rounds: Sequence[PlainRound], drafted: int) -> list[bool]:
             continue
         if trial is None:
             rested[load] += 1
-            budgets[load] = min(budgets[load] + 0.01 * lasted, 256.0)
+            plain = mean(load, False) if speeds[load, False] else 1.0
+            budgets[load] = min(budgets[load] + 0.01 * plain * lasted, 256.0)
             has_changed = learn(load, here, speed)
             if taken[load, here] % 8 == 0 and turn(load):
                 continue

@@ -172,11 +172,6 @@ class Scene:
         self.now += self.rng.choice((0.0, self.rng.uniform(0.0, 0.01)))
         pass_ = self.planner.plan(self.now)
         assert isinstance(pass_, Pass)
-        cost = self.state.cost
-        had_met, expected_s = (
-            cost.has_met(drafting=False),
-            cost.predict(len(rows), drafting=False),
-        )
         one = self.weather.round(pass_.drafting, sessions=len(rows), drafted=drafted, plain_s=0.011)
         table.heard_S[self.rows] = lengths - (0 if one.caught_up else 1)
         began, self.now = self.last, self.now + one.seconds
@@ -185,12 +180,10 @@ class Scene:
         )
         table.cached_S[self.rows] = lengths - 1
         self.last = self.now
-        plain_s = cost.predict(len(rows), drafting=False)
         one = replace(
             one,
             seconds=self.last - began,
-            plain_s=plain_s,
-            longer=plain_s / expected_s if cost.has_met(drafting=False) and not had_met else 1.0,
+            plain_s=self.state.cost.timed_s(len(rows)),
             counts=self.goes_on and not reads,
         )
         self.goes_on = True
