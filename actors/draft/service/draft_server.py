@@ -63,7 +63,7 @@ class DraftServer(WorkerServer[DraftWorker, Report]):
     @property
     def stats(self) -> DraftStats:
         """What was drafted so far."""
-        return self._worker.stats if self._worker is not None else DraftStats()
+        return self.worker.stats if self.worker is not None else DraftStats()
 
     def _load(self) -> DraftWorker:
         settings = self._settings
