@@ -40,7 +40,8 @@ class DraftServer(WorkerServer[DraftWorker, Report]):
             credentials=settings.credentials,
         )
         self._settings = settings
-        self._recorder = Recorder()
+        self.recorder = Recorder()
+        """Takes what traces ask for."""
         self._servicer: DraftServicer | None = None
         self._method: LoadedDrafter | None = None
 
@@ -69,7 +70,7 @@ class DraftServer(WorkerServer[DraftWorker, Report]):
         settings = self._settings
         self._method = load_method(settings)
         method = self._method
-        core = core_of(settings, method.sessions, method.drafter, self._recorder)
+        core = core_of(settings, method.sessions, method.drafter, self.recorder)
         return DraftWorker(core, emit=self._emit)
 
     def _serve(self, worker: DraftWorker, server: grpc.aio.Server) -> None:
@@ -82,7 +83,7 @@ class DraftServer(WorkerServer[DraftWorker, Report]):
             lengths=method.lengths,
             engine=method.engine,
             reads_siblings=TargetNeed.SIBLINGS in method_of(self._settings).needs,
-            recorder=self._recorder,
+            recorder=self.recorder,
             credentials=self._settings.credentials,
             feedback=method.feedback,
         )

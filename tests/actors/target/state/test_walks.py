@@ -48,7 +48,9 @@ def test_the_text_and_what_is_kept_of_a_walk_stay(keeps: bool) -> None:
     """Of each entry the rows of the text that was read, then those of the first accepted candidates, which stand behind the text."""
     rng = random.Random(1)
     for _ in range(50):
-        trees, kept, expected = [], [], []
+        trees: list[Tree] = []
+        kept: list[int] = []
+        expected: list[tuple[int, list[int], list[int]]] = []
         walks = Walks.empty(rng.randint(1, 4), 6)
         for entry, row in enumerate(rng.sample(range(9), len(walks.counts_E))):
             chain, path = rng.randint(1, 9), rng.sample(range(5), rng.randint(0, 5))
