@@ -86,7 +86,7 @@ def moves_of(pass_: Pass, walks: Walks, kept_E: Int64s) -> Moves:
     if not np.count_nonzero(kept_E):
         return Moves.read(pass_.rows_E, pass_.chains_E)
     chains_E1 = pass_.chains_E[:, None]
-    steps_P = np.arange(int((pass_.chains_E + kept_E).max(initial=0)))
+    steps_P = np.arange(int((pass_.chains_E + kept_E).max()))
     behind_EP = steps_P - chains_E1
     last = walks.nodes_ET.shape[1] - 1
     nodes_EP = np.take_along_axis(walks.nodes_ET, np.clip(behind_EP, 0, last), axis=1)

@@ -59,4 +59,6 @@ def test_the_text_and_what_is_kept_of_a_walk_stay(keeps: bool) -> None:
             kept.append(rng.randint(0, len(path)) if keeps else 0)
             stays = [*range(chain), *(chain + node for node in path[: kept[-1]])]
             expected.append((row, stays, []))
-        assert list(moves_of(pass_of(trees), walks, np.array(kept))) == expected
+        moves = moves_of(pass_of(trees), walks, np.array(kept))
+        assert list(moves) == expected
+        assert moves.paths_EP.min() >= -1, "filled up as `Moves` says"
