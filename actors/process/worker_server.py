@@ -72,7 +72,8 @@ class WorkerServer(ABC, Generic[WorkerT, MessageT]):
         self._listen = listen
         self._advertise_host = advertise_host
         self._credentials = credentials
-        self._worker: WorkerT | None = None
+        self.worker: WorkerT | None = None
+        """What is served; None before it is loaded and after the end."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._server: grpc.aio.Server | None = None
@@ -123,9 +124,9 @@ class WorkerServer(ABC, Generic[WorkerT, MessageT]):
         )
         self._thread.start()
         try:
-            self._worker = await asyncio.wrap_future(loaded)
+            self.worker = await asyncio.wrap_future(loaded)
             self._server = internal_server(self._credentials)
-            self._serve(self._worker, self._server)
+            self._serve(self.worker, self._server)
             self._health = await serve_health(self._server, self._service)
             port = bind(self._server, self._listen, self._credentials.tls)
             await self._server.start()
@@ -152,13 +153,13 @@ class WorkerServer(ABC, Generic[WorkerT, MessageT]):
         await self._before_end()
         if self._server is not None:
             await self._server.stop(grace_s)
-        if self._worker is not None:
-            self._worker.stop()
+        if self.worker is not None:
+            self.worker.stop()
         self._is_ending = True
         self._may_work.set()
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join, JOIN_TIMEOUT_S)
-        self._health = self._server = self._worker = self._thread = None
+        self._health = self._server = self.worker = self._thread = None
 
     # -- on the worker's thread ------------------------------------------------------------------------------------
 

@@ -33,9 +33,9 @@ class Planner:
         self.waiting = Waiting()
         self._mode = Mode()
         self._floor = 0.0
-        self._nodes = 0
+        self.last_nodes = 0
         """Candidates of the last pass."""
-        self._tree = 0.0
+        self.last_tree = 0.0
         """Of a session that had some."""
         self._last_end: float | None = None
         """When the last round ended, if another follows at once."""
@@ -157,7 +157,7 @@ class Planner:
         # What answers an older text is of use if the tokens since are in it; where it cannot be, the answer to this one is awaited.
         fits_E = np.where(survives_E, hits_E ** np.maximum(grown_E, 0), 1.0)
         said_E = np.where(survives_E | np.isinf(said_E), said_E, table.verdict_s_S[awaited])
-        more_E = np.maximum(table.yields_S[awaited] - 1.0 - self._floor * self._tree, 0.0)
+        more_E = np.maximum(table.yields_S[awaited] - 1.0 - self._floor * self.last_tree, 0.0)
         # Without waiting what answers is of use one pass later, if the text goes on into it, and saves the next wait.
         saved_E = np.minimum(pace * self.waiting.first.mean_s, more_E)
         # A miss loses the tree: that costs a pass without candidates, so a token, and no more than the tree holds.
@@ -174,7 +174,7 @@ class Planner:
         survive has none in any pass that is not waited for, and so a token."""
         is_fed_E = has | self._state.survives(rows)
         tokens = float(np.where(is_fed_E, self._state.table.yields_S[rows], 1.0).sum())
-        return tokens / (self._state.cost.predict(len(rows) + self._nodes) + self._wait_s)
+        return tokens / (self._state.cost.predict(len(rows) + self.last_nodes) + self._wait_s)
 
     def _is_complete(self, decoding: Int64s) -> Bools:
         """In lockstep: which sessions have what their drafters send for this text."""
@@ -230,8 +230,10 @@ class Planner:
     def finished(self, pass_: Pass, done: Round, now: float) -> TargetActivity:
         """What drafters are told of the next pass, right after a round was committed."""
         state, table = self._state, self._state.table
-        self._nodes = len(pass_.tokens_N)
-        self._tree = self._nodes / max(int((pass_.starts_E[1:] > pass_.starts_E[:-1]).sum()), 1)
+        self.last_nodes = len(pass_.tokens_N)
+        self.last_tree = self.last_nodes / max(
+            int((pass_.starts_E[1:] > pass_.starts_E[:-1]).sum()), 1
+        )
         rows = done.rows_E[~done.over_E]
         has = state.has_candidates(rows)
         table.grows_S[rows] = ~has
@@ -252,7 +254,7 @@ class Planner:
         self.waiting.promised_s = now + wait_s
         free_s = 0.0
         if wait_s <= 0.0:
-            free_s = state.cost.predict(len(rows) + self._nodes, drafting=pass_.drafting)
+            free_s = state.cost.predict(len(rows) + self.last_nodes, drafting=pass_.drafting)
         return TargetActivity(
             pass_s=pass_s + self._wait_s, free_s=free_s, wait_s=wait_s, floor=self._floor
         )
@@ -265,7 +267,7 @@ class Planner:
         if self._last_end is not None and not pass_.has_prompt:
             waited_s = max(pass_.began_s - self._last_end, 0.0)
             self._wait_s += (1.0 - learning.PASSES) * (waited_s - self._wait_s)
-        self._bare = 0 if self._nodes else self._bare + 1
+        self._bare = 0 if self.last_nodes else self._bare + 1
         if self._bare >= TRY_AGAIN:
             # Nothing would tell that answers have become faster.
             self.waiting.forget()

@@ -22,7 +22,7 @@ from outrider.client import (
     Unavailable,
 )
 from outrider.client import async_stream as async_module
-from outrider.client.async_stream import AsyncGenerationStream
+from outrider.client.connection.waits import AsyncioWaits, BlockingWaits
 
 if TYPE_CHECKING:
     from tests.client.conftest import Failure, FakeService
@@ -41,10 +41,11 @@ class Clock:
     def __call__(self) -> float:
         return self.now_s
 
-    async def pause(self, seconds: float) -> None:
-        """Takes the place of a wait."""
+    async def wait(self, flag: object, seconds: float) -> bool:
+        """Takes the place of `Waits.wait`; nobody cancels."""
         self.pauses.append(seconds)
         self.now_s += seconds
+        return False
 
 
 @pytest.fixture
@@ -52,7 +53,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The clock of every stream, of either client."""
     made = Clock()
     monkeypatch.setattr(async_module, "monotonic", made)
-    monkeypatch.setattr(AsyncGenerationStream, "_pause", made.pause)
+    for waits in (AsyncioWaits, BlockingWaits):
+        monkeypatch.setattr(waits, "wait", made.wait)
     return made
 
 

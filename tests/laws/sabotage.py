@@ -9,14 +9,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import torch
-
 from outrider.actors.draft.frozen import frozen_drafter
+from outrider.actors.draft.frozen.frozen_levels import grow_level
 from outrider.actors.draft.trees.frozen_rounds import FrozenRounds
-from outrider.actors.frozen.law_frame import FrozenTree
+from outrider.actors.frozen.frozen_candidates import FrozenCandidates
 from outrider.actors.frozen.sparse_rows import SparseRow, freeze
 from outrider.actors.speculation.noise.uniforms import uniforms
+from outrider.actors.speculation.options import Sampling
 from outrider.actors.speculation.sampling.random_acts import Float64s
+from outrider.actors.speculation.sampling.transforms import SamplingTransform
 from outrider.actors.speculation.verifiers import mcsd
 
 
@@ -28,17 +29,19 @@ def apply(name: str) -> None:
 
 def rows_of_another_temperature() -> None:
     """The drafter sends rows at temperature 0.8 with tokens that it drew at 1."""
-    freeze_tree = FrozenRounds._freeze
+    take_unsent = FrozenRounds.take_unsent
 
     def cooled(row: SparseRow) -> SparseRow:
         probs_V = row.dense(row.vocab_size)
         return freeze(probs_V ** (1 / 0.8))
 
-    def send(self: FrozenRounds, round_: Any) -> FrozenTree:
-        tree = freeze_tree(self, round_)
-        return replace(tree, rows=tuple(map(cooled, tree.rows)))
+    def send(self: FrozenRounds, handle: int) -> list[FrozenCandidates]:
+        return [
+            replace(one, frozen=replace(one.frozen, rows=tuple(map(cooled, one.frozen.rows))))
+            for one in take_unsent(self, handle)
+        ]
 
-    FrozenRounds._freeze = send  # type: ignore[method-assign]
+    FrozenRounds.take_unsent = send  # type: ignore[method-assign]
 
 
 def target_for_residual() -> None:
@@ -52,7 +55,14 @@ def target_for_residual() -> None:
 
 def shared_uniforms() -> None:
     """The drafter draws with the very uniforms by which the target will test the tree."""
-    scores = frozen_drafter.SampledDrafter._scores
+    seeds: dict[SamplingTransform, int] = {}
+
+    class Known(SamplingTransform):
+        """Knows the session's seed."""
+
+        def __init__(self, sampling: Sampling, **others: Any) -> None:
+            super().__init__(sampling, **others)
+            seeds[self] = sampling.seed
 
     class Shared:
         """Gives out the target's uniforms of one base in order."""
@@ -65,13 +75,14 @@ def shared_uniforms() -> None:
             self.used += count
             return uniforms(*self.base, self.used)[self.used - count :]
 
-    def leak(self: Any, session: Any, state: Any, nodes: Any, logits_NV: Any) -> torch.Tensor:
-        base = (session.sampling.seed, state.rounds.rounds[-1].length)
+    def leak(state: Any, *args: Any, **others: Any) -> bool:
+        base = (seeds[state.transform], state.rounds.rounds[-1].length)
         if getattr(state.generator, "base", None) != base:
             state.generator = Shared(*base)
-        return scores(self, session, state, nodes, logits_NV)
+        return grow_level(state, *args, **others)
 
-    frozen_drafter.SampledDrafter._scores = leak  # type: ignore[method-assign]
+    frozen_drafter.SamplingTransform = Known  # type: ignore[attr-defined]
+    frozen_drafter.grow_level = leak  # type: ignore[attr-defined]
 
 
 SABOTAGES: dict[str, Callable[[], None]] = {

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.actors.pair.pair import LINK, Pair, _target_events
+from tests.actors.pair.pair import LINK, Pair, target_events_of
 from tests.actors.target.state.chaos import commits_of
 from tests.laws.coordinator import Text
 from tests.laws.judgement import Judgement, judge
@@ -94,9 +94,9 @@ class Company:
             pair.now = first.now
             while pair.draft.run_once():
                 first.now += 1e-5
-            wire, pair.reports[:] = pair._draft_wire(pair.reports), []
+            wire, pair.reports[:] = pair.draft_wire(pair.reports), []
             for message in wire:
-                for event in _target_events(message, first.target_table.vocab_size):
+                for event in target_events_of(message, first.target_table.vocab_size):
                     if isinstance(event, CandidatesReceived | ResyncRequest):
                         event = replace(event, drafter=name)
                     first.target.post(self._falsify(name, event))
@@ -114,9 +114,9 @@ class Company:
                 case Finished():
                     self.ends[output.owner.session] = output
                 case VerdictsSent():
-                    self._pairs[output.drafter]._tell(target_messages.verdict_message(output))
+                    self._pairs[output.drafter].tell(target_messages.verdict_message(output))
                 case Resync() | SessionClosed():
-                    self._pairs[output.drafter]._tell(target_messages.drafter_message(output))
+                    self._pairs[output.drafter].tell(target_messages.drafter_message(output))
 
     def _attach(self, session: int, handle: int) -> None:
         for pair in self._pairs.values():

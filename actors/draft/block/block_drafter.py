@@ -63,7 +63,7 @@ class BlockDrafter(StateDrafter):
     ) -> None:
         """See `FeatureReader`."""
         row = session.row
-        slot = int(self._models.slots_S[row])
+        slot = int(self.models.slots_S[row])
         if self._blocks.tell(slot, start, features_TLD):
             self._begin_blocks(np.array([row]))
 
@@ -76,7 +76,7 @@ class BlockDrafter(StateDrafter):
 
     def rewrite(self, session: DraftSession, keep: int) -> None:
         """See `Drafter`: what the target told of tokens that are gone is forgotten."""
-        self._blocks.forget(int(self._models.slots_S[session.row]), keep)
+        self._blocks.forget(int(self.models.slots_S[session.row]), keep)
         super().rewrite(session, keep)
 
     def took(self, plan: DraftPass, seconds: float) -> None:
@@ -91,15 +91,15 @@ class BlockDrafter(StateDrafter):
     def _deepest(self, rows_E: Int64s) -> Int64s:
         """As deep as the block goes."""
         lengths_E = self._sessions.lengths_S[rows_E]
-        ends_E = self._blocks.ends(self._models.slots_S[rows_E], lengths_E)
+        ends_E = self._blocks.ends(self.models.slots_S[rows_E], lengths_E)
         # The root is at position length - 1, and the position of a node of depth d that is run is below the block's end.
         return np.clip(super()._deepest(rows_E), None, ends_E - lengths_E + 1)
 
     def _begin_blocks(self, rows_E: Int64s) -> bool:
         """Drops the trees for which there can be a better block; their last tokens are read again."""
-        expanded_E = rows_E[self._models.is_expanded_S[rows_E]]
+        expanded_E = rows_E[self.models.is_expanded_S[rows_E]]
         lengths_E = self._sessions.lengths_S[expanded_E]
-        able_E = self._blocks.can_begin(self._models.slots_S[expanded_E], lengths_E)
+        able_E = self._blocks.can_begin(self.models.slots_S[expanded_E], lengths_E)
         for row in expanded_E[able_E].tolist():
             session = self._sessions.at(row)
             self._begin_anew(session, session.length)

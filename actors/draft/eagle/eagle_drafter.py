@@ -50,7 +50,7 @@ class EagleDrafter(SpeculatorDrafter):
         features_TLD = features_TLD[: max(session.length - 1 - start, 0)]
         if not len(features_TLD):
             return
-        slot = int(self._models.slots_S[session.row])
+        slot = int(self.models.slots_S[session.row])
         tokens_T = self._sessions.view(session.row)[start + 1 : start + 1 + len(features_TLD)]
         if self._eagle.tell_all(slot, start, features_TLD, tokens_T):
             self._refresh(session, start + len(features_TLD) - 1)
@@ -58,14 +58,14 @@ class EagleDrafter(SpeculatorDrafter):
     def _refresh(self, session: DraftSession, newest: int) -> None:
         """A tree that is there goes on as long as its rows are no further from a state of the target than was trained."""
         row = session.row
-        origin = int(self._eagle.origins_S[self._models.slots_S[row]])
+        origin = int(self._eagle.origins_S[self.models.slots_S[row]])
         is_near = session.length - 2 - origin < self._eagle.net.config.num_steps
-        if not (self._models.is_expanded_S[row] and is_near):
+        if not (self.models.is_expanded_S[row] and is_near):
             super()._refresh(session, newest)
 
     def _waits(self, rows_E: Int64s) -> Bools:
         """Those alone that have no tree."""
-        waits_E: Bools = super()._waits(rows_E) & ~self._models.is_expanded_S[rows_E]
+        waits_E: Bools = super()._waits(rows_E) & ~self.models.is_expanded_S[rows_E]
         return waits_E
 
     def _levels(self) -> Int64s | None:

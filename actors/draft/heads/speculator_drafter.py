@@ -64,7 +64,7 @@ class SpeculatorDrafter(StateDrafter):
         """See `FeatureReader`: the newest one counts."""
         newest = min(start + len(features_TLD), session.length - 1) - 1
         row = session.row
-        slot = int(self._models.slots_S[row])
+        slot = int(self.models.slots_S[row])
         if newest < start:
             return
         if self._heads.tell(slot, newest, torch.from_numpy(features_TLD[newest - start, 0])):
@@ -72,12 +72,12 @@ class SpeculatorDrafter(StateDrafter):
 
     def _refresh(self, session: DraftSession, newest: int) -> None:
         """Rows behind the newest hidden state are run again."""
-        if self._models.cached_S[session.row] > newest + 1:
+        if self.models.cached_S[session.row] > newest + 1:
             self._begin_anew(session, newest + 1)
 
     def rewrite(self, session: DraftSession, keep: int) -> None:
         """See `Drafter`: what the target told of tokens that are gone is forgotten."""
-        slot = int(self._models.slots_S[session.row])
+        slot = int(self.models.slots_S[session.row])
         self._heads.forget(slot, keep)
         newest = int(self._heads.newest(np.array([slot]))[0])
         super().rewrite(session, min(keep, max(newest, -1) + 1))
@@ -100,7 +100,7 @@ class SpeculatorDrafter(StateDrafter):
 
     def _lacks(self, rows_E: Int64s) -> Bools:
         """Whether the target has told less than it could by now."""
-        newest_E = self._heads.newest(self._models.slots_S[rows_E])
+        newest_E = self._heads.newest(self.models.slots_S[rows_E])
         lacks_E: Bools = newest_E < self._sessions.lengths_S[rows_E] - 2
         return lacks_E
 
@@ -111,7 +111,7 @@ class SpeculatorDrafter(StateDrafter):
 
     def _deepest(self, rows_E: Int64s) -> Int64s:
         """As deep as the net goes, counted from the newest hidden state."""
-        newest_E = self._heads.newest(self._models.slots_S[rows_E])
+        newest_E = self._heads.newest(self.models.slots_S[rows_E])
         # The root is at position length - 1, and a node of depth d is run at stage length - 1 + d - newest - 1.
         left_E = self._heads.deepest - (self._sessions.lengths_S[rows_E] - 2 - newest_E)
         return np.clip(super()._deepest(rows_E), None, left_E)

@@ -99,7 +99,8 @@ class SpeculatorNet(nn.Module):
         self.feature_maps = _linears(num if borrows and not is_hidden else 0, inner, width)
         state_weight = 2.0 ** (-0.5 / config.num_stages)
         token_weight = math.sqrt((1.0 - state_weight**2) * inner / 2.0)
-        self._token_ratio = token_weight / state_weight
+        self.token_ratio = token_weight / state_weight
+        """Weight of the token beside that of the state."""
         for parameter in self.parameters():
             if parameter.ndim == 2:
                 nn.init.normal_(parameter, std=1.0 / math.sqrt(inner))
@@ -129,7 +130,7 @@ class SpeculatorNet(nn.Module):
         else:
             inputs = self.later[min(index, config.num_later) - 1](states)
         if config.reads_tokens:
-            inputs = inputs + self._token_ratio * self._embedded(table, tokens)
+            inputs = inputs + self.token_ratio * self._embedded(table, tokens)
         return F.gelu(self.norms[table](inputs))
 
     def head(self, index: int, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -86,7 +86,8 @@ class AutoregressiveDrafter:
         self._sessions = sessions
         self._forest = sessions.forest
         self._slots = slots or PrefixSlots(engine)
-        self._models = ModelSessions(len(sessions.sessions), engine.spec)
+        self.models = ModelSessions(len(sessions.sessions), engine.spec)
+        """What is kept of the sessions beside their trees."""
         self._lengths = lengths or Lengths()
         self._max_ahead = max_ahead * (LOCKSTEP_AHEAD if lockstep else 1)
         self._lockstep = lockstep
@@ -98,7 +99,7 @@ class AutoregressiveDrafter:
         self._was_prefill = False
         self._rates = Rates(ROOT_PRIORS)
         self._grower = Grower(
-            sessions, self._models, engine, width=width, sharpness=self.sharpness, rates=self._rates
+            sessions, self.models, engine, width=width, sharpness=self.sharpness, rates=self._rates
         )
 
     @property
@@ -142,18 +143,18 @@ class AutoregressiveDrafter:
         depth = speculation.max_depth * (1 if self._lockstep else LOOKAHEAD)
         policy = self._lengths.policy(speculation.policies, longest=depth)
         slot = take_slot(self._slots, session)
-        self._models.add(session, slot=slot, depth=depth, policy=policy)
-        self._models.cached_S[session.row] = self.engine.cached(slot)
+        self.models.add(session, slot=slot, depth=depth, policy=policy)
+        self.models.cached_S[session.row] = self.engine.cached(slot)
 
     def detach(self, session: DraftSession) -> None:
         """Frees the session's slot; the rows of its text may serve another one."""
-        self._slots.release(int(self._models.slots_S[session.row]), session.tokens)
-        self._models.remove(session.row)
+        self._slots.release(int(self.models.slots_S[session.row]), session.tokens)
+        self.models.remove(session.row)
         self._grower.forget(session.row)
 
     def follow(self, rows_E: Int64s, tokens_ET: Int64s, counts_E: Int64s) -> Int64s:
         """See `Drafter`: keeps the rows and nodes that are still below the tokens."""
-        forest, models = self._forest, self._models
+        forest, models = self._forest, self.models
         walk = forest.walk(rows_E, tokens_ET)
         self._learn(rows_E, walk)
         scratch_ET = forest.scratch_SM[rows_E[:, None], walk.path_ET]
@@ -173,12 +174,12 @@ class AutoregressiveDrafter:
             walk,
             rates=self._rates,
             sharpness=self.sharpness,
-            scorings_E=self._models.scorings_S[rows_E],
+            scorings_E=self.models.scorings_S[rows_E],
         )
 
     def rewrite(self, session: DraftSession, keep: int) -> None:
         """See `Drafter`: the last token is run again for its logits."""
-        models, row = self._models, session.row
+        models, row = self.models, session.row
         slot = int(models.slots_S[row])
         cached = min(int(models.cached_S[row]), keep, session.length - 1)
         models.cached_S[row] = cached
@@ -190,7 +191,7 @@ class AutoregressiveDrafter:
     def is_complete(self, rows_E: Int64s) -> Bools:
         """See `Drafter`."""
         complete_E = self._deepest(rows_E) < 1
-        grown = np.flatnonzero(self._models.is_expanded_S[rows_E])
+        grown = np.flatnonzero(self.models.is_expanded_S[rows_E])
         entries_K, _, _ = self._runnable(rows_E[grown], self._limits(rows_E[grown]))
         complete_E[grown] = True
         complete_E[grown[entries_K]] = False
@@ -198,7 +199,7 @@ class AutoregressiveDrafter:
 
     def plan(self, rows_E: Int64s) -> ModelPass | None:
         """See `Drafter`: long texts and growing trees take turns, so that a prompt does not stall the others."""
-        models = self._models
+        models = self.models
         is_expanded_E = models.is_expanded_S[rows_E]
         if np.count_nonzero(is_expanded_E) == len(rows_E):
             return self._pass(NOTHING, rows_E)
@@ -242,7 +243,7 @@ class AutoregressiveDrafter:
 
     def _read(self, plan: ModelPass) -> Int64s:
         """Takes in that committed tokens were run. Returns the sessions whose root is run now."""
-        models = self._models
+        models = self.models
         reading = plan.rows_E[: plan.num_reading]
         counts = plan.counts_E[: plan.num_reading]
         self.engine.rebase(Moves.read(models.slots_S[reading], counts))
@@ -260,7 +261,7 @@ class AutoregressiveDrafter:
         self, rows_E: Int64s, walk: TreeWalk, scratch_ET: Int64s, num_run_E: Int64s, stays_E: Bools
     ) -> None:
         """Commits the rows of the ways, and drops the trees that do not go on below them."""
-        forest, models = self._forest, self._models
+        forest, models = self._forest, self.models
         ends_E = walk.path_ET[np.arange(len(rows_E)), np.maximum(num_run_E - 1, 0)]
         ends_E = ends_E[stays_E]
         kept = forest.reroot(rows_E[stays_E], ends_E)
@@ -284,7 +285,7 @@ class AutoregressiveDrafter:
 
     def _pass(self, reading_B: Int64s, growing_G: Int64s) -> ModelPass | None:
         """A pass in which some sessions read their texts, within the chunk, and others grow."""
-        models, forest = self._models, self._forest
+        models, forest = self.models, self._forest
         reading_B, counts_B, is_read_B, read_R = self._unread(reading_B)
         num_read, num_rows = int(np.count_nonzero(is_read_B)), len(read_R)
         limits_G = self._limits(growing_G)
@@ -305,7 +306,7 @@ class AutoregressiveDrafter:
         """Sessions that read, within the chunk: how much, whether that is all, and the tokens."""
         if not len(rows_B):
             return NOTHING, NOTHING, NONE, NOTHING
-        cached_B = self._models.cached_S[rows_B]
+        cached_B = self.models.cached_S[rows_B]
         lags_B = self._sessions.lengths_S[rows_B] - cached_B
         before_B = np.cumsum(lags_B) - lags_B
         counts_B = np.clip(self._chunk - before_B, 0, lags_B)
@@ -333,9 +334,9 @@ class AutoregressiveDrafter:
         entries_K, nodes_K, values_K = runnable(
             self._forest, rows_E, deepest_E=self._deepest(rows_E), floors_E=floors_E
         )
-        if not self._models.halting:
+        if not self.models.halting:
             return entries_K, nodes_K, values_K
-        goes_on = np.flatnonzero(self._models.goes_on(self._forest, rows_E[entries_K], nodes_K))
+        goes_on = np.flatnonzero(self.models.goes_on(self._forest, rows_E[entries_K], nodes_K))
         return entries_K[goes_on], nodes_K[goes_on], values_K[goes_on]
 
     def _lockstep_floors(self, rows_E: Int64s) -> Float64s:
@@ -358,8 +359,8 @@ class AutoregressiveDrafter:
 
     def _deepest(self, rows_E: Int64s) -> Int64s:
         """Greatest depth of a node that the target can still commit and the context holds."""
-        left_E: Int64s = self._models.ends_S[rows_E] - self._sessions.lengths_S[rows_E]
-        return np.minimum(left_E, self._models.depths_S[rows_E], out=left_E)
+        left_E: Int64s = self.models.ends_S[rows_E] - self._sessions.lengths_S[rows_E]
+        return np.minimum(left_E, self.models.depths_S[rows_E], out=left_E)
 
 
 def num_nodes_of(width: int, max_ahead: int, *, lockstep: bool = False) -> int:

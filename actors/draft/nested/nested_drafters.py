@@ -87,12 +87,12 @@ class NestedDrafter(AutoregressiveDrafter):
     def attach(self, session: DraftSession) -> None:
         """See `Drafter`."""
         super().attach(session)
-        self._control.begin(self._sessions, session, int(self._models.slots_S[session.row]))
+        self._control.begin(self._sessions, session, int(self.models.slots_S[session.row]))
 
     def follow(self, rows_E: Int64s, tokens_ET: Int64s, counts_E: Int64s) -> Int64s:
         """See `Drafter`."""
         reached_E = super().follow(rows_E, tokens_ET, counts_E)
-        for row, slot in zip(rows_E.tolist(), self._models.slots_S[rows_E].tolist(), strict=True):
+        for row, slot in zip(rows_E.tolist(), self.models.slots_S[rows_E].tolist(), strict=True):
             self._control.go_on(self._sessions, row, slot)
         return reached_E
 
@@ -103,7 +103,7 @@ class NestedDrafter(AutoregressiveDrafter):
         # A pass that reads texts says nothing of a level.
         if not plan.num_reading:
             engine = self._control.engine
-            slots = self._models.slots_S[plan.rows_E].tolist()
+            slots = self.models.slots_S[plan.rows_E].tolist()
             deepest = max(map(engine.deepest, slots))
             self._control.choice.took(seconds, engine.seconds, deepest)
 
@@ -121,7 +121,7 @@ class NestedDrafter(AutoregressiveDrafter):
         hits_E = np.bincount(hit // walk.path_ET.shape[1], minlength=len(rows_E))
         for entry in tries_E.nonzero()[0].tolist():
             row = int(rows_E[entry])
-            exit_ = self._control.engine.deepest(int(self._models.slots_S[row]))
+            exit_ = self._control.engine.deepest(int(self.models.slots_S[row]))
             link = int(self._sessions.links_S[row])
             self._control.choice.learn(link, exit_, int(hits_E[entry]), int(tries_E[entry]))
 

@@ -40,7 +40,8 @@ class DraftServer(WorkerServer[DraftWorker, Report]):
             credentials=settings.credentials,
         )
         self._settings = settings
-        self._recorder = Recorder()
+        self.recorder = Recorder()
+        """Takes what traces ask for."""
         self._servicer: DraftServicer | None = None
         self._method: LoadedDrafter | None = None
 
@@ -63,13 +64,13 @@ class DraftServer(WorkerServer[DraftWorker, Report]):
     @property
     def stats(self) -> DraftStats:
         """What was drafted so far."""
-        return self._worker.stats if self._worker is not None else DraftStats()
+        return self.worker.stats if self.worker is not None else DraftStats()
 
     def _load(self) -> DraftWorker:
         settings = self._settings
         self._method = load_method(settings)
         method = self._method
-        core = core_of(settings, method.sessions, method.drafter, self._recorder)
+        core = core_of(settings, method.sessions, method.drafter, self.recorder)
         return DraftWorker(core, emit=self._emit)
 
     def _serve(self, worker: DraftWorker, server: grpc.aio.Server) -> None:
@@ -82,7 +83,7 @@ class DraftServer(WorkerServer[DraftWorker, Report]):
             lengths=method.lengths,
             engine=method.engine,
             reads_siblings=TargetNeed.SIBLINGS in method_of(self._settings).needs,
-            recorder=self._recorder,
+            recorder=self.recorder,
             credentials=self._settings.credentials,
             feedback=method.feedback,
         )

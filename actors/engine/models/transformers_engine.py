@@ -26,7 +26,7 @@ from outrider.actors.engine.checkpoint.cache_argument import cache_argument
 from outrider.actors.engine.checkpoint.model_facts import check_config, eos_token_ids, text_config
 from outrider.actors.engine.checkpoint.room import room_for
 from outrider.actors.engine.engine_settings import EngineSettings
-from outrider.actors.engine.graphs.cuda_graph import recorder_for
+from outrider.actors.engine.graphs.cuda_graph import GraphRecorder, recorder_for
 from outrider.actors.engine.graphs.static_pass import Policy, StaticPasses
 from outrider.actors.engine.kv.added_rows import packed
 from outrider.actors.engine.kv.moved_rows import moved_rows
@@ -105,17 +105,20 @@ class TransformersEngine:
                 max_scratch=settings.max_scratch,
                 vocab_size=vocab_size,
             )
-            self._storage = Storage(
+            self.storage = Storage(
                 shapes,
                 num_slots=num_slots,
                 capacity=capacity,
                 dtype=model.dtype,
                 device=model.device,
             )
+            """Keys and values of all slots."""
             self.llama = self._llama_forward(settings)
         self._reached = [0] * num_slots
         """Rows of each slot that were ever written since it was cleared."""
-        self.static_passes = self._static_passes(settings)
+        self.static_passes: StaticPasses | None = None
+        """Passes of fixed shapes; None: passes read views."""
+        self._choose_passes(settings)
         self._cache_argument = cache_argument(model) or "cache"
         self._can_select = "logits_to_keep" in inspect.signature(model.forward).parameters
         self._check(tree, reference)
@@ -161,24 +164,33 @@ class TransformersEngine:
         self._model.set_attn_implementation(ATTENTION_NAME)
         check_tree(self, tree, reference)
 
-    def _static_passes(self, settings: EngineSettings) -> StaticPasses | None:
-        """Passes of a GPU, and of a CPU that is asked to take their way; None for views."""
+    def _choose_passes(self, settings: EngineSettings) -> None:
+        """Passes of a GPU, and of a CPU that is asked to take their way, have fixed shapes; others read views."""
         device, mode = self._spec.device, settings.cuda_graphs
         if device.type == "cpu" and mode != "on":
-            return None
+            return
         # Asked for, it must show at load whether the model can be recorded.
         policies = {"on": Policy(after=1, strict=True), "off": Policy(most=0)}
-        policy = policies.get(mode, Policy())
-        return StaticPasses(
+        self.record_with(recorder_for(device), policies.get(mode, Policy()))
+
+    def record_with(self, recorder: GraphRecorder, policy: Policy) -> StaticPasses:
+        """Passes have fixed shapes from now on, none of which is recorded yet.
+
+        Args:
+            recorder: Records them.
+            policy: Which, and when.
+        """
+        self.static_passes = StaticPasses(
             self._call,
-            self._storage,
-            recorder_for(device),
+            self.storage,
+            recorder,
             windows=self._windows,
-            max_scratch=settings.max_scratch,
+            max_scratch=self.max_scratch,
             policy=policy,
             width=self._spec.width,
             dtype=self._model.dtype,
         )
+        return self.static_passes
 
     def _record_covers(self, settings: EngineSettings) -> None:
         """On a GPU, records what passes of each number of sessions take until their own shape is recorded, so that no request waits for it."""
@@ -239,7 +251,7 @@ class TransformersEngine:
         # Passes read behind a slot's rows and ignore what is there, if it is a number. Padded ones write there, too.
         end = max(keep, self._reached[taken]) if self.static_passes is None else None
         with torch.inference_mode():
-            self._storage.clear(taken, keep, end)
+            self.storage.clear(taken, keep, end)
         self._reached[taken] = keep
         return taken
 
@@ -284,8 +296,8 @@ class TransformersEngine:
         wanted = None
         if len(plan.wanted_W) < plan.num_rows:
             wanted = torch.from_numpy(plan.wanted_W)
-        cache = planned_cache(plan, self._storage)
-        attend = planned_attention(plan, self._storage)
+        cache = planned_cache(plan, self.storage)
+        attend = planned_attention(plan, self.storage)
         return self._call(rows_2M[:1], rows_2M[1:], cache, attend, wanted, tapped)
 
     def _call(
@@ -357,13 +369,13 @@ class TransformersEngine:
     def rebase(self, moves: Moves) -> None:
         """See `Engine`."""
         self._table.rebase(moves)
-        self._storage.move(moved_rows(moves, self._table.cached_S))
+        self.storage.move(moved_rows(moves, self._table.cached_S))
 
     @torch.inference_mode()
     def copy_prefix(self, source: int, destination: int, length: int) -> None:
         """See `Engine`."""
         self._table.copy_prefix(source, destination, length)
-        self._storage.copy(source, destination, length)
+        self.storage.copy(source, destination, length)
         self._reached[destination] = max(self._reached[destination], length)
 
     def truncate(self, slot: int, length: int) -> None:

@@ -83,7 +83,7 @@ class LayerStage:
             max_scratch=room.max_scratch,
             vocab_size=room.vocab_size if below is None else room.num_slots * capacity,
         )
-        self._storage = Storage(
+        self.storage = Storage(
             shapes,
             num_slots=room.num_slots,
             capacity=capacity,
@@ -91,7 +91,7 @@ class LayerStage:
             device=kind.device,
         )
         if below is not None:
-            table_RD = below._storage.flat_keys[-1].squeeze(1)
+            table_RD = below.storage.flat_keys[-1].squeeze(1)
             weights = replace(weights, embedding=table_RD)
         self._num_layers, self._is_last = len(weights.layers), is_last
         self._model = LlamaForward(weights, max_context=room.max_context)
@@ -100,7 +100,7 @@ class LayerStage:
             policies = {"on": Policy(after=1, strict=True), "off": Policy(most=0)}
             self._static = StaticPasses(
                 self._call,
-                self._storage,
+                self.storage,
                 recorder_for(kind.device),
                 windows=[layer.window for layer in weights.layers],
                 max_scratch=room.max_scratch,
@@ -124,7 +124,7 @@ class LayerStage:
         taken = self.table.acquire(slot, keep=keep)
         end = max(keep, self._reached[taken]) if self._static is None else None
         with torch.inference_mode():
-            self._storage.clear(taken, keep, end)
+            self.storage.clear(taken, keep, end)
         self._reached[taken] = keep
         return taken
 
@@ -163,8 +163,8 @@ class LayerStage:
             values_RV = self._call(
                 rows_2M[:1],
                 rows_2M[1:],
-                planned_cache(plan, self._storage),
-                planned_attention(plan, self._storage),
+                planned_cache(plan, self.storage),
+                planned_attention(plan, self.storage),
                 torch.from_numpy(plan.wanted_W),
             )
         self.table.grow(added)
@@ -188,11 +188,11 @@ class LayerStage:
     def rebase(self, moves: Moves) -> None:
         """See `Engine`."""
         self.table.rebase(moves)
-        self._storage.move(moved_rows(moves, self.table.cached_S))
+        self.storage.move(moved_rows(moves, self.table.cached_S))
 
     @torch.inference_mode()
     def copy_prefix(self, source: int, destination: int, length: int) -> None:
         """See `Engine`."""
         self.table.copy_prefix(source, destination, length)
-        self._storage.copy(source, destination, length)
+        self.storage.copy(source, destination, length)
         self._reached[destination] = max(self._reached[destination], length)

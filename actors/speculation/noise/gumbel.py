@@ -172,9 +172,7 @@ class GumbelNoise:
                 f"ids_MK has shape {tuple(ids_MK.shape)} for {len(seeds)} rows; expected (M, K)"
             )
         premixed_MK = self._premixed_V.index_select(0, ids_MK.reshape(-1)).view(ids_MK.shape)
-        noise_MK = torch.empty(ids_MK.shape, dtype=torch.float32, device=self.device)
-        self._fill(noise_MK, _keyed_hash(premixed_MK, key_low_M1, key_high_M1))
-        return noise_MK
+        return self.of_hashes(_keyed_hash(premixed_MK, key_low_M1, key_high_M1))
 
     def of_keys(self, halves_2M: Tensor) -> Tensor:
         """Return the noise of keys that are on the device, bit-equal to `rows_many`: float32 (M, V).
@@ -182,11 +180,21 @@ class GumbelNoise:
         Shapes:
             halves_2M: int32; `key_halves` of each (seed, position).
         """
+        return self.of_hashes(self.hashes(halves_2M))
+
+    def hashes(self, halves_2M: Tensor) -> Tensor:
+        """Return the 32 bits behind each value that `of_keys` gives: int32 (M, V)."""
         low_M1, high_M1 = halves_2M.unsqueeze(2)
-        hash_MV = _keyed_hash(self._premixed_V, low_M1, high_M1)
-        noise_MV = torch.empty(hash_MV.shape, dtype=torch.float32, device=self.device)
-        self._fill(noise_MV, hash_MV)
-        return noise_MV
+        return _keyed_hash(self._premixed_V, low_M1, high_M1)
+
+    def of_hashes(self, hash_: Tensor) -> Tensor:
+        """Return the noise that hashes on the device stand for: float32, of their shape. It never increases with the hash, taken as unsigned."""
+        signed_magnitude = hash_.to(torch.float32).add_(0.5)
+        bits = signed_magnitude.view(torch.int32)
+        bins = torch.bitwise_right_shift(bits, BIN_SHIFT).bitwise_and_(BIN_MASK).view(-1)
+        place = bits.bitwise_and_(PLACE_MASK)
+        noise = self._slopes.index_select(0, bins).view(hash_.shape).mul_(place)
+        return noise.add_(self._values.index_select(0, bins).view(hash_.shape))
 
     def _keys(self, seeds: Sequence[int], positions: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Return low and high halves of the key of each (seed, position): int32 (M, 1) each."""
@@ -195,15 +203,6 @@ class GumbelNoise:
             torch.tensor(halves, dtype=torch.int32).to(self.device).view(2, len(seeds), 1)
         )
         return low_M1, high_M1
-
-    def _fill(self, noise: Tensor, hash_: Tensor) -> None:
-        """Write into `noise` (contiguous) what the hashes stand for. Works in `hash_`'s memory no longer needed."""
-        signed_magnitude = hash_.to(torch.float32).add_(0.5)
-        bits = signed_magnitude.view(torch.int32)
-        bins = torch.bitwise_right_shift(bits, BIN_SHIFT).bitwise_and_(BIN_MASK).view(-1)
-        place = bits.bitwise_and_(PLACE_MASK)
-        torch.mul(self._slopes.index_select(0, bins).view(noise.shape), place, out=noise)
-        noise.add_(self._values.index_select(0, bins).view(noise.shape))
 
 
 class NoiseCache:
@@ -220,6 +219,11 @@ class NoiseCache:
         self._block = block or default_block(noise.vocab_size)
         self._start = 0
         self._rows = noise.rows_many((), ())
+
+    @property
+    def num_rows(self) -> int:
+        """Positions whose noise is held."""
+        return len(self._rows)
 
     def row_range(self, start: int, stop: int) -> Tensor:
         """Return the noise at positions start..stop-1: float32 (stop - start, V). Do not write into it."""

@@ -37,7 +37,8 @@ class TargetServer(WorkerServer[TargetWorker, list[Output]]):
             credentials=settings.credentials,
         )
         self._settings = settings
-        self._recorder = Recorder()
+        self.recorder = Recorder()
+        """Takes what traces ask for."""
         self._servicer: TargetServicer | None = None
         self._engine: TimedEngine | None = None
         self._tokenizer_fingerprint = ""
@@ -80,7 +81,7 @@ class TargetServer(WorkerServer[TargetWorker, list[Output]]):
             self._tokenizer_fingerprint,
             getattr(tokenizer, "chat_template", None),
         )
-        worker = TargetWorker(self._engine, self._settings, self._emit, recorder=self._recorder)
+        worker = TargetWorker(self._engine, self._settings, self._emit, recorder=self.recorder)
         worker.warm_up()
         return worker
 
@@ -92,7 +93,7 @@ class TargetServer(WorkerServer[TargetWorker, list[Output]]):
             self._fingerprint,
             self._tokenizer_fingerprint,
             worker,
-            self._recorder,
+            self.recorder,
         )
         target_pb2_grpc.add_TargetServiceServicer_to_server(self._servicer, server)
         serve_metrics(server, TargetCollector(worker.state, self._engine))

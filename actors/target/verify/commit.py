@@ -42,7 +42,7 @@ def commit(state: TargetState, pass_: Pass, walks: Walks, logits: Logits, *, now
     entries_E = pass_.draws_E.nonzero()[0]
     rows_E = pass_.rows_E[entries_E]
     tokens_ET = walks.tokens_ET[entries_E]
-    counts_E, stopped_E = _until_stop(table.stops_SK[rows_E], tokens_ET, walks.counts_E[entries_E])
+    counts_E, stopped_E = until_stop(table.stops_SK[rows_E], tokens_ET, walks.counts_E[entries_E])
     nodes_ET = np.where(
         np.arange(tokens_ET.shape[1]) < counts_E[:, None], walks.nodes_ET[entries_E], -1
     )
@@ -80,7 +80,7 @@ def commit(state: TargetState, pass_: Pass, walks: Walks, logits: Logits, *, now
     return done
 
 
-def _until_stop(stops_EK: Int64s, tokens_ET: Int64s, counts_E: Int64s) -> tuple[Int64s, Bools]:
+def until_stop(stops_EK: Int64s, tokens_ET: Int64s, counts_E: Int64s) -> tuple[Int64s, Bools]:
     """Number of tokens up to and including the first stop token, and whether there is one."""
     is_walked_ET = np.arange(tokens_ET.shape[1]) < counts_E[:, None]
     is_stop_ET = (tokens_ET[:, :, None] == stops_EK[:, None, :]).any(axis=2) & is_walked_ET

@@ -42,7 +42,7 @@ class _Level:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Family:
+class Family:
     """Who draws in a pass. Nodes are numbered over the pass, and the texts of entries follow them as if they were nodes."""
 
     tokens_N: Int64s
@@ -52,7 +52,7 @@ class _Family:
     num_places: int
 
     @classmethod
-    def of(cls, pass_: Pass, roots_E: Int64s) -> _Family:
+    def of(cls, pass_: Pass, roots_E: Int64s) -> Family:
         """That of a pass."""
         counts_E, num_nodes = sizes_of(pass_.starts_E), len(pass_.tokens_N)
         entries_N = np.repeat(np.arange(len(counts_E)), counts_E)
@@ -113,7 +113,7 @@ class HostDraws:
         logprobs: dict[int, list[Logprob]],
     ) -> list[_Level]:
         table, roots_E, num_nodes = self._table, pass_.roots_E(), len(pass_.tokens_N)
-        family = _Family.of(pass_, roots_E) if num_nodes else None
+        family = Family.of(pass_, roots_E) if num_nodes else None
         slots_A, places_A, rows_A = (
             pass_.rows_E[entries_A],
             num_nodes + entries_A,

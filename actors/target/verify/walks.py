@@ -81,16 +81,16 @@ class Walks:
 
 
 def moves_of(pass_: Pass, walks: Walks, kept_E: Int64s) -> Moves:
-    """The rows of a pass whose keys and values stay: the text that was read, and the first `kept_E` accepted candidates of each entry."""
+    """The rows of a pass whose keys and values stay: the text that was read, and the first `kept_E` accepted candidates of each entry,
+    which has at least so many."""
     if not np.count_nonzero(kept_E):
         return Moves.read(pass_.rows_E, pass_.chains_E)
     chains_E1 = pass_.chains_E[:, None]
-    steps_P = np.arange(int((pass_.chains_E + kept_E).max(initial=0)))
+    steps_P = np.arange(int((pass_.chains_E + kept_E).max()))
     behind_EP = steps_P - chains_E1
     last = walks.nodes_ET.shape[1] - 1
     nodes_EP = np.take_along_axis(walks.nodes_ET, np.clip(behind_EP, 0, last), axis=1)
-    is_node_EP = (behind_EP < kept_E[:, None]) & (nodes_EP >= 0)
-    paths_EP = np.where(is_node_EP, chains_E1 + nodes_EP, -1)
+    paths_EP = np.where(behind_EP < kept_E[:, None], chains_E1 + nodes_EP, -1)
     return Moves(slots_E=pass_.rows_E, paths_EP=np.where(behind_EP < 0, steps_P, paths_EP))
 
 

@@ -393,8 +393,8 @@ class TableBench(Bench):
 
     def slot(self, key: SessionKey) -> int:
         """The engine's slot of a session."""
-        return int(self.model_drafter._models.slots_S[self.row(key)])
+        return int(self.model_drafter.models.slots_S[self.row(key)])
 
     def is_expanded(self, key: SessionKey) -> bool:
         """Whether the root of a session was run."""
-        return bool(self.model_drafter._models.is_expanded_S[self.row(key)])
+        return bool(self.model_drafter.models.is_expanded_S[self.row(key)])

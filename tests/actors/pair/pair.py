@@ -277,16 +277,16 @@ class Pair:
         for _ in range(drafts):
             if not self.draft.run_once():
                 break
-        wire, self.reports[:] = self._draft_wire(self.reports), []
+        wire, self.reports[:] = self.draft_wire(self.reports), []
         for message in self.meddle(wire):
-            for event in _target_events(message, self.target_table.vocab_size):
+            for event in target_events_of(message, self.target_table.vocab_size):
                 self.target.post(event)
         # Not in one statement: the clock goes on while the target works.
         wait_s = self.target.step()
         self.now += wait_s or 0.0
         outputs, self.outputs[:] = self.outputs[:], []
         for output in outputs:
-            self._deliver(output)
+            self.deliver(output)
 
     def run(self, *, steps: int = 100_000) -> None:
         """Steps until every session is over."""
@@ -306,7 +306,7 @@ class Pair:
         self.now += 1e-5
         return self.now
 
-    def _draft_wire(self, reports: Sequence[Report]) -> Wire:
+    def draft_wire(self, reports: Sequence[Report]) -> Wire:
         wire: Wire = []
         for report in reports:
             match report:
@@ -316,7 +316,7 @@ class Pair:
                     self.ended.append(report)
         return wire
 
-    def _deliver(self, output: Output) -> None:
+    def deliver(self, output: Output) -> None:
         match output:
             case Opened():
                 self.handles[output.owner.session] = output.handle
@@ -332,9 +332,9 @@ class Pair:
                 self.ends[output.owner.session] = output
             case VerdictsSent():
                 if not self.is_lost():
-                    self._tell(target_messages.verdict_message(output))
+                    self.tell(target_messages.verdict_message(output))
             case Resync() | SessionClosed():
-                self._tell(target_messages.drafter_message(output))
+                self.tell(target_messages.drafter_message(output))
             case FeedbackReady():
                 frames = [one.data for one in pack(output, self.offer.revision, self.feature_bytes)]
                 for frame in self.meddle_features(frames):
@@ -349,14 +349,14 @@ class Pair:
             case DraftersWanted():
                 self.wanted.append(output.is_wanted)
 
-    def _tell(self, message: target_pb2.VerdictMessage) -> None:
+    def tell(self, message: target_pb2.VerdictMessage) -> None:
         arrived = target_pb2.VerdictMessage.FromString(message.SerializeToString())
         event = draft_messages.event_from_proto(arrived, LINK)
         if event is not None:
             self.draft.post(event)
 
 
-def _target_events(message: target_pb2.DrafterMessage, vocab_size: int) -> list[Event]:
+def target_events_of(message: target_pb2.DrafterMessage, vocab_size: int) -> list[Event]:
     arrived = target_pb2.DrafterMessage.FromString(message.SerializeToString())
     if arrived.HasField("resync"):
         resync = arrived.resync

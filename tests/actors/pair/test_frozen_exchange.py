@@ -202,14 +202,14 @@ def test_logprobs_come_with_every_token() -> None:
     for is_attached in (True, False):
         pair = Pair(TARGET, TARGET)
         seen: list[object] = []
-        deliver = pair._deliver
+        deliver = pair.deliver
 
         def spy(output: object, seen: list[object] = seen, deliver: object = deliver) -> None:
             if getattr(output, "logprobs", None) is not None:
                 seen.extend(output.logprobs)  # type: ignore[attr-defined]
             deliver(output)  # type: ignore[operator]
 
-        pair._deliver = spy  # type: ignore[method-assign]
+        pair.deliver = spy  # type: ignore[method-assign]
         sampling = replace(GREEDY, logprobs=2)
         pair.open(0, sampling, Speculation(verifier="block"), is_attached=is_attached)
         pair.run()

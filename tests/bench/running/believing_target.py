@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 
 from outrider.actors.speculation.trees.path_keys import Int64s
-from outrider.actors.target.verify.host_drawing import _Family
+from outrider.actors.target.verify.host_drawing import Family
 
 EACH = 8
 """Candidates that were not drawn, of which one stays."""
@@ -13,10 +13,10 @@ EACH = 8
 
 def believe_drafters() -> None:
     """Now and then a candidate stays, though the target drew another token."""
-    drawn = _Family.next
+    drawn = Family.next
     numbers = count(1)
 
-    def believing(self: _Family, places_A: Int64s, tokens_A: Int64s) -> Int64s:
+    def believing(self: Family, places_A: Int64s, tokens_A: Int64s) -> Int64s:
         next_A = drawn(self, places_A, tokens_A)
         for entry in (next_A < 0).nonzero()[0].tolist():
             children = (self.parents_N == places_A[entry]).nonzero()[0]
@@ -24,4 +24,4 @@ def believe_drafters() -> None:
                 next_A[entry], tokens_A[entry] = children[0], self.tokens_N[children[0]]
         return next_A
 
-    setattr(_Family, "next", believing)  # noqa: B010 - an assignment to a method is no type
+    setattr(Family, "next", believing)  # noqa: B010 - an assignment to a method is no type

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from typing import Any
 
 import pytest
 
-from bench.running.targets import MOST_TURNS, BenchTarget, interpolate, layers_for, prepared
+from bench.running.targets import MOST_TURNS, interpolate, layers_for, prepared
 
 CURVE = ((1, 1.0), (2, 2.0), (4, 3.0))
 
@@ -45,13 +46,13 @@ def test_a_target_that_came_out_too_fast_gives_way(monkeypatch: pytest.MonkeyPat
     """Layers cost less in a deep model than in a shallow one here; the model that is measured takes the wanted time all the same."""
     made: dict[str, int] = {}
 
-    def timed(timer: object, part: str, model: str) -> BenchTarget:
-        layers = made.get(model, 20)
-        seconds = 1e-3 * (3.0 + 0.1 * min(layers, 60) + 0.08 * max(layers - 60, 0))
-        return BenchTarget(part=part, model=model, layers=layers, curve=((1, seconds),))
+    class Timer:
+        def ask(self, asked: dict[str, Any], *, timeout_s: float) -> dict[str, Any]:
+            layers = made.get(asked["model"], 20)
+            seconds = 1e-3 * (3.0 + 0.1 * min(layers, 60) + 0.08 * max(layers - 60, 0))
+            return {"layers": layers, "curve": [(1, seconds)]}
 
-    monkeypatch.setattr("bench.running.targets.Child", lambda name: nullcontext())
-    monkeypatch.setattr("bench.running.targets._timed", timed)
+    monkeypatch.setattr("bench.running.targets.Child", lambda name: nullcontext(Timer()))
     monkeypatch.setattr(
         "outrider.actors.train.demo.deepen.deepen_folder",
         lambda source, folder, *, num_layers: made.update({str(folder): num_layers}),

@@ -12,6 +12,7 @@ from tests.cluster.front import Front, Serve
 from tests.cluster.scripted import Script, ScriptedTarget
 
 from outrider.client import AsyncClient, ModelExchanged, RetryPolicy, SamplingOptions, TextChunk
+from outrider.v1 import generation_pb2
 
 OLD, NEW = "0123456789abcdef", "fedcba9876543210"
 QUICK = RetryPolicy(initial_backoff_s=0.01, max_backoff_s=0.05)
@@ -146,12 +147,11 @@ async def test_targets_of_two_models_are_not_used_side_by_side(
     serve: Serve, old: ScriptedTarget, new: ScriptedTarget
 ) -> None:
     """Requests would be answered by either, and a text that moves could not go on."""
-    front = await in_front(serve, old)
-    links = front.coordinator._links
-    assert links is not None
     both = await serve(targets=(old.address, new.address))
     await ready(both)
-    links = both.coordinator._links
-    assert links is not None
-    await until(lambda: any("in another form" in one.last_error for one in links.targets.values()))
-    assert sum(one.is_up for one in links.targets.values()) == 1
+    targets: list[generation_pb2.ActorStatus] = []
+    async with asyncio.timeout(5.0):
+        while not any("in another form" in one.problem for one in targets):
+            status = await both.stub.GetStatus(generation_pb2.GetStatusRequest())
+            targets = [one for one in status.actors if one.role == "target"]
+    assert sum(one.ready for one in targets) == 1

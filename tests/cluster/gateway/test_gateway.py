@@ -270,7 +270,7 @@ async def test_another_target_takes_over(serve: Serve, target: ScriptedTarget) -
     await other.start()
     target.script.pause_s = other.script.pause_s = 0.01
     front = await serve(targets=(target.address, other.address))
-    await until(lambda: all(link.is_up for link in links(front)))
+    await targets_ready(front, 2)
     runs = [asyncio.ensure_future(generate(front, ask(max_tokens=60))) for _ in range(4)]
     await until(lambda: len(target.running) == len(other.running) == 2 and target.rounds > 4)
     await target.stop()
@@ -280,10 +280,13 @@ async def test_another_target_takes_over(serve: Serve, target: ScriptedTarget) -
     await other.stop()
 
 
-def links(front: Front) -> list[Any]:
-    """The coordinator's links to targets."""
-    assert front.coordinator._links is not None
-    return list(front.coordinator._links.targets.values())
+async def targets_ready(front: Front, number: int) -> None:
+    """Waits until so many targets are connected."""
+    async with asyncio.timeout(5.0):
+        while True:
+            status = await front.stub.GetStatus(generation_pb2.GetStatusRequest())
+            if sum(one.ready and one.role == "target" for one in status.actors) == number:
+                return
 
 
 async def test_an_opening_that_fails_is_tried_again(start: Start, target: ScriptedTarget) -> None:

@@ -12,7 +12,7 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from outrider.client.cli.app import app
-from outrider.cluster.jobs import job_commands
+from outrider.cluster.jobs import job_commands, job_server
 
 SECRET = "not-to-be-shown"
 
@@ -200,10 +200,10 @@ def test_a_cluster_that_has_just_started(
 ) -> None:
     """Is asked again until its head can start jobs, for a bounded time."""
     server = Starting(refusals=3)
-    monkeypatch.setattr(job_commands, "_connect", lambda cluster, credentials: server)
+    monkeypatch.setattr(job_server, "connect", lambda address, credentials: server)
     monkeypatch.setattr(job_commands, "AGENT_POLL_S", 0.0)
     monkeypatch.setattr(job_commands, "AGENT_S", patience_s)
-    result = submit("--no-wait", "--submission-id", "mine", "bench")
+    result = submit("--address", "http://h:1", "--no-wait", "--submission-id", "mine", "bench")
 
     assert result.exit_code == code, result.output
     assert (server.tries, result.stdout) == ((4, "mine\n") if code == 0 else (1, ""))

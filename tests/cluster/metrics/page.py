@@ -65,6 +65,8 @@ class Scraped:
         self.together = together
         self.statuses: list[ActorStatus] = []
         self.members: list[Member] = []
+        self.num_pages = 0
+        """How often everyone was asked."""
         self.federation = Federation(
             self._statuses,
             lambda: Roster(version=1, members=tuple(self.members), scales=SCALES),
@@ -77,8 +79,7 @@ class Scraped:
         internal = together.front.coordinator.internal_address
         self.add("coordinator", Role.COORDINATOR, together.front.address, internal_address=internal)
         self.add("target-0", Role.TARGET, together.target_address)
-        links = dict(together.front.coordinator._settings.drafters)
-        self.add("draft-0", Role.DRAFTER, links["draft-0"])
+        self.add("draft-0", Role.DRAFTER, together.drafter.internal_address)
 
     async def stop(self) -> None:
         """Ends."""
@@ -116,4 +117,5 @@ class Scraped:
         return parsed(await self.federation.page())
 
     def _statuses(self) -> Sequence[ActorStatus]:
+        self.num_pages += 1
         return self.statuses

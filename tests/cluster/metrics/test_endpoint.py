@@ -18,10 +18,11 @@ class Serving:
 
     def __init__(self) -> None:
         self.is_broken = False
-        self.endpoint = MetricsEndpoint("127.0.0.1:0", self._page)
+        self.endpoint = MetricsEndpoint("127.0.0.1:0", self.page)
         self.address = ""
 
-    async def _page(self) -> str:
+    async def page(self) -> str:
+        """It, unless it is broken."""
         if self.is_broken:
             raise RuntimeError("no page today")
         return PAGE
@@ -112,4 +113,4 @@ async def test_a_page_that_fails_is_a_500(serving: Serving) -> None:
 async def test_a_port_that_is_taken_is_told_with_its_key(serving: Serving) -> None:
     """Before anything else is started."""
     with pytest.raises(OSError, match=r"service\.metrics"):
-        await MetricsEndpoint(serving.address, serving._page).start()
+        await MetricsEndpoint(serving.address, serving.page).start()

@@ -14,10 +14,11 @@ from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_serv
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from tests.cluster.front import Front
+from tests.cluster.front import Serve
 from tests.cluster.metrics.page import Scraped
-from tests.cluster.served.test_together import request
+from tests.cluster.served.test_together import Together, ready, request
 
+from outrider.cluster.gateway import gateway
 from outrider.cluster.metrics import request_spans as module
 from outrider.cluster.metrics.books import RequestBooks
 from outrider.cluster.metrics.milestones import Milestones
@@ -31,12 +32,9 @@ MAX_TOKENS = 64
 class Sent:
     """Spans that would go to a collector."""
 
-    def __init__(self, front: Front) -> None:
+    def __init__(self) -> None:
         self.exporter = InMemorySpanExporter()
         self.spans = Spans(self.exporter, coordinator="coordinator")
-        gateway = front.coordinator._gateway
-        assert gateway is not None
-        gateway._spans = self.spans
 
     def finished(self) -> list[ReadableSpan]:
         """All of them."""
@@ -45,11 +43,11 @@ class Sent:
 
 
 @pytest.fixture
-def sent(scraped: Scraped, monkeypatch: pytest.MonkeyPatch) -> Sent:
-    """The coordinator sends spans to memory."""
-    for name in ENDPOINTS:
-        monkeypatch.delenv(name, raising=False)
-    return Sent(scraped.together.front)
+def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
+    """Coordinators that start from now on send spans to memory."""
+    made = Sent()
+    monkeypatch.setattr(gateway, "open_spans", lambda endpoint, *, coordinator: made.spans)
+    return made
 
 
 def within(span: ReadableSpan, spans: list[ReadableSpan]) -> list[ReadableSpan]:
@@ -59,7 +57,7 @@ def within(span: ReadableSpan, spans: list[ReadableSpan]) -> list[ReadableSpan]:
     return sorted(children, key=lambda s: s.start_time or 0)
 
 
-async def test_a_request_is_a_tree_of_spans(scraped: Scraped, sent: Sent) -> None:
+async def test_a_request_is_a_tree_of_spans(sent: Sent, scraped: Scraped) -> None:
     """Request > queue, prefill, decode > rounds; each within its parent, and as many tokens as were sent."""
     asked = request(1, max_tokens=MAX_TOKENS)
     asked.request_id = "mine"
@@ -89,7 +87,7 @@ async def test_a_request_is_a_tree_of_spans(scraped: Scraped, sent: Sent) -> Non
             assert known == sorted(times, key=lambda time: time or 0)
 
 
-async def test_the_callers_trace_goes_on(scraped: Scraped, sent: Sent) -> None:
+async def test_the_callers_trace_goes_on(sent: Sent, scraped: Scraped) -> None:
     """Who sends a `traceparent` finds the request below its own span."""
     call = scraped.together.front.stub.Generate(
         request(1, max_tokens=4), metadata=(("traceparent", f"00-{TRACE}-{PARENT}-01"),)
@@ -102,7 +100,7 @@ async def test_the_callers_trace_goes_on(scraped: Scraped, sent: Sent) -> None:
     assert f"{root.parent.span_id:016x}" == PARENT
 
 
-async def test_a_refused_request_is_an_error(scraped: Scraped, sent: Sent) -> None:
+async def test_a_refused_request_is_an_error(sent: Sent, scraped: Scraped) -> None:
     """With its status, and without parts that never came."""
     wrong = request(1)
     wrong.tokens.ids.append(10_000)
@@ -142,7 +140,8 @@ def collector() -> Iterator[tuple[str, Collector]]:
 
 @pytest.mark.parametrize("variable", ["", *ENDPOINTS])
 async def test_a_collector_gets_them_over_otlp(
-    scraped: Scraped,
+    together: Together,
+    serve: Serve,
     collector: tuple[str, Collector],
     monkeypatch: pytest.MonkeyPatch,
     variable: str,
@@ -153,11 +152,15 @@ async def test_a_collector_gets_them_over_otlp(
         monkeypatch.delenv(name, raising=False)
     if variable:
         monkeypatch.setenv(variable, url)
-    gateway = scraped.together.front.coordinator._gateway
-    assert gateway is not None
-    gateway._spans = open_spans(None if variable else url, coordinator="coordinator")
-    await scraped.together.generate(request(1, max_tokens=4))
-    await gateway.close()
+    front = await serve(
+        codec=None,
+        targets=(together.target_address,),
+        otlp_endpoint=None if variable else url,
+    )
+    await ready(front, drafters=0)
+    async for _ in front.stub.Generate(request(1, max_tokens=4)):
+        pass
+    await front.coordinator.stop(0.0)
 
     (resource,) = taken.requests.get(timeout=10.0).resource_spans
     attributes = {one.key: one.value.string_value for one in resource.resource.attributes}

@@ -21,9 +21,15 @@ SETTINGS = SupervisorSettings(restarts=QUICK, start_timeout_s=5.0, metrics="127.
 
 
 @pytest.fixture
-async def supervisor() -> AsyncIterator[Supervisor]:
+def host() -> InProcessHost:
+    """Where the actors run."""
+    return InProcessHost()
+
+
+@pytest.fixture
+async def supervisor(host: InProcessHost) -> AsyncIterator[Supervisor]:
     """Its actors register, and tell no metrics."""
-    made = Supervisor(SPECS, InProcessHost(), SETTINGS)
+    made = Supervisor(SPECS, host, SETTINGS)
     yield made
     await made.stop(0.0)
 
@@ -40,11 +46,9 @@ async def page(supervisor: Supervisor) -> Page:
     return parsed(await asyncio.to_thread(get))
 
 
-async def test_restarts_and_strangers_are_told(supervisor: Supervisor) -> None:
+async def test_restarts_and_strangers_are_told(supervisor: Supervisor, host: InProcessHost) -> None:
     """Also of actors that do not answer; the page ends with the service."""
     address = await supervisor.launch()
-    host = supervisor._host
-    assert isinstance(host, InProcessHost)
     await host.of("d")[0].die()
     await until(lambda: len(host.of("d")) == 2)
     await until(lambda: all(s.state is ActorState.SERVING for s in supervisor.status()))
@@ -70,10 +74,10 @@ async def test_restarts_and_strangers_are_told(supervisor: Supervisor) -> None:
         await page(supervisor)
 
 
-async def test_the_page_is_there_while_actors_load(supervisor: Supervisor) -> None:
+async def test_the_page_is_there_while_actors_load(
+    supervisor: Supervisor, host: InProcessHost
+) -> None:
     """A launch that takes long shows who is not up yet."""
-    host = supervisor._host
-    assert isinstance(host, InProcessHost)
     host.has_room = False
     with pytest.raises(Exception, match="target_node"):
         await supervisor.launch()

@@ -20,8 +20,8 @@ from outrider.cluster.process.preflight import (
     check_address,
     check_room,
 )
+from outrider.cluster.ray import ray_runtime
 from outrider.cluster.ray.own_node import OBJECT_STORE_BYTES
-from outrider.cluster.ray.ray_runtime import RayRuntime
 from outrider.cluster.start import launch
 
 MIB = 2**20
@@ -51,7 +51,7 @@ def serve(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Result:
     def reached(*_: object, **__: object) -> None:
         pytest.fail("the start went on")
 
-    monkeypatch.setattr(RayRuntime, "_own_node", reached)
+    monkeypatch.setattr(ray_runtime, "OwnNode", reached)
     return CliRunner().invoke(app, ["serve", *arguments], env={"NO_COLOR": "1"})
 
 

@@ -19,6 +19,8 @@ from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.draft.state.drafter_spec import DrafterSpec
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.tables.tabular_engine import random_table
+from outrider.actors.target.service import feedback_streams
+from outrider.actors.target.service.feedback_queue import FeedbackQueue
 from outrider.actors.target.service.target_server import TargetServer
 from outrider.actors.target.state.target_settings import TargetSettings
 from outrider.v1 import generation_pb2, sampling_pb2
@@ -178,19 +180,27 @@ async def test_a_stream_that_breaks_is_opened_again(
     table: Path, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That of the states alone: verdicts go on meanwhile, and so does the text."""
+    queues: list[FeedbackQueue] = []
+
+    class Known(FeedbackQueue):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            queues.append(self)
+
     monkeypatch.setattr(feedback_receiver, "AGAIN_AFTER_S", 0.05)
+    monkeypatch.setattr(feedback_streams, "FeedbackQueue", Known)
     served = Served(table, spec_of(table), monkeypatch)
     async with served.running(serve) as front:
         plain, _ = await generate(front, request(5, enabled=False, max_tokens=100))
         assert (await generate(front, request(5, max_tokens=100)))[0] == plain
-        servicer = served.target._servicer
-        assert servicer is not None
-        servicer._feedback._queues["head"].end()
+        (queue,) = queues
+        queue.end()
         before = served.drafter.stats.feature_rows
         async with asyncio.timeout(BOUND_S):
             while served.drafter.stats.feature_rows <= before + 20:
                 assert (await generate(front, request(5, max_tokens=100)))[0] == plain
         assert served.drafter.stats.verdicts > 0
+        assert len(queues) == 2
 
 
 async def test_what_the_target_has_not_is_refused(

@@ -18,7 +18,7 @@ from outrider.actors.rpc.grpc_server import internal_channel
 from outrider.actors.target.service.target_server import TargetServer
 from outrider.actors.target.state.passes import Pass
 from outrider.actors.target.state.target_settings import TargetSettings
-from outrider.actors.target.target_core import Wait
+from outrider.actors.target.target_core import TargetCore, Wait
 from outrider.v1 import generation_pb2, sampling_pb2, target_pb2, target_pb2_grpc
 
 VOCAB = 24
@@ -241,7 +241,7 @@ async def test_the_target_comes_back_and_requests_go_on(together: Together, tabl
 
 
 async def test_a_worker_that_fails_is_replaced_and_requests_go_on(
-    together: Together, table: str
+    together: Together, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A fault outside a pass: the streams end, the server says so, and the next start goes on with the same text."""
     plain, _, _ = await together.generate(request(13, max_tokens=450))
@@ -249,15 +249,13 @@ async def test_a_worker_that_fails_is_replaced_and_requests_go_on(
     restarting: asyncio.Task[TargetServer] | None = None
 
     async def restart() -> TargetServer:
-        worker = together.target._worker
-        assert worker is not None
-
-        def fail(now: float) -> Pass | Wait:
+        def fail(self: TargetCore, now: float) -> Pass | Wait:
             raise ZeroDivisionError("in the plan")
 
-        worker._core.begin = fail  # type: ignore[method-assign]
-        async with asyncio.timeout(20.0):
-            assert "in the plan" in await together.target.failed()
+        with monkeypatch.context() as broken:
+            broken.setattr(TargetCore, "begin", fail)
+            async with asyncio.timeout(20.0):
+                assert "in the plan" in await together.target.failed()
         await together.target.stop(0.0)
         again = TargetServer(
             TargetSettings(

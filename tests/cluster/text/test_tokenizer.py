@@ -30,8 +30,8 @@ TEMPLATE = (
 
 
 @pytest.fixture(scope="module")
-def codec(tmp_path_factory: pytest.TempPathFactory) -> PretrainedCodec:
-    """A small byte-level tokenizer, saved and loaded."""
+def wrapped() -> Any:
+    """A small byte-level tokenizer of transformers."""
     from transformers import PreTrainedTokenizerFast
 
     made = Tokenizer(models.BPE())
@@ -50,6 +50,12 @@ def codec(tmp_path_factory: pytest.TempPathFactory) -> PretrainedCodec:
     wrap: Any = PreTrainedTokenizerFast
     wrapped = wrap(tokenizer_object=made, bos_token="<s>", eos_token="</s>")
     wrapped.chat_template = TEMPLATE
+    return wrapped
+
+
+@pytest.fixture(scope="module")
+def codec(wrapped: Any, tmp_path_factory: pytest.TempPathFactory) -> PretrainedCodec:
+    """That one, saved and loaded."""
     folder = tmp_path_factory.mktemp("tokenizer")
     wrapped.save_pretrained(folder)
     loaded = text_tokenizer.load(str(folder))
@@ -80,13 +86,12 @@ def test_no_token_is_longer_than_told(codec: PretrainedCodec) -> None:
     assert codec.max_token_chars >= max(len(codec.decode([token])) for token in range(280))
 
 
-def test_a_normaliser_leaves_room(codec: PretrainedCodec) -> None:
+def test_a_normaliser_leaves_room(wrapped: Any, codec: PretrainedCodec) -> None:
     """It may make one character of several, so more of them may stand for a token; but not any number."""
-    inner: Any = codec
-    fast = inner._tokenizer.backend_tokenizer
+    fast = wrapped.backend_tokenizer
     fast.normalizer = normalizers.NFC()
     try:
-        bound = PretrainedCodec(inner._tokenizer).max_token_chars
+        bound = PretrainedCodec(wrapped).max_token_chars
     finally:
         fast.normalizer = None
     assert codec.max_token_chars is not None
@@ -100,21 +105,22 @@ def test_a_missing_tokenizer_is_named(tmp_path: Path) -> None:
 
 
 def test_code_that_comes_with_a_tokenizer_runs_where_it_may(
-    codec: PretrainedCodec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    wrapped: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As for the actors: not unasked."""
     monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "m"))
     monkeypatch.setattr(sys, "path", [*sys.path])
-    inner: Any = codec
-    inner._tokenizer.save_pretrained(tmp_path)
+    wrapped.save_pretrained(tmp_path)
     (tmp_path / "own.py").write_text(
-        "from transformers import PreTrainedTokenizerFast\nclass OwnFast(PreTrainedTokenizerFast):\n    pass\n"
+        "from transformers import PreTrainedTokenizerFast\nclass OwnFast(PreTrainedTokenizerFast):\n"
+        "    def apply_chat_template(self, *_, **__):\n        return 'by own code'\n"
     )
     file = tmp_path / "tokenizer_config.json"
     config = json.loads(file.read_text())
     config |= {"tokenizer_class": "OwnFast", "auto_map": {"AutoTokenizer": [None, "own.OwnFast"]}}
     file.write_text(json.dumps(config))
-    allowed: Any = text_tokenizer.load(str(tmp_path), allow_remote_code=True)
-    assert type(allowed._tokenizer).__name__ == "OwnFast"
+    allowed = text_tokenizer.load(str(tmp_path), allow_remote_code=True)
+    assert allowed is not None
+    assert allowed.render_chat([("user", "hi")]) == "by own code"
     with pytest.raises(ValueError, match="set allow_remote_code of the target"):
         text_tokenizer.load(str(tmp_path))

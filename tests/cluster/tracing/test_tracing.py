@@ -237,7 +237,7 @@ async def test_as_many_records_as_allowed(together: Together) -> None:
 async def test_nobody_records_after_the_end(together: Together) -> None:
     """Hooks are off again: a later request leaves nothing, and costs nothing."""
     await traced(together)
-    recorders = (together.target._recorder, together.drafter._recorder)
+    recorders = (together.target.recorder, together.drafter.recorder)
     async with asyncio.timeout(5.0):
         while any(recorder.is_on for recorder in recorders):  # noqa: ASYNC110 - has no event
             await asyncio.sleep(0.02)

@@ -8,14 +8,19 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from tests.actors.draft.block.block_follower import PROMPT, VOCAB, Follower
 from tests.actors.draft.block.small_block import small_frames, small_net
 
 from outrider.actors.draft.block.block_net import BlockNet
-from outrider.actors.draft.ctc.ctc_engine import CtcEngine
+from outrider.actors.draft.ctc import ctc_engine
 from outrider.actors.draft.ctc.ctc_net import CtcNet
-from outrider.actors.draft.ctc.prefix_masses import NO_TOKEN, appended, empty_string, next_masses
+from outrider.actors.draft.ctc.prefix_masses import (
+    NO_TOKEN,
+    Float64s,
+    appended,
+    empty_string,
+    next_masses,
+)
 from outrider.actors.train.ctc.ctc_objective import ctc_loss, prefix_log_masses
 
 String = tuple[int, ...]
@@ -156,13 +161,13 @@ def test_a_text_that_is_read_again_goes_on_in_its_frames() -> None:
 def test_frames_taken_for_positions_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The forbidden variants: a candidate at the place of its frame instead of its place in the collapsed string."""
 
-    def uncollapsed(
-        self: CtcEngine, slots: NDArray[np.int64], columns: NDArray[np.int64], _: object
-    ) -> torch.Tensor:
-        places = np.clip(self._places(slots, columns), 0, self.net.config.block - 1)
-        return self._unary_SBV[torch.from_numpy(slots), torch.from_numpy(places)].log()
+    def at_its_place(blanks_NU: Float64s) -> Float64s:
+        masses = np.zeros((len(blanks_NU), 2, blanks_NU.shape[1] + 1))
+        masses[:, 0, 0] = 1.0
+        return masses
 
-    monkeypatch.setattr(CtcEngine, "_logits", uncollapsed)
+    monkeypatch.setattr(ctc_engine, "empty_string", at_its_place)
+    monkeypatch.setattr(ctc_engine, "appended", lambda masses, *_: np.roll(masses, 1, axis=-1))
     follower = FramedFollower(framed_net())
     follower.tell(len(PROMPT) - 1)
     with pytest.raises(AssertionError):

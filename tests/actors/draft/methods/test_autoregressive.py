@@ -209,7 +209,7 @@ def test_nodes_are_run_before_they_are_worth_sending() -> None:
         bench.take()
         bench.worker.core.take(target.commit(2), bench.now)
         bench.worker.core.begin(bench.now)
-        bench.worker._report()
+        bench.reports.extend(bench.worker.core.take_reports())
         num_sent_at_once += sum(len(news.tokens) for news in bench.take_news())
     assert num_run_unsent > 20
     assert num_sent_at_once > 20

@@ -393,7 +393,7 @@ async def test_a_worker_that_dies_takes_the_drafter_out_of_service(
         coordinating(address) as coordinator,
     ):
         await coordinator.attach(target)
-        worker = server._worker
+        worker = server.worker
         assert worker is not None
 
         def die() -> bool:

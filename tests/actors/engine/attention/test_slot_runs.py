@@ -94,7 +94,7 @@ def logits_after_a_broken_session(engine: TransformersEngine) -> torch.Tensor:
     engine.acquire(0)
     engine.forward([Rows(slot=0, tokens=[3] * 20, parents=range(-1, 19), logits="none")])
     with torch.inference_mode():
-        for tensor in [*engine._storage.keys, *engine._storage.values]:
+        for tensor in [*engine.storage.keys, *engine.storage.values]:
             tensor[0, :20] = float("nan")
     engine.release(0)
     slots = []

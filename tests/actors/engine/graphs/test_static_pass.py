@@ -127,23 +127,10 @@ class Counted(EagerRecorder):
         return run
 
 
-def with_policy(engine: TransformersEngine, recorder: Counted, policy: Policy) -> StaticPasses:
-    """Gives an engine other recorded passes."""
-    engine.static_passes = StaticPasses(
-        engine._call,
-        engine._storage,
-        recorder,
-        windows=engine._windows,
-        max_scratch=engine.max_scratch,
-        policy=policy,
-    )
-    return engine.static_passes
-
-
 def test_rare_shapes_are_not_recorded(make_engine: MakeEngine) -> None:
     """One that serves all trees is recorded with the first; a shape of its own when it has come often enough."""
     engine = make_engine("llama")
-    passes = with_policy(engine, Counted(), Policy(after=3, most=9))
+    passes = engine.record_with(Counted(), Policy(after=3, most=9))
     small_passes(engine, [8, 4, 20, 8])
     assert {(shape.rows, shape.longest) for shape in passes.recorded} == {(24, 24)}
     small_passes(engine, [8])
@@ -161,7 +148,7 @@ def test_rare_shapes_are_not_recorded(make_engine: MakeEngine) -> None:
 def test_what_would_gain_little_is_not_recorded(make_engine: MakeEngine) -> None:
     """A tree of 5 takes a recording of 8 rows for good, plain decoding has one of its own."""
     engine = make_engine("llama")
-    passes = with_policy(engine, Counted(), Policy(after=1, most=9))
+    passes = engine.record_with(Counted(), Policy(after=1, most=9))
     small_passes(engine, [8, 5, 4, 1, 7, 1])
     # 2: the text before them.
     assert {shape.rows for shape in passes.recorded} == {8, 2, 1}
@@ -170,7 +157,7 @@ def test_what_would_gain_little_is_not_recorded(make_engine: MakeEngine) -> None
 def test_the_number_of_recordings_is_bounded(make_engine: MakeEngine) -> None:
     """What comes later takes a recorded shape that holds it, or is run by itself."""
     engine, recorder = make_engine("llama"), Counted()
-    passes = with_policy(engine, recorder, Policy(after=1, most=2))
+    passes = engine.record_with(recorder, Policy(after=1, most=2))
     sizes = [4, 9, 1, 16, 3, 20]
     expected = small_passes(make_engine("llama"), sizes)
     torch.testing.assert_close(small_passes(engine, sizes), expected, atol=1e-5, rtol=0)
@@ -181,7 +168,7 @@ def test_what_cannot_be_recorded_is_run_by_itself(make_engine: MakeEngine) -> No
     """A failed recording ends recording, not the service; what was recorded before stays."""
     engine = make_engine("llama")
     recorder = Counted(fails=lambda: recorder.num_recordings == 1)
-    passes = with_policy(engine, recorder, Policy(after=1))
+    passes = engine.record_with(recorder, Policy(after=1))
     sizes = [4, 9, 4, 9]
     expected = small_passes(make_engine("llama"), sizes)
     torch.testing.assert_close(small_passes(engine, sizes), expected, atol=1e-5, rtol=0)
@@ -217,7 +204,7 @@ def test_a_slot_is_clean_for_the_next_session(make_engine: MakeEngine) -> None:
     engine = make_engine("llama", cuda_graphs="on")
     (expected,) = small_passes(engine, [4])
     slot = engine.acquire()
-    storage: Storage = engine._storage
+    storage: Storage = engine.storage
     with torch.inference_mode():
         for plane in [*storage.keys, *storage.values]:
             plane[slot].fill_(torch.nan)

@@ -68,8 +68,9 @@ def test_other_families_run_their_modules(family: str, make_engine: MakeEngine) 
 
 def test_weights_are_held_once(make_engine: MakeEngine) -> None:
     """The modules' weights are parts of the joined ones, and the modules go on working."""
-    engine = make_engine("qwen2")
-    attention = engine._model.model.layers[0].self_attn
+    given: list[PreTrainedModel] = []
+    engine = make_engine("qwen2", prepare=given.append)
+    attention = given[0].model.layers[0].self_attn
     storages = {
         each.weight.untyped_storage().data_ptr()
         for each in (attention.q_proj, attention.k_proj, attention.v_proj)

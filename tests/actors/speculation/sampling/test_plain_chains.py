@@ -29,11 +29,9 @@ from outrider.actors.speculation.sampling.draw import draw
 from outrider.actors.speculation.sampling.transforms import SamplingTransform
 from outrider.actors.speculation.trees import base_hash
 from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement
-from outrider.actors.target.state.passes import Pass
 from outrider.actors.target.state.target_events import CandidatesReceived, DrafterJoined, Finished
-from outrider.actors.target.verify import commit, device_drawing
+from outrider.actors.target.verify import commit
 from outrider.actors.target.verify.frozen_verdict import TargetRows
-from outrider.actors.target.verify.host_drawing import HostDraws
 
 CPU = torch.device("cpu")
 VOCAB, EOS = 6, 5
@@ -329,32 +327,27 @@ def test_frozen_chains_of_plain_draws_are_accepted_to_the_last(name: str) -> Non
 # Mistakes that must not pass.
 
 
-def no_paths(pass_: Pass, entry: int) -> list[list[int]]:
+apply = SamplingTransform.apply
+Paths = Sequence[Sequence[int]]
+
+
+def committed(paths: Paths, num_output: Sequence[int]) -> list[int]:
+    """The committed output of each row, without its path."""
+    return [num - len(path) for num, path in zip(num_output, paths, strict=True)]
+
+
+def pathless(
+    self: SamplingTransform, logits_NV: torch.Tensor, paths: Paths, num_output: Sequence[int]
+) -> torch.Tensor:
     """All rows of a tree as if they were its root's."""
-    return [[] for _ in range(1 + int(np.diff(pass_.starts_E)[entry]))]
+    return apply(self, logits_NV, [[]] * len(paths), committed(paths, num_output))
 
 
-def shallow_transform(
-    self: HostDraws,
-    scores_AV: Any,
-    values_RV: torch.Tensor,
-    rows_A: Any,
-    slots_A: Any,
-    depth: int,
-    paths: dict[int, list[int]],
-) -> None:
-    """Counts the committed output only."""
-    transform(self, scores_AV, values_RV, rows_A, slots_A, 0, paths)
-
-
-transform = HostDraws._transform
-
-
-def shallow_scores(self: TargetRows, rows: range) -> torch.Tensor:
+def shallow(
+    self: SamplingTransform, logits_NV: torch.Tensor, paths: Paths, num_output: Sequence[int]
+) -> torch.Tensor:
     """`min_tokens` counts the committed output only."""
-    paths = [self._tree.path(row - 1) for row in rows]
-    logits_RV = self._logits_RV[rows.start : rows.stop]
-    return self._session.transform.apply(logits_RV, paths, [self._session.num_output] * len(rows))
+    return apply(self, logits_NV, paths, committed(paths, num_output))
 
 
 def unstopped(stops_EK: Any, tokens_ET: Any, counts_E: Any) -> tuple[Any, Any]:
@@ -363,35 +356,29 @@ def unstopped(stops_EK: Any, tokens_ET: Any, counts_E: Any) -> tuple[Any, Any]:
     return counts_E, stopped_E
 
 
-until_stop = commit._until_stop
+until_stop = commit.until_stop
 
 
 PENALISED = ("repetition", "presence", "frequency", "greedy")
 
 
 @pytest.mark.parametrize("name", PENALISED)
-def test_device_draws_that_ignore_the_path_are_caught(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_draws_that_ignore_the_path_are_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Penalties of the root's row everywhere."""
-    monkeypatch.setattr(device_drawing, "_paths", no_paths)
+    monkeypatch.setattr(SamplingTransform, "apply", pathless)
     assert faults(name, "on") > SEEDS // 5
+    assert faults(name, "auto") > SEEDS // 5
 
 
 def test_min_tokens_without_depth_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """In draws on the host, in draws on a device, and in the rows for frozen trees."""
     name = "min_tokens within a path"
-    with monkeypatch.context() as patched:
-        patched.setattr(HostDraws, "_transform", shallow_transform)
-        assert faults(name, "auto") > SEEDS // 10
-    with monkeypatch.context() as patched:
-        patched.setattr(device_drawing, "_paths", no_paths)
-        assert faults(name, "on") > SEEDS // 10
-    with monkeypatch.context() as patched:
-        patched.setattr(TargetRows, "_scores", shallow_scores)
-        for is_every_row_read in (False, True):
-            assert wrong_rows(name, is_every_row_read=is_every_row_read) > SEEDS // 10
-        assert frozen_faults(name, "traversal") > SEEDS // 20
+    monkeypatch.setattr(SamplingTransform, "apply", shallow)
+    assert faults(name, "auto") > SEEDS // 10
+    assert faults(name, "on") > SEEDS // 10
+    for is_every_row_read in (False, True):
+        assert wrong_rows(name, is_every_row_read=is_every_row_read) > SEEDS // 10
+    assert frozen_faults(name, "traversal") > SEEDS // 20
 
 
 @pytest.mark.parametrize("name", ["stop tokens", "end of text"])
@@ -399,5 +386,5 @@ def test_texts_that_go_on_beyond_a_stop_are_caught(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Candidates below a stop token are not accepted, and say nothing of who proposed what."""
-    monkeypatch.setattr(commit, "_until_stop", unstopped)
+    monkeypatch.setattr(commit, "until_stop", unstopped)
     assert faults(name, "auto") > SEEDS // 5

@@ -45,8 +45,8 @@ class Scene:
         planner.waiting.next = Delay(rng.uniform(0.0, 0.002), rng.uniform(0.0, 0.0005))
         planner.waiting.last_s = NOW - rng.uniform(0.0, 0.001)
         planner.waiting.promised_s = rng.choice([0.0, NOW + 0.003])
-        planner._nodes = rng.randint(0, 6)
-        planner._tree = float(rng.randint(0, 4))
+        planner.last_nodes = rng.randint(0, 6)
+        planner.last_tree = float(rng.randint(0, 4))
         table.started_S[rows] = True
         table.cached_S[rows] = LENGTH - 1
         table.joined_SD[rows, state.number_of("d")] = True
@@ -121,8 +121,8 @@ class Scene:
             now=NOW,
             seconds=self.state.cost.predict,
             floor=part.floor,
-            last_nodes=self.planner._nodes,
-            tree=self.planner._tree,
+            last_nodes=self.planner.last_nodes,
+            tree=self.planner.last_tree,
             most_nodes=settings.max_batch_nodes,
             first=PlainDelay(mean_s=waiting.first.mean_s, spread_s=waiting.first.spread_s),
             following=PlainDelay(mean_s=waiting.next.mean_s, spread_s=waiting.next.spread_s),

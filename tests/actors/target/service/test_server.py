@@ -24,7 +24,7 @@ from outrider.actors.rpc.grpc_server import internal_channel
 from outrider.actors.speculation.trees import base_hash
 from outrider.actors.target.service import target_service
 from outrider.actors.target.service.target_server import TargetServer
-from outrider.actors.target.state.target_events import DraftersWanted
+from outrider.actors.target.state.target_events import CloseStream
 from outrider.actors.target.state.target_settings import TargetSettings
 from outrider.actors.target.target_worker import TargetWorker
 from outrider.v1 import sampling_pb2, target_pb2, target_pb2_grpc
@@ -150,15 +150,18 @@ async def test_coordinators_are_told_whether_drafters_are_wanted(
     served: tuple[TargetServer, str], stub: target_pb2_grpc.TargetServiceAsyncStub
 ) -> None:
     """Those that are connected when it changes, and those that come later, before anything else."""
-    server, _ = served
+    worker = served[0].worker
+    assert worker is not None
     early = await sessions(stub)
-    server._deliver([DraftersWanted(is_wanted=False)])
+    worker.state.rest(is_resting=True)
+    worker.post(CloseStream(stream=0))  # looks up from its sleep
     assert not (await next_event(early)).drafters_wanted.is_wanted
     late = await sessions(stub)
     event = await next_event(late)
     assert event.HasField("drafters_wanted")
     assert not event.drafters_wanted.is_wanted
-    server._deliver([DraftersWanted(is_wanted=True)])
+    worker.state.rest(is_resting=False)
+    worker.post(CloseStream(stream=0))  # looks up from its sleep
     for call in (early, late):
         assert (await next_event(call)).drafters_wanted.is_wanted
     latest = await sessions(stub)
@@ -391,7 +394,7 @@ async def test_a_drafter_on_the_same_device_is_known(
         greeting.device = theirs
         await exchange.write(target_pb2.DrafterMessage(hello=greeting))
         await next_message(exchange)
-        worker = served[0]._worker
+        worker = served[0].worker
         assert worker is not None
         await wait_for_drafters(worker, 1)
         assert worker.state.clock.is_shared is is_shared

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
+from tests.actors.target.state.passing import Tree, pass_of
 
 from outrider.actors.speculation.verify.coupled_draws import Walk
 from outrider.actors.target.state.target_events import Logprob
-from outrider.actors.target.verify.walks import Walks
+from outrider.actors.target.verify.walks import Walks, moves_of
 
 Decided = tuple[Walk, int, list[Logprob]]
 
@@ -39,3 +41,24 @@ def test_walks_of_different_entries_are_united(num_parts: int) -> None:
             part.put(entry, *expected[entry])
         whole = Walks.united(6, rng.sample([*parts, None], num_parts + 1))
         assert {entry: read(whole, entry) for entry in range(6)} == expected
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_the_text_and_what_is_kept_of_a_walk_stay(keeps: bool) -> None:
+    """Of each entry the rows of the text that was read, then those of the first accepted candidates, which stand behind the text."""
+    rng = random.Random(1)
+    for _ in range(50):
+        trees: list[Tree] = []
+        kept: list[int] = []
+        expected: list[tuple[int, list[int], list[int]]] = []
+        walks = Walks.empty(rng.randint(1, 4), 6)
+        for entry, row in enumerate(rng.sample(range(9), len(walks.counts_E))):
+            chain, path = rng.randint(1, 9), rng.sample(range(5), rng.randint(0, 5))
+            trees.append(Tree(row=row, tokens=range(5), parents=range(-1, 4), chain=chain))
+            walks.put(entry, Walk(path=tuple(path), tokens=(7, *path)), 0, [])
+            kept.append(rng.randint(0, len(path)) if keeps else 0)
+            stays = [*range(chain), *(chain + node for node in path[: kept[-1]])]
+            expected.append((row, stays, []))
+        moves = moves_of(pass_of(trees), walks, np.array(kept))
+        assert list(moves) == expected
+        assert moves.paths_EP.min() >= -1, "filled up as `Moves` says"

@@ -151,7 +151,7 @@ def test_half_of_what_the_state_says_is_left_after_all_stages() -> None:
     """The weights of state and token (Wertheimer et al. 2024): w_s^2 is 2^(-1/k), and the token has the rest."""
     for stages in (1, 3, 5):
         config = SpeculatorConfig(vocab_size=10, width=4, inner=8, num_stages=stages, tables="own")
-        ratio = SpeculatorNet(config)._token_ratio
+        ratio = SpeculatorNet(config).token_ratio
         kept = 2.0 ** (-1.0 / stages)
         assert ratio**2 * kept == pytest.approx((1.0 - kept) * 8 / 2)
         assert np.prod([kept] * stages) == pytest.approx(0.5)
