@@ -119,7 +119,8 @@ class Mode:
             return
         if not load.trial:
             load.rested += 1
-            plain = load.plain.mean if load.plain.weight else 1.0
+            # Plain decoding commits so many tokens in a round's worth.
+            plain = load.plain.mean if load.plain.weight else min(load.drafted.mean, 1.0)
             load.budget = min(load.budget + PROBE_SHARE * plain * rounds, ROUNDS)
             has_changed = here.observe(speed)
             if here.is_time and self._judge(load):

@@ -139,7 +139,7 @@ def modes(rounds: Sequence[PlainRound], drafted: int) -> list[bool]:
             continue
         if trial is None:
             rested[load] += 1
-            plain = mean(load, False) if speeds[load, False] else 1.0
+            plain = mean(load, False) if speeds[load, False] else min(mean(load, True), 1.0)
             budgets[load] = min(budgets[load] + 0.01 * plain * lasted, 256.0)
             has_changed = learn(load, here, speed)
             if taken[load, here] % 8 == 0 and turn(load):
