@@ -37,6 +37,7 @@ passes and drafting would all be alike, and behind every other program of the ma
 VARIABLES = {
     "RAY_gcs_server_port_wait_time_s": str(int(PATIENCE_S)),
     "RAY_raylet_start_wait_time_s": str(int(PATIENCE_S)),
+    "RAY_DASHBOARD_STARTUP_TIMEOUT_S": str(int(PATIENCE_S)),
     "RAY_agent_register_timeout_ms": str(int(PATIENCE_S * 1e3)),
     "RAY_worker_register_timeout_seconds": str(int(PATIENCE_S)),
     # When it is ended, nothing of the service runs any more.
@@ -102,12 +103,7 @@ class OwnNode:
         with (folder / "ray.log").open("wb") as log:
             self._process = subprocess.Popen(
                 command,
-                env={
-                    **os.environ,
-                    **VARIABLES,
-                    # Ray waits a second for a process that it starts without a dashboard as well.
-                    "RAY_DASHBOARD_STARTUP_TIMEOUT_S": str(int(PATIENCE_S) if has_dashboard else 0),
-                },
+                env={**os.environ, **VARIABLES},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -68,9 +68,9 @@ class Mode:
     def __init__(self) -> None:
         self._loads: dict[int, _Load] = {}
         self._load = self._of(1)
-        self._tried = self._load
+        self._latest = self._load
         self._after = 0
-        """Rounds for which what follows a trial of `_tried` is its cost and nothing else: passes that had begun, texts to be read."""
+        """Rounds for which what follows a trial of `_latest` is its cost and nothing else: passes that had begun, texts to be read."""
 
     def enter(self, num_sessions: int) -> bool:
         """Whether drafters work in the next round.
@@ -115,7 +115,7 @@ class Mode:
         here, there = (load.drafted, load.plain) if load.drafts else (load.plain, load.drafted)
         if self._after:
             self._after -= 1
-            self._tried.pay_more((here.mean - speed) * rounds if here.weight else 0.0)
+            self._latest.pay_more((here.mean - speed) * rounds if here.weight else 0.0)
             return
         if not load.trial:
             load.rested += 1
@@ -157,7 +157,7 @@ class Mode:
     def _pay(self, load: _Load) -> None:
         """A trial has ended."""
         load.pay()
-        self._tried, self._after = load, PROBE_ROUNDS
+        self._latest, self._after = load, PROBE_ROUNDS
 
     def _judge(self, load: _Load) -> bool:
         """Changes the way that goes on if the other one is faster beyond doubt, and by as much as trials cost. Returns whether it did."""
