@@ -22,7 +22,8 @@ with without_torch():
     codec = text_tokenizer.load(sys.argv[1])
 ids = codec.encode(sys.argv[2], add_special_tokens=True)
 text = codec.decode(ids)
-print(json.dumps([ids, text, sorted(codec.special_ids), codec.max_token_chars, "torch" in sys.modules]))
+chat = codec.has_chat_template and codec.render_chat([("user", sys.argv[2])])
+print(json.dumps([ids, text, chat, sorted(codec.special_ids), codec.max_token_chars, "torch" in sys.modules]))
 import torch
 """
 
@@ -37,7 +38,9 @@ def test_tokenizer_is_the_same(name: str) -> None:
     assert done.stderr == ""
     codec = text_tokenizer.load(folder)
     ids = codec.encode(TEXT, add_special_tokens=True)
-    expected = [ids, codec.decode(ids), sorted(codec.special_ids), codec.max_token_chars, False]
+    chat = codec.has_chat_template and codec.render_chat([("user", TEXT)])
+    special = sorted(codec.special_ids)
+    expected = [ids, codec.decode(ids), chat, special, codec.max_token_chars, False]
     assert json.loads(done.stdout) == expected
 
 
