@@ -17,9 +17,9 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
-from outrider.actors.engine.checkpoint.tokenizers import load_tokenizer, tokenizer_fingerprint
+from outrider.actors.engine.checkpoint.tokenizers import tokenizer_fingerprint
 from outrider.actors.engine.engine_settings import EngineSettings
-from outrider.actors.engine.load.load_engine import load_engine
+from outrider.actors.engine.load.load_engine import load_with_tokenizer
 from outrider.actors.process.logs import LogSettings, configure_logs
 from outrider.actors.target.state.target_settings import TargetSettings
 from outrider.actors.target.target_worker import TargetWorker
@@ -62,13 +62,10 @@ def by_outrider(model: str, threads: int) -> dict[str, float]:
     seconds = {}
     began = time.perf_counter()
     settings = EngineSettings(model=model, num_threads=threads)
-    engine = load_engine(settings)
-    seconds["model"] = time.perf_counter() - began
-    began = time.perf_counter()
-    tokenizer = load_tokenizer(model)
+    engine, tokenizer = load_with_tokenizer(settings)
     assert tokenizer is not None
     tokenizer_fingerprint(tokenizer)
-    seconds["tokenizer"] = time.perf_counter() - began
+    seconds["model and tokenizer"] = time.perf_counter() - began
     began = time.perf_counter()
     target = TargetSettings(name="target", incarnation=0, model_name="model", engine=settings)
     worker = TargetWorker(engine, target, lambda outputs: None)

@@ -17,15 +17,14 @@ def build(settings: DraftSettings) -> LoadedDrafter:
     from outrider.actors.draft.assembled.model_method import model_method
     from outrider.actors.draft.stopping.lengths import Lengths
     from outrider.actors.draft.stopping.stop_model_file import find_decision
-    from outrider.actors.engine.checkpoint.tokenizers import load_tokenizer, tokenizer_fingerprint
-    from outrider.actors.engine.load.load_engine import load_engine
+    from outrider.actors.engine.checkpoint.tokenizers import tokenizer_fingerprint
+    from outrider.actors.engine.load.load_engine import load_with_tokenizer
     from outrider.actors.engine.timed_engine import TimedEngine
 
     assert settings.engine is not None, "the settings were checked"
-    model, remote = settings.engine.model, settings.engine.allow_remote_code
-    engine = TimedEngine(load_engine(settings.engine))
-    tokenizer = load_tokenizer(model, allow_remote_code=remote)
-    lengths = Lengths(find_decision(_folder_of(model), engine.spec.fingerprint))
+    loaded, tokenizer = load_with_tokenizer(settings.engine)
+    engine = TimedEngine(loaded)
+    lengths = Lengths(find_decision(_folder_of(settings.engine.model), engine.spec.fingerprint))
     sessions, drafter = model_method(engine, settings, lengths=lengths)
     return LoadedDrafter(
         sessions=sessions,

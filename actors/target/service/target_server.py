@@ -5,8 +5,8 @@ from __future__ import annotations
 import grpc
 import structlog
 
-from outrider.actors.engine.checkpoint.tokenizers import load_tokenizer, tokenizer_fingerprint
-from outrider.actors.engine.load.load_engine import load_engine
+from outrider.actors.engine.checkpoint.tokenizers import tokenizer_fingerprint
+from outrider.actors.engine.load.load_engine import load_with_tokenizer
 from outrider.actors.engine.timed_engine import TimedEngine
 from outrider.actors.metrics.metrics_service import serve_metrics
 from outrider.actors.process.worker_server import WorkerServer
@@ -69,9 +69,8 @@ class TargetServer(WorkerServer[TargetWorker, list[Output]]):
         return address
 
     def _load(self) -> TargetWorker:
-        settings = self._settings.engine
-        self._engine = TimedEngine(load_engine(settings))
-        tokenizer = load_tokenizer(settings.model, allow_remote_code=settings.allow_remote_code)
+        engine, tokenizer = load_with_tokenizer(self._settings.engine)
+        self._engine = TimedEngine(engine)
         if tokenizer is not None:
             self._tokenizer_fingerprint = tokenizer_fingerprint(tokenizer)
         spec = self._engine.spec
