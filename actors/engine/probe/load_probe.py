@@ -92,8 +92,8 @@ class Reference:
 
 
 def reference_of(model: PreTrainedModel, tree: ProbeTree, *, name: str) -> Reference:
-    """Runs each branch of the tree by itself, without a cache, step by step: some versions' fused attention leaves out what
-    it cannot do, as 5.10 does with capped scores.
+    """Runs each branch of the tree as a text of its own, without a cache, step by step: some versions' fused attention leaves
+    out what it cannot do, as 5.10 does with capped scores.
 
     Raises:
         ValueError: The model cannot run, or gives no numbers.
@@ -101,8 +101,10 @@ def reference_of(model: PreTrainedModel, tree: ProbeTree, *, name: str) -> Refer
     branches, places = tree.branches()
     try:
         model.set_attn_implementation("eager")
-        first = len(tree.prefix)
-        alone = [_run(model, [branch], first)[0] for branch in branches]
+        first, longest = len(tree.prefix), max(map(len, branches))
+        # What follows a branch changes nothing in it.
+        texts = [branch + branch[-1:] * (longest - len(branch)) for branch in branches]
+        alone = _run(model, texts, first)
     except torch.OutOfMemoryError:
         raise
     except (
@@ -114,10 +116,10 @@ def reference_of(model: PreTrainedModel, tree: ProbeTree, *, name: str) -> Refer
         ValueError,
     ) as error:
         raise ValueError(
-            f"{name} ({model.config.model_type}) cannot run a text of {len(branches[0])} tokens "
+            f"{name} ({model.config.model_type}) cannot run texts of {longest} tokens "
             f"in transformers itself: {type(error).__name__}: {error}"
         ) from error
-    logits_NV = torch.stack([alone[branch][row - first] for branch, row in places])
+    logits_NV = torch.stack([alone[branch, row - first] for branch, row in places])
     if logits_NV.isnan().any():
         raise ValueError(f"{name} ({model.config.model_type}) gives no numbers: {_damage(model)}")
     if model.dtype == torch.float32:

@@ -131,8 +131,12 @@ def _record(
     attention: str,
     title: str,
 ) -> torch.Tensor:
-    """Runs a recorded pass; gives its logits."""
+    """Runs a recorded pass; gives logits of its last row, or of all where the model gives no others."""
     _switch_attention(model, attention, title=title)
+    selection: dict[str, int] = {}
+    # For large vocabularies, most of the time.
+    if "logits_to_keep" in inspect.signature(model.forward).parameters:
+        selection["logits_to_keep"] = 1
     RECORDING.cache = cache
     try:
         output = model(
@@ -140,6 +144,7 @@ def _record(
             position_ids=positions,
             use_cache=True,
             **{cache_argument(model) or "cache": cache},
+            **selection,
         )
     except UnsupportedModel as error:
         raise UnsupportedModel(f"{title} does not fit tree attention: {error}") from error
