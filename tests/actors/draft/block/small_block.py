@@ -68,7 +68,12 @@ def states_of(config: BlockConfig, length: int, *, seed: int = 0) -> NDArray[np.
 
 
 def block_drafter(
-    net: BlockNet, *, num_slots: int = 4, width: int = 3, max_ahead: int = 64
+    net: BlockNet,
+    *,
+    num_slots: int = 4,
+    width: int = 3,
+    max_ahead: int = 64,
+    drafter_of: type[BlockDrafter] = BlockDrafter,
 ) -> tuple[DraftSessions, BlockDrafter]:
     """A drafter with a net."""
     spec = ModelSpec(
@@ -85,7 +90,7 @@ def block_drafter(
         CtcEngine(net, spec, **room) if isinstance(net, CtcNet) else BlockEngine(net, spec, **room)
     )
     sessions = DraftSessions(num_slots, num_nodes_of(width, max_ahead))
-    drafter = BlockDrafter(sessions, engine, width=width, max_ahead=max_ahead, prefill_chunk=8)
+    drafter = drafter_of(sessions, engine, width=width, max_ahead=max_ahead, prefill_chunk=8)
     return sessions, drafter
 
 

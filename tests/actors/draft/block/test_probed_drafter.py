@@ -1,0 +1,246 @@
+"""Block drafters that find out which token their slots predict: from files that say so, say it wrongly, or do not say it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from structlog.testing import capture_logs
+from tests.actors.draft.bench import make_attach
+from tests.actors.draft.block.small_block import (
+    block_drafter,
+    small_config,
+    small_net,
+    states_of,
+)
+from tests.actors.draft.block.trained_block import counting_table, library_folder, trained
+from tests.actors.pair.pair import Pair
+
+from outrider.actors.draft.block import probed_drafter
+from outrider.actors.draft.block.block_drafter import BlockDrafter
+from outrider.actors.draft.block.block_file import load_block_net
+from outrider.actors.draft.block.block_net import BlockNet
+from outrider.actors.draft.block.context_cache import ContextCache
+from outrider.actors.draft.block.probed_drafter import ProbedBlockDrafter
+from outrider.actors.draft.block.slot_hits import slot_hits
+from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
+from outrider.actors.speculation.options import Sampling, Speculation
+from outrider.actors.train.block.block_objective import Blocks, block_states
+
+TABLE = counting_table()
+NOBODY = np.zeros((0, 3), np.bool_)
+
+
+def probed(net: BlockNet) -> tuple[DraftSessions, ProbedBlockDrafter]:
+    """A drafter with a net."""
+    sessions, drafter = block_drafter(net, num_slots=16, drafter_of=ProbedBlockDrafter)
+    assert isinstance(drafter, ProbedBlockDrafter)
+    return sessions, drafter
+
+
+def texts(
+    method: tuple[DraftSessions, BlockDrafter] | None,
+    net: BlockNet,
+    *,
+    temperature: float,
+    count: int = 1,
+) -> tuple[Pair, list[list[int]]]:
+    """Texts of 120 tokens by a real target worker, at the same time."""
+    pair = Pair(
+        TABLE, TABLE, feedback=None if method is None else net.config.request, method=method
+    )
+    for session in range(count):
+        sampling = Sampling(seed=session, max_tokens=120, temperature=temperature)
+        prompt = [session, session + 1]
+        pair.open(session, sampling, Speculation(), prompt, is_attached=method is not None)
+    pair.run()
+    return pair, [pair.texts[session] for session in range(count)]
+
+
+@cache
+def plain_texts(temperature: float) -> list[list[int]]:
+    """What plain decoding writes."""
+    return texts(None, trained(0), temperature=temperature, count=2)[1]
+
+
+def accepted(pair: Pair) -> float:
+    """Tokens a round."""
+    return float(np.mean([len(tokens) for rounds in pair.commits.values() for tokens in rounds]))
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize("said", [True, False, None])
+@pytest.mark.parametrize("first_slot", [0, 1])
+def test_the_layout_is_that_of_the_slots_whatever_the_files_say(
+    tmp_path: Path, first_slot: int, said: bool | None, temperature: float
+) -> None:
+    """It is found within the first texts, told, and drafted with; texts are plain decoding's before and after."""
+    with capture_logs() as logs:
+        net = load_block_net(library_folder(tmp_path / "d", trained(first_slot), said))
+        unsaid = [log for log in logs if "sample_from_anchor" in log.get("what", "")]
+        assert len(unsaid) == (said is None)
+        read = net.config.first_slot
+        assert read == (1 if said is False else 0)
+        method = probed(net)
+        drafter = method[1]
+        _, found = texts(method, net, temperature=temperature, count=2)
+    assert net.config.first_slot == first_slot
+    place = "behind its own place" if first_slot == 0 else "at its own place"
+    assert f"each slot predicts the token {place}" in drafter.note
+    assert drafter.note.startswith("it was read with") == (read != first_slot)
+    told = [log for log in logs if log["event"] == "layout of slots"]
+    assert [(log["found"], log["log_level"]) for log in told] == [
+        (drafter.note, "info" if read == first_slot else "warning")
+    ]
+    plain = plain_texts(temperature)
+    assert found == plain
+    # The same drafter, now that it knows.
+    again, found = texts(method, net, temperature=temperature, count=2)
+    assert found == plain
+    assert accepted(again) > 3.0
+    assert drafter.note == told[0]["found"]
+
+
+@pytest.mark.parametrize("first_slot", [0, 1])
+def test_without_it_the_wrong_reading_foresees_next_to_nothing(
+    tmp_path: Path, first_slot: int
+) -> None:
+    """So it is what is found that makes the difference."""
+    net = load_block_net(library_folder(tmp_path / "d", trained(first_slot), first_slot == 1))
+    pair, _ = texts(block_drafter(net, num_slots=16), net, temperature=0.0)
+    assert accepted(pair) < 2.0
+
+
+@pytest.mark.parametrize("markov", ["vanilla", "gated"])
+def test_hits_are_those_of_blocks_that_are_trained_on(markov: str) -> None:
+    """Each reading's slot says the known token, given the one before it, as the trainer computes it; at every place of a text."""
+    net = small_net(small_config(vocab_size=5, width=5, block=6, markov=markov, rank=3))
+    rng = np.random.default_rng(1)
+    text = rng.integers(0, 5, 30)
+    states = states_of(net.config, 30)
+    cache = ContextCache(net, 2, torch.device("cpu"))
+    cache.write(1, 14, states[14:])
+    anchors = list(range(16, 25))
+    found = slot_hits(net, cache, 1, text, anchors)
+    # Rows before the first that was told are seen by nobody.
+    tokens, rows = torch.from_numpy(text[None, 14:]), torch.from_numpy(states[None, 14:])
+    at = torch.tensor([anchors]) - 14
+    # Positions matter by their differences only.
+    states_ABD = block_states(net, tokens, rows, Blocks(at, torch.zeros_like(at)))[0]
+    expected = []
+    for number, anchor in enumerate(anchors):
+        for place in range(anchor + 1, anchor + 5):
+            row = []
+            for first in range(3):
+                h = states_ABD[number, place - anchor - 1 + first]
+                before = torch.tensor(int(text[place - 1]))
+                values = net.logits(net.unary(h), h, before)
+                row.append(int(values.argmax()) == text[place])
+            expected.append(row)
+    assert found.tolist() == expected
+    assert 0.05 < np.mean(expected) < 0.6
+
+
+class Asked:
+    """Which blocks are scored, in place of scoring them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.anchors: list[int] = []
+        self.texts: list[list[int]] = []
+        monkeypatch.setattr(probed_drafter, "slot_hits", self._noted)
+
+    def _noted(
+        self,
+        net: BlockNet,
+        context: object,
+        slot: int,
+        text: NDArray[np.int64],
+        anchors: Sequence[int],
+    ) -> NDArray[np.bool_]:
+        self.anchors += anchors
+        self.texts += [text.tolist()] * len(anchors)
+        return NOBODY
+
+
+def attached(
+    net: BlockNet, tokens: Sequence[int]
+) -> tuple[DraftSessions, ProbedBlockDrafter, DraftSession]:
+    """A session of a drafter."""
+    sessions, drafter = probed(net)
+    session = sessions.add(make_attach(tokens=tuple(tokens)))
+    drafter.attach(session)
+    return sessions, drafter, session
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 7, 40])
+def test_each_known_token_is_asked_about_once(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+    """However states come; not before the tokens are known, and never without the state before the block."""
+    net = small_net(small_config(block=6, window=64))
+    asked = Asked(monkeypatch)
+    _, drafter, session = attached(net, [1] * 43)
+    states = states_of(net.config, 40)
+    for start in range(0, 40, chunk):
+        drafter.take_features(session, start, states[start : start + chunk])
+        known = min(start + chunk, 40)
+        assert all(anchor <= known for anchor in asked.anchors)
+    # Four tokens each; the last block's last token is the text's last at most.
+    assert asked.anchors == list(range(1, 39, 4))
+
+
+def test_gaps_long_prompts_and_new_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks behind a gap are left out; of a long prompt the end is asked about; a text that is replaced is asked about again from there on."""
+    net = small_net(small_config(block=6, window=256))
+    asked = Asked(monkeypatch)
+    sessions, drafter, session = attached(net, [1] * 300)
+    states = states_of(net.config, 290)
+    drafter.take_features(session, 0, states[:200])
+    assert asked.anchors == list(range(136, 201, 4))
+    asked.anchors.clear()
+    drafter.take_features(session, 210, states[210:230])
+    # Positions 200 to 209 are not known.
+    assert asked.anchors == list(range(212, 231, 4))
+    asked.anchors.clear()
+    sessions.replace(session.row, 205, [3] * 50)
+    drafter.rewrite(session, 205)
+    drafter.take_features(session, 205, states[205:220])
+    assert asked.anchors[0] >= 205
+    assert asked.texts[-1][205:] == [3] * 50
+    asked.anchors.clear()
+    drafter.detach(session)
+    sessions.remove(session)
+    _ = sessions.add(make_attach(tokens=(1,) * 20))
+    (other,) = sessions
+    drafter.attach(other)
+    drafter.take_features(other, 0, states[:10])
+    assert asked.anchors == [1, 5, 9]
+
+
+def test_a_net_that_is_right_nowhere_is_told_of_and_drafts_on() -> None:
+    """One warning after many known tokens; then nothing is scored any more."""
+    net = small_net(small_config(block=6, window=128))
+    text = np.random.default_rng(3).integers(0, 24, 1500).tolist()
+    _, drafter, session = attached(net, text)
+    states = states_of(net.config, 1499)
+    with capture_logs() as logs:
+        for start in range(0, 1499, 50):
+            drafter.take_features(session, start, states[start : start + 50])
+    told = [log for log in logs if log["event"] == "layout of slots"]
+    assert [(log["log_level"], log["found"]) for log in told] == [("warning", drafter.note)]
+    assert "no reading of its slots stands out" in drafter.note
+    assert net.config.first_slot == 0
+
+
+def test_blocks_of_two_slots_have_no_layout_that_could_be_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No token of them has a slot by each reading: nothing is scored, and nothing is said."""
+    asked = Asked(monkeypatch)
+    net = small_net(small_config(block=2))
+    _, drafter, session = attached(net, [1] * 300)
+    drafter.take_features(session, 0, states_of(net.config, 290))
+    assert (asked.anchors, drafter.note) == ([], "")
