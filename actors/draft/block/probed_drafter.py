@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from outrider.actors.draft.block.block_drafter import BlockDrafter
 from outrider.actors.draft.block.block_engine import BlockEngine
 from outrider.actors.draft.block.layout_probe import LEAST, Layout, LayoutProbe
-from outrider.actors.draft.block.slot_hits import LEAST_BLOCK, labels_of, slot_hits
+from outrider.actors.draft.block.slot_hits import LEAST_BLOCK, slot_hits
 from outrider.actors.draft.model.fitting import STAND_IN
 from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
 
@@ -33,7 +33,7 @@ class ProbedBlockDrafter(BlockDrafter):
         is_wide = blocks.net.config.block >= LEAST_BLOCK
         self._probe = LayoutProbe() if is_wide else None
         self._anchors_S = np.ones(len(sessions.sessions), np.int64)
-        """Where the next block of each session is scored: the first sees one state."""
+        """Where the next block of each session is scored: the first at 1, which sees one state."""
 
     def attach(self, session: DraftSession) -> None:
         """See `Drafter`."""
@@ -58,19 +58,18 @@ class ProbedBlockDrafter(BlockDrafter):
             self._settle(found)
 
     def _scored(self, session: DraftSession) -> NDArray[np.bool_]:
-        """Hits of a session's next blocks, each known token asked about once: about `LEAST` of the newest ones at most."""
+        """Hits of a session's next blocks, each known token asked about once: `LEAST` of the newest ones at most."""
         blocks, row = self._blocks, session.row
-        slot, num = int(self.models.slots_S[row]), labels_of(blocks.net.config.block)
-        newest = int(blocks.context.newest(np.array([slot]))[0])
-        last = min(newest + 1, session.length - 1 - num)
-        first = max(int(self._anchors_S[row]), last - LEAST)
-        anchors_N = np.arange(first, last + 1, num)
-        if len(anchors_N):
-            self._anchors_S[row] = anchors_N[-1] + num
+        slot = np.array([self.models.slots_S[row]])
+        newest = int(blocks.context.newest(slot)[0])
+        # The token behind the anchor is known, and the target has told the states before it.
+        end = min(newest + 2, session.length - 1)
+        anchors_N = np.arange(max(int(self._anchors_S[row]), end - LEAST), end)
+        self._anchors_S[row] = max(int(self._anchors_S[row]), end)
         # A block that does not see the state before it is none that is drafted with.
-        anchors_N = anchors_N[blocks.context.has(np.full(len(anchors_N), slot), anchors_N - 1)]
+        anchors_N = anchors_N[blocks.context.has(slot, anchors_N - 1)]
         text_T = np.where(session.text_T < blocks.spec.vocab_size, session.text_T, STAND_IN)
-        return slot_hits(blocks.net, blocks.context, slot, text_T, anchors_N.tolist())
+        return slot_hits(blocks.net, blocks.context, int(slot[0]), text_T, anchors_N)
 
     def _settle(self, found: Layout) -> None:
         """Reads slots as found from now on, and tells of it."""

@@ -1,8 +1,10 @@
-"""Which known tokens the slots of a block foresee, by each reading of `layout_probe`."""
+"""Which known tokens the slots of blocks foresee, by each reading of `layout_probe`.
+
+A block is asked for the token behind its first, which is the one that it is told: by reading f slot f predicts it. The tokens further behind say less, the
+more so where a Markov head foresees as much from any slot.
+"""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -12,55 +14,49 @@ from outrider.actors.draft.block.block_net import BlockNet
 from outrider.actors.draft.block.context_cache import ContextCache
 from outrider.actors.draft.block.layout_probe import NUM_READINGS
 
+Int64s = NDArray[np.int64]
+
 LEAST_BLOCK = NUM_READINGS
-"""Slots of a block that foresees a token by every reading."""
+"""Slots of a block that has one for each reading."""
 
-
-def labels_of(block: int) -> int:
-    """Tokens behind a block's first that it foresees by every reading, none or fewer where there are less than `LEAST_BLOCK` slots."""
-    return block - NUM_READINGS + 1
+AT_ONCE = 8
+"""Blocks of a pass: as much memory as drafting for so many sessions takes."""
 
 
 @torch.inference_mode()
 def slot_hits(
-    net: BlockNet,
-    context: ContextCache,
-    slot: int,
-    text_T: NDArray[np.int64],
-    anchors: Sequence[int],
+    net: BlockNet, context: ContextCache, slot: int, text_T: Int64s, anchors_N: Int64s
 ) -> NDArray[np.bool_]:
-    """Scores blocks that are told the token at their anchor and no other. One pass each, so as much memory as drafting for one session.
+    """Scores blocks that are told the token at their anchor and no other.
 
     Args:
-        net: The net.
+        net: The net; its blocks have `LEAST_BLOCK` slots at least.
         context: What the target told.
         slot: Of the text.
-        text_T: Known tokens, `labels_of` of them behind each anchor.
-        anchors: Positions of the blocks' first slots.
+        text_T: Known tokens, those behind the anchors among them.
+        anchors_N: Positions of the blocks' first slots.
 
     Returns:
-        Whether the likeliest token of the slot that each reading looks at, given the token before, is the known one; bool [L, readings], for the
-        tokens behind each anchor in order.
+        Whether the likeliest token of the slot of each reading, given the token at the anchor, is the known one behind it; bool [N, readings].
     """
-    block, num = net.config.block, labels_of(net.config.block)
-    is_told = torch.arange(block, device=context.device)[None] < 1
+    device, block = context.device, net.config.block
+    told_B = torch.arange(block, device=device) < 1
     hits = [np.zeros((0, NUM_READINGS), np.bool_)]
-    for anchor in anchors:
-        known = torch.from_numpy(text_T[anchor : anchor + num + 1]).to(context.device)
-        rows, seen_1C = context.before(np.array([slot]), np.array([anchor]))
-        states_BD = net.states(
-            known[:1].expand(1, block),
-            is_told,
-            torch.tensor([anchor], device=context.device),
+    for start in range(0, len(anchors_N), AT_ONCE):
+        anchors_P = anchors_N[start : start + AT_ONCE]
+        first_P1, label_P1 = (
+            torch.from_numpy(text_T[anchors_P + k, None]).to(device) for k in range(2)
+        )
+        rows, seen_PC = context.before(np.full(len(anchors_P), slot), anchors_P)
+        states_PBD = net.states(
+            first_P1.expand(-1, block),
+            told_B.expand(len(anchors_P), -1),
+            torch.from_numpy(anchors_P).to(device),
             rows,
-            torch.from_numpy(seen_1C).to(context.device),
-        )[0]
-        unary_BV = net.unary(states_BD)
-        of_block = [
-            net.logits(unary_BV[first : first + num], states_BD[first : first + num], known[:-1])
-            .argmax(dim=-1)
-            .eq(known[1:])
-            for first in range(NUM_READINGS)
-        ]
-        hits.append(torch.stack(of_block, dim=1).cpu().numpy())
+            torch.from_numpy(seen_PC).to(device),
+        )
+        states_P3D = states_PBD[:, :NUM_READINGS]
+        tokens_P3 = first_P1.expand(-1, NUM_READINGS)
+        likeliest_P3 = net.logits(net.unary(states_P3D), states_P3D, tokens_P3).argmax(dim=-1)
+        hits.append(likeliest_P3.eq(label_P1).cpu().numpy())
     return np.concatenate(hits)

@@ -125,23 +125,20 @@ def test_hits_are_those_of_blocks_that_are_trained_on(markov: str) -> None:
     states = states_of(net.config, 30)
     cache = ContextCache(net, 2, torch.device("cpu"))
     cache.write(1, 14, states[14:])
-    anchors = list(range(16, 25))
+    anchors = np.arange(15, 25)
     found = slot_hits(net, cache, 1, text, anchors)
-    # Rows before the first that was told are seen by nobody.
+    # Rows before the first that was told are seen by nobody, and positions matter by their differences only.
     tokens, rows = torch.from_numpy(text[None, 14:]), torch.from_numpy(states[None, 14:])
-    at = torch.tensor([anchors]) - 14
-    # Positions matter by their differences only.
+    at = torch.from_numpy(anchors[None] - 14)
     states_ABD = block_states(net, tokens, rows, Blocks(at, torch.zeros_like(at)))[0]
     expected = []
-    for number, anchor in enumerate(anchors):
-        for place in range(anchor + 1, anchor + 5):
-            row = []
-            for first in range(3):
-                h = states_ABD[number, place - anchor - 1 + first]
-                before = torch.tensor(int(text[place - 1]))
-                values = net.logits(net.unary(h), h, before)
-                row.append(int(values.argmax()) == text[place])
-            expected.append(row)
+    for number, anchor in enumerate(anchors.tolist()):
+        token, row = torch.tensor(int(text[anchor])), list[bool]()
+        for reading in range(3):
+            h = states_ABD[number, reading]
+            values = net.logits(net.unary(h), h, token)
+            row.append(int(values.argmax()) == text[anchor + 1])
+        expected.append(row)
     assert found.tolist() == expected
     assert 0.05 < np.mean(expected) < 0.6
 
@@ -160,10 +157,10 @@ class Asked:
         context: object,
         slot: int,
         text: NDArray[np.int64],
-        anchors: Sequence[int],
+        anchors: NDArray[np.int64],
     ) -> NDArray[np.bool_]:
-        self.anchors += anchors
-        self.texts += [text.tolist()] * len(anchors)
+        self.anchors += anchors.tolist()
+        self.texts.append(text.tolist())
         return NOBODY
 
 
@@ -182,14 +179,13 @@ def test_each_known_token_is_asked_about_once(monkeypatch: pytest.MonkeyPatch, c
     """However states come; not before the tokens are known, and never without the state before the block."""
     net = small_net(small_config(block=6, window=64))
     asked = Asked(monkeypatch)
-    _, drafter, session = attached(net, [1] * 43)
+    _, drafter, session = attached(net, [1] * 42)
     states = states_of(net.config, 40)
     for start in range(0, 40, chunk):
         drafter.take_features(session, start, states[start : start + chunk])
         known = min(start + chunk, 40)
         assert all(anchor <= known for anchor in asked.anchors)
-    # Four tokens each; the last block's last token is the text's last at most.
-    assert asked.anchors == list(range(1, 39, 4))
+    assert asked.anchors == list(range(1, 41))
 
 
 def test_gaps_long_prompts_and_new_texts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,16 +195,16 @@ def test_gaps_long_prompts_and_new_texts(monkeypatch: pytest.MonkeyPatch) -> Non
     sessions, drafter, session = attached(net, [1] * 300)
     states = states_of(net.config, 290)
     drafter.take_features(session, 0, states[:200])
-    assert asked.anchors == list(range(136, 201, 4))
+    assert asked.anchors == list(range(137, 201))
     asked.anchors.clear()
     drafter.take_features(session, 210, states[210:230])
     # Positions 200 to 209 are not known.
-    assert asked.anchors == list(range(212, 231, 4))
+    assert asked.anchors == list(range(211, 231))
     asked.anchors.clear()
     sessions.replace(session.row, 205, [3] * 50)
     drafter.rewrite(session, 205)
     drafter.take_features(session, 205, states[205:220])
-    assert asked.anchors[0] >= 205
+    assert asked.anchors == list(range(206, 221))
     assert asked.texts[-1][205:] == [3] * 50
     asked.anchors.clear()
     drafter.detach(session)
@@ -217,7 +213,7 @@ def test_gaps_long_prompts_and_new_texts(monkeypatch: pytest.MonkeyPatch) -> Non
     (other,) = sessions
     drafter.attach(other)
     drafter.take_features(other, 0, states[:10])
-    assert asked.anchors == [1, 5, 9]
+    assert asked.anchors == list(range(1, 11))
 
 
 def test_a_net_that_is_right_nowhere_is_told_of_and_drafts_on() -> None:
@@ -227,8 +223,8 @@ def test_a_net_that_is_right_nowhere_is_told_of_and_drafts_on() -> None:
     _, drafter, session = attached(net, text)
     states = states_of(net.config, 1499)
     with capture_logs() as logs:
-        for start in range(0, 1499, 50):
-            drafter.take_features(session, start, states[start : start + 50])
+        for start in range(0, 1499, 60):
+            drafter.take_features(session, start, states[start : start + 60])
     told = [log for log in logs if log["event"] == "layout of slots"]
     assert [(log["log_level"], log["found"]) for log in told] == [("warning", drafter.note)]
     assert "no reading of its slots stands out" in drafter.note
