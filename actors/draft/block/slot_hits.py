@@ -1,7 +1,7 @@
 """Which known tokens the slots of blocks foresee, by each reading of `layout_probe`.
 
-A block is asked for the token behind its first, which is the one that it is told: by reading f slot f predicts it. The tokens further behind say less, the
-more so where a Markov head foresees as much from any slot.
+A block is asked for the token behind its first, which is the one that it is told: by reading f slot f predicts it. The Markov head is left out, since it says
+the same to every slot: of two that are both right half of the time nobody can tell which one is.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def slot_hits(
         anchors_N: Positions of the blocks' first slots.
 
     Returns:
-        Whether the likeliest token of the slot of each reading, given the token at the anchor, is the known one behind it; bool [N, readings].
+        Whether the likeliest token of the slot of each reading is the known one behind the anchor; bool [N, readings].
     """
     device, block = context.device, net.config.block
     told_B = torch.arange(block, device=device) < 1
@@ -55,8 +55,6 @@ def slot_hits(
             rows,
             torch.from_numpy(seen_PC).to(device),
         )
-        states_P3D = states_PBD[:, :NUM_READINGS]
-        tokens_P3 = first_P1.expand(-1, NUM_READINGS)
-        likeliest_P3 = net.logits(net.unary(states_P3D), states_P3D, tokens_P3).argmax(dim=-1)
+        likeliest_P3 = net.likeliest(states_PBD[:, :NUM_READINGS])
         hits.append(likeliest_P3.eq(label_P1).cpu().numpy())
     return np.concatenate(hits)

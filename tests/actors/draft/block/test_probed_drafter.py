@@ -20,6 +20,7 @@ from tests.actors.draft.block.small_block import (
 )
 from tests.actors.draft.block.trained_block import counting_table, library_folder, trained
 from tests.actors.pair.pair import Pair
+from torch import nn
 
 from outrider.actors.draft.block import probed_drafter
 from outrider.actors.draft.block.block_drafter import BlockDrafter
@@ -116,31 +117,42 @@ def test_without_it_the_wrong_reading_foresees_next_to_nothing(
     assert accepted(pair) < 2.0
 
 
-@pytest.mark.parametrize("markov", ["vanilla", "gated"])
-def test_hits_are_those_of_blocks_that_are_trained_on(markov: str) -> None:
-    """Each reading's slot says the known token, given the one before it, as the trainer computes it; at every place of a text."""
-    net = small_net(small_config(vocab_size=5, width=5, block=6, markov=markov, rank=3))
-    rng = np.random.default_rng(1)
-    text = rng.integers(0, 5, 30)
-    states = states_of(net.config, 30)
+@pytest.mark.parametrize("ids", [None, [4, 0, 2]])
+def test_hits_are_those_of_blocks_that_are_trained_on(ids: list[int] | None) -> None:
+    """Each reading's slot says the known token by itself, as the trainer computes it; at every place of a text, for heads of few tokens, too."""
+    config = small_config(vocab_size=5, width=5, block=6, rank=3)
+    torch.manual_seed(2)
+    table = torch.randn(5, 5)
+    few = None if ids is None else torch.tensor(ids)
+    head = table if few is None else table[few]
+    net = BlockNet(config, embedding_VD=table, head_VD=head, draft_ids=few)
+    for parameter in net.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    text = np.random.default_rng(1).integers(0, 5, 30)
+    states = states_of(config, 30)
     cache = ContextCache(net, 2, torch.device("cpu"))
     cache.write(1, 14, states[14:])
-    anchors = np.arange(15, 25)
+    anchors = np.arange(15, 29)
     found = slot_hits(net, cache, 1, text, anchors)
     # Rows before the first that was told are seen by nobody, and positions matter by their differences only.
     tokens, rows = torch.from_numpy(text[None, 14:]), torch.from_numpy(states[None, 14:])
+    padded = torch.cat((tokens, torch.zeros(1, 6, dtype=torch.int64)), dim=1)
+    rows = torch.cat((rows, torch.zeros(1, 6, *rows.shape[2:])), dim=1)
     at = torch.from_numpy(anchors[None] - 14)
-    states_ABD = block_states(net, tokens, rows, Blocks(at, torch.zeros_like(at)))[0]
-    expected = []
-    for number, anchor in enumerate(anchors.tolist()):
-        token, row = torch.tensor(int(text[anchor])), list[bool]()
-        for reading in range(3):
-            h = states_ABD[number, reading]
-            values = net.logits(net.unary(h), h, token)
-            row.append(int(values.argmax()) == text[anchor + 1])
-        expected.append(row)
-    assert found.tolist() == expected
-    assert 0.05 < np.mean(expected) < 0.6
+    states_ABD = block_states(net, padded, rows, Blocks(at, torch.zeros_like(at)))[0]
+    values_A3V = spread(states_ABD[:, :3] @ head.T, few, 5)
+    expected = values_A3V.argmax(dim=-1) == tokens[0, at[0] + 1, None]
+    assert found.tolist() == expected.tolist()
+    assert 0.05 < expected.float().mean() < 0.6
+
+
+def spread(values: torch.Tensor, ids: torch.Tensor | None, vocab_size: int) -> torch.Tensor:
+    """Logits of all tokens."""
+    if ids is None:
+        return values
+    every = torch.full((*values.shape[:-1], vocab_size), -torch.inf)
+    every[..., ids] = values
+    return every
 
 
 class Asked:
