@@ -97,6 +97,15 @@ def block_drafter(
 class BlockBench(Bench):
     """A worker that drafts with a small net."""
 
-    def __init__(self, net: BlockNet, *, width: int = 3, max_ahead: int = 64) -> None:
-        sessions, self.blocks = block_drafter(net, width=width, max_ahead=max_ahead)
+    def __init__(
+        self,
+        net: BlockNet,
+        *,
+        width: int = 3,
+        max_ahead: int = 64,
+        drafter_of: type[BlockDrafter] = BlockDrafter,
+    ) -> None:
+        sessions, self.blocks = block_drafter(
+            net, width=width, max_ahead=max_ahead, drafter_of=drafter_of
+        )
         super().__init__(sessions, self.blocks, max_ahead=max_ahead, bytes_per_token=CHEAP)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from structlog.testing import capture_logs
 from tests.actors.draft.bench import make_attach
 from tests.actors.draft.block.small_block import (
+    BlockBench,
     block_drafter,
     small_config,
     small_net,
@@ -29,6 +30,7 @@ from outrider.actors.draft.block.block_net import BlockNet
 from outrider.actors.draft.block.context_cache import ContextCache
 from outrider.actors.draft.block.probed_drafter import ProbedBlockDrafter
 from outrider.actors.draft.block.slot_hits import slot_hits
+from outrider.actors.draft.state.draft_events import SessionKey
 from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
 from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.train.block.block_objective import Blocks, block_states
@@ -226,6 +228,40 @@ def test_gaps_long_prompts_and_new_texts(monkeypatch: pytest.MonkeyPatch) -> Non
     drafter.attach(other)
     drafter.take_features(other, 0, states[:10])
     assert asked.anchors == list(range(1, 11))
+
+
+def trees(bench: BlockBench) -> list[tuple[Sequence[tuple[int, ...]], Sequence[float]]]:
+    """Paths and values of the trees of two sessions whose states came one after another."""
+    for handle, length in ((7, 9), (8, 6)):
+        attach = make_attach(handle=handle, tokens=range(length))
+        bench.worker.post(attach)
+        bench.settle()
+        session = bench.sessions.find(attach.key)
+        assert session is not None
+        states = states_of(small_config(), length - 1, seed=handle)
+        bench.blocks.take_features(session, 0, states)
+        bench.settle()
+    found = [bench.tree(SessionKey(1, handle)) for handle in (7, 8)]
+    return [(tree.paths, tree.values) for tree in found]
+
+
+def test_trees_are_those_of_the_layout_from_the_moment_that_it_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those of other sessions, too, which nothing new is told of: the same as of a drafter that knew it from the start."""
+    hits = [NOBODY, np.tile([False, True, False], (64, 1))]
+    monkeypatch.setattr(probed_drafter, "slot_hits", lambda *_: hits.pop(0))
+    net = small_net(small_config(most_revealed=3))
+    bench = BlockBench(net, drafter_of=ProbedBlockDrafter)
+    found = trees(bench)
+    assert not hits
+    known = small_net(small_config(first_slot=1, most_revealed=2))
+    assert net.config == known.config
+    expected = trees(BlockBench(known))
+    for (paths, values), (other_paths, other_values) in zip(found, expected, strict=True):
+        assert paths == other_paths
+        assert values == pytest.approx(other_values)
+        assert len(paths) > 5
 
 
 def test_a_net_that_is_right_nowhere_is_told_of_and_drafts_on() -> None:
