@@ -13,6 +13,7 @@ from tests.cluster.served.test_feedback_served import Served, generate, request,
 from outrider.actors.draft.service.draft_server import DraftServer
 from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.engine.engine_settings import EngineSettings
+from outrider.client.messages.result_wire import status_from_proto
 
 
 async def test_status_tells_which_layout_was_found(
@@ -35,6 +36,7 @@ async def test_status_tells_which_layout_was_found(
             text, _ = await generate(front, request(seed, max_tokens=100))
             assert text == plain
         status = await until(front, lambda status: any(one.note for one in status.actors))
-        ((name, note),) = [(one.name, one.note) for one in status.actors if one.note]
+        told = status_from_proto(status).actors
+        ((name, note),) = [(one.name, one.note) for one in told if one.note]
         assert name == "head"
         assert note.startswith("it was read with sample_from_anchor: true, but each slot predicts")

@@ -135,7 +135,11 @@ def test_hits_are_those_of_blocks_that_are_trained_on(ids: list[int] | None) -> 
     cache = ContextCache(net, 2, torch.device("cpu"))
     cache.write(1, 14, states[14:])
     anchors = np.arange(15, 29)
+    sizes: list[int] = []
+    net.norm.register_forward_hook(lambda *given: sizes.append(len(given[2])))
     found = slot_hits(net, cache, 1, text, anchors)
+    # Not more at once than drafting for so many sessions takes.
+    assert sizes == [8, 6]
     # Rows before the first that was told are seen by nobody, and positions matter by their differences only.
     tokens, rows = torch.from_numpy(text[None, 14:]), torch.from_numpy(states[None, 14:])
     padded = torch.cat((tokens, torch.zeros(1, 6, dtype=torch.int64)), dim=1)
