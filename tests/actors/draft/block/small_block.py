@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from tests.actors.draft.bench import CHEAP, Bench
+from tests.actors.draft.bench import CHEAP, Bench, make_attach
 from torch import nn
 
 from outrider.actors.draft.block.block_config import BlockConfig
 from outrider.actors.draft.block.block_drafter import BlockDrafter
 from outrider.actors.draft.block.block_engine import BlockEngine
 from outrider.actors.draft.block.block_net import BlockNet
+from outrider.actors.draft.block.probed_drafter import ProbedBlockDrafter
 from outrider.actors.draft.ctc.ctc_config import CtcConfig
 from outrider.actors.draft.ctc.ctc_engine import CtcEngine
 from outrider.actors.draft.ctc.ctc_net import CtcNet
 from outrider.actors.draft.model.growing_drafter import num_nodes_of
-from outrider.actors.draft.state.draft_sessions import DraftSessions
+from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
 from outrider.actors.engine.protocol import ModelSpec
 
 CPU = torch.device("cpu")
@@ -92,6 +94,23 @@ def block_drafter(
     sessions = DraftSessions(num_slots, num_nodes_of(width, max_ahead))
     drafter = drafter_of(sessions, engine, width=width, max_ahead=max_ahead, prefill_chunk=8)
     return sessions, drafter
+
+
+def probed(net: BlockNet) -> tuple[DraftSessions, ProbedBlockDrafter]:
+    """A drafter with a net."""
+    sessions, drafter = block_drafter(net, num_slots=16, drafter_of=ProbedBlockDrafter)
+    assert isinstance(drafter, ProbedBlockDrafter)
+    return sessions, drafter
+
+
+def attached(
+    net: BlockNet, tokens: Sequence[int]
+) -> tuple[DraftSessions, ProbedBlockDrafter, DraftSession]:
+    """A session of a drafter."""
+    sessions, drafter = probed(net)
+    session = sessions.add(make_attach(tokens=tuple(tokens)))
+    drafter.attach(session)
+    return sessions, drafter, session
 
 
 class BlockBench(Bench):
