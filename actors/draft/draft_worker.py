@@ -15,7 +15,7 @@ from collections.abc import Callable
 from outrider.actors.draft.draft_core import DraftCore
 from outrider.actors.draft.state.draft_events import Event, Report
 from outrider.actors.draft.state.draft_stats import DraftStats
-from outrider.actors.draft.state.drafter import DraftPass
+from outrider.actors.draft.state.drafter import DraftPass, Noted
 
 NAP_S = 0.5
 """Longest sleep. Events wake the worker at once; this bounds the harm of a lost wake-up."""
@@ -77,6 +77,12 @@ class DraftWorker:
     def num_slots(self) -> int:
         """Sessions that can be served at a time."""
         return self.core.drafter.num_slots
+
+    @property
+    def note(self) -> str:
+        """What the method has found out about its model, for people; empty: nothing."""
+        drafter = self.core.drafter
+        return drafter.note if isinstance(drafter, Noted) else ""
 
     @property
     def busy(self) -> float:

@@ -136,6 +136,7 @@ def status_from_proto(status: generation_pb2.GetStatusResponse) -> Status:
                 accepted=actor.accepted,
                 feedback_bytes=actor.feedback_bytes,
                 feedback_dropped=actor.feedback_dropped,
+                note=actor.note,
             )
             for actor in status.actors
         ),

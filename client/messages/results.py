@@ -315,6 +315,8 @@ class ActorInfo:
     """Drafter: bytes of hidden states and likeliest tokens of targets that it asked for and was sent, since the targets started."""
     feedback_dropped: int = 0
     """Drafter: positions of those that were dropped, because it did not read as fast as they came."""
+    note: str = ""
+    """Drafter: what it has found out about its model while serving, for people; empty if nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

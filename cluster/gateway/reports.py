@@ -130,6 +130,7 @@ async def actors(links: ServedModels) -> list[generation_pb2.ActorStatus]:
         status.feedback_bytes = counts.feedback_bytes
         status.feedback_dropped = counts.feedback_dropped
         status.problem = _problem(links.roster, drafter, misfit)
+        status.note = drafter.info.note if drafter.info is not None else ""
         statuses.append(status)
     for absent in _missing(links):
         statuses.append(

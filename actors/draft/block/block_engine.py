@@ -9,6 +9,7 @@ position without states; tokens behind that one are revealed to it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -91,6 +92,12 @@ class BlockEngine(TokenSlotEngine):
         anchors_E = np.where(able_E, self.context.newest(slots_E) + 1, self._anchors_S[slots_E])
         ends_E: Int64s = anchors_E + self.net.config.reach
         return ends_E
+
+    def read_from(self, first_slot: int) -> None:
+        """Reads the slots of all blocks otherwise, those of the past included; see `BlockConfig.first_slot`. Trees of before are to be dropped."""
+        config = self.net.config
+        revealed = min(config.most_revealed, config.block - 1 - first_slot)
+        self.net.config = replace(config, first_slot=first_slot, most_revealed=revealed)
 
     def forget(self, slot: int, length: int) -> None:
         """Forgets what rests on more than the first `length` tokens, which are other ones now."""

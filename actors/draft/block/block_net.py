@@ -172,6 +172,11 @@ class BlockNet(nn.Module):
         logits = F.linear(states, self._table("_head_VD")) * config.logit_scale
         return config.soft_cap * (logits / config.soft_cap).tanh() if config.soft_cap else logits
 
+    def likeliest(self, states: Tensor) -> Tensor:
+        """The likeliest tokens [..] of slots h [.., D] by U alone, whatever stands before them."""
+        rows, ids = self.unary(states).argmax(dim=-1), self._draft_ids
+        return rows if ids is None else ids[rows]
+
     def logits(self, unary: Tensor, states: Tensor, tokens: Tensor) -> Tensor:
         """What slots say after tokens.
 

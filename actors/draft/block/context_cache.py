@@ -57,7 +57,9 @@ class ContextRing:
             num_slots: Slots.
             device: Where the model is.
         """
-        self._device, self._window = device, config.window
+        self.device = device
+        """Where the rows are."""
+        self._window = config.window
         shape = (num_slots, config.window, 2, config.num_key_heads, config.head_dim)
         self._rows = torch.zeros(config.num_layers, *shape, device=device)
         self._positions_SW = np.full((num_slots, config.window), NOWHERE, np.int64)
@@ -179,10 +181,10 @@ class ContextCache(ContextRing):
         # Of two positions for one cell the newer one was told last.
         stays_N = self.has(slots_N, positions_N)
         slots, positions = (
-            torch.from_numpy(each[stays_N]).to(self._device) for each in (slots_N, positions_N)
+            torch.from_numpy(each[stays_N]).to(self.device) for each in (slots_N, positions_N)
         )
         known = [
-            torch.from_numpy(np.concatenate(each)[stays_N]).to(self._device)
+            torch.from_numpy(np.concatenate(each)[stays_N]).to(self.device)
             for each in zip(*(one.known for one in told), strict=True)
         ]
         self._rows[:, slots, positions % self._window] = self._net.keys_values(*known, positions)

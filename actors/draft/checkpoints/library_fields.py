@@ -32,6 +32,25 @@ def layers_of(checkpoint: Checkpoint) -> Mapping[str, Any]:
     return layers
 
 
+def first_slot_of(checkpoint: Checkpoint, *, is_unsaid: bool) -> tuple[int, tuple[str, ...]]:
+    """Which slot of a block predicts the token behind the newest: 0, or 1 where slot 0 predicts none; and a note where the files do not say.
+
+    Args:
+        checkpoint: The folder.
+        is_unsaid: What `sample_from_anchor` is for the library where they do not.
+
+    Raises:
+        UnfitCheckpoint: It is neither true nor false.
+    """
+    said = checkpoint.config.get("sample_from_anchor")
+    if not isinstance(said, bool | None):
+        raise UnfitCheckpoint(f"sample_from_anchor is {said!r}; it must be true or false")
+    if said is not None:
+        return (0 if said else 1), ()
+    note = f"sample_from_anchor: {str(is_unsaid).lower()}, until known tokens have shown which one its slots predict"
+    return (0 if is_unsaid else 1), (note,)
+
+
 def unused(checkpoint: Checkpoint) -> dict[str, str]:
     """Tensors that it stores and no drafting reads, and why. A converter has left some of them unfilled."""
     found = (name for name in OF_THE_TARGET if name in checkpoint.shapes)

@@ -21,7 +21,12 @@ from outrider.actors.draft.checkpoints.checkpoint_format import (
     UnfitCheckpoint,
 )
 from outrider.actors.draft.checkpoints.layer_fields import part, unread, whole, wholes
-from outrider.actors.draft.checkpoints.library_fields import kind_of, layers_of, tables_beside
+from outrider.actors.draft.checkpoints.library_fields import (
+    first_slot_of,
+    kind_of,
+    layers_of,
+    tables_beside,
+)
 
 FIELDS = (
     "target_layer_ids",
@@ -75,14 +80,16 @@ def _library_dflash(checkpoint: Checkpoint, target: TargetShape | None) -> Trans
     _refuse_second(checkpoint)
     layers = layers_of(checkpoint)
     fields = block_fields(layers, config, target)
+    first_slot, notes = first_slot_of(checkpoint, is_unsaid=False)
     return Translation(
         config={
             **fields,
             "taps": wholes(config, "aux_hidden_state_layer_ids"),
-            "first_slot": 0 if config.get("sample_from_anchor", False) else 1,
+            "first_slot": first_slot,
         },
         tensors=block_tensors(fields),
         **tables_beside(checkpoint, fields["vocab_size"]),
+        notes=notes,
     )
 
 

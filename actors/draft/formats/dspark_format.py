@@ -18,7 +18,12 @@ from outrider.actors.draft.checkpoints.checkpoint_format import (
     UnfitCheckpoint,
 )
 from outrider.actors.draft.checkpoints.layer_fields import part, unread, whole, wholes
-from outrider.actors.draft.checkpoints.library_fields import kind_of, layers_of, tables_beside
+from outrider.actors.draft.checkpoints.library_fields import (
+    first_slot_of,
+    kind_of,
+    layers_of,
+    tables_beside,
+)
 from outrider.actors.draft.formats.dflash_format import FIELDS
 
 RUNS = "Qwen3DSparkModel"
@@ -83,20 +88,17 @@ def _specforge(checkpoint: Checkpoint, target: TargetShape | None) -> Translatio
 def _library_dspark(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
     config = checkpoint.config
     layers = layers_of(checkpoint)
-    if "sample_from_anchor" not in config:
-        raise UnfitCheckpoint(
-            "sample_from_anchor is missing, so its files do not say which token a slot predicts: with true slot 0 "
-            "predicts the first, with false it predicts none; put in what it was trained with"
-        )
     fields = {**block_fields(layers, config, target), **_heads(config, is_said=False)}
+    first_slot, notes = first_slot_of(checkpoint, is_unsaid=True)
     return Translation(
         config={
             **fields,
             "taps": wholes(config, "aux_hidden_state_layer_ids"),
-            "first_slot": 0 if config["sample_from_anchor"] else 1,
+            "first_slot": first_slot,
         },
         tensors=block_tensors(fields),
         **tables_beside(checkpoint, fields["vocab_size"]),
+        notes=notes,
     )
 
 

@@ -14,9 +14,9 @@ from outrider.actors.draft.state.drafter_spec import DrafterSpec, LoadedDrafter,
 
 def build(settings: DraftSettings) -> LoadedDrafter:
     """See `DrafterSpec.build`."""
-    from outrider.actors.draft.block.block_drafter import BlockDrafter
     from outrider.actors.draft.block.block_engine import BlockEngine
     from outrider.actors.draft.block.block_file import load_block_net
+    from outrider.actors.draft.block.probed_drafter import ProbedBlockDrafter
     from outrider.actors.draft.on_states.assembling import assembled
 
     target = BorrowedTables(**settings.options).target
@@ -24,7 +24,7 @@ def build(settings: DraftSettings) -> LoadedDrafter:
         settings,
         load=lambda folder: load_block_net(folder, target=target),
         engine_of=BlockEngine,
-        drafter_of=BlockDrafter,
+        drafter_of=ProbedBlockDrafter,
     )
 
 

@@ -136,6 +136,7 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
             passes=self._engine.num_passes if self._engine is not None else 0,
             model_cpu_s=self._engine.model_cpu_s if self._engine is not None else 0.0,
             reads_siblings=self._reads_siblings,
+            note=self._worker.note,
         )
 
     async def Sessions(  # type: ignore[override]  # grpc.aio also takes handlers that write to the context

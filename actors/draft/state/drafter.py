@@ -121,6 +121,16 @@ class Drafter(Protocol):
 
 
 @runtime_checkable
+class Noted(Protocol):
+    """A drafter that finds something out about its model while it serves."""
+
+    @property
+    def note(self) -> str:
+        """What, for people; empty: nothing. Read from any thread."""
+        ...
+
+
+@runtime_checkable
 class FeatureReader(Protocol):
     """A drafter that reads hidden states of the target. Used by the drafting thread."""
 

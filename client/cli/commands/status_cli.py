@@ -155,6 +155,8 @@ def print_status(state: Status, health: Health) -> None:
     print_table(table)
     print_problems((actor.name, actor.problem) for actor in state.actors)
     for actor in state.actors:
+        if actor.note:
+            print_line(f"drafter {actor.name}: {actor.note}")
         if actor.feedback_bytes:
             print_line(
                 f"drafter {actor.name} was sent {actor.feedback_bytes / 1e6:.1f} MB of the targets' hidden states and likeliest "

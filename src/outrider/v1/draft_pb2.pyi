@@ -56,6 +56,7 @@ class DrafterInfo(google.protobuf.message.Message):
     DRAFT_LENGTHS_FIELD_NUMBER: builtins.int
     VERIFIER_NAMES_FIELD_NUMBER: builtins.int
     READS_SIBLINGS_FIELD_NUMBER: builtins.int
+    NOTE_FIELD_NUMBER: builtins.int
     protocol_version: builtins.int
     """Version of this protocol."""
     name: builtins.str
@@ -86,6 +87,8 @@ class DrafterInfo(google.protobuf.message.Message):
     """Processor seconds that they took. What the process took beyond it is the cost of everything else."""
     reads_siblings: builtins.bool
     """Whether it drafts the sequences of a request from each other, so that all of them are to be attached to it."""
+    note: builtins.str
+    """What it has found out about its model while serving, for people: how the slots of a block are read. Empty if nothing."""
     @property
     def verifiers(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[outrider.v1.sampling_pb2.Verifier.ValueType]:
         """Verifiers that it can serve."""
@@ -119,8 +122,9 @@ class DrafterInfo(google.protobuf.message.Message):
         draft_lengths: collections.abc.Iterable[outrider.v1.sampling_pb2.DraftLength.ValueType] | None = ...,
         verifier_names: collections.abc.Iterable[builtins.str] | None = ...,
         reads_siblings: builtins.bool = ...,
+        note: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["busy", b"busy", "draft_lengths", b"draft_lengths", "incarnation", b"incarnation", "method", b"method", "model", b"model", "model_cpu_s", b"model_cpu_s", "model_fingerprint", b"model_fingerprint", "name", b"name", "num_free_slots", b"num_free_slots", "num_slots", b"num_slots", "passes", b"passes", "pid", b"pid", "protocol_version", b"protocol_version", "reads_siblings", b"reads_siblings", "tokenizer_fingerprint", b"tokenizer_fingerprint", "verifier_names", b"verifier_names", "verifiers", b"verifiers", "vocab_size", b"vocab_size"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["busy", b"busy", "draft_lengths", b"draft_lengths", "incarnation", b"incarnation", "method", b"method", "model", b"model", "model_cpu_s", b"model_cpu_s", "model_fingerprint", b"model_fingerprint", "name", b"name", "note", b"note", "num_free_slots", b"num_free_slots", "num_slots", b"num_slots", "passes", b"passes", "pid", b"pid", "protocol_version", b"protocol_version", "reads_siblings", b"reads_siblings", "tokenizer_fingerprint", b"tokenizer_fingerprint", "verifier_names", b"verifier_names", "verifiers", b"verifiers", "vocab_size", b"vocab_size"]) -> None: ...
 
 Global___DrafterInfo: typing_extensions.TypeAlias = DrafterInfo
 

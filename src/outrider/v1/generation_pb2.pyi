@@ -1066,6 +1066,7 @@ class ActorStatus(google.protobuf.message.Message):
     ACCEPTED_FIELD_NUMBER: builtins.int
     FEEDBACK_BYTES_FIELD_NUMBER: builtins.int
     FEEDBACK_DROPPED_FIELD_NUMBER: builtins.int
+    NOTE_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Its name, for instance `target-0` or `draft-small-0`."""
     role: builtins.str
@@ -1098,6 +1099,8 @@ class ActorStatus(google.protobuf.message.Message):
     """Drafter: bytes of hidden states and likeliest tokens of targets that it asked for and was sent, since the targets started."""
     feedback_dropped: builtins.int
     """Drafter: positions of those that were dropped, because it did not read as fast as they came."""
+    note: builtins.str
+    """Drafter: what it has found out about its model while serving, for people: how the slots of a block are read. Empty if nothing."""
     def __init__(
         self,
         *,
@@ -1117,7 +1120,8 @@ class ActorStatus(google.protobuf.message.Message):
         accepted: builtins.int = ...,
         feedback_bytes: builtins.int = ...,
         feedback_dropped: builtins.int = ...,
+        note: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["accepted", b"accepted", "address", b"address", "busy", b"busy", "capacity", b"capacity", "feedback_bytes", b"feedback_bytes", "feedback_dropped", b"feedback_dropped", "incarnation", b"incarnation", "model", b"model", "name", b"name", "pid", b"pid", "problem", b"problem", "ready", b"ready", "role", b"role", "sessions", b"sessions", "tokens", b"tokens", "verified", b"verified"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["accepted", b"accepted", "address", b"address", "busy", b"busy", "capacity", b"capacity", "feedback_bytes", b"feedback_bytes", "feedback_dropped", b"feedback_dropped", "incarnation", b"incarnation", "model", b"model", "name", b"name", "note", b"note", "pid", b"pid", "problem", b"problem", "ready", b"ready", "role", b"role", "sessions", b"sessions", "tokens", b"tokens", "verified", b"verified"]) -> None: ...
 
 Global___ActorStatus: typing_extensions.TypeAlias = ActorStatus

@@ -135,6 +135,23 @@ def test_bytes_of_hidden_states_are_told(capsys: pytest.CaptureFixture[str]) -> 
     assert said[0].endswith("7 positions were dropped")
 
 
+def test_what_drafters_have_found_out_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the drafter's name, and of no others."""
+    head = replace(ACTOR, name="head", note="each slot predicts the token behind its own place")
+    status = Status(
+        version="1",
+        uptime_s=1,
+        running=0,
+        waiting=0,
+        finished=0,
+        accepting=True,
+        actors=(ACTOR, head),
+    )
+    print_status(status, Health.SERVING)
+    said = [line for line in capsys.readouterr().out.splitlines() if "predicts" in line]
+    assert said == ["drafter head: each slot predicts the token behind its own place"]
+
+
 def test_names_are_folded_in_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

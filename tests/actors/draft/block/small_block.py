@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from tests.actors.draft.bench import CHEAP, Bench
+from tests.actors.draft.bench import CHEAP, Bench, make_attach
 from torch import nn
 
 from outrider.actors.draft.block.block_config import BlockConfig
 from outrider.actors.draft.block.block_drafter import BlockDrafter
 from outrider.actors.draft.block.block_engine import BlockEngine
 from outrider.actors.draft.block.block_net import BlockNet
+from outrider.actors.draft.block.probed_drafter import ProbedBlockDrafter
 from outrider.actors.draft.ctc.ctc_config import CtcConfig
 from outrider.actors.draft.ctc.ctc_engine import CtcEngine
 from outrider.actors.draft.ctc.ctc_net import CtcNet
 from outrider.actors.draft.model.growing_drafter import num_nodes_of
-from outrider.actors.draft.state.draft_sessions import DraftSessions
+from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
 from outrider.actors.engine.protocol import ModelSpec
 
 CPU = torch.device("cpu")
@@ -68,7 +70,12 @@ def states_of(config: BlockConfig, length: int, *, seed: int = 0) -> NDArray[np.
 
 
 def block_drafter(
-    net: BlockNet, *, num_slots: int = 4, width: int = 3, max_ahead: int = 64
+    net: BlockNet,
+    *,
+    num_slots: int = 4,
+    width: int = 3,
+    max_ahead: int = 64,
+    drafter_of: type[BlockDrafter] = BlockDrafter,
 ) -> tuple[DraftSessions, BlockDrafter]:
     """A drafter with a net."""
     spec = ModelSpec(
@@ -85,13 +92,39 @@ def block_drafter(
         CtcEngine(net, spec, **room) if isinstance(net, CtcNet) else BlockEngine(net, spec, **room)
     )
     sessions = DraftSessions(num_slots, num_nodes_of(width, max_ahead))
-    drafter = BlockDrafter(sessions, engine, width=width, max_ahead=max_ahead, prefill_chunk=8)
+    drafter = drafter_of(sessions, engine, width=width, max_ahead=max_ahead, prefill_chunk=8)
     return sessions, drafter
+
+
+def probed(net: BlockNet) -> tuple[DraftSessions, ProbedBlockDrafter]:
+    """A drafter with a net."""
+    sessions, drafter = block_drafter(net, num_slots=16, drafter_of=ProbedBlockDrafter)
+    assert isinstance(drafter, ProbedBlockDrafter)
+    return sessions, drafter
+
+
+def attached(
+    net: BlockNet, tokens: Sequence[int]
+) -> tuple[DraftSessions, ProbedBlockDrafter, DraftSession]:
+    """A session of a drafter."""
+    sessions, drafter = probed(net)
+    session = sessions.add(make_attach(tokens=tuple(tokens)))
+    drafter.attach(session)
+    return sessions, drafter, session
 
 
 class BlockBench(Bench):
     """A worker that drafts with a small net."""
 
-    def __init__(self, net: BlockNet, *, width: int = 3, max_ahead: int = 64) -> None:
-        sessions, self.blocks = block_drafter(net, width=width, max_ahead=max_ahead)
+    def __init__(
+        self,
+        net: BlockNet,
+        *,
+        width: int = 3,
+        max_ahead: int = 64,
+        drafter_of: type[BlockDrafter] = BlockDrafter,
+    ) -> None:
+        sessions, self.blocks = block_drafter(
+            net, width=width, max_ahead=max_ahead, drafter_of=drafter_of
+        )
         super().__init__(sessions, self.blocks, max_ahead=max_ahead, bytes_per_token=CHEAP)

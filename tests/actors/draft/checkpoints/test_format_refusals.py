@@ -129,7 +129,10 @@ def test_other_tensors(tmp_path: Path, target: str, how: str) -> None:
     [
         ({**DFLASH, "architectures": ["DFlash2DraftModel"]}, "DFlash 2 has convolutions"),
         ({**LIBRARY, "speculators_model_type": "dflash2"}, "DFlash 2 has convolutions"),
-        ({**LIBRARY, "speculators_model_type": "dspark"}, "sample_from_anchor is missing"),
+        (
+            {**LIBRARY, "speculators_model_type": "dspark", "sample_from_anchor": "no"},
+            "sample_from_anchor is 'no'; it must be true or false",
+        ),
         ({**LIBRARY, "speculators_model_type": "peagle"}, "P-EAGLE"),
         ({**LIBRARY, "speculators_model_type": "xpress"}, "'xpress', which nothing here reads"),
         ({**DEEPSPEC, "architectures": ["Gemma4DSparkModel"]}, "says Gemma4DSparkModel"),
