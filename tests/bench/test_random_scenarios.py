@@ -9,7 +9,7 @@ import pytest
 
 from bench.suites.virtual import random_scenarios_suite
 from bench.suites.virtual.random_scenario import KINDS, kind_of, random_scenario
-from outrider.cluster.simulate.compare import compare
+from outrider.cluster.simulate.compare import ComparedFigures, compare
 from outrider.cluster.simulate.scenario import Scenario
 
 SEEDS = range(60)
@@ -68,16 +68,18 @@ def test_seeds_and_kinds_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     assert seeds == [9, 15]
 
 
-def test_an_output_that_differs_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("failed", [0, 1])
+def test_an_output_that_differs_is_told(monkeypatch: pytest.MonkeyPatch, failed: int) -> None:
     """Beside a request that failed, and without one."""
 
-    def broken(scenario: Scenario) -> Any:
-        figures = compare(scenario)
-        return replace(figures, failed=failed, broken=("lockstep differs",) + ("failed",) * failed)
+    def broken(scenario: Scenario) -> ComparedFigures:
+        told = ("lockstep differs", "1 requests failed")[: 1 + failed]
+        return replace(compare(scenario), failed=failed, broken=told)
 
     monkeypatch.setattr(random_scenarios_suite, "compare", broken)
-    for failed in (0, 1):
-        assert not random_scenarios_suite.row_of(0, length=0.01)["equal"]
+    row = random_scenarios_suite.row_of(0, length=0.01)
+    assert not row["equal"]
+    assert row["failed"] == failed
 
 
 def test_the_summary_names_what_is_slower() -> None:

@@ -91,7 +91,7 @@ def _asked(
     """Loads and waves."""
     lengths = (5, 20, 40) if kind == "short" else (4000, 400, 100)
     asks = {"tokens": draw.choice(lengths), "prompt": draw.choice((8, 64, 300))}
-    load = [{"clients": clients, **asks}]
+    load: list[dict[str, Any]] = [{"clients": clients, **asks}]
     if kind == "steps":
         load.append({"at_s": 0.3 * seconds, "clients": draw.choice((1, 4, 24)), **asks})
         load.append({"at_s": 0.6 * seconds, "clients": draw.choice((1, 2, 8)), **asks})
