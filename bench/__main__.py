@@ -41,6 +41,7 @@ SUITES = {
     "predicted": "bench.suites.virtual.predicted_suite",
     "predicted_models": "bench.suites.virtual.real_models_suite",
     "plan": "bench.suites.virtual.plan_suite",
+    "random_scenarios": "bench.suites.virtual.random_scenarios_suite",
 }
 """The module of each: it has `run`, which yields rows; `KEYS`, if its rows are replaced one by one; and takes the options that its
 parameters name."""
@@ -94,6 +95,8 @@ def main() -> None:
         help="always, adaptive: emulated; led, served: drafters",
     )
     parser.add_argument("--drafters", metavar="N", type=int, help="processes that draft: emulated")
+    parser.add_argument("--seed", metavar="N", type=int, help="of the first: random_scenarios")
+    parser.add_argument("--count", metavar="N", type=int, help="how many: random_scenarios")
     args = parser.parse_args()
     known = (*SUITES, "report")
     unknown = [suite for suite in args.suites if suite not in known]
@@ -110,6 +113,8 @@ def main() -> None:
         "laws": _listed(args.laws),
         "drafting": _listed(args.drafting),
         "drafters": args.drafters,
+        "seed": args.seed,
+        "count": args.count,
         "temperatures": [float(t) for t in args.temperatures.split(",")]
         if args.temperatures
         else None,

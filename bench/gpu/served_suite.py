@@ -33,7 +33,7 @@ from bench.suites.service.emulated_suite import DRAFTING
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.load.load_engine import DTYPES
 from outrider.actors.engine.models.transformers_engine import TransformersEngine
-from outrider.actors.engine.turn_taking import turn_taking_device
+from outrider.actors.engine.turn_taking import compute_device
 from outrider.cluster.config.schema import parse_config
 from outrider.cluster.start.launch import RunningService, start_service
 
@@ -129,7 +129,7 @@ def run(
                     yield {
                         **common,
                         "parameters": parameters,
-                        "mps": device.type == "cuda" and not turn_taking_device(device),
+                        "mps": device.type == "cuda" and not compute_device(device).name,
                         "drafting": way,
                         "level": level,
                         "pass_ms": passes[level],

@@ -13,6 +13,7 @@ from outrider.actors.draft.assembled.model_method import model_method
 from outrider.actors.draft.draft_core import DraftCore, core_of
 from outrider.actors.draft.state.draft_settings import BYTES_PER_TOKEN, MAX_AHEAD, DraftSettings
 from outrider.actors.engine.engine_settings import EngineSettings
+from outrider.actors.engine.turn_taking import ComputeDevice
 from outrider.actors.target.state.target_settings import TargetSettings
 from outrider.actors.target.target_core import TargetCore
 from outrider.cluster.simulate.coordinator_process import CoordinatorProcess, Key
@@ -244,8 +245,9 @@ class SimulatedService:
         drafter.target_takes[number] = lambda payload: target.on_drafter(name, payload)
         target.drafters[name] = stream
         target.drafter_takes[name] = lambda payload: drafter.on_target(number, payload)
-        gpu = next(one.gpu for one in self.scenario.targets if one.name == target.name)
-        target.joined(name, takes_turns=gpu is not None and gpu == spec.gpu)
+        of_target = next(one for one in self.scenario.targets if one.name == target.name)
+        own, its = self._computes_on(of_target), self._computes_on(spec)
+        target.joined(name, takes_turns=own.holds_up(its.name))
 
     def unlink(self, drafter: DraftProcess, target: TargetProcess) -> None:
         """Breaks the stream between them; both are told."""
@@ -293,6 +295,14 @@ class SimulatedService:
 
     def _device(self, actor: Actor) -> SimulatedDevice:
         return SimulatedDevice(actor.model, actor.profile, _room(actor))
+
+    def _computes_on(self, actor: Actor) -> ComputeDevice:
+        """What a process there would say of its device: a pass takes a GPU, or one core of the machine's."""
+        if actor.gpu is not None:
+            return ComputeDevice(actor.gpu)
+        if actor.machine is None or not actor.on_cores:
+            return ComputeDevice("")
+        return ComputeDevice(actor.machine, self.scenario.machines[actor.machine])
 
     def _passes_on(self, actor: Actor) -> Machine | None:
         if actor.gpu is not None:

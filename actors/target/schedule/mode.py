@@ -39,8 +39,9 @@ class _Load:
     trial: int = 0
     """Rounds left of a running one."""
     tried: list[float] = field(default_factory=list)
-    """Speeds of its rounds so far, and what they have cost."""
+    """Speeds of its rounds so far."""
     lost: float = 0.0
+    """What they have cost; before plain decoding ran, what drafting has."""
     rested: int = 0
     """Rounds since the other way has run."""
 
@@ -127,10 +128,12 @@ class Mode:
                 return
             # What has become slower than the other way is thought to be makes a trial of that one a gain, if it is true.
             is_slow = has_changed and here.mean < there.mean
-            if load.drafts and here.is_time and not there.weight:
-                # Plain decoding that never ran is thought to be as fast as it was timed. Twice the error: these rounds may be those of
-                # drafters that begin.
-                is_slow = here.mean + 2.0 * here.error < 1.0
+            if load.drafts and not there.weight:
+                # Plain decoding that never ran is thought to be as fast as it was timed. Looked at after eight rounds, or once as many are lost.
+                # Twice the error: these rounds may be those of drafters that begin.
+                load.lost += (1.0 - speed) * rounds
+                if here.is_time or load.lost > PROBE_ROUNDS:
+                    is_slow = here.mean + 2.0 * here.error < 1.0
             if load.budget >= load.price or is_slow:
                 load.trial, load.lost = PROBE_ROUNDS, 0.0
                 load.tried.clear()

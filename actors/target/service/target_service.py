@@ -16,7 +16,7 @@ import grpc
 import structlog
 
 from outrider.actors.engine.timed_engine import TimedEngine
-from outrider.actors.engine.turn_taking import turn_taking_device
+from outrider.actors.engine.turn_taking import compute_device
 from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION
 from outrider.actors.exchange.verifier_wire import offer_of
 from outrider.actors.exchange.vocabulary import Vocabulary
@@ -93,7 +93,11 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
     ) -> None:
         self._settings = settings
         self._engine = engine
-        self._device = turn_taking_device(engine.spec.device)
+        self._device = compute_device(
+            engine.spec.device,
+            threads=settings.engine.num_threads,
+            is_emulated=bool(engine.spec.emulated),
+        )
         self._fingerprint = fingerprint
         self._tokenizer_fingerprint = tokenizer_fingerprint
         self._worker = worker
@@ -260,7 +264,7 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
             # A later start of the same drafter has come.
             former.end()
         await context.write(target_pb2.VerdictMessage(hello=self._own_hello()))
-        takes_turns = bool(hello.device) and hello.device == self._device
+        takes_turns = self._device.holds_up(hello.device)
         self._worker.post(DrafterJoined(drafter=hello.name, takes_turns=takes_turns))
         _log.info("drafter connected", target=self._settings.name, drafter=hello.name)
         try:

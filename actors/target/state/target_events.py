@@ -84,7 +84,7 @@ class DrafterJoined:
 
     drafter: str
     takes_turns: bool = False
-    """It computes on the target's device, which runs one's passes at a time."""
+    """It computes on the target's device, and stands still while the target's passes run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -192,7 +192,7 @@ class TargetState:
 
         Args:
             name: Of the drafter.
-            takes_turns: Its passes wait for the target's, and the target's for its.
+            takes_turns: Its passes stand still while the target's run.
         """
         number = self.number_of(name)
         self.live.add(number)

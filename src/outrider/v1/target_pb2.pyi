@@ -203,7 +203,7 @@ class Hello(google.protobuf.message.Message):
     stream: builtins.int
     """Number of the stream, chosen by the drafter and never used twice by one start of it, for traces."""
     device: builtins.str
-    """Identifies the drafter's device, if processes on it take turns (a GPU). Empty: its passes wait for nobody's."""
+    """Identifies what the drafter computes on: a GPU, or the cores that its process may use. Empty: its passes wait for nobody's."""
     @property
     def verifiers(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[outrider.v1.sampling_pb2.Verifier.ValueType]:
         """Verifiers that the drafter can serve."""

@@ -13,7 +13,7 @@ from outrider.cluster.config.config_errors import ConfigError
 from outrider.cluster.simulate.compare import compare, run
 from outrider.cluster.simulate.scenario import load_scenario
 from outrider.cluster.simulate.simulate_command import quiet
-from outrider.cluster.simulate.simulated_service import SimulatedMode
+from outrider.cluster.simulate.simulated_service import SimulatedMode, SimulatedService
 
 FOLDER = Path(__file__).parents[3] / "bench" / "scenarios"
 
@@ -23,6 +23,7 @@ SHORT = {
     "hard-text": 9,
     "near": 7,
     "one-core": 36,
+    "one-core-pays": 6,
     "one-gpu": 8,
     "quarter": 7,
     "shared-core": 9,
@@ -174,3 +175,29 @@ def _blocks(text: str) -> list[str]:
         else:
             blocks.append(line)
     return blocks
+
+
+@pytest.mark.parametrize(
+    ("target", "drafter", "is_shared"),
+    [
+        ("machine: one, on_cores: true", "machine: one, on_cores: true", True),
+        ("machine: two, on_cores: true", "machine: two, on_cores: true", False),
+        ("machine: one, on_cores: true", "machine: two, on_cores: true", False),
+        ("machine: one, on_cores: true", "machine: one", False),
+        ("machine: one", "machine: one", False),
+        ("gpu: a", "gpu: a", True),
+        ("gpu: a", "gpu: b", False),
+    ],
+)
+def test_a_target_knows_who_stands_still_while_its_passes_run(
+    tmp_path: Path, target: str, drafter: str, is_shared: bool
+) -> None:
+    """By the rule of the processes that ship, from the devices of the scenario."""
+    file = tmp_path / "small.yaml"
+    text = SMALL.replace("seconds: 0.6", "seconds: 0.02\nmachines: {one: 1, two: 2}")
+    text = text.replace("{name: t,", f"{{name: t, {target},")
+    file.write_text(text.replace("{name: d,", f"{{name: d, {drafter},"), encoding="utf-8")
+    service = SimulatedService(load_scenario(file), SimulatedMode.PIPELINED)
+    with quiet():
+        service.run()
+    assert service.targets["t"].core.state.clock.is_shared is is_shared

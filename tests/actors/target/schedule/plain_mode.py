@@ -41,9 +41,11 @@ def modes(rounds: Sequence[PlainRound], drafted: int) -> list[bool]:
     budgets: dict[int, float] = {}
     prices: dict[int, float] = {}
     rested: dict[int, int] = {}
-    # The trial that runs, if one does: what its rounds have cost, their speeds, and how many of them count.
+    # What a trial has cost at each so far; the first rounds with drafters are one.
+    lost: defaultdict[int, float] = defaultdict(float)
+    # The trial that runs, if one does: speeds of its rounds, and how many of them count.
     trial: int | None = None
-    lost, tried, counted = 0.0, list[float](), 0
+    tried, counted = list[float](), 0
     # Whose trial ran last, and for how many more rounds what comes is still its cost.
     latest, after = 0, 0
     last: int | None = None
@@ -99,7 +101,7 @@ def modes(rounds: Sequence[PlainRound], drafted: int) -> list[bool]:
 
     def pay(load: int) -> None:
         nonlocal trial, latest, after
-        prices[load] = min(max(lost, 1.0), 256.0)
+        prices[load] = min(max(lost[load], 1.0), 256.0)
         budgets[load] -= prices[load]
         trial, latest, after = None, load, 8
 
@@ -145,22 +147,24 @@ def modes(rounds: Sequence[PlainRound], drafted: int) -> list[bool]:
             if taken[load, here] % 8 == 0 and turn(load):
                 continue
             is_gain = has_changed and mean(load, here) < mean(load, there)
-            if here and taken[load, here] % 8 == 0 and not speeds[load, there]:
+            if here and not speeds[load, there]:
                 # Plain decoding that never ran is thought to take what was timed.
-                is_gain = mean(load, here) + 2.0 * math.sqrt(variance(load, here)) < 1.0
+                lost[load] += (1.0 - speed) * lasted
+                if taken[load, here] % 8 == 0 or lost[load] > 8:
+                    is_gain = mean(load, here) + 2.0 * math.sqrt(variance(load, here)) < 1.0
             if budgets[load] >= prices[load] or is_gain:
-                trial, lost, tried, counted = load, 0.0, [], 0
+                trial, lost[load], tried, counted = load, 0.0, [], 0
                 if rested[load] > 256:
                     speeds[load, there], taken[load, there] = [], 0
             continue
         rested[load] = 0
-        lost += (mean(load, here) - speed) * lasted
+        lost[load] += (mean(load, here) - speed) * lasted
         tried.append(speed)
         if one.caught_up or here or counted:
             counted += 1
             if counted > 1:
                 learn(load, there, speed)
-        if counted < 8 and lost <= 2.56 and len(tried) < 256:
+        if counted < 8 and lost[load] <= 2.56 and len(tried) < 256:
             continue
         if counted <= 1:
             speeds[load, there], taken[load, there] = [], 0

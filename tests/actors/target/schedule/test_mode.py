@@ -71,6 +71,25 @@ def test_a_worse_way_is_left_and_costs_next_to_nothing(speed: float) -> None:
     assert load.drafted < 20_000 / 4, "drafters rest but for trials"
 
 
+@pytest.mark.parametrize(("rounds", "drafted"), [(3.0, 6), (4.0, 4), (30.0, 2)])
+def test_drafters_that_begin_far_too_slow_are_left_once_eight_rounds_are_lost(
+    rounds: float, drafted: int
+) -> None:
+    """Not after eight of theirs, each as long as many plain ones: drafters may share the target's device, or its one core."""
+    load, mode = Load(1.5, rounds, noise=0.1, sleeps=0), Mode()
+    load.run(mode, 60)
+    assert load.drafted == drafted
+
+
+def test_one_slow_round_at_the_start_leaves_nobody() -> None:
+    """Drafters stand still while their passes are recorded."""
+    load, mode = Load(3.0, 1.5, sleeps=0), Mode()
+    assert mode.enter(load.sessions)
+    mode.observe(0.05, 20.0, is_caught_up=True)
+    load.run(mode, 60)
+    assert load.drafted > 45
+
+
 @pytest.mark.parametrize("speed", [1.05, 1.3, 3.0])
 def test_a_better_way_goes_on_and_the_other_is_seldom_tried(speed: float) -> None:
     """Plain decoding is tried as cheaply."""

@@ -17,6 +17,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.tables.tabular_engine import random_table
+from outrider.actors.engine.turn_taking import ComputeDevice
 from outrider.actors.exchange import candidates, commits
 from outrider.actors.exchange.candidates import Candidates
 from outrider.actors.exchange.commits import Commit
@@ -379,7 +380,7 @@ async def test_later_start_of_a_drafter_replaces_the_earlier(
 @pytest.fixture
 def device(monkeypatch: pytest.MonkeyPatch) -> str:
     """The target's device, which runs one's passes at a time."""
-    monkeypatch.setattr(target_service, "turn_taking_device", lambda _: "GPU-1")
+    monkeypatch.setattr(target_service, "compute_device", lambda *_, **__: ComputeDevice("GPU-1"))
     return "GPU-1"
 
 
