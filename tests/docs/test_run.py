@@ -16,7 +16,7 @@ from tests.client.batch.lines import chat, completion, write
 from tests.docs.examples import PAGES, ROOT
 from tests.docs.scenes import BLOCKS, ELSEWHERE, NODES, ON_A_CLUSTER, SCENES, Step
 from tests.docs.stage import Stage, staged
-from tests.service.head import PATIENCE, free_port
+from tests.service.head import FRUGAL, PATIENCE, free_port
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def cluster() -> Iterator[Stage]:
     """The nodes of docs/cluster.md, as processes of this machine."""
     folder = Path(tempfile.mkdtemp(prefix="docs-", dir="/tmp"))  # Ray's sockets want short names.
     port, dashboard = free_port(), free_port()
-    nodes = "--num-cpus=4 --object-store-memory=80000000 --dashboard-agent-listen-port=0"
+    nodes = "--num-cpus=4 --object-store-memory=80000000 --dashboard-agent-listen-port=0 --include-log-monitor=false"
     head = f"--port={port} --dashboard-port={dashboard} --dashboard-host=127.0.0.1"
     variables = {
         "RAY_NODE": nodes,
@@ -32,6 +32,7 @@ def cluster() -> Iterator[Stage]:
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
         "RAY_USAGE_STATS_ENABLED": "0",
         **PATIENCE,
+        **FRUGAL,
     }
     try:
         with staged(folder / "stage", free_port(), variables) as stage:

@@ -25,7 +25,7 @@ WAIT_S = 400.0
 
 
 def config(folder: Path) -> Path:
-    """A table as a target of two slots, on nodes of its own, of which there may be two; prompt lookup where there is room."""
+    """A table as a target of two slots, asleep in its passes, on nodes of its own, of which there may be two; prompt lookup where there is room."""
     table, _ = save_tables(folder)
     content = {
         "service": {"listen": "127.0.0.1:0"},
@@ -34,6 +34,7 @@ def config(folder: Path) -> Path:
             {
                 "name": "table",
                 "model": f"tabular:{table}",
+                "device": "emulated:5ms",
                 "num_slots": 2,
                 "max_replicas": 2,
                 "resources": {"place": 1},
