@@ -95,8 +95,6 @@ class RayNodes:
             "RAY_AUTH_TOKEN_PATH": str(self._folder / "token"),
             "RAY_USAGE_STATS_ENABLED": "0",
             "RAY_worker_niceness": "0",
-            # Else each node starts a worker a processor for the first program that joins, most of them for nothing.
-            "RAY_prestart_worker_first_driver": "0",
         }
 
     def start(self, specs: Sequence[NodeSpec]) -> None:

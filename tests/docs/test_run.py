@@ -16,7 +16,7 @@ from tests.client.batch.lines import chat, completion, write
 from tests.docs.examples import PAGES, ROOT
 from tests.docs.scenes import BLOCKS, ELSEWHERE, NODES, ON_A_CLUSTER, SCENES, Step
 from tests.docs.stage import Stage, staged
-from tests.service.head import FRUGAL, PATIENCE, free_port
+from tests.service.head import PATIENCE, free_port
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,6 @@ def cluster() -> Iterator[Stage]:
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
         "RAY_USAGE_STATS_ENABLED": "0",
         **PATIENCE,
-        **FRUGAL,
     }
     try:
         with staged(folder / "stage", free_port(), variables) as stage:

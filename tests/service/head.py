@@ -76,7 +76,6 @@ def ray_head(*, num_cpus: float = 4, node_types: Mapping[str, Any] | None = None
         RAY_AUTH_TOKEN_PATH=str(folder / "token"),
         RAY_USAGE_STATS_ENABLED="0",
         **PATIENCE,
-        **FRUGAL,
         # Ray's word for "one node is all there is": lets it listen on loopback.
         RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0",
         RAY_ADDRESS=f"127.0.0.1:{port}",
@@ -131,9 +130,6 @@ PATIENCE = {
     "RAY_raylet_start_wait_time_s": "100",
 }
 """On a machine that does much else, a node's parts come up late, and Ray's own deadlines then end the node."""
-
-FRUGAL = {"RAY_prestart_worker_first_driver": "0"}
-"""Else each node starts a worker a processor for the first program that joins, most of them for nothing."""
 
 FAKE_NODES = {
     "RAY_FAKE_CLUSTER": "1",
