@@ -91,10 +91,11 @@ def configuration(
         num_targets: Replicas of the target.
         num_drafters: Replicas of the drafter.
         drafters: Further ones.
-        sections: Keys laid over those of the sections of the same name.
+        sections: Keys laid over those of the sections `service` and `cluster`; others as they are.
     """
     host = head.rpartition(":")[0]
     return {
+        **sections,
         "service": {"listen": f"{host}:50051", **sections.get("service", {})},
         "cluster": {"address": head, **sections.get("cluster", {})},
         "targets": [

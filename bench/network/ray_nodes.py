@@ -35,6 +35,9 @@ DASHBOARD_PORT = 8265
 OBJECT_STORE_BYTES = 80 * 2**20
 """Ray refuses less than 75 MiB; no token passes through it."""
 
+STARTED = "Ray runtime started"
+"""What a node says when all its processes run."""
+
 START_S = 200.0
 """A node that is not part of the cluster by then has failed. Five seconds on an idle machine."""
 
@@ -146,6 +149,8 @@ class RayNodes:
             *(sys.executable, "-m", "ray.scripts.scripts", "start", "--block"),
             *("--node-ip-address", host.address, "--num-cpus", f"{spec.num_cpus:g}"),
             *("--object-store-memory", str(OBJECT_STORE_BYTES)),
+            # Reads whatever anybody writes, as long as the node lives, to show it to programs that have joined.
+            *("--include-log-monitor", "false"),
             *("--resources", json.dumps(dict(spec.resources))),
             *("--labels", ",".join(f"{key}={value}" for key, value in spec.labels.items())),
         ]
@@ -160,14 +165,23 @@ class RayNodes:
             )
 
     def _await(self, number: int) -> None:
-        """Waits until so many nodes live."""
+        """Waits until so many nodes live. The control store is asked once all say so: asking takes a process."""
         deadline = time.monotonic() + START_S
-        while (living := self._num_living()) < number:
+        living = 0
+        while not all(STARTED in said for said in self._said().values()) or (
+            (living := self._num_living()) < number
+        ):
             for name, process in self._nodes.items():
                 if process.poll() is not None or time.monotonic() > deadline:
-                    said = (self._folder / f"{name}.log").read_text(errors="replace")
-                    raise NodeFailed(f"{living} of {number} nodes; {name!r} wrote: {said[-2000:]}")
+                    said = self._said()[name][-2000:]
+                    raise NodeFailed(f"{living} of {number} nodes; {name!r} wrote: {said}")
             time.sleep(0.2)
+
+    def _said(self) -> dict[str, str]:
+        """What the nodes have written, by name."""
+        return {
+            name: (self._folder / f"{name}.log").read_text(errors="replace") for name in self._nodes
+        }
 
     def _num_living(self) -> int:
         """As the control store says, asked from the head's own host."""

@@ -24,7 +24,7 @@ def cluster() -> Iterator[Stage]:
     """The nodes of docs/cluster.md, as processes of this machine."""
     folder = Path(tempfile.mkdtemp(prefix="docs-", dir="/tmp"))  # Ray's sockets want short names.
     port, dashboard = free_port(), free_port()
-    nodes = "--num-cpus=4 --object-store-memory=80000000 --dashboard-agent-listen-port=0"
+    nodes = "--num-cpus=4 --object-store-memory=80000000 --dashboard-agent-listen-port=0 --include-log-monitor=false"
     head = f"--port={port} --dashboard-port={dashboard} --dashboard-host=127.0.0.1"
     variables = {
         "RAY_NODE": nodes,

@@ -1,4 +1,4 @@
-"""One service for the tests of this folder: a table as target, a table near it and prompt lookup as drafters."""
+"""What several tests of this folder serve: a table as target, a table near it and prompt lookup as drafters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import yaml
 from tests.service.head import Head, ray_head
-from tests.service.processes import ServiceProcess, serving, start
 
 from outrider.actors.engine.tables.tabular_engine import Table, random_table
 
@@ -43,15 +42,6 @@ def write_config(folder: Path) -> Path:
     file = folder / "service.yaml"
     file.write_text(yaml.safe_dump(config))
     return file
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
-    """A service that serves; ended with the module, by force if need be."""
-    folder = tmp_path_factory.mktemp("service")
-    made = start(folder, ["--config", str(write_config(folder)), "--log-level", "info"])
-    with serving(made):
-        yield made
 
 
 @pytest.fixture(scope="module")

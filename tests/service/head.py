@@ -94,6 +94,7 @@ def ray_head(*, num_cpus: float = 4, node_types: Mapping[str, Any] | None = None
         f"--num-cpus={num_cpus:g}",
         '--resources={"target_node": 1}',
         "--object-store-memory=100000000",
+        "--include-log-monitor=false",
         "--dashboard-agent-listen-port=0",
         f"--temp-dir={folder / 'ray'}",
     ]

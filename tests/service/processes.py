@@ -43,8 +43,10 @@ def run(*arguments: str, timeout_s: float = 100.0) -> subprocess.CompletedProces
     )
 
 
-def until(condition: Callable[[], bool], *, timeout_s: float, what: str) -> None:
-    """Waits until something is so.
+def until(
+    condition: Callable[[], bool], *, timeout_s: float, what: str, poll_s: float = 0.05
+) -> None:
+    """Waits until something is so, and looks every `poll_s` seconds.
 
     Raises:
         TimeoutError: It is not so within the time; says what was waited for.
@@ -53,7 +55,7 @@ def until(condition: Callable[[], bool], *, timeout_s: float, what: str) -> None
     while not condition():
         if time.monotonic() > deadline:
             raise TimeoutError(f"{what}: not within {timeout_s:g} s")
-        time.sleep(0.05)
+        time.sleep(poll_s)
 
 
 @dataclass

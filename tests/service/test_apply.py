@@ -31,8 +31,8 @@ def apply(file: Path, admin: Path, *options: str) -> subprocess.CompletedProcess
 
 def test_everything_is_exchanged_under_load(tmp_path: Path) -> None:
     """Drafters, the number of targets, and limits: the plan is shown, requests go on, the file is watched."""
-    small = {"model": "law:agree85", "device": "emulated:5ms+10us", "name": "law", "num_slots": 8}
-    drafter = {"model": "law:agree85/draft", "device": "emulated:1ms+3us", "name": "draft"}
+    small = {"model": "law:agree85", "device": "emulated:20ms+10us", "name": "law", "num_slots": 8}
+    drafter = {"model": "law:agree85/draft", "device": "emulated:4ms+3us", "name": "draft"}
     before = written(tmp_path, "before", targets=[small], drafters=[drafter])
     after: dict[str, Any] = {
         "service": {"max_waiting": 33},

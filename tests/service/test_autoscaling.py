@@ -25,7 +25,7 @@ WAIT_S = 400.0
 
 
 def config(folder: Path) -> Path:
-    """A table as a target of two slots, on nodes of its own, of which there may be two; prompt lookup where there is room."""
+    """A table as a target of two slots, asleep in its passes, on nodes of its own, of which there may be two; prompt lookup where there is room."""
     table, _ = save_tables(folder)
     content = {
         "service": {"listen": "127.0.0.1:0"},
@@ -34,6 +34,7 @@ def config(folder: Path) -> Path:
             {
                 "name": "table",
                 "model": f"tabular:{table}",
+                "device": "emulated:5ms",
                 "num_slots": 2,
                 "max_replicas": 2,
                 "resources": {"place": 1},
@@ -103,6 +104,12 @@ def test_a_node_comes_with_the_load_and_goes_with_it(tmp_path: Path) -> None:
             assert (came.wanted, came.least, came.most) == (2, 1, 2)
             assert "texts run" in came.reason
             until(lambda: targets(client).running == 1, timeout_s=WAIT_S, what="the target's end")
-            until(lambda: nodes(head.variables) == 2, timeout_s=WAIT_S, what="the node's end")
+            # Asking takes a process.
+            until(
+                lambda: nodes(head.variables) == 2,
+                timeout_s=WAIT_S,
+                what="the node's end",
+                poll_s=2.0,
+            )
             shown = run("status", "--address", service.address)
             assert "target table: 1 of 1 to 2 replicas; at most" in shown.stdout

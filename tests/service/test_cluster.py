@@ -37,6 +37,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             delay_s=0.5e-3,
             bits_per_s=1e9,
             packages=packages,
+            num_drafters=2,
+            # Where two cores do everything, drafters would rest, and the wait for a candidate would be long.
+            speculation={"adaptive": False},
             drafters=[{"method": "listening", "num_slots": 32}],
         ) as found:
             yield found
@@ -87,12 +90,13 @@ def test_many_requests_at_once_give_the_texts_of_plain_decoding(made: Cluster) -
         plain = list(pool.map(lambda seed: text(seed, False), seeds))
 
         def accepts() -> bool:
-            """Drafters may rest for a while, where two cores do everything."""
+            """Busy cores may bring all candidates too late."""
             found = [text(seed, True) for seed in range(4)]
             assert [tokens for tokens, _ in found] == [tokens for tokens, _ in plain[:4]]
             return sum(accepted for _, accepted in found) > 0
 
-        until(accepts, timeout_s=240.0, what="a candidate that is accepted")
+        if not sum(accepted for _, accepted in ours):
+            until(accepts, timeout_s=240.0, what="a candidate that is accepted")
     assert [tokens for tokens, _ in ours] == [tokens for tokens, _ in plain]
 
 

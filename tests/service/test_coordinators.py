@@ -19,8 +19,8 @@ def test_streams_go_on_when_coordinators_are_killed(tmp_path: Path) -> None:
     """Each stream is resumed at whichever is left, and every text is that of an undisturbed request; those that died return."""
     config = {
         "service": {"listen": "127.0.0.1:0", "coordinators": 2},
-        "targets": [{"model": "law:agree85", "device": "emulated:5ms+10us"}],
-        "drafters": [{"model": "law:agree85/draft", "device": "emulated:1ms+3us"}],
+        "targets": [{"model": "law:agree85", "device": "emulated:20ms+10us"}],
+        "drafters": [{"model": "law:agree85/draft", "device": "emulated:4ms+3us"}],
         "cluster": {"restarts": {"backoff_s": 0.2}},
     }
     (tmp_path / "service.yaml").write_text(yaml.safe_dump(config))
@@ -37,8 +37,8 @@ def test_streams_go_on_when_coordinators_are_killed(tmp_path: Path) -> None:
                 (output,) = client.generate(tokens=[1, 2, 3], sampling=options).outputs
                 return tuple(token.id for token in output.tokens)
 
-        alone = [text(seed) for seed in range(NUM_STREAMS)]
         with ThreadPoolExecutor(NUM_STREAMS) as pool, Client(addresses[0]) as client:
+            alone = list(pool.map(text, range(NUM_STREAMS)))
             disturbed = [pool.submit(text, seed) for seed in range(NUM_STREAMS)]
             until(lambda: client.status().running >= 2, timeout_s=30.0, what="running requests")
             os.kill(int(coordinators[1]["pid"]), signal.SIGKILL)

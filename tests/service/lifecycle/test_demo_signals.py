@@ -24,6 +24,9 @@ from tests.service.processes import (
 MARK = "OUTRIDER_TEST_MARK"
 """Environment variable that every process of a demonstration inherits, whoever becomes its parent."""
 
+LAWS = ("--emulate", "20ms,3ms", "--quick")
+"""Texts of a law, whose passes are slept through: seconds of texts, and no model that is loaded for nothing."""
+
 INT, TERM = signal.SIGINT, signal.SIGTERM
 
 
@@ -86,12 +89,15 @@ class Demo:
 
 
 @pytest.fixture
-def demo(tmp_path: Path) -> Iterator[Demo]:
-    """A demonstration that has just been started; whatever is left of it is killed in the end."""
+def demo(tmp_path: Path, moment: str) -> Iterator[Demo]:
+    """A demonstration that has just been started, of the shipped models if it is not to come to texts; whatever is left of it is
+    killed in the end."""
     mark = uuid.uuid4().hex
+    options = ["--draft", "prompt_lookup", "--trace", str(tmp_path / "t.json")]
+    options += LAWS if moment == "texts come" else ()
     with (tmp_path / "log").open("wb") as log:
         process = subprocess.Popen(
-            [*COMMAND, "demo", "--draft", "prompt_lookup", "--trace", str(tmp_path / "t.json")],
+            [*COMMAND, "demo", *options],
             env=environment(**{MARK: mark}),
             stdout=log,
             stderr=log,

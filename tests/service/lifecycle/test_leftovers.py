@@ -40,15 +40,14 @@ def parent() -> Iterator[Path]:
 def test_next_start_removes_what_a_killed_service_left(tmp_path: Path, parent: Path) -> None:
     """Its folder with the token, and its ready file; the folder of a service that lives stays, and serves on."""
     target, _ = save_tables(tmp_path)
-    arguments = ["--target", f"tabular:{target}", "--draft", "prompt_lookup"]
-    arguments += ["--listen", "127.0.0.1:0"]
+    arguments = ["--target", f"tabular:{target}", "--listen", "127.0.0.1:0"]
 
-    def begin(name: str) -> ServiceProcess:
+    def begin(name: str, *more: str) -> ServiceProcess:
         folder = tmp_path / name
         folder.mkdir()
-        return start(folder, arguments, TMPDIR=str(parent))
+        return start(folder, [*arguments, *more], TMPDIR=str(parent))
 
-    killed = begin("killed")
+    killed = begin("killed", "--draft", "prompt_lookup")
     family: list[psutil.Process] = []
     try:
         wait_ready(killed)

@@ -1,6 +1,6 @@
 """A service as its users meet it: processes of its own, Ray, gRPC; and what happens when parts of it die.
 
-The tests run in order on one service, and the last ones end it.
+The tests run in order.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import grpc
 import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tests.service.processes import ServiceProcess, ray_folder, still_running, until
+from tests.service.processes import ServiceProcess, ray_folder, until
 
 from outrider.v1 import generation_pb2, generation_pb2_grpc, sampling_pb2
 
@@ -243,20 +243,3 @@ def test_suspended_drafter_is_replaced(
         what="another process of the drafter",
     )
     until(lambda: not psutil.pid_exists(suspended), timeout_s=RECOVERY_S, what="the old one's end")
-
-
-def test_termination_ends_everything(
-    service: ServiceProcess, stub: generation_pb2_grpc.GenerationServiceStub
-) -> None:
-    """While a request runs: exit code 0, and no process, no ready file and no temporary folder stays."""
-    wait_for_drafters(stub, "near")
-    stream = stub.Generate(request(enabled=True, max_tokens=4000), timeout=RECOVERY_S)
-    next(stream)
-    family = service.family()
-    folder = ray_folder(family)
-    assert service.end() == 0
-    stream.cancel()
-
-    until(lambda: not still_running(family), timeout_s=10.0, what="the end of every process")
-    assert not folder.exists()
-    assert not (service.folder / "ready").exists()
