@@ -24,7 +24,7 @@ from outrider.actors.target.state.target_settings import TargetSettings
 from outrider.v1 import generation_pb2, sampling_pb2
 
 VOCAB = 24
-MAX_TOKENS = 300
+MAX_TOKENS = 150
 
 WITHOUT_MODEL = [name for name, method in DRAFTERS.items() if not method.needs_model]
 
