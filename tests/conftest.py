@@ -29,8 +29,8 @@ settings.register_profile(
 )
 settings.load_profile("same")
 
-LONG = ("tests/laws/", "tests/actors/pair/test_frozen_law.py")
-"""Where one test takes so long that each is handed out by itself."""
+LONG = ("tests/laws/test_several_drafters.py", "tests/actors/pair/test_frozen_law.py")
+"""Where one test takes so long that the tests of each verifier are handed out by themselves; they share its texts."""
 
 SERVICES = {
     "tests/service/": "services",
@@ -47,7 +47,8 @@ def share_of(nodeid: str) -> str:
     for start, share in SERVICES.items():
         if nodeid.startswith(start):
             return share
-    return nodeid if nodeid.startswith(LONG) else nodeid.partition("::")[0]
+    file, _, test = nodeid.partition("::")
+    return f"{file}[{test.partition('[')[2]}" if nodeid.startswith(LONG) else file
 
 
 @pytest.hookimpl(optionalhook=True)

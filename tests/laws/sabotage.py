@@ -28,12 +28,21 @@ def apply(name: str) -> None:
 
 
 def rows_of_another_temperature() -> None:
-    """The drafter sends rows at temperature 0.8 with tokens that it drew at 1."""
+    """The drafter sends rows at temperature 0.8 with tokens that it drew at 1: seen in some ten thousand rounds."""
+    _send_rows_at(0.8)
+
+
+def rows_of_half_the_temperature() -> None:
+    """The same at 0.5: seen in a thousand or two."""
+    _send_rows_at(0.5)
+
+
+def _send_rows_at(temperature: float) -> None:
     take_unsent = FrozenRounds.take_unsent
 
     def cooled(row: SparseRow) -> SparseRow:
         probs_V = row.dense(row.vocab_size)
-        return freeze(probs_V ** (1 / 0.8))
+        return freeze(probs_V ** (1 / temperature))
 
     def send(self: FrozenRounds, handle: int) -> list[FrozenCandidates]:
         return [
@@ -87,5 +96,10 @@ def shared_uniforms() -> None:
 
 SABOTAGES: dict[str, Callable[[], None]] = {
     sabotage.__name__: sabotage
-    for sabotage in (rows_of_another_temperature, target_for_residual, shared_uniforms)
+    for sabotage in (
+        rows_of_another_temperature,
+        rows_of_half_the_temperature,
+        target_for_residual,
+        shared_uniforms,
+    )
 }

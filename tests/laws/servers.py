@@ -5,11 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import multiprocessing as mp
+import os
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext
+from multiprocessing.forkserver import ensure_running
 from pathlib import Path
+from unittest.mock import patch
 
 import structlog
 import torch
@@ -25,8 +31,11 @@ from outrider.actors.speculation.sampling.random_acts import Float64s
 from outrider.actors.target.service.target_server import TargetServer
 from outrider.actors.target.state.target_settings import TargetSettings
 
-MAX_CONTEXT = 200_000
-"""Tokens of one text; far more than any test needs."""
+ROUNDS = int(os.environ.get("OUTRIDER_LAW_ROUNDS", "1000"))
+"""That verified a tree, in each mode: 100,000 by `make laws`, fewer in every test run, which may take minutes only."""
+
+MAX_CONTEXT = max(8192, 2 * ROUNDS)
+"""Tokens of one text; far more than any test needs. Each costs memory in every session, which is cleared when one begins."""
 
 START_S = 300.0
 """Bound on the start of a process: a few seconds on an idle machine."""
@@ -101,7 +110,7 @@ def running(
 
 @contextmanager
 def _process(settings: Sequence[Settings], wrong: str) -> Iterator[list[str]]:
-    context = mp.get_context("spawn")
+    context = _processes()
     ours, theirs = context.Pipe()
     process = context.Process(target=_serve, args=(settings, wrong, theirs), daemon=True)
     process.start()
@@ -116,6 +125,17 @@ def _process(settings: Sequence[Settings], wrong: str) -> Iterator[list[str]]:
         if process.is_alive():
             process.kill()
             process.join()
+
+
+@cache
+def _processes() -> ForkServerContext:
+    """Processes that begin with everything imported: once for all of them, by a process that never serves."""
+    context = mp.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    # It looks for modules where any new interpreter would.
+    with patch.dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)):
+        ensure_running()
+    return context
 
 
 def _serve(settings: Sequence[Settings], wrong: str, pipe: Connection) -> None:

@@ -1,4 +1,4 @@
-"""Candidates that are plain decoding's own draws, a hundred seeds for each sampling option: all are accepted, as they are due.
+"""Candidates that are plain decoding's own draws, fifty seeds for each sampling option: all are accepted, as they are due.
 
 Random candidates are rejected at once, so what a row below a candidate makes of its path hardly matters to them. Here every
 round goes to the last candidate: scores must be those of the whole path, and the path must end where the text does.
@@ -39,8 +39,8 @@ LENGTH = 3
 """Of a prompt."""
 TOKENS, DEPTH = 11, 4
 """Of an output, and of the candidates of a round; not a multiple of a round, so that the last one is cut."""
-SEEDS, SESSIONS = 100, 25
-"""Sessions of a pass: their candidates fit into one."""
+SEEDS, SESSIONS = 50, 25
+"""More seeds than prompts; sessions of a pass: their candidates fit into one."""
 
 TABLE = random_table(VOCAB, 2, seed=1, concentration=0.7, eos_token_ids=(EOS,))
 NOISE = GumbelNoise(VOCAB, CPU)
