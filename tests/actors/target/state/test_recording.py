@@ -38,8 +38,10 @@ def traced() -> tuple[Harness, Recorder, Tap]:
     """A harness whose worker records."""
     harness, recorder = Harness(engine()), Recorder()
     tap = recorder.open(nodes=True)
+    # The harness's clock would have drafters rest.
+    settings = replace(SETTINGS, adaptive=False)
     harness.worker = Traced(
-        harness.engine, SETTINGS, harness.outputs.extend, harness.clock, recorder
+        harness.engine, settings, harness.outputs.extend, harness.clock, recorder
     )
     return harness, recorder, tap
 
