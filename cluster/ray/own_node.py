@@ -1,7 +1,7 @@
 """The node of our own Ray: Ray's own command, started as a child of the service, waited for, and ended.
 
-It has a session of its own, so that signals to the service's process group do not reach it; everything of Ray descends from
-it. Its files, and what it says, lie in the service's private folder, whose name its command line holds.
+It has a session of its own, so that signals to the service's process group do not reach it; everything of Ray is in that
+session, also what has lost its parent. Its files, and what it says, lie in the service's private folder.
 """
 
 from __future__ import annotations
@@ -116,8 +116,8 @@ class OwnNode:
         return processes.any_named("raylet", self.processes())
 
     def processes(self) -> Processes:
-        """Every process of the node that was found now or earlier: those that lose their parent are found no more."""
-        self._known |= processes.owned_by(str(self._folder))
+        """Every process of the node that was found now or earlier."""
+        self._known |= processes.of_session(self._process.pid)
         return self._known
 
     def wait(self, *, is_cancelled: Callable[[], bool]) -> str:
@@ -135,7 +135,7 @@ class OwnNode:
         while not (address := self._address()):
             if is_cancelled():
                 raise StartCancelled
-            if (code := self._process.poll()) is not None:
+            if (code := self._exit_code()) is not None:
                 raise NodeFailed(f"its command ended with exit code {code}; {self._last_words()}")
             is_told = is_told or write_down(self._ports, self._session)
             now = time.monotonic()
@@ -152,15 +152,22 @@ class OwnNode:
         return address
 
     def end(self, *, patience_s: float) -> None:
-        """Ends it. Idempotent.
+        """Ends it. To be called once.
 
         Args:
             patience_s: How long its processes may take to end before they are asked, and again before they are killed.
         """
-        alive = self.processes()
         self._process.terminate()
-        processes.end(alive, patience_s=patience_s)
+        processes.end(self.processes, patience_s=patience_s)
         self._process.wait()
+
+    def _exit_code(self) -> int | None:
+        """Of its command; None while that runs. Leaves it a zombie: so its pid, the session's number, stays its own."""
+        options = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        ended = os.waitid(os.P_PID, self._process.pid, options)
+        if ended is None:
+            return None
+        return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
 
     def _address(self) -> str:
         """What Ray's command notes last of all, for whoever wants to join; empty before."""

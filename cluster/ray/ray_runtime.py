@@ -113,7 +113,7 @@ class RayRuntime:
         import ray
 
         if self._node is not None:
-            self._node.processes()  # notes those that end, and leave others behind, in the next step
+            self._node.processes()  # notes those of other sessions, whose parents end in the next step
         ray.shutdown()
         if self._node is not None:
             self._node.end(patience_s=patience_s)
