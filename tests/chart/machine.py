@@ -59,8 +59,14 @@ class Running:
 
     def own(self) -> psutil.Process:
         """The container's first process."""
-        (first,) = psutil.Process(self.process.pid).children()
+        (first,) = self.first()
         return first
+
+    def first(self) -> list[psutil.Process]:
+        """The same; empty where there is none."""
+        if self.process.poll() is not None:
+            return []
+        return psutil.Process(self.process.pid).children()
 
     def exec(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
         """Starts a command in the container, as a hook, a probe or `kubectl exec` does."""
@@ -114,10 +120,15 @@ class Machine:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        firsts = [running.first() for running in self.containers.values()]
+        # A namespace ends with its first process. That one does not end with its parent: whoever changes users loses this.
+        for process in (each for first in firsts for each in first):
+            process.kill()
         for running in self.containers.values():
-            running.process.kill()  # Its namespace's processes go with it.
-        for running in self.containers.values():
+            running.process.kill()
             running.process.wait(END_S)
+        for process in (each for first in firsts for each in first):
+            process.wait(END_S)
         for folder in self._folder.glob("*/volumes/shared-mem"):
             subprocess.run(["umount", str(folder)], check=False)
         shutil.rmtree(self._folder, ignore_errors=True)
