@@ -303,18 +303,19 @@ def test_stop_string_over_the_cut_is_found(client: Client, temperature: float) -
     chance = random.Random(temperature)
     unstopped = sampling(temperature)
     text = client.generate(PROMPT, sampling=unstopped).text
-    for cut in chance.sample(range(12, MAX_TOKENS - 8), 3):
+    cuts = range(12, MAX_TOKENS - 8)
+    for cut in chance.sample(cuts, len(cuts)):
         before, ids = broken_off(client, unstopped, cut, enabled=False)
-        assert len(ids) == cut
         stop = text[len(before) - 3 : len(before) + 5]
-        if text.find(stop) != len(before) - 3:
-            continue
+        if len(ids) != cut or text.find(stop) != len(before) - 3:
+            continue  # A client that is slow gets several tokens at once.
         options = sampling(temperature, stop=(stop,))
         whole = client.generate(PROMPT, sampling=options)
         assert whole.text == before[:-3]
         assert whole.completion.finish_reason is FinishReason.STOP_STRING
         held, ids = broken_off(client, options, cut, enabled=False)
-        assert len(ids) == cut
+        if len(ids) != cut:
+            continue
         assert before[:-3].startswith(held)
         check_resumed(client, options, whole, held, ids)
         break
