@@ -41,7 +41,8 @@ class MetricsEndpoint:
         self._host, self._port = split_host_port(listen)
         self._page = page
         self._server: asyncio.Server | None = None
-        self._num_connections = 0
+        self._answers: set[asyncio.Task[None]] = set()
+        """One for each connection."""
 
     async def start(self) -> str:
         """Serves.
@@ -71,14 +72,20 @@ class MetricsEndpoint:
         server, self._server = self._server, None
         if server is not None:
             server.close()
-            # Connections are closed by their own bounds; from Python 3.12 on this would wait for them.
+            for answer in self._answers:
+                answer.cancel()
+            if self._answers:
+                await asyncio.wait(self._answers, timeout=READ_S)
+            # From Python 3.12 on this waits for connections.
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(server.wait_closed(), READ_S)
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._num_connections += 1
+        own = asyncio.current_task()
+        assert own is not None
+        self._answers.add(own)
         try:
-            if self._num_connections > MAX_CONNECTIONS:
+            if len(self._answers) > MAX_CONNECTIONS:
                 answer = _response("503 Service Unavailable", "too many connections\n")
             else:
                 answer = await self._respond(reader)
@@ -87,10 +94,10 @@ class MetricsEndpoint:
         except (OSError, TimeoutError):
             pass  # The client is gone, or does not read.
         finally:
-            self._num_connections -= 1
             writer.close()
             with contextlib.suppress(OSError, TimeoutError):
                 await asyncio.wait_for(writer.wait_closed(), READ_S)
+            self._answers.discard(own)
 
     async def _respond(self, reader: asyncio.StreamReader) -> bytes:
         try:

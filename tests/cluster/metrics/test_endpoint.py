@@ -35,6 +35,7 @@ class Serving:
         async with asyncio.timeout(60.0):
             answer = (await reader.read()).decode()
         writer.close()
+        await writer.wait_closed()
         head, _, body = answer.partition("\r\n\r\n")
         return head, body
 
@@ -100,6 +101,18 @@ async def test_too_many_at_a_time_are_turned_away(
     head, _ = await serving.ask(b"GET /metrics HTTP/1.1\r\n\r\n")
     assert head.split(" ")[1] == "503"
     idle.close()
+    await idle.wait_closed()
+
+
+async def test_the_end_does_not_wait_for_who_says_nothing(serving: Serving) -> None:
+    """A connection that is open is closed, and long before its own bound."""
+    host, _, port = serving.address.rpartition(":")
+    reader, idle = await asyncio.open_connection(host, int(port))
+    await asyncio.sleep(0.05)
+    await serving.endpoint.stop()
+    assert await reader.read() == b""
+    idle.close()
+    await idle.wait_closed()
 
 
 async def test_a_page_that_fails_is_a_500(serving: Serving) -> None:
