@@ -36,7 +36,7 @@ if sys.argv[1] == "batch":
     sys.exit(int(os.environ.get("EXIT", "0")))
 """
 
-END_S = 60.0
+END_S = 30.0
 
 
 @dataclass

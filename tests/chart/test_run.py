@@ -142,7 +142,7 @@ class Release:
 
 def _answers(url: str) -> bool:
     try:
-        with urllib.request.urlopen(url, timeout=60.0) as answer:
+        with urllib.request.urlopen(url, timeout=5) as answer:
             return bool(answer.status == 200)
     except OSError:
         return False
@@ -275,7 +275,7 @@ def _dashboard_metrics() -> set[str]:
 
 def _metrics(url: str) -> set[str]:
     """Names of what a page of metrics holds."""
-    with urllib.request.urlopen(url, timeout=60.0) as answer:
+    with urllib.request.urlopen(url, timeout=5) as answer:
         return set(re.findall(r"^(\w+)", answer.read().decode(), re.MULTILINE))
 
 

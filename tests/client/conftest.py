@@ -321,7 +321,7 @@ def completion(
 
 def kill(server: grpc.Server) -> None:
     """Ends a server without grace."""
-    server.stop(None).wait(60)
+    server.stop(None).wait(5)
 
 
 MakeFake = Callable[[str], FakeService]
@@ -350,7 +350,7 @@ def make_fake() -> Iterator[MakeFake]:
     yield make
     for server, service, pool in servers:
         service.go_on.set()
-        server.stop(0.2).wait(60)
+        server.stop(0.2).wait(5)
         pool.shutdown(wait=True)
 
 

@@ -122,7 +122,7 @@ def test_break_cancels(fake: FakeService) -> None:
         for event in client.stream("hello"):
             if isinstance(event, TextChunk):
                 break
-        assert fake.ended.wait(60)
+        assert fake.ended.wait(5)
 
 
 def test_exception_in_the_loop_cancels(fake: FakeService) -> None:
@@ -131,7 +131,7 @@ def test_exception_in_the_loop_cancels(fake: FakeService) -> None:
     with Client(fake.address) as client:
         with pytest.raises(KeyError):
             fail_at_first_event(client)
-        assert fake.ended.wait(60)
+        assert fake.ended.wait(5)
 
 
 def fail_at_first_event(client: Client) -> None:
@@ -146,7 +146,7 @@ def test_close_cancels_and_iteration_ends(fake: FakeService) -> None:
     with Client(fake.address) as client:
         with client.stream("hello") as stream:
             next(stream)
-        assert fake.ended.wait(60)
+        assert fake.ended.wait(5)
         assert list(stream) == []
 
 
@@ -160,7 +160,7 @@ def test_cancel_from_another_thread(fake: FakeService) -> None:
         timer.start()
         with pytest.raises(Cancelled, match="cancelled"):
             list(stream)
-        timer.join(60)
+        timer.join(5)
     assert len(fake.requests) == 1
 
 
@@ -174,9 +174,9 @@ def test_closing_the_client_cancels(fake: FakeService) -> None:
     timer.start()
     with pytest.raises(Cancelled):
         list(stream)
-    timer.join(60)
+    timer.join(5)
     client.close()
-    assert fake.ended.wait(60)
+    assert fake.ended.wait(5)
 
 
 def test_a_stream_outlives_the_name_of_its_client(fake: FakeService) -> None:
@@ -199,7 +199,7 @@ def test_threads_share_a_client(fake: FakeService) -> None:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(60)
+            thread.join(20)
     assert texts == {seed: fake.output(seed).decode(errors="replace") for seed in range(6)}
 
 
@@ -254,7 +254,7 @@ def test_timeout_ends_a_stream(fake: FakeService) -> None:
     assert caught.value.code is grpc.StatusCode.DEADLINE_EXCEEDED
     assert fake.output(3)[:6] == bytes(caught.value.received_tokens)
     assert caught.value.request_id == fake.requests[-1].request_id
-    assert fake.ended.wait(60)
+    assert fake.ended.wait(5)
 
 
 def test_a_call_that_a_service_cancels_is_tried_again(

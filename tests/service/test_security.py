@@ -24,7 +24,7 @@ TOKEN = "a-token-that-no-log-shows"
 def up(service: ServiceProcess) -> dict[str, float]:
     """Which actors the metrics page hears, by name."""
     url = f"http://{service.ready['metrics']}/metrics"
-    page = urllib.request.urlopen(url, timeout=60.0).read().decode()
+    page = urllib.request.urlopen(url, timeout=20.0).read().decode()
     rows = [line for line in page.splitlines() if line.startswith("outrider_up{")]
     return {
         row.partition('actor="')[2].partition('"')[0]: float(row.rpartition(" ")[2]) for row in rows

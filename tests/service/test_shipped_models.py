@@ -34,7 +34,7 @@ from outrider.v1 import draft_pb2, draft_pb2_grpc, target_pb2, target_pb2_grpc
 MISFIT = "is not that of 'demo'"
 """What is said of the drafter whose tokenizer differs."""
 
-CALL_S = 60.0
+CALL_S = 30.0
 """Bound on a call: milliseconds on an idle machine."""
 
 PROMPT = "The history of the telescope begins"

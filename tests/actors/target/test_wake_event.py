@@ -6,7 +6,7 @@ import threading
 
 from outrider.actors.target.wake_event import WakeEvent
 
-BOUND_S = 60.0
+BOUND_S = 10.0
 SHORT_S = 0.01
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from bench.network.relay import Relay
 
-WAIT_S = 60.0
+WAIT_S = 20.0
 
 
 @pytest.fixture

@@ -46,7 +46,7 @@ def test_interrupt_ends_the_request_and_the_command(fake: FakeService) -> None:
         assert fake.began.wait(60)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=30)
-    assert fake.ended.wait(60)
+    assert fake.ended.wait(10)
     assert process.returncode == 130
     assert "Traceback" not in errors
 

@@ -33,7 +33,7 @@ class Sink:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Waits for something to come true."""
-    async with asyncio.timeout(60.0):
+    async with asyncio.timeout(8.0):
         while True:
             if condition():
                 return
@@ -43,7 +43,7 @@ async def until(condition: Callable[[], bool]) -> None:
 async def stop(task: asyncio.Task[None]) -> None:
     """Ends a link."""
     task.cancel()
-    async with asyncio.timeout(60.0):
+    async with asyncio.timeout(5.0):
         await asyncio.gather(task, return_exceptions=True)
 
 

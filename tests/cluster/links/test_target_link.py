@@ -56,13 +56,13 @@ class Linked:
     async def stop(self) -> None:
         """Ends the link."""
         self.task.cancel()
-        async with asyncio.timeout(60.0):
+        async with asyncio.timeout(5.0):
             await asyncio.gather(self.task, return_exceptions=True)
 
 
 async def until(condition: Callable[[], bool]) -> None:
     """Waits for something to come true."""
-    async with asyncio.timeout(60.0):
+    async with asyncio.timeout(8.0):
         while True:
             if condition():
                 return

@@ -30,11 +30,11 @@ class Two:
     async def status(self, which: int) -> generation_pb2.GetStatusResponse:
         """What one of them tells of the service."""
         request = generation_pb2.GetStatusRequest()
-        return await self.fronts[which].stub.GetStatus(request, timeout=60.0)
+        return await self.fronts[which].stub.GetStatus(request, timeout=10.0)
 
     async def accepting(self, which: int) -> None:
         """Waits until one of them takes requests."""
-        async with asyncio.timeout(60.0):
+        async with asyncio.timeout(10.0):
             while True:
                 if (await self.status(which)).accepting:
                     return
@@ -190,9 +190,9 @@ async def test_a_request_is_aborted_through_any_of_them(two: Two) -> None:
     task = asyncio.create_task(text(two.fronts[0], request(1, ENDLESS, name="mine")))
     await two.until(0, running=1, waiting=0)
     abort = generation_pb2.AbortRequest(request_id="mine")
-    assert (await two.fronts[1].stub.Abort(abort, timeout=60.0)).was_running
+    assert (await two.fronts[1].stub.Abort(abort, timeout=10.0)).was_running
     assert 0 < len(await task) < ENDLESS
-    assert not (await two.fronts[1].stub.Abort(abort, timeout=60.0)).was_running
+    assert not (await two.fronts[1].stub.Abort(abort, timeout=10.0)).was_running
 
 
 async def test_they_may_share_a_port_and_strangers_may_not(two: Two, serve: Serve) -> None:

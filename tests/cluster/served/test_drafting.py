@@ -38,7 +38,7 @@ async def drafters() -> AsyncIterator[list[ScriptedDrafter]]:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Waits for something to come true."""
-    async with asyncio.timeout(60.0):
+    async with asyncio.timeout(8.0):
         while True:
             if condition():
                 return
@@ -59,7 +59,7 @@ async def front_of(
         drafters=tuple((drafter.name, drafter.address) for drafter in drafters),
         drafters_per_session=limit,
     )
-    async with asyncio.timeout(60.0):
+    async with asyncio.timeout(8.0):
         while True:
             status = await front.stub.GetStatus(generation_pb2.GetStatusRequest())
             up = sum(actor.ready or "tokenizer" in actor.problem for actor in status.actors)

@@ -57,7 +57,7 @@ class Together:
         """Slots that the target has free, by its own account."""
         async with internal_channel(self.target_address) as channel:
             stub = target_pb2_grpc.TargetServiceStub(channel)
-            info = await stub.GetInfo(target_pb2.GetTargetInfoRequest(), timeout=60.0)
+            info = await stub.GetInfo(target_pb2.GetTargetInfoRequest(), timeout=5.0)
         return int(info.num_free_slots)
 
     target_address = ""
@@ -101,7 +101,7 @@ async def together(table: str, serve: Serve, lockstep: bool) -> AsyncIterator[To
 
 async def ready(front: Front, *, drafters: int) -> None:
     """Waits until the coordinator has its target and so many drafters."""
-    async with asyncio.timeout(60.0):
+    async with asyncio.timeout(10.0):
         while True:
             status = await front.stub.GetStatus(generation_pb2.GetStatusRequest())
             up = [actor for actor in status.actors if actor.ready and actor.role == "drafter"]
@@ -200,7 +200,7 @@ async def test_cancelling_frees_the_slot(together: Together) -> None:
         await call.read()
         await call.read()
         call.cancel()
-    async with asyncio.timeout(60.0):
+    async with asyncio.timeout(5.0):
         while True:
             if await together.free_slots() == NUM_SLOTS:
                 break
@@ -229,7 +229,7 @@ async def test_the_target_comes_back_and_requests_go_on(together: Together, tabl
         await again.start()
         return again
 
-    async for message in together.front.stub.Generate(request(11, max_tokens=450), timeout=60.0):
+    async for message in together.front.stub.Generate(request(11, max_tokens=450), timeout=30.0):
         ids.extend(token.id for token in message.chunk.tokens)
         if restarting is None and len(ids) > 20:
             restarting = asyncio.ensure_future(restart())
@@ -254,7 +254,7 @@ async def test_a_worker_that_fails_is_replaced_and_requests_go_on(
 
         with monkeypatch.context() as broken:
             broken.setattr(TargetCore, "begin", fail)
-            async with asyncio.timeout(60.0):
+            async with asyncio.timeout(20.0):
                 assert "in the plan" in await together.target.failed()
         await together.target.stop(0.0)
         again = TargetServer(
@@ -269,7 +269,7 @@ async def test_a_worker_that_fails_is_replaced_and_requests_go_on(
         await again.start()
         return again
 
-    async for message in together.front.stub.Generate(request(13, max_tokens=450), timeout=60.0):
+    async for message in together.front.stub.Generate(request(13, max_tokens=450), timeout=30.0):
         ids.extend(token.id for token in message.chunk.tokens)
         if restarting is None and len(ids) > 20:
             restarting = asyncio.ensure_future(restart())

@@ -74,7 +74,7 @@ async def served(folder: Path, serve: Serve, *, lockstep: bool) -> AsyncIterator
     names = ("draft-0", *(f"{method}-0" for method in WITHOUT_MODEL))
     named = tuple(zip(names, addresses, strict=True))
     front = await serve(codec=None, targets=(address,), drafters=named)
-    async with asyncio.timeout(60.0):
+    async with asyncio.timeout(10.0):
         while True:
             status = await front.stub.GetStatus(generation_pb2.GetStatusRequest())
             up = [actor for actor in status.actors if actor.ready and actor.role == "drafter"]
@@ -115,7 +115,7 @@ async def generate(
     """Ids of the output, and what speculation did."""
     ids: list[int] = []
     stats = generation_pb2.SpeculationStats()
-    async for message in front.stub.Generate(asked, timeout=60.0):
+    async for message in front.stub.Generate(asked, timeout=30.0):
         ids.extend(token.id for token in message.chunk.tokens)
         if message.HasField("completion"):
             stats = message.completion.speculation
@@ -128,7 +128,7 @@ async def sequences(
     """Ids of each output, and candidates that were verified."""
     ids: dict[int, list[int]] = {}
     num_verified = 0
-    async for message in front.stub.Generate(asked, timeout=60.0):
+    async for message in front.stub.Generate(asked, timeout=30.0):
         ids.setdefault(message.index, []).extend(token.id for token in message.chunk.tokens)
         num_verified += message.completion.speculation.verified
     return ids, num_verified

@@ -135,6 +135,6 @@ def test_signal_ends_everything(
     assert demo.process.wait(END_TIMEOUT_S) == code, demo.said
     assert "Traceback" not in demo.said
     assert "error:" not in demo.said
-    until(lambda: not demo.family(), timeout_s=END_TIMEOUT_S, what="the end of every process")
+    until(lambda: not demo.family(), timeout_s=10.0, what="the end of every process")
     assert not folder.exists()
     assert not (demo.folder / "t.json").exists()

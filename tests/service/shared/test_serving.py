@@ -110,7 +110,7 @@ def wait_for_drafters(stub: generation_pb2_grpc.GenerationServiceStub, *names: s
     """Waits until these drafters are ready again."""
 
     def are_ready() -> bool:
-        models = stub.ListModels(generation_pb2.ListModelsRequest(), timeout=60.0).models
+        models = stub.ListModels(generation_pb2.ListModelsRequest(), timeout=10).models
         return {d.name for model in models for d in model.drafters if d.ready} >= set(names)
 
     until(are_ready, timeout_s=RECOVERY_S, what=f"drafters {names}")

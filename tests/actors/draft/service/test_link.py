@@ -23,7 +23,7 @@ from outrider.actors.draft.state.draft_events import (
 from outrider.actors.exchange.candidates import Candidates
 from outrider.v1 import target_pb2
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 10.0
 
 HELLO = target_pb2.Hello(
     protocol_version=1,

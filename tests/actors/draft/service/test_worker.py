@@ -362,10 +362,10 @@ def test_the_thread_sleeps_wakes_and_stops() -> None:
     thread.start()
     try:
         worker.post(make_attach())
-        assert seen.wait(60)
+        assert seen.wait(10.0)
     finally:
         worker.stop()
-        thread.join(60)
+        thread.join(10.0)
     assert not thread.is_alive()
     assert worker.num_free_slots == worker.num_slots
 

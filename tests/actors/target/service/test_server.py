@@ -30,7 +30,7 @@ from outrider.actors.target.state.target_settings import TargetSettings
 from outrider.actors.target.target_worker import TargetWorker
 from outrider.v1 import sampling_pb2, target_pb2, target_pb2_grpc
 
-BOUND_S = 60.0
+BOUND_S = 20.0
 
 Call = grpc.aio.StreamStreamCall[target_pb2.SessionCommand, target_pb2.SessionEvent]
 Exchange = grpc.aio.StreamStreamCall[target_pb2.DrafterMessage, target_pb2.VerdictMessage]

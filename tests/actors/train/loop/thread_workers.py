@@ -13,7 +13,7 @@ from outrider.actors.train.loop.data_parallel import Workers, among
 
 Result = TypeVar("Result")
 
-PATIENCE_S = 60.0
+PATIENCE_S = 20.0
 """For one another."""
 
 
