@@ -84,6 +84,7 @@ class MetricsEndpoint:
         own = asyncio.current_task()
         assert own is not None
         self._answers.add(own)
+        own.add_done_callback(self._answers.discard)
         try:
             if len(self._answers) > MAX_CONNECTIONS:
                 answer = _response("503 Service Unavailable", "too many connections\n")
@@ -97,7 +98,6 @@ class MetricsEndpoint:
             writer.close()
             with contextlib.suppress(OSError, TimeoutError):
                 await asyncio.wait_for(writer.wait_closed(), READ_S)
-            self._answers.discard(own)
 
     async def _respond(self, reader: asyncio.StreamReader) -> bytes:
         try:

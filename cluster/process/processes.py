@@ -25,20 +25,11 @@ def of_session(leader: int) -> Processes:
         leader: Pid of the process that opened the session. Its parent must not have waited for it: then another's session may
             have the number.
     """
-    members = set()
-    for pid in psutil.pids():
-        with contextlib.suppress(ProcessLookupError, PermissionError, psutil.Error):
-            if os.getsid(pid) == leader:
-                members.add(psutil.Process(pid))
-    return frozenset(members).union(*(descendants(process) for process in members))
-
-
-def descendants(process: psutil.Process) -> Processes:
-    """Children of a process, theirs, and so on."""
-    try:
-        return frozenset(process.children(recursive=True))
-    except psutil.NoSuchProcess:
-        return frozenset()
+    running = {process.pid: process for process in psutil.process_iter(["ppid"])}
+    found = {pid for pid in running if _session(pid) == leader}
+    while more := {pid for pid, each in running.items() if each.info["ppid"] in found} - found:
+        found |= more
+    return frozenset(running[pid] for pid in found)
 
 
 def any_named(name: str, processes: Collection[psutil.Process]) -> bool:
@@ -60,9 +51,8 @@ def end(find: Callable[[], Collection[psutil.Process]], *, patience_s: float) ->
     Returns:
         Those that had to be killed, for the record.
     """
-    told: set[psutil.Process] = set()
     for how in ("", "terminate", "kill"):
-        told = set()
+        told: set[psutil.Process] = set()
         deadline = time.monotonic() + patience_s
         while alive := {process for process in find() if runs(process)}:
             if how:
@@ -72,8 +62,16 @@ def end(find: Callable[[], Collection[psutil.Process]], *, patience_s: float) ->
                 break
             time.sleep(POLL_S)
         else:
-            return frozenset(told if how == "kill" else ())
-    return frozenset(told)
+            break
+    return frozenset(told) if how == "kill" else frozenset()
+
+
+def _session(pid: int) -> int | None:
+    """The session of a process; None if it is gone or hidden."""
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return None
 
 
 def _tell(processes: Collection[psutil.Process], how: str) -> None:

@@ -6,6 +6,7 @@ there is the image: the machine's own root and this source tree stand in for it.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
@@ -59,14 +60,21 @@ class Running:
 
     def own(self) -> psutil.Process:
         """The container's first process."""
-        (first,) = self.first()
+        (first,) = psutil.Process(self.process.pid).children()
         return first
 
-    def first(self) -> list[psutil.Process]:
-        """The same; empty where there is none."""
-        if self.process.poll() is not None:
-            return []
-        return psutil.Process(self.process.pid).children()
+    def end(self) -> None:
+        """Kills it. A namespace ends with its first process, and that one not with its parent: whoever changes users loses the signal."""
+        firsts = []
+        if self.process.poll() is None:
+            firsts = psutil.Process(self.process.pid).children()
+        for first in firsts:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                first.kill()
+        self.process.kill()
+        self.process.wait(END_S)
+        _, alive = psutil.wait_procs(firsts, END_S)
+        assert not alive
 
     def exec(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
         """Starts a command in the container, as a hook, a probe or `kubectl exec` does."""
@@ -120,15 +128,8 @@ class Machine:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        firsts = [running.first() for running in self.containers.values()]
-        # A namespace ends with its first process. That one does not end with its parent: whoever changes users loses this.
-        for process in (each for first in firsts for each in first):
-            process.kill()
         for running in self.containers.values():
-            running.process.kill()
-            running.process.wait(END_S)
-        for process in (each for first in firsts for each in first):
-            process.wait(END_S)
+            running.end()
         for folder in self._folder.glob("*/volumes/shared-mem"):
             subprocess.run(["umount", str(folder)], check=False)
         shutil.rmtree(self._folder, ignore_errors=True)

@@ -313,6 +313,12 @@ def test_stop_string_over_the_cut_is_found(client: Client, temperature: float) -
         whole = client.generate(PROMPT, sampling=options)
         assert whole.text == before[:-3]
         assert whole.completion.finish_reason is FinishReason.STOP_STRING
+        fingerprint = whole.admission.model_fingerprint
+        kept = ids_of(whole)[:cut]
+        rest = client.generate(PROMPT, sampling=options, resume=kept, model_fingerprint=fingerprint)
+        assert rest.text == ""
+        assert rest.completion.finish_reason is FinishReason.STOP_STRING
+        assert kept + ids_of(rest) == ids_of(whole)
         held, ids = broken_off(client, options, cut, enabled=False)
         if len(ids) != cut:
             continue

@@ -118,7 +118,7 @@ def test_process_that_is_gone_is_no_error() -> None:
     popen.wait()
 
     assert processes.end(lambda: [process], patience_s=0.1) == frozenset()
-    assert processes.descendants(process) == frozenset()
+    assert processes.of_session(popen.pid) == frozenset()
 
 
 def test_a_name_is_found_among_those_that_run(spawned: list[subprocess.Popen[bytes]]) -> None:
