@@ -227,6 +227,9 @@ class DraftCore:
             plan: From `begin`.
             logits: Of its batch; None if it has none.
         """
+        if logits is not None and logits.recording_s:
+            # It took longer than passes do.
+            self._plan = None
         try:
             grown = self.drafter.grow(plan, logits)
         except Exception as error:  # noqa: BLE001 - whatever a model raises must not end the drafter

@@ -252,6 +252,9 @@ class Logits:
     """The hidden states that `Batch.taps` asked for, in the model's type, on the engine's device, never written again: a row, a layer
     and `ModelSpec.width` numbers each. None: nobody asked, or this pass could not give them, which is no error."""
 
+    recording_s: float = 0.0
+    """Seconds of the call in which the pass was recorded for those that come: what a pass takes cannot be learned from it."""
+
     def of(self, entry: int) -> torch.Tensor:
         """Logits of one entry. Shape (wanted rows, V)."""
         return self.values_RV[self.offsets[entry] : self.offsets[entry + 1]]

@@ -273,8 +273,10 @@ class Planner:
             self.waiting.forget()
             self._bare = 0
 
-    def booked(self, pass_: Pass, *, model_s: float, now: float, committed: int) -> None:
-        """Attributes the time of a pass, all of it: what happens outside the model costs as much a second."""
+    def booked(
+        self, pass_: Pass, *, model_s: float, now: float, committed: int, is_usual: bool
+    ) -> None:
+        """Attributes the time of a pass, all of it: what happens outside the model costs as much a second. An unusual one teaches nothing."""
         state, table = self._state, self._state.table
         pass_s = now - pass_.began_s
         self._busy_s += pass_s
@@ -284,12 +286,12 @@ class Planner:
         table.verify_s_S[rows[~is_prompt]] += pass_s
         num_rows, drafting = pass_.batch.num_rows, pass_.drafting
         predicted_s = None
-        if not pass_.has_prompt:
+        if is_usual and not pass_.has_prompt:
             predicted_s = state.cost.predict(num_rows, drafting=drafting)
             state.cost.observe(num_rows, model_s, pass_s, drafting=drafting)
         state.tally.passed(num_rows, pass_s, predicted_s=predicted_s, has_prompt=pass_.has_prompt)
         began, self._last_end = self._last_end, now
-        if began is None or pass_.has_prompt or not len(rows):
+        if began is None or pass_.has_prompt or not len(rows) or not is_usual:
             return
         round_s = now - began
         if state.settings.adaptive and not state.settings.lockstep:

@@ -237,15 +237,18 @@ class TargetCore:
         self.state.engine.rebase(moves_of(pass_, walks, kept_E))
         end_sessions(self.state, done)
 
-    def booked(self, pass_: Pass, *, model_s: float, now: float) -> None:
+    def booked(self, pass_: Pass, *, model_s: float, now: float, is_usual: bool = True) -> None:
         """Takes in how long a pass took, everything included.
 
         Args:
             pass_: What was run.
             model_s: Seconds in the model.
             now: Seconds of the driver's clock, when all was done.
+            is_usual: A pass of this kind takes as long again.
         """
-        self._planner.booked(pass_, model_s=model_s, now=now, committed=self._committed)
+        self._planner.booked(
+            pass_, model_s=model_s, now=now, committed=self._committed, is_usual=is_usual
+        )
         is_on = self.state.recording.is_on
         handles = [int(handle) for handle in self._handles] if is_on else []
         self.state.recording.end_pass(pass_, handles, model_s=model_s)

@@ -189,7 +189,12 @@ class TargetWorker:
         if is_awaited:
             # Drafters of hidden states answer once they have those, too.
             self._flush()
-        self._core.booked(pass_, model_s=now - pass_.began_s, now=self._clock())
+        self._core.booked(
+            pass_,
+            model_s=now - pass_.began_s,
+            now=self._clock(),
+            is_usual=not computed.logits.recording_s,
+        )
 
     def _flush(self) -> None:
         outputs = self._core.take_outputs()

@@ -133,6 +133,10 @@ class Grower:
             sessions_R=rows_R,
             restricted=restricted,
         )
+        sharpness_R = self._sharpness.of(places.scorings_R, levels_R)
+        is_rated = bool(models.halting) and nodes_R is not None
+        if not (is_rated or models.narrow or restricted):
+            return self._scorer.likely(logits_RV, places, sharpness_R)
         scores_RV = self._scorer.scores(logits_RV, places)
         if models.halting and nodes_R is not None:
             rate_rows(models.halting, self._forest, rows_R, nodes_R, scores_RV)
@@ -142,7 +146,7 @@ class Grower:
             if models.narrow:
                 confine(logits_RV, models.vocab_sizes_S[rows_R])
             self._scorer.restrict_(scores_RV, logits_RV, places)
-        return self._scorer.choose(scores_RV, self._sharpness.of(places.scorings_R, levels_R))
+        return self._scorer.choose(scores_RV, sharpness_R)
 
     def add_roots(self, rows_E: Int64s) -> None:
         """Adds the target's own candidates below the text where the drafter has not had the same idea.

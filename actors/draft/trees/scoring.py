@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 
 from outrider.actors.draft.trees.calibration import LEAST, MOST, Scoring
 from outrider.actors.draft.trees.noise_window import NoiseWindow
+from outrider.actors.draft.trees.recorded_choice import ChoiceInputs, Chosen, RecordedChoice
+from outrider.actors.engine.graphs.cuda_graph import GraphRecorder, recorder_for
 from outrider.actors.engine.staging import to_device, to_host
 from outrider.actors.speculation.noise.gumbel import GumbelNoise, NoiseCache, pair_halves
 from outrider.actors.speculation.options import Sampling
@@ -81,7 +83,13 @@ class Scorer:
     """Scores tokens and chooses the children of nodes. Without gradients: to be used in inference mode."""
 
     def __init__(
-        self, vocab_size: int, device: torch.device, width: int, num_sessions: int
+        self,
+        vocab_size: int,
+        device: torch.device,
+        width: int,
+        num_sessions: int,
+        *,
+        recorder: GraphRecorder | None = None,
     ) -> None:
         """
         Args:
@@ -89,6 +97,7 @@ class Scorer:
             device: Where the logits are.
             width: Children of a node, at most.
             num_sessions: `Places.sessions_R` are below this.
+            recorder: Records what small passes do; None: that of a GPU, and none elsewhere.
         """
         self._noise = GumbelNoise(vocab_size, device)
         self._device = device
@@ -98,6 +107,11 @@ class Scorer:
         if device.type == "cpu" and not self._is_cached:
             self._window = NoiseWindow(self._noise, num_sessions)
         self._caches: dict[int, NoiseCache] = {}
+        if recorder is None and device.type == "cuda":
+            recorder = recorder_for(device)
+        self._recorded: RecordedChoice | None = None
+        if recorder is not None:
+            self._recorded = RecordedChoice(self._likely, vocab_size, device, recorder)
 
     def forget(self, session: int) -> None:
         """Drops the noise of a session (`Places.sessions_R`)."""
@@ -181,6 +195,36 @@ class Scorer:
             at = tuple(to_device(np.array(each), self._device) for each in (rows, tokens))
             values_NV[at] += to_device(np.array(biases, np.float32), self._device)
 
+    def likely(
+        self, logits_RV: torch.Tensor, places: Places, sharpness_R: NDArray[np.float64]
+    ) -> ScoredTokens:
+        """`choose` of `scores`, where nothing else comes between; the options of `places` are not looked at.
+
+        Args:
+            logits_RV: The model's.
+            places: What decides the tokens.
+            sharpness_R: As of `choose`.
+        """
+        recorded = self._recorded
+        if recorded is None or len(logits_RV) > recorded.most:
+            return self.choose(self.scores(logits_RV, places), sharpness_R)
+        positions_R = (places.lengths_R + places.depths_R).view(np.uint64)
+        return _scored(
+            *recorded(
+                logits_RV,
+                pair_halves(places.seeds_R, positions_R),
+                places.inverse_temperatures_R,
+                sharpness_R.astype(np.float32),
+                places.scorings_R == _COUPLED,
+            )
+        )
+
+    def _likely(self, logits_RV: torch.Tensor, inputs: ChoiceInputs) -> Chosen:
+        """`likely` as work of the device alone."""
+        noise_RV = self._noise.of_keys(inputs.halves_2R).mul_(inputs.is_coupled_R1)
+        scores_RV = torch.addcmul(noise_RV, logits_RV, inputs.inverse_temperatures_R1)
+        return self._chosen(scores_RV, inputs.sharpness_R1)
+
     def choose(self, scores_RV: torch.Tensor, sharpness_R: NDArray[np.float64]) -> ScoredTokens:
         """The best tokens of each row.
 
@@ -189,19 +233,17 @@ class Scorer:
             sharpness_R: What makes estimates of scores.
         """
         sharpness_R1 = to_device(sharpness_R.astype(np.float32)[:, None], self._device)
+        chosen = self._chosen(scores_RV, sharpness_R1)
+        # All are on their way before the first is waited for: a GPU is waited for once.
+        coming = [to_host(each) for each in (chosen.stated_RW, chosen.slopes_RW, chosen.tokens_RW)]
+        return _scored(*(arrived().numpy() for arrived in coming))
+
+    def _chosen(self, scores_RV: torch.Tensor, sharpness_R1: torch.Tensor) -> Chosen:
         best_RW, ids_RW = scores_RV.topk(self._width)
         shares_RV = (scores_RV * sharpness_R1).softmax(1)
         stated_RW = shares_RV.gather(1, ids_RW)
         means_R1 = scores_RV.clamp_(min=LEAST_SCORE).mul_(shares_RV).sum(1, keepdim=True)
-        # All are on their way before the first is waited for: a GPU is waited for once.
-        coming = [to_host(each) for each in (stated_RW, best_RW.sub_(means_R1), ids_RW)]
-        estimates_RW, slopes_RW, tokens_RW = (arrived().numpy() for arrived in coming)
-        is_there_RW = estimates_RW > 0.0
-        estimates_RW = np.minimum(np.maximum(estimates_RW, LEAST), MOST)
-        if not is_there_RW.all():
-            estimates_RW = np.where(is_there_RW, estimates_RW, np.float32(0.0))
-            slopes_RW = np.where(is_there_RW, slopes_RW, np.float32(0.0))
-        return ScoredTokens(tokens_RW=tokens_RW, estimates_RW=estimates_RW, slopes_RW=slopes_RW)
+        return Chosen(stated_RW=stated_RW, slopes_RW=best_RW.sub_(means_R1), tokens_RW=ids_RW)
 
     def _noise_of(
         self,
@@ -228,6 +270,15 @@ class Scorer:
             first = int(lengths_C[start])
             parts.append(cache.rows_after(first, depths_C[start:end].tolist()))
         return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def _scored(stated_RW: Float32s, slopes_RW: Float32s, tokens_RW: Int64s) -> ScoredTokens:
+    is_there_RW = stated_RW > 0.0
+    estimates_RW = np.minimum(np.maximum(stated_RW, LEAST), MOST)
+    if not is_there_RW.all():
+        estimates_RW = np.where(is_there_RW, estimates_RW, np.float32(0.0))
+        slopes_RW = np.where(is_there_RW, slopes_RW, np.float32(0.0))
+    return ScoredTokens(tokens_RW=tokens_RW, estimates_RW=estimates_RW, slopes_RW=slopes_RW)
 
 
 @torch.inference_mode()

@@ -21,9 +21,6 @@ Run = Callable[[], torch.Tensor]
 class GraphRecorder(Protocol):
     """Turns work into something that repeats it."""
 
-    reuses_memory: bool
-    """Whether a repetition overwrites the result of every earlier one."""
-
     def record(self, run: Run) -> Run:
         """Does the work at least once; what is returned does it again.
 
@@ -35,8 +32,6 @@ class GraphRecorder(Protocol):
 
 class EagerRecorder:
     """Records nothing: does the work each time. For devices without graphs, so that their passes take the same way."""
-
-    reuses_memory = False
 
     def record(self, run: Run) -> Run:
         """See `GraphRecorder`."""
@@ -50,8 +45,6 @@ class CudaGraphRecorder:
     replay of any. Graphs are kept as long as the recorder: destroying one can take away workspaces of those that were captured
     on the same stream.
     """
-
-    reuses_memory = True
 
     def __init__(self, device: torch.device) -> None:
         """Makes the stream and the pool.

@@ -1,16 +1,17 @@
 """Passes on a GPU: small ones at fixed shapes, recorded once and replayed, all others at their own size.
 
-A recording takes as long as ten passes. So the first pass that no recorded shape holds has a large one recorded, the *cover* of its number of
-sessions, which serves passes over trees of all sizes and texts of all lengths; a shape of its own is recorded once passes of it have come a few times, unless a recorded one is
-as good. A pass takes the least recorded shape that holds it, or is run by itself. Shapes are never forgotten: see
+A recording takes as long as some ten passes, and a request waits for it. So the usual shapes, which serve trees of all sizes and texts of all lengths, are recorded when a
+model is loaded (`prepare`). A pass takes the cheapest recorded shape that holds it, or is run by itself; its own shape is recorded once what that
+has wasted would have paid for the recording, as one buys skis when renting has cost as much (Karlin et al. 1988). Shapes are never forgotten: see
 `cuda_graph.CudaGraphRecorder`.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Protocol
 
 import numpy as np
@@ -24,19 +25,24 @@ from outrider.actors.engine.graphs.cuda_graph import GraphRecorder, Run
 from outrider.actors.engine.graphs.static_attention import static_attention
 from outrider.actors.engine.graphs.static_inputs import StaticInputs, StaticLayout
 from outrider.actors.engine.graphs.static_shape import (
+    ROWS,
     Need,
     StaticShape,
     cover_of,
     exact_shape,
     need_of,
     shape_of,
+    usual_shapes,
 )
 from outrider.actors.engine.kv.storage import Storage
 from outrider.actors.engine.staging import Staging, to_device
 from outrider.actors.engine.tapped_states import RecordedStates, TappedStates
 
-RECORD_AFTER = 3
-"""Passes of a shape before it is recorded, which takes as long as ten: rare shapes are not worth it."""
+RECORDING = 10.0
+"""What recording a pass takes, in the time of reading the weights: 60 to 150 ms on an H200, where a pass of a 7 B model takes 7 to 9."""
+
+BY_ITSELF = 2.0
+"""Times that a pass takes if it is told kernel by kernel, at least, and not replayed."""
 
 MOST_RECORDED = 96
 """Recorded shapes at most. Each takes some megabytes and, together, the memory of the largest pass."""
@@ -65,14 +71,26 @@ class CallModel(Protocol):
 class Policy:
     """When shapes are recorded."""
 
-    after: int = RECORD_AFTER
-    """Passes of a shape before it is recorded."""
+    price: float = RECORDING
+    """What passes of a shape have wasted before it is recorded, in the time of reading the weights."""
 
     most: int = MOST_RECORDED
     """Recorded shapes at most; 0 records none."""
 
     strict: bool = False
     """A shape that cannot be recorded is an error; otherwise none is recorded from then on."""
+
+    @staticmethod
+    def of(mode: str) -> Policy:
+        """Of a value of `EngineSettings.cuda_graphs`."""
+        match mode:
+            case "on":
+                # Asked for, it must show at load whether the model can be recorded.
+                return Policy(price=0.0, strict=True)
+            case "off":
+                return Policy(most=0)
+            case _:
+                return Policy()
 
 
 class StaticPasses:
@@ -87,6 +105,8 @@ class StaticPasses:
         windows: Sequence[int | None],
         max_scratch: int,
         policy: Policy,
+        weight_bytes: int,
+        vocab_size: int,
         width: int = 0,
         dtype: torch.dtype = torch.float32,
     ) -> None:
@@ -99,6 +119,8 @@ class StaticPasses:
             windows: Sliding window of each layer.
             max_scratch: Scratch rows of a slot, at most.
             policy: When to record.
+            weight_bytes: Of the model, as a pass reads them.
+            vocab_size: Columns of its logits.
             width: Of a hidden state; 0: passes that are asked for some are run by themselves.
             dtype: Of hidden states.
         """
@@ -108,13 +130,34 @@ class StaticPasses:
         self._policy = policy
         self._layout = StaticLayout(storage, windows=windows, max_scratch=max_scratch)
         self._staging = Staging(self._layout.most_integers, storage.device)
-        self._seen: Counter[StaticShape] = Counter()
+        self._row_share = storage.row_bytes / max(weight_bytes, 1)
+        self._wasted: defaultdict[StaticShape, float] = defaultdict(float)
+        """By passes of each shape that is not recorded."""
         self.recorded: dict[StaticShape, Run] = {}
         """What replays the passes of each shape."""
         self._width, self._dtype = width, dtype
         self._kept: dict[StaticShape, torch.Tensor] = {}
         """Hidden states of the last pass of each shape, (R, L, D)."""
+        rows = ROWS[-1] if policy.most else 0
+        self._logits_RV = torch.zeros(rows, vocab_size, device=storage.device)
+        """Where all replays leave theirs: those of each would take gigabytes."""
         self._refused = False
+        self.recording_s = 0.0
+        """Seconds of the last call of `run` in which a shape was recorded."""
+
+    def prepare(self, plan: PassLayout) -> None:
+        """Records the usual shapes.
+
+        Args:
+            plan: A pass of one row in the first slot. It may run.
+
+        Raises:
+            UnsupportedModel: As `run`.
+        """
+        storage = self._storage
+        for shape in usual_shapes(num_slots=storage.num_slots, capacity=storage.capacity):
+            if shape not in self.recorded:
+                self._record(plan, shape)
 
     def run(self, plan: PassLayout, tapped: TappedStates | None = None) -> torch.Tensor:
         """Runs a pass.
@@ -129,15 +172,16 @@ class StaticPasses:
         Raises:
             UnsupportedModel: With a strict policy, its shape could not be recorded.
         """
+        self.recording_s = 0.0
         layers = () if tapped is None else tapped.layers
         shape = self._recorded_shape(plan, layers) if self._width or not layers else None
         if shape is None:
             return self._run_once(plan, tapped)
         self._fill(plan, shape)
-        logits_RV = self.recorded[shape]()[: len(plan.wanted_W)]
+        logits_RV = self.recorded[shape]()[: len(plan.wanted_W)].clone()
         if tapped is not None:
             tapped.take(self._kept[shape])
-        return logits_RV.clone() if self._recorder.reuses_memory else logits_RV
+        return logits_RV
 
     def _recorded_shape(self, plan: PassLayout, layers: tuple[int, ...]) -> StaticShape | None:
         """A recorded shape that holds a pass; one is recorded first if that is worth it."""
@@ -146,19 +190,29 @@ class StaticPasses:
         if shape is None:
             return None
         held = self._held(need)
-        if held is not None and held.is_as_good_as(shape):
-            return held
-        self._seen[shape] += 1
-        if self._seen[shape] >= self._policy.after:
-            self._record(plan, shape)
-        elif held is None:
-            self._record(plan, cover_of(shape, capacity=storage.capacity))
-        return self._held(need)
+        if shape not in self.recorded and self._is_worth_it(shape, held):
+            self._record(plan, shape if held is not None else self._first(shape))
+            self._wasted[shape] = 0.0
+            held = self._held(need)
+        return held
+
+    def _first(self, shape: StaticShape) -> StaticShape:
+        """What is recorded where nothing holds a shape: one that serves others, too, unless it is too dear."""
+        cover = cover_of(shape, capacity=self._storage.capacity)
+        wasted = cover.cost(self._row_share) - shape.cost(self._row_share)
+        return shape if wasted >= self._policy.price else cover
+
+    def _is_worth_it(self, shape: StaticShape, held: StaticShape | None) -> bool:
+        """Counts what a pass of a shape wastes that is not recorded; whether it is by now as much as recording costs."""
+        own = shape.cost(self._row_share)
+        taken = BY_ITSELF * own if held is None else held.cost(self._row_share)
+        self._wasted[shape] += max(taken - own, 0.0)
+        return self._wasted[shape] >= self._policy.price
 
     def _held(self, need: Need) -> StaticShape | None:
-        """The least recorded shape that holds a pass."""
+        """The cheapest recorded shape that holds a pass."""
         fitting = [shape for shape in self.recorded if shape.holds(need)]
-        return min(fitting, key=lambda shape: shape.work, default=None)
+        return min(fitting, key=lambda shape: shape.cost(self._row_share), default=None)
 
     def _run_once(self, plan: PassLayout, tapped: TappedStates | None) -> torch.Tensor:
         """Runs a pass at its own size."""
@@ -174,6 +228,7 @@ class StaticPasses:
         """Records a shape that holds a pass, if more may be recorded."""
         if self._refused or len(self.recorded) >= self._policy.most:
             return
+        began = perf_counter()
         self._fill(plan, shape)
         inputs = self._layout.views(self._staging.buffer, shape)
         kept = self._room_for_states(shape)
@@ -182,10 +237,13 @@ class StaticPasses:
         def run() -> torch.Tensor:
             if kept is not None:
                 states.append(RecordedStates(shape.layers, kept))
-            return self._call_model(inputs, inputs.wanted_R, states[-1] if states else None)
+            tapped = states[-1] if states else None
+            logits_RV = self._logits_RV[: shape.rows]
+            return logits_RV.copy_(self._call_model(inputs, inputs.wanted_R, tapped))
 
         try:
             recorded = self._recorder.record(run)
+            self.recording_s = perf_counter() - began
         except RuntimeError as error:
             # What was recorded before stays good.
             self._refused = True

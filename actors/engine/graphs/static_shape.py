@@ -11,20 +11,25 @@ from itertools import pairwise
 
 from outrider.actors.engine.attention.pass_layout import PassLayout
 
-ROWS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128)
-"""Numbers of rows, packed or of one session: the steps are finer where trees of 16, 32 and 64 nodes and their root lie."""
+ROWS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+"""Numbers of rows, packed or of one session: the steps are finer where trees of 16, 32 and 64 nodes and their root lie. Of larger ones the
+logits would take much memory."""
 
 LEAST_SHOWN = 256
 """Rows of a slot that are shown to its queries, at least."""
 
-COVERED_LONGEST = 24
-"""Rows of a session that a cover takes: a tree of 16 candidates and its root."""
+COVERED_LONGEST = (8, 48)
+"""Rows of a session that a cover takes: trees of 7 candidates and their root, and of as many as a request may have by default, 32."""
 
 COVERED_SHOWN = 16_384
 """Rows of all its slots that a cover is shown: longer texts, the fewer sessions there are. An 8 B model's take 2 GiB, which a GPU reads in a fraction of a pass."""
 
-MOST_WASTED = 2
-"""Times the rows that a pass has, run or read: up to that a recorded shape serves it for good."""
+ROWS_AS_WEIGHTS = 512
+"""Packed rows that add to a pass what reading the weights takes: 48 rows add .08 of a pass of a 7 B model on an H200."""
+
+QUERIES_AS_ROW = 16
+"""Queries of a session that add to attention what reading a row of its slot takes: on a Hopper GPU some 75 multiplications take as long as reading two
+bytes, of which heads that share their keys, four as a rule, do one each."""
 
 MOST_PADDED = 2048
 """Queries of all sessions, each session padded to the longest, at most: beyond, a ragged batch wastes too much."""
@@ -82,20 +87,19 @@ class StaticShape:
             and need.shown <= self.shown
         )
 
-    def is_as_good_as(self, other: StaticShape) -> bool:
-        """Whether a recording of the other would gain little: reading weights takes the time of a small pass, and what is padded costs a part of the rest.
-        Plain decoding has passes of its own size always, for most passes are of that kind."""
-        return (
-            (self.longest == 1) == (other.longest == 1)
-            and self.rows <= MOST_WASTED * other.rows
-            and self.work[0] <= MOST_WASTED * other.work[0]
-        )
+    def cost(self, row_share: float) -> float:
+        """About how long passes take, in the time of reading the weights.
 
-    @property
-    def work(self) -> tuple[int, int]:
-        """Orders shapes by how long their passes take: gathering reads twice and writes once what is else read once."""
+        Args:
+            row_share: Bytes of a row of a slot, keys and values of all layers, over those of the weights.
+        """
+        # Gathering reads twice and writes once what is else read once.
         rows_read = self.entries * self.shown * (1 if self.by_slot else 3)
-        return rows_read, self.rows * self.entries * self.longest
+        return (
+            1.0
+            + row_share * rows_read * (1.0 + self.longest / QUERIES_AS_ROW)
+            + self.rows / ROWS_AS_WEIGHTS
+        )
 
 
 def need_of(plan: PassLayout, layers: tuple[int, ...] = ()) -> Need:
@@ -141,6 +145,27 @@ def shape_of(need: Need, *, num_slots: int, capacity: int) -> StaticShape | None
     )
 
 
+def usual_shapes(*, num_slots: int, capacity: int) -> list[StaticShape]:
+    """Shapes that hold most passes, whatever the length of their texts: of one session, trees of all sizes; of every power of two of sessions, in the first
+    slots, one row of each, and small and large trees.
+
+    Args:
+        num_slots: Slots of the storage.
+        capacity: Rows of a slot.
+    """
+    found: list[StaticShape] = []
+    for power in range(1 + (num_slots - 1).bit_length()):
+        sessions = min(1 << power, num_slots)
+        for longest in ROWS if sessions == 1 else (1, 2, 1 + COVERED_LONGEST[0]):
+            rows = sessions + longest - 1
+            need = Need(rows=rows, sessions=sessions, longest=longest, slots=sessions, shown=1)
+            shape = shape_of(need, num_slots=num_slots, capacity=capacity)
+            if shape is not None:
+                wide = shape if sessions == 1 else cover_of(shape, capacity=capacity)
+                found.append(replace(wide, shown=_covered(shape, capacity)))
+    return list(dict.fromkeys(found))
+
+
 def cover_of(shape: StaticShape, *, capacity: int) -> StaticShape:
     """The shape that serves passes of as many sessions until theirs are recorded.
 
@@ -149,11 +174,16 @@ def cover_of(shape: StaticShape, *, capacity: int) -> StaticShape:
         capacity: Rows of a slot.
     """
     rows, longest = shape.rows, shape.longest
-    if 1 < longest < COVERED_LONGEST and shape.entries * COVERED_LONGEST <= MOST_PADDED:
-        longest = COVERED_LONGEST
+    if longest > 1:
+        wanted = next((step for step in COVERED_LONGEST if step >= longest), longest)
+        fits = max(step for step in ROWS if step == 1 or shape.entries * step <= MOST_PADDED)
+        longest = max(longest, min(wanted, fits))
         rows = max(rows, _step(min(shape.entries * longest, ROWS[-1])) or 0)
-    shown = max(shape.shown, min(capacity, COVERED_SHOWN // shape.entries))
-    return replace(shape, rows=rows, longest=longest, shown=shown)
+    return replace(shape, rows=rows, longest=longest, shown=_covered(shape, capacity))
+
+
+def _covered(shape: StaticShape, capacity: int) -> int:
+    return max(shape.shown, min(capacity, COVERED_SHOWN // shape.entries))
 
 
 def exact_shape(need: Need) -> StaticShape:

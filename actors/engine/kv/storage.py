@@ -82,6 +82,11 @@ class Storage:
         """Each group, the rows of one slot behind another's."""
 
         self._places = places
+        self.row_bytes = sum(
+            plane.num_heads * plane.head_dim * dtype.itemsize for plane, _ in places
+        )
+        """Of a row of a slot: keys and values of all layers."""
+
         tensors = [self._groups[plane][place] for plane, place in places]
         self.keys = tensors[0::2]
         """Of each layer, shape (slots, capacity, heads, head_dim)."""

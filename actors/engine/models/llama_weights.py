@@ -51,6 +51,14 @@ class LlamaWeights:
     eps: float
     scaling: float
 
+    @property
+    def num_bytes(self) -> int:
+        """What a pass reads of it, but for the norms."""
+        products = [self.head]
+        for layer in self.layers:
+            products += [layer.qkv, layer.out, layer.gate_up, layer.down]
+        return sum(int(product.keywords["mat2"].nbytes) for product in products)
+
 
 def llama_weights(model: PreTrainedModel, windows: Sequence[int | None]) -> LlamaWeights | None:
     """Takes a model's weights, and joins some; None, and nothing changed, if it is not of this shape.

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-Product = Callable[[Tensor], Tensor]
-"""Rows [R, in] times weights; shape [R, out]."""
+Product = partial[Tensor]
+"""Rows [R, in] times weights, which it has as `mat2`; shape [R, out]."""
 
 
 def product_of(linear: nn.Linear) -> Product:

@@ -122,7 +122,8 @@ class TransformersEngine:
         self._cache_argument = cache_argument(model) or "cache"
         self._can_select = "logits_to_keep" in inspect.signature(model.forward).parameters
         self._check(tree, reference)
-        self._record_covers(settings)
+        if self._spec.device.type == "cuda":
+            self.record_usual()
 
     def _llama_forward(self, settings: EngineSettings) -> LlamaForward | None:
         """The model as functions of its weights, if it is of the shape; else its modules are run."""
@@ -169,9 +170,7 @@ class TransformersEngine:
         device, mode = self._spec.device, settings.cuda_graphs
         if device.type == "cpu" and mode != "on":
             return
-        # Asked for, it must show at load whether the model can be recorded.
-        policies = {"on": Policy(after=1, strict=True), "off": Policy(most=0)}
-        self.record_with(recorder_for(device), policies.get(mode, Policy()))
+        self.record_with(recorder_for(device), Policy.of(mode))
 
     def record_with(self, recorder: GraphRecorder, policy: Policy) -> StaticPasses:
         """Passes have fixed shapes from now on, none of which is recorded yet.
@@ -187,33 +186,22 @@ class TransformersEngine:
             windows=self._windows,
             max_scratch=self.max_scratch,
             policy=policy,
+            weight_bytes=sum(each.nbytes for each in self._model.parameters()),
+            vocab_size=self._spec.vocab_size,
             width=self._spec.width,
             dtype=self._model.dtype,
         )
         return self.static_passes
 
-    def _record_covers(self, settings: EngineSettings) -> None:
-        """On a GPU, records what passes of each number of sessions take until their own shape is recorded, so that no request waits for it."""
-        if (
-            self.static_passes is None
-            or self._spec.device.type != "cuda"
-            or settings.cuda_graphs == "off"
-        ):
+    @torch.inference_mode()
+    def record_usual(self) -> None:
+        """Records the shapes of usual passes, so that no request waits for it."""
+        if self.static_passes is None:
             return
-        slots = [self.acquire() for _ in range(self.num_slots)]
-        for power in range(self.num_slots.bit_length()):
-            for rows in (1, 2):
-                some = slots[: 1 << power]
-                self.forward(
-                    [
-                        Rows(slot=slot, tokens=[0] * rows, parents=range(-1, rows - 1))
-                        for slot in some
-                    ]
-                )
-                for slot in some:
-                    self.truncate(slot, 0)
-        for slot in slots:
-            self.release(slot)
+        slot = self.acquire()
+        row = packed([Rows(slot=slot, tokens=[0], parents=[-1])])
+        self.static_passes.prepare(plan_pass(row, self._table.check(row)))
+        self.release(slot)
 
     @property
     def spec(self) -> ModelSpec:
@@ -282,7 +270,13 @@ class TransformersEngine:
             values_RV = self.static_passes.run(plan, tapped)
         self._table.grow(added)
         hidden_KLD = None if tapped is None else tapped.stacked()
-        return Logits(values_RV=values_RV, offsets=plan.offsets, hidden_KLD=hidden_KLD)
+        recording_s = 0.0 if self.static_passes is None else self.static_passes.recording_s
+        return Logits(
+            values_RV=values_RV,
+            offsets=plan.offsets,
+            hidden_KLD=hidden_KLD,
+            recording_s=recording_s,
+        )
 
     def _tapped(self, batch: Batch) -> TappedStates | None:
         taps = batch.taps

@@ -97,19 +97,29 @@ class LayerStage:
         self._model = LlamaForward(weights, max_context=room.max_context)
         self._static: StaticPasses | None = None
         if kind.device.type != "cpu" or room.cuda_graphs == "on":
-            policies = {"on": Policy(after=1, strict=True), "off": Policy(most=0)}
             self._static = StaticPasses(
                 self._call,
                 self.storage,
                 recorder_for(kind.device),
                 windows=[layer.window for layer in weights.layers],
                 max_scratch=room.max_scratch,
-                policy=policies.get(room.cuda_graphs, Policy()),
+                policy=Policy.of(room.cuda_graphs),
+                weight_bytes=weights.num_bytes,
+                vocab_size=weights.head.keywords["mat2"].shape[1],
             )
+            if kind.device.type == "cuda":
+                self._record_usual(self._static)
         self._reached = [0] * room.num_slots
         """Rows of each slot that were ever written since it was cleared."""
         self.took_s = 0.0
         """Seconds of the last pass."""
+
+    @torch.inference_mode()
+    def _record_usual(self, static: StaticPasses) -> None:
+        slot = self.table.acquire(None)
+        row = packed([Rows(slot=slot, tokens=[0], parents=[-1])])
+        static.prepare(plan_pass(row, self.table.check(row)))
+        self.table.release(slot)
 
     def cached(self, slot: int) -> int:
         """Cached rows of a slot."""
@@ -168,7 +178,7 @@ class LayerStage:
                 torch.from_numpy(plan.wanted_W),
             )
         self.table.grow(added)
-        self.took_s = perf_counter() - began
+        self.took_s = perf_counter() - began - (self._static.recording_s if self._static else 0.0)
         return values_RV, plan
 
     def _call(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from outrider.actors.engine.graphs.static_pass import RECORD_AFTER
 from outrider.actors.engine.protocol import Engine, Moves, Rows
 from outrider.actors.engine.staging import wait_for
 
@@ -46,12 +45,6 @@ def time_passes(
         engine.rebase(Moves.one(slot, range(count)))
     sizes = [rows for rows in WARM_UP_ROWS if rows <= engine.max_scratch]
     curve: dict[int, float] = {}
-    if engine.spec.device.type == "cuda":
-        # What is replayed later is recorded first, so that the curve is that of replays.
-        for _ in range(RECORD_AFTER):
-            for rows in sizes:
-                engine.forward([Rows(slot=slot, tokens=[0] * rows, parents=_bush(rows))])
-                engine.truncate(slot, context)
     began = clock()
     for _ in range(WARM_UP_TURNS):
         # By turns, so that a slow moment of the machine does not bend the curve; the fastest of a size counts.

@@ -69,8 +69,6 @@ def _tensors(value: Any) -> list[torch.Tensor]:
 class TapeRecorder:
     """A recorder for engines in tests."""
 
-    reuses_memory = True
-
     def record(self, run: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
         """See `graphs.Recorder`."""
         run()

@@ -127,37 +127,79 @@ class Counted(EagerRecorder):
         return run
 
 
-def test_rare_shapes_are_not_recorded(make_engine: MakeEngine) -> None:
-    """One that serves all trees is recorded with the first; a shape of its own when it has come often enough."""
+def sizes_of(passes: StaticPasses) -> set[tuple[int, int]]:
+    """Rows of recorded shapes, and of their longest session."""
+    return {(shape.rows, shape.longest) for shape in passes.recorded}
+
+
+def test_a_shape_is_recorded_once_it_has_wasted_what_that_costs(make_engine: MakeEngine) -> None:
+    """Passes that nothing holds get one that serves all trees; much later, one of their own."""
     engine = make_engine("llama")
-    passes = engine.record_with(Counted(), Policy(after=3, most=9))
-    small_passes(engine, [8, 4, 20, 8])
-    assert {(shape.rows, shape.longest) for shape in passes.recorded} == {(24, 24)}
-    small_passes(engine, [8])
-    assert {shape.rows for shape in passes.recorded} == {24, 8}
+    passes = engine.record_with(Counted(), Policy(price=4.0, most=9))
+    small_passes(engine, [12])
+    assert not passes.recorded
+    small_passes(engine, [12, 12, 12, 12])
+    assert sizes_of(passes) == {(48, 48)}
+    small_passes(engine, [9, 20, 12])
+    assert (16, 16) not in sizes_of(passes)
+    small_passes(engine, [12] * 50)
+    assert sizes_of(passes) >= {(48, 48), (16, 16)}
     replayed: list[int] = []
     passes.recorded = {
         shape: lambda run=run, shape=shape: replayed.append(shape.rows) or run()  # type: ignore[misc, func-returns-value]
         for shape, run in passes.recorded.items()
     }
-    expected = small_passes(make_engine("llama"), [3])
-    torch.testing.assert_close(small_passes(engine, [3]), expected, atol=1e-5, rtol=0)
-    assert replayed[-1] == 8
+    expected = small_passes(make_engine("llama"), [13])
+    torch.testing.assert_close(small_passes(engine, [13]), expected, atol=1e-5, rtol=0)
+    assert replayed[-1] == 16
 
 
-def test_what_would_gain_little_is_not_recorded(make_engine: MakeEngine) -> None:
-    """A tree of 5 takes a recording of 8 rows for good, plain decoding has one of its own."""
+def test_a_pass_with_a_recording_says_so(make_engine: MakeEngine) -> None:
+    """Nobody learns from it what passes take."""
     engine = make_engine("llama")
-    passes = engine.record_with(Counted(), Policy(after=1, most=9))
-    small_passes(engine, [8, 5, 4, 1, 7, 1])
-    # 2: the text before them.
-    assert {shape.rows for shape in passes.recorded} == {8, 2, 1}
+    engine.record_with(Counted(), Policy(price=0.0))
+    slot = engine.acquire()
+    rows = Rows(slot=slot, tokens=[3, 4], parents=[-1, -1])
+    assert engine.forward([rows]).recording_s > 0.0
+    engine.truncate(slot, 0)
+    assert engine.forward([rows]).recording_s == 0.0
+
+
+def test_usual_passes_are_recorded_beforehand(family: str, make_engine: MakeEngine) -> None:
+    """Trees of up to 23 nodes in one to all slots, and texts of any length, make no request wait for a recording."""
+    engine = make_engine(family)
+    passes = engine.record_with(TapeRecorder(), Policy())
+    engine.record_usual()
+    usual = set(passes.recorded)
+    assert usual
+    expected = small_passes(make_engine(family), [1, 3, 8, 17, 24])
+    found = small_passes(engine, [1, 3, 8, 17, 24])
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+    replayed: list[StaticShape] = []
+    passes.recorded = {
+        shape: lambda run=run, shape=shape: replayed.append(shape) or run()  # type: ignore[misc, func-returns-value]
+        for shape, run in passes.recorded.items()
+    }
+    slots = [engine.acquire() for _ in range(engine.num_slots)]
+    for count in range(1, len(slots) + 1):
+        for longest in (1, 2, 9):
+            engine.forward(
+                [
+                    Rows(slot=slot, tokens=[5] * longest, parents=range(-1, longest - 1))
+                    for slot in slots[:count]
+                ]
+            )
+            for slot in slots[:count]:
+                engine.truncate(slot, 0)
+            assert len(replayed) == 1, "it was replayed"
+            replayed.clear()
+    assert set(passes.recorded) == usual
 
 
 def test_the_number_of_recordings_is_bounded(make_engine: MakeEngine) -> None:
     """What comes later takes a recorded shape that holds it, or is run by itself."""
     engine, recorder = make_engine("llama"), Counted()
-    passes = engine.record_with(recorder, Policy(after=1, most=2))
+    passes = engine.record_with(recorder, Policy(price=0.0, most=2))
     sizes = [4, 9, 1, 16, 3, 20]
     expected = small_passes(make_engine("llama"), sizes)
     torch.testing.assert_close(small_passes(engine, sizes), expected, atol=1e-5, rtol=0)
@@ -168,7 +210,7 @@ def test_what_cannot_be_recorded_is_run_by_itself(make_engine: MakeEngine) -> No
     """A failed recording ends recording, not the service; what was recorded before stays."""
     engine = make_engine("llama")
     recorder = Counted(fails=lambda: recorder.num_recordings == 1)
-    passes = engine.record_with(recorder, Policy(after=1))
+    passes = engine.record_with(recorder, Policy(price=0.0))
     sizes = [4, 9, 4, 9]
     expected = small_passes(make_engine("llama"), sizes)
     torch.testing.assert_close(small_passes(engine, sizes), expected, atol=1e-5, rtol=0)

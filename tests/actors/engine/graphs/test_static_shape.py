@@ -12,6 +12,7 @@ from outrider.actors.engine.graphs.static_shape import (
     Need,
     StaticShape,
     shape_of,
+    usual_shapes,
 )
 
 
@@ -82,6 +83,23 @@ def test_a_lone_session_in_a_high_slot_is_gathered() -> None:
 
 def test_large_and_very_ragged_passes_have_no_shape() -> None:
     """Prompts, and one long tree beside many single rows."""
-    assert shape_of(need(rows=129, longest=129), num_slots=4, capacity=512) is None
+    most = ROWS[-1]
+    assert shape_of(need(rows=most + 1, longest=most + 1), num_slots=4, capacity=512) is None
     ragged = need(rows=128, sessions=33, longest=96, slots=33)
     assert shape_of(ragged, num_slots=64, capacity=512) is None
+
+
+@pytest.mark.parametrize("num_slots", [1, 3, 4, 64, 300])
+def test_usual_shapes_hold_what_a_request_may_have_by_default(num_slots: int) -> None:
+    """Trees of 32 candidates, a root of each session, and texts of any length that a cover takes."""
+    shapes = usual_shapes(num_slots=num_slots, capacity=900)
+    assert len(set(shapes)) == len(shapes) < 50
+    for sessions in range(1, num_slots + 1):
+        for nodes in (0, 3, 32):
+            rows = sessions * (1 + nodes)
+            padded = 1 << (sessions - 1).bit_length()
+            if rows > ROWS[-1] or padded * (1 + nodes) > MOST_PADDED // 1.5:
+                continue
+            asked = need(rows=rows, sessions=sessions, longest=1 + nodes, slots=sessions, shown=60)
+            assert any(shape.holds(asked) for shape in shapes), (sessions, nodes)
+            assert all(shape.entries <= num_slots for shape in shapes)

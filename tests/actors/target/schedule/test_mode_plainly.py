@@ -176,7 +176,11 @@ class Scene:
         table.heard_S[self.rows] = lengths - (0 if one.caught_up else 1)
         began, self.now = self.last, self.now + one.seconds
         self.planner.booked(
-            pass_, model_s=0.9 * one.seconds, now=self.now, committed=int(one.tokens)
+            pass_,
+            model_s=0.9 * one.seconds,
+            now=self.now,
+            committed=int(one.tokens),
+            is_usual=True,
         )
         table.cached_S[self.rows] = lengths - 1
         self.last = self.now
