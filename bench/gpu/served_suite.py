@@ -47,6 +47,9 @@ MAX_CONTEXT = 512
 VOCABULARY = 4_000
 """Token ids of prompts are below."""
 
+SETTLING = 3
+"""Windows before those that count, so that the service knows whether drafting pays at this load."""
+
 SHARE = 0.45
 """Of the GPU for each of the two processes."""
 
@@ -124,7 +127,6 @@ def run(
             config = pair_config(pair.target, pair.draft, both=both, service={"max_waiting": 256})
             config["speculation"]["adaptive"] = DRAFTING[way]
             with start_service(parse_config(config, source="the benchmark")) as service:
-                _window(service, 4, enabled=True, temperature=temperature)
                 for level in levels:
                     yield {
                         **common,
@@ -176,6 +178,8 @@ def _window(service: RunningService, level: int, *, enabled: bool, temperature: 
 def _measure(
     service: RunningService, level: int, pass_ms: float, temperature: float, runs: int
 ) -> dict[str, Any]:
+    for _ in range(SETTLING):
+        _window(service, level, enabled=True, temperature=temperature)
     ways: dict[bool, list[Window]] = {False: [], True: []}
     for number in range(runs):
         for enabled in (False, True) if number % 2 == 0 else (True, False):
