@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from outrider.actors.draft.trees.calibration import LEAST, MOST, Scoring
 from outrider.actors.draft.trees.noise_window import NoiseWindow
+from outrider.actors.draft.trees.places import Places, ScoredTokens, is_filtered
 from outrider.actors.draft.trees.recorded_choice import ChoiceInputs, Chosen, RecordedChoice
 from outrider.actors.engine.graphs.cuda_graph import GraphRecorder, recorder_for
 from outrider.actors.engine.staging import to_device, to_host
@@ -38,45 +38,6 @@ _COUPLED = int(Scoring.COUPLED)
 
 LEAST_SCORE = -1e9
 """Stands for minus infinity where scores are multiplied by probabilities of zero."""
-
-
-def is_restricted(sampling: Sampling) -> bool:
-    """True if more than the temperature stands between a session's logits and scores, as far as drafters care."""
-    return bool(sampling.logit_bias) or is_filtered(sampling)
-
-
-def is_filtered(sampling: Sampling) -> bool:
-    """True if top-k, top-p or min-p leave tokens out."""
-    return bool(sampling.top_k) or sampling.top_p < 1.0 or sampling.min_p > 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Places:
-    """What decides the token after each of R rows of logits."""
-
-    seeds_R: NDArray[np.uint64]
-    lengths_R: Int64s
-    """Length of the committed text."""
-    depths_R: Int64s
-    """Nodes between it and the token."""
-    inverse_temperatures_R: Float32s
-    """1 at temperature 0."""
-    scorings_R: Int64s
-    sessions_R: Int64s
-    """Equal for rows of one session, which are one after another: names its noise."""
-    restricted: Mapping[int, Sampling]
-    """Options of the rows that `is_restricted`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ScoredTokens:
-    """Candidates for the token after each of R rows, the likeliest first."""
-
-    tokens_RW: Int64s
-    estimates_RW: Float32s
-    """Probability of each; 0: it is excluded."""
-    slopes_RW: Float32s
-    """Score less the mean score under the estimates: d log(estimate) / d sharpness."""
 
 
 class Scorer:

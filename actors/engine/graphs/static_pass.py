@@ -1,16 +1,13 @@
 """Passes on a GPU: small ones at fixed shapes, recorded once and replayed, all others at their own size.
 
-A recording takes as long as some ten passes, and a request waits for it. So the usual shapes, which serve trees of all sizes and texts of all lengths, are recorded when a
-model is loaded (`prepare`). A pass takes the cheapest recorded shape that holds it, or is run by itself; its own shape is recorded once what that
-has wasted would have paid for the recording, as one buys skis when renting has cost as much (Karlin et al. 1988). Shapes are never forgotten: see
-`cuda_graph.CudaGraphRecorder`.
+A recording takes as long as some ten passes, and a request waits for it. So the usual shapes, which serve trees of all sizes and texts of all lengths,
+are recorded when a model is loaded (`prepare`). A pass takes the cheapest recorded shape that holds it, or is run by itself; its own shape is recorded
+once that has paid (`recording_policy.py`). Shapes are never forgotten: see `cuda_graph.CudaGraphRecorder`.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Protocol
 
@@ -22,13 +19,12 @@ from outrider.actors.engine.attention.attention import Attend, UnsupportedModel
 from outrider.actors.engine.attention.pass_cache import PassCache
 from outrider.actors.engine.attention.pass_layout import PassLayout
 from outrider.actors.engine.graphs.cuda_graph import GraphRecorder, Run
+from outrider.actors.engine.graphs.recording_policy import Policy, Thrift
 from outrider.actors.engine.graphs.static_attention import static_attention
 from outrider.actors.engine.graphs.static_inputs import StaticInputs, StaticLayout
 from outrider.actors.engine.graphs.static_shape import (
     ROWS,
-    Need,
     StaticShape,
-    cover_of,
     exact_shape,
     need_of,
     shape_of,
@@ -37,15 +33,6 @@ from outrider.actors.engine.graphs.static_shape import (
 from outrider.actors.engine.kv.storage import Storage
 from outrider.actors.engine.staging import Staging, to_device
 from outrider.actors.engine.tapped_states import RecordedStates, TappedStates
-
-RECORDING = 10.0
-"""What recording a pass takes, in the time of reading the weights: 60 to 150 ms on an H200, where a pass of a 7 B model takes 7 to 9."""
-
-BY_ITSELF = 2.0
-"""Times that a pass takes if it is told kernel by kernel, at least, and not replayed."""
-
-MOST_RECORDED = 96
-"""Recorded shapes at most. Each takes some megabytes and, together, the memory of the largest pass."""
 
 _log = structlog.get_logger(__name__)
 
@@ -65,32 +52,6 @@ class CallModel(Protocol):
     ) -> torch.Tensor:
         """Gives the logits of the wanted rows: float32 (wanted, V)."""
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
-    """When shapes are recorded."""
-
-    price: float = RECORDING
-    """What passes of a shape have wasted before it is recorded, in the time of reading the weights."""
-
-    most: int = MOST_RECORDED
-    """Recorded shapes at most; 0 records none."""
-
-    strict: bool = False
-    """A shape that cannot be recorded is an error; otherwise none is recorded from then on."""
-
-    @staticmethod
-    def of(mode: str) -> Policy:
-        """Of a value of `EngineSettings.cuda_graphs`."""
-        match mode:
-            case "on":
-                # Asked for, it must show at load whether the model can be recorded.
-                return Policy(price=0.0, strict=True)
-            case "off":
-                return Policy(most=0)
-            case _:
-                return Policy()
 
 
 class StaticPasses:
@@ -130,9 +91,7 @@ class StaticPasses:
         self._policy = policy
         self._layout = StaticLayout(storage, windows=windows, max_scratch=max_scratch)
         self._staging = Staging(self._layout.most_integers, storage.device)
-        self._row_share = storage.row_bytes / max(weight_bytes, 1)
-        self._wasted: defaultdict[StaticShape, float] = defaultdict(float)
-        """By passes of each shape that is not recorded."""
+        self._thrift = Thrift(policy.price, row_share=storage.row_bytes / max(weight_bytes, 1))
         self.recorded: dict[StaticShape, Run] = {}
         """What replays the passes of each shape."""
         self._width, self._dtype = width, dtype
@@ -189,30 +148,12 @@ class StaticPasses:
         shape = shape_of(need, num_slots=storage.num_slots, capacity=storage.capacity)
         if shape is None:
             return None
-        held = self._held(need)
-        if shape not in self.recorded and self._is_worth_it(shape, held):
-            self._record(plan, shape if held is not None else self._first(shape))
-            self._wasted[shape] = 0.0
-            held = self._held(need)
+        thrift = self._thrift
+        held = thrift.cheapest(self.recorded, need)
+        if shape not in self.recorded and thrift.pays(shape, held):
+            self._record(plan, shape if held else thrift.first(shape, storage.capacity))
+            held = thrift.cheapest(self.recorded, need)
         return held
-
-    def _first(self, shape: StaticShape) -> StaticShape:
-        """What is recorded where nothing holds a shape: one that serves others, too, unless it is too dear."""
-        cover = cover_of(shape, capacity=self._storage.capacity)
-        wasted = cover.cost(self._row_share) - shape.cost(self._row_share)
-        return shape if wasted >= self._policy.price else cover
-
-    def _is_worth_it(self, shape: StaticShape, held: StaticShape | None) -> bool:
-        """Counts what a pass of a shape wastes that is not recorded; whether it is by now as much as recording costs."""
-        own = shape.cost(self._row_share)
-        taken = BY_ITSELF * own if held is None else held.cost(self._row_share)
-        self._wasted[shape] += max(taken - own, 0.0)
-        return self._wasted[shape] >= self._policy.price
-
-    def _held(self, need: Need) -> StaticShape | None:
-        """The cheapest recorded shape that holds a pass."""
-        fitting = [shape for shape in self.recorded if shape.holds(need)]
-        return min(fitting, key=lambda shape: shape.cost(self._row_share), default=None)
 
     def _run_once(self, plan: PassLayout, tapped: TappedStates | None) -> torch.Tensor:
         """Runs a pass at its own size."""

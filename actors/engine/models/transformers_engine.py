@@ -27,7 +27,8 @@ from outrider.actors.engine.checkpoint.model_facts import check_config, eos_toke
 from outrider.actors.engine.checkpoint.room import room_for
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.graphs.cuda_graph import GraphRecorder, recorder_for
-from outrider.actors.engine.graphs.static_pass import Policy, StaticPasses
+from outrider.actors.engine.graphs.recording_policy import Policy
+from outrider.actors.engine.graphs.static_pass import StaticPasses
 from outrider.actors.engine.kv.added_rows import packed
 from outrider.actors.engine.kv.moved_rows import moved_rows
 from outrider.actors.engine.kv.slots import SlotTable

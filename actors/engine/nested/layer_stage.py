@@ -20,7 +20,8 @@ from outrider.actors.engine.attention.pass_cache import PassCache
 from outrider.actors.engine.attention.pass_layout import PassLayout, plan_pass
 from outrider.actors.engine.attention.planned_attention import planned_attention, planned_cache
 from outrider.actors.engine.graphs.cuda_graph import recorder_for
-from outrider.actors.engine.graphs.static_pass import Policy, StaticPasses
+from outrider.actors.engine.graphs.recording_policy import Policy
+from outrider.actors.engine.graphs.static_pass import StaticPasses
 from outrider.actors.engine.kv.added_rows import packed
 from outrider.actors.engine.kv.moved_rows import moved_rows
 from outrider.actors.engine.kv.slots import SlotTable

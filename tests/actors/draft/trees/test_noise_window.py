@@ -9,6 +9,7 @@ import torch
 from outrider.actors.draft.trees import scoring
 from outrider.actors.draft.trees.calibration import Scoring
 from outrider.actors.draft.trees.noise_window import NoiseWindow
+from outrider.actors.draft.trees.places import Places
 from outrider.actors.speculation.noise.gumbel import GumbelNoise
 
 VOCAB = 11
@@ -56,7 +57,7 @@ def test_scores_have_the_noise_of_the_places_where_their_tokens_would_stand(
         depths_R = generator.integers(0, 4, len(sessions_R))
         is_coupled_R = sessions_R != length % 4
         lengths_R = length + sessions_R
-        places = scoring.Places(
+        places = Places(
             seeds_R=seeds[sessions_R],
             lengths_R=lengths_R,
             depths_R=depths_R,

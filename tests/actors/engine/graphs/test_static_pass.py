@@ -18,9 +18,10 @@ from outrider.actors.engine.checkpoint.cache_argument import cache_argument
 from outrider.actors.engine.checkpoint.model_facts import text_config
 from outrider.actors.engine.graphs import static_shape
 from outrider.actors.engine.graphs.cuda_graph import EagerRecorder, Run
+from outrider.actors.engine.graphs.recording_policy import Policy
 from outrider.actors.engine.graphs.static_attention import static_attention
 from outrider.actors.engine.graphs.static_inputs import StaticLayout
-from outrider.actors.engine.graphs.static_pass import Policy, StaticPasses
+from outrider.actors.engine.graphs.static_pass import StaticPasses
 from outrider.actors.engine.graphs.static_shape import StaticShape
 from outrider.actors.engine.kv.storage import PlaneShape, Storage
 from outrider.actors.engine.models import transformers_engine

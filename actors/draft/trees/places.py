@@ -1,0 +1,53 @@
+"""What decides a token, and which tokens are likely. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.actors.speculation.options import Sampling
+
+Float32s = NDArray[np.float32]
+Int64s = NDArray[np.int64]
+
+
+def is_restricted(sampling: Sampling) -> bool:
+    """True if more than the temperature stands between a session's logits and scores, as far as drafters care."""
+    return bool(sampling.logit_bias) or is_filtered(sampling)
+
+
+def is_filtered(sampling: Sampling) -> bool:
+    """True if top-k, top-p or min-p leave tokens out."""
+    return bool(sampling.top_k) or sampling.top_p < 1.0 or sampling.min_p > 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Places:
+    """What decides the token after each of R rows of logits."""
+
+    seeds_R: NDArray[np.uint64]
+    lengths_R: Int64s
+    """Length of the committed text."""
+    depths_R: Int64s
+    """Nodes between it and the token."""
+    inverse_temperatures_R: Float32s
+    """1 at temperature 0."""
+    scorings_R: Int64s
+    sessions_R: Int64s
+    """Equal for rows of one session, which are one after another: names its noise."""
+    restricted: Mapping[int, Sampling]
+    """Options of the rows that `is_restricted`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ScoredTokens:
+    """Candidates for the token after each of R rows, the likeliest first."""
+
+    tokens_RW: Int64s
+    estimates_RW: Float32s
+    """Probability of each; 0: it is excluded."""
+    slopes_RW: Float32s
+    """Score less the mean score under the estimates: d log(estimate) / d sharpness."""
