@@ -18,8 +18,7 @@ from typing import Final
 from outrider.actors.target.schedule.speed import PROBE_ROUNDS, PROBE_SHARE, ROUNDS, Speed
 
 MOST_LOST: Final = PROBE_SHARE * ROUNDS
-"""Rounds' worth of plain decoding after which a trial is ended, and that may pass before its rounds are judged: what the budget gets in the rounds that are
-remembered."""
+"""Rounds' worth of plain decoding after which a trial is ended: what the budget gets in the rounds that are remembered."""
 
 SOON: Final = 0.5
 """Rounds' worth in the budget of a load that is new, or whose way has just changed, so that both ways are known soon."""
@@ -43,8 +42,6 @@ class _Load:
     """Speeds of its rounds so far."""
     lost: float = 0.0
     """What they have cost; before plain decoding ran, what drafting has."""
-    judged: float = 0.0
-    """What of it those have cost that were judged: what it takes to wake drafters says nothing of how fast they are then."""
     rested: int = 0
     """Rounds since the other way has run."""
 
@@ -138,22 +135,19 @@ class Mode:
                 if here.is_time or load.lost > PROBE_ROUNDS:
                     is_slow = here.mean + 2.0 * here.error < 1.0
             if load.budget >= load.price or is_slow:
-                load.trial, load.lost, load.judged = PROBE_ROUNDS, 0.0, 0.0
+                load.trial, load.lost = PROBE_ROUNDS, 0.0
                 load.tried.clear()
                 if load.rested > ROUNDS:
                     there.forget()
             return
         load.rested = 0
-        lost = (here.mean - speed) * rounds
-        load.lost += lost
+        load.lost += (here.mean - speed) * rounds
         load.tried.append(speed)
         if is_caught_up or load.drafts or load.trial < PROBE_ROUNDS:
             load.trial -= 1
             if load.trial < PROBE_ROUNDS - 1:
-                load.judged += lost
                 there.observe(speed)
-        is_dear = max(load.judged, load.lost - load.judged) > MOST_LOST
-        if load.trial == 0 or is_dear or len(load.tried) >= ROUNDS:
+        if load.trial == 0 or load.lost > MOST_LOST or len(load.tried) >= ROUNDS:
             if load.trial >= PROBE_ROUNDS - 1:
                 # None of its rounds was judged: then what came instead is what the other way gives now.
                 there.forget()

@@ -43,9 +43,9 @@ def modes(rounds: Sequence[PlainRound], drafted: int) -> list[bool]:
     rested: dict[int, int] = {}
     # What a trial has cost at each so far; the first rounds with drafters are one.
     lost: defaultdict[int, float] = defaultdict(float)
-    # The trial that runs, if one does: speeds of its rounds, how many of them count, and what it has cost before they did.
+    # The trial that runs, if one does: speeds of its rounds, and how many of them count.
     trial: int | None = None
-    tried, counted, waking = list[float](), 0, 0.0
+    tried, counted = list[float](), 0
     # Whose trial ran last, and for how many more rounds what comes is still its cost.
     latest, after = 0, 0
     last: int | None = None
@@ -153,7 +153,7 @@ def modes(rounds: Sequence[PlainRound], drafted: int) -> list[bool]:
                 if taken[load, here] % 8 == 0 or lost[load] > 8:
                     is_gain = mean(load, here) + 2.0 * math.sqrt(variance(load, here)) < 1.0
             if budgets[load] >= prices[load] or is_gain:
-                trial, lost[load], tried, counted, waking = load, 0.0, [], 0, 0.0
+                trial, lost[load], tried, counted = load, 0.0, [], 0
                 if rested[load] > 256:
                     speeds[load, there], taken[load, there] = [], 0
             continue
@@ -164,9 +164,7 @@ def modes(rounds: Sequence[PlainRound], drafted: int) -> list[bool]:
             counted += 1
             if counted > 1:
                 learn(load, there, speed)
-        if counted <= 1:
-            waking = lost[load]
-        if counted < 8 and waking <= 2.56 and lost[load] - waking <= 2.56 and len(tried) < 256:
+        if counted < 8 and lost[load] <= 2.56 and len(tried) < 256:
             continue
         if counted <= 1:
             speeds[load, there], taken[load, there] = [], 0

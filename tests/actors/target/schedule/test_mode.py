@@ -90,27 +90,6 @@ def test_one_slow_round_at_the_start_leaves_nobody() -> None:
     assert load.drafted > 45
 
 
-def test_what_it_takes_to_wake_drafters_ends_no_trial() -> None:
-    """They may be far better once they are awake; so may those that begin slowly. Both together take more than either may."""
-    mode = Mode()
-    drafts = 0
-    for _ in range(600):
-        if not mode.enter(1):
-            mode.observe(1.0, 1.0, is_caught_up=False)
-            continue
-        drafts += 1
-        if drafts <= 8:
-            # Left for slowness at first.
-            mode.observe(0.5, 1.0, is_caught_up=True)
-        elif drafts <= 9:
-            mode.observe(0.4, 2.5, is_caught_up=False)
-        elif drafts <= 11:
-            mode.observe(0.3, 1.0, is_caught_up=True)
-        else:
-            mode.observe(2.0, 2.0, is_caught_up=True)
-    assert drafts > 300
-
-
 @pytest.mark.parametrize("speed", [1.05, 1.3, 3.0])
 def test_a_better_way_goes_on_and_the_other_is_seldom_tried(speed: float) -> None:
     """Plain decoding is tried as cheaply."""
