@@ -60,6 +60,9 @@ class ModelSpec:
     width: int = 0
     """Numbers of a hidden state; 0: it gives none."""
 
+    is_recorded: bool = True
+    """Where its device can record work and repeat it, that is done: `EngineSettings.cuda_graphs` is not `off`."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:

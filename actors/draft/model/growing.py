@@ -13,6 +13,7 @@ from outrider.actors.draft.trees.calibration import Rates, Sharpness
 from outrider.actors.draft.trees.forest import ROOT, Forest
 from outrider.actors.draft.trees.places import Places, ScoredTokens
 from outrider.actors.draft.trees.scoring import Scorer, confine
+from outrider.actors.engine.graphs.cuda_graph import recorder_for
 from outrider.actors.engine.protocol import Engine
 from outrider.actors.speculation.options import Sampling
 
@@ -47,9 +48,14 @@ class Grower:
         self._sessions = sessions
         self._forest: Forest = sessions.forest
         self._models = models
-        self._vocab_size = engine.spec.vocab_size
-        num = len(sessions.sessions)
-        self._scorer = Scorer(self._vocab_size, engine.spec.device, width, num)
+        spec = engine.spec
+        self._vocab_size = spec.vocab_size
+        recorder = None
+        if spec.device.type == "cuda" and spec.is_recorded:
+            recorder = recorder_for(spec.device)
+        self._scorer = Scorer(
+            spec.vocab_size, spec.device, width, len(sessions.sessions), recorder=recorder
+        )
         self._sharpness = sharpness
         self._rates = rates
 

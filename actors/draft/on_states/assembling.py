@@ -66,6 +66,7 @@ def assembled(
         fingerprint=folder_digest(folder),
         dtype=torch.float32,
         device=device,
+        is_recorded=engine.cuda_graphs != "off",
     )
     num_slots = engine.num_slots or LOOKUP_SLOTS
     num_nodes = num_nodes_of(settings.width, settings.max_ahead, lockstep=settings.lockstep)

@@ -19,7 +19,7 @@ from outrider.actors.draft.trees.calibration import LEAST, MOST, Scoring
 from outrider.actors.draft.trees.noise_window import NoiseWindow
 from outrider.actors.draft.trees.places import Places, ScoredTokens, is_filtered
 from outrider.actors.draft.trees.recorded_choice import ChoiceInputs, Chosen, RecordedChoice
-from outrider.actors.engine.graphs.cuda_graph import GraphRecorder, recorder_for
+from outrider.actors.engine.graphs.cuda_graph import GraphRecorder
 from outrider.actors.engine.staging import to_device, to_host
 from outrider.actors.speculation.noise.gumbel import GumbelNoise, NoiseCache, pair_halves
 from outrider.actors.speculation.options import Sampling
@@ -58,7 +58,7 @@ class Scorer:
             device: Where the logits are.
             width: Children of a node, at most.
             num_sessions: `Places.sessions_R` are below this.
-            recorder: Records what small passes do; None: that of a GPU, and none elsewhere.
+            recorder: Records what small passes do; None: nothing is recorded.
         """
         self._noise = GumbelNoise(vocab_size, device)
         self._device = device
@@ -68,8 +68,6 @@ class Scorer:
         if device.type == "cpu" and not self._is_cached:
             self._window = NoiseWindow(self._noise, num_sessions)
         self._caches: dict[int, NoiseCache] = {}
-        if recorder is None and device.type == "cuda":
-            recorder = recorder_for(device)
         self._recorded: RecordedChoice | None = None
         if recorder is not None:
             self._recorded = RecordedChoice(self._likely, vocab_size, device, recorder)

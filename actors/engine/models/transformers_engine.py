@@ -97,6 +97,7 @@ class TransformersEngine:
                 device=model.device,
                 num_blocks=text_config(model.config).num_hidden_layers,
                 width=text_config(model.config).hidden_size,
+                is_recorded=settings.cuda_graphs != "off",
             )
             shapes = [(each.keys, each.values) for each in demands]
             capacity = max_context + settings.max_scratch

@@ -13,7 +13,7 @@ from outrider.actors.draft.trees import recorded_choice
 from outrider.actors.draft.trees.calibration import Scoring
 from outrider.actors.draft.trees.places import Places, ScoredTokens
 from outrider.actors.draft.trees.scoring import Scorer
-from outrider.actors.engine.graphs.cuda_graph import EagerRecorder, GraphRecorder, Run
+from outrider.actors.engine.graphs.cuda_graph import EagerRecorder, GraphRecorder, Run, recorder_for
 from outrider.actors.engine.graphs.static_shape import ROWS
 
 VOCAB_SIZE = 300
@@ -57,7 +57,7 @@ def check_equal(found: ScoredTokens, expected: ScoredTokens) -> None:
 def test_recorded_choices_are_those_that_are_told(device: str) -> None:
     """For all numbers of rows, one after another: padding and what earlier choices left behind do not matter."""
     where = torch.device(device)
-    recorder: GraphRecorder | None = TapeRecorder() if device == "cpu" else None
+    recorder: GraphRecorder = TapeRecorder() if device == "cpu" else recorder_for(where)
     scorer = Scorer(VOCAB_SIZE, where, WIDTH, 300, recorder=recorder)
     rng = np.random.default_rng(0)
     for count in [1, 2, 3, 8, 1, 17, 33, 128, 5, 150, 260, 300]:
