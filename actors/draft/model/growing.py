@@ -11,8 +11,8 @@ from outrider.actors.draft.state.draft_sessions import DraftSessions
 from outrider.actors.draft.stopping.rating import rate_rows
 from outrider.actors.draft.trees.calibration import Rates, Sharpness
 from outrider.actors.draft.trees.forest import ROOT, Forest
-from outrider.actors.draft.trees.places import Places, ScoredTokens
 from outrider.actors.draft.trees.scoring import Scorer, confine
+from outrider.actors.draft.trees.token_places import Places, ScoredTokens
 from outrider.actors.engine.graphs.cuda_graph import recorder_for
 from outrider.actors.engine.protocol import Engine
 from outrider.actors.speculation.options import Sampling

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from outrider.actors.draft.trees.calibration import LEAST, MOST, Scoring
 from outrider.actors.draft.trees.noise_window import NoiseWindow
-from outrider.actors.draft.trees.places import Places, ScoredTokens, is_filtered
 from outrider.actors.draft.trees.recorded_choice import ChoiceInputs, Chosen, RecordedChoice
+from outrider.actors.draft.trees.token_places import Places, ScoredTokens, is_filtered
 from outrider.actors.engine.graphs.cuda_graph import GraphRecorder
 from outrider.actors.engine.staging import to_device, to_host
 from outrider.actors.speculation.noise.gumbel import GumbelNoise, NoiseCache, pair_halves

@@ -9,7 +9,7 @@ import torch
 from outrider.actors.draft.trees import scoring
 from outrider.actors.draft.trees.calibration import Scoring
 from outrider.actors.draft.trees.noise_window import NoiseWindow
-from outrider.actors.draft.trees.places import Places
+from outrider.actors.draft.trees.token_places import Places
 from outrider.actors.speculation.noise.gumbel import GumbelNoise
 
 VOCAB = 11

@@ -11,8 +11,8 @@ from tests.actors.engine.graphs.tape import TapeRecorder
 
 from outrider.actors.draft.trees import recorded_choice
 from outrider.actors.draft.trees.calibration import Scoring
-from outrider.actors.draft.trees.places import Places, ScoredTokens
 from outrider.actors.draft.trees.scoring import Scorer
+from outrider.actors.draft.trees.token_places import Places, ScoredTokens
 from outrider.actors.engine.graphs.cuda_graph import EagerRecorder, GraphRecorder, Run, recorder_for
 from outrider.actors.engine.graphs.static_shape import ROWS
 

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from outrider.actors.draft.trees.calibration import Scoring
-from outrider.actors.draft.trees.places import Places, is_restricted
 from outrider.actors.draft.trees.scoring import Scorer
+from outrider.actors.draft.trees.token_places import Places, is_restricted
 from outrider.actors.speculation.options import Sampling
 
 VOCAB_SIZE = 40
