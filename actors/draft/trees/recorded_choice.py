@@ -47,7 +47,7 @@ class ChoiceInputs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Chosen:
+class LikelyTokens:
     """The best tokens of R rows."""
 
     stated_RW: Tensor
@@ -58,7 +58,7 @@ class Chosen:
     """int64."""
 
 
-Choose = Callable[[Tensor, ChoiceInputs], Chosen]
+Choose = Callable[[Tensor, ChoiceInputs], LikelyTokens]
 """From logits (R, V), float32. Asks the device for nothing."""
 
 
@@ -105,7 +105,7 @@ class RecordedChoice:
         sharpness_R: Float32s,
         is_coupled_R: NDArray[np.bool_],
     ) -> tuple[Float32s, Float32s, Int64s]:
-        """Stated probabilities, slopes and tokens, each (R, W), as `Chosen` has them, on the host. At most `most` rows."""
+        """Stated probabilities, slopes and tokens, each (R, W), as `LikelyTokens` has them, on the host. At most `most` rows."""
         count = len(logits_RV)
         rows = next(rows for rows in self._rows if rows >= count)
         inputs_NR = np.zeros((_NUM_INPUTS, rows), np.int32)

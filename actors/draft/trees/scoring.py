@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from outrider.actors.draft.trees.calibration import LEAST, MOST, Scoring
 from outrider.actors.draft.trees.noise_window import NoiseWindow
-from outrider.actors.draft.trees.recorded_choice import ChoiceInputs, Chosen, RecordedChoice
+from outrider.actors.draft.trees.recorded_choice import ChoiceInputs, LikelyTokens, RecordedChoice
 from outrider.actors.draft.trees.token_places import Places, ScoredTokens, is_filtered
 from outrider.actors.engine.graphs.cuda_graph import GraphRecorder
 from outrider.actors.engine.staging import to_device, to_host
@@ -178,7 +178,7 @@ class Scorer:
             )
         )
 
-    def _likely(self, logits_RV: torch.Tensor, inputs: ChoiceInputs) -> Chosen:
+    def _likely(self, logits_RV: torch.Tensor, inputs: ChoiceInputs) -> LikelyTokens:
         """`likely` as work of the device alone."""
         noise_RV = self._noise.of_keys(inputs.halves_2R).mul_(inputs.is_coupled_R1)
         scores_RV = torch.addcmul(noise_RV, logits_RV, inputs.inverse_temperatures_R1)
@@ -197,12 +197,12 @@ class Scorer:
         coming = [to_host(each) for each in (chosen.stated_RW, chosen.slopes_RW, chosen.tokens_RW)]
         return _scored(*(arrived().numpy() for arrived in coming))
 
-    def _chosen(self, scores_RV: torch.Tensor, sharpness_R1: torch.Tensor) -> Chosen:
+    def _chosen(self, scores_RV: torch.Tensor, sharpness_R1: torch.Tensor) -> LikelyTokens:
         best_RW, ids_RW = scores_RV.topk(self._width)
         shares_RV = (scores_RV * sharpness_R1).softmax(1)
         stated_RW = shares_RV.gather(1, ids_RW)
         means_R1 = scores_RV.clamp_(min=LEAST_SCORE).mul_(shares_RV).sum(1, keepdim=True)
-        return Chosen(stated_RW=stated_RW, slopes_RW=best_RW.sub_(means_R1), tokens_RW=ids_RW)
+        return LikelyTokens(stated_RW=stated_RW, slopes_RW=best_RW.sub_(means_R1), tokens_RW=ids_RW)
 
     def _noise_of(
         self,
