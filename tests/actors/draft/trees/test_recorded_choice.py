@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from tests.actors.engine.graphs.tape import TapeRecorder
+from tests.devices import DEVICES
 
 from outrider.actors.draft.trees import recorded_choice
 from outrider.actors.draft.trees.calibration import Scoring
@@ -20,17 +21,6 @@ VOCAB_SIZE = 300
 WIDTH = 4
 
 CPU = torch.device("cpu")
-
-DEVICES = [
-    "cpu",
-    pytest.param(
-        "cuda",
-        marks=[
-            pytest.mark.gpu,
-            pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
-        ],
-    ),
-]
 
 
 def some_places(rng: np.random.Generator, count: int) -> Places:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from tests.actors.engine.graphs.tape import TapeRecorder
 from tests.actors.engine.script import VOCAB_SIZE, PlainLogits, Script, worst_error
+from tests.devices import CUDA
 from transformers import AttentionInterface, PreTrainedModel
 
 from outrider.actors.engine.attention.attention import UnsupportedModel
@@ -29,11 +30,6 @@ from outrider.actors.engine.models.transformers_engine import TransformersEngine
 from outrider.actors.engine.protocol import Moves, Rows
 
 MakeEngine = Callable[..., TransformersEngine]
-
-CUDA = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
-]
 
 
 def static_of(engine: TransformersEngine) -> StaticPasses:
@@ -87,7 +83,7 @@ def test_half_precision_stays_close(
 
 
 @pytest.mark.parametrize("family_on_device", ["llama", "mistral", "gpt_neox", "gpt2", "gpt_oss"])
-@pytest.mark.parametrize("device", [pytest.param("cuda", marks=CUDA)])
+@pytest.mark.parametrize("device", [CUDA])
 def test_graphs_equal_plain_forward(
     family_on_device: str, device: str, make_engine: MakeEngine, plain_logits: PlainLogits
 ) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from tests.actors.engine.script import CONTEXT, VOCAB_SIZE, PlainLogits, Script, worst_error
+from tests.devices import CUDA
 from transformers import PreTrainedModel
 
 from outrider.actors.engine.attention import planned_attention
@@ -21,14 +22,6 @@ from outrider.actors.engine.models.transformers_engine import TransformersEngine
 from outrider.actors.engine.protocol import Engine, Int64s, Moves, NoFreeSlot, Rows, SlotOverflow
 
 MakeEngine = Callable[..., TransformersEngine]
-
-CUDA = pytest.param(
-    "cuda",
-    marks=[
-        pytest.mark.gpu,
-        pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
-    ],
-)
 
 
 @pytest.mark.parametrize("seed", [0, 1])

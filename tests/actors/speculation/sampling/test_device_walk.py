@@ -7,6 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.actors.speculation.one_device import OneDevice
+from tests.devices import DEVICES
 
 from outrider.actors.speculation.noise.gumbel import GumbelNoise, key_halves
 from outrider.actors.speculation.sampling.draw import draw, margins
@@ -15,17 +16,6 @@ from outrider.actors.speculation.verify.coupled_draws import walk
 from outrider.actors.target.verify.device_walk import at_visited, draw_rows, top_logprobs, walk_rows
 
 CPU = torch.device("cpu")
-
-DEVICES = [
-    "cpu",
-    pytest.param(
-        "cuda",
-        marks=[
-            pytest.mark.gpu,
-            pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
-        ],
-    ),
-]
 
 Tree = tuple[list[int], list[int], list[int]]
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.devices import CUDA
 
 from outrider.actors.train.choice.trainer_registry import TRAINERS
 from outrider.actors.train.trainer_options import TargetTrainerOptions
@@ -45,18 +46,7 @@ def small(name: str, data: Path, out: Path, device: str) -> TargetTrainerOptions
 
 
 @pytest.mark.parametrize("name", ON_STATES)
-@pytest.mark.parametrize(
-    "device",
-    [
-        pytest.param(
-            "cuda",
-            marks=[
-                pytest.mark.gpu,
-                pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
-            ],
-        )
-    ],
-)
+@pytest.mark.parametrize("device", [CUDA])
 def test_every_trainer_trains_on_a_device(
     tiny_data: Path, tmp_path: Path, name: str, device: str
 ) -> None:
