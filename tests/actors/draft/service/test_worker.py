@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from dataclasses import replace
 
 import grpc
 import numpy as np
@@ -559,3 +560,19 @@ def test_long_verdicts_are_followed() -> None:
         assert bench.text(attach.key) == target.tokens
     assert int(bench.sessions.hashes_S[bench.row(attach.key)]) == target.hash_at(target.length)
     assert not np.isfinite(bench.sessions.asked_at_S[bench.row(attach.key)])
+
+
+@pytest.mark.parametrize("recording_s", [0.0, 0.15])
+def test_what_a_pass_takes_is_not_learned_from_one_with_a_recording(
+    recording_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its shape was recorded with it, which takes as long as ten passes."""
+    bench, attach = TableBench(DRAFT_TABLE), make_attach()
+    forward, known = bench.engine.forward, bench.model_drafter.cost.predict(4)
+    monkeypatch.setattr(
+        bench.engine, "forward", lambda batch: replace(forward(batch), recording_s=recording_s)
+    )
+    bench.worker.post(attach)
+    bench.settle()
+    assert bench.take_news()
+    assert (bench.model_drafter.cost.predict(4) == known) == (recording_s > 0.0)
