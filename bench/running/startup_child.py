@@ -17,9 +17,9 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
-from outrider.actors.engine.checkpoint.tokenizers import tokenizer_fingerprint
+from outrider.actors.engine.checkpoint.tokenizer_reading import TokenizerReading
 from outrider.actors.engine.engine_settings import EngineSettings
-from outrider.actors.engine.load.load_engine import load_with_tokenizer
+from outrider.actors.engine.load.load_engine import load_engine
 from outrider.actors.process.logs import LogSettings, configure_logs
 from outrider.actors.target.state.target_settings import TargetSettings
 from outrider.actors.target.target_worker import TargetWorker
@@ -62,16 +62,16 @@ def by_outrider(model: str, threads: int) -> dict[str, float]:
     seconds = {}
     began = time.perf_counter()
     settings = EngineSettings(model=model, num_threads=threads)
-    engine, tokenizer = load_with_tokenizer(settings)
-    assert tokenizer is not None
-    tokenizer_fingerprint(tokenizer)
+    with TokenizerReading(model) as reading:
+        engine = load_engine(settings)
+        KEPT.append(reading.result())
     seconds["model and tokenizer"] = time.perf_counter() - began
     began = time.perf_counter()
     target = TargetSettings(name="target", incarnation=0, model_name="model", engine=settings)
     worker = TargetWorker(engine, target, lambda outputs: None)
     worker.warm_up()
     seconds["warm-up"] = time.perf_counter() - began
-    KEPT.extend((worker, tokenizer))
+    KEPT.append(worker)
     return seconds
 
 

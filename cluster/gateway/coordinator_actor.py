@@ -12,6 +12,7 @@ import ray
 import structlog
 
 from outrider.actors.engine.checkpoint.model_source import resolve_model
+from outrider.actors.engine.checkpoint.without_torch import without_torch
 from outrider.actors.engine.engine_settings import DEMO_PREFIX
 from outrider.actors.process.actor_runner import ActorRunner, Identity, Started
 from outrider.actors.process.logs import configure_logs
@@ -20,7 +21,6 @@ from outrider.actors.rpc.grpc_server import internal_channel
 from outrider.cluster.config.coordinator_settings import CoordinatorSettings
 from outrider.cluster.roster.roster import Roster
 from outrider.cluster.roster.roster_wire import roster_from_proto
-from outrider.cluster.text.without_torch import without_torch
 from outrider.v1 import cluster_pb2, cluster_pb2_grpc
 
 RETRY_S = 0.5

@@ -17,14 +17,16 @@ def build(settings: DraftSettings) -> LoadedDrafter:
     from outrider.actors.draft.assembled.model_method import model_method
     from outrider.actors.draft.stopping.lengths import Lengths
     from outrider.actors.draft.stopping.stop_model_file import find_decision
-    from outrider.actors.engine.checkpoint.tokenizers import tokenizer_fingerprint
-    from outrider.actors.engine.load.load_engine import load_with_tokenizer
+    from outrider.actors.engine.checkpoint.tokenizer_reading import TokenizerReading
+    from outrider.actors.engine.load.load_engine import load_engine
     from outrider.actors.engine.timed_engine import TimedEngine
 
     assert settings.engine is not None, "the settings were checked"
-    loaded, tokenizer = load_with_tokenizer(settings.engine)
-    engine = TimedEngine(loaded)
-    lengths = Lengths(find_decision(_folder_of(settings.engine.model), engine.spec.fingerprint))
+    wanted = settings.engine
+    with TokenizerReading(wanted.model, allow_remote_code=wanted.allow_remote_code) as reading:
+        engine = TimedEngine(load_engine(wanted))
+        tokenizer = reading.result()
+    lengths = Lengths(find_decision(_folder_of(wanted.model), engine.spec.fingerprint))
     sessions, drafter = model_method(engine, settings, lengths=lengths)
     return LoadedDrafter(
         sessions=sessions,
@@ -32,7 +34,7 @@ def build(settings: DraftSettings) -> LoadedDrafter:
         lengths=lengths.offered,
         model=engine.spec.name,
         model_fingerprint=engine.spec.fingerprint,
-        tokenizer_fingerprint="" if tokenizer is None else tokenizer_fingerprint(tokenizer),
+        tokenizer_fingerprint=tokenizer.fingerprint,
         vocab_size=engine.spec.vocab_size,
         engine=engine,
     )

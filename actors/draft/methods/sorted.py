@@ -52,7 +52,7 @@ def build(settings: DraftSettings) -> LoadedDrafter:
         NestedSampledDrafter,
     )
     from outrider.actors.draft.stopping.lengths import Lengths
-    from outrider.actors.engine.checkpoint.tokenizers import load_tokenizer, tokenizer_fingerprint
+    from outrider.actors.engine.checkpoint.tokenizer_reading import TokenizerReading
     from outrider.actors.engine.nested.load_nested import load_nested
     from outrider.actors.engine.timed_engine import TimedEngine
 
@@ -60,7 +60,9 @@ def build(settings: DraftSettings) -> LoadedDrafter:
     options = SortedOptions(**settings.options)
     model, remote = settings.engine.model, settings.engine.allow_remote_code
     threshold = 1.0 if options.exit else options.confidence
-    nested = load_nested(settings.engine, exits=options.layers, threshold=threshold)
+    with TokenizerReading(model, allow_remote_code=remote) as reading:
+        nested = load_nested(settings.engine, exits=options.layers, threshold=threshold)
+        tokenizer = reading.result()
     if options.exit and options.exit not in nested.exits:
         raise ValueError(
             f"exit is {options.exit}; {model!r} has exits after {', '.join(map(str, nested.exits))} layers"
@@ -68,7 +70,6 @@ def build(settings: DraftSettings) -> LoadedDrafter:
     fixed = nested.exits.index(options.exit) if options.exit else None
     control = ExitControl(nested, fixed=fixed, is_adaptive=options.adaptive)
     engine = TimedEngine(nested)
-    tokenizer = load_tokenizer(model, allow_remote_code=remote)
     lengths = Lengths()
     sessions, drafter = model_method(
         engine,
@@ -83,7 +84,7 @@ def build(settings: DraftSettings) -> LoadedDrafter:
         lengths=lengths.offered,
         model=engine.spec.name,
         model_fingerprint=engine.spec.fingerprint,
-        tokenizer_fingerprint="" if tokenizer is None else tokenizer_fingerprint(tokenizer),
+        tokenizer_fingerprint=tokenizer.fingerprint,
         vocab_size=engine.spec.vocab_size,
         engine=engine,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -12,7 +11,6 @@ import structlog
 import torch
 
 from outrider.actors.engine.checkpoint.model_source import ModelSource, resolve_model
-from outrider.actors.engine.checkpoint.tokenizers import load_tokenizer
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.kv.sizing import LEAST_CONTEXT
 from outrider.actors.engine.load.priority import lower_priority
@@ -21,7 +19,7 @@ from outrider.actors.engine.profiles import DEVICE_PREFIX, Profile, find_profile
 from outrider.actors.engine.protocol import Engine
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedConfig, PreTrainedModel
 
 _log = structlog.get_logger(__name__)
 
@@ -41,26 +39,6 @@ def load_engine(settings: EngineSettings) -> Engine:
         ValueError: The settings, or the model, cannot be used; the message names the field. `UnsupportedModel` where
             the model's architecture is why.
     """
-    engine, _ = _loaded(settings, wants_tokenizer=False)
-    return engine
-
-
-def load_with_tokenizer(
-    settings: EngineSettings,
-) -> tuple[Engine, PreTrainedTokenizerBase | None]:
-    """Loads a model as `load_engine` does, and its tokenizer as `load_tokenizer` does.
-
-    The tokenizer is read on a thread while the weights are copied: parsing holds the interpreter, copying does not.
-
-    Raises:
-        ValueError: As both.
-    """
-    return _loaded(settings, wants_tokenizer=True)
-
-
-def _loaded(
-    settings: EngineSettings, *, wants_tokenizer: bool
-) -> tuple[Engine, PreTrainedTokenizerBase | None]:
     _check(settings)
     source = resolve_model(settings.model)
     profile = emulated_profile(settings.device, source)
@@ -72,8 +50,8 @@ def _loaded(
     if profile is None and device.type == "cpu":
         lower_priority(settings.niceness)
     if source.is_tabular:
-        return _load_table(settings, source, profile), None
-    return _load(settings, source, device, wants_tokenizer=wants_tokenizer)
+        return _load_table(settings, source, profile)
+    return _load(settings, source, device)
 
 
 def emulated_profile(device: str, source: ModelSource) -> Profile | None:
@@ -107,28 +85,21 @@ def _load_table(settings: EngineSettings, source: ModelSource, profile: Profile 
 def _import_transformers() -> None:
     """Imports what loading needs while the thread has its full priority: seconds, which would be minutes at a low one on a
     machine that computes. Nothing here computes, so no arithmetic worker inherits the priority."""
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+    from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
-    del AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+    del AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 
-def _load(
-    settings: EngineSettings, source: ModelSource, device: torch.device, *, wants_tokenizer: bool
-) -> tuple[Engine, PreTrainedTokenizerBase | None]:
+def _load(settings: EngineSettings, source: ModelSource, device: torch.device) -> Engine:
     # Importing transformers takes seconds, which a table need not wait for.
     from outrider.actors.engine.load.fingerprint import hashing_beside, model_fingerprint
     from outrider.actors.engine.models.transformers_engine import TransformersEngine
 
-    tokenizer = None
     with hashing_beside(Path(source.location) if source.is_local else None):
         model, folder = _load_model(settings, source, device)
-        with ThreadPoolExecutor(1, "tokenizer") as beside:
-            if wants_tokenizer:
-                remote = settings.allow_remote_code
-                tokenizer = beside.submit(load_tokenizer, settings.model, allow_remote_code=remote)
-            own_weights(model, device)
-            # transformers decorates `to`, which leaves it untyped.
-            model = model.to(device)  # type: ignore[arg-type]
+        own_weights(model, device)
+        # transformers decorates `to`, which leaves it untyped.
+        model = model.to(device)  # type: ignore[arg-type]
     fingerprint = model_fingerprint(model, folder)
     engine = TransformersEngine(model, settings, name=settings.model, fingerprint=fingerprint)
     _log.info(
@@ -139,7 +110,7 @@ def _load(
         needed_gib=round(engine.room.needed / 2**30, 2),
         reason=engine.room.reason,
     )
-    return engine, None if tokenizer is None else tokenizer.result()
+    return engine
 
 
 def _load_model(

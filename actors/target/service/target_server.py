@@ -5,8 +5,8 @@ from __future__ import annotations
 import grpc
 import structlog
 
-from outrider.actors.engine.checkpoint.tokenizers import tokenizer_fingerprint
-from outrider.actors.engine.load.load_engine import load_with_tokenizer
+from outrider.actors.engine.checkpoint.tokenizer_reading import TokenizerReading
+from outrider.actors.engine.load.load_engine import load_engine
 from outrider.actors.engine.timed_engine import TimedEngine
 from outrider.actors.metrics.metrics_service import serve_metrics
 from outrider.actors.process.worker_server import WorkerServer
@@ -69,16 +69,15 @@ class TargetServer(WorkerServer[TargetWorker, list[Output]]):
         return address
 
     def _load(self) -> TargetWorker:
-        engine, tokenizer = load_with_tokenizer(self._settings.engine)
-        self._engine = TimedEngine(engine)
-        if tokenizer is not None:
-            self._tokenizer_fingerprint = tokenizer_fingerprint(tokenizer)
+        wanted = self._settings.engine
+        reading = TokenizerReading(wanted.model, allow_remote_code=wanted.allow_remote_code)
+        with reading:
+            self._engine = TimedEngine(load_engine(wanted))
+            tokenizer = reading.result()
         spec = self._engine.spec
+        self._tokenizer_fingerprint = tokenizer.fingerprint
         self._fingerprint = text_fingerprint(
-            spec.fingerprint,
-            spec.dtype,
-            self._tokenizer_fingerprint,
-            getattr(tokenizer, "chat_template", None),
+            spec.fingerprint, spec.dtype, tokenizer.fingerprint, tokenizer.chat_template
         )
         worker = TargetWorker(self._engine, self._settings, self._emit, recorder=self.recorder)
         worker.warm_up()

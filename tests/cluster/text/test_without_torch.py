@@ -9,15 +9,15 @@ import sys
 import pytest
 
 from outrider.actors.demo import path
+from outrider.actors.engine.checkpoint.without_torch import without_torch
 from outrider.cluster.text import text_tokenizer
-from outrider.cluster.text.without_torch import without_torch
 
 TEXT = "def half(x):\n    return x / 2  # naïve 日本語 🙂"
 
 SCRIPT = """
 import json, sys
 from outrider.cluster.text import text_tokenizer
-from outrider.cluster.text.without_torch import without_torch
+from outrider.actors.engine.checkpoint.without_torch import without_torch
 with without_torch():
     codec = text_tokenizer.load(sys.argv[1])
 ids = codec.encode(sys.argv[2], add_special_tokens=True)
