@@ -40,6 +40,9 @@ VARIABLES = {
     "RAY_DASHBOARD_STARTUP_TIMEOUT_S": str(int(PATIENCE_S)),
     "RAY_agent_register_timeout_ms": str(int(PATIENCE_S * 1e3)),
     "RAY_worker_register_timeout_seconds": str(int(PATIENCE_S)),
+    # How often it looks for the object store, which it has just started: else after a whole second, if not at once.
+    "RAY_raylet_client_connect_timeout_milliseconds": str(int(POLL_S * 1e3)),
+    "RAY_raylet_client_num_connect_attempts": str(int(PATIENCE_S / POLL_S)),
     # When it is ended, nothing of the service runs any more.
     "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",
     "RAY_worker_niceness": NICENESS,
