@@ -16,11 +16,11 @@ WAIT = "import signal, subprocess, sys, time; {0}; print('on', flush=True); time
 DEAF = "signal.signal(signal.SIGTERM, signal.SIG_IGN)"
 SLEEP = "['sleep', '60']"
 HEIR = (
-    "stop = 'import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(60)'; "
-    "heir = lambda *_: (subprocess.Popen([sys.executable, '-c', stop]), sys.exit()); "
+    f"heir = lambda *_: ({DEAF}, subprocess.Popen({SLEEP}), sys.exit()); "
     "signal.signal(signal.SIGTERM, heir)"
 )
-"""Starts another process when it is asked to end, as a raylet does that is still starting; that one hears no requests."""
+"""Starts another process when it is asked to end, as a raylet does that is still starting. That one hears no requests from the
+beginning: what is ignored is inherited."""
 
 
 def spawn(body: str, *, has_own_session: bool = True) -> subprocess.Popen[bytes]:
