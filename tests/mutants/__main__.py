@@ -17,6 +17,7 @@ import importlib.util
 import json
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -33,6 +34,10 @@ LISTED = Path(__file__).with_name("equivalent.toml")
 
 KINDS = {37: "types", 1: "killed", 3: "killed", **dict.fromkeys((36, -24, 24, 152, 255), "slow")}
 """Exit codes as mutmut records them: by the type checker, by a test, by the limit of time. All others are survivors."""
+
+
+MOST_BYTES = 8 * 2**30
+"""Address space of a test run, which needs two: a mutant that asks for more fails, and does not take the machine's memory."""
 
 
 def lay_copy() -> None:
@@ -108,6 +113,7 @@ def main(patterns: Sequence[str]) -> int:
     listed = {(entry["file"], line) for entry in entries for line in entry["mutants"]}
     lay_copy()
     os.chdir(WORK)
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
     command = [sys.executable, "-m", "mutmut", "run", "--max-children", "1", *patterns]
     # The type checker is called as `python`: that of this environment.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
