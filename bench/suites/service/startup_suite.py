@@ -50,7 +50,7 @@ POLL_S = 0.02
 """How often it is looked whether a service serves."""
 
 TOUCHED_BYTES = 4 * 2**30
-"""Memory that is written to before anything is timed; more than either way holds at its peak."""
+"""Memory that is written to before each start that is timed; more than either way holds at its peak."""
 
 LAYERS, PERIOD = 18, 6
 """Layers, of which every sixth sees the whole text."""
