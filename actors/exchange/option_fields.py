@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import StrEnum
 from functools import cache
+from types import MappingProxyType
 from typing import Any, TypeVar, get_type_hints
 
 from google.protobuf.descriptor import Descriptor
@@ -84,7 +85,7 @@ def values(message: Message, kind: type[Any], *, leave_out: Collection[str] = ()
     Raises:
         ValueError: A choice is not known to this version.
     """
-    hints = get_type_hints(kind)
+    hints = _kinds_of(kind)
     found: dict[str, Any] = {}
     for field in fields(kind):
         name, held = field.name, hints[field.name]
@@ -102,6 +103,12 @@ def values(message: Message, kind: type[Any], *, leave_out: Collection[str] = ()
         elif message.HasField(name):
             found[name] = getattr(message, name)
     return found
+
+
+@cache
+def _kinds_of(kind: type[Any]) -> Mapping[str, Any]:
+    """Annotations of a dataclass, evaluated: dear, and asked for with every request."""
+    return MappingProxyType(get_type_hints(kind))
 
 
 def _is_many(field: Field[Any]) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.actors.draft.trees.forest import Forest
-from outrider.actors.speculation.trees.ragged import starts_of
+from outrider.actors.speculation.trees.ragged import cells_of, starts_of
 
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
@@ -78,7 +78,7 @@ def take_unsent(
         return None
     parents_EM = forest.parents_SM[rows_E, :width]
     wanted_EM = _with_ancestors(fresh_EM, parents_EM)
-    entries_N, nodes_N = wanted_EM.nonzero()
+    entries_N, nodes_N = cells_of(wanted_EM)
     places_N = forest.places(rows_E[entries_N], nodes_N)
     forest.sent_SM.put(places_N, numbers_E[entries_N])
     orders_EM = wanted_EM.cumsum(axis=1)
@@ -100,7 +100,7 @@ def _with_ancestors(
 ) -> NDArray[np.bool_]:
     wanted_EM = fresh_EM.copy()
     wanted_EM[:, 0] = True
-    entries_N, nodes_N = fresh_EM.nonzero()
+    entries_N, nodes_N = cells_of(fresh_EM)
     while len(nodes_N):
         nodes_N = parents_EM[entries_N, nodes_N].astype(np.int64)
         new = (~wanted_EM[entries_N, nodes_N]).nonzero()[0]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.actors.speculation.trees.ragged import rank_within, starts_of
+from outrider.actors.speculation.trees.ragged import cells_of, rank_within, starts_of
 
 Bools = NDArray[np.bool_]
 Int64s = NDArray[np.int64]
@@ -220,7 +220,7 @@ class Forest:
         entries, nodes, hits = [none], [none], [none.astype(np.bool_)]
         for step in range(tokens_ET.shape[1]):
             ends_E1[over_ET[:, step]] = -2
-            entries_K, nodes_K = (parents_EM == ends_E1).nonzero()
+            entries_K, nodes_K = cells_of(parents_EM == ends_E1)
             if not len(nodes_K):
                 break
             hits_K = tokens_EM[entries_K, nodes_K] == tokens_ET[entries_K, step]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.actors.draft.trees.forest import NOT_RUN, Forest
-from outrider.actors.speculation.trees.ragged import rank_within
+from outrider.actors.speculation.trees.ragged import cells_of, rank_within
 
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
@@ -32,14 +32,16 @@ def runnable(
         Entry, column and value of each.
     """
     width = forest.width(rows_E)
-    values_EM = forest.values_SM[rows_E, :width]
-    depths_EM = forest.depths_SM[rows_E, :width]
-    wanted_EM = forest.scratch_SM[rows_E, :width] == NOT_RUN
-    wanted_EM &= depths_EM > 0
-    wanted_EM &= values_EM > floors_E[:, None]
-    wanted_EM &= depths_EM < deepest_E[:, None]
-    entries_K, nodes_K = wanted_EM.nonzero()
-    return entries_K, nodes_K, values_EM[wanted_EM].astype(np.float64)
+    entries_K, nodes_K = cells_of(forest.values_SM[rows_E, :width] > floors_E[:, None])
+    places_K = forest.places(rows_E[entries_K], nodes_K)
+    depths_K = forest.depths_SM.take(places_K)
+    # Cells without a node have depth 0, as roots have.
+    wanted_K = forest.scratch_SM.take(places_K) == NOT_RUN
+    wanted_K &= depths_K > 0
+    wanted_K &= depths_K < deepest_E[entries_K]
+    wanted = wanted_K.nonzero()[0]
+    values_W = forest.values_SM.take(places_K[wanted]).astype(np.float64)
+    return entries_K[wanted], nodes_K[wanted], values_W
 
 
 def best_first(

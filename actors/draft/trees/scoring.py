@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from outrider.actors.draft.trees.best_tokens import best_tokens_
 from outrider.actors.draft.trees.calibration import LEAST, MOST, Scoring
 from outrider.actors.draft.trees.noise_window import NoiseWindow
 from outrider.actors.draft.trees.recorded_choice import ChoiceInputs, LikelyTokens, RecordedChoice
@@ -198,11 +199,14 @@ class Scorer:
         return _scored(*(arrived().numpy() for arrived in coming))
 
     def _chosen(self, scores_RV: torch.Tensor, sharpness_R1: torch.Tensor) -> LikelyTokens:
-        best_RW, ids_RW = scores_RV.topk(self._width)
         shares_RV = (scores_RV * sharpness_R1).softmax(1)
-        stated_RW = shares_RV.gather(1, ids_RW)
-        means_R1 = scores_RV.clamp_(min=LEAST_SCORE).mul_(shares_RV).sum(1, keepdim=True)
-        return LikelyTokens(stated_RW=stated_RW, slopes_RW=best_RW.sub_(means_R1), tokens_RW=ids_RW)
+        means_R1 = (scores_RV.clamp_(min=LEAST_SCORE) * shares_RV).sum(1, keepdim=True)
+        best_RW, ids_RW = best_tokens_(scores_RV, self._width)
+        return LikelyTokens(
+            stated_RW=shares_RV.gather(1, ids_RW),
+            slopes_RW=best_RW.sub_(means_R1),
+            tokens_RW=ids_RW,
+        )
 
     def _noise_of(
         self,

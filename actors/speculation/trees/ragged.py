@@ -35,3 +35,29 @@ def rank_within(groups_N: Int64s) -> Int64s:
     begins = np.zeros_like(places)
     begins[1:] = places[1:] * (groups_N[1:] != groups_N[:-1])
     return places - np.maximum.accumulate(begins)
+
+
+def first_equals(values_N: NDArray[np.uint64]) -> Int64s:
+    """Index of the first value that equals each."""
+    # The least index of each group, so the order of equal values does not matter.
+    order = values_N.argsort()
+    ordered = values_N[order]
+    begins = np.ones(len(order), np.bool_)
+    begins[1:] = ordered[1:] != ordered[:-1]
+    starts = begins.nonzero()[0]
+    firsts = np.zeros(len(order), np.int64)
+    if len(starts):
+        least = np.minimum.reduceat(order, starts)
+        firsts[order] = least[begins.cumsum() - 1]
+    return firsts
+
+
+def cells_of(mask_EM: NDArray[np.bool_]) -> tuple[Int64s, Int64s]:
+    """Row and column of each true cell, row by row: `nonzero` of two axes, which takes several times as long for wide masks."""
+    width = mask_EM.shape[1]
+    if not width:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    columns_K = mask_EM.reshape(-1).nonzero()[0]
+    rows_K = columns_K // width
+    columns_K -= rows_K * width
+    return rows_K, columns_K

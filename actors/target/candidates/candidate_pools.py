@@ -21,7 +21,7 @@ from outrider.actors.speculation.trees.path_keys import (
     multiply,
     terms,
 )
-from outrider.actors.speculation.trees.ragged import rank_within
+from outrider.actors.speculation.trees.ragged import cells_of, first_equals, ranges, rank_within
 
 LEAST_ESTIMATE = 1.0 / 512.0
 """Probability that a candidate has at least, given its parent; half a step of what the wire tells. One worth nothing would make
@@ -111,7 +111,7 @@ class Pools:
         is_leaf_EP = self.filled(rows_E, width)
         parents_EP = np.where(is_leaf_EP, self.parents_SP[rows_E, :width], _ROOT)
         is_leaf_EP &= self.depths_SP[rows_E, :width] < deepest_E[:, None]
-        entries, columns = (parents_EP >= 0).nonzero()
+        entries, columns = cells_of(parents_EP >= 0)
         is_leaf_EP[entries, parents_EP[entries, columns]] = False
         open_E: NDArray[np.float64] = (self.values_SP[rows_E, :width] * is_leaf_EP).sum(axis=1)
         open_E[self.sizes_S[rows_E] == 0] = 1.0
@@ -177,24 +177,33 @@ class Pools:
     def _columns(self, rows_M: Int64s, keys_M: Uint64s) -> tuple[Int64s, Int64s]:
         """Where nodes are or, if they are new, go; beyond the last column if there is no room.
 
+        Args:
+            rows_M: Their sessions, those of a session one after another.
+            keys_M: Their keys.
+
         Returns:
             The columns, and for each node which of these stands for it: itself if it is new, the first of its kind if it is
             there twice, -1 if the pool has it.
         """
-        width = self.width(rows_M)
-        columns_M, firsts_M = np.full(len(rows_M), _ROOT), np.full(len(rows_M), _ROOT)
-        if width:
-            same_MP = (self.keys_SP[rows_M, :width] == keys_M[:, None]) & self.filled(rows_M, width)
-            columns_M = np.where(same_MP.any(axis=1), same_MP.argmax(axis=1), _ROOT)
-        fresh = (columns_M < 0).nonzero()[0]
-        if len(fresh):
-            # Rows set apart, because different sessions may have equal texts.
-            names = keys_M[fresh] + rows_M[fresh].astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-            _, firsts, inverse = np.unique(names, return_index=True, return_inverse=True)
-            firsts_M[fresh] = fresh[firsts[inverse]]
-            order = fresh[firsts_M[fresh] == fresh]
-            columns_M[order] = self.sizes_S[rows_M[order]] + rank_within(rows_M[order])
-            columns_M[fresh] = columns_M[firsts_M[fresh]]
+        begins_M = np.ones(len(rows_M), np.bool_)
+        begins_M[1:] = rows_M[1:] != rows_M[:-1]
+        rows_E = rows_M[begins_M]
+        sizes_E = self.sizes_S[rows_E]
+        rows_H, columns_H = rows_E.repeat(sizes_E), ranges(np.zeros_like(sizes_E), sizes_E)
+        rows_A = np.concatenate((rows_H, rows_M))
+        # Rows set apart, because different sessions may have equal texts.
+        names_A = rows_A.astype(np.uint64)
+        names_A *= np.uint64(0x9E3779B97F4A7C15)
+        names_A += np.concatenate((self.keys_SP[rows_H, columns_H], keys_M))
+        firsts_M = first_equals(names_A)[len(rows_H) :]
+        is_held_M = firsts_M < len(rows_H)
+        held, others = is_held_M.nonzero()[0], (~is_held_M).nonzero()[0]
+        columns_M = np.empty(len(rows_M), np.int64)
+        columns_M[held] = columns_H[firsts_M[held]]
+        firsts_M = np.where(is_held_M, _ROOT, firsts_M - len(rows_H))
+        new = (firsts_M == np.arange(len(rows_M))).nonzero()[0]
+        columns_M[new] = self.sizes_S[rows_M[new]] + rank_within(rows_M[new])
+        columns_M[others] = columns_M[firsts_M[others]]
         return columns_M, firsts_M
 
     def _values(
@@ -267,7 +276,7 @@ class Pools:
         is_root_EP = on_path_EP & (self.depths_SP[rows_E, :width] == lengths_E[:, None])
         roots_E = is_root_EP.argmax(axis=1)
         stays_EP = held_EP & below(is_root_EP, self.parents_SP[rows_E, :width])
-        entries, columns = np.nonzero(stays_EP)
+        entries, columns = cells_of(stays_EP)
         places = rank_within(entries)
         renamed = np.full((len(rows_E), width + 1), _ROOT)
         renamed[entries, columns] = places

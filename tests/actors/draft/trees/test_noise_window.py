@@ -42,6 +42,26 @@ def test_rows_are_the_noise_of_their_seeds_and_positions() -> None:
         assert torch.equal(found, expected)
 
 
+def test_noise_of_a_position_is_made_once_or_twice() -> None:
+    """Whatever depths the trees of others have; only what is deeper than the window is made anew each time."""
+
+    class Counted(GumbelNoise):
+        made = 0
+
+        def of_pairs(self, seeds_R: np.ndarray, positions_R: np.ndarray) -> torch.Tensor:
+            self.made += len(seeds_R)
+            return super().of_pairs(seeds_R, positions_R)
+
+    noise = Counted(VOCAB, torch.device("cpu"))
+    window = NoiseWindow(noise, SESSIONS)
+    sessions_R = np.arange(SESSIONS).repeat(4)
+    for length in range(PASSES):
+        offsets_R = np.array([0, 5, 9, 15, 0, 12, 24, 30, 0, 1, 1, 3])
+        lengths_R = np.full(len(sessions_R), length)
+        window.rows(sessions_R, sessions_R.astype(np.uint64), lengths_R, offsets_R)
+    assert noise.made < 2 * SESSIONS * (PASSES + 32)
+
+
 @pytest.mark.parametrize("cached_from", [1, VOCAB + 1])
 def test_scores_have_the_noise_of_the_places_where_their_tokens_would_stand(
     monkeypatch: pytest.MonkeyPatch, cached_from: int
