@@ -6,12 +6,12 @@ nested dataclass to fields of the same message.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import StrEnum
 from functools import cache
 from types import MappingProxyType
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, cast, get_type_hints
 
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
@@ -85,7 +85,7 @@ def values(message: Message, kind: type[Any], *, leave_out: Collection[str] = ()
     Raises:
         ValueError: A choice is not known to this version.
     """
-    hints = _kinds_of(kind)
+    hints = _kinds_of(cast("Hashable", kind))
     found: dict[str, Any] = {}
     for field in fields(kind):
         name, held = field.name, hints[field.name]
@@ -106,7 +106,7 @@ def values(message: Message, kind: type[Any], *, leave_out: Collection[str] = ()
 
 
 @cache
-def _kinds_of(kind: type[Any]) -> Mapping[str, Any]:
+def _kinds_of(kind: Any) -> Mapping[str, Any]:
     """Annotations of a dataclass, evaluated: dear, and asked for with every request."""
     return MappingProxyType(get_type_hints(kind))
 
