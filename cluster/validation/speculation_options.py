@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
+import grpc
+
 from outrider.actors.exchange.verifier_wire import asked_for
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.options import Speculation
-from outrider.cluster.validation.drafters import settle_drafters
+from outrider.actors.speculation.policies import LengthChoice
+from outrider.actors.speculation.trees import level_shapes
 from outrider.cluster.validation.drafting_policies import settle_policies
 from outrider.cluster.validation.limits import Limits
 from outrider.cluster.validation.refusals import invalid, shown
-from outrider.cluster.validation.tree_limits import room_for, settle_shape
+from outrider.cluster.validation.rules import rules
+from outrider.cluster.validation.status_codes import Refusal
 from outrider.v1 import sampling_pb2
+
+_RULES = rules(sampling_pb2.SpeculationOptions.DESCRIPTOR)
 
 
 def settle_speculation(
@@ -70,3 +78,101 @@ def _numbers(options: sampling_pb2.SpeculationOptions, verifier: str) -> dict[st
         return VERIFIERS[verifier].settled(options.verifier_options)
     except ValueError as error:
         raise invalid("speculation.verifier_options", f"cannot be used: {error}") from None
+
+
+def settle_shape(
+    options: sampling_pb2.SpeculationOptions, verifier: str
+) -> level_shapes.LevelShape | None:
+    """The shape that is asked for, or None: the verifier's own."""
+    field = "speculation.tree_shape"
+    if not options.HasField("tree_shape"):
+        return None
+    method = VERIFIERS[verifier]
+    if not method.needs_frozen_tree:
+        frozen = ", ".join(name for name, one in VERIFIERS.items() if one.needs_frozen_tree)
+        raise invalid(
+            field,
+            f"does not go with {verifier!r}, whose trees grow as they please; leave it out, or set "
+            f"speculation.verifier to one of {frozen}",
+        )
+    try:
+        shape = level_shapes.parse(options.tree_shape)
+    except ValueError as error:
+        raise invalid(field, f"cannot be used: {error}") from None
+    if method.is_chain_only and any(count != 1 for count in shape.branching):
+        raise invalid(
+            field,
+            f"is {str(shape)!r}, a tree, and {verifier!r} verifies chains; write 1,1,1,1 for a chain of four",
+        )
+    for name, value, most in (
+        ("candidates", shape.num_nodes, int(_RULES["max_nodes"].most)),
+        ("levels", shape.depth, int(_RULES["max_depth"].most)),
+    ):
+        if value > most:
+            raise invalid(field, f"has {value} {name}; at most {most} are possible")
+    return shape
+
+
+def room_for(
+    shape: level_shapes.LevelShape,
+    name: Literal["max_nodes", "max_depth"],
+    needed: int,
+    given: int,
+    options: sampling_pb2.SpeculationOptions,
+) -> int:
+    """The limit that lets a shape through: a default gives way, what the client wrote does not."""
+    if needed > given and options.HasField(name):
+        raise invalid(
+            "speculation.tree_shape",
+            f"is {str(shape)!r}, which needs {needed}, and speculation.{name} is {given}; change one of them",
+        )
+    return max(needed, given)
+
+
+def settle_drafters(
+    named: tuple[str, ...], verifier: str, length: LengthChoice, limits: Limits
+) -> tuple[str, ...]:
+    """The drafters named, or all that can serve the request."""
+    known = {drafter.name: drafter for drafter in limits.drafters}
+    if not named:
+        return tuple(
+            drafter.name
+            for drafter in limits.drafters
+            if not drafter.mismatch
+            and drafter.can_verify(verifier)
+            and (not drafter.draft_lengths or length in drafter.draft_lengths)
+        )
+    for index, name in enumerate(named):
+        field = f"speculation.drafters[{index}]"
+        drafter = known.get(name)
+        if drafter is None:
+            listed = ", ".join(map(repr, known)) or "none"
+            raise Refusal(
+                grpc.StatusCode.NOT_FOUND,
+                f"{field} {shown(name)} is not a drafter here; known drafters: {listed}",
+                field=field,
+            )
+        if name in named[:index]:
+            raise invalid(field, f"names {name!r} a second time")
+        if drafter.mismatch:
+            raise Refusal(
+                grpc.StatusCode.FAILED_PRECONDITION,
+                f"{field} {name!r} cannot serve {limits.model!r}: {drafter.mismatch}, or name another drafter or none",
+                field=field,
+            )
+        if not drafter.can_verify(verifier):
+            can = ", ".join(drafter.verifiers)
+            why = (
+                ": it proposes tokens without a law that they are drawn from, which this verifier tests"
+                if VERIFIERS[verifier].needs_frozen_tree
+                else ""
+            )
+            raise invalid(
+                field, f"{name!r} cannot serve the verifier {verifier!r}{why}; it serves {can}"
+            )
+        if drafter.draft_lengths and length not in drafter.draft_lengths:
+            can = ", ".join(one.value for one in drafter.draft_lengths)
+            raise invalid(
+                field, f"{name!r} cannot serve the draft length {length.value!r}, only {can}"
+            )
+    return named
