@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -10,7 +13,6 @@ from outrider.actors.draft.diffusion.block_tree import DenoisingStep, Place, bes
 from outrider.actors.draft.diffusion.denoising import ONE_STEP
 from outrider.actors.draft.diffusion.diffusion_engine import ALL, LAST
 from outrider.actors.draft.diffusion.diffusion_pass import DiffusionPass
-from outrider.actors.draft.diffusion.filled_block import FilledBlock
 from outrider.actors.draft.diffusion.learned_rates import LearnedRates
 from outrider.actors.draft.model.growing import Grower
 from outrider.actors.draft.model.growing_drafter import RUN_SHARE
@@ -19,6 +21,31 @@ from outrider.actors.draft.state.draft_sessions import DraftSessions
 from outrider.actors.draft.trees.sent_paths import SentPaths
 
 Int64s = NDArray[np.int64]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class FilledBlock:
+    """A block that was filled behind a text."""
+
+    steps: list[DenoisingStep]
+    """Those that were run."""
+
+    starts: Sequence[int]
+    """Tokens that each step is told, those that are to come included."""
+
+    @property
+    def path(self) -> list[tuple[int, float]]:
+        """The likeliest tokens that the next step is told, each with its probability."""
+        found: list[tuple[int, float]] = []
+        for step, end in zip(self.steps, self.starts[1:], strict=False):
+            some = step.places[: end - len(step.told)]
+            found += [(int(place.tokens[0]), place.estimates[0]) for place in some]
+        return found
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every step was run."""
+        return len(self.steps) >= len(self.starts)
 
 
 class BlockProposer:

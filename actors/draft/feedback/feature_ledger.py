@@ -1,4 +1,4 @@
-"""The books of one session's features: what came, what is new in it, what has to wait for the text. Pure.
+"""The books of one session's features: what came, at which positions, what is new in it, what has to wait for the text. Pure.
 
 Features and verdicts come on streams of their own, so either may be first. A row is handed on once, when the text has come as far as the
 target had when it sent it: a row at position p, once p + 2 tokens are committed here.
@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.actors.draft.feedback.position_runs import PositionRuns
 from outrider.actors.exchange.features import RejectedNodes
 
 Array = NDArray[Any]
@@ -76,6 +75,50 @@ class RejectedRun:
 
 
 Run = StateRun | TopRun | RejectedRun
+
+
+class PositionRuns:
+    """Positions that came, in any order: disjoint runs that do not touch, ascending."""
+
+    def __init__(self) -> None:
+        self._runs: list[tuple[int, int]] = []
+
+    @property
+    def end(self) -> int:
+        """End of the run that begins with the text: everything below it came."""
+        return self._runs[0][1] if self._runs and self._runs[0][0] == 0 else 0
+
+    @property
+    def last(self) -> int:
+        """End of the last run; 0: nothing came."""
+        return self._runs[-1][1] if self._runs else 0
+
+    def add(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Adds a run.
+
+        Returns:
+            The parts of it that had not come before, ascending.
+        """
+        fresh, at = [], start
+        merged_start, merged_end = start, end
+        others = []
+        for run in self._runs:
+            if run[1] < start or run[0] > end:
+                others.append(run)
+                continue
+            if run[0] > at:
+                fresh.append((at, run[0]))
+            at = max(at, run[1])
+            merged_start, merged_end = min(merged_start, run[0]), max(merged_end, run[1])
+        if at < end:
+            fresh.append((at, end))
+        if merged_start < merged_end:
+            self._runs = sorted([*others, (merged_start, merged_end)])
+        return fresh
+
+    def cut(self, end: int) -> None:
+        """Forgets the positions from `end` on."""
+        self._runs = [(start, min(stop, end)) for start, stop in self._runs if start < end]
 
 
 class FeatureLedger:

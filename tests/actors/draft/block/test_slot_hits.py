@@ -18,7 +18,7 @@ from torch import nn
 from outrider.actors.draft.block import probed_drafter
 from outrider.actors.draft.block.block_net import BlockNet
 from outrider.actors.draft.block.context_cache import ContextCache
-from outrider.actors.draft.block.slot_hits import slot_hits
+from outrider.actors.draft.block.probed_drafter import slot_hits
 from outrider.actors.train.block.block_objective import Blocks, block_states
 
 NOBODY = np.zeros((0, 3), np.bool_)

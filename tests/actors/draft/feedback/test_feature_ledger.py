@@ -8,8 +8,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.actors.draft.feedback.feature_ledger import FeatureLedger, Run, StateRun, TopRun
-from outrider.actors.draft.feedback.position_runs import PositionRuns
+from outrider.actors.draft.feedback.feature_ledger import (
+    FeatureLedger,
+    PositionRuns,
+    Run,
+    StateRun,
+    TopRun,
+)
 
 SPANS = st.lists(
     st.tuples(st.integers(0, 20), st.integers(0, 6)).map(lambda span: (span[0], sum(span))),
