@@ -7,15 +7,19 @@ known here.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from outrider.actors.process.logs import LogSettings
 from outrider.actors.process.membership import Membership
-from outrider.actors.process.memory import settle
 from outrider.actors.rpc.credentials import OPEN, Credentials
 from outrider.v1 import cluster_pb2
+
+YOUNG_OBJECTS = 20_000
+"""Containers made, less those freed, before the young ones are searched; Python's default is 700. A busy drafter makes that many
+in some dozens of passes."""
 
 
 class Server(Protocol):
@@ -117,7 +121,7 @@ class ActorRunner:
         )
         self._membership = Membership(identity.supervisor, member, identity.credentials)
         await self._membership.join()
-        settle()
+        settle_memory()
         return Started(
             address=address,
             pid=os.getpid(),
@@ -151,3 +155,16 @@ class ActorRunner:
         if self._membership is not None:
             await self._membership.leave()
         self._stopped.set()
+
+
+def settle_memory() -> None:
+    """Leaves what is there now out of every later search for garbage, and searches less often. Called once, when an actor serves.
+
+    Python looks for reference cycles each time some hundred containers have been made, and now and then through all there are. A
+    process with torch and a model has hundreds of thousands that stay to the end; looking through them stops every thread for a tenth of a
+    second on a slow core. What a round makes - lists of tokens, small records - holds no cycles and is freed without a search.
+    """
+    gc.collect()
+    gc.freeze()
+    _, second, third = gc.get_threshold()
+    gc.set_threshold(YOUNG_OBJECTS, second, third)

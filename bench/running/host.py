@@ -23,9 +23,8 @@ from outrider.actors.draft.service.draft_server import DraftServer
 from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.engine.checkpoint.model_source import resolve_model
 from outrider.actors.engine.engine_settings import DEMO_PREFIX
-from outrider.actors.process.actor_runner import Server
+from outrider.actors.process.actor_runner import Server, settle_memory
 from outrider.actors.process.logs import LogSettings, configure_logs
-from outrider.actors.process.memory import settle
 from outrider.actors.target.service.target_server import TargetServer
 from outrider.actors.target.state.target_settings import TargetSettings
 from outrider.client.connection import event_loop
@@ -54,7 +53,7 @@ async def _serve(order: dict[str, Any], answers: Any) -> None:
     try:
         if isinstance(server, Coordinator):
             await server.update_roster(EMPTY)
-        settle()
+        settle_memory()
         _answer(answers, {"address": address, "pid": os.getpid()})
         while line := await asyncio.to_thread(sys.stdin.readline):
             _answer(answers, _look(server, line.strip()))

@@ -8,8 +8,8 @@ import sys
 SCRIPT = """
 import gc
 kept = [[number] for number in range(50_000)]
-from outrider.actors.process.memory import YOUNG_OBJECTS, settle
-settle()
+from outrider.actors.process.actor_runner import YOUNG_OBJECTS, settle_memory
+settle_memory()
 assert gc.get_freeze_count() > len(kept)
 assert len(gc.get_objects()) < 1_000, len(gc.get_objects())
 assert gc.get_threshold()[0] == YOUNG_OBJECTS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from outrider.actors.target.wake_event import WakeEvent
+from outrider.actors.target.target_worker import WakeEvent
 
 BOUND_S = 10.0
 SHORT_S = 0.01
