@@ -12,15 +12,15 @@ from rich.console import Console
 from transformers import LlamaForCausalLM
 
 from outrider.actors.train.demo.deepen import deepen
-from outrider.actors.train.demo.distillation import distillation_loss
 from outrider.actors.train.demo.evaluation import measure
 from outrider.actors.train.demo.inherit import inherit_embedding
 from outrider.actors.train.demo.materials import Materials
 from outrider.actors.train.demo.recipe import STAGES, LayerGrowth, Recipe
+from outrider.actors.train.demo.target_cache import Kept
 from outrider.actors.train.demo.writing import write_rollouts
 from outrider.actors.train.loop.budget import EVALUATION, GROWING, WRITING, Budget
 from outrider.actors.train.loop.evaluate import to_device
-from outrider.actors.train.loop.output_head import text_loss
+from outrider.actors.train.loop.output_head import LEAST_REST, listed_rule, mean_loss, text_loss
 from outrider.actors.train.loop.pacer import Pacer
 from outrider.actors.train.loop.progress_bar import progress_bar
 from outrider.actors.train.loop.schedule import Schedule
@@ -210,3 +210,24 @@ class TrainingRun:
             self._budget.decide(stage, decision)
         if is_whole:
             save_model(self._out / stage, model, tokenizer)
+
+
+def distillation_loss(draft: LlamaForCausalLM, kept: Kept) -> torch.Tensor:
+    """What drafts are trained on: mean forward divergence KL(target || draft) from the target's own distribution, nats per token, the tokens that are not
+    listed taken as one.
+
+    Every position counts, as each is the end of some prefix (Hinton et al. 2015,
+    arXiv 1503.02531; for drafts: Zhou et al. 2023, arXiv 2310.08461).
+    """
+    device = next(draft.parameters()).device
+    rows_BL, tokens_NK, target_logprob_NK = (
+        torch.from_numpy(array.astype(kind)).to(device)
+        for array, kind in (
+            (kept.rows_BL, np.int64),
+            (kept.tokens_NK, np.int64),
+            (kept.logprobs_NK, np.float32),
+        )
+    )
+    return mean_loss(
+        draft, rows_BL, listed_rule(tokens_NK, target_logprob_NK, LEAST_REST), last=True
+    )

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from outrider.actors.train.demo import distillation, rollout
+from outrider.actors.train.demo import rollout
 from outrider.actors.train.demo import stages as run
 from outrider.actors.train.demo.recipe import STAGES, Recipe
 from outrider.actors.train.demo.train_demo import train_demo
@@ -52,9 +52,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Work:
     """Training and writing cost time, nothing else does."""
     clock = Work()
     monkeypatch.setattr(run, "text_loss", clock.costs(STEP, output_head.text_loss))
-    monkeypatch.setattr(
-        run, "distillation_loss", clock.costs(DRAFT_STEP, distillation.distillation_loss)
-    )
+    monkeypatch.setattr(run, "distillation_loss", clock.costs(DRAFT_STEP, run.distillation_loss))
     monkeypatch.setattr(rollout, "continue_rows", clock.costs(CHUNK, rollout.continue_rows))
     return clock
 

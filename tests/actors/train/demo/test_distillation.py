@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from transformers import LlamaForCausalLM
 
-from outrider.actors.train.demo.distillation import distillation_loss
 from outrider.actors.train.demo.recipe import ModelShape, build
+from outrider.actors.train.demo.stages import distillation_loss
 from outrider.actors.train.demo.target_cache import LISTED, keep
 from outrider.actors.train.loop.objective import logits_of
 
