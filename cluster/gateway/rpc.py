@@ -1,21 +1,33 @@
-"""`GenerationService` for a gRPC server: bytes are parsed, and every refusal becomes the call's status, in one place."""
+"""`GenerationService` for a gRPC server: bytes are parsed, and every refusal becomes the call's status, in one place.
+
+Of requests that are no messages of this contract, or too large, it is told which field is at fault. gRPC and protobuf say neither: a parser only
+tells that some string was not UTF-8, a server that a message was too large.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, cast
 
 import grpc
 import structlog
 from google.protobuf import message_factory
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import DecodeError, Message
 
 from outrider.cluster.gateway.gateway import Context, Gateway
-from outrider.cluster.gateway.malformed import parser
 from outrider.cluster.requests.chunk_bytes import serialised
 from outrider.cluster.validation.status_codes import Refusal, trailing_metadata
 from outrider.v1 import generation_pb2
 
 log = structlog.get_logger(__name__)
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+
+_MAX_VARINT_BYTES = 10
+
+Parser = Callable[[bytes], "Message | Refusal"]
+"""Turns the bytes of a request into a message, or into the refusal to answer with."""
 
 
 def handlers(gateway: Gateway, *, max_request_bytes: int) -> grpc.GenericRpcHandler:
@@ -63,3 +75,127 @@ def _guarded(
         return await context.abort(refusal.code, refusal.message, trailing_metadata(refusal))
 
     return answer
+
+
+def parser(message_type: type[Message], *, max_bytes: int) -> Parser:
+    """A parser for requests of one type.
+
+    Args:
+        message_type: The type.
+        max_bytes: Greatest size of a request.
+    """
+
+    descriptor = cast(Descriptor, message_type.DESCRIPTOR)
+
+    def parse(data: bytes) -> Message | Refusal:
+        try:
+            message = message_type.FromString(data)
+        except DecodeError as error:
+            return unreadable(data, descriptor, str(error))
+        return message if len(data) <= max_bytes else too_large(message, len(data), max_bytes)
+
+    return parse
+
+
+def unreadable(data: bytes, descriptor: Descriptor, problem: str) -> Refusal:
+    """The refusal of bytes that are no message; names the first field whose text is not UTF-8."""
+    field = invalid_text(data, descriptor)
+    if field:
+        message = f"{field} is not valid UTF-8; send text, or token ids"
+    else:
+        message = (
+            f"the request is not a valid {descriptor.full_name}: {problem}; "
+            "send a message of this service's version of the contract"
+        )
+    return Refusal(grpc.StatusCode.INVALID_ARGUMENT, message, field=field)
+
+
+def too_large(message: Message, num_bytes: int, max_bytes: int) -> Refusal:
+    """The refusal of a message beyond the limit; names its largest field."""
+    sizes = {}
+    for field, _ in message.ListFields():
+        rest = type(message)()
+        rest.CopyFrom(message)
+        rest.ClearField(field.name)
+        sizes[field.name] = num_bytes - rest.ByteSize()
+    name = max(sizes, key=sizes.__getitem__, default="")
+    return Refusal(
+        grpc.StatusCode.INVALID_ARGUMENT,
+        f"{name or 'the request'} is too large: the request has {num_bytes} bytes, {sizes.get(name, 0)} of them there, and "
+        f"at most {max_bytes} are taken; shorten it",
+        field=name,
+    )
+
+
+def invalid_text(data: bytes, descriptor: Descriptor) -> str:
+    """Path of the first text field that is not UTF-8, for instance `sampling.stop[1]`.
+
+    Empty if there is none before the bytes stop making sense.
+    """
+    seen: dict[int, int] = {}
+    for number, value in _fields(data):
+        field = descriptor.fields_by_number.get(number)
+        if field is None or value is None:
+            continue
+        index = seen.get(number, 0)
+        seen[number] = index + 1
+        path = f"{field.name}[{index}]" if _is_repeated(field) else field.name
+        if field.type == FieldDescriptor.TYPE_STRING and not _is_text(value):
+            return path
+        if field.type == FieldDescriptor.TYPE_MESSAGE and field.message_type is not None:
+            inner = invalid_text(value, field.message_type)
+            if inner:
+                return f"{path}.{inner}"
+    return ""
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, bytes | None]]:
+    """Number and, for those with a length, content of each field; ends where the bytes are no field."""
+    at = 0
+    while at < len(data):
+        tag, at = _varint(data, at)
+        if tag < 0:
+            return
+        number, kind = tag >> 3, tag & 7
+        if kind == _VARINT:
+            _, at = _varint(data, at)
+            yield number, None
+        elif kind == _BYTES:
+            length, at = _varint(data, at)
+            if length < 0 or at + length > len(data):
+                return
+            yield number, data[at : at + length]
+            at += length
+        elif kind in (_FIXED64, _FIXED32):
+            at += 8 if kind == _FIXED64 else 4
+            yield number, None
+        else:
+            return
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number of seven bits a byte, and where it ends; -1 if there is none."""
+    value = 0
+    for place in range(_MAX_VARINT_BYTES):
+        if at + place >= len(data):
+            return -1, len(data)
+        byte = data[at + place]
+        value |= (byte & 0x7F) << (7 * place)
+        if byte < 0x80:
+            return value, at + place + 1
+    return -1, len(data)
+
+
+def _is_repeated(field: FieldDescriptor) -> bool:
+    either: Any = field  # protobuf before 6 has a label instead
+    if hasattr(either, "is_repeated"):
+        return bool(either.is_repeated)
+    return bool(either.label == either.LABEL_REPEATED)
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

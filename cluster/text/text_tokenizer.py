@@ -1,4 +1,4 @@
-"""The model's tokenizer as the coordinator uses it: text and chat to ids, ids to text.
+"""The model's tokenizer as the coordinator uses it: text and chat to ids, ids to text. Laws have none: each of their tokens is one character.
 
 Loading takes seconds (transformers); everything else is quick and may be called from any thread.
 """
@@ -9,10 +9,16 @@ from collections.abc import Sequence
 from typing import Protocol, cast
 
 from outrider.actors.engine.engine_settings import LAW_PREFIX
-from outrider.cluster.text.law_text import LawCodec
+from outrider.actors.engine.tables.trigram_laws import VOCAB_SIZE
 
 NORMALISED = 8
 """Characters of a text that a normaliser makes one of, at most: composition (NFC, NFKC) joins up to four."""
+
+END_OF_LINE = VOCAB_SIZE - 1
+"""Token id of the end of a line; those below are the printable ASCII characters, the space first."""
+
+UNKNOWN = ord("?") - ord(" ")
+"""Token id of every other character."""
 
 
 class TextCodec(Protocol):
@@ -116,6 +122,32 @@ class PretrainedCodec:
         if longest is None or self._fast.normalizer is None:
             return longest
         return longest * NORMALISED
+
+
+class LawCodec:
+    """A `TextCodec` of characters, for laws (`actors/engine/tables/trigram_laws.py`)."""
+
+    special_ids: frozenset[int] = frozenset()
+    has_chat_template = True
+    max_token_chars: int | None = 1
+
+    def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
+        """Token ids of a text."""
+        return [_token(char) for char in text]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of token ids."""
+        return "".join("\n" if token == END_OF_LINE else chr(ord(" ") + token) for token in ids)
+
+    def render_chat(self, turns: Sequence[tuple[str, str]]) -> str:
+        """Text of a conversation: a line for each turn."""
+        return "".join(f"{role}: {content}\n" for role, content in turns) + "assistant: "
+
+
+def _token(char: str) -> int:
+    if char == "\n":
+        return END_OF_LINE
+    return ord(char) - ord(" ") if " " <= char <= "~" else UNKNOWN
 
 
 def load(path_or_id: str, *, allow_remote_code: bool = False) -> TextCodec:

@@ -21,8 +21,7 @@ from outrider.cluster.config.schema import parse_config
 from outrider.cluster.placement.actor_specs import actor_specs
 from outrider.cluster.process.command_failed import CommandFailed
 from outrider.cluster.start.commands import service_config
-from outrider.cluster.text.law_text import LawCodec
-from outrider.cluster.text.text_tokenizer import load
+from outrider.cluster.text.text_tokenizer import LawCodec, load
 from outrider.v1 import generation_pb2, sampling_pb2, trace_pb2
 
 

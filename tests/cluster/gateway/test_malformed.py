@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.cluster.gateway.malformed import invalid_text, parser
+from outrider.cluster.gateway.rpc import invalid_text, parser
 from outrider.cluster.validation.status_codes import Refusal
 from outrider.v1 import generation_pb2, sampling_pb2
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from outrider.cluster.requests.admission import AdmissionQueue, Grant
-from outrider.cluster.requests.prefix_routes import BLOCK, PrefixRoutes
+from outrider.cluster.requests.admission import BLOCK, AdmissionQueue, Grant, PrefixRoutes
 
 CHAT = list(range(4 * BLOCK))
 
