@@ -1,4 +1,4 @@
-"""Where files lie: on this machine, or at a place that fsspec reaches (`s3://`, `gs://`, `memory://`, ...).
+"""Where files lie: on this machine, or at a place that fsspec reaches (`s3://`, `gs://`, `memory://`, ...), and reading the input there, as often as need be.
 
 Those of a batch are checked before anything is done: each can be read or written so, and no two are the same.
 """
@@ -11,11 +11,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from outrider.client.connection.errors import InvalidRequest, OutriderError
 
 _LOCAL = "file://"
+
+MAX_LINE_BYTES = 16 * 1024 * 1024
+"""Longest line: four times what a request may be. Beyond it the file is no JSON Lines, and would not fit in memory."""
+
+_BOM = b"\xef\xbb\xbf"
 
 
 def is_remote(place: str) -> bool:
@@ -63,6 +68,45 @@ def remote_errors(place: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise OutriderError(f"{place}: {type(error).__name__}: {error}") from error
+
+
+def read_lines(place: str) -> Iterator[tuple[int, bytes]]:
+    """The lines that are not blank, with their numbers from 1.
+
+    Raises:
+        InvalidRequest: The input cannot be read, or holds a line that is too long.
+        OutriderError: Reading broke off.
+    """
+    with open_input(place) as file, remote_errors(place):
+        number = 0
+        while line := file.readline(MAX_LINE_BYTES + 1):
+            number += 1
+            if len(line) > MAX_LINE_BYTES:
+                raise InvalidRequest(
+                    f"{place}, line {number} is longer than {MAX_LINE_BYTES} bytes; one JSON object a line is needed"
+                )
+            if number == 1:
+                line = line.removeprefix(_BOM)
+            if line := line.strip():
+                yield number, line
+
+
+def open_input(place: str) -> IO[bytes]:
+    """The input, from its beginning.
+
+    Raises:
+        InvalidRequest: It cannot be opened.
+        OutriderError: The store that holds it does not give it.
+    """
+    if is_remote(place):
+        filesystem, path = remote(place)
+        with remote_errors(place):
+            file: IO[bytes] = filesystem.open(path, "rb")
+            return file
+    try:
+        return open(local_path(place), "rb")
+    except OSError as error:
+        raise InvalidRequest(f"{place} cannot be read: {error.strerror}") from None
 
 
 def check_files(source: str, destination: str, summary: Path | None = None) -> None:

@@ -12,9 +12,8 @@ from outrider.client.batch.baseline import Baseline, measure_baseline, sample
 from outrider.client.batch.batch_job import Job
 from outrider.client.batch.batch_run import BatchRun, RunSettings, Written
 from outrider.client.batch.batch_summary import BatchSummary, summarise
-from outrider.client.batch.input_lines import read_lines
 from outrider.client.batch.parts import PartsOutput
-from outrider.client.batch.places import check_files, is_remote, local_path
+from outrider.client.batch.places import check_files, is_remote, local_path, read_lines
 from outrider.client.batch.record import Rejection
 from outrider.client.batch.survey import Survey, done_ids, strictly, survey
 from outrider.client.connection import event_loop

@@ -27,7 +27,7 @@ from outrider.client import (
 )
 from outrider.client.batch.answers_file import LocalOutput
 from outrider.client.batch.batch_run import BatchRun, RunSettings
-from outrider.client.batch.input_lines import read_lines
+from outrider.client.batch.places import read_lines
 from outrider.client.batch.survey import survey
 
 if TYPE_CHECKING:

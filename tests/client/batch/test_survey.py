@@ -9,7 +9,7 @@ import pytest
 from tests.client.batch.lines import chat, completion, write
 
 from outrider.client.batch.answer import Answer
-from outrider.client.batch.input_lines import read_lines
+from outrider.client.batch.places import read_lines
 from outrider.client.batch.record import BatchRecord, Rejection
 from outrider.client.batch.survey import Survey, done_ids, strictly, survey
 from outrider.client.connection.errors import InvalidRequest
