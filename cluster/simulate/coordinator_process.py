@@ -23,9 +23,10 @@ from outrider.cluster.requests.session_commands import (
 )
 from outrider.cluster.requests.session_states import SessionState
 from outrider.cluster.requests.slot_queue import ASK_AGAIN_S
+from outrider.cluster.simulate.heap import EventRecord, Heap
 from outrider.cluster.simulate.network import SimulatedStream
 from outrider.cluster.simulate.prices import Prices
-from outrider.cluster.simulate.simulated_process import EventRecord, Heap, Machine, Process
+from outrider.cluster.simulate.simulated_process import Machine, Process
 from outrider.v1 import draft_pb2, target_pb2
 
 Key = tuple[str, int, int]

@@ -29,10 +29,11 @@ from outrider.actors.draft.state.draft_events import (
 )
 from outrider.actors.draft.state.drafter import DraftPass
 from outrider.actors.engine.protocol import Logits
+from outrider.cluster.simulate.heap import EventRecord, Heap
 from outrider.cluster.simulate.network import SimulatedStream
 from outrider.cluster.simulate.prices import Prices, Step
 from outrider.cluster.simulate.simulated_device import SimulatedDevice
-from outrider.cluster.simulate.simulated_process import EventRecord, Heap, Machine, Process
+from outrider.cluster.simulate.simulated_process import Machine, Process
 from outrider.v1 import draft_pb2, target_pb2
 
 

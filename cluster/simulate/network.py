@@ -11,7 +11,8 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from outrider.cluster.simulate.simulated_process import EventRecord, Heap, Process
+from outrider.cluster.simulate.heap import EventRecord, Heap
+from outrider.cluster.simulate.simulated_process import Process
 
 FRAMING_BYTES = 32
 """Of gRPC and HTTP/2 for each message, both ways in the mean (docs/journal.md: 23 up and 41 down)."""

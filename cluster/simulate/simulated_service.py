@@ -18,11 +18,12 @@ from outrider.actors.target.state.target_settings import TargetSettings
 from outrider.actors.target.target_core import TargetCore
 from outrider.cluster.simulate.coordinator_process import CoordinatorProcess, Key
 from outrider.cluster.simulate.draft_process import DraftProcess
+from outrider.cluster.simulate.heap import EventRecord, Heap
 from outrider.cluster.simulate.network import SimulatedStream, Way
 from outrider.cluster.simulate.prices import prices_of
 from outrider.cluster.simulate.scenario import COORDINATOR, Actor, Link, Scenario, ScenarioDrafter
 from outrider.cluster.simulate.simulated_device import MAX_CONTEXT, SimulatedDevice
-from outrider.cluster.simulate.simulated_process import EventRecord, Heap, Machine
+from outrider.cluster.simulate.simulated_process import Machine
 from outrider.cluster.simulate.target_process import PassLog, TargetProcess
 from outrider.cluster.simulate.traffic import Answers, Traffic
 

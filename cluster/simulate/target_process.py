@@ -34,10 +34,11 @@ from outrider.actors.target.state.target_events import (
     VerdictsSent,
 )
 from outrider.actors.target.target_core import Computed, TargetCore, Wait
+from outrider.cluster.simulate.heap import EventRecord, Heap
 from outrider.cluster.simulate.network import SimulatedStream
 from outrider.cluster.simulate.prices import Prices
 from outrider.cluster.simulate.simulated_device import SimulatedDevice
-from outrider.cluster.simulate.simulated_process import EventRecord, Heap, Machine, Process
+from outrider.cluster.simulate.simulated_process import Machine, Process
 from outrider.v1 import target_pb2
 
 TICK_S = 1e-6

@@ -9,8 +9,8 @@ import numpy as np
 
 from outrider.actors.speculation.options import Sampling
 from outrider.cluster.simulate.coordinator_process import CoordinatorProcess, Key
+from outrider.cluster.simulate.heap import Heap
 from outrider.cluster.simulate.scenario import Load, Scenario, Wave
-from outrider.cluster.simulate.simulated_process import Heap
 
 
 @dataclass(slots=True)

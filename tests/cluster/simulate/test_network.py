@@ -6,9 +6,10 @@ import math
 
 import pytest
 
+from outrider.cluster.simulate.heap import EventRecord, Heap
 from outrider.cluster.simulate.network import FRAMING_BYTES, SimulatedStream, Way
 from outrider.cluster.simulate.prices import FREE
-from outrider.cluster.simulate.simulated_process import EventRecord, Heap, Machine, Process
+from outrider.cluster.simulate.simulated_process import Machine, Process
 
 
 class Ear(Process):
