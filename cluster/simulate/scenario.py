@@ -72,7 +72,7 @@ class Actor(Section):
 class ScenarioDrafter(Actor):
     """A drafter and its way to the targets."""
 
-    targets: tuple[Name, ...] | None = None
+    targets: Annotated[tuple[Name, ...] | None, Field(strict=False)] = None
     """For whom it drafts; None: for all."""
     link: Link = Link()
     bytes_per_token: Annotated[float, Field(gt=0.0)] | None = None

@@ -12,6 +12,10 @@ from outrider.cluster.simulate.coordinator_process import CoordinatorProcess, Ke
 from outrider.cluster.simulate.heap import Heap
 from outrider.cluster.simulate.scenario import Load, Scenario, Wave
 
+A_STEP = 10_000_000
+"""Requests of a client that a step of the load has numbers for: those of the next step begin here. So a request is the same in every mode,
+whichever step the modes reach it in."""
+
 
 @dataclass(slots=True)
 class Asked:
@@ -59,18 +63,22 @@ class Traffic:
         self._speculates = speculates
         self._step: Load | None = None
         self._at_work: set[int] = set()
+        self._first = 0
+        """Number that those of the step begin behind."""
         self._numbers: dict[int, int] = {}
+        """Of each client's last request in the step."""
 
     def start(self) -> None:
         """Plans everything."""
-        for step in self._scenario.load:
-            self._heap.at(step.at_s, self._begin(step))
+        for index, step in enumerate(self._scenario.load):
+            self._heap.at(step.at_s, self._begin(step, index * A_STEP))
         for index, wave in enumerate(self._scenario.waves):
             self._heap.at(wave.at_s, self._wave(index, wave, 0))
 
-    def _begin(self, step: Load) -> Callable[[], None]:
+    def _begin(self, step: Load, first: int) -> Callable[[], None]:
         def begin() -> None:
-            self._step = step
+            self._step, self._first = step, first
+            self._numbers.clear()
             for client in range(step.clients):
                 if client not in self._at_work:
                     self._ask_as(client)
@@ -83,7 +91,7 @@ class Traffic:
             self._at_work.discard(client)
             return
         self._at_work.add(client)
-        number = self._numbers[client] = self._numbers.get(client, 0) + 1
+        number = self._numbers[client] = self._numbers.get(client, self._first) + 1
         self._ask(
             ("client", client, number),
             step.prompt,

@@ -142,9 +142,11 @@ def talk(conversation: Conversation) -> None:
     while True:
         try:
             line = input("> " if is_interactive else "").strip()
+            # Where the locale is not UTF-8, Python reads what is no text as halves of characters.
+            line.encode()
         except EOFError:
             return
-        except UnicodeDecodeError as error:
+        except UnicodeError as error:
             raise usage_error(f"the line is not UTF-8: {error}") from None
         match line:
             case "":

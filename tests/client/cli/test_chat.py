@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import grpc
 import pytest
 
 from outrider.client.blocking import Client
-from outrider.client.cli.commands.chat_cli import Conversation
+from outrider.client.cli.commands.chat_cli import Conversation, talk
+from outrider.client.cli.shared.exits import CommandFailure
 from outrider.client.messages.request_options import SamplingOptions, SpeculationOptions
 
 if TYPE_CHECKING:
@@ -53,6 +56,14 @@ def test_error_without_a_reader_ends_the_command(
     assert result.exit_code == 2
     assert "no chat template" in result.stderr
     assert len(fake.requests) == 1
+
+
+@pytest.mark.parametrize("handler", ["strict", "surrogateescape"])
+def test_a_line_that_is_no_text_is_refused(monkeypatch: pytest.MonkeyPatch, handler: str) -> None:
+    """In every locale: where it is not UTF-8, Python reads such bytes as halves of characters."""
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xff\xfe\n"), "utf-8", handler))
+    with pytest.raises(CommandFailure, match="not UTF-8"):
+        talk(Mock())
 
 
 def test_interrupted_answer_stays_as_far_as_it_came(

@@ -6,7 +6,9 @@ import re
 from pathlib import Path
 
 from outrider.cluster.plan.plan_request import load_request
+from outrider.cluster.simulate.compare import compare
 from outrider.cluster.simulate.scenario import load_scenario
+from outrider.cluster.simulate.simulate_command import quiet
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -21,10 +23,12 @@ def shown(page: str, folder: Path) -> Path:
 
 
 def test_the_scenario_that_is_shown_is_one(tmp_path: Path) -> None:
-    """With every key that the page explains."""
+    """With faults and waves, and its bounds hold."""
     scenario = load_scenario(shown("simulation.md", tmp_path))
     assert scenario.faults
     assert scenario.waves
+    with quiet():
+        assert not compare(scenario, []).broken
 
 
 def test_the_plan_that_is_shown_is_one(tmp_path: Path) -> None:

@@ -10,10 +10,11 @@ from typer.testing import CliRunner
 
 from outrider.client.cli.app import app
 from outrider.cluster.config.config_errors import ConfigError
-from outrider.cluster.simulate.compare import compare, run
+from outrider.cluster.simulate.compare import compare, difference, run
 from outrider.cluster.simulate.scenario import load_scenario
 from outrider.cluster.simulate.simulate_command import quiet
 from outrider.cluster.simulate.simulated_service import SimulatedMode, SimulatedService
+from outrider.cluster.simulate.traffic import A_STEP
 
 FOLDER = Path(__file__).parents[3] / "bench" / "scenarios"
 
@@ -201,3 +202,34 @@ def test_a_target_knows_who_stands_still_while_its_passes_run(
     with quiet():
         service.run()
     assert service.targets["t"].core.state.clock.is_shared is is_shared
+
+
+def test_a_drafter_works_for_the_targets_that_it_names(tmp_path: Path) -> None:
+    """And sends nothing to others."""
+    file = tmp_path / "two.yaml"
+    file.write_text(
+        SMALL.replace(
+            "targets:",
+            "targets:\n  - {name: other, model: law:agree90, profile: 10ms+10us, slots: 4}",
+        ).replace("0.5ms+1us,", "0.5ms+1us, targets: [t],")
+    )
+    service = SimulatedService(load_scenario(file), SimulatedMode.PIPELINED)
+    service.run()
+    pairs = {frozenset(pair) for pair in service.streams}
+    assert frozenset(("d", "t")) in pairs
+    assert frozenset(("d", "other")) not in pairs
+
+
+def test_requests_of_a_step_are_the_same_in_every_mode(tmp_path: Path) -> None:
+    """Also where modes reach it at different requests, and its prompts are longer than those before."""
+    file = tmp_path / "steps.yaml"
+    file.write_text(
+        SMALL.replace("tokens: 500, prompt: 8", "tokens: 12, prompt: 8").replace(
+            "bounds:", "  - {at_s: 0.3, clients: 2, tokens: 12, prompt: 20}\nbounds:"
+        )
+    )
+    scenario = load_scenario(file)
+    plain, piped = (run(scenario, mode) for mode in (SimulatedMode.PLAIN, SimulatedMode.PIPELINED))
+    later = [key for key in plain.outputs.keys() & piped.outputs.keys() if key[2] > A_STEP]
+    assert later
+    assert not difference(plain, piped)
