@@ -108,10 +108,11 @@ def _pays(loads: Sequence[LoadPoint]) -> list[str]:
         says = f"at every load of a target up to {paying[-1]} requests at once"
     else:
         says = f"at {', '.join(paying)} requests at once for each target, not at {', '.join(not_paying)}"
-    return [
-        f"by the closed form alone, a drafter on GPUs of its own for each target pays {says}; where virtual time says otherwise, "
-        "that counts"
-    ]
+    line = (
+        f"by the closed form alone, a drafter on GPUs of its own for each target pays {says}; where virtual time says "
+        "otherwise, that counts"
+    )
+    return [line]
 
 
 def told(made: Plan) -> dict[str, Any]:
