@@ -21,6 +21,10 @@ TABLES = (LAW_PREFIX, TABULAR_PREFIX)
 """How the names of models begin that are tables of distributions."""
 
 
+MAX_SLOTS = 4_096
+"""Sessions that a target or a drafter can hold, at most."""
+
+
 class _Actor(Section):
     name: str = Field(default="", pattern=NAME)
     """Its name, unique in the service. By default made from the model."""
@@ -32,7 +36,7 @@ class _Actor(Section):
     """`cpu`, `cuda` or `cuda:N`, counted among the devices that Ray gives the actor. `emulated:PROFILE`: passes take what the
     profile says, asleep; only `law:` and `tabular:` models run there."""
 
-    num_slots: Annotated[int | Literal["auto"], AutoOr(1, 4_096)] = "auto"
+    num_slots: Annotated[int | Literal["auto"], AutoOr(1, MAX_SLOTS)] = "auto"
     """Sessions it can hold at a time. `auto`: 16, or as many as the memory has room for."""
 
     max_context: Annotated[int | Literal["auto"], AutoOr(4, 10_000_000)] = "auto"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from outrider.cluster.config.config_errors import ConfigError
 from outrider.cluster.plan.plan_request import PlanRequest, load_request
-from outrider.cluster.plan.planner import Plan, describe, plan
+from outrider.cluster.plan.planner import LoadPoint, Plan, describe, plan
 from outrider.cluster.plan.serving_ways import Option
 from outrider.cluster.plan.trial import Tried
 from outrider.cluster.process.command_failed import USAGE, CommandFailed
@@ -56,31 +56,67 @@ def _row(request: PlanRequest, one: Tried) -> tuple[str, ...]:
     )
 
 
-def lines_of(made: Plan) -> list[str]:
+def lines_of(request: PlanRequest, made: Plan) -> list[str]:
     """What the table does not say."""
-    lines = []
+    lines = _memory(request)
     if made.best is None:
         lines.append("nothing is fast enough: allow more GPUs, or ask for less")
-    paying = [point.sessions for point in made.loads if point.pays]
-    not_paying = [point.sessions for point in made.loads if not point.pays]
-    if not paying:
-        lines.append(
-            "a drafter on GPUs of its own pays at no load of a target; it may still make requests faster"
-        )
-    elif not not_paying:
-        lines.append(
-            f"a drafter pays at every load of a target up to {paying[-1]} requests at once"
-        )
-    else:
-        lines.append(
-            f"a drafter on GPUs of its own pays at {', '.join(map(str, paying))} requests at once for each target, "
-            f"not at {', '.join(map(str, not_paying))} (closed form)"
-        )
+    if request.has_price:
+        return [*lines, _paid(made), *_pays(made.loads)]
+    return [*lines, "nothing has a price, so the fastest way comes first"]
+
+
+def _memory(request: PlanRequest) -> list[str]:
+    """Where memory holds fewer requests than there could be."""
+    traffic = request.traffic
+    lines = []
+    for what, device in (
+        ("target", request.target),
+        *((one.name, one) for one in request.drafters),
+    ):
+        room = device.room(traffic.prompt + traffic.tokens)
+        if room < min(device.slots, traffic.requests):
+            lines.append(
+                f"the memory of {device.profile} ({what}) has room for {room} requests of {traffic.prompt} + {traffic.tokens} "
+                "tokens beside the weights; ways with more at one are left out"
+            )
     return lines
 
 
+def _paid(made: Plan) -> str:
+    """What was tried."""
+    tried = [*filter(None, [made.best]), *made.others]
+    plain = min(one.option.usd_per_million for one in tried if one.option.drafter is None)
+    drafting = [one.option for one in tried if one.option.drafter is not None]
+    best = min(drafting, key=lambda one: one.usd_per_million, default=None)
+    if best is None:
+        return "in virtual time no way with a drafter was tried"
+    if best.usd_per_million < plain:
+        return f"in virtual time a drafter pays: {describe(best)} is cheaper than plain decoding"
+    return "in virtual time no way with a drafter that was tried is cheaper than plain decoding"
+
+
+def _pays(loads: Sequence[LoadPoint]) -> list[str]:
+    """What the closed form says of loads."""
+    paying = [str(point.sessions) for point in loads if point.pays]
+    not_paying = [str(point.sessions) for point in loads if not point.pays]
+    if not loads:
+        return []
+    if not paying:
+        says = "at no load of a target; it may still make requests faster"
+    elif not not_paying:
+        says = f"at every load of a target up to {paying[-1]} requests at once"
+    else:
+        says = f"at {', '.join(paying)} requests at once for each target, not at {', '.join(not_paying)}"
+    line = (
+        f"by the closed form alone, a drafter on GPUs of its own for each target pays {says}; where virtual time says "
+        "otherwise, that counts"
+    )
+    return [line]
+
+
 def told(made: Plan) -> dict[str, Any]:
-    """For programs."""
+    """For programs. `loads` is what the closed form says; `best` and `others` were tried in virtual time."""
     return {
         "best": None if made.best is None else _option(made.best.option, made.best.expected),
         "others": [_option(one.option, one.expected) for one in made.others],
@@ -107,5 +143,5 @@ def _option(option: Option, expected: float) -> dict[str, Any]:
         "tokens_per_s": option.tokens_per_s,
         "speed_up": option.speed_up,
         "expected_speed_up": expected,
-        "usd_per_million_tokens": option.usd_per_million,
+        "usd_per_million_tokens": option.usd_per_million if option.tokens_per_s else None,
     }

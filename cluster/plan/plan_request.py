@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_right
 from pathlib import Path
 from typing import Annotated
 
@@ -9,18 +11,27 @@ from pydantic import Field, ValidationError, model_validator
 
 from outrider.actors.engine.profiles import Profile, Roofline, find_profile
 from outrider.actors.engine.tables.trigram_laws import check_law
+from outrider.cluster.config.config_actors import MAX_SLOTS
 from outrider.cluster.config.config_errors import ConfigError, problems_of
 from outrider.cluster.config.config_file import read_mapping
 from outrider.cluster.config.config_section import NAME, Section
-from outrider.cluster.simulate.scenario import Nodes
+from outrider.cluster.simulate.scenario import LONGEST_S, MAX_CLIENTS, Nodes
 from outrider.cluster.simulate.simulated_device import MAX_CONTEXT
 
 Usd = Annotated[float, Field(ge=0.0, le=1e6, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
+Slots = Annotated[int, Field(ge=1, le=min(MAX_SLOTS, MAX_CLIENTS))]
+"""As many as a service may be given and a scenario may have clients."""
 Percent = Annotated[int, Field(ge=35, le=95)]
 
 PLAIN = "plain"
 """Name of the way without a drafter."""
+
+PROMPTS = 8
+"""Times that a trial in virtual time reads all prompts of a target, at least. Fewer would leave too few answers to count."""
+
+LONGEST_PROMPTS_S = LONGEST_S / PROMPTS
+"""That the prompts of a target may take together, so that a trial ends."""
 
 
 class PlanDevice(Section):
@@ -32,6 +43,8 @@ class PlanDevice(Section):
     """That one of it takes; None: as many as the profile's name says, else 1."""
     usd_per_gpu_hour: Usd = 1.0
     """Price of each, in any unit."""
+    slots: Slots = 256
+    """Sessions that one can hold, if its memory has room for them."""
 
     @model_validator(mode="after")
     def _exists(self) -> PlanDevice:
@@ -55,12 +68,20 @@ class PlanDevice(Section):
         """What passes take."""
         return find_profile(self.profile)
 
+    def room(self, tokens: int) -> int:
+        """Sessions that one can hold: its slots, or fewer where the memory of its GPUs has no room for more.
+
+        Args:
+            tokens: Of each session, its prompt among them.
+        """
+        profile = find_profile(self.profile)
+        # A measured profile does not say how large its model is.
+        fitting = profile.sessions_that_fit(tokens) if isinstance(profile, Roofline) else self.slots
+        return min(self.slots, fitting)
+
 
 class PlanTarget(PlanDevice):
     """The target model."""
-
-    slots: Count = 256
-    """Sessions that one can hold."""
 
 
 class PlanDrafter(PlanDevice):
@@ -71,7 +92,6 @@ class PlanDrafter(PlanDevice):
     """Percentage of draws that are its first candidate, as `outrider bench` shows them."""
     latency_ms: Annotated[float, Field(ge=0.0, le=10_000.0)] = 0.1
     """To the targets, one way."""
-    slots: Count = 256
 
     @model_validator(mode="after")
     def _agrees(self) -> PlanDrafter:
@@ -110,8 +130,58 @@ class PlanRequest(Section):
     gpus: Count | None = None
     """At most, in all; None: any number."""
 
+    @property
+    def target_sessions(self) -> int:
+        """Requests that a target can have at once: it has room for them, and their prompts end while a trial lasts."""
+        room = self.target.room(self.traffic.prompt + self.traffic.tokens)
+        return bisect_right(range(1, room + 1), LONGEST_PROMPTS_S, key=self.prompts_s)
+
+    def drafter_sessions(self, drafter: PlanDrafter) -> int:
+        """Requests that a drafter can have at once."""
+        return drafter.room(self.traffic.prompt + self.traffic.tokens)
+
+    def prompts_s(self, sessions: int) -> float:
+        """Seconds of a target's passes over the prompts of so many requests."""
+        rows = sessions * self.traffic.prompt
+        return self.target.passes.seconds(rows=rows, sessions=sessions, context=0)
+
+    @property
+    def has_price(self) -> bool:
+        """Whether anything costs anything."""
+        return any(one.usd_per_gpu_hour for one in (self.target, *self.drafters))
+
+    @property
+    def least_targets(self) -> int:
+        """Targets without which the requests cannot be held at once."""
+        return math.ceil(self.traffic.requests / self.target_sessions)
+
     @model_validator(mode="after")
-    def _fits(self) -> PlanRequest:
+    def _can_be_served(self) -> PlanRequest:
+        target, traffic = self.target, self.traffic
+        if not target.room(traffic.prompt + traffic.tokens):
+            raise ValueError(
+                f"the weights of {target.profile} leave no room on its GPUs for a request of {traffic.prompt} + "
+                f"{traffic.tokens} tokens; take more GPUs of it, a smaller model or shorter texts"
+            )
+        if not self.target_sessions:
+            raise ValueError(
+                f"a prompt of {traffic.prompt} tokens takes {target.profile} {self.prompts_s(1) / 3600:.1f} hours; it may take "
+                f"{LONGEST_PROMPTS_S / 3600:.0f}, since virtual time ends after {LONGEST_S / 3600:.0f} and a trial needs "
+                f"{PROMPTS} of them"
+            )
+        least = self.least_targets
+        gpus = least * target.num_gpus
+        if self.gpus is not None and gpus > self.gpus:
+            raise ValueError(
+                f"one target takes {gpus} GPUs and {self.gpus} are allowed"
+                if least == 1
+                else f"{traffic.requests} requests need {least} targets, since one holds {self.target_sessions} of them; these "
+                f"take {gpus} GPUs and {self.gpus} are allowed"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> PlanRequest:
         names = [PLAIN, *(one.name for one in self.drafters)]
         for name in names:
             if names.count(name) > 1:

@@ -88,7 +88,7 @@ def plan(
 def where_it_pays(request: PlanRequest) -> Iterable[LoadPoint]:
     """One target and one drafter at each load, by the closed form."""
     for sessions in LOADS:
-        if sessions > request.target.slots:
+        if sessions > request.target_sessions:
             break
         traffic = request.traffic.model_copy(update={"requests": sessions})
         alone = request.model_copy(update={"traffic": traffic, "gpus": None})

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from outrider.cluster.plan.plan_request import PlanRequest
-from outrider.cluster.plan.serving_ways import MAX_DEPTH, Option
+from outrider.cluster.plan.plan_request import PROMPTS, PlanRequest
+from outrider.cluster.plan.serving_ways import MAX_DEPTH, Option, target_s
 from outrider.cluster.simulate.compare import run
 from outrider.cluster.simulate.scenario import LONGEST_S, Scenario
 from outrider.cluster.simulate.simulated_service import SimulatedMode, SimulatedRun
 
 PASSES = 300
-"""Plain passes that a trial lasts for, at least; and as long as two requests take plainly, if a scenario may be so long."""
+"""Plain passes that a trial lasts for, at least; and as many as two requests take plainly, if a scenario may be so long."""
 
 SETTLING = 0.25
 """Part of a trial that is not counted: sessions begin, calibrations and costs are learned."""
@@ -54,11 +54,18 @@ def scenario(request: PlanRequest, option: Option) -> Scenario:
     clients = option.sessions * option.shared_by
     context = option.sessions * (traffic.prompt + traffic.tokens // 2)
     pass_s = target.passes.seconds(rows=option.sessions, sessions=option.sessions, context=context)
+    # Where passes take next to nothing, processors decide how long a round is.
+    processor_s = target_s(request, option.sessions, option.sessions) - pass_s
+    seconds = max(
+        pass_s * max(PASSES, 2 * traffic.tokens),
+        processor_s * PASSES,
+        request.prompts_s(option.sessions) * PROMPTS,
+    )
     drafter = option.drafter or request.drafters[0]
     return Scenario.model_validate(
         {
             "name": option.name,
-            "seconds": min(pass_s * max(PASSES, 2 * traffic.tokens), LONGEST_S),
+            "seconds": min(seconds, LONGEST_S),
             "temperature": traffic.temperature,
             "max_nodes": max(option.nodes, 1),
             "max_depth": MAX_DEPTH,

@@ -23,6 +23,9 @@ _RULES = rules(sampling_pb2.SpeculationOptions.DESCRIPTOR)
 LONGEST_S = 86_400.0
 """Virtual seconds of a scenario, at most."""
 
+MAX_CLIENTS = 100_000
+"""Of a step of the load."""
+
 Seconds = Annotated[float, Field(ge=0.0, le=LONGEST_S)]
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
 Nodes = Annotated[int, Field(ge=1, le=int(_RULES["max_nodes"].most))]
@@ -83,7 +86,7 @@ class Load(Section):
     """Clients that ask again as soon as they are answered, until the next step."""
 
     at_s: Seconds = 0.0
-    clients: Annotated[int, Field(ge=0, le=100_000)]
+    clients: Annotated[int, Field(ge=0, le=MAX_CLIENTS)]
     tokens: Count = 256
     prompt: Count = 32
     """Tokens."""

@@ -131,6 +131,16 @@ class Roofline:
         waits_s = device.pass_s + model.layers * device.layer_s
         return weights_s + attention_s + waits_s + self._reduces_s(rows)
 
+    def sessions_that_fit(self, tokens: int) -> int:
+        """Sessions whose keys and values lie in the memory of the GPUs beside the weights. An upper bound: embeddings that are
+        looked up, activations and what an engine keeps for itself take room as well.
+
+        Args:
+            tokens: Of each session, its prompt among them.
+        """
+        room = self.gpus * self.device.memory_bytes - self.model.weight_bytes
+        return max(int(room // (self.model.context_bytes * tokens)), 0)
+
     def _reduces_s(self, rows: int) -> float:
         if self.gpus == 1:
             return 0.0

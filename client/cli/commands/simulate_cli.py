@@ -84,5 +84,5 @@ def plan(
     for row in module.rows_of(request, made):
         table.add_row(*row)
     print_table(table)
-    for line in module.lines_of(made):
+    for line in module.lines_of(request, made):
         print(line)
