@@ -53,3 +53,14 @@ class TargetTrainerOptions:
             raise ValueError(
                 f"workers is {self.workers}; give 1 to {self.rows_per_step}, the rows of a step (rows_per_step)"
             )
+
+    def check_target(self, *, width: int, num_blocks: int) -> None:
+        """Refuses what goes with no target of this shape; of most trainers, nothing. Asked before the target is loaded, if its shape is known by then.
+
+        Args:
+            width: Numbers of its hidden states.
+            num_blocks: Its blocks.
+
+        Raises:
+            ValueError: An option does not fit; the message says which and why.
+        """

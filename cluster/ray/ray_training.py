@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from outrider.actors.train.choice.trainer_registry import TRAINERS
+from outrider.actors.train.loop.result_folder import check_folder
 from outrider.actors.train.trainer_options import TargetTrainerOptions
 from outrider.actors.train.trainer_spec import TrainResult
 from outrider.actors.train.training_errors import TrainError, TrainingFailed
@@ -49,7 +50,7 @@ def train_on_ray(name: str, options: TargetTrainerOptions) -> TrainResult:
         options: Its options.
 
     Raises:
-        TrainError: There is no cluster, or a worker refuses the options.
+        TrainError: There is no cluster, no room for the folder of the result, or a worker refuses the options.
         TrainingFailed: The cluster cannot be joined or is too small, or a worker failed.
     """
     try:
@@ -59,6 +60,7 @@ def train_on_ray(name: str, options: TargetTrainerOptions) -> TrainResult:
         raise TrainingFailed(
             f"--workers needs Ray Train ({first_line(error)}): {INSTALL}"
         ) from error
+    check_folder(options.out)
     # Its public names are those of either of two versions, and mypy knows the older one.
     api: Any = ray.train
     is_ours = _connect()

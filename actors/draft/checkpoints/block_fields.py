@@ -15,6 +15,7 @@ from outrider.actors.draft.checkpoints.layer_fields import (
     layer_fields,
     number,
     part,
+    truth,
     whole,
     windowed,
 )
@@ -70,7 +71,9 @@ def block_fields(
                 "some of its layers have a sliding window and some have none; one window for all runs here"
             )
         window = min(window, whole(layers, "sliding_window"))
-        is_causal = not (slots.get("sliding_window_non_causal") or slots.get("is_causal") is False)
+        is_causal = not truth(slots, "sliding_window_non_causal") and truth(
+            slots, "is_causal", default=True
+        )
     return {
         "model_type": "dspark",
         **fields,
@@ -82,7 +85,7 @@ def block_fields(
         "has_confidence": False,
         "normed_taps": False,
         "mask_token_id": whole(slots, "mask_token_id"),
-        "has_biases": bool(layers.get("attention_bias")),
+        "has_biases": truth(layers, "attention_bias"),
         "embedding_scale": number(slots, "input_embedding_scale", 1.0),
         "logit_scale": number(slots, "output_multiplier", 1.0),
         "soft_cap": number(slots, "final_logit_softcapping")

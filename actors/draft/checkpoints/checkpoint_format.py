@@ -86,6 +86,9 @@ class Translation:
     ignored: Mapping[str, str] = field(default_factory=dict)
     """Names of tensors that are left aside, and why."""
 
+    repeated: Mapping[str, str] = field(default_factory=dict)
+    """Names of tied tensors that may be stored again, and of the one that is read. They are compared when weights are read."""
+
     notes: tuple[str, ...] = ()
     """What the files do not say and was taken for granted, for the log."""
 

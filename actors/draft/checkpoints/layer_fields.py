@@ -94,6 +94,19 @@ def number(config: Mapping[str, Any], name: str, default: float | None = None) -
     return float(value)
 
 
+def truth(config: Mapping[str, Any], name: str, *, default: bool = False) -> bool:
+    """A truth of a configuration; null is as if it were not there.
+
+    Raises:
+        UnfitCheckpoint: It is neither true nor false: a word or a number may mean either.
+    """
+    value = config.get(name)
+    value = default if value is None else value
+    if not isinstance(value, bool):
+        raise UnfitCheckpoint(f"{name} is {value!r}; it must be true or false")
+    return value
+
+
 def part(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """An object in a configuration; empty: it is not there.
 
@@ -144,7 +157,7 @@ def layer_fields(config: Mapping[str, Any]) -> dict[str, Any]:
     width, num_heads = whole(config, "hidden_size"), whole(config, "num_attention_heads")
     if (kind := config.get("hidden_act", "silu")) not in ("silu", "swish"):
         raise UnfitCheckpoint(f"hidden_act is {kind!r}; the layers that run here have silu")
-    if config.get("mlp_bias"):
+    if truth(config, "mlp_bias"):
         raise UnfitCheckpoint("mlp_bias is set; the layers that run here have none in the MLP")
     if (
         config.get("num_experts")
@@ -192,6 +205,11 @@ def rotation_fields(config: Mapping[str, Any]) -> dict[str, Any]:
             scaling["original_max_position_embeddings"] = whole(config, "max_position_embeddings")
         for name in sorted({*NEEDED[kind], *scaling} - {"rope_type", "truncate"}):
             number(scaling, name)
+        truth(scaling, "truncate")
+        if kind == "yarn" and theta <= 1.0:
+            raise UnfitCheckpoint(
+                f"rope_theta is {theta:g}; yarn needs more than 1, as no pair turns slower than another at 1"
+            )
         if kind == "llama3" and scaling["low_freq_factor"] >= scaling["high_freq_factor"]:
             raise UnfitCheckpoint("low_freq_factor must be less than high_freq_factor")
     return {

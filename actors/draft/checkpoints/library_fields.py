@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from outrider.actors.draft.checkpoints.checkpoint_format import Checkpoint, UnfitCheckpoint
-from outrider.actors.draft.checkpoints.layer_fields import whole
+from outrider.actors.draft.checkpoints.layer_fields import truth, whole
 
 LIBRARY = "speculators_model_type"
 """What every folder of it says of itself."""
@@ -42,10 +42,8 @@ def first_slot_of(checkpoint: Checkpoint, *, is_unsaid: bool) -> tuple[int, tupl
     Raises:
         UnfitCheckpoint: It is neither true nor false.
     """
-    said = checkpoint.config.get("sample_from_anchor")
-    if not isinstance(said, bool | None):
-        raise UnfitCheckpoint(f"sample_from_anchor is {said!r}; it must be true or false")
-    if said is not None:
+    said = truth(checkpoint.config, "sample_from_anchor", default=is_unsaid)
+    if checkpoint.config.get("sample_from_anchor") is not None:
         return (0 if said else 1), ()
     note = f"sample_from_anchor: {str(is_unsaid).lower()}, until known tokens have shown which one its slots predict"
     return (0 if is_unsaid else 1), (note,)

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from outrider.actors.draft.checkpoints.checkpoint_format import UnfitCheckpoint
 
@@ -14,6 +19,9 @@ if TYPE_CHECKING:
 
 KINDS = ("*.safetensors", "pytorch_model*.bin", "*_lm_head.pt")
 """Names of files with weights. Those of the first kind that there are any of count, so that no tensor is met twice."""
+
+COMPARED = 1 << 22
+"""Numbers that are compared at a time."""
 
 LARGEST_HEADER = 100 << 20
 """Bytes of a safetensors header, at most; as in the library."""
@@ -73,6 +81,72 @@ def read_tensors(folder: Path, names: Collection[str]) -> dict[str, torch.Tensor
     if missing := set(names) - found.keys():
         raise UnfitCheckpoint(f"{folder}: missing {', '.join(sorted(missing))}")
     return found
+
+
+def read_small(folder: Path, names: Collection[str]) -> dict[str, NDArray[np.generic]]:
+    """Likewise small ones of whole numbers; safetensors without torch.
+
+    Raises:
+        UnfitCheckpoint: One is not there, or cannot be read.
+    """
+    from safetensors import safe_open
+
+    found: dict[str, NDArray[np.generic]] = {}
+    for path in weight_files(folder):
+        try:
+            if path.suffix == ".safetensors":
+                with safe_open(path, framework="np") as file:
+                    for name in set(names) & set(file.keys()):
+                        found[name] = file.get_tensor(name)
+            else:
+                tensors = ((name, value) for name, value in _pickled(path) if name in names)
+                found.update((name, value.numpy()) for name, value in tensors)
+        except Exception as error:
+            raise UnfitCheckpoint(f"{path}: cannot be read ({error})") from error
+    if missing := set(names) - found.keys():
+        raise UnfitCheckpoint(f"{folder}: missing {', '.join(sorted(missing))}")
+    return found
+
+
+def check_repeated(
+    folder: Path, repeated: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]]
+) -> None:
+    """Compares tensors that are stored more than once, some rows at a time.
+
+    Args:
+        folder: Where.
+        repeated: The name of a copy, which need not be there, and of the tensor that it is one of.
+        shapes: Of all tensors; those of both are the same.
+
+    Raises:
+        UnfitCheckpoint: A copy differs, or cannot be read.
+    """
+    if not any(name in shapes for name in repeated):
+        return
+    import torch
+    from safetensors import safe_open
+
+    names = {*repeated, *repeated.values()}
+    with ExitStack() as opened:
+        found: dict[str, Any] = {}
+        for path in weight_files(folder):
+            if path.suffix == ".safetensors":
+                file = opened.enter_context(safe_open(path, framework="pt"))
+                found |= {name: file.get_slice(name) for name in names & set(file.keys())}
+            else:
+                found |= {name: value for name, value in _pickled(path) if name in names}
+        for name, first in repeated.items():
+            if name not in found:
+                continue
+            count, *rest = shapes[name]
+            rows = max(1, COMPARED // max(1, math.prod(rest)))
+            for at in range(0, count, rows):
+                one, other = (found[each][at : at + rows].float() for each in (name, first))
+                if not torch.equal(one, other):
+                    raise UnfitCheckpoint(
+                        f"{name} differs from {first}, and the configuration says that they are tied (tie_weights); "
+                        "one of both is wrong"
+                    )
 
 
 def _header(path: Path) -> dict[str, tuple[int, ...]]:

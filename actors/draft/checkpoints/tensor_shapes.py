@@ -106,6 +106,9 @@ def check_shapes(translation: Translation, shapes: Mapping[str, Shape]) -> None:
     ):
         if name:
             check_shape(name, shapes[name], wanted)
+    for name, first in translation.repeated.items():
+        if name in shapes:
+            check_shape(name, shapes[name], shapes[first])
 
 
 def _sizes(config: Mapping[str, Any], rows: int) -> dict[str, int]:

@@ -17,7 +17,7 @@ from outrider.actors.draft.checkpoints.checkpoint_format import (
     Translation,
     UnfitCheckpoint,
 )
-from outrider.actors.draft.checkpoints.layer_fields import part, unread, whole, wholes
+from outrider.actors.draft.checkpoints.layer_fields import part, truth, unread, whole, wholes
 from outrider.actors.draft.checkpoints.library_fields import (
     first_slot_of,
     kind_of,
@@ -118,8 +118,8 @@ def _heads(config: Mapping[str, Any], *, is_said: bool) -> dict[str, Any]:
     return {
         "rank": rank,
         "markov": kind if rank else "vanilla",
-        "has_confidence": bool(config.get("enable_confidence_head", not is_said)),
-        "confidence_reads_token": bool(config.get("confidence_head_with_markov", not is_said)),
+        "has_confidence": truth(config, "enable_confidence_head", default=not is_said),
+        "confidence_reads_token": truth(config, "confidence_head_with_markov", default=not is_said),
     }
 
 

@@ -21,6 +21,7 @@ from outrider.actors.draft.checkpoints.layer_fields import (
     count,
     layer_fields,
     part,
+    truth,
     unread,
     whole,
     wholes,
@@ -151,18 +152,21 @@ def _translation(
         raise UnfitCheckpoint(f"it has {number} layers; EAGLE-3 nets of one run here")
     vocab_size = whole(layers, "vocab_size")
     num = whole(config, "draft_vocab_size", vocab_size)
+    if not 1 <= num <= vocab_size:
+        raise UnfitCheckpoint(
+            f"draft_vocab_size is {num}; it must be 1 to {vocab_size}, the target's token ids"
+        )
     is_reduced = num != vocab_size
     has_norms = f"{prefix}.self_attn.q_norm.weight" in shapes
+    has_biases = truth(layers, "attention_bias")
     flags = {
-        "norm_before_fc": bool(config.get("norm_before_fc")),
-        "norm_each_tap": bool(config.get("fc_norm")),
-        "norm_before_residual": bool(config.get("norm_before_residual")),
-        "norm_output": bool(config.get("norm_output")),
+        "norm_before_fc": truth(config, "norm_before_fc"),
+        "norm_each_tap": truth(config, "fc_norm"),
+        "norm_before_residual": truth(config, "norm_before_residual"),
+        "norm_output": truth(config, "norm_output"),
     }
     tensors = {"fc.weight": "fc.weight", "norm.weight": "norm.weight"}
-    tensors |= layer_tensors(
-        prefix, has_norms=has_norms, has_biases=bool(layers.get("attention_bias"))
-    )
+    tensors |= layer_tensors(prefix, has_norms=has_norms, has_biases=has_biases)
     tensors["midlayer.hidden_norm.weight"] = f"{prefix}.hidden_norm.weight"
     if flags["norm_before_fc"]:
         tensors["input_norm.weight"] = "input_norm.weight"
@@ -194,7 +198,7 @@ def _translation(
             "owns_embedding": "embed_tokens" in own,
             "owns_head": "lm_head" in own,
             "has_head_norms": has_norms,
-            "has_biases": bool(layers.get("attention_bias")),
+            "has_biases": has_biases,
             "eos_token_ids": list(target.eos_token_ids) if target is not None else [],
         },
         tensors=tensors,

@@ -17,6 +17,7 @@ from outrider.actors.draft.checkpoints.checkpoint_format import (
     Translation,
     UnfitCheckpoint,
 )
+from outrider.actors.draft.checkpoints.layer_fields import truth
 
 BLOCK = re.compile(r"(?:medusa_head\.)?(\d+)\.(\d+)\.linear\.(weight|bias)")
 HEAD = re.compile(r"(?:medusa_head\.)?(\d+)\.(\d+)\.weight")
@@ -64,7 +65,7 @@ def _translation(
             tensors[f"residuals.{stage}.{depth}.{kind}"] = name
     heads = {int(match[1]): name for name in shapes if (match := head.fullmatch(name))}
     shared = next((name for name in SHARED_HEAD if name in shapes), "")
-    if config.get("original_lm_head") and not shared:
+    if truth(config, "original_lm_head") and not shared:
         shared = heads.get(0, "")
         heads = {}
     stages |= heads.keys()

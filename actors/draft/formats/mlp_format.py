@@ -8,7 +8,7 @@ from outrider.actors.draft.checkpoints.checkpoint_format import (
     TargetShape,
     Translation,
 )
-from outrider.actors.draft.checkpoints.layer_fields import count, whole
+from outrider.actors.draft.checkpoints.layer_fields import count, truth, whole
 
 PREFIX = "speculator."
 
@@ -23,7 +23,7 @@ def _mlp(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
     config = checkpoint.config
     width, num = whole(config, "emb_dim"), count(config, "n_predict")
     inner = whole(config, "inner_dim", 0) or width
-    is_tied = bool(config.get("tie_weights"))
+    is_tied = truth(config, "tie_weights")
     prefix = PREFIX if any(name.startswith(PREFIX) for name in checkpoint.shapes) else ""
     tables = 1 if is_tied else num
     later = 1 if is_tied else num - 1
@@ -37,8 +37,8 @@ def _mlp(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
             f"lm_heads.{n}.weight": f"head.{n}.weight",
         }
     tensors = {ours: prefix + theirs for ours, theirs in tensors.items()}
-    again = (
-        f"{prefix}{kind}.{n}.{part}"
+    again = {
+        f"{prefix}{kind}.{n}.{part}": f"{prefix}{kind}.{int(kind == 'proj')}.{part}"
         for n in range(1, num)
         for kind, part in (
             ("emb", "weight"),
@@ -48,7 +48,7 @@ def _mlp(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
             ("proj", "weight"),
         )
         if kind != "proj" or n > 1
-    )
+    }
     return Translation(
         config={
             "model_type": "mlp_speculator",
@@ -57,12 +57,12 @@ def _mlp(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
             "inner": inner,
             "num_stages": num,
             "tied": is_tied,
-            "scaled": bool(config.get("scale_input")),
+            "scaled": truth(config, "scale_input"),
             "tables": "own",
             "eos_token_ids": list(target.eos_token_ids) if target is not None else [],
         },
         tensors=tensors,
-        ignored=dict.fromkeys(again, "the tied weights, once more") if is_tied else {},
+        repeated=again if is_tied else {},
     )
 
 

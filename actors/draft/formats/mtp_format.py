@@ -17,7 +17,7 @@ from outrider.actors.draft.checkpoints.checkpoint_format import (
     Translation,
     UnfitCheckpoint,
 )
-from outrider.actors.draft.checkpoints.layer_fields import count, layer_fields, whole
+from outrider.actors.draft.checkpoints.layer_fields import count, layer_fields, truth, whole
 from outrider.actors.draft.checkpoints.library_fields import kind_of, layers_of, unused
 from outrider.actors.draft.checkpoints.single_layer import layer_tensors
 
@@ -77,7 +77,7 @@ def _mtp(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
             f"it reads what comes out of {blocks} blocks, and the target {target.name} has {target.num_blocks}"
         )
     has_norms = f"{LAYER}.self_attn.q_norm.weight" in shapes
-    has_biases = bool(layers.get("attention_bias"))
+    has_biases = truth(layers, "attention_bias")
     tensors = layer_tensors(LAYER, has_norms=has_norms, has_biases=has_biases)
     tensors |= {
         "midlayer.attention_layernorm.weight": f"{LAYER}.input_layernorm.weight",

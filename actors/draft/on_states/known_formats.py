@@ -16,8 +16,9 @@ from outrider.actors.draft.checkpoints.checkpoint_format import (
     Translation,
     UnfitCheckpoint,
 )
+from outrider.actors.draft.checkpoints.drafted_ids import ids_of_rows
 from outrider.actors.draft.checkpoints.library_fields import LIBRARY, kind_of
-from outrider.actors.draft.checkpoints.tensor_files import shapes_in
+from outrider.actors.draft.checkpoints.tensor_files import read_small, shapes_in
 from outrider.actors.draft.checkpoints.tensor_shapes import check_shapes
 from outrider.actors.engine.checkpoint.model_source import resolve_model
 from outrider.actors.speculation.plugins import discover
@@ -63,6 +64,32 @@ class FoundCheckpoint:
         except UnfitCheckpoint as error:
             raise UnfitCheckpoint(f"{self.folder} is {self.format.title}: {error}") from None
         return translation
+
+    def check_ids(self, translation: Translation) -> None:
+        """Reads the table of a reduced head and its mask, and nothing else of the weights: whether they name ids, and the same ones.
+
+        Args:
+            translation: Its own.
+
+        Raises:
+            UnfitCheckpoint: They do not, or cannot be read.
+        """
+        table, mask = translation.draft_ids, translation.draft_mask
+        if not table:
+            return
+        stored = read_small(self.folder, {table, mask} - {""})
+        try:
+            ids_of_rows(
+                stored[table],
+                stored[mask] if mask else None,
+                translation.config["vocab_size"],
+                is_absolute=translation.has_absolute_ids,
+            )
+        except ValueError as error:
+            both = f"{table} and {mask}" if mask else table
+            raise UnfitCheckpoint(
+                f"{self.folder} is {self.format.title}: {both}: {error}"
+            ) from None
 
 
 def config_of(folder: Path) -> Mapping[str, Any]:
@@ -158,7 +185,8 @@ def check_names(translation: Translation, shapes: Mapping[str, tuple[int, ...]])
         UnfitCheckpoint: It does; the message names them.
     """
     missing = sorted(translation.names - shapes.keys())
-    others = sorted(shapes.keys() - translation.names - translation.ignored.keys())
+    aside = translation.ignored.keys() | translation.repeated.keys()
+    others = sorted(shapes.keys() - translation.names - aside)
     if missing or others:
         raise UnfitCheckpoint(f"missing {_listed(missing)}; left over {_listed(others)}")
 

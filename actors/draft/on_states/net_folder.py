@@ -15,7 +15,12 @@ from safetensors.torch import save_file
 from torch import nn
 
 from outrider.actors.draft.checkpoints.checkpoint_format import Translation, UnfitCheckpoint
-from outrider.actors.draft.checkpoints.tensor_files import read_tensors, shapes_in, weight_files
+from outrider.actors.draft.checkpoints.tensor_files import (
+    check_repeated,
+    read_tensors,
+    shapes_in,
+    weight_files,
+)
 from outrider.actors.draft.checkpoints.tensor_shapes import check_shape
 from outrider.actors.draft.on_states.known_formats import (
     CONFIG,
@@ -127,6 +132,7 @@ def _loaded(
             loaded[name] = ids - torch.arange(len(ids))
         else:
             loaded[name] = given.to(torch.int64)
+    check_repeated(folder, translation.repeated, shapes)
     return loaded
 
 

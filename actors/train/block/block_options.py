@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from outrider.actors.train.block.row_options import RowTrainingOptions
+from outrider.actors.train.features.target_shape_checks import check_heads, taps_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,3 +30,8 @@ class BlockTrainingOptions(RowTrainingOptions):
         for name in ("taps", "num_heads"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+
+    def check_target(self, *, width: int, num_blocks: int) -> None:
+        """See `TargetTrainerOptions`."""
+        check_heads(self.num_heads, width)
+        taps_of(self.taps, num_blocks)

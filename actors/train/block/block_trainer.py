@@ -15,19 +15,18 @@ from outrider.actors.train.trainer_spec import TrainResult
 
 def trained(
     options: Options,
-    training_of: Callable[[Options, FrozenTarget, int], BlockTraining[Options]],
+    training_of: Callable[[Options, FrozenTarget], BlockTraining[Options]],
 ) -> TrainResult:
     """Runs a trainer and tells what came of it.
 
     Args:
         options: Of the trainer.
-        training_of: Makes the `BlockTraining` of options, target and number of its blocks.
+        training_of: Makes the `BlockTraining` of options and target.
     """
     if options.threads:
         torch.set_num_threads(options.threads)
     target = target_of(options)
-    num_blocks = int(target.model.config.get_text_config().num_hidden_layers)
-    training = training_of(options, target, num_blocks)
+    training = training_of(options, target)
     reports = training.run()
     return TrainResult(
         report={"folder": str(training.folder), "acceptance": plain(reports)},

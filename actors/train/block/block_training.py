@@ -5,26 +5,19 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any, TypeVar
 
-import numpy as np
 import torch
 
 from outrider.actors.draft.block.block_file import save_block_net
 from outrider.actors.draft.block.block_net import BlockNet
 from outrider.actors.draft.on_states.target_tables import digest_of
-from outrider.actors.exchange.feedback_request import Layer
 from outrider.actors.train.block.block_options import BlockTrainingOptions
 from outrider.actors.train.block.row_training import Reports, RowTraining
 from outrider.actors.train.features.frozen_target import FrozenTarget
+from outrider.actors.train.features.target_shape_checks import taps_of
 from outrider.actors.train.heads.head_evaluation import table
 from outrider.actors.train.training_errors import TrainError
 
 Options = TypeVar("Options", bound=BlockTrainingOptions)
-
-
-def taps_of(count: int, num_blocks: int) -> tuple[Layer, ...]:
-    """So many layers, evenly from the output of the second block to that of the last but two."""
-    places = np.linspace(min(2, num_blocks - 1), max(num_blocks - 2, 1), count)
-    return tuple(dict.fromkeys(int(place) for place in places.round()))
 
 
 class BlockTraining(RowTraining[Options]):
@@ -32,13 +25,12 @@ class BlockTraining(RowTraining[Options]):
 
     net: BlockNet
 
-    def __init__(self, options: Options, target: FrozenTarget, num_blocks: int) -> None:
+    def __init__(self, options: Options, target: FrozenTarget) -> None:
         """Makes a fresh net.
 
         Args:
             options: What was asked for.
             target: What is foreseen.
-            num_blocks: Blocks of the target.
 
         Raises:
             TrainError: The shape does not fit the target.
@@ -51,7 +43,7 @@ class BlockTraining(RowTraining[Options]):
                 {
                     "vocab_size": vocab_size,
                     "width": width,
-                    "taps": taps_of(options.taps, num_blocks),
+                    "taps": taps_of(options.taps, target.num_blocks),
                     "num_layers": options.num_layers,
                     "num_heads": options.num_heads,
                     "num_key_heads": options.num_heads,

@@ -11,6 +11,7 @@ from transformers.utils import logging as transformers_logging
 from outrider.actors.train.demo.recipe import STAGES, Recipe
 from outrider.actors.train.demo.stages import TrainingRun, parts_of
 from outrider.actors.train.loop.budget import DEFAULT_MINUTES, Budget, Clock, check_minutes
+from outrider.actors.train.loop.result_folder import check_folder
 from outrider.actors.train.loop.training_report import TrainReport
 from outrider.actors.train.text.corpus import check
 from outrider.actors.train.training_errors import TrainError
@@ -47,6 +48,7 @@ def train_demo(
         ResumeError: the saved progress belongs to other settings.
         TrainError: an argument is out of range, or an earlier stage is missing.
     """
+    check_folder(out_dir)
     unknown = [stage for stage in stages if stage not in STAGES]
     if unknown:
         raise TrainError(f"stages: unknown {', '.join(unknown)}; choose among {', '.join(STAGES)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from outrider.actors.train.features.target_shape_checks import check_heads, taps_of
 from outrider.actors.train.trainer_options import TargetTrainerOptions
 
 
@@ -27,7 +28,7 @@ class EagleTrainingOptions(TargetTrainerOptions):
     """Heads of the attention; they divide the target's width into even parts."""
 
     num_key_heads: int = 2
-    """Heads of keys and values."""
+    """Heads of keys and values; they divide the heads."""
 
     inner: int = 640
     """Width of the gated product."""
@@ -77,8 +78,8 @@ class EagleTrainingOptions(TargetTrainerOptions):
     def __post_init__(self) -> None:
         # Two arguments, as `slots` makes another class of this one.
         super(EagleTrainingOptions, self).__post_init__()
-        least_one = ("num_steps", "taps", "num_heads", "steps", "text_rows", "own_rows")
-        for name in (*least_one, "places_per_row"):
+        least_one = ("num_steps", "taps", "num_heads", "num_key_heads", "steps", "text_rows")
+        for name in (*least_one, "own_rows", "places_per_row"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
         if not 0.0 < self.decay <= 1.0:
@@ -87,3 +88,12 @@ class EagleTrainingOptions(TargetTrainerOptions):
             raise ValueError(
                 f"row_length is {self.row_length}; it must be above prompt_length {self.prompt_length} by more than {self.num_steps + 1}"
             )
+
+    def check_target(self, *, width: int, num_blocks: int) -> None:
+        """See `TargetTrainerOptions`."""
+        check_heads(self.num_heads, width)
+        if self.num_heads % self.num_key_heads:
+            raise ValueError(
+                f"num_key_heads is {self.num_key_heads}; it must divide num_heads {self.num_heads}"
+            )
+        taps_of(self.taps, num_blocks)

@@ -18,7 +18,6 @@ from outrider.actors.draft.eagle.eagle_config import EagleConfig
 from outrider.actors.draft.eagle.eagle_file import save_eagle
 from outrider.actors.draft.eagle.eagle_net import EagleNet
 from outrider.actors.draft.on_states.target_tables import digest_of
-from outrider.actors.train.block.block_training import taps_of
 from outrider.actors.train.eagle.eagle_evaluation import eagle_acceptance
 from outrider.actors.train.eagle.eagle_objective import eagle_loss, num_places, reuse_loss
 from outrider.actors.train.eagle.eagle_options import EagleTrainingOptions
@@ -26,6 +25,7 @@ from outrider.actors.train.features.drafter_card import DrafterCard, fits
 from outrider.actors.train.features.feature_cache import FeatureCache, shuffled
 from outrider.actors.train.features.frozen_target import FrozenTarget
 from outrider.actors.train.features.state_fitting import NEAR_ZERO, StateFitting
+from outrider.actors.train.features.target_shape_checks import taps_of
 from outrider.actors.train.features.training_rows import TrainingRows
 from outrider.actors.train.heads.head_evaluation import DepthReport, table
 from outrider.actors.train.loop.data_parallel import is_first, own_part
@@ -54,27 +54,23 @@ Reports = dict[str, dict[str, DepthReport]]
 class EagleTraining:
     """One call of the trainer."""
 
-    def __init__(
-        self, options: EagleTrainingOptions, target: FrozenTarget, num_blocks: int
-    ) -> None:
+    def __init__(self, options: EagleTrainingOptions, target: FrozenTarget) -> None:
         """
         Args:
             options: What was asked for.
             target: What is foreseen.
-            num_blocks: Blocks of the target.
 
         Raises:
             TrainError: The shape does not fit the target.
         """
         self._options, self._target = options, target
-        self._taps = taps_of(options.taps, num_blocks)
         self.config = self._shape()
         self._fitting = StateFitting(options, SHARES)
         self._rows = TrainingRows(
             target=target,
             data=options.data,
             folder=options.out / "progress",
-            layers=(*self._taps, "norm"),
+            layers=(*self.config.taps, "norm"),
             row_length=options.row_length,
             prompt_length=options.prompt_length,
             num_text=options.text_rows,
@@ -125,7 +121,7 @@ class EagleTraining:
             return EagleConfig(
                 vocab_size=vocab_size,
                 width=width,
-                taps=self._taps,
+                taps=taps_of(options.taps, target.num_blocks),
                 target_width=width,
                 num_heads=options.num_heads,
                 num_key_heads=options.num_key_heads,

@@ -18,17 +18,19 @@ from transformers import (
 
 from outrider.actors.draft.choice.drafter_registry import check_speaks
 from outrider.actors.draft.heads.speculator_net import matrix
+from outrider.actors.draft.on_states.known_formats import target_shape
 from outrider.actors.engine.checkpoint.model_facts import eos_token_ids
-from outrider.actors.engine.checkpoint.model_source import resolve_model
+from outrider.actors.engine.checkpoint.model_source import ModelSource, resolve_model
 from outrider.actors.engine.checkpoint.tokenizers import tokenizer_fingerprint
 from outrider.actors.engine.load.fingerprint import model_fingerprint
 from outrider.actors.exchange.feedback_request import Layer
 from outrider.actors.train.demo.rollout import continue_rows
 from outrider.actors.train.demo.train_demo import choose_device
 from outrider.actors.train.features.feature_cache import Int32s
-from outrider.actors.train.features.training_text import read_texts, sources_in
+from outrider.actors.train.features.training_text import read_texts
 from outrider.actors.train.loop.data_parallel import is_first
 from outrider.actors.train.loop.objective import mixed_precision
+from outrider.actors.train.loop.result_folder import check_folder
 from outrider.actors.train.trainer_options import TargetTrainerOptions
 from outrider.actors.train.training_errors import TrainError
 
@@ -49,6 +51,11 @@ class FrozenTarget:
     def width(self) -> int:
         """Numbers of a hidden state."""
         return int(self.head_VD.shape[1])
+
+    @property
+    def num_blocks(self) -> int:
+        """Its blocks."""
+        return int(self.model.config.get_text_config().num_hidden_layers)
 
     @property
     def eos_token_ids(self) -> tuple[int, ...]:
@@ -85,7 +92,7 @@ class FrozenTarget:
             TrainError: The model has no such layer, or that one's state cannot be had.
         """
         base = getattr(self.model, self.model.base_model_prefix)
-        blocks = int(self.model.config.get_text_config().num_hidden_layers)
+        blocks = self.num_blocks
         for layer in layers:
             if layer != "norm" and not 0 <= layer < blocks:
                 raise TrainError(f"layer {layer}: give 'norm', or 0 to {blocks - 1}")
@@ -113,19 +120,44 @@ class FrozenTarget:
 
 
 def target_of(options: TargetTrainerOptions) -> FrozenTarget:
-    """Reads the target of a trainer, which may take minutes: once it is known that there are texts that can be read, and a folder for the result.
+    """Reads the target of a trainer, which may take minutes: once it is known that the result can have a folder, that the options fit a target whose shape
+    can be told, and that there are texts that can be read. Nothing is written.
 
     Raises:
         DataError: The texts cannot be used.
-        TrainError: There is no such model.
-        OSError: The folder cannot be made.
+        TrainError: There is no such model or no room for a folder, or the options do not fit.
     """
     device = choose_device(options.device)
     if is_first():
-        sources_in(options.data)
-        options.out.mkdir(parents=True, exist_ok=True)
+        check_folder(options.out)
+        _source_of(options.target)
+        shape = target_shape(options.target)
+        if shape is not None:
+            _check_shape(options, shape.width, shape.num_blocks)
         read_texts(options.data)
-    return load_target(options.target, device)
+    target = load_target(options.target, device)
+    _check_shape(options, target.width, target.num_blocks)
+    return target
+
+
+def _check_shape(options: TargetTrainerOptions, width: int, num_blocks: int) -> None:
+    try:
+        options.check_target(width=width, num_blocks=num_blocks)
+    except ValueError as error:
+        raise TrainError(str(error)) from error
+
+
+def _source_of(name: str) -> ModelSource:
+    """Where a target is. Raises TrainError where it is none that can be learnt from, as far as that is known before it is loaded."""
+    try:
+        source = resolve_model(name)
+        if source.is_tabular:
+            raise ValueError(f"{name!r} is a table, which has no hidden states")
+        if source.is_local:
+            check_speaks(name, "give the model that it drafts for")
+    except (ValueError, OSError) as error:
+        raise TrainError(f"target {name!r}: {error}") from error
+    return source
 
 
 def load_target(name: str, device: torch.device) -> FrozenTarget:
@@ -134,12 +166,8 @@ def load_target(name: str, device: torch.device) -> FrozenTarget:
     Raises:
         TrainError: There is no such model, or it has no tokenizer.
     """
+    source = _source_of(name)
     try:
-        source = resolve_model(name)
-        if source.is_tabular:
-            raise ValueError(f"{name!r} is a table, which has no hidden states")
-        if source.is_local:
-            check_speaks(name, "give the model that it drafts for")
         model = AutoModelForCausalLM.from_pretrained(source.location, dtype=torch.float32)
         tokenizer = AutoTokenizer.from_pretrained(source.location)
     except (ValueError, OSError) as error:

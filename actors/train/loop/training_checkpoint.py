@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,8 @@ import torch
 from torch import nn
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
+from outrider.actors.train.loop.differing_settings import differing
 from outrider.actors.train.training_errors import ResumeError
-
-CONTEXT = 2
-"""Words before a difference that are shown with it."""
 
 
 @dataclass(frozen=True)
@@ -69,19 +66,6 @@ def load_progress(path: Path, fingerprint: str) -> Progress | None:
             "folder, or train without resume (--afresh)"
         )
     return progress
-
-
-def differing(one: str, other: str) -> tuple[str, str]:
-    """What two fingerprints do not share, of each, with the words before that say what it is."""
-    words, others = one.split(), other.split()
-    spans = [
-        (" ".join(words[max(0, i - CONTEXT) : to]), " ".join(others[max(0, j - CONTEXT) : end]))
-        for kind, i, to, j, end in SequenceMatcher(
-            None, words, others, autojunk=False
-        ).get_opcodes()
-        if kind != "equal"
-    ]
-    return " ... ".join(left for left, _ in spans), " ... ".join(right for _, right in spans)
 
 
 def save_tokenizer(folder: Path, tokenizer: PreTrainedTokenizerFast) -> None:

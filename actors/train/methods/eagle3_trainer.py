@@ -22,8 +22,7 @@ def run(options: EagleTrainingOptions) -> TrainResult:
     if options.threads:
         torch.set_num_threads(options.threads)
     target = target_of(options)
-    num_blocks = int(target.model.config.get_text_config().num_hidden_layers)
-    reports = EagleTraining(options, target, num_blocks).run()
+    reports = EagleTraining(options, target).run()
     return TrainResult(
         report={
             "folder": str(options.out / "eagle3"),

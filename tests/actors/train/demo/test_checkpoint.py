@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import torch
 from transformers import LlamaForCausalLM
 
 from outrider.actors.train.demo.recipe import ModelShape, build
+from outrider.actors.train.loop.differing_settings import differing
 from outrider.actors.train.loop.training_checkpoint import (
     Progress,
     load_progress,
@@ -72,6 +74,60 @@ def test_only_the_settings_that_differ_are_shown(tmp_path: Path) -> None:
         load_progress(tmp_path / "x.pt", f"{same} rate: 0.2 {same}")
     assert "rate: 0.1, this one has 5, rate: 0.2;" in str(caught.value)
     assert len(str(caught.value)) < 300
+
+
+def fingerprint(path: str, **changes: object) -> str:
+    """Of a run, as trainers write it."""
+    shape = {
+        "block": 8,
+        "scaling": {},
+        "target": "a b",
+        "taps": [2, 10, 18],
+        "width": 160,
+    } | changes
+    rows = shape.pop("rows", [1280, 1024])
+    return (
+        f"{json.dumps(shape)} 8x16 of {rows} 0.02 0.003 seed={len(path)} "
+        f"on text of {path}, tokens 0 to 144; own writing of {path}, tokens 32 to 144"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "saved", "present"),
+    [
+        ({"taps": [2, 6, 18]}, "taps: [2, 10, 18]", "taps: [2, 6, 18]"),
+        ({"taps": [2, 10], "width": 64}, "taps: [2, 10, 18], width: 160", "taps: [2, 10], width: 64"),
+        ({"scaling": {"type": [1]}}, "scaling: {}", 'scaling: {"type": [1]}'),
+        ({"target": "a c"}, 'target: "a b"', 'target: "a c"'),
+        ({"rank": 4}, "no rank", "rank: 4"),
+        ({"rows": [1280, 64]}, "8x16 of [1280, 1024]", "8x16 of [1280, 64]"),
+    ],
+)  # fmt: skip
+def test_settings_that_differ_are_named_with_both_whole_values(
+    changes: dict[str, object], saved: str, present: str
+) -> None:
+    """Lists and objects are not cut, and nothing that is the same is told."""
+    assert differing(fingerprint("/x y/a"), fingerprint("/x y/a", **changes)) == (saved, present)
+
+
+def test_paths_with_blanks_and_long_values() -> None:
+    """A path is whole; of a value that is very long the beginning and the end are shown."""
+    saved, present = differing(fingerprint("/x y z/a"), fingerprint("/x y z/bcd"))
+    rows = "text of /x y z/{}, tokens 0 to 144; own writing of /x y z/{}, tokens 32 to 144"
+    assert saved == f"seed=8, {rows.format('a', 'a')}"
+    assert present == f"seed=10, {rows.format('bcd', 'bcd')}"
+    saved, present = differing(
+        fingerprint("/x", taps=list(range(500))), fingerprint("/x", taps=[*range(499), 7])
+    )
+    assert saved.startswith("taps: [0, 1, 2,")
+    assert saved.endswith("498, 499]")
+    assert present.endswith("498, 7]")
+    assert len(saved) < 200
+
+
+def test_fingerprints_that_differ_in_writing_only() -> None:
+    """Something is said nevertheless."""
+    assert differing('{"a": 1}', '{"a":1}') == ('{"a": 1}', '{"a":1}')
 
 
 def test_unreadable_progress_says_what_to_do(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from outrider.actors.train.block.block_objective import (
     block_states,
     random_blocks,
 )
-from outrider.actors.train.block.block_training import taps_of
 from outrider.actors.train.block.dspark_options import DsparkTrainingOptions
+from outrider.actors.train.features.target_shape_checks import taps_of
 from outrider.actors.train.features.training_rows import HeldOut
 from outrider.actors.train.methods.dspark_trainer import run
 from outrider.actors.train.training_errors import ResumeError
@@ -92,7 +92,7 @@ def test_layers_are_spread_evenly() -> None:
     """From the second block's output to that of the last but two."""
     assert taps_of(3, 20) == (2, 10, 18)
     assert taps_of(5, 36) == (2, 10, 18, 26, 34)
-    assert taps_of(3, 2) == (1,)
+    assert taps_of(1, 2) == (1,)
 
 
 def options_of(data: Path, out: Path, **given: object) -> DsparkTrainingOptions:
