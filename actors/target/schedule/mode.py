@@ -38,8 +38,8 @@ class _Load:
     """What the last trial has cost, or what one of the way that was left would cost by its speed."""
     trial: int = 0
     """Rounds left of a running one."""
-    tried: list[tuple[float, float]] = field(default_factory=list)
-    """Speeds and lengths of its rounds so far."""
+    tried: list[float] = field(default_factory=list)
+    """Speeds of its rounds so far."""
     lost: float = 0.0
     """What they have cost; before plain decoding ran, what drafting has."""
     rested: int = 0
@@ -123,7 +123,7 @@ class Mode:
             # Plain decoding commits so many tokens in a round's worth.
             plain = load.plain.mean if load.plain.weight else min(load.drafted.mean, 1.0)
             load.budget = min(load.budget + PROBE_SHARE * plain * rounds, ROUNDS)
-            has_changed = here.observe(speed, rounds)
+            has_changed = here.observe(speed)
             if here.is_time and self._judge(load):
                 return
             # What has become slower than the other way is thought to be makes a trial of that one a gain, if it is true.
@@ -142,17 +142,17 @@ class Mode:
             return
         load.rested = 0
         load.lost += (here.mean - speed) * rounds
-        load.tried.append((speed, rounds))
+        load.tried.append(speed)
         if is_caught_up or load.drafts or load.trial < PROBE_ROUNDS:
             load.trial -= 1
             if load.trial < PROBE_ROUNDS - 1:
-                there.observe(speed, rounds)
+                there.observe(speed)
         if load.trial == 0 or load.lost > MOST_LOST or len(load.tried) >= ROUNDS:
             if load.trial >= PROBE_ROUNDS - 1:
                 # None of its rounds was judged: then what came instead is what the other way gives now.
                 there.forget()
                 for tried in load.tried:
-                    there.observe(*tried)
+                    there.observe(tried)
             self._pay(load)
             if self._judge(load):
                 self._after = 0
@@ -170,8 +170,6 @@ class Mode:
         )
         if is_slower:
             load.drafts, load.rested = not load.drafts, 0
-            # A round like those would cost this, and a trial has eight, or ends with the one in which too much is lost.
-            lost = (there.mean - here.mean) * here.length
-            load.price = min(max(min(PROBE_ROUNDS * lost, MOST_LOST + lost), 1.0), ROUNDS)
+            load.price = min(max(PROBE_ROUNDS * (there.mean - here.mean), 1.0), MOST_LOST)
             load.budget = max(load.budget, SOON)
         return is_slower

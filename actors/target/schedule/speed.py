@@ -28,7 +28,6 @@ class Speed:
 
     def __init__(self) -> None:
         self._speeds_R = np.zeros(2 * ROUNDS)
-        self._lengths_R = np.zeros(2 * ROUNDS)
         self._first = self._end = 0
 
     @property
@@ -41,33 +40,16 @@ class Speed:
         return self._end - self._first
 
     @property
-    def _known_lengths_R(self) -> NDArray[np.float64]:
-        return self._lengths_R[self._first : self._end]
-
-    @property
-    def length(self) -> float:
-        """Of a round, in rounds of plain decoding; 0 before there was a round."""
-        return float(self._known_lengths_R.mean()) if self.weight else 0.0
-
-    @property
     def mean(self) -> float:
-        """All tokens over all time: a round counts by its length. 0 before there was a round."""
-        if not self.weight:
-            return 0.0
-        lengths_R = self._known_lengths_R
-        return float(lengths_R @ self._known_R / lengths_R.sum())
+        """0 before there was a round."""
+        return float(self._known_R.mean()) if self.weight else 0.0
 
     @property
     def error(self) -> float:
-        """Standard error of the mean; infinite before there are two rounds. One that is far longer than the others counts as the only one."""
+        """Standard error of the mean; infinite before there are two rounds."""
         if self.weight < 2:
             return math.inf
-        lengths_R = self._known_lengths_R
-        total = float(lengths_R.sum())
-        misses_R = self._known_R - self.mean
-        effective = total * total / float(lengths_R @ lengths_R)
-        spread = float(lengths_R @ (misses_R * misses_R)) / total
-        return math.sqrt(spread / max(effective - 1.0, 1e-9))
+        return float(self._known_R.std()) / math.sqrt(self.weight - 1)
 
     def forget(self) -> None:
         """Nothing is known any more."""
@@ -78,22 +60,12 @@ class Speed:
         """A change was looked for with the last round: that costs most here, and is done as often as a trial is long."""
         return self._end % PROBE_ROUNDS == 0
 
-    def observe(self, speed: float, length: float) -> bool:
-        """Takes in a round.
-
-        Args:
-            speed: Its tokens over those of plain decoding in the same time.
-            length: That time, in rounds of plain decoding.
-
-        Returns:
-            Whether the speed has changed.
-        """
+    def observe(self, speed: float) -> bool:
+        """Takes in a round. Returns whether the speed has changed."""
         if self._end == len(self._speeds_R):
-            for kept_R in (self._speeds_R, self._lengths_R):
-                kept_R[:ROUNDS] = kept_R[ROUNDS:]
+            self._speeds_R[:ROUNDS] = self._speeds_R[ROUNDS:]
             self._first, self._end = self._first - ROUNDS, ROUNDS
         self._speeds_R[self._end] = speed
-        self._lengths_R[self._end] = length
         self._end += 1
         self._first = max(self._first, self._end - ROUNDS)
         before = self._before_change() if self.is_time else 0

@@ -33,8 +33,8 @@ class PlainRound:
 
 def modes(rounds: Sequence[PlainRound], drafted: int) -> list[bool]:
     """Whether drafters work, in each of these rounds, and in the next one, which drafts for so many sessions."""
-    # Speeds and lengths of rounds that are remembered of each way at each load, and how many were taken in since all were forgotten.
-    speeds: defaultdict[tuple[int, bool], list[tuple[float, float]]] = defaultdict(list)
+    # Speeds that are remembered of each way at each load, and how many were taken in since all were forgotten.
+    speeds: defaultdict[tuple[int, bool], list[float]] = defaultdict(list)
     taken: defaultdict[tuple[int, bool], int] = defaultdict(int)
     # Of each load: the way that goes on, what trying may cost, what it has cost last, rounds since the other way has run.
     ways: dict[int, bool] = {}
@@ -45,43 +45,35 @@ def modes(rounds: Sequence[PlainRound], drafted: int) -> list[bool]:
     lost: defaultdict[int, float] = defaultdict(float)
     # The trial that runs, if one does: speeds of its rounds, and how many of them count.
     trial: int | None = None
-    tried, counted = list[tuple[float, float]](), 0
+    tried, counted = list[float](), 0
     # Whose trial ran last, and for how many more rounds what comes is still its cost.
     latest, after = 0, 0
     last: int | None = None
 
     def mean(load: int, drafts: bool) -> float:
-        """Tokens over time."""
         known = speeds[load, drafts]
-        return (
-            sum(one * length for one, length in known) / sum(length for _, length in known)
-            if known
-            else 0.0
-        )
+        return sum(known) / len(known) if known else 0.0
 
     def variance(load: int, drafts: bool) -> float:
         """Of the mean."""
         known, middle = speeds[load, drafts], mean(load, drafts)
         if len(known) < 2:
             return math.inf
-        total = sum(length for _, length in known)
-        spread = sum(length * (one - middle) ** 2 for one, length in known) / total
-        effective = total**2 / sum(length**2 for _, length in known)
-        return spread / max(effective - 1.0, 1e-9)
+        return sum((one - middle) ** 2 for one in known) / (len(known) - 1) / len(known)
 
-    def learn(load: int, drafts: bool, speed: float, length: float) -> bool:
+    def learn(load: int, drafts: bool, speed: float) -> bool:
         """Whether the speed has changed."""
         known = speeds[load, drafts]
-        known.append((speed, length))
+        known.append(speed)
         del known[:-256]
         taken[load, drafts] += 1
         if taken[load, drafts] % 8:
             return False
-        total, squares = sum(one for one, _ in known), sum(one * one for one, _ in known)
+        total, squares = sum(known), sum(one * one for one in known)
         single = squares - total * total / len(known)
         least, change = single, 0
         first = 0.0
-        for place, (one, _) in enumerate(known, start=1):
+        for place, one in enumerate(known, start=1):
             first += one
             if 8 <= place <= len(known) - 8:
                 rest = total - first
@@ -100,10 +92,9 @@ def modes(rounds: Sequence[PlainRound], drafted: int) -> list[bool]:
         error = math.sqrt(variance(load, here) + variance(load, not here))
         if mean(load, not here) <= 1.01 * mean(load, here) + error:
             return False
-        # What a round of the way that is left loses; eight are a trial, which ends once 2.56 plain rounds are lost.
-        lengths = [length for _, length in speeds[load, here]]
-        loss = (mean(load, not here) - mean(load, here)) * sum(lengths) / len(lengths)
-        prices[load] = min(max(min(8 * loss, 2.56 + loss), 1.0), 256.0)
+        # By what is known, eight rounds of the way that is left would cost this.
+        prices[load] = 8 * (mean(load, not here) - mean(load, here))
+        prices[load] = min(max(prices[load], 1.0), 2.56)
         budgets[load] = max(budgets[load], 0.5)
         ways[load], rested[load] = not here, 0
         return True
@@ -152,7 +143,7 @@ def modes(rounds: Sequence[PlainRound], drafted: int) -> list[bool]:
             rested[load] += 1
             plain = mean(load, False) if speeds[load, False] else min(mean(load, True), 1.0)
             budgets[load] = min(budgets[load] + 0.01 * plain * lasted, 256.0)
-            has_changed = learn(load, here, speed, lasted)
+            has_changed = learn(load, here, speed)
             if taken[load, here] % 8 == 0 and turn(load):
                 continue
             is_gain = has_changed and mean(load, here) < mean(load, there)
@@ -168,17 +159,17 @@ def modes(rounds: Sequence[PlainRound], drafted: int) -> list[bool]:
             continue
         rested[load] = 0
         lost[load] += (mean(load, here) - speed) * lasted
-        tried.append((speed, lasted))
+        tried.append(speed)
         if one.caught_up or here or counted:
             counted += 1
             if counted > 1:
-                learn(load, there, speed, lasted)
+                learn(load, there, speed)
         if counted < 8 and lost[load] <= 2.56 and len(tried) < 256:
             continue
         if counted <= 1:
             speeds[load, there], taken[load, there] = [], 0
             for each in tried:
-                learn(load, there, *each)
+                learn(load, there, each)
         pay(load)
         if turn(load):
             after = 0

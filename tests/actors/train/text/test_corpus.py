@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from outrider.actors.train.features import frozen_target
 from outrider.actors.train.features.training_text import read_file
 from outrider.actors.train.text.corpus import (
     CorpusSource,
@@ -99,12 +100,23 @@ def test_records_of_another_form_are_named(tmp_path: Path, record: str, message:
         list(read_file(tmp_path / "a.jsonl"))
 
 
+@pytest.fixture
+def unloadable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever loads a target fails."""
+
+    def load_target(name: str, _: object) -> None:
+        pytest.fail(f"{name} was loaded")
+
+    monkeypatch.setattr(frozen_target, "load_target", load_target)
+
+
+@pytest.mark.usefixtures("unloadable")
 def test_what_is_missing_is_said_before_a_target_is_loaded(tmp_path: Path) -> None:
     """Texts, and a folder for the result, in a sentence."""
     given: dict[str, Any] = {
         "data": tmp_path / "texts",
         "out": tmp_path / "file",
-        "target": "/nowhere",
+        "target": "demo:target",
     }
     with pytest.raises(CommandFailed, match="texts: no such folder or file") as caught:
         train("dspark", given)
@@ -114,11 +126,12 @@ def test_what_is_missing_is_said_before_a_target_is_loaded(tmp_path: Path) -> No
         train("dspark", given)
     (given["data"] / "a.txt").write_text("a")
     given["out"].write_text("a")
-    with pytest.raises(CommandFailed, match="file: File exists") as caught:
+    with pytest.raises(CommandFailed, match="is a file; a folder is needed") as caught:
         train("dspark", given)
     assert caught.value.exit_code == USAGE
 
 
+@pytest.mark.usefixtures("unloadable")
 @pytest.mark.parametrize(
     ("record", "message"),
     [
@@ -134,7 +147,7 @@ def test_what_is_wrong_with_texts_is_said_before_a_target_is_loaded(
     """With the line, as wrong input."""
     data = tmp_path / "a.jsonl"
     data.write_text(record)
-    given: dict[str, Any] = {"data": data, "out": tmp_path / "out", "target": "/nowhere"}
+    given: dict[str, Any] = {"data": data, "out": tmp_path / "out", "target": "demo:target"}
     with pytest.raises(CommandFailed, match=message) as caught:
         train("dspark", given)
     assert caught.value.exit_code == USAGE
