@@ -65,7 +65,8 @@ def open_session(
     transform.commit(event.committed)
     row = state.slots.take([*event.prompt, *event.committed], group=event.group)
     table.reset(row)
-    table.append_one(row, np.array([*event.prompt, *event.committed], np.int64))
+    text = np.array([*event.prompt, *event.committed], np.int64)
+    table.append(np.array([row]), text[None], np.array([len(text)]))
     table.prompts_S[row] = len(event.prompt)
     table.ends_S[row] = len(event.prompt) + sampling.max_tokens
     table.handles_S[row] = state.next_handle()

@@ -63,6 +63,13 @@ def open_in(state: TargetState, prompt: Sequence[int], *, seed: int, temperature
     return open_session(event, state, GumbelNoise(spec.vocab_size, spec.device), now=0.0).row
 
 
+def _depths(parents: Sequence[int]) -> list[int]:
+    depths: list[int] = []
+    for parent in parents:
+        depths.append(1 + (depths[parent] if parent >= 0 else 0))
+    return depths
+
+
 def pass_over(rows: Sequence[int], trees: Sequence[tuple[list[int], list[int]]]) -> Pass:
     """A pass over the last token of each session, which is 0, and a tree below it: tokens and parents."""
     entries = [
@@ -79,6 +86,7 @@ def pass_over(rows: Sequence[int], trees: Sequence[tuple[list[int], list[int]]])
         starts_E=starts_of(counts),
         tokens_N=np.array([token for tokens, _ in trees for token in tokens], np.int64),
         parents_N=np.array([parent for _, parents in trees for parent in parents], np.int64),
+        depths_N=np.array([d for _, parents in trees for d in _depths(parents)], np.int64),
         columns_N=np.arange(num_nodes),
         drafters_N=np.full(num_nodes, OWN),
         estimates_N=np.ones(num_nodes),

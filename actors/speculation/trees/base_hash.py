@@ -44,6 +44,20 @@ def extend_each(values_E: Uint64s, tokens_E: NDArray[np.int64]) -> Uint64s:
     return mixed_E ^ (mixed_E >> np.uint64(29))
 
 
+def extend_by_prefixes(values_E: Uint64s, tokens_ET: NDArray[np.int64]) -> Uint64s:
+    """Hashes of several texts after each token more, (E, T)."""
+    hashes_ET = np.empty(tokens_ET.shape, np.uint64)
+    if len(values_E) == 1:
+        value = int(values_E[0])
+        for step, token in enumerate(tokens_ET[0].tolist()):
+            value = extend(value, token)
+            hashes_ET[0, step] = value
+        return hashes_ET
+    for step in range(tokens_ET.shape[1]):
+        hashes_ET[:, step] = values_E = extend_each(values_E, tokens_ET[:, step])
+    return hashes_ET
+
+
 LONG = 64
 """Tokens of one text from which on the loop over all texts at once would cost more than one over each; also where all texts together
 have no more."""

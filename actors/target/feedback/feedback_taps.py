@@ -17,7 +17,7 @@ from outrider.actors.engine.protocol import Logits, Taps
 from outrider.actors.engine.staging import to_device, to_host
 from outrider.actors.exchange.features import RejectedNodes
 from outrider.actors.exchange.feedback_request import FeedbackRequest
-from outrider.actors.speculation.trees.path_keys import Int64s, add_up, jumps_of
+from outrider.actors.speculation.trees.path_keys import Int64s
 from outrider.actors.speculation.trees.ragged import ranges, rank_within, sizes_of, starts_of
 from outrider.actors.target.state.passes import Pass
 from outrider.actors.target.state.round import Round
@@ -213,7 +213,6 @@ class _Picked:
         of_entry_N = np.repeat(np.arange(len(entries)), sizes_E)
         parents_N = pass_.parents_N[nodes_N]
         links_N = np.where(parents_N < 0, -1, parents_N + starts_E[:-1][of_entry_N])
-        depths_N = add_up(np.ones(len(nodes_N), np.int64), jumps_of(links_N)).astype(np.int64)
         roots_E = (self._asked.firsts_E + pass_.chains_E - 1)[entries]
         # The rank of each candidate among those of its entry that were not drawn; the last place stands for the text.
         ranks_N = np.full(len(nodes_N) + 1, -1)
@@ -221,7 +220,7 @@ class _Picked:
         nodes = RejectedNodes(
             tokens_R=pass_.tokens_N[nodes_N][~drawn_N],
             parents_R=ranks_N[links_N][~drawn_N],
-            positions_R=(roots_E[of_entry_N] + depths_N)[~drawn_N],
+            positions_R=(roots_E[of_entry_N] + pass_.depths_N[nodes_N])[~drawn_N],
         )
         counts_E = np.bincount(of_entry_N[~drawn_N], minlength=len(entries))
         begins_E = (pass_.batch.starts_E[:-1] + pass_.chains_E)[entries]

@@ -42,6 +42,9 @@ class Pass:
     parents_N: Int64s
     """Index of the parent among the entry's candidates, -1 for the text."""
 
+    depths_N: Int64s
+    """Tokens from the text to each, itself included."""
+
     columns_N: Int64s
     """Column in the pool, or `NO_COLUMN`."""
 
@@ -136,6 +139,7 @@ def build(
         starts_E=starts_of(counts_E),
         tokens_N=nodes.tokens_N,
         parents_N=nodes.parents_N,
+        depths_N=nodes.depths_N - table.lengths_S[rows_E[entries_N]],
         columns_N=nodes.columns_N,
         drafters_N=nodes.drafters_N,
         estimates_N=nodes.estimates_N,
@@ -165,6 +169,7 @@ def plain(pass_: Pass, entry: int, *, now: float) -> Pass:
         starts_E=np.zeros(2, np.int64),
         tokens_N=none,
         parents_N=none,
+        depths_N=none,
         columns_N=none,
         drafters_N=none,
         estimates_N=np.zeros(0),

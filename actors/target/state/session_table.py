@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from outrider.actors.speculation.trees import base_hash
 from outrider.actors.speculation.trees.path_keys import Int64s, Uint64s, terms
+from outrider.actors.speculation.trees.ragged import cells_of, starts_of
 
 Bools = NDArray[np.bool_]
 Float64s = NDArray[np.float64]
@@ -193,45 +194,29 @@ class SessionTable:
         self.stops_SK[row] = NO_TOKEN
         self.stops_SK[row, : len(tokens)] = sorted(tokens)
 
-    def append_one(self, row: int, tokens: Int64s) -> None:
-        """Extends one text: a prompt."""
-        start = int(self.lengths_S[row])
-        stop = start + len(tokens)
-        self.tokens_SL[row, start:stop] = tokens
-        value = int(self.hashes_SL[row, start])
-        hashes = np.empty(len(tokens), np.uint64)
-        for index, token in enumerate(tokens.tolist()):
-            value = base_hash.extend(value, token)
-            hashes[index] = value
-        self.hashes_SL[row, start + 1 : stop + 1] = hashes
-        self.said_s_SL[row, start + 1 : stop + 1] = 0.0
-        added = terms(tokens, np.arange(start + 1, stop + 1))
-        self.keys_SL[row, start + 1 : stop + 1] = self.keys_SL[row, start] + np.cumsum(
-            added, dtype=np.uint64
-        )
-        self.lengths_S[row] = stop
-
     def append(self, rows_E: Int64s, tokens_ET: Int64s, counts_E: Int64s) -> None:
         """Extends several texts.
 
         Args:
-            rows_E: Sessions.
+            rows_E: Sessions, none twice.
             tokens_ET: What they get.
             counts_E: How many of those.
         """
-        for step in range(int(counts_E.max(initial=0))):
-            goes_on = (counts_E > step).nonzero()[0]
-            rows, tokens = rows_E[goes_on], tokens_ET[goes_on, step]
-            lengths = self.lengths_S[rows]
-            self.tokens_SL[rows, lengths] = tokens
-            self.said_s_SL[rows, lengths + 1] = 0.0
-            self.hashes_SL[rows, lengths + 1] = base_hash.extend_each(
-                self.hashes_SL[rows, lengths], tokens
-            )
-            self.keys_SL[rows, lengths + 1] = self.keys_SL[rows, lengths] + terms(
-                tokens, lengths + 1
-            )
-            self.lengths_S[rows] = lengths + 1
+        entries_M, steps_M = cells_of(np.arange(tokens_ET.shape[1]) < counts_E[:, None])
+        lengths_E = self.lengths_S[rows_E]
+        rows_M, places_M = rows_E[entries_M], lengths_E[entries_M] + steps_M
+        tokens_M, behind_M = tokens_ET[entries_M, steps_M], places_M + 1
+        hashes_ET = base_hash.extend_by_prefixes(self.hashes_SL[rows_E, lengths_E], tokens_ET)
+        # The sum over a text is that over all of them, less what came before it.
+        sums_M = np.cumsum(terms(tokens_M, behind_M), dtype=np.uint64)
+        before_E = np.append(np.uint64(0), sums_M)[starts_of(counts_E)[:-1]]
+        self.tokens_SL[rows_M, places_M] = tokens_M
+        self.said_s_SL[rows_M, behind_M] = 0.0
+        self.hashes_SL[rows_M, behind_M] = hashes_ET[entries_M, steps_M]
+        self.keys_SL[rows_M, behind_M] = (
+            sums_M + (self.keys_SL[rows_E, lengths_E] - before_E)[entries_M]
+        )
+        self.lengths_S[rows_E] = lengths_E + counts_E
 
     def say(self, rows_E: Int64s, now: float) -> None:
         """Notes that drafters are told of these texts now."""

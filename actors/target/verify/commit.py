@@ -10,7 +10,7 @@ import numpy as np
 from outrider.actors.engine.protocol import Logits
 from outrider.actors.exchange import verdicts as wire
 from outrider.actors.exchange.commits import Commits
-from outrider.actors.speculation.trees.path_keys import Int64s, add_up, jumps_of
+from outrider.actors.speculation.trees.path_keys import Int64s
 from outrider.actors.speculation.trees.ragged import sizes_of, starts_of
 from outrider.actors.target.candidates.candidate_store import NO_COLUMN
 from outrider.actors.target.state import yields
@@ -125,18 +125,16 @@ def _count(state: TargetState, pass_: Pass, done: Round, drawn_N: Bools, walks: 
     if not len(drawn_N):
         return
     entries_N = pass_.entries_N
-    links_N = np.where(pass_.parents_N < 0, -1, pass_.parents_N + pass_.starts_E[entries_N])
-    depths_N = add_up(np.ones(len(drawn_N), np.int64), jumps_of(links_N)).astype(np.int64)
     num_entries = len(pass_.rows_E)
     accepted_E = np.bincount(entries_N[drawn_N], minlength=num_entries)[done.entries_E]
     deepest = np.zeros(num_entries, np.int64)
-    np.maximum.at(deepest, entries_N, depths_N)
+    np.maximum.at(deepest, entries_N, pass_.depths_N)
     counts["verified"][rows_E] += sizes_E
     counts["accepted"][rows_E] += accepted_E
     levels = np.arange(MOST_DEPTH)
     state.table.reached_SD[rows_E] += levels < deepest[done.entries_E, None]
     state.table.accepted_SD[rows_E] += levels < accepted_E[:, None]
-    state.tally.decided(state.drafters, pass_.drafters_N, depths_N, drawn_N)
+    state.tally.decided(state.drafters, pass_.drafters_N, pass_.depths_N, drawn_N)
 
 
 def _tell(state: TargetState, done: Round, walks: Walks) -> None:

@@ -20,7 +20,6 @@ from outrider.actors.engine.staging import Int64s, to_device, to_host, wait_for
 from outrider.actors.exchange.candidates import POOLED
 from outrider.actors.speculation.noise.gumbel import GumbelNoise
 from outrider.actors.speculation.noise.seeds import mix_pairs
-from outrider.actors.speculation.trees.path_keys import add_up, jumps_of
 from outrider.actors.speculation.trees.ragged import ranges, sizes_of, starts_of
 from outrider.actors.target.state.passes import Pass
 from outrider.actors.target.state.session_table import SessionTable
@@ -201,16 +200,15 @@ def _forest(pass_: Pass, entries_B: Int64s, limits_B: Int64s) -> _Forest:
     parents_R[at] = pass_.parents_N[nodes_N] + 1 + np.repeat(starts_B[:-1], counts_B)
     tokens_R = np.full(num_rows, -1)
     tokens_R[at] = pass_.tokens_N[nodes_N]
-    is_node_R = np.zeros(num_rows, np.int64)
-    is_node_R[at] = 1
-    links_R = np.where(parents_R == num_rows, -1, parents_R)
+    depths_R = np.zeros(num_rows, np.int64)
+    depths_R[at] = pass_.depths_N[nodes_N]
     return _Forest(
         entries_B=entries_B,
         starts_B=starts_B,
         logits_R=ranges(pass_.roots_E()[entries_B], counts_B + 1),
         parents_R=parents_R,
         tokens_R=tokens_R,
-        depths_R=add_up(is_node_R, jumps_of(links_R)).astype(np.int64),
+        depths_R=depths_R,
         limits_B=limits_B,
     )
 

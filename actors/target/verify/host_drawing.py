@@ -1,13 +1,14 @@
-"""The draws and walks of a pass on the host, level by level: at each level one row of every session whose walk goes on.
+"""The draws and walks of a pass on the host: at all rows at once where that is cheap, else level by level, at each level one row of every
+session whose walk goes on.
 
-Of a tree of sixteen nodes a walk visits about three, so drawing all rows, as a device does (`device_drawing.py`), would cost more. The
-number of array operations depends on the depth of the walks, not on how many there are. The tokens are those of
-`plain_drawing.py`, one row at a time: the plain reference.
+Of a tree of sixteen nodes a walk visits about three. With a vocabulary of a language model the other rows would cost most of the time, with that of
+an emulated device the calls do. The number of array operations depends on the depth of the walks, not on how many there are. The tokens are
+those of `plain_drawing.py`, one row at a time: the plain reference.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +19,6 @@ from outrider.actors.engine.staging import wait_for
 from outrider.actors.exchange.candidates import POOLED
 from outrider.actors.speculation.noise.gumbel import GumbelNoise
 from outrider.actors.speculation.trees.path_keys import Int64s
-from outrider.actors.speculation.trees.ragged import sizes_of
 from outrider.actors.target.state.passes import Pass
 from outrider.actors.target.state.session_table import SessionTable
 from outrider.actors.target.state.target_events import Logprob
@@ -28,59 +28,61 @@ from outrider.actors.target.verify.walks import Read, Walks
 
 Float32s = NDArray[np.float32]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Level:
-    """The draws of one level."""
-
-    entries_A: Int64s
-    tokens_A: Int64s
-    close_A: NDArray[np.bool_]
-    """Near ties."""
-    next_A: Int64s
-    """Node of the token, counted over the pass; -1: the walk ends."""
+CALL_VALUES = 8192
+"""Values that are computed in the time that the calls for one more level take, whatever they compute."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Family:
-    """Who draws in a pass. Nodes are numbered over the pass, and the texts of entries follow them as if they were nodes."""
+    """Where a pass draws, and what was drawn there. Places are its nodes, counted over the pass, and behind them the texts of its entries;
+    the place behind the last stands for the end of a walk."""
 
-    tokens_N: Int64s
-    parents_N: Int64s
-    rows_N: Int64s
-    """Rows of logits."""
-    num_places: int
+    def __init__(self, pass_: Pass, remaining_S: Int64s) -> None:
+        """Nothing is drawn yet.
 
-    @classmethod
-    def of(cls, pass_: Pass, roots_E: Int64s) -> Family:
-        """That of a pass."""
-        counts_E, num_nodes = sizes_of(pass_.starts_E), len(pass_.tokens_N)
-        entries_N = np.repeat(np.arange(len(counts_E)), counts_E)
+        Args:
+            pass_: What was run.
+            remaining_S: Tokens that sessions may still get.
+        """
+        roots_E, num_nodes = pass_.roots_E(), len(pass_.tokens_N)
+        entries_N = pass_.entries_N
         starts_N = pass_.starts_E[entries_N]
-        is_top_N = pass_.parents_N < 0
-        return cls(
-            tokens_N=pass_.tokens_N,
-            parents_N=np.where(is_top_N, num_nodes + entries_N, starts_N + pass_.parents_N),
-            rows_N=roots_E[entries_N] + 1 + np.arange(num_nodes) - starts_N,
-            num_places=num_nodes + len(counts_E),
+        self.tokens_N = pass_.tokens_N
+        self.parents_N = np.where(
+            pass_.parents_N < 0, num_nodes + entries_N, starts_N + pass_.parents_N
         )
+        self.entries_P = np.concatenate((entries_N, np.arange(len(roots_E))))
+        self.depths_P = np.zeros(len(self.entries_P), np.int64)
+        """Tokens from the text to each."""
+        self.depths_P[:num_nodes] = pass_.depths_N
+        self.rows_P = np.concatenate(
+            (roots_E[entries_N] + 1 + np.arange(num_nodes) - starts_N, roots_E)
+        )
+        """Rows of logits."""
+        self._is_within_N = pass_.depths_N < remaining_S[pass_.rows_E[entries_N]]
+        self.end = len(self.entries_P)
+        self.drawn_P = np.full(self.end + 1, -1)
+        self.margins_P = np.full(self.end + 1, np.inf, np.float32)
+        self.nexts_P = np.full(self.end + 1, self.end)
+        """The child that was drawn, of siblings with equal tokens the first."""
 
-    def next(self, places_A: Int64s, tokens_A: Int64s) -> Int64s:
-        """The children that were drawn, of siblings with equal tokens the first; -1: there is none."""
-        drawn = np.full(self.num_places, -1)
-        drawn[places_A] = tokens_A
-        hits = (drawn[self.parents_N] == self.tokens_N).nonzero()[0][::-1]
-        drawn[places_A] = -1
-        drawn[self.parents_N[hits]] = hits
-        next_A: Int64s = drawn[places_A]
-        return next_A
+    def draw(self, places_A: Int64s, tokens_A: Int64s, margins_A: Float32s) -> None:
+        """Takes in what was drawn."""
+        self.drawn_P[places_A] = tokens_A
+        self.margins_P[places_A] = margins_A
+        is_drawn_N = (self.drawn_P[self.parents_N] == self.tokens_N) & self._is_within_N
+        hits = is_drawn_N.nonzero()[0][::-1]
+        self.nexts_P[self.parents_N[hits]] = hits
 
 
 class HostDraws:
     """Draws and walks of passes."""
 
     def __init__(
-        self, engine: Engine, table: SessionTable, sessions: dict[int, TargetSession]
+        self,
+        engine: Engine,
+        table: SessionTable,
+        sessions: dict[int, TargetSession],
+        call_values: int = CALL_VALUES,
     ) -> None:
         """Makes the noise of the engine's vocabulary.
 
@@ -88,11 +90,13 @@ class HostDraws:
             engine: The target model.
             table: The sessions.
             sessions: By row.
+            call_values: As `CALL_VALUES`; 0: always level by level.
         """
         self._device = engine.spec.device
         self._noise = GumbelNoise(engine.spec.vocab_size, torch.device("cpu"))
         self._table = table
         self._sessions = sessions
+        self._call_values = call_values
 
     def start(self, pass_: Pass, logits: Logits) -> Read:
         """Draws and walks every session of a pass that samples by coupled draws: all is done when this returns."""
@@ -100,57 +104,58 @@ class HostDraws:
         entries_B = pass_.decided_as(POOLED)
         if not len(entries_B):
             return lambda: None
+        family = Family(pass_, self._table.remaining_S)
         logprobs: dict[int, list[Logprob]] = {}
-        levels = self._levels(pass_, entries_B, logits.values_RV, logprobs)
-        walks = _walks_of(pass_, levels, logprobs)
+        visited_BT = self._walk(pass_, family, entries_B, logits.values_RV, logprobs)
+        near_ties_B = self._table.near_ties_S[pass_.rows_E[entries_B]]
+        walks = _walks_of(pass_, family, entries_B, visited_BT, near_ties_B)
+        walks.logprobs = logprobs
         return lambda: walks
 
-    def _levels(
+    def _walk(
         self,
         pass_: Pass,
-        entries_A: Int64s,
+        family: Family,
+        entries_B: Int64s,
         values_RV: torch.Tensor,
         logprobs: dict[int, list[Logprob]],
-    ) -> list[_Level]:
-        table, roots_E, num_nodes = self._table, pass_.roots_E(), len(pass_.tokens_N)
-        family = Family.of(pass_, roots_E) if num_nodes else None
-        slots_A, places_A, rows_A = (
-            pass_.rows_E[entries_A],
-            num_nodes + entries_A,
-            roots_E[entries_A],
-        )
-        is_plain = bool(table.plain_S[slots_A].all() and not table.reports_S[slots_A].any())
+    ) -> Int64s:
+        """The places that each walk visits, (B, T)."""
+        table, slots_B = self._table, pass_.rows_E[entries_B]
+        is_plain = bool(table.plain_S[slots_B].all() and not table.reports_S[slots_B].any())
+        levels = 1 + int(pass_.depths_N.max(initial=0))
+        num_values = family.end * values_RV.shape[1]
+        is_at_once = is_plain and num_values <= levels * self._call_values
+        if is_at_once:
+            is_decided_E = np.zeros(len(pass_.rows_E), np.bool_)
+            is_decided_E[entries_B] = True
+            places_A = is_decided_E[family.entries_P].nonzero()[0]
+            slots_A = pass_.rows_E[family.entries_P[places_A]]
+            scores_AV = self._scores(values_RV, family.rows_P[places_A], slots_A)
+            self._perturb(scores_AV, slots_A, family.depths_P[places_A])
+            family.draw(places_A, *draw_rows(scores_AV))
         paths: dict[int, list[int]] = {}
-        levels: list[_Level] = []
-        while len(entries_A):
-            depth = len(levels)
-            scores_AV = self._scores(values_RV, rows_A, slots_A)
-            if not is_plain:
-                self._transform(scores_AV, values_RV, rows_A, slots_A, depth, paths)
-            self._perturb(scores_AV, slots_A, depth)
-            tokens_A, margins_A = draw_rows(scores_AV)
-            next_A = np.full(len(entries_A), -1)
-            if family is not None:
-                goes_on = table.ends_S[slots_A] - table.lengths_S[slots_A] > depth + 1
-                next_A = np.where(goes_on, family.next(places_A, tokens_A), -1)
-            levels.append(
-                _Level(
-                    entries_A=entries_A,
-                    tokens_A=tokens_A,
-                    close_A=margins_A < table.near_ties_S[slots_A],
-                    next_A=next_A,
-                )
-            )
-            if not is_plain:
-                for slot, token in zip(slots_A.tolist(), tokens_A.tolist(), strict=True):
-                    paths.setdefault(slot, []).append(token)
-                self._report(values_RV, rows_A, slots_A, levels[-1], logprobs)
-            if family is None:
-                break
-            stays = (next_A >= 0).nonzero()[0]
-            entries_A, slots_A, places_A = entries_A[stays], slots_A[stays], next_A[stays]
-            rows_A = family.rows_N[places_A]
-        return levels
+        visited = [len(pass_.tokens_N) + entries_B]
+        while True:
+            at_B = visited[-1]
+            if not is_at_once:
+                on_way = (at_B < family.end).nonzero()[0]
+                at_A, slots_A = at_B[on_way], slots_B[on_way]
+                rows_A, depth = family.rows_P[at_A], len(visited) - 1
+                scores_AV = self._scores(values_RV, rows_A, slots_A)
+                if not is_plain:
+                    self._transform(scores_AV, values_RV, rows_A, slots_A, depth, paths)
+                self._perturb(scores_AV, slots_A, depth)
+                family.draw(at_A, *draw_rows(scores_AV))
+                if not is_plain:
+                    tokens_A = family.drawn_P[at_A]
+                    for slot, token in zip(slots_A.tolist(), tokens_A.tolist(), strict=True):
+                        paths.setdefault(slot, []).append(token)
+                    self._report(values_RV, rows_A, slots_A, entries_B[on_way], tokens_A, logprobs)
+            next_B = family.nexts_P[at_B]
+            if next_B.min() == family.end:
+                return np.stack(visited, axis=1)
+            visited.append(next_B)
 
     def _scores(self, values_RV: torch.Tensor, rows_A: Int64s, slots_A: Int64s) -> Float32s:
         """Rows over their temperatures: a copy, of those that have no other options."""
@@ -177,14 +182,14 @@ class HostDraws:
             )
             scores_AV[index] = scored_1V[0].cpu().numpy()
 
-    def _perturb(self, scores_AV: Float32s, slots_A: Int64s, depth: int) -> None:
-        """Adds the noise of sessions that have some."""
+    def _perturb(self, scores_AV: Float32s, slots_A: Int64s, depths_A: Int64s | int) -> None:
+        """Adds the noise of sessions that have some, so many tokens below their texts."""
         table = self._table
         noisy = table.noisy_S[slots_A].nonzero()[0]
         slots = slots_A[noisy]
         if not len(slots):
             return
-        positions = (table.lengths_S[slots] + depth).astype(np.uint64)
+        positions = (table.lengths_S[slots_A] + depths_A)[noisy].astype(np.uint64)
         noise = self._noise.of_pairs(table.seeds_S[slots], positions).numpy()
         if len(slots) == len(slots_A):
             scores_AV += noise
@@ -196,7 +201,8 @@ class HostDraws:
         values_RV: torch.Tensor,
         rows_A: Int64s,
         slots_A: Int64s,
-        level: _Level,
+        entries_A: Int64s,
+        tokens_A: Int64s,
         logprobs: dict[int, list[Logprob]],
     ) -> None:
         """Log-probabilities, where they are wanted."""
@@ -204,20 +210,21 @@ class HostDraws:
             row, session = int(rows_A[index]), self._sessions[int(slots_A[index])]
             report = logprob_of(
                 values_RV[row : row + 1],
-                int(level.tokens_A[index]),
+                int(tokens_A[index]),
                 session.sampling.logprobs or 0,
             )
-            logprobs.setdefault(int(level.entries_A[index]), []).append(report)
+            logprobs.setdefault(int(entries_A[index]), []).append(report)
 
 
-def _walks_of(pass_: Pass, levels: list[_Level], logprobs: dict[int, list[Logprob]]) -> Walks:
-    walks = Walks.empty(len(pass_.rows_E), len(levels))
-    walks.logprobs = logprobs
-    for depth, level in enumerate(levels):
-        entries = level.entries_A
-        walks.counts_E[entries] = depth + 1
-        walks.tokens_ET[entries, depth] = level.tokens_A
-        nodes_A = level.next_A - pass_.starts_E[entries]
-        walks.nodes_ET[entries, depth] = np.where(level.next_A >= 0, nodes_A, -1)
-        walks.near_ties_E[entries] += level.close_A
+def _walks_of(
+    pass_: Pass, family: Family, entries_B: Int64s, visited_BT: Int64s, near_ties_B: Any
+) -> Walks:
+    walks = Walks.empty(len(pass_.rows_E), visited_BT.shape[1])
+    is_walked_BT = visited_BT < family.end
+    walks.counts_E[entries_B] = is_walked_BT.sum(axis=1)
+    walks.tokens_ET[entries_B] = np.where(is_walked_BT, family.drawn_P[visited_BT], 0)
+    nodes_BT = visited_BT[:, 1:] - pass_.starts_E[entries_B, None]
+    walks.nodes_ET[entries_B, :-1] = np.where(is_walked_BT[:, 1:], nodes_BT, -1)
+    is_close_BT = (family.margins_P[visited_BT] < near_ties_B[:, None]) & is_walked_BT
+    walks.near_ties_E[entries_B] = is_close_BT.sum(axis=1)
     return walks

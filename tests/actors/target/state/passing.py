@@ -69,6 +69,14 @@ class Sessions:
         return open_session(event, self.state, self._noise, now=0.0).row
 
 
+def depths_of(parents: Sequence[int]) -> list[int]:
+    """Tokens from the text to each node."""
+    depths: list[int] = []
+    for parent in parents:
+        depths.append(1 + (depths[parent] if parent >= 0 else 0))
+    return depths
+
+
 def pass_of(trees: Sequence[Tree]) -> Pass:
     """A pass; logits are wanted of all rows of those that draw. Tokens of texts are not looked at."""
     entries = [
@@ -91,6 +99,7 @@ def pass_of(trees: Sequence[Tree]) -> Pass:
         starts_E=starts_of(counts),
         tokens_N=np.array([t for tree in trees for t in tree.tokens], np.int64),
         parents_N=np.array([p for tree in trees for p in tree.parents], np.int64),
+        depths_N=np.array([d for tree in trees for d in depths_of(tree.parents)], np.int64),
         columns_N=np.arange(num_nodes),
         drafters_N=np.array(drafters, np.int64),
         estimates_N=np.full(num_nodes, 0.5),

@@ -170,16 +170,21 @@ def test_wrong_verdict_rule_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The comparison can fail: a walk that prefers candidates to draws gives another text."""
     events = [opening(1, OPTIONS["sampled"])]
     plain = run_plain(Harness(engine()), events)
-    follow = host_drawing.Family.next
+    draw = host_drawing.Family.draw
 
-    def credulous(self: host_drawing.Family, places_A: Int64s, tokens_A: Int64s) -> Int64s:
+    def credulous(
+        self: host_drawing.Family,
+        places_A: Int64s,
+        tokens_A: Int64s,
+        margins_A: host_drawing.Float32s,
+    ) -> None:
         children = {int(parent): node for node, parent in reversed(list(enumerate(self.parents_N)))}
         for index, place in enumerate(places_A.tolist()):
             if place in children and place >= len(self.tokens_N):
                 tokens_A[index] = self.tokens_N[children[place]]
-        return follow(self, places_A, tokens_A)
+        draw(self, places_A, tokens_A, margins_A)
 
-    monkeypatch.setattr(host_drawing.Family, "next", credulous)
+    monkeypatch.setattr(host_drawing.Family, "draw", credulous)
     assert run_chaos(Harness(engine()), events, random.Random(1)) != plain
 
 

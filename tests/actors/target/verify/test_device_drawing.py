@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -56,14 +57,19 @@ OPTIONS = [
 ]
 
 
-KINDS = (HostDraws, DeviceDraws)
+KINDS = (
+    partial(HostDraws, call_values=0),
+    partial(HostDraws, call_values=10**6),
+    DeviceDraws,
+)
+"""On the host level by level, and at once where requests have no other options."""
 
 
 def device_walks(
     sessions: Sessions,
     pass_: Pass,
     logits: Logits,
-    kind: type[HostDraws | DeviceDraws] = DeviceDraws,
+    kind: Callable[..., HostDraws | DeviceDraws] = DeviceDraws,
 ) -> Walks | None:
     """What is decided at once."""
     state = sessions.state
