@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.actors.speculation.trees.path_keys import Int64s
-from outrider.actors.speculation.trees.ragged import rank_within
+from outrider.actors.speculation.trees.ragged import cells_of, rank_within
 from outrider.actors.target.candidates.candidate_pools import Pools
 from outrider.actors.target.candidates.candidate_store import Chosen
 from outrider.actors.target.schedule.cost import CostModel
@@ -88,5 +88,5 @@ def _offered(
         order_EP = np.argsort(-values_EP, axis=1, kind="stable")
         np.put_along_axis(ranks_EP, order_EP, np.arange(width)[None, :], axis=1)
         may_EP &= ranks_EP < budgets_E[:, None]
-    entries, columns = np.nonzero(may_EP)
+    entries, columns = cells_of(may_EP)
     return entries, columns, values_EP[entries, columns]
