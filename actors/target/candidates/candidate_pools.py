@@ -21,7 +21,7 @@ from outrider.actors.speculation.trees.path_keys import (
     multiply,
     terms,
 )
-from outrider.actors.speculation.trees.ragged import cells_of, first_equals, ranges, rank_within
+from outrider.actors.speculation.trees.ragged import first_equals, ranges, rank_within
 
 LEAST_ESTIMATE = 1.0 / 512.0
 """Probability that a candidate has at least, given its parent; half a step of what the wire tells. One worth nothing would make
@@ -92,13 +92,10 @@ class Pools:
         """Empties one pool."""
         self.sizes_S[row] = 0
 
-    def width(self, rows_E: Int64s) -> int:
-        """Columns that the pools of these sessions reach, at most."""
-        return int(self.sizes_S[rows_E].max(initial=0))
-
-    def filled(self, rows_E: Int64s, width: int) -> NDArray[np.bool_]:
-        """Which of the first columns hold a node. Shape (E, width)."""
-        return np.arange(width) < self.sizes_S[rows_E, None]
+    def held(self, rows_E: Int64s) -> tuple[Int64s, Int64s]:
+        """Entry and column of each node of these sessions, by entry and column."""
+        sizes_E = self.sizes_S[rows_E]
+        return np.arange(len(rows_E)).repeat(sizes_E), ranges(np.zeros_like(sizes_E), sizes_E)
 
     def open(self, rows_E: Int64s, deepest_E: Int64s) -> NDArray[np.float64]:
         """Probability that each text leaves its tree through a leaf, below which candidates could go on; 1 without a tree.
@@ -107,13 +104,15 @@ class Pools:
             rows_E: Sessions.
             deepest_E: Depth from which on leaves are ends, counted from the start of the text.
         """
-        width = self.width(rows_E)
-        is_leaf_EP = self.filled(rows_E, width)
-        parents_EP = np.where(is_leaf_EP, self.parents_SP[rows_E, :width], _ROOT)
-        is_leaf_EP &= self.depths_SP[rows_E, :width] < deepest_E[:, None]
-        entries, columns = cells_of(parents_EP >= 0)
-        is_leaf_EP[entries, parents_EP[entries, columns]] = False
-        open_E: NDArray[np.float64] = (self.values_SP[rows_E, :width] * is_leaf_EP).sum(axis=1)
+        entries_H, columns_H = self.held(rows_E)
+        held = rows_E[entries_H], columns_H
+        parents_H = self.parents_SP[held]
+        is_leaf_H = self.depths_SP[held] < deepest_E[entries_H]
+        # Nodes of an entry lie one behind the other.
+        is_inner_H = parents_H >= 0
+        is_leaf_H[(parents_H - columns_H + np.arange(len(entries_H)))[is_inner_H]] = False
+        values_H = np.where(is_leaf_H, self.values_SP[held], 0.0)
+        open_E = np.bincount(entries_H, values_H, minlength=len(rows_E)).astype(np.float64)
         open_E[self.sizes_S[rows_E] == 0] = 1.0
         return open_E
 
@@ -188,8 +187,8 @@ class Pools:
         begins_M = np.ones(len(rows_M), np.bool_)
         begins_M[1:] = rows_M[1:] != rows_M[:-1]
         rows_E = rows_M[begins_M]
-        sizes_E = self.sizes_S[rows_E]
-        rows_H, columns_H = rows_E.repeat(sizes_E), ranges(np.zeros_like(sizes_E), sizes_E)
+        entries_H, columns_H = self.held(rows_E)
+        rows_H = rows_E[entries_H]
         rows_A = np.concatenate((rows_H, rows_M))
         # Rows set apart, because different sessions may have equal texts.
         names_A = rows_A.astype(np.uint64)
@@ -265,25 +264,28 @@ class Pools:
         Returns:
             Number of nodes of each session that were dropped because the text went another way.
         """
-        width = self.width(rows_E)
-        if not width:
+        entries_H, columns_H = self.held(rows_E)
+        if not len(entries_H):
             return np.zeros(len(rows_E), np.int64)
-        held_EP = self.filled(rows_E, width)
-        depths_EP = np.minimum(self.depths_SP[rows_E, :width], lengths_E[:, None])
-        texts_EP = keys_SL[rows_E[:, None], depths_EP]
+        held = rows_E[entries_H], columns_H
+        depths_H, lengths_H = self.depths_SP[held], lengths_E[entries_H]
+        texts_H = keys_SL[held[0], np.minimum(depths_H, lengths_H)]
         # Of the nodes beyond the text none has the key of the text, but for the root itself.
-        on_path_EP = held_EP & (self.keys_SP[rows_E, :width] == texts_EP)
-        is_root_EP = on_path_EP & (self.depths_SP[rows_E, :width] == lengths_E[:, None])
-        roots_E = is_root_EP.argmax(axis=1)
-        stays_EP = held_EP & below(is_root_EP, self.parents_SP[rows_E, :width])
-        entries, columns = cells_of(stays_EP)
-        places = rank_within(entries)
-        renamed = np.full((len(rows_E), width + 1), _ROOT)
-        renamed[entries, columns] = places
-        rows = rows_E[entries]
+        on_path_H = self.keys_SP[held] == texts_H
+        is_root_H = on_path_H & (depths_H == lengths_H)
+        parents_H, starts_H = self.parents_SP[held], np.arange(len(entries_H)) - columns_H
+        links_H = np.where(parents_H < 0, _ROOT, parents_H + starts_H)
+        roots_H = is_root_H.astype(np.int64)
+        stays = (add_up(roots_H, jumps_of(links_H)) > roots_H).nonzero()[0]
+        entries = entries_H[stays]
+        rows, columns, places = held[0][stays], columns_H[stays], rank_within(entries)
+        renamed = np.full(len(entries_H) + 1, _ROOT)
+        renamed[stays] = places
+        values_E = np.ones(len(rows_E))
+        values_E[entries_H[is_root_H]] = self.values_SP[held][is_root_H]
         # The root itself was not renamed, so its children get -1. Reading comes before writing.
-        parents = renamed[entries, self.parents_SP[rows, columns]]
-        values = self.values_SP[rows, columns] / self.values_SP[rows, roots_E[entries]]
+        parents = renamed[links_H[stays]]
+        values = self.values_SP[rows, columns] / values_E[entries]
         for array in (
             self.tokens_SP,
             self.depths_SP,
@@ -295,27 +297,7 @@ class Pools:
         self.parents_SP[rows, places] = parents
         self.values_SP[rows, places] = values
         sizes_E = np.bincount(entries, minlength=len(rows_E))
-        dropped_E: Int64s = self.sizes_S[rows_E] - on_path_EP.sum(axis=1) - sizes_E
+        num_on_path_E = np.bincount(entries_H[on_path_H], minlength=len(rows_E))
+        dropped_E: Int64s = self.sizes_S[rows_E] - num_on_path_E - sizes_E
         self.sizes_S[rows_E] = sizes_E
         return dropped_E
-
-
-def below(is_root_EP: NDArray[np.bool_], parents_EP: Int64s) -> NDArray[np.bool_]:
-    """Which nodes have one of the roots among their ancestors.
-
-    Args:
-        is_root_EP: The roots.
-        parents_EP: Column of each parent, -1 for none.
-    """
-    count, width = is_root_EP.shape
-    entries = np.arange(count)[:, None]
-    # The column behind the last, which -1 names as well, is above all. Columns without a node hold anything.
-    ancestors = np.full((count, width + 1), _ROOT)
-    ancestors[:, :-1] = np.minimum(parents_EP, width)
-    reached = np.zeros((count, width + 1), np.bool_)
-    reached[:, :-1] = is_root_EP
-    reached = reached[entries, ancestors]
-    while (ancestors != _ROOT).any():
-        reached |= reached[entries, ancestors]
-        ancestors = ancestors[entries, ancestors]
-    return reached[:, :-1]

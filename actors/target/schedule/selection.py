@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.actors.speculation.trees.path_keys import Int64s
-from outrider.actors.speculation.trees.ragged import cells_of, rank_within
+from outrider.actors.speculation.trees.ragged import rank_within
 from outrider.actors.target.candidates.candidate_pools import Pools
 from outrider.actors.target.candidates.candidate_store import Chosen
 from outrider.actors.target.schedule.cost import CostModel
@@ -76,17 +76,14 @@ def _offered(
     pools: Pools, rows_E: Int64s, deepest_E: Int64s, budgets_E: Int64s
 ) -> tuple[Int64s, Int64s, Float64s]:
     """Entry, column and value of what may be taken, by entry and column."""
-    width = pools.width(rows_E)
-    if not width:
-        nothing = np.zeros(0, np.int64)
-        return nothing, nothing, np.zeros(0)
-    may_EP = pools.filled(rows_E, width)
-    may_EP &= pools.depths_SP[rows_E, :width] <= deepest_E[:, None]
-    values_EP = np.where(may_EP, pools.values_SP[rows_E, :width], -1.0)
-    if (may_EP.sum(axis=1) > budgets_E).any():
-        ranks_EP = np.empty(values_EP.shape, np.int64)
-        order_EP = np.argsort(-values_EP, axis=1, kind="stable")
-        np.put_along_axis(ranks_EP, order_EP, np.arange(width)[None, :], axis=1)
-        may_EP &= ranks_EP < budgets_E[:, None]
-    entries, columns = cells_of(may_EP)
-    return entries, columns, values_EP[entries, columns]
+    entries, columns = pools.held(rows_E)
+    place = rows_E[entries], columns
+    may = (pools.depths_SP[place] <= deepest_E[entries]).nonzero()[0]
+    values = pools.values_SP[place][may]
+    entries, columns = entries[may], columns[may]
+    if (np.bincount(entries, minlength=len(rows_E)) > budgets_E).any():
+        by_entry = np.lexsort((-values, entries))
+        fits = rank_within(entries[by_entry]) < budgets_E[entries[by_entry]]
+        within = np.sort(by_entry[fits])
+        entries, columns, values = entries[within], columns[within], values[within]
+    return entries, columns, values
