@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from outrider.actors.speculation.trees import base_hash
 from outrider.actors.speculation.trees.path_keys import Int64s, Uint64s, terms
-from outrider.actors.speculation.trees.ragged import cells_of, starts_of
+from outrider.actors.speculation.trees.ragged import cells_of
 
 Bools = NDArray[np.bool_]
 Float64s = NDArray[np.float64]
@@ -200,7 +200,7 @@ class SessionTable:
         Args:
             rows_E: Sessions, none twice.
             tokens_ET: What they get.
-            counts_E: How many of those.
+            counts_E: How many of those, at least one.
         """
         entries_M, steps_M = cells_of(np.arange(tokens_ET.shape[1]) < counts_E[:, None])
         lengths_E = self.lengths_S[rows_E]
@@ -208,8 +208,9 @@ class SessionTable:
         tokens_M, behind_M = tokens_ET[entries_M, steps_M], places_M + 1
         hashes_ET = base_hash.extend_by_prefixes(self.hashes_SL[rows_E, lengths_E], tokens_ET)
         # The sum over a text is that over all of them, less what came before it.
-        sums_M = np.cumsum(terms(tokens_M, behind_M), dtype=np.uint64)
-        before_E = np.append(np.uint64(0), sums_M)[starts_of(counts_E)[:-1]]
+        terms_M = terms(tokens_M, behind_M)
+        sums_M, firsts_E = terms_M.cumsum(), counts_E.cumsum() - counts_E
+        before_E = sums_M[firsts_E] - terms_M[firsts_E]
         self.tokens_SL[rows_M, places_M] = tokens_M
         self.said_s_SL[rows_M, behind_M] = 0.0
         self.hashes_SL[rows_M, behind_M] = hashes_ET[entries_M, steps_M]

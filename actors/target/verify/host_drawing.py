@@ -44,22 +44,23 @@ class Family:
             remaining_S: Tokens that sessions may still get.
         """
         roots_E, num_nodes = pass_.roots_E(), len(pass_.tokens_N)
-        entries_N = pass_.entries_N
-        starts_N = pass_.starts_E[entries_N]
+        self.end = num_nodes + len(roots_E)
         self.tokens_N = pass_.tokens_N
-        self.parents_N = np.where(
-            pass_.parents_N < 0, num_nodes + entries_N, starts_N + pass_.parents_N
-        )
-        self.entries_P = np.concatenate((entries_N, np.arange(len(roots_E))))
-        self.depths_P = np.zeros(len(self.entries_P), np.int64)
+        self.entries_P, self.rows_P = np.arange(len(roots_E)), roots_E
+        """Entries, and rows of logits."""
+        self.depths_P = np.zeros(self.end, np.int64)
         """Tokens from the text to each."""
-        self.depths_P[:num_nodes] = pass_.depths_N
-        self.rows_P = np.concatenate(
-            (roots_E[entries_N] + 1 + np.arange(num_nodes) - starts_N, roots_E)
-        )
-        """Rows of logits."""
-        self._is_within_N = pass_.depths_N < remaining_S[pass_.rows_E[entries_N]]
-        self.end = len(self.entries_P)
+        if num_nodes:
+            entries_N = pass_.entries_N
+            starts_N = pass_.starts_E[entries_N]
+            rows_N = roots_E[entries_N] + 1 + np.arange(num_nodes) - starts_N
+            self.entries_P = np.concatenate((entries_N, self.entries_P))
+            self.rows_P = np.concatenate((rows_N, roots_E))
+            self.depths_P[:num_nodes] = pass_.depths_N
+            self.parents_N = np.where(
+                pass_.parents_N < 0, num_nodes + entries_N, starts_N + pass_.parents_N
+            )
+            self._is_within_N = pass_.depths_N < remaining_S[pass_.rows_E[entries_N]]
         self.drawn_P = np.full(self.end + 1, -1)
         self.margins_P = np.full(self.end + 1, np.inf, np.float32)
         self.nexts_P = np.full(self.end + 1, self.end)
@@ -69,6 +70,8 @@ class Family:
         """Takes in what was drawn."""
         self.drawn_P[places_A] = tokens_A
         self.margins_P[places_A] = margins_A
+        if not len(self.tokens_N):
+            return
         is_drawn_N = (self.drawn_P[self.parents_N] == self.tokens_N) & self._is_within_N
         hits = is_drawn_N.nonzero()[0][::-1]
         self.nexts_P[self.parents_N[hits]] = hits
@@ -123,9 +126,8 @@ class HostDraws:
         """The places that each walk visits, (B, T)."""
         table, slots_B = self._table, pass_.rows_E[entries_B]
         is_plain = bool(table.plain_S[slots_B].all() and not table.reports_S[slots_B].any())
-        levels = 1 + int(pass_.depths_N.max(initial=0))
-        num_values = family.end * values_RV.shape[1]
-        is_at_once = is_plain and num_values <= levels * self._call_values
+        spared = int(pass_.depths_N.max(initial=0)) * self._call_values
+        is_at_once = is_plain and len(family.tokens_N) * values_RV.shape[1] < spared
         if is_at_once:
             is_decided_E = np.zeros(len(pass_.rows_E), np.bool_)
             is_decided_E[entries_B] = True
@@ -139,9 +141,10 @@ class HostDraws:
         while True:
             at_B = visited[-1]
             if not is_at_once:
-                on_way = (at_B < family.end).nonzero()[0]
+                depth = len(visited) - 1
+                on_way = (at_B < family.end).nonzero()[0] if depth else slice(None)
                 at_A, slots_A = at_B[on_way], slots_B[on_way]
-                rows_A, depth = family.rows_P[at_A], len(visited) - 1
+                rows_A = family.rows_P[at_A]
                 scores_AV = self._scores(values_RV, rows_A, slots_A)
                 if not is_plain:
                     self._transform(scores_AV, values_RV, rows_A, slots_A, depth, paths)
@@ -152,9 +155,9 @@ class HostDraws:
                     for slot, token in zip(slots_A.tolist(), tokens_A.tolist(), strict=True):
                         paths.setdefault(slot, []).append(token)
                     self._report(values_RV, rows_A, slots_A, entries_B[on_way], tokens_A, logprobs)
-            next_B = family.nexts_P[at_B]
-            if next_B.min() == family.end:
-                return np.stack(visited, axis=1)
+            next_B = family.nexts_P[at_B] if len(family.tokens_N) else None
+            if next_B is None or next_B.min() == family.end:
+                return np.array(visited).T
             visited.append(next_B)
 
     def _scores(self, values_RV: torch.Tensor, rows_A: Int64s, slots_A: Int64s) -> Float32s:
@@ -223,8 +226,9 @@ def _walks_of(
     is_walked_BT = visited_BT < family.end
     walks.counts_E[entries_B] = is_walked_BT.sum(axis=1)
     walks.tokens_ET[entries_B] = np.where(is_walked_BT, family.drawn_P[visited_BT], 0)
-    nodes_BT = visited_BT[:, 1:] - pass_.starts_E[entries_B, None]
-    walks.nodes_ET[entries_B, :-1] = np.where(is_walked_BT[:, 1:], nodes_BT, -1)
+    if visited_BT.shape[1] > 1:
+        nodes_BT = visited_BT[:, 1:] - pass_.starts_E[entries_B, None]
+        walks.nodes_ET[entries_B, :-1] = np.where(is_walked_BT[:, 1:], nodes_BT, -1)
     is_close_BT = (family.margins_P[visited_BT] < near_ties_B[:, None]) & is_walked_BT
     walks.near_ties_E[entries_B] = is_close_BT.sum(axis=1)
     return walks
