@@ -196,10 +196,11 @@ def rotation_fields(config: Mapping[str, Any]) -> dict[str, Any]:
     kind = given.get("rope_type", given.get("type", "default"))
     if kind not in ROTATIONS:
         raise UnfitCheckpoint(f"rope_type is {kind!r}; these run here: {', '.join(ROTATIONS)}")
-    if not truth(config, "is_neox_style", default=True):
-        raise UnfitCheckpoint(
-            "is_neox_style is false; halves of a head are rotated here, not neighbours"
-        )
+    for name in ("is_neox_style", "rope_is_neox_style"):
+        if not truth(config, name, default=True):
+            raise UnfitCheckpoint(
+                f"{name} is false; halves of a head are turned here, not neighbours"
+            )
     share = given.get("partial_rotary_factor", config.get("partial_rotary_factor", 1.0))
     if share not in (None, 1, 1.0):
         raise UnfitCheckpoint(f"partial_rotary_factor is {share}; heads are rotated whole here")

@@ -33,7 +33,12 @@ from outrider.actors.draft.checkpoints.layer_fields import (
     wholes,
     windowed,
 )
-from outrider.actors.draft.checkpoints.library_fields import kind_of, layers_of, unused
+from outrider.actors.draft.checkpoints.library_fields import (
+    kind_of,
+    layers_of,
+    proposed,
+    unused,
+)
 from outrider.actors.draft.checkpoints.single_layer import layer_tensors
 
 DEEPSPEC = "Qwen3Eagle3Model"
@@ -99,7 +104,7 @@ def _library(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
         layers,
         target,
         taps=taps,
-        num_steps=LIBRARY_STEPS,
+        num_steps=proposed(checkpoint) or LIBRARY_STEPS,
         prefix="layers.0",
         notes=notes,
     )

@@ -330,6 +330,35 @@ def test_dspark_of_the_library(tmp_path: Path, from_anchor: bool) -> None:
     same(drafted(net, given, [9, 4]), expected)
 
 
+@pytest.mark.parametrize(
+    ("kind", "tokens", "first_slot"),
+    [
+        ("dspark", BLOCK, 0),
+        ("dspark", BLOCK - 1, 1),
+        ("dspark", BLOCK - 2, 0),
+        ("dspark", None, 0),
+        ("dflash", BLOCK, 0),
+        ("dflash", None, 1),
+    ],
+)
+def test_slots_of_the_library_by_how_many_tokens_are_proposed(
+    tmp_path: Path, kind: str, tokens: int | None, first_slot: int
+) -> None:
+    """Where `sample_from_anchor` is not said; as many as there are slots, or one less. Anything else says nothing."""
+    target, _, _ = plain.target_folder(tmp_path / "t")
+    weights = plain.block_weights(plain.numbers(2), layers=1, taps=2)
+    heads = {"markov_rank": 0, "enable_confidence_head": False}
+    config = library(kind, layers_of(1), **heads)
+    if tokens is not None:
+        config["speculators_config"] = {"proposal_methods": [{"speculative_tokens": tokens}]}
+    with capture_logs() as logs:
+        net = load_block_net(plain.write(tmp_path / "d", config, weights), target=str(target))
+    assert net.config.first_slot == first_slot
+    assert [log["what"].split(",")[0] for log in logs] == [
+        f"sample_from_anchor: {'false' if first_slot else 'true'}"
+    ]
+
+
 def test_scales_and_caps_of_later_files(tmp_path: Path) -> None:
     """Embeddings are scaled first; logits are multiplied and then capped."""
     target, embedding, head = plain.target_folder(tmp_path / "t")

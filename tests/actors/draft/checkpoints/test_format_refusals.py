@@ -167,6 +167,7 @@ def test_other_tensors(tmp_path: Path, target: str, how: str) -> None:
         ({**DFLASH, "num_hidden_layers": 3, "layer_types": MIXED}, "names 2 layers, and it has 3"),
         ({**DFLASH, "layer_types": MIXED[1:]}, "sliding_window is None"),
         ({**DFLASH, "is_neox_style": False}, "is_neox_style is false"),
+        ({**DFLASH, "rope_is_neox_style": False}, "rope_is_neox_style is false"),
         ({**EAGLE3}, "do not say which layers of the target are read; name the target"),
         ({**EAGLE3, "num_hidden_layers": 2, "eagle_config": {TAPS: [1]}}, "has 2 layers"),
         (

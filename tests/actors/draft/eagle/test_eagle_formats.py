@@ -258,6 +258,8 @@ def test_eagle3_of_the_library(tmp_path: Path, norm: str, flags: bool) -> None:
         "norm_before_fc": norm == "norm_before_fc",
         "fc_norm": norm == "fc_norm",
     }
+    if flags:
+        config["speculators_config"] = {"proposal_methods": [{"speculative_tokens": 5}]}
     features = plain.numbers(9)(4, 2, WIDTH, size=1.0)
     rows = features.flatten(1)
     if norm == "norm_before_fc":
@@ -268,7 +270,7 @@ def test_eagle3_of_the_library(tmp_path: Path, norm: str, flags: bool) -> None:
         both = [plain.normed(features[:, n], weights[f"fc_norm.{n}.weight"]) for n in range(2)]
         rows = torch.cat(both, dim=1)
     net = load_eagle(plain.write(tmp_path / "e", config, weights), target=str(target))
-    assert net.config.taps == (1, BLOCKS)
+    assert (net.config.taps, net.config.num_steps) == ((1, BLOCKS), 5 if flags else 3)
     states = eagle(
         weights,
         "layers.0",
