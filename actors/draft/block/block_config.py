@@ -64,6 +64,9 @@ class BlockConfig:
     is_causal: bool = False
     """Whether a slot sees none of the later ones of its block."""
 
+    both_ways: tuple[int, ...] = ()
+    """Layers in which it sees them all the same."""
+
     window: int = 128
     """Positions before a block that it sees, at most."""
 
@@ -137,6 +140,10 @@ class BlockConfig:
                 raise ValueError(f"{name} is {value!r}; it must be 0 to {most}")
         if self.markov not in MARKOV_HEADS:
             raise ValueError(f"markov is {self.markov!r}; it must be {' or '.join(MARKOV_HEADS)}")
+        if not set(self.both_ways) <= set(range(self.num_layers)):
+            raise ValueError(
+                f"both_ways is {self.both_ways!r}; it must name layers of 0 to {self.num_layers - 1}"
+            )
         if self.num_heads % self.num_key_heads:
             raise ValueError(
                 f"num_heads is {self.num_heads}, which {self.num_key_heads} key heads do not divide"

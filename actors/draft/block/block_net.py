@@ -158,10 +158,10 @@ class BlockNet(nn.Module):
         places = torch.arange(config.block, device=anchors_N.device)
         rotation = rotations(config, anchors_N[:, None] + places)
         own = seen_NC.new_ones(config.block, config.block)
-        own = own.tril() if config.is_causal else own[:1]
-        context_seen = seen_NC[:, None].expand(-1, len(own), -1)
-        seen = torch.cat((context_seen, own.expand(len(seen_NC), -1, -1)), dim=2)[:, None]
+        everything = _seen(seen_NC, own[:1])
+        earlier = _seen(seen_NC, own.tril()) if config.is_causal else everything
         for number in range(config.num_layers):
+            seen = everything if number in config.both_ways else earlier
             slots, _ = self._layer(number)(slots, rotation, context[number], seen)
         states: Tensor = self.norm(slots)
         return states
@@ -218,3 +218,9 @@ class BlockNet(nn.Module):
         table = getattr(self, name)
         assert isinstance(table, Tensor), "it was given"
         return table
+
+
+def _seen(seen_NC: Tensor, own: Tensor) -> Tensor:
+    """Which rows of the context, and of its own block [1 or B, B], each slot sees: bool [N, 1, 1 or B, C + B]."""
+    context = seen_NC[:, None].expand(-1, len(own), -1)
+    return torch.cat((context, own.expand(len(seen_NC), -1, -1)), dim=2)[:, None]

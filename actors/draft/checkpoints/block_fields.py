@@ -63,24 +63,12 @@ def block_fields(
         UnfitCheckpoint: Something is missing, or is computed in a way that is not there.
     """
     fields = layer_fields(layers)
-    sliding = windowed(layers)
-    window, is_causal = MOST_CONTEXT, False
-    if any(sliding):
-        if not all(sliding):
-            raise UnfitCheckpoint(
-                "some of its layers have a sliding window and some have none; one window for all runs here"
-            )
-        window = min(window, whole(layers, "sliding_window"))
-        is_causal = not truth(slots, "sliding_window_non_causal") and truth(
-            slots, "is_causal", default=True
-        )
     return {
         "model_type": "dspark",
         **fields,
         "vocab_size": whole(layers, "vocab_size"),
         "block": count(slots, "block_size"),
-        "window": window,
-        "is_causal": is_causal,
+        **_sight(layers, slots, fields["num_layers"]),
         "rank": 0,
         "has_confidence": False,
         "normed_taps": False,
@@ -92,6 +80,39 @@ def block_fields(
         if slots.get("final_logit_softcapping")
         else 0.0,
         "eos_token_ids": list(target.eos_token_ids) if target is not None else [],
+    }
+
+
+def _sight(layers: Mapping[str, Any], slots: Mapping[str, Any], num_layers: int) -> dict[str, Any]:
+    """How far slots see, and in which layers none of the later ones of their block.
+
+    Unless files say it, they do not where a layer has a window by `layer_types`, and do where `use_swa` gives all layers one.
+
+    Raises:
+        UnfitCheckpoint: Layers see unequally far.
+    """
+    kinds = windowed(layers)
+    if kinds and len(kinds) < num_layers:
+        raise UnfitCheckpoint(f"layer_types names {len(kinds)} layers, and it has {num_layers}")
+    sliding = kinds[:num_layers] or [False] * num_layers
+    window, all_slide = MOST_CONTEXT, truth(slots, "use_swa")
+    if any(sliding) or all_slide:
+        own = slots.get("swa_window_size") is not None
+        size = whole(slots, "swa_window_size") if own else whole(layers, "sliding_window")
+        if any(sliding) and not all(sliding) and size < window:
+            raise UnfitCheckpoint(
+                f"some of its layers have a sliding window of {size} and some have none; one window for all runs here"
+            )
+        window = min(window, size)
+    both_ways = truth(slots, "sliding_window_non_causal")
+    causal = [one and not both_ways for one in sliding]
+    for name in ("causal", "is_causal"):
+        if slots.get(name) is not None:
+            causal = [truth(slots, name)] * num_layers
+    return {
+        "window": window,
+        "is_causal": any(causal),
+        "both_ways": [n for n, one in enumerate(causal) if not one] if any(causal) else [],
     }
 
 

@@ -31,6 +31,8 @@ ROTATION_FIELDS = (
 )
 """What is kept of their parameters."""
 
+GAINS = ("mscale", "mscale_all_dim")
+
 NEEDED = {
     "linear": ("factor",),
     "llama3": (
@@ -194,12 +196,19 @@ def rotation_fields(config: Mapping[str, Any]) -> dict[str, Any]:
     kind = given.get("rope_type", given.get("type", "default"))
     if kind not in ROTATIONS:
         raise UnfitCheckpoint(f"rope_type is {kind!r}; these run here: {', '.join(ROTATIONS)}")
+    for name in ("is_neox_style", "rope_is_neox_style"):
+        if not truth(config, name, default=True):
+            raise UnfitCheckpoint(
+                f"{name} is false; halves of a head are turned here, not neighbours"
+            )
     share = given.get("partial_rotary_factor", config.get("partial_rotary_factor", 1.0))
     if share not in (None, 1, 1.0):
         raise UnfitCheckpoint(f"partial_rotary_factor is {share}; heads are rotated whole here")
     scaling: dict[str, Any] = {}
     if kind != "default":
         scaling = {name: given[name] for name in ROTATION_FIELDS if given.get(name) is not None}
+        # A gain of 0 is none.
+        scaling = {name: one for name, one in scaling.items() if one != 0 or name not in GAINS}
         scaling["rope_type"] = kind
         if kind == "yarn" and "original_max_position_embeddings" not in scaling:
             scaling["original_max_position_embeddings"] = whole(config, "max_position_embeddings")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from outrider.actors.draft.checkpoints.checkpoint_format import Checkpoint, UnfitCheckpoint
-from outrider.actors.draft.checkpoints.layer_fields import truth, whole
+from outrider.actors.draft.checkpoints.layer_fields import count, truth, whole
 
 LIBRARY = "speculators_model_type"
 """What every folder of it says of itself."""
@@ -32,21 +32,42 @@ def layers_of(checkpoint: Checkpoint) -> Mapping[str, Any]:
     return layers
 
 
+def proposed(checkpoint: Checkpoint) -> int | None:
+    """Tokens in a row that its files say it proposes, which is as many as it was trained for; None: they do not say.
+
+    Raises:
+        UnfitCheckpoint: There are too many.
+    """
+    said = checkpoint.config.get("speculators_config")
+    methods = said.get("proposal_methods") if isinstance(said, Mapping) else None
+    first = methods[0] if isinstance(methods, list) and methods else None
+    steps = first.get("speculative_tokens") if isinstance(first, Mapping) else None
+    is_said = type(steps) is int and steps > 0
+    return count({"speculative_tokens": steps}, "speculative_tokens") if is_said else None
+
+
 def first_slot_of(checkpoint: Checkpoint, *, is_unsaid: bool) -> tuple[int, tuple[str, ...]]:
     """Which slot of a block predicts the token behind the newest: 0, or 1 where slot 0 predicts none; and a note where the files do not say.
 
     Args:
         checkpoint: The folder.
-        is_unsaid: What `sample_from_anchor` is for the library where they do not.
+        is_unsaid: What `sample_from_anchor` is for the library where they do not, and where the number of tokens that are proposed
+            is neither that of slots nor one less.
 
     Raises:
         UnfitCheckpoint: It is neither true nor false.
     """
-    said = truth(checkpoint.config, "sample_from_anchor", default=is_unsaid)
-    if checkpoint.config.get("sample_from_anchor") is not None:
-        return (0 if said else 1), ()
-    note = f"sample_from_anchor: {str(is_unsaid).lower()}, until known tokens have shown which one its slots predict"
-    return (0 if is_unsaid else 1), (note,)
+    told = checkpoint.config.get("sample_from_anchor")
+    if told is None:
+        without_anchor = count(checkpoint.config, "block_size") - (proposed(checkpoint) or 0)
+        told = without_anchor == 0 if without_anchor in (0, 1) else is_unsaid
+        word = str(told).lower()
+        note = (
+            f"sample_from_anchor: {word}, until known tokens have shown which one its slots predict"
+        )
+        return (0 if told else 1), (note,)
+    said = truth(checkpoint.config, "sample_from_anchor")
+    return (0 if said else 1), ()
 
 
 def unused(checkpoint: Checkpoint) -> dict[str, str]:

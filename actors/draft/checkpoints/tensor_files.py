@@ -49,7 +49,7 @@ def shapes_in(folder: Path) -> dict[str, tuple[int, ...]]:
             shapes = (
                 _header(path)
                 if path.suffix == ".safetensors"
-                else {name: tuple(value.shape) for name, value in _pickled(path)}
+                else {name: tuple(value.shape) for name, value in pickled(path)}
             )
         except Exception as error:
             raise UnfitCheckpoint(f"{path}: cannot be read ({error})") from error
@@ -75,7 +75,7 @@ def read_tensors(folder: Path, names: Collection[str]) -> dict[str, torch.Tensor
                     for name in set(names) & set(file.keys()):
                         found[name] = file.get_tensor(name)
             else:
-                found.update((name, value) for name, value in _pickled(path) if name in names)
+                found.update((name, value) for name, value in pickled(path) if name in names)
         except Exception as error:
             raise UnfitCheckpoint(f"{path}: cannot be read ({error})") from error
     if missing := set(names) - found.keys():
@@ -99,7 +99,7 @@ def read_small(folder: Path, names: Collection[str]) -> dict[str, NDArray[np.gen
                     for name in set(names) & set(file.keys()):
                         found[name] = file.get_tensor(name)
             else:
-                tensors = ((name, value) for name, value in _pickled(path) if name in names)
+                tensors = ((name, value) for name, value in pickled(path) if name in names)
                 found.update((name, value.numpy()) for name, value in tensors)
         except Exception as error:
             raise UnfitCheckpoint(f"{path}: cannot be read ({error})") from error
@@ -134,7 +134,7 @@ def check_repeated(
                 file = opened.enter_context(safe_open(path, framework="pt"))
                 found |= {name: file.get_slice(name) for name in names & set(file.keys())}
             else:
-                found |= {name: value for name, value in _pickled(path) if name in names}
+                found |= {name: value for name, value in pickled(path) if name in names}
         for name, first in repeated.items():
             if name not in found:
                 continue
@@ -158,7 +158,7 @@ def _header(path: Path) -> dict[str, tuple[int, ...]]:
     return {name: tuple(entry["shape"]) for name, entry in header.items() if name != "__metadata__"}
 
 
-def _pickled(path: Path) -> Iterator[tuple[str, torch.Tensor]]:
+def pickled(path: Path) -> Iterator[tuple[str, torch.Tensor]]:
     """Tensors of a file of PyTorch's; the weights themselves stay on disk until they are used."""
     import torch
 

@@ -71,6 +71,9 @@ class EagleConfig:
     has_head_norms: bool = False
     """Whether each head's queries and keys are normed, as in Qwen3."""
 
+    fuses: bool = True
+    """Whether `fc` fuses the tapped states. If not, those of a single tap are read as they are."""
+
     norm_before_fc: bool = False
     """Whether the states side by side are normed before they are fused."""
 
@@ -84,8 +87,8 @@ class EagleConfig:
     """Whether it is the normed output that is read next."""
 
     projects: bool = False
-    """Whether the token and the state beside it are brought to one width before the layer, as in modules of multi-token prediction; then the
-    states of a single tap are read as they are."""
+    """Whether the token and the state beside it are brought to one width before the layer, as in modules of multi-token prediction; then nothing
+    is fused either."""
 
     reuse_rank: int = 0
     """Rank of the map that puts another token into a kept state (`hidden_reuse`); 0: there is none."""
@@ -129,16 +132,12 @@ class EagleConfig:
             raise ValueError(f"head_dim is {self.head_dim}; it is rotated in pairs, so even")
         if not self.taps:
             raise ValueError("taps is empty; name layers of the target")
-        if self.projects and (
-            len(self.taps) > 1
-            or self.target_width != self.width
-            or self.norm_before_fc
-            or self.norm_each_tap
-            or self.norm_before_residual
-        ):
+        if not (self.has_fc or self._reads_as_is):
             raise ValueError(
-                "projects goes with one tap of the net's own width, and with no norm before that"
+                "projects, and fuses: false, go with one tap of the net's own width, and with no norm of it"
             )
+        if self.projects and self.norm_before_residual:
+            raise ValueError("projects goes without norm_before_residual")
         if self.norm_before_fc and self.norm_each_tap:
             raise ValueError("norm_before_fc and norm_each_tap exclude each other")
         _ = self.request
@@ -147,6 +146,16 @@ class EagleConfig:
     def num_layers(self) -> int:
         """Decoder layers. More than one would make what a row sees depend on more than its own states."""
         return 1
+
+    @property
+    def has_fc(self) -> bool:
+        """Whether tapped states pass a linear map."""
+        return self.fuses and not self.projects
+
+    @property
+    def _reads_as_is(self) -> bool:
+        is_one = len(self.taps) == 1 and self.target_width == self.width
+        return is_one and not (self.norm_before_fc or self.norm_each_tap)
 
     @property
     def request(self) -> FeedbackRequest:

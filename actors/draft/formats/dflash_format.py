@@ -36,8 +36,12 @@ FIELDS = (
     "output_multiplier",
     "final_logit_softcapping",
     "is_causal",
+    "causal",
     "sliding_window_non_causal",
+    "use_swa",
+    "swa_window_size",
     "attention_mode",
+    "attention_sink_bias",
 )
 """Fields of `dflash_config` that are read, or that the names of tensors show."""
 

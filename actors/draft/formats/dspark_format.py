@@ -1,4 +1,5 @@
-"""DSpark (DeepSeek-AI and Peking University 2026): DeepSpec's files, DFlash's of the same code among them, SpecForge's, and those of the library `speculators`."""
+"""DSpark (DeepSeek-AI and Peking University 2026): DeepSpec's files, DFlash's of the same code among them, SpecForge's and ModelOpt's, and those of the
+library `speculators`."""
 
 from __future__ import annotations
 
@@ -36,8 +37,18 @@ SPECFORGE_FIELDS = (
     "enable_confidence_head",
     "confidence_head_with_markov",
     "confidence_head_alpha",
+    "use_confidence_head",
+    "shift_label",
 )
 """Fields of `dflash_config` that are read, or that only training reads."""
+
+SPELLINGS = (
+    ("markov_head.", "logit_head.markov_head."),
+    ("confidence_head.", "logit_head.confidence_head."),
+    ("markov_head.", ""),
+    ("confidence_head.proj.", "confidence_proj."),
+)
+"""How names of the heads' tensors begin here, and elsewhere: in SpecForge's first files, and in ModelOpt's."""
 
 
 def _is_dspark(checkpoint: Checkpoint) -> bool:
@@ -79,10 +90,18 @@ def _specforge(checkpoint: Checkpoint, target: TargetShape | None) -> Translatio
     fields = {**block_fields(config, merged, target), **_heads(merged, is_said=True)}
     return Translation(
         config={**fields, "taps": [one + 1 for one in wholes(merged, "target_layer_ids")]},
-        tensors=block_tensors(fields),
+        tensors={name: _spelt(name, checkpoint) for name in block_tensors(fields)},
         **tables_beside(checkpoint, fields["vocab_size"]),
         notes=unread(config, "dflash_config", SPECFORGE_FIELDS),
     )
+
+
+def _spelt(name: str, checkpoint: Checkpoint) -> str:
+    """How a file spells the name of a tensor; the usual name, if there is none."""
+    others = (
+        theirs + name.removeprefix(ours) for ours, theirs in SPELLINGS if name.startswith(ours)
+    )
+    return next((one for one in (name, *others) if one in checkpoint.shapes), name)
 
 
 def _library_dspark(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
@@ -115,11 +134,15 @@ def _heads(config: Mapping[str, Any], *, is_said: bool) -> dict[str, Any]:
         raise UnfitCheckpoint(
             f"markov_head_type is {kind!r}, whose state depends on the whole path; vanilla and gated ones run here"
         )
+    # ModelOpt's, which always reads the token.
+    is_there = truth(config, "use_confidence_head")
     return {
         "rank": rank,
         "markov": kind if rank else "vanilla",
-        "has_confidence": truth(config, "enable_confidence_head", default=not is_said),
-        "confidence_reads_token": truth(config, "confidence_head_with_markov", default=not is_said),
+        "has_confidence": truth(config, "enable_confidence_head", default=is_there or not is_said),
+        "confidence_reads_token": truth(
+            config, "confidence_head_with_markov", default=is_there or not is_said
+        ),
     }
 
 
@@ -134,7 +157,7 @@ SPECS = (
     ),
     CheckpointFormat(
         name="dspark_specforge",
-        title="a DSpark checkpoint (SpecForge)",
+        title="a DSpark checkpoint (SpecForge, ModelOpt)",
         told_by="`architectures: DSparkDraftModel`, or `projector_type: dspark` in `dflash_config`",
         model_type="dspark",
         recognises=_is_specforge,

@@ -1,7 +1,7 @@
 """EAGLE-3 (Li et al. 2025, arXiv 2503.01840): the authors' files, which others write too, DeepSpec's, and those of the library `speculators`.
 
-Layers are numbered by their input in the authors' and the library's files, as ours, and by their output in DeepSpec's and in `eagle_config`, which SpecForge
-and ModelOpt write and SGLang reads: for a target of L blocks {1, L/2 - 1, L - 4} there are the authors' 2, L/2 and L - 3.
+Layers are numbered by their input in the authors' and the library's files, as ours, and by their output in DeepSpec's. In `eagle_config`, which SpecForge and
+ModelOpt write, they are numbered by their output where they begin at 1: for a target of L blocks {1, L/2 - 1, L - 4} there are the authors' 2, L/2 and L - 3.
 """
 
 from __future__ import annotations
@@ -17,30 +17,29 @@ from outrider.actors.draft.checkpoints.checkpoint_format import (
     Translation,
     UnfitCheckpoint,
 )
+from outrider.actors.draft.checkpoints.eagle_fields import (
+    FIELDS,
+    fuses,
+    named_layers,
+    norms_of,
+    taps_of,
+)
 from outrider.actors.draft.checkpoints.layer_fields import (
     count,
     layer_fields,
-    part,
     truth,
     unread,
     whole,
     wholes,
     windowed,
 )
-from outrider.actors.draft.checkpoints.library_fields import kind_of, layers_of, unused
-from outrider.actors.draft.checkpoints.single_layer import layer_tensors
-
-TAPS = "eagle_aux_hidden_state_layer_ids"
-
-FIELDS = (
-    TAPS,
-    "use_aux_hidden_state",
-    "use_input_layernorm_in_first_layer",
-    "use_last_layernorm",
-    "use_mtp_layernorm",
-    "eagle_decoder_type",
+from outrider.actors.draft.checkpoints.library_fields import (
+    kind_of,
+    layers_of,
+    proposed,
+    unused,
 )
-"""Fields of `eagle_config` that are read, or that the names of tensors show."""
+from outrider.actors.draft.checkpoints.single_layer import layer_tensors
 
 DEEPSPEC = "Qwen3Eagle3Model"
 STEPS = 7
@@ -68,8 +67,12 @@ def _is_library(checkpoint: Checkpoint) -> bool:
 
 def _eagle3(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
     config = checkpoint.config
-    taps, notes = _taps(_named(config), target)
-    notes = (*notes, *unread(config, "eagle_config", FIELDS))
+    taps: tuple[int | str, ...] = ("norm",)
+    notes = unread(config, "eagle_config", FIELDS)
+    if fuses(config):
+        layers, counted = named_layers(config)
+        taps, taken = taps_of(layers, target)
+        notes = (*taken, *counted, *notes)
     prefix = "midlayer" if _has(checkpoint, "midlayer.") else "layers.0"
     return _translation(
         checkpoint, config, target, taps=taps, num_steps=STEPS, prefix=prefix, notes=notes
@@ -94,46 +97,17 @@ def _library(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
             "an EAGLE-3 checkpoint"
         )
     layers = layers_of(checkpoint)
-    taps, notes = _taps(config.get(TAPS), target)
+    named, _ = named_layers(config)
+    taps, notes = taps_of(named, target)
     return _translation(
         checkpoint,
         layers,
         target,
         taps=taps,
-        num_steps=LIBRARY_STEPS,
+        num_steps=proposed(checkpoint) or LIBRARY_STEPS,
         prefix="layers.0",
         notes=notes,
     )
-
-
-def _named(config: Mapping[str, Any]) -> list[int]:
-    """Layers that other trainers than the authors' name, by their input; empty: none.
-
-    Raises:
-        UnfitCheckpoint: They are named twice, and differently.
-    """
-    own = part(config, "eagle_config")
-    outputs = wholes(own, TAPS) if own.get(TAPS) else []
-    inputs = wholes(config, TAPS) if config.get(TAPS) else []
-    found = [one + 1 for one in outputs]
-    if found and inputs and found != inputs:
-        raise UnfitCheckpoint(
-            f"eagle_config names the outputs of the layers {outputs}, and {TAPS} the inputs of {inputs}, which are others"
-        )
-    return found or inputs
-
-
-def _taps(named: Any, target: TargetShape | None) -> tuple[list[int], tuple[str, ...]]:
-    """The layers that are read: those that the files name, or the authors' default, which is noted."""
-    if named:
-        return wholes({TAPS: named}, TAPS), ()
-    if target is None:
-        raise UnfitCheckpoint(
-            "its files do not say which layers of the target are read; name the target (option target)"
-        )
-    blocks = target.num_blocks
-    usual = [2, blocks // 2, blocks - 3]
-    return usual, (f"the target's layers, which its files do not name: after {usual} blocks",)
 
 
 def _translation(
@@ -141,7 +115,7 @@ def _translation(
     layers: Mapping[str, Any],
     target: TargetShape | None,
     *,
-    taps: Sequence[int],
+    taps: Sequence[int | str],
     num_steps: int,
     prefix: str,
     notes: tuple[str, ...] = (),
@@ -159,13 +133,10 @@ def _translation(
     is_reduced = num != vocab_size
     has_norms = f"{prefix}.self_attn.q_norm.weight" in shapes
     has_biases = truth(layers, "attention_bias")
-    flags = {
-        "norm_before_fc": truth(config, "norm_before_fc"),
-        "norm_each_tap": truth(config, "fc_norm"),
-        "norm_before_residual": truth(config, "norm_before_residual"),
-        "norm_output": truth(config, "norm_output"),
-    }
-    tensors = {"fc.weight": "fc.weight", "norm.weight": "norm.weight"}
+    flags = {**norms_of(config), "fuses": fuses(config)}
+    tensors = {"norm.weight": "norm.weight"}
+    if flags["fuses"]:
+        tensors["fc.weight"] = "fc.weight"
     tensors |= layer_tensors(prefix, has_norms=has_norms, has_biases=has_biases)
     tensors["midlayer.hidden_norm.weight"] = f"{prefix}.hidden_norm.weight"
     if flags["norm_before_fc"]:

@@ -81,6 +81,11 @@ def _translation(
         tensors["lm_heads.0.weight"] = shared
     tensors |= {f"lm_heads.{stage}.weight": name for stage, name in heads.items()}
     own = shared or heads.get(0, "")
+    aside: dict[str, str] = {}
+    if ids and own and shapes[own][:1] != shapes[ids][:1]:
+        # vLLM takes the rows of the listed tokens when it loads such a file.
+        aside[ids] = "the heads have rows for all of the target's tokens"
+        ids = ""
     width = _width(checkpoint, own, tensors, target)
     scale = config.get("logit_scale", 1.0)
     if scale not in (None, 1, 1.0):
@@ -104,6 +109,7 @@ def _translation(
         tensors=tensors,
         draft_ids=ids,
         has_absolute_ids=True,
+        ignored=aside,
     )
 
 

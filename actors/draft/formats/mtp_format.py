@@ -7,7 +7,6 @@ no draft net here has; nor do those targets run here (docs/models.md).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from outrider.actors.draft.checkpoints.block_fields import MOST_CONTEXT
 from outrider.actors.draft.checkpoints.checkpoint_format import (
@@ -17,8 +16,13 @@ from outrider.actors.draft.checkpoints.checkpoint_format import (
     Translation,
     UnfitCheckpoint,
 )
-from outrider.actors.draft.checkpoints.layer_fields import count, layer_fields, truth, whole
-from outrider.actors.draft.checkpoints.library_fields import kind_of, layers_of, unused
+from outrider.actors.draft.checkpoints.layer_fields import layer_fields, truth, whole
+from outrider.actors.draft.checkpoints.library_fields import (
+    kind_of,
+    layers_of,
+    proposed,
+    unused,
+)
 from outrider.actors.draft.checkpoints.single_layer import layer_tensors
 
 LAYER = "mtp_layers.0"
@@ -95,7 +99,7 @@ def _mtp(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
             "vocab_size": whole(layers, "vocab_size"),
             "target_width": fields["width"],
             "taps": [blocks],
-            "num_steps": _steps(config),
+            "num_steps": proposed(checkpoint) or STEPS,
             "window": MOST_CONTEXT,
             "owns_embedding": "embed_tokens" in own,
             "owns_head": "lm_head" in own,
@@ -108,16 +112,6 @@ def _mtp(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
         tensors=tensors | {name: name for name in own.values()},
         ignored=unused(checkpoint),
     )
-
-
-def _steps(config: Mapping[str, object]) -> int:
-    """Tokens in a row that it was trained for."""
-    said = config.get("speculators_config")
-    methods = said.get("proposal_methods") if isinstance(said, Mapping) else None
-    first = methods[0] if isinstance(methods, list) and methods else None
-    steps = first.get("speculative_tokens") if isinstance(first, Mapping) else None
-    is_said = type(steps) is int and steps > 0
-    return count({"speculative_tokens": steps}, "speculative_tokens") if is_said else STEPS
 
 
 SPECS = (

@@ -12,6 +12,7 @@ Shape = TypeVar("Shape")
 
 LISTS: Mapping[str, tuple[str, tuple[type, ...]]] = {
     "taps": ("layers", (int,)),
+    "both_ways": ("layers", (int,)),
     "eos_token_ids": ("token ids", (int,)),
     "first": ("numbers", (int, float)),
     "among": ("numbers", (int, float)),

@@ -11,7 +11,7 @@ import torch
 from safetensors import safe_open
 
 from outrider.actors.draft.checkpoints.checkpoint_format import Translation
-from outrider.actors.draft.checkpoints.tensor_files import read_tensors
+from outrider.actors.draft.checkpoints.tensor_files import pickled, read_tensors, weight_files
 from outrider.actors.draft.checkpoints.tensor_shapes import check_shape
 from outrider.actors.draft.on_states.known_formats import FoundCheckpoint, found_in
 from outrider.actors.draft.on_states.net_folder import (
@@ -21,9 +21,17 @@ from outrider.actors.draft.on_states.net_folder import (
 from outrider.actors.draft.on_states.net_tables import NetTables, draft_ids_of
 from outrider.actors.engine.checkpoint.model_source import resolve_model
 
-EMBEDDINGS = ("model.embed_tokens.weight", "transformer.wte.weight", "gpt_neox.embed_in.weight")
-HEADS = ("lm_head.weight", "embed_out.weight")
-"""What the tables are called in files of transformers, for the families that there are. A model without a head has its embedding for one."""
+EMBEDDINGS = (
+    "model.embed_tokens.weight",
+    "transformer.wte.weight",
+    "gpt_neox.embed_in.weight",
+    "model.decoder.embed_tokens.weight",
+    "language_model.model.embed_tokens.weight",
+    "model.language_model.embed_tokens.weight",
+)
+HEADS = ("lm_head.weight", "embed_out.weight", "language_model.lm_head.weight")
+"""What the tables are called in files of transformers, for the families that there are; the last ones in those of models that see, too. A model
+without a head has its embedding for one."""
 
 
 class Borrows(Protocol):
@@ -148,11 +156,11 @@ def target_tables(target: str, *, vocab_size: int, width: int) -> tuple[torch.Te
         raise NetFolderError(
             f"{target!r}: the drafter borrows the target's tables of tokens, so name a folder on this machine"
         )
-    files = sorted(Path(source.location).glob("*.safetensors"))
+    files = weight_files(Path(source.location))
     embedding = _table(files, EMBEDDINGS, (vocab_size, width))
     if embedding is None:
         raise NetFolderError(
-            f"{source.location}: none of {', '.join(EMBEDDINGS)} in its safetensors files"
+            f"{source.location}: none of {', '.join(EMBEDDINGS)} in its files of weights"
         )
     head = _table(files, HEADS, (vocab_size, width))
     return embedding, embedding if head is None else head
@@ -170,12 +178,18 @@ def _table(
     files: Sequence[Path], names: Sequence[str], shape: tuple[int, int]
 ) -> torch.Tensor | None:
     for path in files:
-        with safe_open(path, framework="pt") as file:
-            for name in names:
-                if name in file.keys():  # noqa: SIM118 - it is no mapping
-                    try:
+        try:
+            if path.suffix == ".safetensors":
+                with safe_open(path, framework="pt") as file:
+                    stored = set(file.keys())
+                    for name in (one for one in names if one in stored):
                         check_shape(name, tuple(file.get_slice(name).get_shape()), shape)
                         return number_table(name, file.get_tensor(name))
-                    except ValueError as error:
-                        raise NetFolderError(f"{path}: {error}") from error
+            else:
+                tensors = dict(pickled(path))
+                for name in (one for one in names if one in tensors):
+                    check_shape(name, tuple(tensors[name].shape), shape)
+                    return number_table(name, tensors[name])
+        except Exception as error:
+            raise NetFolderError(f"{path}: {error}") from error
     return None

@@ -185,7 +185,7 @@ def block_states(
     block: int,
     mask_id: int,
     layers: int,
-    causal: bool = False,
+    causal: bool | list[bool] = False,
     window: int | None = None,
     speeds: Tensor | None = None,
     gain: float = 1.0,
@@ -199,8 +199,9 @@ def block_states(
     if window is not None:
         sees_old &= old >= length - window
     sees_own = torch.ones(block, block, dtype=torch.bool)
-    seen = torch.cat((sees_old, sees_own.tril() if causal else sees_own), dim=1)
+    is_causal = [causal] * layers if isinstance(causal, bool) else causal
     for number in range(layers):
+        seen = torch.cat((sees_old, sees_own.tril() if is_causal[number] else sees_own), dim=1)
         prefix = f"layers.{number}"
         rows = normed(slots, weights[f"{prefix}.input_layernorm.weight"])
         others = torch.cat((context, rows))

@@ -44,6 +44,32 @@ def test_what_is_written_is_read(folder: Path) -> None:
     torch.testing.assert_close(net.unary(states), states @ table.T)
 
 
+@pytest.mark.parametrize(
+    ("embedding", "head"),
+    [
+        ("model.embed_tokens.weight", "lm_head.weight"),
+        ("language_model.model.embed_tokens.weight", "language_model.lm_head.weight"),
+        ("model.language_model.embed_tokens.weight", "lm_head.weight"),
+    ],
+)
+@pytest.mark.parametrize("name", ["pytorch_model-0000{}-of-00002.bin", "model-0000{}.safetensors"])
+def test_tables_of_targets_of_other_files(
+    folder: Path, embedding: str, head: str, name: str
+) -> None:
+    """Models that see, too, call them otherwise, and Vicuna is stored in PyTorch's files."""
+    target = folder.parent / "target"
+    tables = load_file(target / WEIGHTS)["model.embed_tokens.weight"], torch.randn(24, 24)
+    (target / WEIGHTS).unlink()
+    seen = {"vision_tower.embeddings.patch_embedding.weight": torch.ones(3, 2)}
+    pieces = {**seen, embedding: tables[0]}, {head: tables[1]}
+    for number, piece in enumerate(pieces, start=1):
+        path = target / name.format(number)
+        torch.save(piece, path) if path.suffix == ".bin" else save_file(piece, path)
+    net = load_block_net(folder)
+    states = torch.randn(3, 24)
+    torch.testing.assert_close(net.unary(states), states @ tables[1].T)
+
+
 def test_other_weights_are_another_drafter(folder: Path) -> None:
     """By the digest that targets are told."""
     before = folder_digest(folder)

@@ -178,6 +178,54 @@ def test_dflash_of_the_library_with_few_tokens_and_windows(tmp_path: Path) -> No
     same(drafted(net, given, [9, 4]), spread((states @ weights["lm_head.weight"].T)[1:4]))
 
 
+FULL, SLIDING = "full_attention", "sliding_attention"
+
+
+@pytest.mark.parametrize(
+    ("layer_types", "own", "window", "causal"),
+    [
+        ([SLIDING, FULL], {}, None, [True, False]),
+        ([FULL, SLIDING], {"causal": False}, None, [False, False]),
+        ([SLIDING, SLIDING], {}, 3, [True, True]),
+        ([SLIDING, SLIDING], {"is_causal": False}, 3, [False, False]),
+        ([FULL, FULL], {"use_swa": True, "swa_window_size": 3, "causal": False}, 3, [False, False]),
+        (None, {"use_swa": True}, 3, [False, False]),
+        ([FULL, FULL], {"causal": True}, None, [True, True]),
+        ([FULL, FULL], {"use_swa": False, "swa_window_size": 3}, None, [False, False]),
+    ],
+)
+def test_what_slots_of_dflash_see(
+    tmp_path: Path,
+    layer_types: list[str] | None,
+    own: dict[str, Any],
+    window: int | None,
+    causal: list[bool],
+) -> None:
+    """By the kinds of layers, as in z-lab's files for Qwen3.6 and Gemma 4, or by fields of ModelOpt's and MiMo's, which vLLM reads so."""
+    target, embedding, head = plain.target_folder(tmp_path / "t")
+    weights = plain.block_weights(plain.numbers(8), layers=2, taps=2)
+    size = 3 if window else 2_048
+    config = {**layers_of(2, layer_types=layer_types, sliding_window=size), "block_size": BLOCK}
+    config["dflash_config"] = {"target_layer_ids": [0, 2], "mask_token_id": MASK, **own}
+    with capture_logs() as logs:
+        net = load_block_net(plain.write(tmp_path / "d", config, weights), target=str(target))
+    assert not logs
+    given = features(2)
+    states = plain.block_states(
+        weights,
+        embedding,
+        given,
+        ANCHOR,
+        block=BLOCK,
+        mask_id=MASK,
+        layers=2,
+        causal=causal,
+        window=window,
+    )
+    same(states_of(net, given), states)
+    same(drafted(net, given, [9, 4]), (states @ head.T)[1:4])
+
+
 def heads_of(draw: plain.Heads, rows: int, *, gated: bool = False) -> Tensors:
     """A Markov head and a confidence head of rank 5."""
     found = {
@@ -282,6 +330,35 @@ def test_dspark_of_the_library(tmp_path: Path, from_anchor: bool) -> None:
     same(drafted(net, given, [9, 4]), expected)
 
 
+@pytest.mark.parametrize(
+    ("kind", "tokens", "first_slot"),
+    [
+        ("dspark", BLOCK, 0),
+        ("dspark", BLOCK - 1, 1),
+        ("dspark", BLOCK - 2, 0),
+        ("dspark", None, 0),
+        ("dflash", BLOCK, 0),
+        ("dflash", None, 1),
+    ],
+)
+def test_slots_of_the_library_by_how_many_tokens_are_proposed(
+    tmp_path: Path, kind: str, tokens: int | None, first_slot: int
+) -> None:
+    """Where `sample_from_anchor` is not said; as many as there are slots, or one less. Anything else says nothing."""
+    target, _, _ = plain.target_folder(tmp_path / "t")
+    weights = plain.block_weights(plain.numbers(2), layers=1, taps=2)
+    heads = {"markov_rank": 0, "enable_confidence_head": False}
+    config = library(kind, layers_of(1), **heads)
+    if tokens is not None:
+        config["speculators_config"] = {"proposal_methods": [{"speculative_tokens": tokens}]}
+    with capture_logs() as logs:
+        net = load_block_net(plain.write(tmp_path / "d", config, weights), target=str(target))
+    assert net.config.first_slot == first_slot
+    assert [log["what"].split(",")[0] for log in logs] == [
+        f"sample_from_anchor: {'false' if first_slot else 'true'}"
+    ]
+
+
 def test_scales_and_caps_of_later_files(tmp_path: Path) -> None:
     """Embeddings are scaled first; logits are multiplied and then capped."""
     target, embedding, head = plain.target_folder(tmp_path / "t")
@@ -321,6 +398,40 @@ def test_dspark_of_specforge(tmp_path: Path, place: str) -> None:
         weights, embedding, given, ANCHOR, block=BLOCK, mask_id=MASK, layers=2
     )
     bias, confidence = markov(weights, states[0:3], [ANCHOR, 9, 4])
+    same(drafted(net, given, [9, 4]), (states @ head.T)[0:3] + bias)
+    found = net.confidence(states[0:3], torch.tensor([ANCHOR, 9, 4]))
+    assert found is not None
+    same(found.sigmoid(), confidence)
+
+
+@pytest.mark.parametrize(
+    ("spelt", "field"),
+    [
+        ({"markov_head.": "logit_head.markov_head.", "confidence_head.": "logit_head.confidence_head."}, "enable_confidence_head"),
+        ({"markov_head.": "", "confidence_head.proj.": "confidence_proj."}, "use_confidence_head"),
+    ],
+)  # fmt: skip
+def test_other_names_of_the_same_heads(tmp_path: Path, spelt: dict[str, str], field: str) -> None:
+    """Those of SpecForge's first files, and ModelOpt's."""
+    target, embedding, head = plain.target_folder(tmp_path / "t")
+    draw = plain.numbers(5)
+    backbone, heads = plain.block_weights(draw, layers=1, taps=1), heads_of(draw, VOCAB, gated=True)
+    stored = dict(backbone)
+    for name, value in heads.items():
+        ours = next(one for one in spelt if name.startswith(one))
+        stored[spelt[ours] + name.removeprefix(ours)] = value
+    own: dict[str, Any] = {"target_layer_ids": [1], "mask_token_id": MASK, field: True}
+    own |= {"projector_type": "dspark", "markov_rank": 5, "markov_head_type": "gated"}
+    if field == "enable_confidence_head":
+        own["confidence_head_with_markov"] = True
+    config = {"architectures": ["DFlashDraftModel"], **layers_of(1), "block_size": BLOCK}
+    folder = plain.write(tmp_path / "d", {**config, "dflash_config": own}, stored)
+    net = load_block_net(folder, target=str(target))
+    given = features(1)
+    states = plain.block_states(
+        backbone, embedding, given, ANCHOR, block=BLOCK, mask_id=MASK, layers=1
+    )
+    bias, confidence = markov(heads, states[0:3], [ANCHOR, 9, 4])
     same(drafted(net, given, [9, 4]), (states @ head.T)[0:3] + bias)
     found = net.confidence(states[0:3], torch.tensor([ANCHOR, 9, 4]))
     assert found is not None

@@ -49,7 +49,7 @@ DRAFTED = [1, 2, 5, 8, 9, 11]
         *((MLP, name) for name in ("tie_weights", "scale_input")),
         *((DSPARK, name) for name in ("enable_confidence_head", "confidence_head_with_markov", "sample_from_anchor")),
         *((DEEPSPEC, name) for name in ("enable_confidence_head", "confidence_head_with_markov")),
-        *((SLIDING, name) for name in ("is_causal", "sliding_window_non_causal")),
+        *((SLIDING, name) for name in ("is_causal", "causal", "use_swa", "sliding_window_non_causal")),
         (MEDUSA, "original_lm_head"),
     ],
 )  # fmt: skip

@@ -44,6 +44,7 @@ MTP: dict[str, Any] = {
     "transformer_layer_config": {**LAYERS, "num_hidden_layers": BLOCKS},
 }
 TAPS = "eagle_aux_hidden_state_layer_ids"
+MIXED = ["full_attention", "sliding_attention"]
 LLAMA3: dict[str, Any] = {
     "rope_type": "llama3",
     "factor": 8.0,
@@ -160,9 +161,13 @@ def test_other_tensors(tmp_path: Path, target: str, how: str) -> None:
         ({**DFLASH, "partial_rotary_factor": 0.25}, "partial_rotary_factor is 0.25"),
         ({**DFLASH, "quantization_config": {"quant_method": "fp8"}}, "quantised"),
         (
-            {**DFLASH, "layer_types": ["full_attention", "sliding_attention"]},
-            "some of its layers have a sliding window",
+            {**DFLASH, "num_hidden_layers": 2, "layer_types": MIXED, "sliding_window": 64},
+            "some of its layers have a sliding window of 64",
         ),
+        ({**DFLASH, "num_hidden_layers": 3, "layer_types": MIXED}, "names 2 layers, and it has 3"),
+        ({**DFLASH, "layer_types": MIXED[1:]}, "sliding_window is None"),
+        ({**DFLASH, "is_neox_style": False}, "is_neox_style is false"),
+        ({**DFLASH, "rope_is_neox_style": False}, "rope_is_neox_style is false"),
         ({**EAGLE3}, "do not say which layers of the target are read; name the target"),
         ({**EAGLE3, "num_hidden_layers": 2, "eagle_config": {TAPS: [1]}}, "has 2 layers"),
         (

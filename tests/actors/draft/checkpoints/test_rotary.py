@@ -23,6 +23,7 @@ OLD = {"factor": 8.0, "original_max_position_embeddings": 64}
         {"rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0, **OLD},
         {"rope_type": "yarn", **OLD},
         {"rope_type": "yarn", "mscale": 0.7, "mscale_all_dim": 0.4, **OLD},
+        {"rope_type": "yarn", "mscale": 1.0, "mscale_all_dim": 0, **OLD},
         {"rope_type": "yarn", "beta_fast": 16.0, "beta_slow": 2.0, "attention_factor": 1.5, **OLD},
     ],
     ids=lambda one: "-".join(map(str, one)),

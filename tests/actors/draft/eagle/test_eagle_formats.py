@@ -146,19 +146,77 @@ def test_eagle3_as_its_authors_write_it(tmp_path: Path, name: str, has_ids: bool
     same(drafted(net, features), law(weights, states[-2:], DRAFTED))
 
 
-@pytest.mark.parametrize("where", ["by their outputs", "by their inputs", "both"])
-def test_layers_that_other_trainers_name(tmp_path: Path, where: str) -> None:
-    """In `eagle_config`, as SGLang reads it, or beside it, as vLLM does: both mean states after as many blocks."""
+LISTED = "eagle_aux_hidden_state_layer_ids"
+
+
+@pytest.mark.parametrize(
+    ("within", "beside", "taps", "notes"),
+    [
+        ([1, 4, 8], None, (2, 5, 9), 0),
+        (None, [2, 5, 9], (2, 5, 9), 0),
+        ([1, 4, 8], [2, 5, 9], (2, 5, 9), 0),
+        ([8, 1, 4], None, (2, 5, 9), 0),
+        ([6, 9, 12], None, (6, 9, 12), 1),
+        ([2, 5, 9], None, (2, 5, 9), 1),
+        ([2, 5, 9], [2, 5, 9], (2, 5, 9), 0),
+    ],
+)
+def test_layers_that_other_trainers_name(
+    tmp_path: Path,
+    within: list[int] | None,
+    beside: list[int] | None,
+    taps: tuple[int, ...],
+    notes: int,
+) -> None:
+    """In `eagle_config`, where lists that begin at 1 count outputs and others inputs, or beside it, where all count inputs; in any order."""
     target, _, _ = plain.target_folder(tmp_path / "t", num_hidden_layers=12)
     weights = eagle_weights(plain.numbers(1), "midlayer", taps=3, rows=VOCAB)
     config: dict[str, Any] = {**LLAMA, "architectures": ["LlamaForCausalLMEagle3"]}
-    name = "eagle_aux_hidden_state_layer_ids"
-    if where != "by their inputs":
-        config["eagle_config"] = {name: [1, 4, 8], "use_aux_hidden_state": True}
-    if where != "by their outputs":
-        config[name] = [2, 5, 9]
+    if within is not None:
+        config["eagle_config"] = {LISTED: within, "use_aux_hidden_state": True}
+    if beside is not None:
+        config[LISTED] = beside
+    folder = plain.write(tmp_path / "e", config, weights)
+    with capture_logs() as logs:
+        net = load_eagle(folder, target=str(target))
+    assert net.config.taps == taps
+    assert sum("counts layers by their input" in log["what"] for log in logs) == notes == len(logs)
+
+
+@pytest.mark.parametrize("name", ["norm_output", "return_hidden_post_norm"])
+def test_norms_that_stand_in_eagle_config(tmp_path: Path, name: str) -> None:
+    """As in NVIDIA's files for gpt-oss, with what ModelOpt writes besides and nothing here has a use for."""
+    target, embedding, _ = plain.target_folder(tmp_path / "t")
+    draw = plain.numbers(3)
+    weights = eagle_weights(draw, "layers.0", taps=2, rows=VOCAB)
+    weights["input_norm.weight"] = draw(2 * WIDTH)
+    own = {LISTED: [2, BLOCKS], "norm_before_fc": True, name: True}
+    own |= {"next_layer_regular": True, "parallel_draft_step": 1, "use_last_layernorm": True}
+    config = {**LLAMA, "architectures": ["LlamaForCausalLMEagle3"], "eagle_config": own}
+    config |= {"norm_before_fc": False, "draft_vocab_size": None}
+    with capture_logs() as logs:
+        net = load_eagle(plain.write(tmp_path / "e", config, weights), target=str(target))
+    assert len(logs) == 1
+    features = plain.numbers(9)(4, 2, WIDTH, size=1.0)
+    rows = plain.normed(features.flatten(1), weights["input_norm.weight"])
+    states = eagle(
+        weights, "layers.0", embedding, rows @ weights["fc.weight"].T, fed_back_normed=True
+    )
+    same(drafted(net, features), law(weights, states[-2:]))
+
+
+def test_eagle3_that_reads_one_state(tmp_path: Path) -> None:
+    """That of the target's own head, as it is, as in NVIDIA's files for short contexts."""
+    target, embedding, _ = plain.target_folder(tmp_path / "t")
+    weights = eagle_weights(plain.numbers(3), "layers.0", taps=1, rows=VOCAB)
+    del weights["fc.weight"]
+    own = {LISTED: [], "use_aux_hidden_state": False}
+    config = {**LLAMA, "architectures": ["LlamaForCausalLMEagle3"], "eagle_config": own}
     net = load_eagle(plain.write(tmp_path / "e", config, weights), target=str(target))
-    assert net.config.taps == (2, 5, 9)
+    assert net.config.taps == ("norm",)
+    features = plain.numbers(9)(4, 1, WIDTH, size=1.0)
+    states = eagle(weights, "layers.0", embedding, features[:, 0])
+    same(drafted(net, features), law(weights, states[-2:]))
 
 
 def test_eagle3_of_deepspec(tmp_path: Path) -> None:
@@ -200,6 +258,8 @@ def test_eagle3_of_the_library(tmp_path: Path, norm: str, flags: bool) -> None:
         "norm_before_fc": norm == "norm_before_fc",
         "fc_norm": norm == "fc_norm",
     }
+    if flags:
+        config["speculators_config"] = {"proposal_methods": [{"speculative_tokens": 5}]}
     features = plain.numbers(9)(4, 2, WIDTH, size=1.0)
     rows = features.flatten(1)
     if norm == "norm_before_fc":
@@ -210,7 +270,7 @@ def test_eagle3_of_the_library(tmp_path: Path, norm: str, flags: bool) -> None:
         both = [plain.normed(features[:, n], weights[f"fc_norm.{n}.weight"]) for n in range(2)]
         rows = torch.cat(both, dim=1)
     net = load_eagle(plain.write(tmp_path / "e", config, weights), target=str(target))
-    assert net.config.taps == (1, BLOCKS)
+    assert (net.config.taps, net.config.num_steps) == ((1, BLOCKS), 5 if flags else 3)
     states = eagle(
         weights,
         "layers.0",

@@ -19,6 +19,7 @@ from outrider.actors.draft.eagle.eagle_forward import EagleForward, lines_of
         {"has_biases": True},
         {"num_heads": 4, "num_key_heads": 2},
         {"projects": True, "taps": ("norm",), "target_width": 12},
+        {"fuses": False, "taps": ("norm",), "target_width": 12},
         {"num_drafted": 7},
         {"rope_scaling": {"rope_type": "linear", "factor": 4.0}},
     ],

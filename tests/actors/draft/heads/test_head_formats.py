@@ -120,6 +120,23 @@ def test_medusa_as_serving_engines_write_it(tmp_path: Path, is_shared: bool) -> 
     same(chained(net, state, [4, 7, 1]), expected)
 
 
+def test_medusa_heads_of_all_tokens_beside_a_list_of_some(tmp_path: Path) -> None:
+    """The list saves an engine time, and the heads say the same without it."""
+    draw = plain.numbers(3)
+    weights = {f"blocks.{head}.layers.0.weight": draw(WIDTH, WIDTH) for head in range(STAGES)}
+    weights |= {f"lm_heads.{head}.weight": draw(VOCAB, WIDTH) for head in range(STAGES)}
+    config = {"model_type": "medusa", "num_heads": STAGES, "truncated_vocab_size": 4}
+    tensors = {**weights, "token_map": torch.tensor([1, 5, 8, 13])}
+    net = load_speculator(plain.write(tmp_path / "m", config, tensors))
+    state = draw(WIDTH)
+    expected = [
+        weights[f"lm_heads.{head}.weight"]
+        @ medusa(state, [(weights[f"blocks.{head}.layers.0.weight"], None)])
+        for head in range(STAGES)
+    ]
+    same(chained(net, state, [4, 7, 1]), torch.stack(expected))
+
+
 @pytest.mark.parametrize("prefix", ["speculator.", ""])
 @pytest.mark.parametrize(("tied", "again"), [(False, False), (True, False), (True, True)])
 def test_mlp_speculators(tmp_path: Path, prefix: str, tied: bool, again: bool) -> None:
