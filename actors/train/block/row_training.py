@@ -21,8 +21,8 @@ from outrider.actors.train.features.feature_cache import FeatureCache, shuffled
 from outrider.actors.train.features.frozen_target import FrozenTarget
 from outrider.actors.train.features.state_fitting import NEAR_ZERO, StateFitting
 from outrider.actors.train.features.training_rows import HeldOut, TrainingRows
-from outrider.actors.train.heads.head_evaluation import DepthReport
 from outrider.actors.train.loop.data_parallel import is_first
+from outrider.actors.train.loop.depth_report import DepthReport
 from outrider.actors.train.loop.schedule import Schedule
 
 READING, WRITING, BLOCKS, MEASURING = "target reads", "target writes", "blocks", "measured"

@@ -27,8 +27,8 @@ from outrider.actors.train.features.frozen_target import FrozenTarget
 from outrider.actors.train.features.state_fitting import NEAR_ZERO, StateFitting
 from outrider.actors.train.features.target_shape_checks import taps_of
 from outrider.actors.train.features.training_rows import TrainingRows
-from outrider.actors.train.heads.head_evaluation import DepthReport, table
 from outrider.actors.train.loop.data_parallel import is_first, own_part
+from outrider.actors.train.loop.depth_report import DepthReport, table
 from outrider.actors.train.loop.schedule import Schedule
 from outrider.actors.train.training_errors import TrainError
 

@@ -20,10 +20,11 @@ from outrider.actors.train.features.feature_cache import FeatureCache, shuffled
 from outrider.actors.train.features.frozen_target import FrozenTarget
 from outrider.actors.train.features.state_fitting import NEAR_ZERO, StateFitting
 from outrider.actors.train.features.training_rows import HeldOut, TrainingRows
-from outrider.actors.train.heads.head_evaluation import DepthReport, acceptance, table
+from outrider.actors.train.heads.head_evaluation import acceptance
 from outrider.actors.train.heads.head_objective import speculator_loss
 from outrider.actors.train.heads.speculator_options import SpeculatorOptions
 from outrider.actors.train.loop.data_parallel import is_first
+from outrider.actors.train.loop.depth_report import DepthReport, table
 from outrider.actors.train.loop.schedule import Schedule
 
 READING, TEXT, WRITING, OWN, MEASURING = (
