@@ -252,8 +252,8 @@ class CoordinatorProcess(Process):
             return
         target = running.grant.target
         if command.is_full:
-            self.admission.refused(running.grant)
             known = self.admission.num_slots(target)
+            self.admission.refused(running.grant)
             self._later(ASK_AGAIN_S, lambda: self._ask_again(target, known))
         else:
             self.admission.release(running.grant)
@@ -267,8 +267,8 @@ class CoordinatorProcess(Process):
             self.admission.return_to_queue(ticket)
 
     def _ask_again(self, target: str, known: int) -> None:
-        if 0 <= self.admission.num_slots(target) <= known:
-            self.admission.set_target(target, known + 1)
+        if 0 <= self.admission.num_slots(target) < known:
+            self.admission.set_target(target, known)
 
     def _dispatch(self) -> None:
         for grant in self.admission.grants():

@@ -69,7 +69,6 @@ class SimulatedStream:
         self._record = record
         self._ends = ends
         self._random = random.Random(seed)
-        self._start = 0
         self._sent_by = [0.0, 0.0]
         self._there_by = [0.0, 0.0]
 
@@ -96,10 +95,9 @@ class SimulatedStream:
         if way.loss > 0.0 and self._random.random() < way.loss:
             arrives += max(PROBE_ROUND_TRIPS * 2.0 * way.latency_s, LEAST_PROBE_S)
         self._there_by[side] = arrives = max(arrives, self._there_by[side])
-        start = self._start
 
         def arrive() -> None:
-            if self._start == start:
+            if self.is_open:
                 receiver.post(payload, take)
 
         self._heap.at(arrives, arrive)
@@ -107,13 +105,4 @@ class SimulatedStream:
     def cut(self) -> None:
         """Breaks it; what is under way is lost."""
         self.is_open = False
-        self._start += 1
         self._record.note(self._heap.now, self.name, "breaks")
-
-    def mend(self) -> None:
-        """Connects again."""
-        self.is_open = True
-        self._start += 1
-        self._sent_by = [self._heap.now] * 2
-        self._there_by = [self._heap.now] * 2
-        self._record.note(self._heap.now, self.name, "is there again")
