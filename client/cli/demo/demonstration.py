@@ -121,8 +121,8 @@ def served(
         CommandFailed: The service cannot start, or a request failed.
     """
     # Only now: Ray takes a second to import, which a mistyped flag should not cost.
-    from outrider.cluster.process.progress_lines import progress_line
     from outrider.cluster.ray.own_node import StartCancelled
+    from outrider.cluster.roster.actor_status import progress_line
     from outrider.cluster.start.launch import ServiceFailed, start_service
 
     async def decode(address: str) -> tuple[list[BothWays], Timeline | None]:
