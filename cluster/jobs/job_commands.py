@@ -171,9 +171,7 @@ def job_logs(
     return 0
 
 
-def jobs(
-    cluster: JobCluster, job: str | None = None, *, ended: bool = False
-) -> tuple[dict[str, Any], ...]:
+def jobs(cluster: JobCluster, job: str | None, *, ended: bool) -> tuple[dict[str, Any], ...]:
     """Submitted jobs, the newest last, in plain values: id, status, times in ms since 1970, command, message, exit code.
 
     Args:

@@ -50,7 +50,7 @@ class DraftProcess(Process):
         device: SimulatedDevice,
         new_core: Callable[[], DraftCore],
         prices: Prices,
-        passes_on: Machine | None = None,
+        passes_on: Machine | None,
     ) -> None:
         """Arguments: as `TargetProcess`."""
         super().__init__(name, heap, machine, record, prices)

@@ -154,7 +154,7 @@ class SimulatedService:
 
         def new_core() -> TargetCore:
             core = TargetCore(
-                device, settings, new_handle=lambda: int(handles.integers(1, 1 << 48))
+                device, settings, None, new_handle=lambda: int(handles.integers(1, 1 << 48))
             )
             core.warm_up(device.clock)
             device.pass_s = 0.0

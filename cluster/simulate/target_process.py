@@ -75,7 +75,7 @@ class TargetProcess(Process):
         device: SimulatedDevice,
         new_core: Callable[[], TargetCore],
         prices: Prices,
-        passes_on: Machine | None = None,
+        passes_on: Machine | None,
     ) -> None:
         """
         Args:

@@ -55,13 +55,13 @@ TRACE_S = 600.0
 
 def run_demo(
     *,
-    max_tokens: int = 128,
-    quick: bool = False,
-    trace: Path = Path("outrider-trace.json"),
-    as_json: bool = False,
-    targets: Sequence[str] = (),
-    drafts: Sequence[str] = (),
-    emulate: str | None = None,
+    max_tokens: int,
+    quick: bool,
+    trace: Path,
+    as_json: bool,
+    targets: Sequence[str],
+    drafts: Sequence[str],
+    emulate: str | None,
 ) -> int:
     """Runs the demonstration. Returns the exit code: 1 if outputs differ where no near tie explains it; 130 after SIGINT
     and 143 after SIGTERM, which end everything that was started.
