@@ -47,8 +47,6 @@ class Foresight:
     first: float
     """Share of tokens that are the drafter's first candidate."""
 
-    kappa: float
-
 
 @lru_cache(maxsize=64)
 def foresight(
@@ -86,7 +84,6 @@ def foresight(
         runs=law_of(hits),
         tokens_by_nodes=tuple((sums / places).tolist()),
         first=ranks.count(0) / len(ranks),
-        kappa=kappa,
     )
 
 
