@@ -34,25 +34,27 @@ from outrider.client.messages.request_options import (
     Verifier,
 )
 from outrider.client.messages.results import (
-    ActorInfo,
     Admission,
     Completion,
-    DrafterInfo,
     Event,
     FinishReason,
     Generation,
-    Health,
-    ModelInfo,
     Origin,
     Output,
-    Replicas,
     SpeculationStats,
-    Status,
     TextChunk,
     Timing,
     Token,
     TokenLogprob,
     Usage,
+)
+from outrider.client.messages.service_info import (
+    ActorInfo,
+    DrafterInfo,
+    Health,
+    ModelInfo,
+    Replicas,
+    Status,
     VerifierInfo,
 )
 

@@ -39,7 +39,8 @@ from outrider.client.messages.result_wire import (
     model_from_proto,
     status_from_proto,
 )
-from outrider.client.messages.results import Generation, Health, ModelInfo, Status
+from outrider.client.messages.results import Generation
+from outrider.client.messages.service_info import Health, ModelInfo, Status
 from outrider.client.messages.stream_progress import StreamProgress, new_request_id
 from outrider.client.messages.trace_request import trace_request
 from outrider.client.messages.wire_values import put

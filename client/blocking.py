@@ -19,7 +19,8 @@ from outrider.client.connection.timeouts import (
 )
 from outrider.client.connection.waits import BlockingWaits, finished
 from outrider.client.messages.request_options import Message, SamplingOptions, SpeculationOptions
-from outrider.client.messages.results import Generation, Health, ModelInfo, Status
+from outrider.client.messages.results import Generation
+from outrider.client.messages.service_info import Health, ModelInfo, Status
 from outrider.client.timeline.timeline_model import Timeline
 
 

@@ -1,11 +1,15 @@
-"""Files of certificates and tokens, read whole."""
+"""Files of certificates and tokens: read whole, and again when somebody has exchanged or written them."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 MAX_BYTES = 16 << 20
 """Largest file that is read: a device or a model's weights may stand there by mistake, and never ends or fills the memory."""
+
+FileVersion = tuple[int, int, int] | None
+"""Differs once the file has been exchanged or written; None while there is none."""
 
 
 def read_small(path: Path) -> bytes:
@@ -21,3 +25,12 @@ def read_small(path: Path) -> bytes:
     if len(content) > MAX_BYTES:
         raise OSError(0, f"it has more than {MAX_BYTES >> 20} MiB")
     return content
+
+
+def file_version(path: str | Path) -> FileVersion:
+    """The version of a file, links followed."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size

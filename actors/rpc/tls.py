@@ -16,8 +16,7 @@ from typing import Any
 import grpc
 import structlog
 
-from outrider.actors.rpc.file_version import FileVersion, file_version
-from outrider.actors.rpc.small_file import read_small
+from outrider.actors.rpc.small_file import FileVersion, file_version, read_small
 
 log = structlog.get_logger(__name__)
 

@@ -49,7 +49,9 @@ def discover(package: ModuleType, kind: type[Spec], *, group: str) -> Mapping[st
     places: dict[str, str] = {}
     for place, spec in (*_own(package), *_offered(group)):
         if not isinstance(spec, kind):
-            raise Conflict(f"{place} offers {spec!r}, which is no {kind.__name__}")
+            raise Conflict(
+                f"{place} offers {spec!r}, which is no {kind.__name__}, nor a tuple of some"
+            )
         if spec.name in found:
             raise Conflict(
                 f"{place} names a method {spec.name!r}, which there is already, by {places[spec.name]}"

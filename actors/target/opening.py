@@ -16,7 +16,7 @@ from outrider.actors.target.state import yields
 from outrider.actors.target.state.target_events import OpenSession
 from outrider.actors.target.state.target_session import TargetSession
 from outrider.actors.target.state.target_state import TargetState
-from outrider.actors.target.verify.near_ties import near_tie
+from outrider.actors.target.verify.drawing import near_tie
 
 OFFERED: Final[frozenset[str]] = frozenset(VERIFIERS)
 """Verifiers that this target carries out. Exact match is coupled verification of candidates drawn without the noise."""

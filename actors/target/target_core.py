@@ -40,7 +40,7 @@ from outrider.actors.target.state.target_events import (
     Steer,
 )
 from outrider.actors.target.state.target_settings import TargetSettings
-from outrider.actors.target.state.target_state import TargetState, random_handle
+from outrider.actors.target.state.target_state import TargetState
 from outrider.actors.target.verify.commit import commit, end_sessions, tell_drafters
 from outrider.actors.target.verify.draws_by_kind import draws_by_kind
 from outrider.actors.target.verify.walks import Walks, moves_of
@@ -73,8 +73,8 @@ class TargetCore:
         self,
         engine: Engine,
         settings: TargetSettings,
-        recorder: Recorder | None = None,
-        new_handle: Callable[[], int] = random_handle,
+        recorder: Recorder | None,
+        new_handle: Callable[[], int],
     ) -> None:
         """Nothing is there yet.
 

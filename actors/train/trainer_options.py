@@ -47,8 +47,7 @@ class TargetTrainerOptions:
             raise ValueError(f"minutes is {self.minutes}; give a number above 0, or 0 for no bound")
         if not 0 <= self.threads <= MAX_THREADS:
             raise ValueError(f"threads is {self.threads}; give 0 to {MAX_THREADS}")
-        if self.rows_per_step < 1:
-            raise ValueError(f"rows_per_step is {self.rows_per_step}; it must be at least 1")
+        self._check_positive("rows_per_step")
         if not 1 <= self.workers <= self.rows_per_step:
             raise ValueError(
                 f"workers is {self.workers}; give 1 to {self.rows_per_step}, the rows of a step (rows_per_step)"
@@ -64,3 +63,40 @@ class TargetTrainerOptions:
         Raises:
             ValueError: An option does not fit; the message says which and why.
         """
+
+    def _check_positive(self, *names: str) -> None:
+        """Refuses numbers below 1."""
+        for name in names:
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetRowsOptions(TargetTrainerOptions):
+    """Of those that learn from rows of text and of the target's own writing. The numbers of rows are each trainer's own."""
+
+    matrix_rate: float = 0.02
+    """Learning rate of the maps (Muon)."""
+
+    other_rate: float = 3e-3
+    """Learning rate of everything else (AdamW)."""
+
+    text_rows: int
+    """Rows of text whose hidden states are kept."""
+
+    own_rows: int
+    """Rows of the target's writing whose hidden states are kept."""
+
+    row_length: int = 144
+    """Tokens of a row."""
+
+    prompt_length: int = 32
+    """Tokens of a row of its writing that the target is given."""
+
+    seed: int = 0
+    """Of the weights and the order."""
+
+    def __post_init__(self) -> None:
+        # Two arguments, as `slots` makes another class of this one.
+        super(TargetRowsOptions, self).__post_init__()
+        self._check_positive("text_rows", "own_rows")

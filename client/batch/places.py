@@ -109,7 +109,7 @@ def open_input(place: str) -> IO[bytes]:
         raise InvalidRequest(f"{place} cannot be read: {error.strerror}") from None
 
 
-def check_files(source: str, destination: str, summary: Path | None = None) -> None:
+def check_files(source: str, destination: str, summary: Path | None) -> None:
     """Refuses files that a batch would spoil, or cannot use.
 
     Args:

@@ -86,7 +86,7 @@ def parse(line: int, raw: bytes, *, model: str = "") -> Entry:
         return reject(line, raw, problem, value)
 
 
-def reject(line: int, raw: bytes, problem: BodyProblem, value: object = None) -> Rejection:
+def reject(line: int, raw: bytes, problem: BodyProblem, value: object) -> Rejection:
     """The answer to a line that cannot be run.
 
     Args:

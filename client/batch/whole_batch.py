@@ -106,7 +106,7 @@ def look_through(job: Job) -> Survey:
     return found
 
 
-def run_job(job: Job, found: Survey, *, watcher: Watcher | None = None) -> BatchReport:
+def run_job(job: Job, found: Survey, *, watcher: Watcher) -> BatchReport:
     """Answers every record that is not answered yet.
 
     Args:
@@ -117,7 +117,6 @@ def run_job(job: Job, found: Survey, *, watcher: Watcher | None = None) -> Batch
     Raises:
         OutriderError: The run cannot begin, or cannot go on; what was written stays, and the same job goes on with it.
     """
-    watcher = watcher or Watcher()
     fingerprints, capacity, emulated = event_loop.run(_ask_service(job))
     settings = RunSettings(
         concurrency=job.concurrency or capacity, attempts=job.attempts, patience_s=job.patience_s

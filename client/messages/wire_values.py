@@ -1,9 +1,10 @@
-"""Values and the fields of `outrider.v1`: what a field can carry, and the names of the contract's choices."""
+"""Values and the fields of `outrider.v1`: what a field can carry, values of fields with the same names, and the names of the contract's choices."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import fields
 from functools import cache
 from typing import Any, TypeVar, cast
 
@@ -13,6 +14,7 @@ from google.protobuf.message import Message
 from outrider.client.connection.wanted import wrong
 
 Choice = TypeVar("Choice", bound=str)
+Value = TypeVar("Value")
 
 _NEEDED: Mapping[int, str] = {
     FieldDescriptor.TYPE_STRING: "a string without lone surrogates",
@@ -78,6 +80,20 @@ def chosen(message: Message, field: str, kind: type[Choice]) -> tuple[Choice, ..
     """The choices that a message lists, as far as this version knows them."""
     names = {number: name for name, number in listed(message, field).items()}
     return tuple(kind(names[number]) for number in getattr(message, field) if number in names)
+
+
+def told(kind: type[Value], message: Message, **others: object) -> Value:
+    """A value whose fields have what the message's fields of the same names have.
+
+    Args:
+        kind: A dataclass.
+        message: Has all of its fields but the others.
+        others: Fields that are something else.
+    """
+    names = {field.name for field in fields(cast(Any, kind))} - others.keys()
+    found = {name: getattr(message, name) for name in names}
+    same = {name: tuple(one) if hasattr(one, "append") else one for name, one in found.items()}
+    return kind(**same, **others)
 
 
 def _put_items(held: Any, field: FieldDescriptor, value: object, place: str) -> None:

@@ -1,10 +1,10 @@
-"""Tokens of clients: a file of them, and the guard of the public port that asks for one."""
+"""Who a client is: the tokens that the public port asks for, and a number for each, so that what one was answered is not used for another."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,18 @@ import grpc
 import structlog
 
 from outrider.actors.rpc.credentials import HEALTH
-from outrider.actors.rpc.file_version import file_version
-from outrider.actors.rpc.small_file import read_small
+from outrider.actors.rpc.small_file import file_version, read_small
 
 METADATA_KEY = "authorization"
 SCHEME = "Bearer"
 NO_TOKEN = "this service asks for a token: `--token-file` of the command, `token` of the client, or `authorization: Bearer TOKEN` in the metadata"
 WRONG_TOKEN = "this service does not know the token"
+
+NOBODY = 0
+"""Number of those who show neither token nor certificate: they are one."""
+
+NAMES = ("x509_common_name", "x509_subject_alternative_name", "x509_subject")
+"""What gRPC tells of a client's certificate and stays the same when it is renewed."""
 
 log = structlog.get_logger(__name__)
 
@@ -87,6 +92,27 @@ def token_of(metadata: Iterable[tuple[str, str | bytes]]) -> str | None:
         if key == METADATA_KEY and scheme.lower() == SCHEME.lower() and token.strip():
             return token.strip()
     return None
+
+
+def tenant_of(
+    metadata: Iterable[tuple[str, str | bytes]], auth_context: Mapping[str, Iterable[bytes]]
+) -> int:
+    """A number of 64 bits that is the same for the same client at every coordinator, and tells nothing of the token.
+
+    Args:
+        metadata: Of the call; its token counts first.
+        auth_context: Of the call; names in the client's certificate, if it has one.
+    """
+    token = token_of(metadata)
+    names = [name for key in NAMES for name in (key.encode(), *sorted(auth_context.get(key, ())))]
+    if token is not None:
+        shown = b"token\0" + token.encode()
+    elif len(names) > len(NAMES):
+        shown = b"certificate\0" + b"\0".join(names)
+    else:
+        return NOBODY
+    digest = hashlib.sha256(b"outrider tenant\0" + shown).digest()
+    return int.from_bytes(digest[:8], "little") or 1
 
 
 def _refusing(why: str) -> grpc.RpcMethodHandler[Any, Any]:

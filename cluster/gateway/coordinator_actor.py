@@ -8,15 +8,14 @@ from dataclasses import replace
 from typing import Protocol
 
 import grpc
-import ray
 import structlog
 
 from outrider.actors.engine.checkpoint.model_source import resolve_model
 from outrider.actors.engine.checkpoint.without_torch import without_torch
 from outrider.actors.engine.engine_settings import DEMO_PREFIX
-from outrider.actors.process.actor_runner import ActorRunner, Identity, Started
-from outrider.actors.process.logs import configure_logs
-from outrider.actors.process.node_address import at_node, internal_listen
+from outrider.actors.process.actor_runner import Identity, Server, Started
+from outrider.actors.process.actor_shell import ActorShell
+from outrider.actors.process.node_address import internal_listen
 from outrider.actors.rpc.grpc_server import internal_channel
 from outrider.cluster.config.coordinator_settings import CoordinatorSettings
 from outrider.cluster.roster.roster import Roster
@@ -35,27 +34,20 @@ class _Informed(Protocol):
     async def update_roster(self, roster: Roster) -> None: ...
 
 
-class CoordinatorActor:
-    """A coordinator in a Ray process. Made by the supervisor."""
+class CoordinatorActor(ActorShell[CoordinatorSettings]):
+    """A coordinator in a Ray process."""
 
     def __init__(self, settings: CoordinatorSettings, identity: Identity) -> None:
-        self._settings = settings
-        self._identity = identity
-        self._runner: ActorRunner | None = None
+        super().__init__(settings, identity)
         self._coordinator: _Informed | None = None
         self._watch: asyncio.Task[None] | None = None
 
-    async def prepare(self) -> None:
-        """Imports what it runs, and loads the tokenizer."""
-        # Imported here: an import that fails is then an error of this call, with its own text.
+    async def _make_server(self, settings: CoordinatorSettings, node_host: str) -> Server:
+        """Loads the tokenizer, too."""
         from outrider.cluster.gateway.coordinator import Coordinator
 
-        configure_logs(self._identity.logs, actor=self._identity.name)
-        node_host = ray.util.get_node_ip_address()
-        settings = at_node(self._settings, node_host)
-        settings = replace(
-            settings, internal_listen=internal_listen(settings.internal_listen, node_host)
-        )
+        listen = internal_listen(settings.internal_listen, node_host)
+        settings = replace(settings, internal_listen=listen)
         if settings.tokenizer.startswith(DEMO_PREFIX):
             folder = resolve_model(settings.tokenizer).location
             settings = replace(settings, tokenizer=folder)
@@ -63,14 +55,12 @@ class CoordinatorActor:
         # Code that comes with a tokenizer may want torch.
         with nullcontext() if settings.allow_remote_code else without_torch():
             await coordinator.load()
-        node_id = ray.get_runtime_context().get_node_id()
-        self._runner = ActorRunner(self._identity, coordinator, node_id=node_id)
+        return coordinator
 
     async def start(self) -> Started:
         """Serves, learns the roster and registers; fails loudly. After `prepare`."""
-        assert self._runner is not None, "`prepare` makes it"
         assert self._coordinator is not None, "`prepare` makes it"
-        started = await self._runner.start()
+        started = await super().start()
         is_informed = asyncio.Event()
         self._watch = asyncio.create_task(
             self._follow(self._coordinator, is_informed), name="roster"
@@ -78,17 +68,9 @@ class CoordinatorActor:
         await is_informed.wait()
         return started
 
-    async def run(self) -> None:
-        """Answers when the actor ends; one that failed or was fenced ends its process, and the supervisor starts another."""
-        if self._runner is not None and (reason := await self._runner.run()):
-            log.error("actor ends", actor=self._identity.name, reason=reason)
-            await self._runner.stop(0.0)
-            ray.actor.exit_actor()
-
     async def stop(self, grace_s: float) -> None:
         """Drains: no new work, running requests go on within the grace."""
-        if self._runner is not None:
-            await self._runner.stop(grace_s)
+        await super().stop(grace_s)
         if self._watch is not None:
             self._watch.cancel()
             await asyncio.gather(self._watch, return_exceptions=True)

@@ -23,7 +23,7 @@ from outrider.actors.speculation.noise.seeds import derive_seed, fresh_seed
 from outrider.actors.tracing.recorder import Recorder
 from outrider.cluster.config.coordinator_settings import CoordinatorSettings
 from outrider.cluster.gateway import other_coordinators, reports
-from outrider.cluster.gateway.tenants import tenant_of
+from outrider.cluster.gateway.bearer import tenant_of
 from outrider.cluster.metrics.books import RequestBooks
 from outrider.cluster.metrics.request_recording import RequestRecording
 from outrider.cluster.metrics.request_spans import open_spans

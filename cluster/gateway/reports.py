@@ -12,7 +12,7 @@ from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.policies import LengthChoice, RootPolicy
 from outrider.cluster.links.draft_link import DraftLink
 from outrider.cluster.links.target_link import TargetLink
-from outrider.cluster.requests.all_links import Links, draft_lengths_of, verifiers_of
+from outrider.cluster.requests.all_links import Links
 from outrider.cluster.requests.served_models import ServedModels
 from outrider.cluster.roster.roster import Absent, Member, Role, Roster
 from outrider.v1 import generation_pb2, target_pb2
@@ -34,7 +34,7 @@ def models(served: ServedModels) -> generation_pb2.ListModelsResponse:
 def _model(links: Links) -> generation_pb2.TargetModel:
     info, limits = links.info, links.limits()
     drafters = links.drafters.values()
-    offered = {one for link in drafters if not links.misfit(link) for one in draft_lengths_of(link)}
+    offered = {one for link in drafters if not links.misfit(link) for one in link.draft_lengths}
     return generation_pb2.TargetModel(
         name=info.model,
         vocab_size=info.vocab_size,
@@ -46,10 +46,10 @@ def _model(links: Links) -> generation_pb2.TargetModel:
             generation_pb2.DrafterModel(
                 name=link.name,
                 method=link.info.method if link.info else "",
-                **offer_of(verifiers_of(link)),
+                **offer_of(link.verifiers),
                 ready=link.is_up and not links.misfit(link),
                 draft_lengths=numbers(
-                    generation_pb2.DrafterModel, "draft_lengths", draft_lengths_of(link)
+                    generation_pb2.DrafterModel, "draft_lengths", link.draft_lengths
                 ),
                 problem=_problem(links.roster, link, links.misfit(link)),
             )

@@ -10,7 +10,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from outrider.cluster.jobs.arguments import Parse
 from outrider.cluster.jobs.job_options import JobOptions
 from outrider.cluster.jobs.job_request import Submission, build, checked_id
 from outrider.cluster.jobs.ray_token import RayToken, find_credentials
-from outrider.cluster.process.command_failed import DEADLINE, FAILED, USAGE, CommandFailed, Report
+from outrider.cluster.process.command_failed import DEADLINE, FAILED, USAGE, CommandFailed
 from outrider.cluster.process.signals import ending_by_signal
 
 if TYPE_CHECKING:
@@ -98,8 +98,6 @@ def submit(
     *,
     wait: bool = True,
     stop_on_signal: bool = False,
-    report: Report = _say,
-    write: Callable[[str], None] = _write,
 ) -> int:
     """Submits `outrider VERB ARGUMENTS` and follows it to its end. Returns the exit code.
 
@@ -111,8 +109,6 @@ def submit(
         parse: Reads the arguments as the command will; raises for what it would refuse.
         wait: False writes the submission id and returns.
         stop_on_signal: SIGINT and SIGTERM here stop the job; else they leave it.
-        report: Takes lines on how it goes.
-        write: Takes what the job writes.
 
     Raises:
         CommandFailed: The job is not allowed, or the cluster does not answer or refuses it.
@@ -124,17 +120,15 @@ def submit(
     try:
         _send(server, credentials, made)
     except KeyboardInterrupt:
-        report(
+        _say(
             f"interrupted while {job} was sent; `outrider submit{cluster.option} status {job}` knows"
         )
         raise
     if not wait:
-        write(f"{job}\n")
+        _write(f"{job}\n")
         return 0
-    report(f"{job} is submitted to {server.get_address()}")
-    return _follow(
-        server, cluster, credentials, job, stop_on_signal=stop_on_signal, report=report, write=write
-    )
+    _say(f"{job} is submitted to {server.get_address()}")
+    return _follow(server, cluster, credentials, job, stop_on_signal=stop_on_signal)
 
 
 def job_logs(
@@ -143,8 +137,6 @@ def job_logs(
     *,
     follow: bool = False,
     stop_on_signal: bool = False,
-    report: Report = _say,
-    write: Callable[[str], None] = _write,
 ) -> int:
     """Writes what a job has written so far; with `follow` to its end. Returns the exit code, the job's if followed.
 
@@ -155,25 +147,15 @@ def job_logs(
     server = _connect(cluster, credentials)
     _details(server, credentials, job)
     if follow:
-        return _follow(
-            server,
-            cluster,
-            credentials,
-            job,
-            stop_on_signal=stop_on_signal,
-            report=report,
-            write=write,
-        )
+        return _follow(server, cluster, credentials, job, stop_on_signal=stop_on_signal)
     from outrider.cluster.jobs.job_server import asking
 
     with asking(server.get_address(), credentials):
-        write(server.get_job_logs(job))
+        _write(server.get_job_logs(job))
     return 0
 
 
-def jobs(
-    cluster: JobCluster, job: str | None = None, *, ended: bool = False
-) -> tuple[dict[str, Any], ...]:
+def jobs(cluster: JobCluster, job: str | None, *, ended: bool) -> tuple[dict[str, Any], ...]:
     """Submitted jobs, the newest last, in plain values: id, status, times in ms since 1970, command, message, exit code.
 
     Args:
@@ -196,7 +178,7 @@ def jobs(
     return tuple(_as_dict(each) for each in found if ended or not each.status.is_terminal())
 
 
-def stop(cluster: JobCluster, job: str, *, wait: bool = True, report: Report = _say) -> None:
+def stop(cluster: JobCluster, job: str, *, wait: bool = True) -> None:
     """Stops a job, and waits until it has ended. One that has ended already is as it should be.
 
     Raises:
@@ -208,7 +190,7 @@ def stop(cluster: JobCluster, job: str, *, wait: bool = True, report: Report = _
     server = _connect(cluster, credentials)
     details = _details(server, credentials, job)
     if details.status.is_terminal():
-        report(f"{job} has ended already: {details.status}")
+        _say(f"{job} has ended already: {details.status}")
         return
     with asking(server.get_address(), credentials):
         server.stop_job(job)
@@ -222,7 +204,7 @@ def stop(cluster: JobCluster, job: str, *, wait: bool = True, report: Report = _
                 DEADLINE,
             )
         time.sleep(STOP_POLL_S)
-    report(f"{job}: {details.status}")
+    _say(f"{job}: {details.status}")
 
 
 def _connect(cluster: JobCluster, credentials: RayToken) -> JobServer:
@@ -284,8 +266,6 @@ def _follow(
     job: str,
     *,
     stop_on_signal: bool,
-    report: Report,
-    write: Callable[[str], None],
 ) -> int:
     from outrider.cluster.jobs.follow import Follower, exit_code
     from outrider.cluster.jobs.job_server import asking
@@ -294,23 +274,23 @@ def _follow(
         follower = Follower(
             server,
             job,
-            write=write,
-            report=report,
+            write=_write,
+            report=_say,
             ending=ending,
             stop_on_signal=stop_on_signal,
         )
         details = asyncio.run(follower.follow())
         if details is None:
-            report(
+            _say(
                 f"{job} goes on; `outrider submit{cluster.option} logs {job} --follow` follows it again, "
                 f"`outrider submit{cluster.option} stop {job}` stops it"
             )
             return ending.exit_code
     code = exit_code(str(details.status), details.driver_exit_code)
     if details.driver_exit_code is None and code == FAILED:
-        report(f"{job} did not come to start: {details.message}")
+        _say(f"{job} did not come to start: {details.message}")
     else:
-        report(f"{job}: {details.status}, exit code {code}")
+        _say(f"{job}: {details.status}, exit code {code}")
     return ending.exit_code if ending.is_set() else code
 
 

@@ -6,16 +6,17 @@ the session is.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol, cast
 
 import grpc
 import structlog
 
-from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION
+from outrider.actors.exchange.option_fields import chosen
+from outrider.actors.exchange.verifier_wire import offered_by
 from outrider.actors.rpc.credentials import OPEN, Credentials
-from outrider.cluster.links.stream_link import CONNECT_S, BidiCall, LinkBroken, is_end, keep, pump
+from outrider.actors.speculation.policies import LengthChoice
+from outrider.cluster.links.stream_link import CONNECT_S, BidiCall, LinkBroken, StreamLink
 from outrider.v1 import draft_pb2, draft_pb2_grpc, target_pb2
 
 log = structlog.get_logger(__name__)
@@ -33,7 +34,7 @@ class DraftSink(Protocol):
         ...
 
 
-class DraftLink:
+class DraftLink(StreamLink[draft_pb2.DraftCommand, draft_pb2.DraftEvent, DraftSink]):
     """The stream to one drafter."""
 
     def __init__(
@@ -54,22 +55,14 @@ class DraftLink:
             on_up: Called when sessions can be attached.
             credentials: What the stream carries.
         """
+        super().__init__(f"the drafter {name!r}", address, hello, credentials)
         self.name = name
-        self.address = address
         self.info: draft_pb2.DrafterInfo | None = None
         """What the drafter last told about itself; kept over breaks."""
-        self.is_up = False
-        self.num_breaks = 0
         self.num_attached = 0
         self.num_refused = 0
-        self.last_error = ""
-        self._hello = hello
-        self._credentials = credentials
         self._on_up = on_up
-        self._sinks: dict[int, DraftSink] = {}
         self._waiting: dict[DraftSink, None] = {}
-        # Not bounded by itself: at most one attach and one detach for each session, and sessions are bounded by slots.
-        self._outgoing: asyncio.Queue[draft_pb2.DraftCommand] = asyncio.Queue()
         self._stub: draft_pb2_grpc.DraftServiceAsyncStub | None = None
 
     @property
@@ -78,27 +71,27 @@ class DraftLink:
         return self._stub
 
     @property
-    def num_sessions(self) -> int:
-        """Sessions attached on this stream, or being attached."""
-        return len(self._sinks)
-
-    @property
     def has_room(self) -> bool:
         """Whether the drafter can serve one more session, as far as this coordinator's own sessions go."""
         num_slots = self.info.num_slots if self.info is not None else 0
         return not num_slots or self.num_sessions < num_slots
 
     @property
+    def verifiers(self) -> tuple[str, ...]:
+        """What the drafter says that it can serve, as far as this version knows it."""
+        return offered_by(self.info) if self.info is not None else ()
+
+    @property
+    def draft_lengths(self) -> tuple[LengthChoice, ...]:
+        """The draft length policies that the drafter says that it can serve, as far as this version knows them."""
+        if self.info is None:
+            return ()
+        return chosen(self.info, "draft_lengths", LengthChoice) or (LengthChoice.FULL,)
+
+    @property
     def reads_siblings(self) -> bool:
         """Whether the drafter drafts the sequences of a request from each other."""
         return self.info is not None and self.info.reads_siblings
-
-    async def run(self) -> None:
-        """Keeps the stream. Ends only by cancellation."""
-        try:
-            await keep(self.address, self._credentials, self._serve, self._note)
-        finally:
-            self._down("the coordinator is stopping")
 
     def attach(self, command: draft_pb2.AttachSession, sink: DraftSink) -> None:
         """Attaches the drafter to a session; the sink is told if that comes to nothing."""
@@ -136,31 +129,22 @@ class DraftLink:
     async def _serve(self, channel: grpc.aio.Channel) -> None:
         stub = draft_pb2_grpc.DraftServiceStub(channel)
         info = await stub.GetInfo(draft_pb2.GetDrafterInfoRequest(), timeout=CONNECT_S)
-        if info.protocol_version != PROTOCOL_VERSION:
-            raise LinkBroken(
-                f"the drafter {self.name!r} speaks protocol version {info.protocol_version}, this coordinator "
-                f"{PROTOCOL_VERSION}; run the same release on both"
-            )
+        self._check_version(info.protocol_version)
         if info.name != self.name:
             raise LinkBroken(
                 f"{info.name!r} listens at {self.address}, where {self.name!r} was expected"
             )
         call = cast(BidiCall[draft_pb2.DraftCommand, draft_pb2.DraftEvent], stub.Sessions())
-        await call.write(draft_pb2.DraftCommand(hello=self._hello))
-        async with asyncio.timeout(CONNECT_S):
-            first = await call.read()
-        if is_end(first) or not first.HasField("hello"):
-            raise LinkBroken(f"the drafter {self.name!r} did not introduce itself")
+        await self._introduce(call, draft_pb2.DraftCommand(hello=self._hello))
         self.info, self._stub = info, stub
-        self._outgoing = asyncio.Queue()
         self.is_up = True
         log.info("drafter connected", drafter=self.name, address=self.address)
         self._on_up(self)
         try:
-            await pump(call, self._outgoing, self._take)
+            await self._pump(call)
         finally:
             self._stub = None
-            self._down(f"the stream to the drafter {self.name!r} broke")
+            self._down(f"the stream to {self._called} broke")
 
     def _take(self, event: draft_pb2.DraftEvent) -> None:
         match event.WhichOneof("event"):
@@ -189,16 +173,6 @@ class DraftLink:
             del self._waiting[sink]
             sink.on_room(self.name)
 
-    def _down(self, reason: str) -> None:
-        if not self.is_up:
-            return
-        self.is_up = False
-        self.num_breaks += 1
-        sinks, self._sinks = self._sinks, {}
+    def _lost(self, sinks: Mapping[int, DraftSink], reason: str) -> None:
         for sink in sinks.values():
             sink.on_detached(self.name, reason, can_retry=True)
-
-    def _note(self, reason: str) -> None:
-        if reason != self.last_error:
-            log.warning("drafter not connected", drafter=self.name, reason=reason)
-        self.last_error = reason

@@ -1,13 +1,8 @@
-"""One coordinator's stream to one target: all its sessions there, multiplexed.
-
-When the stream breaks, every session on it is told and forgotten; the link connects again by itself. Commands go out in
-the order given, so a `close` frees its slot before a later `open` asks for one.
-"""
+"""One coordinator's stream to one target: all its sessions there. A `close` frees its slot before a later `open` asks for one."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol, cast
 
 import grpc
@@ -15,9 +10,8 @@ import structlog
 
 from outrider.actors.exchange import commits
 from outrider.actors.exchange.frames import BadFrame
-from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION
 from outrider.actors.rpc.credentials import OPEN, Credentials
-from outrider.cluster.links.stream_link import CONNECT_S, BidiCall, LinkBroken, is_end, keep, pump
+from outrider.cluster.links.stream_link import CONNECT_S, BidiCall, LinkBroken, StreamLink
 from outrider.v1 import target_pb2, target_pb2_grpc
 
 log = structlog.get_logger(__name__)
@@ -49,7 +43,7 @@ class SessionSink(Protocol):
         ...
 
 
-class TargetLink:
+class TargetLink(StreamLink[target_pb2.SessionCommand, target_pb2.SessionEvent, SessionSink]):
     """The stream to one target."""
 
     def __init__(
@@ -72,28 +66,15 @@ class TargetLink:
             on_room: Called with what other coordinators hold of the target's slots.
             credentials: What the stream carries.
         """
-        self.address = address
+        super().__init__(f"the target at {address}", address, hello, credentials)
         self.info: target_pb2.TargetInfo | None = None
         """What the target last told about itself; kept over breaks."""
-        self.is_up = False
         self.wants_drafters = True
         """Whether drafters should be attached to sessions: the target decodes plainly where they do not pay."""
-        self.num_breaks = 0
-        self.last_error = ""
-        self._hello = hello
-        self._credentials = credentials
         self._on_up = on_up
         self._on_down = on_down
         self._on_room = on_room
-        self._sinks: dict[int, SessionSink] = {}
-        # Not bounded by itself: it holds at most a few commands for each session, and sessions are bounded by slots.
-        self._outgoing: asyncio.Queue[target_pb2.SessionCommand] = asyncio.Queue()
         self._stub: target_pb2_grpc.TargetServiceAsyncStub | None = None
-
-    @property
-    def num_sessions(self) -> int:
-        """Sessions on this stream."""
-        return len(self._sinks)
 
     @property
     def name(self) -> str:
@@ -114,13 +95,6 @@ class TargetLink:
     def fingerprint(self) -> str:
         """Of what a text follows from, besides the request; empty as long as the target has not told."""
         return self.info.model_fingerprint if self.info is not None else ""
-
-    async def run(self) -> None:
-        """Keeps the stream. Ends only by cancellation."""
-        try:
-            await keep(self.address, self._credentials, self._serve, self._note)
-        finally:
-            self._down("the coordinator is stopping")
 
     def open(self, command: target_pb2.OpenSession, sink: SessionSink) -> None:
         """Opens a session; what becomes of it is told to the sink."""
@@ -158,31 +132,22 @@ class TargetLink:
     async def _serve(self, channel: grpc.aio.Channel) -> None:
         stub = target_pb2_grpc.TargetServiceStub(channel)
         info = await stub.GetInfo(target_pb2.GetTargetInfoRequest(), timeout=CONNECT_S)
-        if info.protocol_version != PROTOCOL_VERSION:
-            raise LinkBroken(
-                f"the target at {self.address} speaks protocol version {info.protocol_version}, this coordinator "
-                f"{PROTOCOL_VERSION}; run the same release on both"
-            )
+        self._check_version(info.protocol_version)
         if info.incarnation < self.incarnation:
             raise LinkBroken(
-                f"the target at {self.address} is an old start ({info.incarnation}, {self.incarnation} was seen)"
+                f"{self._called} is an old start ({info.incarnation}, {self.incarnation} was seen)"
             )
         call = cast(BidiCall[target_pb2.SessionCommand, target_pb2.SessionEvent], stub.Sessions())
-        await call.write(target_pb2.SessionCommand(hello=self._hello))
-        async with asyncio.timeout(CONNECT_S):
-            first = await call.read()
-        if is_end(first) or not first.HasField("hello"):
-            raise LinkBroken(f"the target at {self.address} did not introduce itself")
+        first = await self._introduce(call, target_pb2.SessionCommand(hello=self._hello))
         if first.hello.incarnation != info.incarnation:
-            raise LinkBroken(f"the target at {self.address} started again while it was asked")
+            raise LinkBroken(f"{self._called} started again while it was asked")
         self.info, self._stub = info, stub
-        self._outgoing = asyncio.Queue()
         self.wants_drafters = True
         try:
             self._on_up(self)
             self.is_up = True
             log.info("target connected", target=info.name, address=self.address)
-            await pump(call, self._outgoing, self._take)
+            await self._pump(call)
         finally:
             self._stub = None
             self._down(f"the stream to the target {info.name!r} broke")
@@ -215,24 +180,14 @@ class TargetLink:
         try:
             told = commits.decode(frame)
         except BadFrame as error:
-            raise LinkBroken(f"the target at {self.address} sent {error}") from error
+            raise LinkBroken(f"{self._called} sent {error}") from error
         sinks = self._sinks
         for session, epoch, tokens, origins in told:
             sink = sinks.get(session)
             if sink is not None:
                 sink.on_commit(epoch, tokens, origins)
 
-    def _down(self, reason: str) -> None:
-        if not self.is_up:
-            return
-        self.is_up = False
-        self.num_breaks += 1
+    def _lost(self, sinks: Mapping[int, SessionSink], reason: str) -> None:
         self._on_down(self)
-        sinks, self._sinks = self._sinks, {}
         for sink in sinks.values():
             sink.on_lost(reason)
-
-    def _note(self, reason: str) -> None:
-        if reason != self.last_error:
-            log.warning("target not connected", address=self.address, reason=reason)
-        self.last_error = reason

@@ -192,7 +192,7 @@ class RayActor:
     async def placed(self) -> None:
         """Waits until it has a process."""
         try:
-            await _outcome(self._handle.__ray_ready__.remote())
+            await self._handle.__ray_ready__.remote()
         except RayError as error:
             raise ActorCrashed(first_line(error)) from error
 
@@ -212,7 +212,7 @@ class RayActor:
     async def run(self) -> str:
         """Waits for its end and says how it came."""
         try:
-            await _outcome(self._handle.run.remote())
+            await self._handle.run.remote()
         except RayError as error:
             return first_line(error)
         return "it stopped by itself"
@@ -220,7 +220,7 @@ class RayActor:
     async def stop(self, grace_s: float) -> None:
         """Asks it to stop."""
         try:
-            await _outcome(self._handle.stop.remote(grace_s))
+            await self._handle.stop.remote(grace_s)
         except RayActorError:
             return  # It is gone, which is what was asked for.
 
@@ -252,8 +252,3 @@ async def _answer(ref: Awaitable[Any]) -> Any:
         raise ActorRefused(str(error.cause)) from error
     except RayError as error:
         raise ActorCrashed(first_line(error)) from error
-
-
-async def _outcome(ref: Awaitable[Any]) -> Any:
-    """Awaits an object reference: Ray's are awaitable, but no coroutines."""
-    return await ref

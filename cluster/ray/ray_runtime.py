@@ -44,7 +44,7 @@ class RayUnavailable(RuntimeError):
 class RayRuntime:
     """A connection to Ray, and Ray itself if it is our own. A context manager; `stop` leaves no process and no file."""
 
-    def __init__(self, config: Config, *, show_logs: bool = False) -> None:
+    def __init__(self, config: Config, *, show_logs: bool) -> None:
         """Starts nothing yet.
 
         Args:

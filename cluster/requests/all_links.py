@@ -9,13 +9,11 @@ from collections.abc import Callable, Coroutine
 import grpc
 import structlog
 
-from outrider.actors.exchange.option_fields import chosen
 from outrider.actors.exchange.request_options_wire import (
     PROTOCOL_VERSION,
 )
 from outrider.actors.exchange.verifier_wire import offered_by
 from outrider.actors.exchange.vocabulary import Vocabulary, difference
-from outrider.actors.speculation.policies import LengthChoice
 from outrider.cluster.config.coordinator_settings import CoordinatorSettings
 from outrider.cluster.links.draft_link import DraftLink
 from outrider.cluster.links.stream_link import LinkBroken
@@ -231,8 +229,8 @@ class Links:
     def _drafter(self, link: DraftLink) -> KnownDrafter:
         return KnownDrafter(
             name=link.name,
-            verifiers=verifiers_of(link),
-            draft_lengths=draft_lengths_of(link),
+            verifiers=link.verifiers,
+            draft_lengths=link.draft_lengths,
             mismatch=self.misfit(link),
         )
 
@@ -356,17 +354,3 @@ def _away(absent: Absent) -> KnownDrafter:
     """A drafter of which nothing is known but whether it will come."""
     mismatch = f"it was given up: {absent.reason}" if absent.state == ActorState.FAILED else ""
     return KnownDrafter(name=absent.name, verifiers=(), mismatch=mismatch)
-
-
-def verifiers_of(link: DraftLink) -> tuple[str, ...]:
-    """What a drafter says that it can serve, as far as this version knows it."""
-    if link.info is None:
-        return ()
-    return offered_by(link.info)
-
-
-def draft_lengths_of(link: DraftLink) -> tuple[LengthChoice, ...]:
-    """The draft length policies that a drafter says that it can serve, as far as this version knows them."""
-    if link.info is None:
-        return ()
-    return chosen(link.info, "draft_lengths", LengthChoice) or (LengthChoice.FULL,)

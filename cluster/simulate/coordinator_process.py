@@ -68,8 +68,6 @@ class CoordinatorProcess(Process):
         super().__init__(name, heap, machine, record, prices)
         self.targets: dict[str, SimulatedStream] = {}
         self.drafters: dict[str, SimulatedStream] = {}
-        self.target_takes: dict[str, Callable[[bytes], None]] = {}
-        self.drafter_takes: dict[str, Callable[[bytes], None]] = {}
         self.admission = AdmissionQueue(max_waiting=1 << 20)
         self.served: dict[str, tuple[str, ...] | None] = {}
         """For which targets each drafts; None: for all."""
@@ -252,8 +250,8 @@ class CoordinatorProcess(Process):
             return
         target = running.grant.target
         if command.is_full:
-            self.admission.refused(running.grant)
             known = self.admission.num_slots(target)
+            self.admission.refused(running.grant)
             self._later(ASK_AGAIN_S, lambda: self._ask_again(target, known))
         else:
             self.admission.release(running.grant)
@@ -267,8 +265,8 @@ class CoordinatorProcess(Process):
             self.admission.return_to_queue(ticket)
 
     def _ask_again(self, target: str, known: int) -> None:
-        if 0 <= self.admission.num_slots(target) <= known:
-            self.admission.set_target(target, known + 1)
+        if 0 <= self.admission.num_slots(target) < known:
+            self.admission.set_target(target, known)
 
     def _dispatch(self) -> None:
         for grant in self.admission.grants():
@@ -282,7 +280,7 @@ class CoordinatorProcess(Process):
             opened = open_session(
                 running.plan, session=running.number, committed=running.session.output
             )
-            self._tell_target(grant.target, target_pb2.SessionCommand(open=opened))
+            self.targets[grant.target].tell(self, target_pb2.SessionCommand(open=opened))
 
     def _fill_all(self) -> None:
         for running in list(self._sessions.values()):
@@ -309,19 +307,19 @@ class CoordinatorProcess(Process):
                 handle=running.handle,
                 committed=running.session.output,
             )
-            self._tell_drafter(name, draft_pb2.DraftCommand(attach=attach))
+            stream.tell(self, draft_pb2.DraftCommand(attach=attach))
 
     def _leave(self, running: Running) -> None:
         """Ends an opening: its drafters go."""
         self._sessions.pop(running.number, None)
         for name in sorted(running.attached):
             detach = draft_pb2.DetachSession(session=running.number)
-            self._tell_drafter(name, draft_pb2.DraftCommand(detach=detach))
+            self.drafters[name].tell(self, draft_pb2.DraftCommand(detach=detach))
         running.attached.clear()
 
     def _close(self, running: Running) -> None:
         close = target_pb2.CloseSession(session=running.number)
-        self._tell_target(running.target, target_pb2.SessionCommand(close=close))
+        self.targets[running.target].tell(self, target_pb2.SessionCommand(close=close))
 
     def _end(self, running: Running, why: str) -> None:
         self._leave(running)
@@ -348,15 +346,3 @@ class CoordinatorProcess(Process):
             self._dispatch()
 
         self.heap.at(self.now + seconds, lambda: self.post(b"", take))
-
-    def _tell_target(self, name: str, command: target_pb2.SessionCommand) -> None:
-        stream = self.targets[name]
-        if stream.is_open:
-            self.spend_on_message()
-            stream.send(self, command.SerializeToString(), self.target_takes[name])
-
-    def _tell_drafter(self, name: str, command: draft_pb2.DraftCommand) -> None:
-        stream = self.drafters[name]
-        if stream.is_open:
-            self.spend_on_message()
-            stream.send(self, command.SerializeToString(), self.drafter_takes[name])

@@ -50,19 +50,17 @@ class DraftProcess(Process):
         device: SimulatedDevice,
         new_core: Callable[[], DraftCore],
         prices: Prices,
-        passes_on: Machine | None = None,
+        passes_on: Machine | None,
     ) -> None:
         """Arguments: as `TargetProcess`."""
         super().__init__(name, heap, machine, record, prices)
         self.device = device
         self.core = new_core()
         self.coordinator: SimulatedStream | None = None
-        self.coordinator_takes: Callable[[bytes], None] = lambda payload: None
         self.links: dict[int, SimulatedStream] = {}
         """Streams to targets, by number. A stream that broke has another number afterwards."""
         self.link_of: dict[str, int] = {}
         """By the target's name."""
-        self.target_takes: dict[int, Callable[[bytes], None]] = {}
         self._owners: dict[SessionKey, int] = {}
         """The coordinator's number of each session."""
         self._keys: dict[int, SessionKey] = {}
@@ -196,12 +194,9 @@ class DraftProcess(Process):
         self._tell_coordinator(draft_pb2.DraftEvent(refused=refused))
 
     def _tell_target(self, link: int, message: target_pb2.DrafterMessage) -> None:
-        stream = self.links.get(link)
-        if stream is not None and stream.is_open:
-            self.spend_on_message()
-            stream.send(self, message.SerializeToString(), self.target_takes[link])
+        if link in self.links:
+            self.links[link].tell(self, message)
 
     def _tell_coordinator(self, event: draft_pb2.DraftEvent) -> None:
-        if self.coordinator is not None and self.coordinator.is_open:
-            self.spend_on_message()
-            self.coordinator.send(self, event.SerializeToString(), self.coordinator_takes)
+        if self.coordinator is not None:
+            self.coordinator.tell(self, event)

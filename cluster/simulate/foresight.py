@@ -30,6 +30,7 @@ KAPPAS = np.geomspace(0.2, 5.0, 33)
 """Tried."""
 
 NUM_TEXTS = 6
+SEED = 1
 TEXT_TOKENS = 200
 
 
@@ -46,12 +47,10 @@ class Foresight:
     first: float
     """Share of tokens that are the drafter's first candidate."""
 
-    kappa: float
-
 
 @lru_cache(maxsize=64)
 def foresight(
-    target: str, draft: str, temperature: float, max_nodes: int, max_depth: int, seed: int = 1
+    target: str, draft: str, temperature: float, max_nodes: int, max_depth: int
 ) -> Foresight:
     """What a drafter foresees.
 
@@ -61,14 +60,13 @@ def foresight(
         temperature: Of the draws.
         max_nodes: Of a tree.
         max_depth: Of a tree.
-        seed: Of the texts.
     """
     law, own = table_of(target), table_of(draft)
     noise = GumbelNoise(law.vocab_size, torch.device("cpu"))
     ranks: list[int] = []
     sums = np.zeros(max_nodes + 1)
     places = 0
-    texts = [_Text(law, own, noise, temperature, seed + number) for number in range(NUM_TEXTS)]
+    texts = [_Text(law, own, noise, temperature, SEED + number) for number in range(NUM_TEXTS)]
     kappa = max(
         KAPPAS.tolist(), key=lambda tried: sum(text.log_likelihood(tried) for text in texts)
     )
@@ -86,7 +84,6 @@ def foresight(
         runs=law_of(hits),
         tokens_by_nodes=tuple((sums / places).tolist()),
         first=ranks.count(0) / len(ranks),
-        kappa=kappa,
     )
 
 

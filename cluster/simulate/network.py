@@ -11,6 +11,8 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from google.protobuf.message import Message
+
 from outrider.cluster.simulate.heap import EventRecord, Heap
 from outrider.cluster.simulate.simulated_process import Process
 
@@ -49,6 +51,7 @@ class SimulatedStream:
         way: Way,
         seed: int,
         ends: tuple[Process, Process],
+        takes: tuple[Callable[[bytes], None], Callable[[bytes], None]],
     ) -> None:
         """
         Args:
@@ -58,6 +61,7 @@ class SimulatedStream:
             way: Each direction.
             seed: Of jitter and loss.
             ends: The processes.
+            takes: What each does with what it gets.
         """
         self.name = name
         self.way = way
@@ -67,24 +71,28 @@ class SimulatedStream:
         self.num_messages = 0
         self._heap = heap
         self._record = record
-        self._ends = ends
+        self._ends, self._takes = ends, takes
         self._random = random.Random(seed)
-        self._start = 0
         self._sent_by = [0.0, 0.0]
         self._there_by = [0.0, 0.0]
 
-    def send(self, sender: Process, payload: bytes, take: Callable[[bytes], None]) -> None:
-        """Sends a message at the sender's present; nothing if the connection is broken.
+    def tell(self, sender: Process, message: Message) -> None:
+        """Sends a message, which takes its sender time; nothing if the connection is broken."""
+        if self.is_open:
+            sender.spend_on_message()
+            self.send(sender, message.SerializeToString())
+
+    def send(self, sender: Process, payload: bytes) -> None:
+        """Sends bytes at the sender's present; nothing if the connection is broken.
 
         Args:
             sender: One of the ends.
             payload: The message.
-            take: What the receiver does with it.
         """
         if not self.is_open:
             return
         side = self._ends.index(sender)
-        receiver, way = self._ends[1 - side], self.way
+        receiver, take, way = self._ends[1 - side], self._takes[1 - side], self.way
         size = len(payload) + FRAMING_BYTES
         self.num_bytes += size
         self.num_messages += 1
@@ -96,10 +104,9 @@ class SimulatedStream:
         if way.loss > 0.0 and self._random.random() < way.loss:
             arrives += max(PROBE_ROUND_TRIPS * 2.0 * way.latency_s, LEAST_PROBE_S)
         self._there_by[side] = arrives = max(arrives, self._there_by[side])
-        start = self._start
 
         def arrive() -> None:
-            if self._start == start:
+            if self.is_open:
                 receiver.post(payload, take)
 
         self._heap.at(arrives, arrive)
@@ -107,13 +114,4 @@ class SimulatedStream:
     def cut(self) -> None:
         """Breaks it; what is under way is lost."""
         self.is_open = False
-        self._start += 1
         self._record.note(self._heap.now, self.name, "breaks")
-
-    def mend(self) -> None:
-        """Connects again."""
-        self.is_open = True
-        self._start += 1
-        self._sent_by = [self._heap.now] * 2
-        self._there_by = [self._heap.now] * 2
-        self._record.note(self._heap.now, self.name, "is there again")

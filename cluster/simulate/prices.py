@@ -111,16 +111,16 @@ FREE = Prices(
 
 
 @lru_cache
-def load_prices(file: Path = FILE) -> Prices:
-    """Reads prices.
+def load_prices() -> Prices:
+    """The prices of `prices.yaml`.
 
     Raises:
-        ConfigError: The file cannot be read or holds something else.
+        ConfigError: It cannot be read or holds something else.
     """
     try:
-        return Prices.model_validate(read_mapping(file))
+        return Prices.model_validate(read_mapping(FILE))
     except ValidationError as error:
-        raise ConfigError(str(file), problems_of(error, Prices)) from None
+        raise ConfigError(str(FILE), problems_of(error, Prices)) from None
 
 
 def prices_of(asked: Prices | str) -> Prices:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 
 import numpy as np
 import torch
@@ -154,7 +156,7 @@ class SimulatedService:
 
         def new_core() -> TargetCore:
             core = TargetCore(
-                device, settings, new_handle=lambda: int(handles.integers(1, 1 << 48))
+                device, settings, None, new_handle=lambda: int(handles.integers(1, 1 << 48))
             )
             core.warm_up(device.clock)
             device.pass_s = 0.0
@@ -174,11 +176,9 @@ class SimulatedService:
         if former is not None:
             process.log, process.cpu_s = former.log, former.cpu_s
         self.targets[actor.name] = process
-        stream = self._connect(self.coordinator, process, Link())
-        process.coordinator = stream
-        process.coordinator_takes = lambda payload: self.coordinator.on_target(actor.name, payload)
-        self.coordinator.targets[actor.name] = stream
-        self.coordinator.target_takes[actor.name] = process.on_command
+        takes = partial(self.coordinator.on_target, actor.name), process.on_command
+        stream = self._connect(self.coordinator, process, Link(), takes)
+        process.coordinator = self.coordinator.targets[actor.name] = stream
         self.coordinator.target_up(actor.name, actor.slots)
         for drafter in self.drafters.values():
             self.link(drafter, process)
@@ -219,12 +219,10 @@ class SimulatedService:
         if former is not None:
             process.cpu_s = former.cpu_s
         self.drafters[actor.name] = process
-        stream = self._connect(self.coordinator, process, Link())
-        process.coordinator = stream
-        process.coordinator_takes = lambda payload: self.coordinator.on_drafter(actor.name, payload)
-        self.coordinator.drafters[actor.name] = stream
+        takes = partial(self.coordinator.on_drafter, actor.name), process.on_command
+        stream = self._connect(self.coordinator, process, Link(), takes)
+        process.coordinator = self.coordinator.drafters[actor.name] = stream
         self.coordinator.served[actor.name] = actor.targets
-        self.coordinator.drafter_takes[actor.name] = process.on_command
         for target in self.targets.values():
             self.link(process, target)
         self.coordinator.drafter_up(actor.name)
@@ -235,16 +233,15 @@ class SimulatedService:
         if spec.targets is not None and target.name not in spec.targets:
             return
         known = self.streams.get((drafter.name, target.name))
-        stream = self._connect(drafter, target, spec.link)
+        number, name = self._next_link, drafter.name
+        takes = partial(drafter.on_target, number), partial(target.on_drafter, name)
+        stream = self._connect(drafter, target, spec.link, takes)
+        self._next_link += 1
         if known is not None:
             stream.way = known.way
-        number, self._next_link = self._next_link, self._next_link + 1
         drafter.link_of[target.name] = number
         drafter.links[number] = stream
-        name = drafter.name
-        drafter.target_takes[number] = lambda payload: target.on_drafter(name, payload)
         target.drafters[name] = stream
-        target.drafter_takes[name] = lambda payload: drafter.on_target(number, payload)
         of_target = next(one for one in self.scenario.targets if one.name == target.name)
         own, its = self._computes_on(of_target), self._computes_on(spec)
         target.joined(name, takes_turns=own.holds_up(its.name))
@@ -283,11 +280,14 @@ class SimulatedService:
         one: CoordinatorProcess | DraftProcess,
         other: TargetProcess | DraftProcess,
         link: Link,
+        takes: tuple[Callable[[bytes], None], Callable[[bytes], None]],
     ) -> SimulatedStream:
         name = f"{one.name}-{other.name}"
         former = self.streams.get((one.name, other.name))
         seed = zlib.crc32(f"{self.scenario.seed} {name} {self._next_link}".encode())
-        stream = SimulatedStream(name, self.heap, self.record, way_of(link), seed, (one, other))
+        stream = SimulatedStream(
+            name, self.heap, self.record, way_of(link), seed, (one, other), takes
+        )
         if former is not None:
             stream.num_bytes, stream.num_messages = former.num_bytes, former.num_messages
         self.streams[(one.name, other.name)] = stream

@@ -75,7 +75,7 @@ class TargetProcess(Process):
         device: SimulatedDevice,
         new_core: Callable[[], TargetCore],
         prices: Prices,
-        passes_on: Machine | None = None,
+        passes_on: Machine | None,
     ) -> None:
         """
         Args:
@@ -94,8 +94,6 @@ class TargetProcess(Process):
         self.log = PassLog()
         self.coordinator: SimulatedStream | None = None
         self.drafters: dict[str, SimulatedStream] = {}
-        self.coordinator_takes: Callable[[bytes], None] = lambda payload: None
-        self.drafter_takes: dict[str, Callable[[bytes], None]] = {}
         self._passes_on = passes_on or Machine(None)
         self._pass: Pass | None = None
         self._computed: Computed | None = None
@@ -225,12 +223,9 @@ class TargetProcess(Process):
                     self._tell_coordinator(session_event(output))
 
     def _tell_drafter(self, drafter: str, message: target_pb2.VerdictMessage) -> None:
-        stream = self.drafters.get(drafter)
-        if stream is not None and stream.is_open:
-            self.spend_on_message()
-            stream.send(self, message.SerializeToString(), self.drafter_takes[drafter])
+        if drafter in self.drafters:
+            self.drafters[drafter].tell(self, message)
 
     def _tell_coordinator(self, event: target_pb2.SessionEvent) -> None:
-        if self.coordinator is not None and self.coordinator.is_open:
-            self.spend_on_message()
-            self.coordinator.send(self, event.SerializeToString(), self.coordinator_takes)
+        if self.coordinator is not None:
+            self.coordinator.tell(self, event)

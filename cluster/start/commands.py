@@ -96,8 +96,8 @@ def serve(
             USAGE,
         )
     # Only now: Ray takes a second to import, which a mistyped flag should not cost.
-    from outrider.cluster.process.progress_lines import progress_line
     from outrider.cluster.ray.own_node import StartCancelled
+    from outrider.cluster.roster.actor_status import progress_line
     from outrider.cluster.start.launch import ServiceFailed, start_service
 
     with ending_by_signal() as ending:

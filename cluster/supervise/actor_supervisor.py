@@ -7,7 +7,6 @@ anywhere to stopped when it is told to end. An actor that has served is started 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -88,7 +87,7 @@ class ActorSupervisor:
         servicer: ClusterServicer,
         incarnations: Incarnations,
         settings: SupervisionSettings,
-        clock_s: Callable[[], float] = time.monotonic,
+        clock_s: Callable[[], float],
     ) -> None:
         self._spec = spec
         self._host = host

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from outrider.client.messages import results
+from outrider.client.messages import results, service_info
 from outrider.client.messages.result_wire import event_from_proto
 from outrider.client.messages.results import Admission, Completion, FinishReason, Origin, TextChunk
 from outrider.v1 import generation_pb2
@@ -55,10 +55,10 @@ def test_results_hold_each_field_of_the_contract() -> None:
         (generation_pb2.SpeculationStats, results.SpeculationStats),
         (generation_pb2.Timing, results.Timing),
         (generation_pb2.Usage, results.Usage),
-        (generation_pb2.TargetModel, results.ModelInfo),
-        (generation_pb2.DrafterModel, results.DrafterInfo),
-        (generation_pb2.ActorStatus, results.ActorInfo),
-        (generation_pb2.GetStatusResponse, results.Status),
+        (generation_pb2.TargetModel, service_info.ModelInfo),
+        (generation_pb2.DrafterModel, service_info.DrafterInfo),
+        (generation_pb2.ActorStatus, service_info.ActorInfo),
+        (generation_pb2.GetStatusResponse, service_info.Status),
         (generation_pb2.Admission, results.Admission),
         (generation_pb2.Token, results.Token),
     ):

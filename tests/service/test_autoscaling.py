@@ -14,7 +14,7 @@ from tests.service.head import ray_head
 from tests.service.processes import run, serving, start, until
 
 from outrider.client import Client, SamplingOptions
-from outrider.client.messages.results import Replicas
+from outrider.client.messages.service_info import Replicas
 
 NUM_CLIENTS = 4
 NODE = {"worker": {"resources": {"CPU": 1, "place": 1}, "node_config": {}, "max_workers": 3}}

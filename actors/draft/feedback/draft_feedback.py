@@ -42,8 +42,6 @@ class DraftFeedback:
         drafter: Drafter,
         counts: Counts,
         fail: Callable[[DraftSession, Exception], None],
-        *,
-        most_early_bytes: int = MOST_EARLY_BYTES,
     ) -> None:
         """
         Args:
@@ -51,13 +49,11 @@ class DraftFeedback:
             drafter: Reads them, as far as it is a reader of their kind.
             counts: Counts up.
             fail: Ends a session whose features the method could not take.
-            most_early_bytes: Bytes that may wait.
         """
         self._sessions = sessions
         self._drafter = drafter
         self._counts = counts
         self._fail = fail
-        self._most_early_bytes = most_early_bytes
         self._ledgers: dict[int, FeatureLedger] = {}
         """By row."""
         self._early: dict[SessionKey, list[Run]] = {}
@@ -146,14 +142,14 @@ class DraftFeedback:
         self._counts.add(
             features_doubled=ledger.doubled - doubled, features_missing=ledger.missing - missing
         )
-        while ledger.held_bytes > self._most_early_bytes:
+        while ledger.held_bytes > MOST_EARLY_BYTES:
             self._counts.add(features_dropped=ledger.drop_oldest())
         self._waiting.add(session.row)
 
     def _keep(self, key: SessionKey, run: Run) -> None:
         self._early.setdefault(key, []).append(run)
         self._early_bytes += _bytes(run)
-        while self._early_bytes > self._most_early_bytes:
+        while self._early_bytes > MOST_EARLY_BYTES:
             oldest = next(iter(self._early))
             for old in self._early.pop(oldest):
                 self._early_bytes -= _bytes(old)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from outrider.actors.draft.model.model_sessions import ModelSessions
 from outrider.actors.draft.state.draft_sessions import DraftSessions
-from outrider.actors.draft.stopping.rating import rate_rows
+from outrider.actors.draft.stopping.halting import rate_rows
 from outrider.actors.draft.trees.calibration import Rates, Sharpness
 from outrider.actors.draft.trees.forest import ROOT, Forest
 from outrider.actors.draft.trees.scoring import Scorer, confine

@@ -16,7 +16,7 @@ import grpc
 import structlog
 
 from outrider.actors.draft.draft_worker import DraftWorker
-from outrider.actors.draft.service.draft_messages import SERVED_LENGTHS, attach_from_proto
+from outrider.actors.draft.service.draft_messages import attach_from_proto
 from outrider.actors.draft.service.target_stream import LinkRefused
 from outrider.actors.draft.service.target_streams import TargetLinks
 from outrider.actors.draft.state.draft_events import (
@@ -34,7 +34,7 @@ from outrider.actors.engine.timed_engine import TimedEngine
 from outrider.actors.exchange.feedback_request import FeedbackRequest
 from outrider.actors.exchange.option_fields import numbers
 from outrider.actors.exchange.verifier_wire import offered_by
-from outrider.actors.rpc.credentials import OPEN, Credentials
+from outrider.actors.rpc.credentials import Credentials
 from outrider.actors.rpc.hello import PeerIncarnations, take_hello
 from outrider.actors.rpc.outbox import Outbox
 from outrider.actors.rpc.pump import pump
@@ -70,12 +70,12 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
         worker: DraftWorker,
         hello: target_pb2.Hello,
         model: str,
-        lengths: Sequence[LengthChoice] = SERVED_LENGTHS,
-        engine: TimedEngine | None = None,
-        reads_siblings: bool = False,
-        recorder: Recorder | None = None,
-        credentials: Credentials = OPEN,
-        feedback: FeedbackRequest | None = None,
+        lengths: Sequence[LengthChoice],
+        engine: TimedEngine | None,
+        reads_siblings: bool,
+        recorder: Recorder,
+        credentials: Credentials,
+        feedback: FeedbackRequest | None,
     ) -> None:
         """
         Args:
@@ -85,7 +85,7 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
             lengths: Draft length policies that it can serve.
             engine: The draft model, None without one.
             reads_siblings: Whether it drafts the sequences of a request from each other.
-            recorder: Takes records for a timeline; None: nobody asks for them.
+            recorder: Takes records for a timeline.
             credentials: What streams to targets carry.
             feedback: What the method asks of targets beyond tokens; None: nothing.
         """
@@ -96,7 +96,7 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
         self._model = model
         self._engine = engine
         self._reads_siblings = reads_siblings
-        self._recorder = recorder or Recorder()
+        self._recorder = recorder
         self._links = TargetLinks(
             hello=hello,
             post=worker.post,

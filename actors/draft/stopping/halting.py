@@ -1,14 +1,22 @@
 """Which rows of a session's growing tree are drafted on below: the ratings of its rows, kept in step with the engine's.
 
-Pure. Rows are named as in the engine: by their place among the scratch rows, `ROOT` for the last committed token's.
+Rows are named as in the engine: by their place among the scratch rows, `ROOT` for the last committed token's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from outrider.actors.draft.stopping.lengths import LengthPolicy
-from outrider.actors.draft.trees.frozen_rounds import ROOT
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from outrider.actors.draft.stopping.lengths import LengthPolicy, Rater
+from outrider.actors.draft.trees import forest
+from outrider.actors.draft.trees.forest import Forest
+
+ROOT = forest.NOT_RUN
+"""Stands for the row of the last committed token, which is no scratch row."""
 
 
 class Halting:
@@ -66,3 +74,34 @@ class Halting:
         self.begin(ratings[row])
         for old in keep:
             self.add(place[parents[old]], ratings[old])
+
+
+def rate_rows(
+    halting: Mapping[int, Halting],
+    trees: Forest,
+    rows_R: NDArray[np.int64],
+    nodes_R: NDArray[np.int64],
+    scores_RV: torch.Tensor,
+) -> None:
+    """Takes the rows in, in their order.
+
+    Args:
+        halting: Of the sessions that want to know, by row.
+        trees: The trees.
+        rows_R: Session of each row.
+        nodes_R: Node that was run, or `forest.ROOT` for the last committed token.
+        scores_RV: What tokens are ranked by there, before options exclude any.
+    """
+    by_rater: dict[Rater, list[int]] = {}
+    for index, row in enumerate(rows_R.tolist()):
+        if row in halting:
+            by_rater.setdefault(halting[row].policy.rater, []).append(index)
+    for rater, indices in by_rater.items():
+        ratings = rater(scores_RV[torch.tensor(indices, device=scores_RV.device)])
+        for index, rating in zip(indices, ratings, strict=True):
+            row, node = int(rows_R[index]), int(nodes_R[index])
+            if node == forest.ROOT:
+                halting[row].begin(rating)
+            else:
+                parent = int(trees.parents_SM[row, node])
+                halting[row].add(int(trees.scratch_SM[row, parent]), rating)

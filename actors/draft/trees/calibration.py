@@ -57,7 +57,7 @@ class Sharpness:
     A model that says how sure it is has one for each of its *levels* of confidence, from 0 on.
     """
 
-    def __init__(self, num_levels: int = 1) -> None:
+    def __init__(self, num_levels: int) -> None:
         """
         Args:
             num_levels: Levels of confidence that the model tells apart.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 
 import torch
@@ -12,14 +13,16 @@ from transformers import PreTrainedConfig
 
 from outrider.actors.engine.checkpoint.model_facts import context_limit, memory_facts
 from outrider.actors.engine.engine_settings import EngineSettings
-from outrider.actors.engine.kv.device_memory import device_memory
-from outrider.actors.engine.kv.sizing import CacheRoom, choose_room
+from outrider.actors.engine.kv.sizing import CacheRoom, Memory, choose_room
 
 PLAIN_TYPES = frozenset({"F64", "F32", "F16", "BF16"})
 """Types of tensors in a file that loading turns into the model's type; others (quantised ones) stay what they are."""
 
 LONGEST_HEADER = 100 * 2**20
 """Bytes of a safetensors header, at most, as the format says."""
+
+CGROUP = Path("/sys/fs/cgroup")
+"""Where Linux tells the limits of the container that the process runs in."""
 
 
 def room_for(
@@ -69,6 +72,29 @@ def room_for(
     )
 
 
+def device_memory(device: torch.device, *, share: float = 1.0) -> Memory:
+    """What an engine may take.
+
+    On a GPU, what is free now, up to its share of the whole. On a CPU, all that the machine or the container has, whoever uses it
+    now: keys and values take memory only where a session has written, so what is free at the start says little.
+
+    Args:
+        device: Where the model runs.
+        share: Of a GPU, 0 to 1, where several actors have one.
+    """
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        free, total = torch.cuda.mem_get_info(device)
+        own = torch.cuda.memory_allocated(device)
+        return Memory(total=min(free, int(total * share) - own), name=str(device), is_lazy=False)
+    found = re.search(r"MemTotal:\s*(\d+) kB", _read(Path("/proc/meminfo")))
+    amounts = [int(found[1]) * 1024] if found else []
+    limit = _read(CGROUP / "memory.max").strip()
+    if limit.isdigit():
+        amounts.append(int(limit))
+    return Memory(total=min(amounts, default=None), name="this machine", is_lazy=True)
+
+
 def _weight_bytes(file: Path, itemsize: int) -> int:
     """Bytes that a file's tensors take when they are loaded; 0 for a file that is damaged, of which loading tells more."""
     try:
@@ -84,3 +110,11 @@ def _weight_bytes(file: Path, itemsize: int) -> int:
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return 0
+
+
+def _read(file: Path) -> str:
+    """Text of a file; empty if there is none."""
+    try:
+        return file.read_text()
+    except OSError:
+        return ""

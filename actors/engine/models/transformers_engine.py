@@ -7,10 +7,7 @@ makes no mask. A row's keys and values depend on its ancestors only, so they sta
 
 from __future__ import annotations
 
-import contextlib
-import inspect
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import structlog
@@ -18,11 +15,10 @@ import torch
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from outrider.actors.engine.attention.attention import Attend, UnsupportedModel
-from outrider.actors.engine.attention.attention_hook import ATTENTION_NAME, RUNNING
+from outrider.actors.engine.attention.attention_hook import ATTENTION_NAME
 from outrider.actors.engine.attention.pass_cache import PassCache
 from outrider.actors.engine.attention.pass_layout import PassLayout, plan_pass
 from outrider.actors.engine.attention.planned_attention import planned_attention, planned_cache
-from outrider.actors.engine.checkpoint.cache_argument import cache_argument
 from outrider.actors.engine.checkpoint.model_facts import check_config, eos_token_ids, text_config
 from outrider.actors.engine.checkpoint.room import room_for
 from outrider.actors.engine.engine_settings import EngineSettings
@@ -35,6 +31,7 @@ from outrider.actors.engine.kv.slots import SlotTable
 from outrider.actors.engine.kv.storage import Storage
 from outrider.actors.engine.models.llama_forward import MAX_ERROR, LlamaForward
 from outrider.actors.engine.models.llama_weights import LlamaWeights, llama_weights
+from outrider.actors.engine.models.module_forward import ModuleForward
 from outrider.actors.engine.probe.load_probe import (
     ProbeTree,
     Reference,
@@ -45,7 +42,7 @@ from outrider.actors.engine.probe.load_probe import (
 from outrider.actors.engine.probe.probe_layers import record_demands
 from outrider.actors.engine.protocol import Batch, Logits, ModelSpec, Moves, Rows
 from outrider.actors.engine.staging import to_device
-from outrider.actors.engine.tapped_states import TappedStates, last_block_of
+from outrider.actors.engine.tapped_states import TappedStates
 
 _log = structlog.get_logger(__name__)
 
@@ -115,26 +112,20 @@ class TransformersEngine:
                 device=model.device,
             )
             """Keys and values of all slots."""
-            self.llama = self._llama_forward(settings)
+            weights = llama_weights(model, self._windows) if settings.direct_forward else None
+            self.llama = None
+            """The model as functions of its weights; None: its modules are run."""
+            if weights is not None:
+                self.llama = LlamaForward(weights, max_context=max_context)
         self._reached = [0] * num_slots
         """Rows of each slot that were ever written since it was cleared."""
         self.static_passes: StaticPasses | None = None
         """Passes of fixed shapes; None: passes read views."""
         self._choose_passes(settings)
-        self._cache_argument = cache_argument(model) or "cache"
-        self._can_select = "logits_to_keep" in inspect.signature(model.forward).parameters
+        self._modules = ModuleForward(model, self._windows)
         self._check(tree, reference)
         if self._spec.device.type == "cuda":
             self.record_usual()
-
-    def _llama_forward(self, settings: EngineSettings) -> LlamaForward | None:
-        """The model as functions of its weights, if it is of the shape; else its modules are run."""
-        weights = None
-        if settings.direct_forward:
-            weights = llama_weights(self._model, self._windows)
-        if weights is not None:
-            return LlamaForward(weights, max_context=self._spec.max_context)
-        return None
 
     def _check(self, tree: ProbeTree, reference: Reference) -> None:
         """Compares with the reference; where the modules do something that the written-out forward does not, they are run."""
@@ -306,60 +297,8 @@ class TransformersEngine:
         tapped: TappedStates | None = None,
     ) -> torch.Tensor:
         """Runs the model on packed rows; gives the logits of the wanted ones, None: all."""
-        if self.llama is not None:
-            return self.llama(tokens_1M, positions_1M, cache, attend, wanted, tapped).float()
-        selection: dict[str, Any] = {}
-        if wanted is not None and self._can_select:
-            selection["logits_to_keep"] = wanted
-        if tapped is not None:
-            selection["output_hidden_states"] = True
-        RUNNING.cache, RUNNING.attend, RUNNING.windows = cache, attend, self._windows
-        try:
-            with self._watching_last_block(tapped):
-                output = self._model(
-                    input_ids=tokens_1M,
-                    position_ids=positions_1M,
-                    use_cache=True,
-                    **{self._cache_argument: cache},
-                    **selection,
-                )
-        finally:
-            RUNNING.cache = RUNNING.attend = None
-        if tapped is not None:
-            self._take_states(tapped, output.hidden_states)
-        logits_RV: torch.Tensor = output.logits[0]
-        if wanted is not None and not self._can_select:
-            logits_RV = logits_RV.index_select(0, wanted)
-        return logits_RV.float()
-
-    @contextlib.contextmanager
-    def _watching_last_block(self, tapped: TappedStates | None) -> Iterator[None]:
-        """While the model runs, takes what its last block gives, if that is wanted."""
-        num_blocks = self._spec.num_blocks
-        last = None
-        if tapped is not None and tapped.wants(num_blocks):
-            last = last_block_of(self._model, num_blocks)
-        if tapped is None or last is None:
-            yield
-            return
-
-        def see(module: torch.nn.Module, inputs: object, output: Any) -> None:
-            hidden_1MD = output[0] if isinstance(output, tuple) else output
-            tapped.see(num_blocks, hidden_1MD.reshape(-1, hidden_1MD.shape[-1]))
-
-        handle = last.register_forward_hook(see)
-        try:
-            yield
-        finally:
-            handle.remove()
-
-    def _take_states(self, tapped: TappedStates, states: Sequence[torch.Tensor] | None) -> None:
-        """Takes what transformers tells: the input of each block, and last what comes out of the final norm."""
-        num_blocks = self._spec.num_blocks
-        if states is None or len(states) != num_blocks + 1:
-            return
-        for layer, hidden_1MD in enumerate(states):
-            tapped.see(layer if layer < num_blocks else num_blocks + 1, hidden_1MD[0])
+        run = self._modules if self.llama is None else self.llama
+        return run(tokens_1M, positions_1M, cache, attend, wanted, tapped).float()
 
     @torch.inference_mode()
     def rebase(self, moves: Moves) -> None:

@@ -55,8 +55,8 @@ class NestedEngine:
         spec: ModelSpec,
         num_slots: int,
         max_scratch: int,
-        cuda_graphs: str = "auto",
-        threshold: float = 0.5,
+        cuda_graphs: str,
+        threshold: float,
     ) -> None:
         """
         Args:

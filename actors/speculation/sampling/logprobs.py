@@ -29,8 +29,17 @@ def logprobs(logits_NV: Tensor, ids_N: Tensor, k: int) -> Logprobs:
         ids_N: int64, one token id a row.
         k: Number of alternatives; may be 0.
     """
+    return _report(logits_NV, ids_N, _top_ids(logits_NV, min(k, logits_NV.shape[1])))
+
+
+def logprobs_on_device(logits_NV: Tensor, ids_N: Tensor, k: int) -> Logprobs:
+    """As `logprobs`, without asking the host."""
+    top_ids_NK = logits_NV.argsort(descending=True, stable=True)[:, :k]
+    return _report(logits_NV, ids_N, top_ids_NK)
+
+
+def _report(logits_NV: Tensor, ids_N: Tensor, top_ids_NK: Tensor) -> Logprobs:
     normaliser_N1 = logits_NV.logsumexp(dim=1, keepdim=True)
-    top_ids_NK = _top_ids(logits_NV, min(k, logits_NV.shape[1]))
     return Logprobs(
         chosen_N=(logits_NV.gather(1, ids_N.unsqueeze(1)) - normaliser_N1).squeeze(1),
         top_ids_NK=top_ids_NK,

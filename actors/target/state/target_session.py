@@ -25,7 +25,7 @@ class TargetSession:
         drafters: tuple[str, ...],
         transform: SamplingTransform,
         noise: NoiseCache | None,
-        request_id: str = "",
+        request_id: str,
     ) -> None:
         self._table = table
         self.row = row

@@ -20,6 +20,7 @@ from outrider.actors.engine.staging import Int64s, to_device, to_host, wait_for
 from outrider.actors.exchange.candidates import POOLED
 from outrider.actors.speculation.noise.gumbel import GumbelNoise
 from outrider.actors.speculation.noise.seeds import mix_pairs
+from outrider.actors.speculation.sampling.logprobs import logprobs_on_device
 from outrider.actors.speculation.trees.ragged import ranges, sizes_of, starts_of
 from outrider.actors.target.state.passes import Pass
 from outrider.actors.target.state.session_table import SessionTable
@@ -30,7 +31,6 @@ from outrider.actors.target.verify.device_walk import (
     Draws,
     at_visited,
     draw_rows,
-    top_logprobs,
     walk_rows,
 )
 from outrider.actors.target.verify.host_drawing import HostDraws
@@ -183,7 +183,7 @@ class DeviceDraws:
         for tree in self._table.reports_S[rows_B].nonzero()[0].tolist():
             wanted = self._sessions[int(rows_B[tree])].sampling.logprobs or 0
             rows_TV = at_visited(values_RV, visited_BT[tree])
-            report = top_logprobs(rows_TV, tokens_BT[tree], wanted)
+            report = logprobs_on_device(rows_TV, tokens_BT[tree], wanted)
             chosen_T1, top_TK = report.chosen_N.unsqueeze(1), report.top_NK
             columns = [_integers(chosen_T1), report.top_ids_NK, _integers(top_TK)]
             reports[tree] = torch.cat(columns, dim=1)

@@ -74,34 +74,3 @@ def walk_rows(
 def at_visited(values_R: Tensor, visited_BT: Tensor) -> Tensor:
     """Values of the visited rows, the last row's where a walk has ended. Shape (B, T)."""
     return values_R[visited_BT.clamp(max=len(values_R) - 1)]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TopLogprobs:
-    """Natural log-probabilities of the model's own distribution; as `logprobs.logprobs`, without asking the host."""
-
-    chosen_N: Tensor
-    """float32; of the drawn tokens."""
-
-    top_ids_NK: Tensor
-    """int64; most probable first, lower ids first among equals."""
-
-    top_NK: Tensor
-    """float32."""
-
-
-def top_logprobs(logits_NV: Tensor, ids_N: Tensor, k: int) -> TopLogprobs:
-    """Log-probabilities of tokens and of the `k` most probable ones, fewer if V is less.
-
-    Args:
-        logits_NV: float32, as the model gave them.
-        ids_N: int64, one token id a row.
-        k: Number of alternatives; may be 0.
-    """
-    normaliser_N1 = logits_NV.logsumexp(dim=1, keepdim=True)
-    top_ids_NK = logits_NV.argsort(descending=True, stable=True)[:, :k]
-    return TopLogprobs(
-        chosen_N=(logits_NV.gather(1, ids_N.unsqueeze(1)) - normaliser_N1).squeeze(1),
-        top_ids_NK=top_ids_NK,
-        top_NK=logits_NV.gather(1, top_ids_NK) - normaliser_N1,
-    )

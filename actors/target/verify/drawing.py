@@ -13,6 +13,16 @@ from numpy.typing import NDArray
 from outrider.actors.speculation.sampling.logprobs import logprobs
 from outrider.actors.target.state.target_events import Logprob
 
+LOGIT_ERROR = {
+    torch.float64: 1e-4,
+    torch.float32: 1e-4,
+    torch.float16: 0.03,
+    torch.bfloat16: 0.25,
+}
+"""Greatest difference between a row's logits in passes of different shapes, by the type of the weights. Of half precision:
+measured on the shipped and on random models (docs/exactness.md). Of float32, which logits
+have in any case: five times what was measured."""
+
 
 def draw_rows(perturbed_NV: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """The draw of each row, the least token id where several are best, and its margin: infinite if only one token is possible, 0 if
@@ -29,6 +39,20 @@ def draw_rows(perturbed_NV: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDA
         margins_N = best_N - perturbed_NV.max(axis=1)
     margins_N[best_N == -np.inf] = 0.0
     return tokens_N, margins_N
+
+
+def near_tie(dtype: torch.dtype, temperature: float) -> float:
+    """Margin between the two best perturbed scores below which a draw is a near tie: the shape of a pass may decide it.
+
+    The same row gives logits that differ in their last bits when it runs alone, beside others, or in a tree: sums are taken in
+    another order, and half precision rounds them to few bits.
+
+    Args:
+        dtype: Type of weights and cache.
+        temperature: Divides the logits, and so their differences; 0 leaves them as they are.
+    """
+    error = LOGIT_ERROR.get(dtype, LOGIT_ERROR[torch.bfloat16])
+    return error / temperature if temperature > 0.0 else error
 
 
 def logprob_of(row_1V: torch.Tensor, token: int, num_top: int) -> Logprob:

@@ -7,7 +7,7 @@ import torch
 from outrider.actors.draft.block.block_net import BlockNet
 from outrider.actors.train.block.block_objective import Blocks, at_slots, block_states
 from outrider.actors.train.features.training_rows import HeldOut
-from outrider.actors.train.heads.head_evaluation import CANDIDATES, DepthReport
+from outrider.actors.train.loop.depth_report import DepthReport, DepthSums
 
 EVERY = 3
 """Blocks begin at every third position."""
@@ -30,8 +30,7 @@ def block_acceptance(
     """
     config = net.config
     block, shown = config.block, config.block - lag
-    sums = torch.zeros(3, shown, dtype=torch.float64)
-    chain, count = 0.0, 0
+    sums = DepthSums(shown)
     length, device = held.tokens_BL.shape[1], held.tokens_BL.device
     anchors = torch.arange(max(held.first - 1, 1), length - block, EVERY, device=device)
     for at in range(0, len(held.tokens_BL), ROWS_PER_PASS):
@@ -48,20 +47,5 @@ def block_acceptance(
         slots = places[..., None] + torch.arange(lag, block, device=device)
         law = features[rows, slots, -1] @ head_VD.T
         written = at_slots(tokens, blocks, block, 1)[:, :, lag:]
-        best = own.topk(CANDIDATES, dim=-1).indices
-        hits = best == law.argmax(-1, keepdim=True)
-        overlap = torch.minimum(own.softmax(-1), law.softmax(-1)).sum(-1)
-        for number, value in enumerate((hits[..., 0], hits.any(-1), overlap)):
-            sums[number] += value.double().sum((0, 1)).cpu()
-        goes_on = (best[..., 0] == written).double().cumprod(-1)
-        chain += float(goes_on.sum())
-        count += places.numel()
-    first, among_four, overlaps = (
-        tuple(round(value, 4) for value in row) for row in (sums / count).tolist()
-    )
-    return DepthReport(
-        first=first,
-        among_four=among_four,
-        overlap=overlaps,
-        tokens_a_pass=round(1.0 + chain / count, 3),
-    )
+        sums.add_all(scores=own, target=law, written=written)
+    return sums.report()

@@ -27,9 +27,7 @@ class BlockTrainingOptions(RowTrainingOptions):
     def __post_init__(self) -> None:
         # Two arguments, as `slots` makes another class of this one.
         super(BlockTrainingOptions, self).__post_init__()
-        for name in ("taps", "num_heads"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        self._check_positive("taps", "num_heads")
 
     def check_target(self, *, width: int, num_blocks: int) -> None:
         """See `TargetTrainerOptions`."""

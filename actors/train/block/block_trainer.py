@@ -9,7 +9,7 @@ import torch
 from outrider.actors.train.block.block_training import BlockTraining, Options
 from outrider.actors.train.block.row_training import plain
 from outrider.actors.train.features.frozen_target import FrozenTarget, target_of
-from outrider.actors.train.heads.head_evaluation import table
+from outrider.actors.train.loop.depth_report import table
 from outrider.actors.train.trainer_spec import TrainResult
 
 

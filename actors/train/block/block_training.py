@@ -14,7 +14,7 @@ from outrider.actors.train.block.block_options import BlockTrainingOptions
 from outrider.actors.train.block.row_training import Reports, RowTraining
 from outrider.actors.train.features.frozen_target import FrozenTarget
 from outrider.actors.train.features.target_shape_checks import taps_of
-from outrider.actors.train.heads.head_evaluation import table
+from outrider.actors.train.loop.depth_report import table
 from outrider.actors.train.training_errors import TrainError
 
 Options = TypeVar("Options", bound=BlockTrainingOptions)

@@ -21,9 +21,9 @@ from outrider.actors.train.features.feature_cache import FeatureCache, shuffled
 from outrider.actors.train.features.frozen_target import FrozenTarget
 from outrider.actors.train.features.state_fitting import NEAR_ZERO, StateFitting
 from outrider.actors.train.features.training_rows import HeldOut, TrainingRows
-from outrider.actors.train.heads.head_evaluation import DepthReport
 from outrider.actors.train.loop.data_parallel import is_first
-from outrider.actors.train.loop.schedule import Schedule
+from outrider.actors.train.loop.depth_report import DepthReport
+from outrider.actors.train.loop.schedule import schedule_of
 
 READING, WRITING, BLOCKS, MEASURING = "target reads", "target writes", "blocks", "measured"
 SHARES: Mapping[str, float] = {READING: 1.5, WRITING: 3.5, BLOCKS: 13.0, MEASURING: 2.0}
@@ -120,17 +120,7 @@ class RowTraining(ABC, Generic[Options]):
 
     def _fit(self, caches: list[FeatureCache]) -> None:
         options, steps = self.options, self.options.steps
-        schedule = Schedule(
-            steps=steps,
-            tokens_per_step=options.rows_per_step * options.row_length,
-            row_length=options.row_length,
-            long_row_length=options.row_length,
-            warmup=min(30, steps // 10),
-            decay_share=0.5,
-            matrix_rate=options.matrix_rate,
-            other_rate=options.other_rate,
-            seed=options.seed,
-        )
+        schedule = schedule_of(options, steps)
         rows = [cache.num_rows for cache in caches]
         size = f"{options.rows_per_step}x{options.blocks_per_row} of {rows}"
         with torch.no_grad():

@@ -22,7 +22,7 @@ from outrider.actors.draft.ctc.prefix_masses import (
 from outrider.actors.train.block.block_evaluation import EVERY, ROWS_PER_PASS
 from outrider.actors.train.block.block_objective import Blocks, at_slots, block_states
 from outrider.actors.train.features.training_rows import HeldOut
-from outrider.actors.train.heads.head_evaluation import CANDIDATES, TREE, DepthReport
+from outrider.actors.train.loop.depth_report import TREE, DepthReport, DepthSums
 
 CHILDREN = 8
 """Children of a node of a tree that is measured."""
@@ -84,8 +84,7 @@ def string_acceptance(net: BlockNet, held: HeldOut, head_VD: torch.Tensor) -> De
     """
     config = net.config
     reach, length = config.reach, held.tokens_BL.shape[1]
-    sums = torch.zeros(3, reach, dtype=torch.float64)
-    chain, tree, count = 0.0, 0.0, 0
+    sums, in_trees = DepthSums(reach), 0.0
     anchors = torch.arange(
         max(held.first - 1, 1), length - config.block, EVERY, device=held.tokens_BL.device
     )
@@ -96,35 +95,25 @@ def string_acceptance(net: BlockNet, held: HeldOut, head_VD: torch.Tensor) -> De
         blocks = Blocks(places, torch.zeros_like(places))
         states = block_states(net, tokens, features[:, :, : len(config.taps)], blocks)
         strings = Strings(net, states.flatten(0, 1))
-        written = at_slots(tokens, blocks, reach, 1).flatten(0, 1).cpu().numpy()
+        written = at_slots(tokens, blocks, reach, 1).flatten(0, 1)
         rows = torch.arange(len(tokens), device=tokens.device)[:, None, None]
         slots = places[..., None] + torch.arange(reach, device=tokens.device)
         targets = features[rows, slots, -1].flatten(0, 1)
+        written_NL = written.cpu().numpy()
         masses, lasts = strings.empty(), np.full(len(written), NO_TOKEN)
-        goes_on = np.ones(len(written), np.bool_)
         for depth in range(reach):
-            own, law = strings.laws(masses, lasts), targets[:, depth] @ head_VD.T
-            best = own.topk(CANDIDATES, dim=-1).indices
-            hits = best == law.argmax(-1, keepdim=True)
-            overlap = torch.minimum(own, law.softmax(-1)).sum(-1)
-            for number, value in enumerate((hits[..., 0], hits.any(-1), overlap)):
-                sums[number, depth] += float(value.double().sum())
-            goes_on &= best[:, 0].cpu().numpy() == written[:, depth]
-            chain += float(goes_on.sum())
-            masses = strings.append(masses, lasts, written[:, depth])
-            lasts = written[:, depth]
-        tree += float(depths_in_trees(strings, written).sum())
-        count += len(written)
-    first, among_four, overlaps = (
-        tuple(round(value, 4) for value in row) for row in (sums / count).tolist()
-    )
-    return DepthReport(
-        first=first,
-        among_four=among_four,
-        overlap=overlaps,
-        tokens_a_pass=round(1.0 + chain / count, 3),
-        tree_tokens_a_pass=round(1.0 + tree / count, 3),
-    )
+            own = strings.laws(masses, lasts)
+            sums.add(
+                depth,
+                scores=own,
+                law=own,
+                target=targets[:, depth] @ head_VD.T,
+                written=written[:, depth],
+            )
+            masses = strings.append(masses, lasts, written_NL[:, depth])
+            lasts = written_NL[:, depth]
+        in_trees += float(depths_in_trees(strings, written_NL).sum())
+    return sums.report(in_trees=in_trees)
 
 
 def depths_in_trees(strings: Strings, written_NL: Int64s) -> Int64s:

@@ -22,7 +22,7 @@ from outrider.actors.train.ctc.ctc_objective import ctc_loss, prefix_loss
 from outrider.actors.train.ctc.ctc_options import CtcTrainingOptions
 from outrider.actors.train.features.drafter_card import DrafterCard, fits
 from outrider.actors.train.features.training_rows import HeldOut
-from outrider.actors.train.heads.head_evaluation import TREE
+from outrider.actors.train.loop.depth_report import TREE
 
 
 class CtcTraining(BlockTraining[CtcTrainingOptions]):

@@ -13,7 +13,7 @@ from outrider.actors.train.block.block_evaluation import EVERY, ROWS_PER_PASS
 from outrider.actors.train.block.block_objective import Blocks, at_slots
 from outrider.actors.train.diffusion.diffusion_objective import diffusion_states
 from outrider.actors.train.features.training_rows import HeldOut
-from outrider.actors.train.heads.head_evaluation import CANDIDATES, DepthReport
+from outrider.actors.train.loop.depth_report import DepthReport, DepthSums
 
 
 @torch.no_grad()
@@ -29,8 +29,7 @@ def diffusion_acceptance(
         starts: Tokens that each denoising step is told.
     """
     block = net.config.block
-    sums = torch.zeros(3, block, dtype=torch.float64)
-    chain, count = 0.0, 0
+    sums = DepthSums(block)
     length, device = held.tokens_BL.shape[1], held.tokens_BL.device
     anchors = torch.arange(max(held.first - 1, 1), length - block, EVERY, device=device)
     told = [token - distance for token, distance in enumerate(distances(block, starts))]
@@ -48,20 +47,5 @@ def diffusion_acceptance(
         lasts = held.features_BLD[at : at + ROWS_PER_PASS][rows, places[..., None] + slots]
         law = F.linear(lasts, head_VD)
         written = at_slots(tokens, Blocks(places, places), block, 1)
-        best = own.topk(CANDIDATES, dim=-1).indices
-        hits = best == law.argmax(-1, keepdim=True)
-        overlap = torch.minimum(own.softmax(-1), law.softmax(-1)).sum(-1)
-        for number, value in enumerate((hits[..., 0], hits.any(-1), overlap)):
-            sums[number] += value.double().sum((0, 1)).cpu()
-        goes_on = (best[..., 0] == written).double().cumprod(-1)
-        chain += float(goes_on.sum())
-        count += places.numel()
-    first, among_four, overlaps = (
-        tuple(round(value, 4) for value in row) for row in (sums / count).tolist()
-    )
-    return DepthReport(
-        first=first,
-        among_four=among_four,
-        overlap=overlaps,
-        tokens_a_pass=round(1.0 + chain / count, 3),
-    )
+        sums.add_all(scores=own, target=law, written=written)
+    return sums.report()

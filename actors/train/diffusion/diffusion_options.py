@@ -27,17 +27,11 @@ class DiffusionTrainingOptions(RowTrainingOptions):
     """Width of its gated products."""
 
     text_rows: int = 2048
-    """Rows of text whose hidden states are kept."""
-
-    own_rows: int = 1024
-    """Rows of the target's writing whose hidden states are kept."""
 
     def __post_init__(self) -> None:
         # Two arguments, as `slots` makes another class of this one.
         super(DiffusionTrainingOptions, self).__post_init__()
-        for name in ("width", "num_layers", "num_heads", "num_key_heads"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        self._check_positive("width", "num_layers", "num_heads", "num_key_heads")
         if self.width % (2 * self.num_heads):
             raise ValueError(
                 f"width is {self.width}, which {self.num_heads} heads do not divide into even parts"

@@ -24,7 +24,7 @@ from outrider.actors.train.diffusion.diffusion_options import DiffusionTrainingO
 from outrider.actors.train.features.drafter_card import DrafterCard
 from outrider.actors.train.features.frozen_target import FrozenTarget
 from outrider.actors.train.features.training_rows import HeldOut
-from outrider.actors.train.heads.head_evaluation import DepthReport, table
+from outrider.actors.train.loop.depth_report import DepthReport, table
 from outrider.actors.train.training_errors import TrainError
 
 STEPS = (2, 4)

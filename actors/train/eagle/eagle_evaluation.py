@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from outrider.actors.draft.eagle.eagle_net import EagleNet
 from outrider.actors.train.eagle.eagle_objective import Unrolling
 from outrider.actors.train.features.training_rows import HeldOut
-from outrider.actors.train.heads.head_evaluation import CANDIDATES, DepthReport
+from outrider.actors.train.loop.depth_report import DepthReport, DepthSums
 
 ROWS_PER_PASS = 4
 
@@ -26,33 +26,20 @@ def eagle_acceptance(
         depth: Tokens ahead.
     """
     config = net.config
-    sums = torch.zeros(3, depth, dtype=torch.float64)
-    chain, count = 0.0, 0
+    sums = DepthSums(depth)
     num, begin = held.tokens_BL.shape[1] - depth - 1, max(held.first - 1, 0)
     for at in range(0, len(held.tokens_BL), ROWS_PER_PASS):
         tokens = held.tokens_BL[at : at + ROWS_PER_PASS]
         features = held.features_BLD[at : at + ROWS_PER_PASS]
         last = features[..., -head_VD.shape[1] :]
         taps = features[..., : -head_VD.shape[1]].view(*tokens.shape, -1, config.target_width)
-        goes_on = torch.ones(len(tokens), num - begin, dtype=torch.bool, device=tokens.device)
         for step, states in enumerate(Unrolling(net, tokens, taps, num).steps(depth)):
             own = net.logits(states[:, begin:])
-            here = slice(begin + 1 + step, num + 1 + step)
-            law = F.linear(last[:, here], head_VD)
-            best = own.topk(CANDIDATES, dim=-1).indices
-            hits = best == law.argmax(-1, keepdim=True)
-            overlap = torch.minimum(own.softmax(-1), law.softmax(-1)).sum(-1)
-            measured = (hits[..., 0], hits.any(-1), overlap)
-            sums[:, step] += torch.stack([value.double().sum() for value in measured]).cpu()
-            goes_on &= best[..., 0] == tokens[:, begin + 2 + step : num + 2 + step]
-            chain += float(goes_on.sum())
-        count += goes_on.numel()
-    first, among_four, overlaps = (
-        tuple(round(value, 4) for value in row) for row in (sums / count).tolist()
-    )
-    return DepthReport(
-        first=first,
-        among_four=among_four,
-        overlap=overlaps,
-        tokens_a_pass=round(1.0 + chain / count, 3),
-    )
+            sums.add(
+                step,
+                scores=own,
+                law=own.softmax(-1),
+                target=F.linear(last[:, begin + 1 + step : num + 1 + step], head_VD),
+                written=tokens[:, begin + 2 + step : num + 2 + step],
+            )
+    return sums.report()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from outrider.actors.train.features.target_shape_checks import check_heads, taps_of
-from outrider.actors.train.trainer_options import TargetTrainerOptions
+from outrider.actors.train.trainer_options import TargetRowsOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EagleTrainingOptions(TargetTrainerOptions):
+class EagleTrainingOptions(TargetRowsOptions):
     """Of `outrider train eagle3`."""
 
     num_steps: int = 5
@@ -51,37 +51,18 @@ class EagleTrainingOptions(TargetTrainerOptions):
     reuse_steps: int = 300
     """Steps of the training of that map."""
 
-    matrix_rate: float = 0.02
-    """Learning rate of the maps (Muon)."""
-
-    other_rate: float = 3e-3
-    """Learning rate of everything else (AdamW)."""
-
     text_rows: int = 2304
-    """Rows of text whose hidden states are kept."""
-
     own_rows: int = 1536
-    """Rows of the target's writing whose hidden states are kept."""
-
-    row_length: int = 144
-    """Tokens of a row."""
-
-    prompt_length: int = 32
-    """Tokens of a row of its writing that the target is given."""
 
     places_per_row: int = 24
     """Places of a row whose tokens count in a step; all places are computed."""
 
-    seed: int = 0
-    """Of the weights and the order."""
-
     def __post_init__(self) -> None:
         # Two arguments, as `slots` makes another class of this one.
         super(EagleTrainingOptions, self).__post_init__()
-        least_one = ("num_steps", "taps", "num_heads", "num_key_heads", "steps", "text_rows")
-        for name in (*least_one, "own_rows", "places_per_row"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        self._check_positive(
+            "num_steps", "taps", "num_heads", "num_key_heads", "steps", "places_per_row"
+        )
         if not 0.0 < self.decay <= 1.0:
             raise ValueError(f"decay is {self.decay}; it must be above 0 and at most 1")
         if not 2 <= self.prompt_length < self.row_length - self.num_steps - 1:

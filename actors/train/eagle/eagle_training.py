@@ -27,9 +27,9 @@ from outrider.actors.train.features.frozen_target import FrozenTarget
 from outrider.actors.train.features.state_fitting import NEAR_ZERO, StateFitting
 from outrider.actors.train.features.target_shape_checks import taps_of
 from outrider.actors.train.features.training_rows import TrainingRows
-from outrider.actors.train.heads.head_evaluation import DepthReport, table
 from outrider.actors.train.loop.data_parallel import is_first, own_part
-from outrider.actors.train.loop.schedule import Schedule
+from outrider.actors.train.loop.depth_report import DepthReport, table
+from outrider.actors.train.loop.schedule import schedule_of
 from outrider.actors.train.training_errors import TrainError
 
 READING, WRITING, DRAFTING, REUSE, MEASURING = (
@@ -89,13 +89,13 @@ class EagleTraining:
         size = f"{options.rows_per_step}x{options.places_per_row} of {[one.num_rows for one in caches]}"
         same = f"{shape} {size} decay={options.decay:g}"
         loss = partial(self._loss, net, caches)
-        fitting.fit(DRAFTING, net, loss, self._schedule(options.steps), caches, same)
+        fitting.fit(DRAFTING, net, loss, schedule_of(options, options.steps), caches, same)
         if options.reuse_rank and options.reuse_steps:
             net.requires_grad_(False)
             for part in (net.reuse_in, net.reuse_out):
                 assert part is not None, "the rank is not 0"
                 part.requires_grad_(True)
-            schedule = self._schedule(options.reuse_steps)
+            schedule = schedule_of(options, options.reuse_steps)
             loss = partial(self._reuse_loss, net, caches)
             # Progress has the whole net: of a longer run it is another.
             fitting.fit(REUSE, net, loss, schedule, caches, same, f"{REUSE} after {options.steps}")
@@ -167,20 +167,6 @@ class EagleTraining:
                 head = target.head_VD.cpu()
                 net.lm_head.weight.copy_(head if ids is None else head[ids])
         return net.to(target.device)
-
-    def _schedule(self, steps: int) -> Schedule:
-        options = self._options
-        return Schedule(
-            steps=steps,
-            tokens_per_step=options.rows_per_step * options.row_length,
-            row_length=options.row_length,
-            long_row_length=options.row_length,
-            warmup=min(30, steps // 10),
-            decay_share=0.5,
-            matrix_rate=options.matrix_rate,
-            other_rate=options.other_rate,
-            seed=options.seed,
-        )
 
     def _batch(
         self, caches: Sequence[FeatureCache], step: int, num_steps: int

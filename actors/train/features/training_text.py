@@ -34,15 +34,15 @@ Texts = dict[str, tuple[list[Document], list[Document]]]
 """Of each source, what is trained on and what is held out."""
 
 
-def sources_in(data: Path, sources: Sequence[CorpusSource] = SOURCES) -> list[CorpusSource]:
-    """Where a folder or a file has texts; arguments as `read_texts`. Nothing is read.
+def sources_in(data: Path) -> list[CorpusSource]:
+    """Where a folder or a file has texts, see `read_texts`. Nothing is read.
 
     Raises:
         DataError: Nowhere.
     """
     if not data.exists():
         raise DataError(f"{data}: no such folder or file of training texts")
-    found = [one for one in sources if all((data / name).is_file() for name in one.files)]
+    found = [one for one in SOURCES if all((data / name).is_file() for name in one.files)]
     if not found:
         files = [data] if data.is_file() else sorted(p for p in data.rglob("*") if p.is_file())
         files = [file for file in files if file.name.endswith(SUFFIXES)]
@@ -54,20 +54,17 @@ def sources_in(data: Path, sources: Sequence[CorpusSource] = SOURCES) -> list[Co
     return found
 
 
-def read_texts(
-    data: Path, sources: Sequence[CorpusSource] = SOURCES
-) -> tuple[Texts, dict[str, float]]:
+def read_texts(data: Path) -> tuple[Texts, dict[str, float]]:
     """Documents by source, and the weight of each source.
 
     Args:
         data: A folder with the demonstration models' sources, as many as there are; else a folder of text files, or one file: `.txt`, or
             `.jsonl` whose records have `text` or `messages`. Either may be gzipped.
-        sources: The known ones.
 
     Raises:
         DataError: There is no text, a file cannot be read, or nothing is held out of so few.
     """
-    found = sources_in(data, sources)
+    found = sources_in(data)
     texts = {source.name: load(data, source) for source in found}
     kept = {name: both for name, both in texts.items() if both[0]}
     if not any(held for _, held in kept.values()):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from outrider.actors.train.trainer_options import TargetTrainerOptions
+from outrider.actors.train.trainer_options import TargetRowsOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SpeculatorOptions(TargetTrainerOptions):
+class SpeculatorOptions(TargetRowsOptions):
     """Of `outrider train mlp_speculator`."""
 
     heads: int = 4
@@ -42,36 +42,17 @@ class SpeculatorOptions(TargetTrainerOptions):
     own_rate: float = 0.3
     """Learning rate of the second stage, as a part of the first one's."""
 
-    matrix_rate: float = 0.02
-    """Learning rate of the maps (Muon)."""
-
-    other_rate: float = 3e-3
-    """Learning rate of everything else (AdamW)."""
-
     text_rows: int = 1600
-    """Rows of text whose hidden states are kept."""
-
     own_rows: int = 1600
-    """Rows of the target's writing whose hidden states are kept."""
-
     row_length: int = 128
-    """Tokens of a row."""
-
-    prompt_length: int = 32
-    """Tokens of a row of its writing that the target is given."""
 
     rows_per_step: int = 16
     """Rows of a step."""
 
-    seed: int = 0
-    """Of the weights and the order."""
-
     def __post_init__(self) -> None:
         # Two arguments, as `slots` makes another class of this one.
         super(SpeculatorOptions, self).__post_init__()
-        for name in ("heads", "inner", "text_rows", "own_rows", "rows_per_step"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        self._check_positive("heads", "inner")
         if not self.text_steps >= 0 <= self.own_steps:
             raise ValueError("text_steps and own_steps must not be negative")
         if not 1 <= self.prompt_length < self.row_length - self.heads - 1:

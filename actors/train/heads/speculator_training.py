@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import torch
 
@@ -20,11 +20,12 @@ from outrider.actors.train.features.feature_cache import FeatureCache, shuffled
 from outrider.actors.train.features.frozen_target import FrozenTarget
 from outrider.actors.train.features.state_fitting import NEAR_ZERO, StateFitting
 from outrider.actors.train.features.training_rows import HeldOut, TrainingRows
-from outrider.actors.train.heads.head_evaluation import DepthReport, acceptance, table
+from outrider.actors.train.heads.head_evaluation import acceptance
 from outrider.actors.train.heads.head_objective import speculator_loss
 from outrider.actors.train.heads.speculator_options import SpeculatorOptions
 from outrider.actors.train.loop.data_parallel import is_first
-from outrider.actors.train.loop.schedule import Schedule
+from outrider.actors.train.loop.depth_report import DepthReport, table
+from outrider.actors.train.loop.schedule import Schedule, schedule_of
 
 READING, TEXT, WRITING, OWN, MEASURING = (
     "target reads",
@@ -100,13 +101,8 @@ class SpeculatorTraining:
                 self._fit(
                     part,
                     cache,
-                    Schedule(
-                        steps=scale,
-                        tokens_per_step=options.rows_per_step * options.row_length,
-                        row_length=options.row_length,
-                        long_row_length=options.row_length,
-                        warmup=min(60, scale // 10),
-                        decay_share=0.5,
+                    replace(
+                        schedule_of(options, scale, longest_warmup=60),
                         matrix_rate=rate * options.matrix_rate,
                         other_rate=rate * options.other_rate,
                         seed=seed + options.seed,

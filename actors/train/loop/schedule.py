@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from outrider.actors.train.trainer_options import TargetRowsOptions
+
 
 @dataclass(frozen=True)
 class Schedule:
@@ -43,3 +45,18 @@ class Schedule:
     def length_at(self, step: int) -> int:
         """Row length of a step."""
         return self.long_row_length if step % self.long_every == 1 else self.row_length
+
+
+def schedule_of(options: TargetRowsOptions, steps: int, *, longest_warmup: int = 30) -> Schedule:
+    """The schedule of a trainer of draft nets: rows of one length, and rates that fall over the second half."""
+    return Schedule(
+        steps=steps,
+        tokens_per_step=options.rows_per_step * options.row_length,
+        row_length=options.row_length,
+        long_row_length=options.row_length,
+        warmup=min(longest_warmup, steps // 10),
+        decay_share=0.5,
+        matrix_rate=options.matrix_rate,
+        other_rate=options.other_rate,
+        seed=options.seed,
+    )

@@ -18,7 +18,7 @@ def run(options: DiffusionTrainingOptions) -> TrainResult:
 
     from outrider.actors.train.diffusion.diffusion_training import DiffusionTraining
     from outrider.actors.train.features.frozen_target import target_of
-    from outrider.actors.train.heads.head_evaluation import table
+    from outrider.actors.train.loop.depth_report import table
 
     if options.threads:
         torch.set_num_threads(options.threads)

@@ -17,8 +17,8 @@ def run(options: SpeculatorOptions) -> TrainResult:
 
     from outrider.actors.train.features.frozen_target import target_of
     from outrider.actors.train.features.training_rows import TrainingRows
-    from outrider.actors.train.heads.head_evaluation import table
     from outrider.actors.train.heads.speculator_training import SpeculatorTraining
+    from outrider.actors.train.loop.depth_report import table
 
     if options.threads:
         torch.set_num_threads(options.threads)

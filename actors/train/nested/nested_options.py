@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from outrider.actors.train.trainer_options import TargetTrainerOptions
+from outrider.actors.train.trainer_options import TargetRowsOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NestedTrainingOptions(TargetTrainerOptions):
+class NestedTrainingOptions(TargetRowsOptions):
     """Of `outrider train sorted`."""
 
     exits: tuple[int, ...] = (1, 2, 3)
@@ -32,26 +32,8 @@ class NestedTrainingOptions(TargetTrainerOptions):
     steps: int = 2400
     """Steps of the training."""
 
-    matrix_rate: float = 0.02
-    """Learning rate of the maps (Muon)."""
-
-    other_rate: float = 3e-3
-    """Learning rate of everything else (AdamW)."""
-
     text_rows: int = 2560
-    """Rows of text whose hidden states are kept."""
-
     own_rows: int = 768
-    """Rows of the target's writing whose hidden states are kept."""
-
-    row_length: int = 144
-    """Tokens of a row."""
-
-    prompt_length: int = 32
-    """Tokens of a row of its writing that the target is given."""
-
-    seed: int = 0
-    """Of the weights and the order."""
 
     def __post_init__(self) -> None:
         # Two arguments, as `slots` makes another class of this one.
@@ -61,9 +43,7 @@ class NestedTrainingOptions(TargetTrainerOptions):
             raise ValueError(
                 f"exits is {', '.join(map(str, exits)) or 'empty'}; give ascending numbers of layers, from 1 on"
             )
-        for name in ("steps", "text_rows", "own_rows", "inner", "width"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        self._check_positive("steps", "inner", "width")
         if self.num_heads < 1 or self.width % (2 * self.num_heads):
             raise ValueError(
                 f"num_heads is {self.num_heads}; it must divide width {self.width} into even parts"

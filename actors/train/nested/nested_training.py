@@ -21,7 +21,7 @@ from outrider.actors.train.features.frozen_target import FrozenTarget
 from outrider.actors.train.features.state_fitting import NEAR_ZERO, StateFitting
 from outrider.actors.train.features.training_rows import HeldOut, TrainingRows
 from outrider.actors.train.loop.data_parallel import is_first
-from outrider.actors.train.loop.schedule import Schedule
+from outrider.actors.train.loop.schedule import schedule_of
 from outrider.actors.train.loop.training_checkpoint import save_model
 from outrider.actors.train.nested.nested_evaluation import ExitReport, exit_reports, exit_table
 from outrider.actors.train.nested.nested_objective import nested_loss
@@ -127,17 +127,7 @@ class NestedTraining:
     ) -> int:
         """Trains; how many steps it took."""
         options = self._options
-        schedule = Schedule(
-            steps=options.steps,
-            tokens_per_step=options.rows_per_step * options.row_length,
-            row_length=options.row_length,
-            long_row_length=options.row_length,
-            warmup=min(30, options.steps // 10),
-            decay_share=0.5,
-            matrix_rate=options.matrix_rate,
-            other_rate=options.other_rate,
-            seed=options.seed,
-        )
+        schedule = schedule_of(options, options.steps)
         shape = f"{options.width} {options.num_heads}/{options.num_key_heads} {options.inner}"
         rows = [cache.num_rows for cache in caches]
         fingerprint = (

@@ -40,6 +40,9 @@ RATE = 1e-3
 HELD_OUT = 6
 """One text in so many is held out."""
 
+SEED = 0
+"""Of everything that is drawn."""
+
 PROMPT_LENGTH = 32
 """Tokens of each text that the target is given."""
 
@@ -90,7 +93,6 @@ def train_decision(
     length: int = 128,
     prompt_length: int = PROMPT_LENGTH,
     device: str = "auto",
-    seed: int = 0,
     sources: tuple[CorpusSource, ...] = SOURCES,
 ) -> list[DecisionReport]:
     """Trains a decision model for each draft model and writes it into that model's folder.
@@ -103,7 +105,6 @@ def train_decision(
         length: Tokens of each, the given ones included.
         prompt_length: Tokens that it is given.
         device: `auto`, `cpu` or `cuda`.
-        seed: Of everything that is drawn.
         sources: What the texts begin with.
 
     Raises:
@@ -124,8 +125,8 @@ def train_decision(
         data_dir, sources, load_tokenizer(target_dir), count=texts, length=prompt_length
     )
     target = _load(target_dir, on)
-    written = write_texts(target, prompts, length, seed)
-    return [_train_one(folder, target, written, prompt_length, seed) for folder in draft_dirs]
+    written = write_texts(target, prompts, length, SEED)
+    return [_train_one(folder, target, written, prompt_length) for folder in draft_dirs]
 
 
 def _train_one(
@@ -133,15 +134,14 @@ def _train_one(
     target: LlamaForCausalLM,
     written_BL: torch.Tensor,
     prompt_length: int,
-    seed: int,
 ) -> DecisionReport:
     draft = _load(folder, written_BL.device)
     sizes = draft.config.vocab_size, target.config.vocab_size
     if sizes[0] != sizes[1]:
         raise TrainError(f"{folder}: {sizes[0]} token ids, and the target has {sizes[1]}")
-    samples = join(list(collect(target, draft, written_BL, prompt_length=prompt_length, seed=seed)))
+    samples = join(list(collect(target, draft, written_BL, prompt_length=prompt_length, seed=SEED)))
     is_held_N = samples.texts_N % HELD_OUT == 0
-    model = fit(samples, is_held_N, seed)
+    model = fit(samples, is_held_N)
     ways = {
         way: _report(model, samples, is_held_N & (samples.ways_N == index))
         for index, way in enumerate(WAYS)
@@ -158,9 +158,9 @@ def _train_one(
     return DecisionReport(file=str(file), samples=len(is_held_N), ways=ways)
 
 
-def fit(samples: Samples, is_held_N: NDArray[np.bool_], seed: int) -> DecisionModel:
+def fit(samples: Samples, is_held_N: NDArray[np.bool_]) -> DecisionModel:
     """Fits the model to the samples that are not held out; keeps the epoch that did best on the others."""
-    torch.manual_seed(seed)
+    torch.manual_seed(SEED)
     net = nn.Sequential(
         nn.Linear(NUM_FEATURES, NUM_HIDDEN), nn.ReLU(), nn.Linear(NUM_HIDDEN, 1), nn.Flatten(0)
     )
@@ -175,7 +175,7 @@ def fit(samples: Samples, is_held_N: NDArray[np.bool_], seed: int) -> DecisionMo
     held = torch.from_numpy(np.flatnonzero(is_held_N))
     best, best_loss = _weights(net), float("inf")
     for epoch in range(EPOCHS):
-        order = torch.from_numpy(np.random.default_rng([seed, epoch]).permutation(train))
+        order = torch.from_numpy(np.random.default_rng([SEED, epoch]).permutation(train))
         for batch in torch.split(order, BATCH):
             loss = nn.functional.binary_cross_entropy_with_logits(
                 net(features_NF[batch]), accepted_N[batch], weight=weights_N[batch]

@@ -25,7 +25,7 @@ from outrider.client.cli.shared.service_options import ServiceAddress, connectin
 from outrider.client.connection.errors import InvalidRequest, Unavailable
 from outrider.client.connection.ready_file import BadReadyFile, read_ready_file
 from outrider.client.connection.timeouts import CALL_TIMEOUT_S
-from outrider.client.messages.results import Health, ModelInfo, Status
+from outrider.client.messages.service_info import Health, ModelInfo, Status
 
 
 @connecting

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from outrider.client.cli.shared.printing import emulation_note, print_line, table_of
 from outrider.client.connection.errors import OutriderError, Unauthorized
-from outrider.client.messages.results import ActorInfo, Status
+from outrider.client.messages.service_info import ActorInfo, Status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

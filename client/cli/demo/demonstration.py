@@ -55,13 +55,13 @@ TRACE_S = 600.0
 
 def run_demo(
     *,
-    max_tokens: int = 128,
-    quick: bool = False,
-    trace: Path = Path("outrider-trace.json"),
-    as_json: bool = False,
-    targets: Sequence[str] = (),
-    drafts: Sequence[str] = (),
-    emulate: str | None = None,
+    max_tokens: int,
+    quick: bool,
+    trace: Path,
+    as_json: bool,
+    targets: Sequence[str],
+    drafts: Sequence[str],
+    emulate: str | None,
 ) -> int:
     """Runs the demonstration. Returns the exit code: 1 if outputs differ where no near tie explains it; 130 after SIGINT
     and 143 after SIGTERM, which end everything that was started.
@@ -121,8 +121,8 @@ def served(
         CommandFailed: The service cannot start, or a request failed.
     """
     # Only now: Ray takes a second to import, which a mistyped flag should not cost.
-    from outrider.cluster.process.progress_lines import progress_line
     from outrider.cluster.ray.own_node import StartCancelled
+    from outrider.cluster.roster.actor_status import progress_line
     from outrider.cluster.start.launch import ServiceFailed, start_service
 
     async def decode(address: str) -> tuple[list[BothWays], Timeline | None]:

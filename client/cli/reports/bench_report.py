@@ -71,7 +71,7 @@ def report_of(
     plain: Phase | None,
     *,
     speed_up_by_run: Sequence[float] = (),
-    emulated: str = "",
+    emulated: str,
 ) -> BenchReport:
     """The figures of one way of decoding, and beside those of plain decoding of the same prompts and seeds, if it is given.
 

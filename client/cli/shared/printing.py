@@ -113,7 +113,7 @@ def legend(drafters: Sequence[str]) -> Text:
 class TextWriter:
     """Writes streamed text as it comes, in colours by origin if asked to."""
 
-    def __init__(self, token_text: Callable[[int], str] | None = None) -> None:
+    def __init__(self, token_text: Callable[[int], str] | None) -> None:
         """Args:
         token_text: What a token is on its own, to show the origin of each; None shows no origins.
         """

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from outrider.client.cli.commands.status_cli import print_models, print_status
-from outrider.client.messages.results import ActorInfo, DrafterInfo, Health, ModelInfo, Status
+from outrider.client.messages.service_info import ActorInfo, DrafterInfo, Health, ModelInfo, Status
 from outrider.cluster.process import ready_file_writer
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from rich.console import Console
 from outrider.client.cli.commands import status_cli as status_module
 from outrider.client.cli.commands.status_watch import pace, watch
 from outrider.client.connection.errors import Unauthorized, Unavailable
-from outrider.client.messages.results import ActorInfo, Status
+from outrider.client.messages.service_info import ActorInfo, Status
 
 if TYPE_CHECKING:
     from tests.client.cli.conftest import Run

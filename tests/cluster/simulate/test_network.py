@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import pytest
 
@@ -32,7 +33,12 @@ def connected(way: Way) -> tuple[Heap, Ear, Ear, SimulatedStream]:
     ends = Ear("a", heap, machine, record, FREE), Ear("b", heap, machine, record, FREE)
     for end in ends:
         end.heard = []
-    return heap, *ends, SimulatedStream("s", heap, record, way, 1, ends)
+
+    def hear(end: Ear, payload: bytes) -> None:
+        end.heard.append((heap.now, payload))
+
+    takes = partial(hear, ends[0]), partial(hear, ends[1])
+    return heap, *ends, SimulatedStream("s", heap, record, way, 1, ends, takes)
 
 
 def sent(
@@ -40,7 +46,7 @@ def sent(
 ) -> list[float]:
     """Sends messages at once; when each was heard, all in order."""
     for payload in payloads:
-        stream.send(one, payload, lambda p: other.heard.append((heap.now, p)))
+        stream.send(one, payload)
     heap.run(math.inf)
     assert [payload for _, payload in other.heard] == payloads
     return [when for when, _ in other.heard]
@@ -65,9 +71,9 @@ def test_jitter_and_loss_delay_but_never_reorder_or_drop() -> None:
 def test_what_is_under_way_when_it_breaks_is_lost_and_so_is_what_is_sent_then() -> None:
     """Both ends see nothing of it later."""
     heap, one, other, stream = connected(Way(latency_s=1.0))
-    stream.send(one, b"early", lambda p: other.heard.append((heap.now, p)))
+    stream.send(one, b"early")
     heap.at(0.5, stream.cut)
-    heap.at(0.6, lambda: stream.send(one, b"late", lambda p: other.heard.append((heap.now, p))))
+    heap.at(0.6, lambda: stream.send(one, b"late"))
     heap.run(5.0)
     assert other.heard == []
 

@@ -234,14 +234,20 @@ async def test_as_many_records_as_allowed(together: Together) -> None:
     assert timeline.ended == "records"
 
 
-async def test_nobody_records_after_the_end(together: Together) -> None:
+async def test_nobody_records_after_the_end(
+    together: Together, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Hooks are off again: a later request leaves nothing, and costs nothing."""
     await traced(together)
     recorders = (together.target.recorder, together.drafter.recorder)
     async with asyncio.timeout(5.0):
         while any(recorder.is_on for recorder in recorders):  # noqa: ASYNC110 - has no event
             await asyncio.sleep(0.02)
+    spans: list[trace_pb2.TraceSpan] = []
+    for recorder in recorders:
+        monkeypatch.setattr(recorder, "add", spans.append)
     await together.generate(named("later"))
+    assert spans == []
 
 
 async def test_a_target_that_dies_does_not_hold_the_trace(together: Together) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from outrider.actors.draft.stopping.halting import Halting
+from outrider.actors.draft.stopping.halting import ROOT, Halting
 from outrider.actors.draft.stopping.lengths import ConfidenceLength, LengthPolicy
-from outrider.actors.draft.trees.frozen_rounds import ROOT
 
 
 @dataclass

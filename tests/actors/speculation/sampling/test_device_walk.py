@@ -11,9 +11,9 @@ from tests.devices import DEVICES
 
 from outrider.actors.speculation.noise.gumbel import GumbelNoise, key_halves
 from outrider.actors.speculation.sampling.draw import draw, margins
-from outrider.actors.speculation.sampling.logprobs import logprobs
+from outrider.actors.speculation.sampling.logprobs import logprobs, logprobs_on_device
 from outrider.actors.speculation.verify.coupled_draws import walk
-from outrider.actors.target.verify.device_walk import at_visited, draw_rows, top_logprobs, walk_rows
+from outrider.actors.target.verify.device_walk import at_visited, draw_rows, walk_rows
 
 CPU = torch.device("cpu")
 
@@ -126,7 +126,7 @@ def test_logprobs_are_the_logprobs(k: int, device: str) -> None:
     logits_NV[3:] = torch.randn((3, 9), generator=generator)
     ids_N = torch.randint(0, 9, (6,), generator=generator)
     actual, expected = (
-        top_logprobs(logits_NV.to(device), ids_N.to(device), k),
+        logprobs_on_device(logits_NV.to(device), ids_N.to(device), k),
         logprobs(logits_NV, ids_N, k),
     )
     assert torch.equal(actual.top_ids_NK.cpu(), expected.top_ids_NK)

@@ -11,7 +11,7 @@ from tests.actors.pair.pair import Pair
 
 from outrider.actors.engine.tables.tabular_engine import random_table
 from outrider.actors.speculation.options import Sampling, Speculation
-from outrider.actors.target.verify.near_ties import near_tie
+from outrider.actors.target.verify.drawing import near_tie
 
 TYPES = (torch.float32, torch.float16, torch.bfloat16)
 

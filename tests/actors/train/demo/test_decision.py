@@ -34,7 +34,7 @@ def made_up(count: int, seed: int) -> Samples:
 def test_the_model_learns_what_goes_with_acceptance() -> None:
     """Scores of rows that are accepted are above one half, others below, though acceptance is the rarer outcome."""
     samples = made_up(6000, 1)
-    model = fit(samples, samples.texts_N % 6 == 0, seed=0)
+    model = fit(samples, samples.texts_N % 6 == 0)
     fresh = made_up(2000, 2)
     scores_N, is_good_N = model.scores(fresh.features_NF), fresh.features_NF[:, 0] > 0.6
     assert ((scores_N > 0.5) == is_good_N).mean() > 0.93
@@ -44,7 +44,7 @@ def test_one_outcome_only_teaches_nothing() -> None:
     """It is said, not divided by zero."""
     samples = replace(made_up(200, 1), accepted_N=np.ones(200, dtype=bool))
     with pytest.raises(TrainError, match="100% of the candidates were accepted"):
-        fit(samples, samples.texts_N == 0, seed=0)
+        fit(samples, samples.texts_N == 0)
 
 
 def test_a_trained_pair_gets_its_model(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.cluster.process.progress_lines import progress_line
-from outrider.cluster.roster.actor_status import ActorState, ActorStatus
+from outrider.cluster.roster.actor_status import ActorState, ActorStatus, progress_line
 from outrider.cluster.roster.roster import Role
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from outrider.actors.engine.kv import device_memory as module
-from outrider.actors.engine.kv.device_memory import device_memory
+from outrider.actors.engine.checkpoint import room as module
+from outrider.actors.engine.checkpoint.room import device_memory
 
 CPU = torch.device("cpu")
 
