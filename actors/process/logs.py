@@ -21,6 +21,11 @@ LEVELS = ("debug", "info", "warning", "error")
 FORMAT_VARIABLE = "OUTRIDER_LOG_FORMAT"
 """Says how logs are written where the configuration does not."""
 
+_TRACEBACKS = structlog.processors.ExceptionRenderer(
+    structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+)
+"""Without the values of variables: those are prompts, secrets and weights, and take seconds to write."""
+
 
 class LogFormat(StrEnum):
     """How lines look."""
@@ -72,9 +77,13 @@ def configure_logs(settings: LogSettings, *, actor: str) -> None:
         else structlog.processors.TimeStamper(fmt="%H:%M:%S.%f", utc=False),
     ]
     last: list[structlog.types.Processor] = (
-        [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer(default=repr)]
+        [_TRACEBACKS, structlog.processors.JSONRenderer(default=repr)]
         if is_json
-        else [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+        else [
+            structlog.dev.ConsoleRenderer(
+                colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+            )
+        ]
     )
     structlog.configure(
         processors=[*shared, *last],

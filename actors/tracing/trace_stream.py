@@ -66,13 +66,16 @@ async def serve_trace(
                 )
             )
         )
-        flushing = asyncio.create_task(_flush_forever(recorder, tap, context, lock))
+        ended = asyncio.Event()
+        flushing = asyncio.create_task(_flush_until(ended, recorder, tap, context, lock))
         try:
             await _answer_probes(recorder, commands, context, lock)
+            # Not cancelled: a write that is broken off is still under way for gRPC, and takes no other beside it.
+            ended.set()
+            await flushing
         finally:
             flushing.cancel()
             await asyncio.gather(flushing, return_exceptions=True)
-        await _flush(recorder, tap, context, lock)
     finally:
         recorder.close(tap)
 
@@ -96,18 +99,19 @@ async def _answer_probes(
             await context.write(trace_pb2.TraceReport(reading=reading))
 
 
-async def _flush_forever(
-    recorder: Recorder, tap: Tap, context: Context, lock: asyncio.Lock
+async def _flush_until(
+    ended: asyncio.Event, recorder: Recorder, tap: Tap, context: Context, lock: asyncio.Lock
 ) -> None:
-    while True:
-        await asyncio.sleep(FLUSH_S)
-        await _flush(recorder, tap, context, lock)
-
-
-async def _flush(recorder: Recorder, tap: Tap, context: Context, lock: asyncio.Lock) -> None:
-    for batch in batches(recorder, tap):
-        async with lock:
-            await context.write(trace_pb2.TraceReport(records=batch))
+    """Sends what there is now and again, the last time after the end."""
+    is_last = False
+    while not is_last:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FLUSH_S):
+                await ended.wait()
+        is_last = ended.is_set()
+        for batch in batches(recorder, tap):
+            async with lock:
+                await context.write(trace_pb2.TraceReport(records=batch))
 
 
 def batches(recorder: Recorder, tap: Tap) -> Iterator[trace_pb2.TraceRecords]:

@@ -102,13 +102,15 @@ def resumed(
     model_fingerprint: str,
     tokens: Sequence[int],
 ) -> generation_pb2.GenerateRequest:
-    """The request that goes on where `tokens`, the whole output so far, end, at the model that said them and at no other."""
+    """The request that goes on where `tokens`, the whole output so far, end, at the model that said them and at no other. Without any it
+    begins anew, as is possible for several sequences too."""
     again = generation_pb2.GenerateRequest()
     again.CopyFrom(request)
     again.sampling.seed = seed
     again.model_fingerprint = model_fingerprint
-    del again.resume.ids[:]
-    again.resume.ids.extend(tokens)
+    again.ClearField("resume")
+    if tokens:
+        again.resume.ids.extend(tokens)
     return again
 
 

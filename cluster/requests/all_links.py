@@ -42,6 +42,7 @@ class Links:
         codec: TextCodec | None,
         *,
         on_readiness: Callable[[bool], None],
+        on_target_up: Callable[[], None],
         on_drafter_up: Callable[[str], None],
         on_defect: Callable[[str], None],
         beside: Links | None = None,
@@ -52,6 +53,7 @@ class Links:
             settings: What the coordinator was told.
             codec: The tokenizer, None if there is none.
             on_readiness: Called with whether there is any target, when that changes.
+            on_target_up: Called when a target has connected.
             on_drafter_up: Called with the name of a drafter that has connected.
             on_defect: Called with what happened when a link has ended, which only a defect can bring about.
             beside: Those of the model that is served first, whose drafters are everybody's; None: these are they.
@@ -77,6 +79,7 @@ class Links:
         self._settings = settings
         self._codec = codec
         self._on_readiness = on_readiness
+        self._on_target_up = on_target_up
         self._on_drafter_up = on_drafter_up
         self._on_defect = on_defect
         self._draining: set[str] = set()
@@ -106,6 +109,11 @@ class Links:
     def fingerprint(self) -> str:
         """Of the model served; empty: no target has answered yet."""
         return self._info.model_fingerprint if self._info else ""
+
+    @property
+    def tokenizer(self) -> str | None:
+        """Fingerprint of the model's tokenizer; None: no target has answered yet."""
+        return self._info.tokenizer_fingerprint if self._info else None
 
     @property
     def info(self) -> target_pb2.TargetInfo:
@@ -298,8 +306,7 @@ class Links:
         self.slots.set_target(link.address, 0 if is_draining else info.num_slots)
         if not was_ready:
             self._on_readiness(True)
-        for drafter in self.drafters.values():
-            self._warn_of_misfit(drafter)
+        self._on_target_up()
 
     def _target_down(self, link: TargetLink) -> None:
         self.slots.remove_target(link.address)
@@ -335,7 +342,6 @@ class Links:
 
     def _drafter_up(self, link: DraftLink) -> None:
         self._limits = None
-        self._warn_of_misfit(link)
         self._on_drafter_up(link.name)
 
     def _report(self, task: asyncio.Task[None]) -> None:
@@ -343,11 +349,6 @@ class Links:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("a link ended", link=task.get_name(), exc_info=error)
             self._on_defect(f"the link {task.get_name()} ended: {error!r}")
-
-    def _warn_of_misfit(self, link: DraftLink) -> None:
-        reason = self.misfit(link)
-        if reason:
-            log.warning("drafter serves nobody", drafter=link.name, reason=reason)
 
 
 def _away(absent: Absent) -> KnownDrafter:

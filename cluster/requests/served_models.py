@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import grpc
+import structlog
 
 from outrider.cluster.config.coordinator_settings import CoordinatorSettings
 from outrider.cluster.links.draft_link import DraftLink
@@ -15,6 +16,8 @@ from outrider.cluster.requests.all_links import Links
 from outrider.cluster.roster.roster import Roster
 from outrider.cluster.text.text_tokenizer import TextCodec
 from outrider.cluster.validation.status_codes import Refusal
+
+log = structlog.get_logger(__name__)
 
 
 class ServedModels:
@@ -49,6 +52,7 @@ class ServedModels:
                 part,
                 codec,
                 on_readiness=self._readiness_of(part.model_name),
+                on_target_up=self._target_up,
                 on_drafter_up=self._drafter_up,
                 on_defect=on_defect,
                 beside=self._every[0] if self._every else None,
@@ -102,15 +106,23 @@ class ServedModels:
         named = [one for one in self._every if model and one.model == model]
         same = [one for one in self._every if fingerprint and one.fingerprint == fingerprint]
         links = (*named, *same, self.first)[0]
-        if links is not self.first and self._has_tokenizer:
-            ours, theirs = self.first.info, links.info
-            if ours.tokenizer_fingerprint != theirs.tokenizer_fingerprint:
-                raise Refusal(
-                    grpc.StatusCode.FAILED_PRECONDITION,
-                    f"model {theirs.model!r} has another tokenizer than {ours.model!r}, whose texts the service reads: serve it by itself",
-                    field="model",
-                )
+        if problem := self._unreadable(links):
+            raise Refusal(grpc.StatusCode.FAILED_PRECONDITION, problem, field="model")
+        if self._has_tokenizer and self.first.tokenizer is None:
+            return (
+                self.first
+            )  # which refuses: whether its tokenizer can read the other's texts is not known yet
         return links
+
+    def _unreadable(self, links: Links) -> str:
+        """Why texts of a model cannot be read here; empty if they can, or if that is not known yet."""
+        ours, theirs = self.first.tokenizer, links.tokenizer
+        if not self._has_tokenizer or ours is None or theirs is None or ours == theirs:
+            return ""
+        return (
+            f"model {links.model!r} has another tokenizer than {self.first.model!r}, whose texts the service reads: "
+            "serve it by itself"
+        )
 
     def misfit(self, link: DraftLink) -> str:
         """Why a drafter can serve none of the models; empty if it can serve one, or if that is not known yet."""
@@ -145,7 +157,19 @@ class ServedModels:
 
         return tell
 
+    def _target_up(self) -> None:
+        for links in self._every:
+            if problem := self._unreadable(links):
+                log.warning("model serves nobody", model=links.model, reason=problem)
+        for name in self.drafters:
+            self._warn_of_misfit(name)
+
+    def _warn_of_misfit(self, name: str) -> None:
+        if reason := self.misfit(self.drafters[name]):
+            log.warning("drafter serves nobody", drafter=name, reason=reason)
+
     def _drafter_up(self, name: str) -> None:
         for links in self._every:
             links.drafters_changed()
+        self._warn_of_misfit(name)
         self._on_drafter_up(name)

@@ -126,6 +126,9 @@ class FakeService(generation_pb2_grpc.GenerationServiceServicer):
             fail(context, Failure(code=exchanged, details="exchanged", field="model_fingerprint"))
         sampling = request.sampling
         seed = sampling.seed if sampling.HasField("seed") else 41
+        if request.HasField("resume") and sampling.n > 1:
+            wrong = grpc.StatusCode.INVALID_ARGUMENT
+            fail(context, Failure(code=wrong, details="needs sampling.n = 1", field="resume"))
         if request.model not in ("", "demo"):
             fail(
                 context,

@@ -344,6 +344,19 @@ def test_several_sequences_are_not_resumed(fake: FakeService, failure: type[Fail
     assert len(fake.requests) == 1
 
 
+def test_several_sequences_begin_again_before_any_output(
+    fake: FakeService, failure: type[Failure]
+) -> None:
+    """A stream that broke behind its admission is asked for anew, with the seed that was told: there is nothing to go on with."""
+    fake.failures = [failure(code=grpc.StatusCode.UNAVAILABLE, after_tokens=0)]
+    with Client(fake.address, retry=QUICK) as client:
+        result = client.generate("hello", sampling=SamplingOptions(n=2))
+    assert [request.HasField("resume") for request in fake.requests] == [False, False]
+    assert [fake.output(41, index=index) for index in range(2)] == [
+        bytes(output.token_ids) for output in result.outputs
+    ]
+
+
 def test_several_sequences(fake: FakeService) -> None:
     """n sequences come back apart, by index."""
     with Client(fake.address) as client:

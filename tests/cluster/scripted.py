@@ -94,6 +94,7 @@ class ScriptedTarget(target_pb2_grpc.TargetServiceServicer):
         self.name = name
         self.model = model
         self.fingerprint = ""
+        self.tokenizer = "bytes"
         self.address = ""
         self.incarnation = 1
         self.running: dict[int, asyncio.Task[None]] = {}
@@ -141,7 +142,7 @@ class ScriptedTarget(target_pb2_grpc.TargetServiceServicer):
             incarnation=self.incarnation,
             model=self.model,
             model_fingerprint=self.fingerprint,
-            tokenizer_fingerprint="bytes",
+            tokenizer_fingerprint=self.tokenizer,
             vocab_size=VOCAB,
             max_context=self.script.max_context,
             eos_token_ids=[EOS],

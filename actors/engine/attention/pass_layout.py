@@ -69,10 +69,12 @@ class PassLayout:
             num_queries: N, at least the rows of each.
 
         Returns:
-            Shape (Q * N,): an entry's padding repeats its first row, and nobody's the first of all.
+            Shape (Q * N,): an entry's padding repeats its first row, and nobody's that of an entry of the same call, which is shown as
+            many rows.
         """
         is_somebody_Q = entries_Q != NOBODY
-        starts_Q = np.where(is_somebody_Q, self.added.starts[entries_Q], 0)
+        somebody = entries_Q[is_somebody_Q.argmax()]
+        starts_Q = self.added.starts[np.where(is_somebody_Q, entries_Q, somebody)]
         counts_Q = np.where(is_somebody_Q, self.added.counts_B[entries_Q], 0)
         ranks_N = np.arange(num_queries)
         queries_QN = np.where(ranks_N < counts_Q[:, None], ranks_N, 0) + starts_Q[:, None]

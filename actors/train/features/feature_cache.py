@@ -131,17 +131,15 @@ class FeatureCache:
         Args:
             tokens_BL: Token ids.
             features_BLD: Hidden states at them, the layers side by side.
+
+        Raises:
+            OSError: The disk is full, or cannot be written.
         """
         count = min(len(tokens_BL), self.room - self.num_rows)
-        rows = slice(self.num_rows, self.num_rows + count)
         states = features_BLD[:count].detach().cpu()
-        self._tokens_NL[rows] = tokens_BL[:count]
-        if self.key.is_half:
-            self._features_NLD[rows] = states.to(torch.bfloat16).view(torch.int16).numpy()
-        else:
-            self._features_NLD[rows] = states.float().numpy()
-        self._tokens_NL.flush()
-        self._features_NLD.flush()
+        states = states.to(torch.bfloat16).view(torch.int16) if self.key.is_half else states.float()
+        _write(self._tokens_NL, self.num_rows, tokens_BL[:count])
+        _write(self._features_NLD, self.num_rows, states.numpy())
         self.num_rows += count
         path = self._folder / INDEX
         partial = path.with_name(path.name + ".partial")
@@ -158,6 +156,16 @@ class FeatureCache:
         if self.key.is_half:
             states = states.view(torch.bfloat16)
         return tokens_BL, states.float()
+
+
+def _write(rows_N: np.memmap[Any, Any], first: int, new: NDArray[Any]) -> None:
+    """Writes rows into the file of a map, which shows them: on a full disk a write fails, but storing into the map ends the process."""
+    assert rows_N.filename is not None, "made from a path"
+    with open(rows_N.filename, "r+b") as file:
+        file.seek(rows_N.offset + first * rows_N[:1].nbytes)
+        file.write(np.ascontiguousarray(new, rows_N.dtype).data)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def shuffled(step: int, count: int, num_rows: int, seed: int) -> NDArray[np.int64]:

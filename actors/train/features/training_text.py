@@ -31,7 +31,7 @@ SUFFIXES = (".txt", ".txt.gz", ".jsonl", ".jsonl.gz")
 """Ends of the names of files that are read."""
 
 Texts = dict[str, tuple[list[Document], list[Document]]]
-"""Of each source, what is trained on and what is held out."""
+"""Of each source, what is trained on and what is held out; either may be none."""
 
 
 def sources_in(data: Path) -> list[CorpusSource]:
@@ -46,7 +46,14 @@ def sources_in(data: Path) -> list[CorpusSource]:
     if not found:
         files = [data] if data.is_file() else sorted(p for p in data.rglob("*") if p.is_file())
         files = [file for file in files if file.name.endswith(SUFFIXES)]
-        found = [CorpusSource(file.name, (str(file.absolute()),), 1.0, read_file) for file in files]
+        within = data.parent if data.is_file() else data
+        # Two folders may have files of one name.
+        found = [
+            CorpusSource(
+                file.relative_to(within).as_posix(), (str(file.absolute()),), 1.0, read_file
+            )
+            for file in files
+        ]
     if not found:
         raise DataError(
             f"{data}: none of the known sources, and no file ending in {', '.join(SUFFIXES)}"
@@ -66,10 +73,10 @@ def read_texts(data: Path) -> tuple[Texts, dict[str, float]]:
     """
     found = sources_in(data)
     texts = {source.name: load(data, source) for source in found}
-    kept = {name: both for name, both in texts.items() if both[0]}
-    if not any(held for _, held in kept.values()):
+    # A file of one text is all held out, or not at all.
+    if not all(any(part) for part in zip(*texts.values(), strict=True)):
         raise DataError(f"{data}: too few texts to hold any out; give some hundreds")
-    return kept, {source.name: source.weight for source in found if source.name in kept}
+    return texts, {source.name: source.weight for source in found}
 
 
 def read_file(path: Path) -> Iterator[Document]:
@@ -146,7 +153,8 @@ class TextRows:
             DataError: There is none, or nothing is held out of so few.
         """
         texts, self._weights = read_texts(data)
-        self._train = {name: encode(tokenizer, train) for name, (train, _) in texts.items()}
+        train = {name: encode(tokenizer, train) for name, (train, _) in texts.items() if train}
+        self._train = train
         held = {name: encode(tokenizer, held) for name, (_, held) in texts.items() if held}
         self._held = held
         self._begin = tokenizer.get_vocab().get(BEGIN, tokenizer.bos_token_id)

@@ -23,6 +23,11 @@ class RootCommand(TyperGroup):
         return super().main(*args, **kwargs)
 
     # Click is typer's own in some versions, and has no name here that fits all.
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        """See `TyperGroup`; here `--help` and `--version` print."""
+        with ending(as_json=False):
+            return super().make_context(*args, **kwargs)
+
     def invoke(self, ctx: Any) -> Any:
         """See `TyperGroup`. Raises only what typer ends the process with."""
         arguments = [*ctx._protected_args, *ctx.args]

@@ -54,6 +54,21 @@ def test_json_has_one_object_a_line(
     assert opened["timestamp"].endswith("Z")
 
 
+@pytest.mark.parametrize("form", LogFormat)
+def test_tracebacks_tell_no_values(capsys: pytest.CaptureFixture[str], form: LogFormat) -> None:
+    """They say where it went wrong; what variables held, prompts and tokens of clients among it, is nobody's business."""
+    configure_logs(LogSettings(format=form), actor="target-0")
+    prompt = "a secret"
+    try:
+        raise RuntimeError(f"of {len(prompt)}")
+    except RuntimeError:
+        structlog.get_logger("test").exception("pass failed")
+    said = capsys.readouterr().err
+    assert "of 8" in said
+    assert "test_tracebacks_tell_no_values" in said
+    assert prompt not in said
+
+
 def test_lines_for_people_name_the_actor(capsys: pytest.CaptureFixture[str]) -> None:
     """The form without any setting."""
     configure_logs(LogSettings(level="debug"), actor="draft-0")

@@ -113,6 +113,23 @@ def test_streams_that_cannot_be_used(
     assert done.stdout.startswith(written)
 
 
+@pytest.mark.parametrize("asked", ["--version", "--help", "status --help"])
+def test_help_on_a_full_disk(asked: str) -> None:
+    """As with what commands print: a line, and the exit code says that it was not written."""
+    command = [sys.executable, "-c", MAIN, *asked.split()]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            command,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+    assert (done.returncode, done.stderr) == (1, "error: No space left on device\n")
+
+
 def test_a_pipe_that_has_no_such_letters(fake: FakeService) -> None:
     """Text is written with numbers in their place; JSON is the same everywhere."""
     for more in ((), ("--json",)):

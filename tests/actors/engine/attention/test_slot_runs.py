@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 import torch
 from tests.actors.engine.script import VOCAB_SIZE, PlainLogits, Script, worst_error
+from transformers import PreTrainedModel
 
 from outrider.actors.engine.attention.pass_layout import NOBODY, PassLayout, plan_pass
 from outrider.actors.engine.attention.slot_runs import (
@@ -115,3 +116,27 @@ def test_what_a_slot_held_before_does_not_matter(
     assert torch.isfinite(logits_after_a_broken_session(make_engine("llama"))).all()
     monkeypatch.setattr(Storage, "clear", lambda *_: None)
     assert not torch.isfinite(logits_after_a_broken_session(make_engine("llama"))).all()
+
+
+def with_long_context(model: PreTrainedModel) -> None:
+    """Positions by rotation have no table that ends."""
+    model.config.max_position_embeddings = 256
+
+
+def test_a_long_session_before_a_run_with_a_gap_harms_nobody(make_engine: MakeEngine) -> None:
+    """Short sessions share a call over a slot of nobody, a far longer one attends alone: logits are those of each by itself."""
+    engine = make_engine("llama", num_slots=6, max_scratch=64, prepare=with_long_context)
+    lengths = {5: 160, 0: 20, 1: 30, 3: 40}
+    for slot, length in lengths.items():
+        engine.acquire(slot)
+        for start in range(0, length, 64):
+            size = min(64, length - start)
+            tokens = [(slot + start + row) % VOCAB_SIZE for row in range(size)]
+            engine.forward([Rows(slot=slot, tokens=tokens, parents=range(-1, size - 1))])
+            engine.rebase(Moves.one(slot, range(size)))
+    batch = [Rows(slot=slot, tokens=[7], parents=[-1]) for slot in lengths]
+    together = engine.forward(batch).values_RV
+    for slot in lengths:
+        engine.rebase(Moves.one(slot, ()))
+    alone = torch.cat([engine.forward([rows]).values_RV for rows in batch])
+    assert (together - alone).abs().max() < 1e-5

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +12,13 @@ import numpy as np
 import pytest
 import torch
 
-from outrider.actors.train.features.feature_cache import CacheKey, FeatureCache, shuffled
+from outrider.actors.train.features.feature_cache import (
+    FEATURES,
+    INDEX,
+    CacheKey,
+    FeatureCache,
+    shuffled,
+)
 from outrider.actors.train.training_errors import ResumeError
 
 KEY = CacheKey(target="t", layers=("norm",), width=6, row_length=5, first=2, text="made up")
@@ -39,6 +48,33 @@ def test_a_run_that_was_killed_goes_on(tmp_path: Path, is_half: bool) -> None:
     tokens_BL, states_BLD = FeatureCache(tmp_path / "c", key, 5).rows(np.array([4, 0]))
     assert tokens_BL.tolist() == [second[0][1].tolist(), first[0][0].tolist()]
     assert torch.equal(states_BLD, torch.stack([second[1][1], first[1][0]]))
+
+
+@contextmanager
+def full_disk(num_bytes: int) -> Iterator[None]:
+    """What stands for one: this process can write files up to this size only."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_a_full_disk_is_an_error_and_costs_no_row(tmp_path: Path) -> None:
+    """Once there is room, the cache goes on behind the rows that were finished."""
+    cache = FeatureCache(tmp_path / "c", KEY, 5)
+    cache.append(*rows(3, seed=1))
+    index = tmp_path / "c" / INDEX
+    states = tmp_path / "c" / FEATURES
+    room = (index.stat().st_size + states.stat().st_size) // 2
+    with full_disk(room), pytest.raises(OSError, match="File too large"):
+        cache.append(*rows(2, seed=2))
+    again = FeatureCache(tmp_path / "c", KEY, 5)
+    assert again.num_rows == 3
+    again.append(*rows(2, seed=2))
+    states_BLD = again.rows(np.arange(5))[1]
+    assert torch.equal(states_BLD, torch.cat([rows(3, seed=1)[1], rows(2, seed=2)[1]]))
 
 
 def test_another_key_begins_anew(tmp_path: Path) -> None:

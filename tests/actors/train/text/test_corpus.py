@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from outrider.actors.train.features import frozen_target
-from outrider.actors.train.features.training_text import read_file
+from outrider.actors.train.features.training_text import read_file, read_texts
 from outrider.actors.train.text.corpus import (
     CorpusSource,
     check,
@@ -42,6 +42,28 @@ def test_load_puts_every_record_on_one_side(tiny_data: Path) -> None:
     assert len(train) + len(held) == 300
     assert held
     assert not {d.key for d in train} & {d.key for d in held}
+
+
+def test_a_folder_of_files_of_one_text_each(tmp_path: Path) -> None:
+    """Each text is on one side, those of files that have the same name in two folders too."""
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        for number in range(300):
+            (tmp_path / folder / f"{number}.txt").write_text(f"Text {number} of {folder}.\n")
+    texts, _ = read_texts(tmp_path)
+    trained, held = ([one.text for both in texts.values() for one in both[side]] for side in (0, 1))
+    assert held
+    assert sorted([*trained, *held]) == sorted(
+        f"Text {number} of {folder}." for folder in "ab" for number in range(300)
+    )
+
+
+def test_few_files_of_one_text_each_are_too_few(tmp_path: Path) -> None:
+    """Nothing is held out of them, or nothing is left to train on."""
+    for number in range(3):
+        (tmp_path / f"{number}.txt").write_text(f"Text {number}.\n")
+    with pytest.raises(DataError, match="too few texts"):
+        read_texts(tmp_path)
 
 
 def test_check_names_every_missing_file(tiny_data: Path) -> None:
