@@ -1,4 +1,4 @@
-"""What would end a start only after a minute, looked at before anything is started: the public address and the disk.
+"""What would end a start only after a minute, looked at before anything is started: addresses and the disk.
 
 Only for a service on this machine; what a cluster's nodes lack, the actors there tell.
 """
@@ -29,20 +29,21 @@ class Unfit(RuntimeError):
     """This machine cannot take the service as it is; says what to change."""
 
 
-def check_address(listen: str) -> None:
-    """Finds out whether the public address can be listened at, within milliseconds.
+def check_address(listen: str, setting: str) -> None:
+    """Finds out whether an address can be listened at, within milliseconds.
 
-    Tested and let go again: the coordinator listens in a process of its own, and a socket that is held here could keep
-    that one out, or would keep nobody out. Who takes the port meanwhile is found when the coordinator starts.
+    Tested and let go again: who listens does so in a process of its own, and a socket that is held here could keep
+    that one out, or would keep nobody out. Who takes the port meanwhile is found when that process starts.
 
     Args:
         listen: HOST:PORT.
+        setting: Where it comes from, for messages.
 
     Raises:
         Unfit: It cannot; says why.
     """
     host, port = split_host_port(listen)
-    what = f"service.listen (--listen): cannot listen at {listen}"
+    what = f"{setting}: cannot listen at {listen}"
     try:
         found = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_NUMERICSERV

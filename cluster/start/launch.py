@@ -228,7 +228,9 @@ def start_service(
     runtime = RayRuntime(config, show_logs=show_logs)
     try:
         if runtime.is_embedded:
-            check_address(config.service.listen)
+            check_address(config.service.listen, "service.listen (--listen)")
+            if config.service.metrics is not None:
+                check_address(config.service.metrics, "service.metrics")
             # A wrong path, too, is told before Ray is started, which takes seconds.
             if problems := problems_here(config):
                 raise ServiceFailed("\n".join(map(str, problems)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import tempfile
@@ -84,15 +85,19 @@ def test_busy_port_is_told_before_anything_starts(
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.parametrize("key", ["listen", "metrics"])
 def test_busy_port_of_the_configuration_file(
-    monkeypatch: pytest.MonkeyPatch, busy: str, folder: Path, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, busy: str, folder: Path, tmp_path: Path, key: str
 ) -> None:
-    """A port from the file is found as well."""
+    """A port from the file is found as well, that of the metrics, too."""
     file = tmp_path / "c.yaml"
-    file.write_text(f"service: {{listen: '{busy}'}}\n")
+    addresses = {"listen": "127.0.0.1:0", key: busy}
+    file.write_text(json.dumps({"service": addresses}))
     result = serve(monkeypatch, "--config", str(file))
     assert result.exit_code == 1
+    assert f"service.{key}" in result.stderr
     assert "the port is in use" in result.stderr
+    assert list(folder.iterdir()) == []
 
 
 def test_full_disk_is_told_before_ray_starts(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
@@ -127,13 +132,13 @@ def test_free_addresses_pass(busy: str) -> None:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     for _ in range(2):
-        check_address(f"127.0.0.1:{port}")
-    check_address("0.0.0.0:0")
-    check_address("localhost:0")
+        check_address(f"127.0.0.1:{port}", "a test")
+    check_address("0.0.0.0:0", "a test")
+    check_address("localhost:0", "a test")
     if socket.has_dualstack_ipv6():
-        check_address("[::]:0")
+        check_address("[::]:0", "a test")
     with pytest.raises(Unfit, match="in use"):
-        check_address(busy.replace("127.0.0.1", "0.0.0.0"))
+        check_address(busy.replace("127.0.0.1", "0.0.0.0"), "a test")
 
 
 @pytest.mark.parametrize(
@@ -152,7 +157,7 @@ def test_addresses_of_others(listen: str, reason: str, monkeypatch: pytest.Monke
     if "invalid" in listen:
         monkeypatch.setattr(socket, "getaddrinfo", unknown)
     with pytest.raises(Unfit, match=reason):
-        check_address(listen)
+        check_address(listen, "a test")
 
 
 def test_room_counts_the_object_store_where_shared_memory_is_small(
