@@ -47,10 +47,13 @@ def test_thread_and_its_workers_are_lowered_and_no_other() -> None:
     )
     assert finished.returncode == 0, finished.stderr
     result = json.loads(finished.stdout)
-    assert result["main"] == 0
-    assert result["lowered"][0] == [result["own"], 7]
-    assert [niceness for _, niceness in result["lowered"]] == [7, 7, 7]
-    assert result["again"][0] == 7
+    # Whoever runs the tests may have stepped back already.
+    begun = os.getpriority(os.PRIO_PROCESS, 0)
+    lowered = max(begun, 7)
+    assert result["main"] == begun
+    assert result["lowered"][0] == [result["own"], lowered]
+    assert [niceness for _, niceness in result["lowered"]] == [lowered] * 3
+    assert result["again"][0] == lowered
 
 
 def test_zero_changes_nothing() -> None:
