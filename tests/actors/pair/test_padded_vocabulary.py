@@ -70,7 +70,7 @@ def test_texts_are_those_of_plain_decoding(pair: tuple[Table, Table]) -> None:
 @pytest.mark.parametrize("verifier", FROZEN)
 def test_frozen_trees_hold_common_tokens(pair: tuple[Table, Table], verifier: str) -> None:
     """The law of candidates ends at the narrower width; every option is followed."""
-    both, _ = together(pair, Speculation(verifier=verifier), max_tokens=30)
+    both, _ = together(pair, Speculation(verifier=verifier), max_tokens=12)
     assert all(both.stats(session).proposed for session in both.texts)
 
 
