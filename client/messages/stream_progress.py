@@ -173,8 +173,10 @@ class StreamProgress:
         is_full = isinstance(error, Overloaded) and (is_open or error.retry_after_s is not None)
         # The service may not have noticed yet that the former stream is gone.
         is_lingering = self._breaks > 0 and isinstance(error, AlreadyRunning)
-        if not (breaks or is_full or is_lingering) or (has_output and self._num_sequences > 1):
+        if not (breaks or is_full or is_lingering):
             raise self._named(error)
+        if has_output and self._num_sequences > 1:
+            raise self._named(self._of_several(error))
 
         self._failures += 1
         self._breaks += breaks
@@ -263,6 +265,15 @@ class StreamProgress:
         )
         self._named(exchange)
         return exchange
+
+    def _of_several(self, error: OutriderError) -> OutriderError:
+        """The error with why nobody goes on, and how to get the same texts."""
+        seed = self.admission.seed if self.admission is not None else self._request.sampling.seed
+        return type(error)(
+            f"{error.message}; a stream of several sequences (n > 1) is not resumed once tokens have come: ask again with "
+            f"seed {seed} for the same texts",
+            code=error.code,
+        )
 
     def _named(self, error: OutriderError) -> OutriderError:
         """The error with this request's name and the tokens received."""

@@ -85,6 +85,15 @@ def retried(
     return progress.retry(error, address=address, now_s=now_s, left_s=left_s, jitter=0.0)
 
 
+def test_several_sequences_are_asked_for_anew_by_who_asked() -> None:
+    """Tokens of several cannot be brought along; the error tells how to get the same texts."""
+    progress = started(n=2)
+    progress.accept(chunk(4))
+    with pytest.raises(Unavailable, match=r"cut; .*n > 1.* ask again with seed 7 ") as caught:
+        retried(progress, Unavailable("cut"))
+    assert caught.value.request_id == "r"
+
+
 def test_progress_renews_the_patience() -> None:
     """The outage begins with the first failure in a row; each new token ends it."""
     progress = started(policy=RetryPolicy(patience_s=5.0))
