@@ -70,6 +70,7 @@ class RowTraining(ABC, Generic[Options]):
             prompt_length=options.prompt_length,
             num_text=options.text_rows,
             num_own=options.own_rows,
+            resume=options.resume,
         )
 
     @abstractmethod

@@ -11,7 +11,7 @@ from transformers.utils import logging as transformers_logging
 from outrider.actors.train.demo.recipe import STAGES, Recipe
 from outrider.actors.train.demo.stages import TrainingRun, parts_of
 from outrider.actors.train.loop.budget import DEFAULT_MINUTES, Budget, Clock, check_minutes
-from outrider.actors.train.loop.result_folder import check_folder
+from outrider.actors.train.loop.result_folder import check_folder, hold_progress
 from outrider.actors.train.loop.training_report import TrainReport
 from outrider.actors.train.text.corpus import check
 from outrider.actors.train.training_errors import TrainError
@@ -45,7 +45,7 @@ def train_demo(
 
     Raises:
         DataError: a training file is missing or malformed.
-        ResumeError: the saved progress belongs to other settings.
+        ResumeError: the saved progress belongs to other settings, or another process is at work there.
         TrainError: an argument is out of range, or an earlier stage is missing.
     """
     check_folder(out_dir)
@@ -58,6 +58,7 @@ def train_demo(
     check_minutes(minutes)
     on = choose_device(device)
     check(data_dir, recipe.sources)
+    hold_progress(out_dir)
     budget = Budget(
         out_dir / "progress" / "budget.json",
         parts_of(stages),

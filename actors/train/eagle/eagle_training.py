@@ -75,6 +75,7 @@ class EagleTraining:
             prompt_length=options.prompt_length,
             num_text=options.text_rows,
             num_own=options.own_rows,
+            resume=options.resume,
         )
 
     def run(self) -> Reports:

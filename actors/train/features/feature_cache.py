@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from outrider.actors.exchange.feedback_request import Layer
 from outrider.actors.train.loop.data_parallel import is_first, own_part
+from outrider.actors.train.loop.differing_settings import refusal
 from outrider.actors.train.training_errors import ResumeError
 
 Int32s = NDArray[np.int32]
@@ -55,17 +56,18 @@ class CacheKey:
 class FeatureCache:
     """The rows that are there, and room for more."""
 
-    def __init__(self, folder: Path, key: CacheKey, num_rows: int) -> None:
+    def __init__(self, folder: Path, key: CacheKey, num_rows: int, *, resume: bool = True) -> None:
         """Opens a cache, or makes an empty one. Disk is taken as rows come where the file system leaves holes. Of several workers only the first one does
         anything; the others read it after `reopen`.
 
         Args:
             folder: Of nothing else.
             key: What it must hold.
-            num_rows: Rows, at most. A cache for another number is written from the start.
+            num_rows: Rows, at most. A cache for another number is another one.
+            resume: Whether one of another key is kept, and this one refused; else it is written anew.
 
         Raises:
-            ResumeError: The folder holds a file that cannot be read.
+            ResumeError: The folder holds a file that cannot be read, or another cache.
         """
         self.key, self._folder, self.room = key, folder, num_rows
         self.num_rows = 0
@@ -76,6 +78,9 @@ class FeatureCache:
         found, done = self._found()
         if found == self._wanted:
             self.num_rows = done
+        elif found and resume:
+            saved, present = (json.dumps(one, sort_keys=True) for one in (found, self._wanted))
+            raise ResumeError(refusal(folder / INDEX, saved, present))
         elif found:
             shutil.rmtree(folder)
         folder.mkdir(parents=True, exist_ok=True)
@@ -108,12 +113,9 @@ class FeatureCache:
     def _map(self, mode: Literal["r", "r+", "w+"]) -> None:
         key, folder = self.key, self._folder
         kind = np.dtype(np.int16 if key.is_half else np.float32)
-        self._tokens_NL = open_memmap(
-            folder / TOKENS, mode, np.dtype(np.int32), (self.room, key.row_length)
-        )
-        self._features_NLD = open_memmap(
-            folder / FEATURES, mode, kind, (self.room, key.row_length, len(key.layers) * key.width)
-        )
+        shape = (self.room, key.row_length, len(key.layers) * key.width)
+        self._tokens_NL = _mapped(folder / TOKENS, mode, np.dtype(np.int32), shape[:2])
+        self._features_NLD = _mapped(folder / FEATURES, mode, kind, shape)
 
     @property
     def is_full(self) -> bool:
@@ -166,6 +168,22 @@ def _write(rows_N: np.memmap[Any, Any], first: int, new: NDArray[Any]) -> None:
         file.write(np.ascontiguousarray(new, rows_N.dtype).data)
         file.flush()
         os.fsync(file.fileno())
+
+
+def _mapped(
+    path: Path, mode: Literal["r", "r+", "w+"], kind: np.dtype[Any], shape: tuple[int, ...]
+) -> np.memmap[Any, np.dtype[Any]]:
+    """A file as an array. One that is there must be whole: opened for writing, a short one would be filled up with zeros."""
+    try:
+        if mode != "w+":
+            found = open_memmap(path, "r")
+            if (found.dtype, found.shape) != (kind, shape):
+                raise ValueError(f"{found.dtype} {found.shape} in place of {kind} {shape}")
+        return open_memmap(path, mode, kind, shape)
+    except (FileNotFoundError, EOFError, ValueError) as error:
+        raise ResumeError(
+            f"{path}: not what {INDEX} beside it says ({error}); delete the folder"
+        ) from error
 
 
 def shuffled(step: int, count: int, num_rows: int, seed: int) -> NDArray[np.int64]:

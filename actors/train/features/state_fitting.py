@@ -13,10 +13,11 @@ from torch import nn
 
 from outrider.actors.train.features.feature_cache import FeatureCache
 from outrider.actors.train.features.training_rows import TrainingRows
-from outrider.actors.train.loop.budget import Budget
+from outrider.actors.train.loop.budget import Budget, StepDecision
 from outrider.actors.train.loop.data_parallel import from_first, is_first
 from outrider.actors.train.loop.pacer import Pacer
 from outrider.actors.train.loop.progress_bar import progress_bar
+from outrider.actors.train.loop.result_folder import hold_progress
 from outrider.actors.train.loop.schedule import Schedule
 from outrider.actors.train.loop.training_loop import Saving, StepReport, train
 from outrider.actors.train.loop.training_report import expected
@@ -34,8 +35,13 @@ class StateFitting:
         Args:
             options: Of the trainer.
             shares: What each part gets of the time.
+
+        Raises:
+            ResumeError: Another process is at work in the same folder.
         """
         self._options = options
+        if is_first():
+            hold_progress(options.out)
         self.console = Console(stderr=True, quiet=not is_first())
         self.budget = Budget(
             options.out / "progress" / "budget.json",
@@ -46,19 +52,27 @@ class StateFitting:
         )
 
     def fill(self, part: str, rows: TrainingRows, cache: FeatureCache, *, is_own: bool) -> None:
-        """As many rows as are wanted, or as the time allows; a chunk at the least."""
-        self.budget.begin(part)
-        clock = self.budget.clock
+        """As many rows as are wanted, or as the time allows; a chunk at the least. How many is decided once: what is learnt depends on it."""
+        budget = self.budget
+        budget.begin(part)
+        clock, minutes = budget.clock, budget.minutes
+        decided = budget.decided(part)
+        is_decided = decided is not None and decided.holds(cache.room, minutes, cache.num_rows)
+        enough = decided.count if decided is not None and is_decided else cache.room
         with progress_bar(self.console) as bar:
             task = bar.add_task(part, total=cache.room, completed=cache.num_rows, note="rows")
-            is_done = cache.is_full
+            is_done = cache.num_rows >= enough
             while not from_first(is_done):
                 if is_first():
                     began = clock()
                     rows.add_chunk(cache, is_own=is_own)
-                    self.budget.save()
+                    budget.save()
                     bar.update(task, completed=cache.num_rows)
-                    is_done = cache.is_full or self.budget.left() < clock() - began
+                    is_done = cache.num_rows >= enough or (
+                        not is_decided and budget.left() < clock() - began
+                    )
+        if is_first():
+            budget.decide(part, StepDecision(count=cache.num_rows, of=cache.room, minutes=minutes))
         if not is_first():
             cache.reopen()
         self.console.print(f"{part}: {cache.num_rows} of {cache.room} rows")

@@ -14,6 +14,7 @@ from outrider.actors.train.demo.rollout import TEMPERATURES
 from outrider.actors.train.features.feature_cache import CacheKey, FeatureCache, Int32s
 from outrider.actors.train.features.frozen_target import FrozenTarget
 from outrider.actors.train.features.training_text import TextRows
+from outrider.actors.train.loop.data_parallel import from_first, is_first
 
 CHUNK = 64
 """Rows that are made at a time."""
@@ -53,11 +54,18 @@ class TrainingRows:
     """Rows of text."""
     num_own: int
     """Rows of its writing."""
+    resume: bool = True
+    """Whether caches of other rows are kept and refused, or written anew."""
 
     @cached_property
     def texts(self) -> TextRows:
         """The data, read when first needed."""
         return TextRows(self.data, self.target.tokenizer)
+
+    @cached_property
+    def _digest(self) -> str:
+        """Tells texts at the same place apart. The first worker alone can read them."""
+        return f"{from_first(self.texts.digest if is_first() else 0):016x}"
 
     @cached_property
     def _text_rows(self) -> Int32s:
@@ -115,6 +123,7 @@ class TrainingRows:
             width=self.target.width,
             row_length=self.row_length,
             first=first,
-            text=f"{kind} of {self.data.absolute()}",
+            text=f"{kind} of {self.data.absolute()} with the digest {self._digest}",
         )
-        return FeatureCache(self.folder / f"features-{kind.replace(' ', '-')}", key, num_rows)
+        folder = self.folder / f"features-{kind.replace(' ', '-')}"
+        return FeatureCache(folder, key, num_rows, resume=self.resume)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -44,15 +46,12 @@ def sources_in(data: Path) -> list[CorpusSource]:
         raise DataError(f"{data}: no such folder or file of training texts")
     found = [one for one in SOURCES if all((data / name).is_file() for name in one.files)]
     if not found:
+        top = data.parent if data.is_file() else data
         files = [data] if data.is_file() else sorted(p for p in data.rglob("*") if p.is_file())
-        files = [file for file in files if file.name.endswith(SUFFIXES)]
-        within = data.parent if data.is_file() else data
-        # Two folders may have files of one name.
         found = [
-            CorpusSource(
-                file.relative_to(within).as_posix(), (str(file.absolute()),), 1.0, read_file
-            )
+            CorpusSource(file.relative_to(top).as_posix(), (str(file.absolute()),), 1.0, read_file)
             for file in files
+            if file.name.endswith(SUFFIXES)
         ]
     if not found:
         raise DataError(
@@ -158,6 +157,18 @@ class TextRows:
         held = {name: encode(tokenizer, held) for name, (_, held) in texts.items() if held}
         self._held = held
         self._begin = tokenizer.get_vocab().get(BEGIN, tokenizer.bos_token_id)
+
+    @cached_property
+    def digest(self) -> int:
+        """Of every token, and of what is held out: 63 bits."""
+        digest = hashlib.blake2b(digest_size=8)
+        for kind in (self._train, self._held):
+            for name, pieces in kind.items():
+                digest.update(f"{name}\0{self._weights[name]} {len(pieces)}\0".encode())
+                for piece in pieces:
+                    digest.update(f"{len(piece)} ".encode())
+                    digest.update(piece.astype(np.int32).tobytes())
+        return int.from_bytes(digest.digest(), "big") >> 1
 
     def train(self, num_rows: int, length: int, seed: int) -> Int32s:
         """Rows [num_rows, length], end to end from a mixture of the sources."""

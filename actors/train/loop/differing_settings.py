@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
+from pathlib import Path
 from typing import Any
 
 CONTEXT = 2
@@ -21,6 +22,21 @@ WORD = re.compile(rf"{TEXTS}|\[[^\[\]]*\]|\S+")
 NAMES_ITSELF = re.compile(rf"{TEXTS}|\w+=\S*")
 
 _DECODER = json.JSONDecoder()
+
+
+def refusal(path: Path, saved: str, present: str) -> str:
+    """Why a run does not go on with what another one has left.
+
+    Args:
+        path: Of what is there.
+        saved: Fingerprint of the run that left it.
+        present: Fingerprint of this one.
+    """
+    left, own = differing(saved, present)
+    return (
+        f"{path}: saved by a run with settings {left}, this one has {own}; use the same settings, another output "
+        "folder, or train without resume (--afresh)"
+    )
 
 
 def differing(one: str, other: str) -> tuple[str, str]:

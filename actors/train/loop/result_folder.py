@@ -1,11 +1,11 @@
-"""The folder of a result (`--out`): whether it can be made is known before any work, and a run that is refused leaves none."""
+"""The folder of a result (`--out`): whether it can be made is known before any work, a run that is refused leaves none, and one at a time writes it."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from outrider.actors.train.training_errors import TrainError
+from outrider.actors.train.training_errors import ResumeError, TrainError
 
 
 def check_folder(out: Path) -> None:
@@ -24,3 +24,24 @@ def check_folder(out: Path) -> None:
         raise TrainError(
             f"out is {out}, and nothing may be written in {nearest}; give another folder"
         )
+
+
+def hold_progress(out: Path) -> None:
+    """Keeps other processes from writing the same progress until this one ends, however it does. Within a process nobody is kept from anything.
+
+    Raises:
+        ResumeError: Another process holds it.
+    """
+    import fcntl  # POSIX only
+
+    folder = out / "progress"
+    folder.mkdir(parents=True, exist_ok=True)
+    # Never closed: the lock is the process's, and goes with it.
+    held = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.lockf(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError) as error:
+        os.close(held)
+        raise ResumeError(
+            f"out is {out}, where another training is at work; wait for its end, or give another folder"
+        ) from error

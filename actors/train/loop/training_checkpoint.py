@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
-from outrider.actors.train.loop.differing_settings import differing
+from outrider.actors.train.loop.differing_settings import refusal
 from outrider.actors.train.training_errors import ResumeError
 
 
@@ -60,11 +60,7 @@ def load_progress(path: Path, fingerprint: str) -> Progress | None:
             f"{path}: unreadable ({kind}); delete it or train without resume"
         ) from error
     if progress.fingerprint != fingerprint:
-        saved, present = differing(progress.fingerprint, fingerprint)
-        raise ResumeError(
-            f"{path}: saved by a run with settings {saved}, this one has {present}; use the same settings, another output "
-            "folder, or train without resume (--afresh)"
-        )
+        raise ResumeError(refusal(path, progress.fingerprint, fingerprint))
     return progress
 
 

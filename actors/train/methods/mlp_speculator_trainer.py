@@ -32,6 +32,7 @@ def run(options: SpeculatorOptions) -> TrainResult:
         prompt_length=options.prompt_length,
         num_text=options.text_rows,
         num_own=options.own_rows,
+        resume=options.resume,
     )
     reports = SpeculatorTraining(options, target, rows).run()
     return TrainResult(

@@ -71,6 +71,7 @@ class NestedTraining:
             prompt_length=options.prompt_length,
             num_text=options.text_rows,
             num_own=options.own_rows,
+            resume=options.resume,
         )
 
     def run(self) -> Reports:

@@ -98,10 +98,10 @@ def check(data_dir: Path, sources: tuple[CorpusSource, ...]) -> None:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """Lines of a UTF-8 text file, gzip or plain, without their line ends."""
+    """Lines of a UTF-8 text file, gzip or plain, without their line ends, and without the mark of byte order that some editors put first."""
     opener = gzip.open if path.suffix == ".gz" else open
     try:
-        with opener(path, "rt", encoding="utf-8") as handle:
+        with opener(path, "rt", encoding="utf-8-sig") as handle:
             for line in handle:
                 yield line.rstrip("\n")
     except FileNotFoundError as error:

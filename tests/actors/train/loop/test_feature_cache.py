@@ -78,9 +78,27 @@ def test_a_full_disk_is_an_error_and_costs_no_row(tmp_path: Path) -> None:
 
 
 def test_another_key_begins_anew(tmp_path: Path) -> None:
-    """States of another target are not mistaken for this one's."""
+    """States of another target are not mistaken for this one's, and not thrown away unasked."""
     FeatureCache(tmp_path / "c", KEY, 5).append(*rows(3, seed=1))
-    assert FeatureCache(tmp_path / "c", replace(KEY, target="other"), 5).num_rows == 0
+    other = replace(KEY, target="other")
+    with pytest.raises(ResumeError, match='target: "t", this one has target: "other"'):
+        FeatureCache(tmp_path / "c", other, 5)
+    assert FeatureCache(tmp_path / "c", KEY, 5).num_rows == 3
+    assert FeatureCache(tmp_path / "c", other, 5, resume=False).num_rows == 0
+
+
+@pytest.mark.parametrize("name", ["tokens.npy", "features.npy"])
+def test_files_that_are_not_what_the_index_says(tmp_path: Path, name: str) -> None:
+    """Gone or cut short: named, with what to do."""
+    FeatureCache(tmp_path / "c", KEY, 5).append(*rows(3, seed=1))
+    file = tmp_path / "c" / name
+    for content in (file.read_bytes()[:150], b""):
+        file.write_bytes(content)
+        with pytest.raises(ResumeError, match="delete the folder"):
+            FeatureCache(tmp_path / "c", KEY, 5)
+    file.unlink()
+    with pytest.raises(ResumeError, match="delete the folder"):
+        FeatureCache(tmp_path / "c", KEY, 5)
 
 
 def test_a_broken_index_is_named(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from outrider.actors.train.features.training_rows import HeldOut
 from outrider.actors.train.heads.head_evaluation import acceptance
 from outrider.actors.train.heads.head_objective import Labels, speculator_loss
 from outrider.actors.train.heads.speculator_options import SpeculatorOptions
+from outrider.actors.train.loop.result_folder import hold_progress
 from outrider.actors.train.methods.mlp_speculator_trainer import run
 from outrider.actors.train.training_errors import ResumeError, TrainError
 
@@ -139,6 +142,50 @@ def test_a_bound_on_the_time_cuts_and_still_ends(tiny_data: Path, tmp_path: Path
     """With no time at all there is a step of each stage, and a speculator."""
     run(options_of(tiny_data, tmp_path, minutes=1e-6, text_steps=400, own_steps=400))
     assert load_speculator(tmp_path / "mlp_speculator").config.inner == 16
+
+
+def test_rows_that_the_time_cut_stay_as_many(tiny_data: Path, tmp_path: Path) -> None:
+    """The same command finds its progress again: what was learnt depends on the rows."""
+    options = options_of(tiny_data, tmp_path, minutes=1e-6, text_rows=80, own_rows=80)
+    first = run(options)
+    cache = tmp_path / "progress" / "features-text" / "cache.json"
+    assert json.loads(cache.read_text())["rows"] == 64
+    assert run(options).report == first.report
+    assert json.loads(cache.read_text())["rows"] == 64
+
+
+def test_other_texts_or_rows_are_refused_and_leave_what_is_there(
+    tiny_data: Path, tmp_path: Path
+) -> None:
+    """Also other texts in the same place. Nothing is thrown away, unless all begins again."""
+    out = tmp_path / "out"
+    run(options_of(tiny_data, out))
+    kept = {file: file.read_bytes() for file in (out / "progress").glob("features-*/*")}
+    with pytest.raises(ResumeError, match="room: 8, this one has room: 12; use the same settings"):
+        run(options_of(tiny_data, out, text_rows=12))
+    file = tiny_data / "prose.jsonl"
+    text = file.read_text()
+    file.write_text(text.replace("follows", "precedes"))
+    with pytest.raises(ResumeError, match=r"digest .* this one has .* digest"):
+        run(options_of(tiny_data, out))
+    assert {file: file.read_bytes() for file in kept} == kept
+    run(options_of(tiny_data, out, text_rows=12, resume=False))
+    file.write_text(text)
+    run(options_of(tiny_data, out, resume=False))
+    assert {file: file.read_bytes() for file in kept} == kept
+
+
+def test_one_process_at_a_time(tiny_data: Path, tmp_path: Path) -> None:
+    """Two would write the same files; the second is refused while the first is there."""
+    hold = f"import sys; from pathlib import Path; from {hold_progress.__module__} import *; hold_progress(Path(sys.argv[1])); print(flush=True); input()"
+    command = (sys.executable, "-c", hold, str(tmp_path))
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        with pytest.raises(ResumeError, match="another training is at work"):
+            run(options_of(tiny_data, tmp_path))
+        other.kill()
+    run(options_of(tiny_data, tmp_path))
 
 
 def test_a_target_without_hidden_states_is_refused(tiny_data: Path, tmp_path: Path) -> None:

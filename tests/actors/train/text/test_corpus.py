@@ -122,6 +122,26 @@ def test_records_of_another_form_are_named(tmp_path: Path, record: str, message:
         list(read_file(tmp_path / "a.jsonl"))
 
 
+def test_files_of_one_name_in_two_folders_are_both_read(tmp_path: Path) -> None:
+    """Neither stands for the other."""
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        text = "\n\n".join(f"{folder} {number}" for number in range(3000))
+        (tmp_path / folder / "x.txt").write_text(text)
+    texts, weights = read_texts(tmp_path)
+    assert sorted(texts) == sorted(weights) == ["a/x.txt", "b/x.txt"]
+    for folder in ("a", "b"):
+        assert sum(map(len, texts[f"{folder}/x.txt"])) == 375
+        assert all(one.text[0] == folder for part in texts[f"{folder}/x.txt"] for one in part)
+
+
+@pytest.mark.parametrize(("name", "line"), [("a.txt", "text"), ("a.jsonl", '{"text": "text"}')])
+def test_a_mark_of_byte_order_is_no_text(tmp_path: Path, name: str, line: str) -> None:
+    """Editors put it first; it is neither a character to learn nor a mistake."""
+    (tmp_path / name).write_text(line, encoding="utf-8-sig")
+    assert [one.text for one in read_file(tmp_path / name)] == ["text"]
+
+
 @pytest.fixture
 def unloadable(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever loads a target fails."""
