@@ -60,7 +60,6 @@ class RowTraining(ABC, Generic[Options]):
         self._most_revealed = most_revealed
         self.folder: Path = options.out / folder
         """Gets the net."""
-        self._fitting = StateFitting(options, SHARES)
         self._rows = TrainingRows(
             target=target,
             data=options.data,
@@ -72,6 +71,7 @@ class RowTraining(ABC, Generic[Options]):
             num_own=options.own_rows,
             resume=options.resume,
         )
+        self._fitting = StateFitting(options, SHARES)
 
     @abstractmethod
     def loss(

@@ -65,7 +65,6 @@ class EagleTraining:
         """
         self._options, self._target = options, target
         self.config = self._shape()
-        self._fitting = StateFitting(options, SHARES)
         self._rows = TrainingRows(
             target=target,
             data=options.data,
@@ -77,6 +76,7 @@ class EagleTraining:
             num_own=options.own_rows,
             resume=options.resume,
         )
+        self._fitting = StateFitting(options, SHARES)
 
     def run(self) -> Reports:
         """All of it; the net is written when it was measured."""

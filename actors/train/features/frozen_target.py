@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
@@ -19,9 +22,11 @@ from transformers import (
 from outrider.actors.draft.choice.drafter_registry import check_speaks
 from outrider.actors.draft.heads.speculator_net import matrix
 from outrider.actors.draft.on_states.known_formats import target_shape
+from outrider.actors.engine.checkpoint.checkpoint import UNREADABLE, check_weights
 from outrider.actors.engine.checkpoint.model_facts import eos_token_ids
 from outrider.actors.engine.checkpoint.model_source import ModelSource, resolve_model
 from outrider.actors.engine.checkpoint.tokenizers import tokenizer_fingerprint
+from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.load.fingerprint import model_fingerprint
 from outrider.actors.exchange.feedback_request import Layer
 from outrider.actors.train.demo.rollout import continue_rows
@@ -56,6 +61,14 @@ class FrozenTarget:
     def num_blocks(self) -> int:
         """Its blocks."""
         return int(self.model.config.get_text_config().num_hidden_layers)
+
+    @property
+    def max_context(self) -> int | None:
+        """Tokens that it reads at most; None: it does not say."""
+        most: int | None = getattr(
+            self.model.config.get_text_config(), "max_position_embeddings", None
+        )
+        return most
 
     @property
     def eos_token_ids(self) -> tuple[int, ...]:
@@ -168,9 +181,20 @@ def load_target(name: str, device: torch.device) -> FrozenTarget:
     """
     source = _source_of(name)
     try:
-        model = AutoModelForCausalLM.from_pretrained(source.location, dtype=torch.float32)
+        # With `output_loading_info` the result is a pair, which transformers does not say.
+        loaded = cast(
+            "tuple[PreTrainedModel, dict[str, set[str]]]",
+            AutoModelForCausalLM.from_pretrained(
+                source.location, dtype=torch.float32, output_loading_info=True
+            ),
+        )
+        model, found = loaded
+        missing, unexpected = set(found["missing_keys"]), set(found["unexpected_keys"])
+        # Warnings go where the trainer speaks; its result alone goes to the output.
+        with redirect_stdout(sys.stderr):
+            check_weights(model, missing, unexpected, settings=EngineSettings(model=name))
         tokenizer = AutoTokenizer.from_pretrained(source.location)
-    except (ValueError, OSError) as error:
+    except UNREADABLE as error:
         raise TrainError(f"target {name!r}: {error}") from error
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
         raise TrainError(f"target {name!r}: {type(tokenizer).__name__} is no fast tokenizer")

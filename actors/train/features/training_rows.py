@@ -15,6 +15,7 @@ from outrider.actors.train.features.feature_cache import CacheKey, FeatureCache,
 from outrider.actors.train.features.frozen_target import FrozenTarget
 from outrider.actors.train.features.training_text import TextRows
 from outrider.actors.train.loop.data_parallel import from_first, is_first
+from outrider.actors.train.training_errors import TrainError
 
 CHUNK = 64
 """Rows that are made at a time."""
@@ -40,7 +41,7 @@ class HeldOut:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TrainingRows:
-    """Rows of one length, and the target's states at them."""
+    """Rows of one length, and the target's states at them. Raises TrainError if they are longer than the target reads."""
 
     target: FrozenTarget
     data: Path
@@ -56,6 +57,13 @@ class TrainingRows:
     """Rows of its writing."""
     resume: bool = True
     """Whether caches of other rows are kept and refused, or written anew."""
+
+    def __post_init__(self) -> None:
+        most = self.target.max_context
+        if most is not None and self.row_length > most:
+            raise TrainError(
+                f"row_length is {self.row_length}; the target reads at most {most} tokens"
+            )
 
     @cached_property
     def texts(self) -> TextRows:

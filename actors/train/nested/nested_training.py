@@ -58,10 +58,6 @@ class NestedTraining:
     def __init__(self, options: NestedTrainingOptions, target: FrozenTarget) -> None:
         """Takes what was asked for, and what is foreseen."""
         self._options, self._target = options, target
-        shares = {
-            part: share for part, share in SHARES.items() if part != SEPARATE or options.separate
-        }
-        self._fitting = StateFitting(options, shares)
         self._rows = TrainingRows(
             target=target,
             data=options.data,
@@ -73,6 +69,10 @@ class NestedTraining:
             num_own=options.own_rows,
             resume=options.resume,
         )
+        shares = {
+            part: share for part, share in SHARES.items() if part != SEPARATE or options.separate
+        }
+        self._fitting = StateFitting(options, shares)
 
     def run(self) -> Reports:
         """All of it; the model is written when it was measured."""

@@ -9,13 +9,16 @@ from typing import Any
 
 import pytest
 from tests.actors.draft import reference_nets as plain
+from transformers import LlamaConfig, LlamaForCausalLM
 
+from outrider.actors import demo
 from outrider.actors.train.block.dspark_options import DsparkTrainingOptions
 from outrider.actors.train.choice.trainer_registry import TRAINERS
 from outrider.actors.train.ctc.ctc_options import CtcTrainingOptions
 from outrider.actors.train.demo.train_demo import train_demo
 from outrider.actors.train.eagle.eagle_options import EagleTrainingOptions
 from outrider.actors.train.features.target_shape_checks import check_heads, taps_of
+from outrider.actors.train.text.train_tokenizer import load_tokenizer
 from outrider.actors.train.trainer_options import TargetTrainerOptions
 from outrider.actors.train.training_errors import DataError, TrainError
 
@@ -123,6 +126,39 @@ def test_a_refused_training_leaves_no_folder(tmp_path: Path, tiny_data: Path, na
     with pytest.raises(TrainError, match=r"target .*unknown"):
         trained(name, out, target=str(target), data=tiny_data)
     assert not out.parent.exists()
+
+
+@pytest.mark.parametrize("name", OF_ONE_TARGET)
+def test_rows_longer_than_the_target_reads(tmp_path: Path, tiny_data: Path, name: str) -> None:
+    """A target with a table of positions has none for them, and no service goes so far."""
+    target = tmp_path / "t"
+    shape = LlamaConfig(
+        vocab_size=4096,
+        hidden_size=64,
+        intermediate_size=16,
+        num_hidden_layers=9,
+        num_attention_heads=2,
+        max_position_embeddings=64,
+    )
+    LlamaForCausalLM(shape).save_pretrained(target)
+    load_tokenizer(demo.path("target")).save_pretrained(target)
+    out = tmp_path / "out"
+    with pytest.raises(TrainError, match=r"row_length is 1.*; the target reads at most 64 tokens"):
+        trained(name, out, target=str(target), data=tiny_data)
+    assert not out.exists()
+
+
+def test_a_target_that_is_not_whole(tmp_path: Path, tiny_data: Path) -> None:
+    """Its own fault, in a sentence: a configuration that contradicts itself, and weights that are missing, which would be random numbers."""
+    target, _, _ = plain.target_folder(tmp_path / "t", num_attention_heads=7)
+    given = {"target": str(target), "data": tiny_data}
+    with pytest.raises(TrainError, match="not a multiple of the number of attention heads"):
+        trained("mlp_speculator", tmp_path / "out", **given)
+    changed = (target / "config.json").read_text().replace(": 7", ": 4")
+    (target / "config.json").write_text(changed)
+    load_tokenizer(demo.path("target")).save_pretrained(target)
+    with pytest.raises(TrainError, match=r"lacks \d+ weights"):
+        trained("mlp_speculator", tmp_path / "out", **given)
 
 
 def _demo(out: Path) -> None:
