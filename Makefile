@@ -9,10 +9,10 @@ check:
 	PYTHONPATH=src $(PYTHON) -m docs.generate --check
 
 test:
-	$(PYTHON) -m pytest -n 4
+	$(PYTHON) -m pytest -n 3
 
 laws:
-	OUTRIDER_LAW_ROUNDS=100000 $(PYTHON) -m pytest -n 4 tests/laws
+	OUTRIDER_LAW_ROUNDS=100000 $(PYTHON) -m pytest -n 3 tests/laws
 
 scenarios:
 	outrider simulate bench/scenarios
