@@ -234,7 +234,12 @@ class SimulatedService:
             return
         known = self.streams.get((drafter.name, target.name))
         number, name = self._next_link, drafter.name
-        takes = partial(drafter.on_target, number), partial(target.on_drafter, name)
+
+        def to_target(payload: bytes) -> None:
+            # Looked up anew: `bench prices` times it.
+            target.on_drafter(name, payload)
+
+        takes = partial(drafter.on_target, number), to_target
         stream = self._connect(drafter, target, spec.link, takes)
         self._next_link += 1
         if known is not None:

@@ -60,7 +60,7 @@ class Family:
             self.parents_N = np.where(
                 pass_.parents_N < 0, num_nodes + entries_N, starts_N + pass_.parents_N
             )
-            self._is_within_N = pass_.depths_N < remaining_S[pass_.rows_E[entries_N]]
+            self.is_within_N = pass_.depths_N < remaining_S[pass_.rows_E[entries_N]]
         self.drawn_P = np.full(self.end + 1, -1)
         self.margins_P = np.full(self.end + 1, np.inf, np.float32)
         self.nexts_P = np.full(self.end + 1, self.end)
@@ -72,7 +72,7 @@ class Family:
         self.margins_P[places_A] = margins_A
         if not len(self.tokens_N):
             return
-        is_drawn_N = (self.drawn_P[self.parents_N] == self.tokens_N) & self._is_within_N
+        is_drawn_N = (self.drawn_P[self.parents_N] == self.tokens_N) & self.is_within_N
         hits = is_drawn_N.nonzero()[0][::-1]
         self.nexts_P[self.parents_N[hits]] = hits
 

@@ -18,8 +18,10 @@ def believe_drafters() -> None:
 
     def believing(self: Family, places_A: Int64s, tokens_A: Int64s, margins_A: Float32s) -> None:
         draw(self, places_A, tokens_A, margins_A)
+        if not len(self.tokens_N):
+            return
         for place in places_A[self.nexts_P[places_A] == self.end].tolist():
-            children = (self.parents_N == place).nonzero()[0]
+            children = ((self.parents_N == place) & self.is_within_N).nonzero()[0]
             if len(children) and next(numbers) % EACH == 0:
                 child = int(children[0])
                 self.nexts_P[place], self.drawn_P[place] = child, self.tokens_N[child]

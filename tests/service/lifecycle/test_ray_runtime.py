@@ -15,7 +15,7 @@ from outrider.cluster.ray.ray_runtime import RayRuntime
 
 before = dict(os.environ)
 for auth in ("token", "disabled", "token"):
-    with RayRuntime(parse_config({"cluster": {"auth": auth}}, source="test")):
+    with RayRuntime(parse_config({"cluster": {"auth": auth}}, source="test"), show_logs=False):
         import ray
         folder = pathlib.Path(os.environ["RAY_AUTH_TOKEN_PATH"]).parent
         assert os.environ["RAY_AUTH_MODE"] == auth
