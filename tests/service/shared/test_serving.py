@@ -106,6 +106,14 @@ def pid_now(service: ServiceProcess, name: str) -> int | None:
     return int(lines[-1].rpartition("pid=")[2]) if lines else None
 
 
+def is_accepting(stub: generation_pb2_grpc.GenerationServiceStub) -> bool:
+    """Whether a request would be taken now."""
+    status = stub.GetStatus(
+        generation_pb2.GetStatusRequest(), timeout=RECOVERY_S, wait_for_ready=True
+    )
+    return status.accepting
+
+
 def wait_for_drafters(stub: generation_pb2_grpc.GenerationServiceStub, *names: str) -> None:
     """Waits until these drafters are ready again."""
 
@@ -220,6 +228,8 @@ def test_killed_coordinator_comes_back_at_its_address(
         timeout_s=RECOVERY_S,
         what="the coordinator's restart",
     )
+    # It serves before a target has answered it, and says so.
+    until(lambda: is_accepting(stub), timeout_s=RECOVERY_S, what="its targets")
     again = generate(stub, request(enabled=True))
 
     assert again.tokens == plain.tokens
