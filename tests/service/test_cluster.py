@@ -62,8 +62,7 @@ def test_each_role_is_where_it_belongs(made: Cluster) -> None:
     """Targets by their labels, one on each node; drafters on none of those; the coordinator where the service was started. Every
     address is the node's own."""
     assert hosts_of(made, "target") == {address(made, name) for name in TARGETS}
-    # On which of these depends on the distances that are measured.
-    assert hosts_of(made, "drafter") <= {address(made, HEAD), address(made, DRAFTERS)}
+    assert hosts_of(made, "drafter") == {address(made, HEAD), address(made, DRAFTERS)}
     assert hosts_of(made, "coordinator") == {address(made, HEAD)}
     assert address(made, HERE) not in {
         actor["address"].rpartition(":")[0] for actor in made.ready["actors"]
