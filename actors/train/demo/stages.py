@@ -22,7 +22,6 @@ from outrider.actors.train.loop.budget import EVALUATION, GROWING, WRITING, Budg
 from outrider.actors.train.loop.evaluate import to_device
 from outrider.actors.train.loop.output_head import LEAST_REST, listed_rule, mean_loss, text_loss
 from outrider.actors.train.loop.pacer import Pacer
-from outrider.actors.train.loop.progress_bar import progress_bar
 from outrider.actors.train.loop.schedule import Schedule
 from outrider.actors.train.loop.training_checkpoint import (
     replace_folder,
@@ -31,7 +30,7 @@ from outrider.actors.train.loop.training_checkpoint import (
     weights_digest,
 )
 from outrider.actors.train.loop.training_loop import Saving, StepReport, train
-from outrider.actors.train.loop.training_report import TrainReport, expected
+from outrider.actors.train.loop.training_report import TrainReport, expected, progress_bar
 from outrider.actors.train.text.packing import Tokens, rows_of_step
 from outrider.actors.train.text.train_tokenizer import document_text, train_tokenizer
 

@@ -11,10 +11,9 @@ from outrider.actors.train.demo.materials import Materials
 from outrider.actors.train.demo.rollout import rollout_chunks
 from outrider.actors.train.demo.target_cache import Kept, batches_of, keep_chunk, num_batches
 from outrider.actors.train.loop.budget import WRITING, Budget, StepDecision
-from outrider.actors.train.loop.progress_bar import progress_bar
 from outrider.actors.train.loop.schedule import Schedule
 from outrider.actors.train.loop.training_checkpoint import weights_digest
-from outrider.actors.train.loop.training_report import expected
+from outrider.actors.train.loop.training_report import expected, progress_bar
 from outrider.actors.train.text.train_tokenizer import BEGIN
 
 ROLLOUT_SEED = 7

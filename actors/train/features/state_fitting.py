@@ -16,11 +16,10 @@ from outrider.actors.train.features.training_rows import TrainingRows
 from outrider.actors.train.loop.budget import Budget, StepDecision
 from outrider.actors.train.loop.data_parallel import from_first, is_first
 from outrider.actors.train.loop.pacer import Pacer
-from outrider.actors.train.loop.progress_bar import progress_bar
 from outrider.actors.train.loop.result_folder import hold_progress
 from outrider.actors.train.loop.schedule import Schedule
 from outrider.actors.train.loop.training_loop import Saving, StepReport, train
-from outrider.actors.train.loop.training_report import expected
+from outrider.actors.train.loop.training_report import expected, progress_bar
 from outrider.actors.train.trainer_options import TargetTrainerOptions
 
 NEAR_ZERO = 1e-4

@@ -1,4 +1,4 @@
-"""What a training run measured, and how it is shown."""
+"""What a training run measured, how it is shown, and how far it is."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from outrider.actors.train.loop.budget import EVALUATION, WRITING, StepDecision
@@ -92,3 +94,16 @@ def cut_sentences(parts: Mapping[str, StepDecision]) -> tuple[str, ...]:
 def write_report(path: Path, report: TrainReport) -> None:
     """As JSON, with every digit."""
     path.write_text(json.dumps(asdict(report), indent=2) + "\n", encoding="utf-8")
+
+
+def progress_bar(console: Console) -> Progress:
+    """A bar with a note beside each task; nothing where the console is no terminal."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+        console=console,
+        disable=not console.is_terminal,
+    )
