@@ -14,6 +14,9 @@ from outrider.v1 import target_pb2
 HELLO_TIMEOUT_S = 10.0
 """Bound on waiting for it. A peer sends it before anything else, so only one that is no peer of ours is this late."""
 
+MAX_NAME = 256
+"""Characters of a peer's name, which logs and refusals repeat: gRPC drops an answer whose reason is too long, so that nobody would learn it."""
+
 _log = structlog.get_logger(__name__)
 
 
@@ -37,6 +40,8 @@ async def take_hello(
     if first is grpc.aio.EOF or not first.HasField("hello"):
         await _refuse(context, "the first message must be a hello")
     hello = first.hello
+    if len(hello.name) > MAX_NAME:
+        await _refuse(context, f"a name of {len(hello.name)} characters; at most {MAX_NAME}")
     if hello.protocol_version != PROTOCOL_VERSION:
         await _refuse(
             context,

@@ -514,19 +514,21 @@ async def test_a_flood_of_rubbish_is_one_line_of_the_log(
 async def test_who_is_refused_at_the_door_stands_in_the_log(
     stub: target_pb2_grpc.TargetServiceAsyncStub,
 ) -> None:
-    """Of another version, or without a word of who it is."""
+    """Of another version, without a word of who it is, or with more words than any answer could hold."""
     with structlog.testing.capture_logs() as lines:
         for first in (
             target_pb2.DrafterMessage(hello=hello("d", version=2)),
             target_pb2.DrafterMessage(resync=target_pb2.ResyncRequest()),
+            target_pb2.DrafterMessage(hello=hello("d" * 100_000)),
         ):
             exchange = stub.Exchange()
             await exchange.write(first)
             assert await exchange.code() is grpc.StatusCode.FAILED_PRECONDITION
     refused = [line["reason"] for line in lines if line["event"] == "stream refused"]
-    assert len(refused) == 2
+    assert len(refused) == 3
     assert "protocol version 2 of 'd'" in refused[0]
     assert "must be a hello" in refused[1]
+    assert "a name of 100000 characters" in refused[2]
 
 
 async def test_a_drafter_that_does_not_read_is_cut_off_by_name(
