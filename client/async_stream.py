@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 from contextlib import suppress
 from time import monotonic
 from types import TracebackType
@@ -16,6 +17,7 @@ from outrider.client.connection.connections import Connections
 from outrider.client.connection.errors import (
     Cancelled,
     DeadlineExceeded,
+    InvalidRequest,
     OutriderError,
     Unavailable,
     from_rpc_error,
@@ -33,7 +35,8 @@ class AsyncGenerationStream:
 
     Cancels the call when it is closed, when its iteration raises, and when it is dropped, as by `break` out of
     `async for event in client.stream(...)`; `async with client.stream(...) as stream` does so even while a name
-    still holds it. A broken connection is taken up again unseen, as `stream_progress.py` says.
+    still holds it. A broken connection is taken up again unseen, as `stream_progress.py` says. One reads at a time: another
+    that asks meanwhile gets `InvalidRequest`, and the one that reads goes on.
     """
 
     def __init__(
@@ -46,6 +49,8 @@ class AsyncGenerationStream:
         self._address = ""
         self._call: grpc.aio.UnaryStreamCall[GenerateRequest, GenerateResponse] | None = None
         self._closed = connections.waits.flag()
+        self._turn = threading.Lock()
+        """Held by whoever reads, which may be a thread or a task. Nobody waits for it."""
 
     @property
     def request_id(self) -> str:
@@ -89,11 +94,18 @@ class AsyncGenerationStream:
     async def __anext__(self) -> Event:
         if self._closed.is_set():
             raise StopAsyncIteration
+        if not self._turn.acquire(blocking=False):
+            raise InvalidRequest(
+                "this stream is being read already; events go to one thread or task, which may pass them on",
+                request_id=self.request_id,
+            )
         try:
             event = await self._next_event()
         except BaseException:
             self.cancel()
             raise
+        finally:
+            self._turn.release()
         if event is None:
             self.cancel()
             raise StopAsyncIteration

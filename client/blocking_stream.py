@@ -17,7 +17,8 @@ class GenerationStream:
 
     Cancels the call when it is closed, when its iteration raises, and when it is dropped, as by `break` out of
     `for event in client.stream(...)`; `with client.stream(...) as stream` does so even while a name still holds
-    it. A broken connection is taken up again unseen, as `stream_progress.py` says. One thread iterates; any may cancel.
+    it. A broken connection is taken up again unseen, as `stream_progress.py` says. One thread iterates, and another that does
+    meanwhile gets `InvalidRequest`; any may cancel.
     """
 
     def __init__(self, stream: AsyncGenerationStream) -> None:

@@ -35,10 +35,10 @@ class FeedbackRequest:
     def __post_init__(self) -> None:
         if not self.layers and not self.top_k:
             raise ValueError("a feedback request names layers, or top_k greater than 0")
-        if len(set(self.layers)) != len(self.layers) or len(self.layers) > MAX_LAYERS:
-            raise ValueError(
-                f"layers is {self.layers}; each at most once, and {MAX_LAYERS} at most"
-            )
+        if len(self.layers) > MAX_LAYERS:
+            raise ValueError(f"layers are {len(self.layers)}; {MAX_LAYERS} at most")
+        if len(set(self.layers)) != len(self.layers):
+            raise ValueError(f"layers is {self.layers}; each at most once")
         for layer in self.layers:
             if layer != "norm" and layer < 0:
                 raise ValueError(

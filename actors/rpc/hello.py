@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, NoReturn
 
 import grpc
+import structlog
 
 from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION
 from outrider.v1 import target_pb2
 
 HELLO_TIMEOUT_S = 10.0
 """Bound on waiting for it. A peer sends it before anything else, so only one that is no peer of ours is this late."""
+
+MAX_NAME = 256
+"""Characters of a peer's name, which logs and refusals repeat: gRPC drops an answer whose reason is too long, so that nobody would learn it."""
+
+_log = structlog.get_logger(__name__)
 
 
 async def take_hello(
@@ -32,17 +38,22 @@ async def take_hello(
     except TimeoutError:
         first = grpc.aio.EOF
     if first is grpc.aio.EOF or not first.HasField("hello"):
-        await context.abort(
-            grpc.StatusCode.FAILED_PRECONDITION, "the first message must be a hello"
-        )
+        await _refuse(context, "the first message must be a hello")
     hello = first.hello
+    if len(hello.name) > MAX_NAME:
+        await _refuse(context, f"a name of {len(hello.name)} characters; at most {MAX_NAME}")
     if hello.protocol_version != PROTOCOL_VERSION:
-        await context.abort(
-            grpc.StatusCode.FAILED_PRECONDITION,
+        await _refuse(
+            context,
             f"protocol version {hello.protocol_version} of {hello.name!r} does not fit "
             f"{PROTOCOL_VERSION} of {own_name!r}; run the same release on both",
         )
     return hello  # type: ignore[no-any-return]  # requests of several message types come here
+
+
+async def _refuse(context: grpc.aio.ServicerContext[Any, Any], reason: str) -> NoReturn:
+    _log.warning("stream refused", peer=context.peer(), reason=reason)
+    await context.abort(grpc.StatusCode.FAILED_PRECONDITION, reason)
 
 
 class PeerIncarnations:

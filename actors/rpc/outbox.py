@@ -24,13 +24,21 @@ class Outbox(Generic[T]):
         self._capacity = capacity
         self._items: list[T] = []
         self._is_ended = False
+        self.is_overrun = False
+        """The stream ended because its peer did not read."""
         self._waiter: asyncio.Future[None] | None = None
+
+    @property
+    def num_waiting(self) -> int:
+        """Messages that nobody has taken yet."""
+        return len(self._items)
 
     def put(self, item: T) -> None:
         """Queues a message; after the end it is dropped."""
         if self._is_ended:
             return
         if len(self._items) == self._capacity:
+            self.is_overrun = True
             self.end()
             return
         self._items.append(item)

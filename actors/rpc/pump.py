@@ -9,6 +9,9 @@ from typing import Any, Protocol
 
 import grpc
 
+ROOM_GAP_S = 0.001
+"""Between two looks for room, while a peer sends faster than is taken."""
+
 
 class Outgoing(Protocol):
     """Messages for one stream."""
@@ -23,6 +26,7 @@ async def pump(
     outbox: Outgoing,
     take: Callable[[Any], None],
     unite: Callable[[list[Any]], list[Any]] | None = None,
+    has_room: Callable[[], bool] | None = None,
 ) -> None:
     """Reads and writes until the peer is done, does not read, or breaks off, or the outbox has ended.
 
@@ -31,6 +35,8 @@ async def pump(
         outbox: Holds what we send.
         take: Takes one message of the peer.
         unite: Makes few messages of many, None: each goes out by itself.
+        has_room: Whether one message more can be taken. While it cannot, nothing is read, so that the peer has to wait with what it sends;
+            None: always.
     """
 
     async def write() -> None:
@@ -42,6 +48,8 @@ async def pump(
         # Iterating over the requests does the same with a generator more for each message.
         while (message := await context.read()) is not grpc.aio.EOF:
             take(message)
+            while has_room is not None and not has_room():  # noqa: ASYNC110 - another thread makes it
+                await asyncio.sleep(ROOM_GAP_S)
 
     tasks = [asyncio.ensure_future(write()), asyncio.ensure_future(read())]
     try:

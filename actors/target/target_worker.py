@@ -117,6 +117,11 @@ class TargetWorker:
         self._wake.set()
 
     @property
+    def num_waiting(self) -> int:
+        """Number of events that were handed in and not taken yet. Any thread."""
+        return len(self._inbox)
+
+    @property
     def num_sessions(self) -> int:
         """Number of sessions. Any thread."""
         return len(self.state.sessions)
@@ -160,7 +165,8 @@ class TargetWorker:
     def _round(self) -> float | None:
         """A step that may leave it to the next one to send what came of it."""
         self._wake.clear()
-        while self._inbox:
+        # What comes meanwhile waits for the next round: drafters that send faster than this takes in must not hold a pass up.
+        for _ in range(len(self._inbox)):
             arrived, event = self._inbox.popleft()
             self._core.take(event, self._clock(), arrived)
         pass_ = self._core.begin(self._clock())

@@ -91,6 +91,8 @@ class ActorInfo:
     """Fraction of the last seconds that its model was computing."""
 
     pid: int = 0
+    """Of its process, on its node; 0 while it is not known, as of one that is starting."""
+
     problem: str = ""
     """Why it is not ready, where that is known."""
     tokens: int = 0

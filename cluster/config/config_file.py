@@ -60,6 +60,17 @@ class _StrictLoader(yaml.SafeLoader):
             keys.add(key)
         return super().construct_mapping(node, deep)
 
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        """Says where a value is that is not of the type of its tag, for which PyYAML raises whatever it stumbles over."""
+        try:
+            return super().construct_object(node, deep)
+        except (ArithmeticError, AttributeError, LookupError, ValueError):
+            kind = node.tag.rpartition(":")[2]
+            raise yaml.MarkedYAMLError(
+                problem=f"{shown(node.value)} cannot be read as {kind}",
+                problem_mark=node.start_mark,
+            ) from None
+
     def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
         """Raises before Python would, for which digits beyond a bound are an error without a place."""
         if node.tag == INT and len(node.value) > MAX_DIGITS:

@@ -8,6 +8,9 @@ from pathlib import Path
 
 from outrider.cluster.process.command_failed import USAGE, CommandFailed
 
+MOST = 2**63
+"""Of anything that a job sets aside for itself: Ray counts in numbers of 64 bits."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOptions:
@@ -45,6 +48,20 @@ class JobOptions:
 
     paths_on_cluster: bool = False
     """Files that the command names are the cluster's: nothing is read here or carried along."""
+
+
+def check_own(options: JobOptions) -> None:
+    """Refuses what no node can set aside, which Ray takes as it comes, or not at all.
+
+    Raises:
+        CommandFailed: A number is not finite, or none of 64 bits.
+    """
+    asked = {"cpus": options.cpus, "gpus": options.gpus, "memory": options.memory}
+    for name, amount in asked.items():
+        if amount is not None and not 0 <= amount < MOST:
+            raise CommandFailed(
+                f"--entrypoint-{name} {amount:g} is more than any node has, or no number", USAGE
+            )
 
 
 def assignments(entries: Sequence[str], *, option: str) -> dict[str, str]:

@@ -15,7 +15,7 @@ import outrider
 from outrider.cluster.config.config_errors import ConfigError
 from outrider.cluster.config.config_file import read_mapping
 from outrider.cluster.jobs.arguments import Carried, Parse, check_outputs, is_uri, with_files
-from outrider.cluster.jobs.job_options import JobOptions, amounts, assignments
+from outrider.cluster.jobs.job_options import JobOptions, amounts, assignments, check_own
 from outrider.cluster.jobs.package import Package, collect
 from outrider.cluster.jobs.ray_token import Mode
 from outrider.cluster.process.command_failed import USAGE, CommandFailed
@@ -70,6 +70,7 @@ def build(
         CommandFailed: Something is not allowed, missing or too large.
     """
     submission_id = checked_id(options.submission_id or new_id(verb))
+    check_own(options)
     check_outputs(verb, parse(arguments))
     runtime_env = _runtime_env(options)
     folder = _folder(runtime_env)

@@ -108,8 +108,11 @@ def _url(address: str) -> str:
         raise CommandFailed(
             f"{address} is no job server's address; that is http://HOST:8265", USAGE
         )
-    if sign or (address != "auto" and _speaks_http(address)):
-        return address if sign else f"http://{address}"
+    if sign:
+        _host_and_port(address, address)
+        return address
+    if address != "auto" and _speaks_http(address):
+        return f"http://{address}"
     try:
         return str(ray_address_to_api_server_url(address))
     except (OSError, RayError, RuntimeError, ValueError) as error:
@@ -124,16 +127,10 @@ def _speaks_http(address: str) -> bool:
     Raises:
         CommandFailed: Nobody does.
     """
-    try:
-        parts = urlsplit(f"//{address}")
-        port = parts.port
-    except ValueError:
-        port = None
-    if port is None or not parts.hostname:
-        raise CommandFailed(
-            f"{address!r} is no address: http://HOST:8265, HOST:PORT or auto", USAGE
-        )
-    connection = http.client.HTTPConnection(parts.hostname, port, timeout=CONNECT_S)
+    host, port = _host_and_port(f"//{address}", address)
+    if port is None:
+        raise _no_address(address)
+    connection = http.client.HTTPConnection(host, port, timeout=CONNECT_S)
     try:
         connection.connect()
     except OSError as error:
@@ -149,3 +146,27 @@ def _speaks_http(address: str) -> bool:
     finally:
         connection.close()
     return True
+
+
+def _host_and_port(url: str, address: str) -> tuple[str, int | None]:
+    """What a URL names; no port, if it names none.
+
+    Args:
+        url: It.
+        address: What was given, for the reason.
+
+    Raises:
+        CommandFailed: It names no host, or what can be no port.
+    """
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise _no_address(address) from None
+    if not host:
+        raise _no_address(address)
+    return host, port
+
+
+def _no_address(address: str) -> CommandFailed:
+    return CommandFailed(f"{address!r} is no address: http://HOST:8265, HOST:PORT or auto", USAGE)

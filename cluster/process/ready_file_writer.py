@@ -44,7 +44,8 @@ def written(
                 "role": actor.role.value,
                 "model": actor.model,
                 "address": actor.address,
-                "pid": actor.pid,
+                # 0 would be the process group of whoever sends it a signal.
+                "pid": actor.pid or None,
                 "incarnation": actor.incarnation,
             }
             for actor in actors

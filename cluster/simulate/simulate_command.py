@@ -101,7 +101,17 @@ def quiet() -> Iterator[None]:
 def _files(given: Sequence[Path]) -> list[Path]:
     found: list[Path] = []
     for file in given:
-        found.extend(sorted(file.glob("*.yaml")) if file.is_dir() else [file])
+        try:
+            # A name that is too long is no folder either, and Python raises.
+            found.extend(_scenarios_of(file) if file.is_dir() else [file])
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise CommandFailed(f"{file}: cannot be read: {reason}", USAGE) from None
     if not found:
         raise CommandFailed("there is no scenario: name a file, or a folder with *.yaml", USAGE)
     return found
+
+
+def _scenarios_of(folder: Path) -> list[Path]:
+    """The files of a folder; `Path.glob` would find none where it may not look."""
+    return sorted(one for one in folder.iterdir() if one.suffix == ".yaml")

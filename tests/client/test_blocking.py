@@ -164,6 +164,25 @@ def test_cancel_from_another_thread(fake: FakeService) -> None:
     assert len(fake.requests) == 1
 
 
+def test_one_thread_reads_a_stream(fake: FakeService) -> None:
+    """A second one is told so, and the first goes on as if there had been none."""
+    fake.stall_from = 0
+    read: list[object] = []
+    with Client(fake.address) as client:
+        stream = client.stream("hello", sampling=SamplingOptions(seed=3))
+        reader = threading.Thread(target=lambda: read.extend(stream))
+        reader.start()
+        assert fake.began.wait(5)
+        for _ in range(2):
+            with pytest.raises(InvalidRequest, match="is being read already"):
+                next(stream)
+        fake.go_on.set()
+        reader.join(10)
+    chunks = [event for event in read if isinstance(event, TextChunk)]
+    assert fake.output(3) == bytes(token.id for event in chunks for token in event.tokens)
+    assert isinstance(read[-1], Completion)
+
+
 def test_closing_the_client_cancels(fake: FakeService) -> None:
     """Whoever waits for an event of a client that another thread closes gets Cancelled; closing again changes nothing."""
     fake.stall_after = 6

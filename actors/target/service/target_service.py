@@ -20,6 +20,7 @@ from outrider.actors.engine.turn_taking import compute_device
 from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION
 from outrider.actors.exchange.verifier_wire import offer_of
 from outrider.actors.exchange.vocabulary import Vocabulary
+from outrider.actors.process.seldom_log import SeldomLog
 from outrider.actors.rpc.hello import PeerIncarnations, take_hello
 from outrider.actors.rpc.outbox import Outbox
 from outrider.actors.rpc.pump import pump
@@ -71,6 +72,14 @@ OUTGOING_MESSAGES = 4096
 NO_ROOM = "RESOURCE_EXHAUSTED"
 """Code of a session that was refused because every slot is taken."""
 
+MOST_WAITING = 128
+"""Events that wait for the worker while drafters are read; with more, they have to wait with what they send. What comes while passes run is
+taken in at once, so that so many are waiting only where drafters send faster than the target can take."""
+
+MOST_UNREAD = 256
+"""Answers that wait for a drafter while it is read. Each may be a whole text, asked for by a few bytes, so that who asks without reading the
+answers would fill the memory."""
+
 ROOM_GAP_S = 0.02
 """Changes of who holds which slot are told together for so long."""
 
@@ -113,6 +122,7 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
             post=worker.post,
             recorder=recorder,
         )
+        self._refusals = SeldomLog(_log)
         self._next_stream = 1
         self._wants_drafters = True
         self._shares = Shares()
@@ -233,6 +243,7 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
         try:
             await pump(context, outbox, lambda c: self._command(c, stream), several)
         finally:
+            self._tell_overrun(outbox, coordinator=hello.name)
             del self._coordinators[stream]
             self._shares.leave(stream)
             self._tell_room_in(ROOM_GAP_S)
@@ -268,11 +279,20 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
         self._worker.post(DrafterJoined(drafter=hello.name, takes_turns=takes_turns))
         _log.info("drafter connected", target=self._settings.name, drafter=hello.name)
         try:
-            await pump(context, outbox, lambda m: self._drafted(m, hello.name, log))
+            await pump(
+                context,
+                outbox,
+                lambda m: self._drafted(m, hello.name, log),
+                has_room=lambda: (
+                    self._worker.num_waiting < MOST_WAITING and outbox.num_waiting < MOST_UNREAD
+                ),
+            )
         finally:
+            self._tell_overrun(outbox, drafter=hello.name)
             if self._drafters.get(hello.name) is outbox:
                 del self._drafters[hello.name], self._logs[hello.name]
                 self._feedback.left(hello.name)
+                self._refusals.forget(hello.name)
                 self._worker.post(DrafterLeft(drafter=hello.name))
                 _log.info("drafter gone", target=self._settings.name, drafter=hello.name)
 
@@ -289,6 +309,12 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
         await serve_trace(self._recorder, self._own_hello(), "target", request_iterator, context)
 
     # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _tell_overrun(self, outbox: Outbox[Any], **peer: str) -> None:
+        """Says of a stream that ended why, if its peer was to blame."""
+        if outbox.is_overrun:
+            reason = f"it did not read {OUTGOING_MESSAGES} messages"
+            _log.warning("stream cut off", target=self._settings.name, reason=reason, **peer)
 
     def _own_hello(self) -> target_pb2.Hello:
         spec = self._engine.spec
@@ -331,12 +357,14 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
                     if frame is not None:
                         self._worker.post(frame)
                 except ValueError as error:
-                    _log.warning("candidates dropped", drafter=drafter, reason=str(error))
+                    self._refusals.warning("candidates dropped", drafter=drafter, reason=str(error))
                 for tree in message.candidates.frozen:
                     try:
                         self._worker.post(frozen_from_proto(tree, drafter, vocab_size, traced))
                     except ValueError as error:
-                        _log.warning("frozen tree dropped", drafter=drafter, reason=str(error))
+                        self._refusals.warning(
+                            "frozen tree dropped", drafter=drafter, reason=str(error)
+                        )
             case "resync":
                 self._worker.post(
                     ResyncRequest(

@@ -8,6 +8,7 @@ import numpy as np
 import structlog
 
 from outrider.actors.frozen.frozen_candidates import FrozenCandidates
+from outrider.actors.process.seldom_log import SeldomLog
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.trees.path_keys import Int64s
 from outrider.actors.target.candidates.candidate_pools import Grafted
@@ -50,6 +51,7 @@ class FrozenStore:
         """Sessions that ever had a tree."""
         self.tested: dict[int, VerifiableTree] = {}
         """By row what was chosen last."""
+        self._refusals = SeldomLog(_log)
 
     def graft(self, found: Arrived, rows_E: Int64s, number: int) -> Grafted:
         """See `CandidateStore`; so are the others: keeps a tree, unless the text has passed it by, its drafter's is held already, or the verifier cannot take it."""
@@ -64,7 +66,7 @@ class FrozenStore:
                 is_new = pool.take(number, found)
             except ValueError as error:
                 name = self._drafters[number]
-                _log.warning("frozen tree dropped", drafter=name, reason=str(error))
+                self._refusals.warning("frozen tree dropped", drafter=name, reason=str(error))
         size, none = np.array([found.num_nodes]), np.zeros(1, np.int64)
         return Grafted(
             added_E=size if is_new else none,

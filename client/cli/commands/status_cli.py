@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
@@ -67,7 +67,7 @@ def status(
         state = client.status(timeout_s=timeout_s)
         health = client.health(timeout_s=timeout_s)
     if as_json:
-        print_json({"health": health, **asdict(state)})
+        print_json({"health": health, **told(state)})
     else:
         print_status(state, health)
 
@@ -120,6 +120,14 @@ def models(
             print_json({"models": [asdict(model) for model in known]})
         else:
             print_models(known)
+
+
+def told(state: Status) -> dict[str, Any]:
+    """For programs. An actor that is starting has no process that is known; 0 would be that of whoever sends a signal to it."""
+    found = asdict(state)
+    for actor in found["actors"]:
+        actor["pid"] = actor["pid"] or None
+    return found
 
 
 def print_status(state: Status, health: Health) -> None:

@@ -332,3 +332,10 @@ def test_the_frames_say_what_the_docs_state() -> None:
     pair.run()
     rows = len(by_position(pair.given))
     assert sum(sizes) == len(sizes) * (36 + 16) + rows * 3 * VOCAB * 2
+
+
+def test_a_request_for_endless_layers_is_refused_in_few_words() -> None:
+    """The reason travels in a field of gRPC's that holds a few thousand bytes."""
+    with pytest.raises(ValueError, match="layers are 100000; 64 at most") as refused:
+        FeedbackRequest(layers=tuple(range(100_000)))
+    assert len(str(refused.value)) < 100

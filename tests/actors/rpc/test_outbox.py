@@ -72,3 +72,12 @@ async def test_a_writer_that_is_cancelled_loses_nothing() -> None:
     await asyncio.gather(taking, return_exceptions=True)
     outbox.put(1)
     assert await asyncio.wait_for(outbox.take(), BOUND_S) == [1]
+
+
+async def test_a_reader_that_is_too_slow_is_known() -> None:
+    outbox: Outbox[int] = Outbox(2)
+    for number in range(3):
+        assert not outbox.is_overrun
+        outbox.put(number)
+    assert outbox.is_overrun
+    assert await asyncio.wait_for(outbox.take(), BOUND_S) == []

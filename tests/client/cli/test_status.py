@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from outrider.client.cli.commands.status_cli import print_models, print_status
+from outrider.client.cli.commands.status_cli import print_models, print_status, told
 from outrider.client.messages.service_info import ActorInfo, DrafterInfo, Health, ModelInfo, Status
 from outrider.cluster.process import ready_file_writer
 
@@ -40,6 +40,22 @@ def test_status_as_json(run: Run, fake: FakeService) -> None:
     assert value["health"] == "serving"
     assert (value["running"], value["waiting"], value["finished"]) == (1, 2, 3)
     assert value["actors"][0]["incarnation"] == 7
+    assert value["actors"][0]["pid"] == 123
+
+
+def test_an_actor_that_is_starting_has_no_process_in_json() -> None:
+    """A program that took 0 for one would signal itself."""
+    starting = ActorInfo(name="t", role="target", address="h:1", incarnation=0, ready=False)
+    state = Status(
+        version="1",
+        uptime_s=1.0,
+        running=0,
+        waiting=0,
+        finished=0,
+        accepting=False,
+        actors=(starting, replace(starting, pid=7)),
+    )
+    assert [actor["pid"] for actor in told(state)["actors"]] == [None, 7]
 
 
 def test_status_by_ready_file(run: Run, fake: FakeService, tmp_path: Path) -> None:

@@ -114,6 +114,12 @@ FILES = {
         "targets[0].num_gpus: is 1.5; more than one GPU must be a whole number",
     ),
     "a key twice": ("targets: [{model: x, model: y}]", "'model' occurs twice"),
+    "a truth that is none": (
+        f"{TARGET}service: !!bool maybe",
+        "line 2, column 10: 'maybe' cannot be read as bool",
+    ),
+    "a time that is none": (f"{TARGET}service: !!timestamp x", "'x' cannot be read as timestamp"),
+    "a day that is none": (f"{TARGET}service: 2026-99-99", "cannot be read as timestamp"),
 }
 
 

@@ -147,6 +147,9 @@ def test_address_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         (("--env", "A", "bench"), "--env 'A' is not KEY=VALUE"),
         (("--env", "A=1", "--env", "A=2", "bench"), "--env names 'A' twice"),
         (("--entrypoint-resources", "a=-1", "bench"), "'-1' is no positive number"),
+        (("--entrypoint-cpus", "inf", "bench"), "--entrypoint-cpus inf is more than any node has"),
+        (("--entrypoint-gpus", "inf", "bench"), "--entrypoint-gpus inf is more than any node has"),
+        (("--entrypoint-memory", "9" * 30, "bench"), "--entrypoint-memory 1e\\+30 is more"),
         (("--pip", "no.txt", "bench"), "--pip no.txt cannot be read"),
         (("--token-file", "no", "bench"), "--token-file no cannot be read"),
     ],
@@ -207,6 +210,15 @@ def test_a_cluster_that_has_just_started(
 
     assert result.exit_code == code, result.output
     assert (server.tries, result.stdout) == ((4, "mine\n") if code == 0 else (1, ""))
+
+
+@pytest.mark.parametrize("address", ["http://h:99999", "http://:1", "http://h:x", "h:99999", "h"])
+def test_an_address_that_is_none(address: str) -> None:
+    """Trying again cannot help, so that it is a fault of the command line."""
+    result = submit("--address", address, "list")
+
+    assert result.exit_code == 2, result.output
+    assert f"{address!r} is no address" in result.stderr
 
 
 def test_which_cluster() -> None:

@@ -23,6 +23,8 @@ from outrider.cluster.process.private_folder import (
     temporary_parent,
 )
 from outrider.cluster.process.ready_file_writer import remove_if_left, written
+from outrider.cluster.roster.actor_status import ActorState, ActorStatus
+from outrider.cluster.roster.roster import Role
 
 SERVICE = """
 import sys, time
@@ -139,6 +141,18 @@ def test_long_names_are_avoided(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(tempfile, "tempdir", "/" + "x" * (length - 1))
         expected = tempfile.tempdir if length == MAX_PARENT else "/tmp"
         assert str(temporary_parent()) == expected
+
+
+def test_an_actor_that_is_starting_has_no_process_in_the_file(tmp_path: Path) -> None:
+    """A script that ends actors by the file would end itself with a 0."""
+    file = tmp_path / "ready"
+    actors = [
+        ActorStatus(name="a", role=Role.TARGET, model="m", pid=pid, state=state)
+        for pid, state in ((0, ActorState.STARTING), (7, ActorState.SERVING))
+    ]
+    with written(file, address="127.0.0.1:5", actors=actors):
+        told = json.loads(file.read_text())["actors"]
+    assert [one["pid"] for one in told] == [None, 7]
 
 
 def test_stale_ready_file_goes_and_a_living_one_is_named(tmp_path: Path) -> None:

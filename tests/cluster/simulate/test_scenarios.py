@@ -162,9 +162,23 @@ def test_a_poor_tree_is_waited_for_where_drafting_is_all_but_free(tmp_path: Path
 
 
 def test_a_folder_without_scenarios_is_refused(tmp_path: Path) -> None:
-    """And so is a file that is not there."""
-    for given in (tmp_path, tmp_path / "none.yaml"):
+    """And so is a file that is not there, or could not be."""
+    for given in (tmp_path, tmp_path / "none.yaml", tmp_path / ("a" * 300)):
         assert CliRunner().invoke(app, ["simulate", str(given)]).exit_code == 2
+
+
+def test_a_folder_that_cannot_be_looked_into_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Instead of saying that nothing is in it."""
+
+    def refuse(folder: Path) -> list[Path]:
+        raise PermissionError(13, "Permission denied", str(folder))
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    done = CliRunner().invoke(app, ["simulate", str(tmp_path)])
+    assert done.exit_code == 2
+    assert f"{tmp_path}: cannot be read: Permission denied" in done.output
 
 
 def _blocks(text: str) -> list[str]:

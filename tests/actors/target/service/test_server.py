@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 import grpc
 import numpy as np
 import pytest
+import structlog
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from outrider.actors.engine.engine_settings import EngineSettings
@@ -463,3 +464,100 @@ async def test_missing_model_fails_the_start() -> None:
     )
     with pytest.raises(ValueError, match="nowhere"):
         await server.start()
+
+
+@pytest.mark.parametrize("bound", ["MOST_WAITING", "MOST_UNREAD"])
+async def test_a_drafter_waits_while_the_worker_or_itself_is_behind(
+    stub: target_pb2_grpc.TargetServiceAsyncStub, monkeypatch: pytest.MonkeyPatch, bound: str
+) -> None:
+    """What it sends stays on its side instead of in the target's memory; coordinators are heard meanwhile, and it is, later."""
+    monkeypatch.setattr(target_service, bound, 0)
+    exchange = stub.Exchange()
+    await exchange.write(target_pb2.DrafterMessage(hello=hello("d")))
+    assert (await next_message(exchange)).HasField("hello")
+    # The first is taken, and tells that there is no room.
+    for handle in (11, 12):
+        request = target_pb2.ResyncRequest(handle=handle)
+        await exchange.write(target_pb2.DrafterMessage(resync=request))
+    assert (await next_message(exchange)).closed.handle == 11
+    call = await sessions(stub)
+    await call.write(open_session(1, 40))
+    assert len(await finish(call, 1)) == 40
+    second = asyncio.ensure_future(next_message(exchange))
+    await asyncio.sleep(0)
+    assert not second.done()
+    monkeypatch.undo()
+    assert (await second).closed.handle == 12
+    exchange.cancel()
+
+
+async def test_a_flood_of_rubbish_is_one_line_of_the_log(
+    stub: target_pb2_grpc.TargetServiceAsyncStub,
+) -> None:
+    """It names drafter and reason; how many there were is told once it is gone."""
+    with structlog.testing.capture_logs() as lines:
+        exchange = stub.Exchange()
+        await exchange.write(target_pb2.DrafterMessage(hello=hello("d")))
+        assert (await next_message(exchange)).HasField("hello")
+        rogue = Rogue(exchange)
+        for _ in range(200):
+            await rogue.send(b"rubbish")
+        await exchange.done_writing()
+        assert await asyncio.wait_for(exchange.read(), BOUND_S) is grpc.aio.EOF
+    dropped = [line for line in lines if line["event"] == "candidates dropped"]
+    assert [line.get("times") for line in dropped] == [None, 199]
+    assert {(line["drafter"], line["reason"]) for line in dropped} == {
+        ("d", "a frame of 7 bytes; at least 20 are needed")
+    }
+
+
+async def test_who_is_refused_at_the_door_stands_in_the_log(
+    stub: target_pb2_grpc.TargetServiceAsyncStub,
+) -> None:
+    """Of another version, without a word of who it is, or with more words than any answer could hold."""
+    with structlog.testing.capture_logs() as lines:
+        for first in (
+            target_pb2.DrafterMessage(hello=hello("d", version=2)),
+            target_pb2.DrafterMessage(resync=target_pb2.ResyncRequest()),
+            target_pb2.DrafterMessage(hello=hello("d" * 100_000)),
+        ):
+            exchange = stub.Exchange()
+            await exchange.write(first)
+            assert await exchange.code() is grpc.StatusCode.FAILED_PRECONDITION
+    refused = [line["reason"] for line in lines if line["event"] == "stream refused"]
+    assert len(refused) == 3
+    assert "protocol version 2 of 'd'" in refused[0]
+    assert "must be a hello" in refused[1]
+    assert "a name of 100000 characters" in refused[2]
+
+
+async def test_a_drafter_that_does_not_read_is_cut_off_by_name(
+    stub: target_pb2_grpc.TargetServiceAsyncStub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log says why its stream ended."""
+    monkeypatch.setattr(target_service, "OUTGOING_MESSAGES", 2)
+    with structlog.testing.capture_logs() as lines:
+        exchange = stub.Exchange()
+        await exchange.write(target_pb2.DrafterMessage(hello=hello("d")))
+        assert (await next_message(exchange)).HasField("hello")
+        # Three answers of one step.
+        entries = [candidates.decode(frame_of(handle, [1], [-1]), 8) for handle in (7, 8, 9)]
+        await Rogue(exchange).send(candidates.encode(side_by_side(entries)))
+        while await asyncio.wait_for(exchange.read(), BOUND_S) is not grpc.aio.EOF:
+            continue
+    (cut,) = [line for line in lines if line["event"] == "stream cut off"]
+    assert (cut["drafter"], cut["reason"]) == ("d", "it did not read 2 messages")
+
+
+def side_by_side(entries: list[Candidates]) -> Candidates:
+    """Trees of one node each in one message."""
+    return Candidates(
+        handles_E=np.concatenate([one.handles_E for one in entries]),
+        lengths_E=np.concatenate([one.lengths_E for one in entries]),
+        hashes_E=np.concatenate([one.hashes_E for one in entries]),
+        numbers_E=np.concatenate([one.numbers_E for one in entries]),
+        starts_E=np.arange(len(entries) + 1),
+        tokens_N=np.concatenate([one.tokens_N for one in entries]),
+        parents_N=np.concatenate([one.parents_N for one in entries]),
+        estimates_N=np.concatenate([one.estimates_N for one in entries]),
+    )

@@ -33,6 +33,7 @@ from outrider.actors.target.state.target_events import (
     Committed,
     DrafterJoined,
     DrafterLeft,
+    Event,
     Failed,
     Finish,
     Finished,
@@ -623,3 +624,29 @@ def test_a_verdict_says_how_long_the_target_waits(
     harness.now += told[0].wait_s
     harness.worker.step()
     assert len(harness.committed(0)) > len(committed)
+
+
+def test_a_flood_of_candidates_holds_no_pass_up() -> None:
+    """A drafter that sends the next ones while the last are taken in is heard between passes, and the text grows."""
+    harness = Harness(engine())
+    sampling = Sampling(seed=3, max_tokens=10)
+    plain = run_plain(Harness(engine()), [opening(1, sampling)])
+    harness.worker.post(DrafterJoined(drafter="d"))
+    harness.worker.post(opening(1, sampling))
+    harness.worker.step()
+    core = harness.worker._core
+    take, flood = core.take, candidates((1, 2, 3), ([0], [-1], b"\xff"), handle=harness.handle(1))
+    left = 10_000
+
+    def take_and_get_more(event: Event, now: float, arrived: float | None = None) -> None:
+        nonlocal left
+        left -= 1
+        assert left, "the worker never stops to take candidates in"
+        take(event, now, arrived)
+        harness.worker.post(flood)
+
+    setattr(core, "take", take_and_get_more)  # noqa: B010 - a method of this one instance
+    harness.worker.post(flood)
+    while harness.end(1) is None:
+        harness.worker.step()
+    assert harness.committed(1) == plain[1]
