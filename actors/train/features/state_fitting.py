@@ -6,6 +6,7 @@ Of several workers the first one fills caches, which the others then read, and a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import torch
 from rich.console import Console
@@ -18,7 +19,7 @@ from outrider.actors.train.loop.data_parallel import from_first, is_first
 from outrider.actors.train.loop.pacer import Pacer
 from outrider.actors.train.loop.result_folder import hold_progress
 from outrider.actors.train.loop.schedule import Schedule
-from outrider.actors.train.loop.training_loop import Saving, StepReport, train
+from outrider.actors.train.loop.training_loop import Saving, StepReport, found_progress, train
 from outrider.actors.train.loop.training_report import expected, progress_bar
 from outrider.actors.train.trainer_options import TargetTrainerOptions
 
@@ -41,6 +42,8 @@ class StateFitting:
         self._options = options
         if is_first():
             hold_progress(options.out)
+            if not options.resume:
+                self._forget(tuple(shares))
         self.console = Console(stderr=True, quiet=not is_first())
         self.budget = Budget(
             options.out / "progress" / "budget.json",
@@ -101,16 +104,8 @@ class StateFitting:
             The steps that it has had.
         """
         self.budget.begin(part)
-        options, budget = self._options, self.budget
-        rates = f"{schedule.matrix_rate:g} {schedule.other_rate:g} seed={schedule.seed}"
-        keys = [cache.key for cache in caches]
-        rows = "; ".join(f"{key.text}, tokens {key.first} to {key.row_length}" for key in keys)
-        saving = Saving(
-            path=options.out / "progress" / f"{(file or part).replace(' ', '-')}.pt",
-            fingerprint=f"{fingerprint} {rates} on {rows}",
-            resume=options.resume,
-            saved=budget.save,
-        )
+        budget = self.budget
+        saving = self._saving(file or part, schedule, caches, fingerprint)
         pacer = Pacer(
             schedule,
             budget.left,
@@ -128,3 +123,36 @@ class StateFitting:
 
             train(net, pacer, loss, saving, show, budget.clock)
         return pacer.schedule.steps
+
+    def check(
+        self, part: str, schedule: Schedule, caches: Sequence[FeatureCache], fingerprint: str
+    ) -> None:
+        """Refuses what `fit` would refuse, for a part that comes later: before the earlier ones are gone on with. Arguments as of `fit`.
+
+        Raises:
+            ResumeError: There is progress of another run, or of a longer one.
+        """
+        found_progress(self._saving(part, schedule, caches, fingerprint), schedule.steps)
+
+    def _saving(
+        self, file: str, schedule: Schedule, caches: Sequence[FeatureCache], fingerprint: str
+    ) -> Saving:
+        rates = f"{schedule.matrix_rate:g} {schedule.other_rate:g} seed={schedule.seed}"
+        keys = [cache.key for cache in caches]
+        rows = "; ".join(f"{key.text}, tokens {key.first} to {key.row_length}" for key in keys)
+        return Saving(
+            path=self._progress(file),
+            fingerprint=f"{fingerprint} {rates} on {rows}",
+            resume=self._options.resume,
+            saved=self.budget.save,
+        )
+
+    def _progress(self, file: str) -> Path:
+        return self._options.out / "progress" / f"{file.replace(' ', '-')}.pt"
+
+    def _forget(self, parts: Sequence[str]) -> None:
+        """Takes away what former runs have learnt: a run that begins again and is then killed must not go on with it."""
+        for part in parts:
+            first = self._progress(part)
+            for file in first.parent.glob(f"{first.stem}*{first.suffix}"):
+                file.unlink()

@@ -79,15 +79,17 @@ def read_texts(data: Path) -> tuple[Texts, dict[str, float]]:
 
 
 def read_file(path: Path) -> Iterator[Document]:
-    """Documents of a file, see `read_texts`."""
+    """Documents of a file, see `read_texts`; a record of blanks is none."""
     if ".jsonl" in path.name:
         for number, record in enumerate(read_records(path)):
             messages = record.get("messages")
             if isinstance(messages, list):
-                where = f"{path}: record {number}"
-                yield Document(f"{path.name}/{number}", messages=_turns(messages, where))
+                turns = _turns(messages, f"{path}: record {number}")
+                if any(turn.content.strip() for turn in turns):
+                    yield Document(f"{path.name}/{number}", messages=turns)
             elif isinstance(text := record.get("text"), str):
-                yield Document(text, text=text)
+                if text.strip():
+                    yield Document(text, text=text)
             else:
                 raise DataError(f"{path}: record {number} has neither text nor messages")
         return

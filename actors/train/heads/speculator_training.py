@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 
 import torch
 
@@ -45,6 +45,18 @@ TABLES = {
     "own": "own embedding and head",
 }
 """What a card says of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Stage:
+    """What a net is fitted on, and for how long."""
+
+    part: str
+    filling: str
+    """The part that fills the cache."""
+
+    cache: FeatureCache
+    schedule: Schedule
 
 
 class SpeculatorTraining:
@@ -87,28 +99,19 @@ class SpeculatorTraining:
         ).to(target.device)
 
     def run(self) -> Reports:
-        """Both stages; each one's net is written and measured as soon as it is there."""
-        options = self._options
+        """Both stages; each one's net is written and measured as soon as it is there. The first is not gone on with if the second one cannot be."""
+        fitting = self._fitting
         reports: Reports = {}
         held: dict[str, HeldOut] = {}
-        for part, filling, seed, rate, scale in (
-            (TEXT, READING, 1, 1.0, options.text_steps),
-            (OWN, WRITING, 2, options.own_rate, options.own_steps),
-        ):
-            if scale:
-                cache = self._rows.text() if part == TEXT else self._rows.own()
-                self._fitting.fill(filling, self._rows, cache, is_own=part == OWN)
-                self._fit(
-                    part,
-                    cache,
-                    replace(
-                        schedule_of(options, scale, longest_warmup=60),
-                        matrix_rate=rate * options.matrix_rate,
-                        other_rate=rate * options.other_rate,
-                        seed=seed + options.seed,
-                    ),
-                )
-            self._fitting.budget.begin(MEASURING)
+        stages = self._stages()
+        for stage in stages.values():
+            filled = fitting.budget.decided(stage.filling)
+            if filled is not None and filled.count == stage.cache.num_rows:
+                fitting.check(stage.part, stage.schedule, [stage.cache], self._fingerprint(stage))
+        for part in (TEXT, OWN):
+            if part in stages:
+                self._fit(stages[part])
+            fitting.budget.begin(MEASURING)
             if not is_first():
                 continue
             held = held or self._rows.held_out(NEAR_ZERO)
@@ -116,16 +119,36 @@ class SpeculatorTraining:
                 name: acceptance(self.net, one, self._target.head_VD) for name, one in held.items()
             }
             self._write(reports)
-        self._fitting.budget.save()
+        fitting.budget.save()
         return reports
 
-    def _fit(self, part: str, cache: FeatureCache, schedule: Schedule) -> None:
+    def _stages(self) -> dict[str, _Stage]:
+        """Those that are asked for, by their part."""
         options = self._options
-        batch, rows = options.rows_per_step, cache.num_rows
+        stages: dict[str, _Stage] = {}
+        for part, filling, seed, rate, steps in (
+            (TEXT, READING, 1, 1.0, options.text_steps),
+            (OWN, WRITING, 2, options.own_rate, options.own_steps),
+        ):
+            if steps:
+                schedule = replace(
+                    schedule_of(options, steps, longest_warmup=60),
+                    matrix_rate=rate * options.matrix_rate,
+                    other_rate=rate * options.other_rate,
+                    seed=seed + options.seed,
+                )
+                cache = self._rows.text() if part == TEXT else self._rows.own()
+                stages[part] = _Stage(part=part, filling=filling, cache=cache, schedule=schedule)
+        return stages
+
+    def _fit(self, stage: _Stage) -> None:
+        options, cache, schedule = self._options, stage.cache, stage.schedule
+        self._fitting.fill(stage.filling, self._rows, cache, is_own=stage.part == OWN)
         device = self._target.device
 
         def loss_of_step(step: int) -> torch.Tensor:
-            tokens_BL, features_BLD = cache.rows(shuffled(step, batch, rows, schedule.seed))
+            batch = shuffled(step, options.rows_per_step, cache.num_rows, schedule.seed)
+            tokens_BL, features_BLD = cache.rows(batch)
             loss: torch.Tensor = speculator_loss(
                 self.net,
                 tokens_BL.to(device),
@@ -136,16 +159,15 @@ class SpeculatorTraining:
             )
             return loss
 
+        same = self._fingerprint(stage)
+        self._fitting.fit(stage.part, self.net, loss_of_step, schedule, [cache], same)
+
+    def _fingerprint(self, stage: _Stage) -> str:
+        """What the progress of a stage must agree with, see `StateFitting.fit`: the second goes on from the net of a whole first one."""
+        options = self._options
         shape = json.dumps(self.config.as_json(), sort_keys=True)
-        before = f" after {options.text_steps} steps" if part == OWN else ""
-        self._fitting.fit(
-            part,
-            self.net,
-            loss_of_step,
-            schedule,
-            [cache],
-            f"{rows} rows, {shape} {options.labels} {schedule.tokens_per_step}{before}",
-        )
+        before = f" after text_steps={options.text_steps}" if stage.part == OWN else ""
+        return f"{stage.cache.num_rows} rows, {shape} {options.labels} {stage.schedule.tokens_per_step}{before}"
 
     def _write(self, reports: Reports) -> None:
         out = self._options.out

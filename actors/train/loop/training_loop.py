@@ -22,7 +22,7 @@ from outrider.actors.train.loop.data_parallel import (
 from outrider.actors.train.loop.optimizer import Optimizer
 from outrider.actors.train.loop.pacer import Pacer
 from outrider.actors.train.loop.training_checkpoint import Progress, load_progress, save_progress
-from outrider.actors.train.training_errors import TrainingFailed
+from outrider.actors.train.training_errors import ResumeError, TrainingFailed
 
 CLIP_NORM = 1.0
 
@@ -54,6 +54,23 @@ class Saving:
     saved: Callable[[], None] = lambda: None
 
 
+def found_progress(saving: Saving, steps: int) -> Progress | None:
+    """What a former run has left for one of so many steps; None: nothing, or it is not asked for.
+
+    Raises:
+        ResumeError: It is of another run, or has had more steps: a net cannot be given back what it was before.
+    """
+    if not saving.resume:
+        return None
+    saved = load_progress(saving.path, saving.fingerprint)
+    if saved is not None and saved.step > steps:
+        raise ResumeError(
+            f"{saving.path}: saved by a run of {saved.step} steps, this one has {steps}; give as many or more, another output "
+            "folder, or train without resume (--afresh)"
+        )
+    return saved
+
+
 def train(
     model: nn.Module,
     pacer: Pacer,
@@ -67,13 +84,13 @@ def train(
     Of several workers (`data_parallel`) each has its part of the loss; the first one keeps progress, and its pacer decides.
 
     Raises:
-        ResumeError: the saved progress is of another run.
+        ResumeError: the saved progress is of another run, or of a longer one.
         TrainingFailed: the loss is not finite.
     """
     model.train()
     recipe = pacer.schedule
     optimizer = Optimizer(model, recipe.matrix_rate, recipe.other_rate)
-    saved = load_progress(saving.path, saving.fingerprint) if saving.resume else None
+    saved = found_progress(saving, recipe.steps)
     start = 0
     if saved is not None:
         model.load_state_dict(saved.model)

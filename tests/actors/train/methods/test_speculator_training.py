@@ -175,6 +175,23 @@ def test_other_texts_or_rows_are_refused_and_leave_what_is_there(
     assert {file: file.read_bytes() for file in kept} == kept
 
 
+def test_a_second_stage_of_another_run_is_refused_before_the_first(
+    tiny_data: Path, tmp_path: Path
+) -> None:
+    """What it went on from, or what it is, would be another: nothing has been done by then, and the finished net stays."""
+    run(options_of(tiny_data, tmp_path))
+    kept = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    for given, message in (
+        ({"text_steps": 6}, "settings text_steps=4, this one has text_steps=6;"),
+        ({"own_steps": 2}, "a run of 3 steps, this one has 2"),
+        ({"own_rate": 0.5}, "0.006 .* 0.01 "),
+        ({"own_rows": 12}, "room: 8, this one has room: 12"),
+    ):
+        with pytest.raises(ResumeError, match=message):
+            run(options_of(tiny_data, tmp_path, **given))
+        assert {file: file.read_bytes() for file in kept} == kept
+
+
 def test_one_process_at_a_time(tiny_data: Path, tmp_path: Path) -> None:
     """Two would write the same files; the second is refused while the first is there."""
     hold = f"import sys; from pathlib import Path; from {hold_progress.__module__} import *; hold_progress(Path(sys.argv[1])); print(flush=True); input()"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,20 @@ def test_records_of_another_form_are_named(tmp_path: Path, record: str, message:
     (tmp_path / "a.jsonl").write_text(record)
     with pytest.raises(DataError, match=rf"a\.jsonl.*{message}"):
         list(read_file(tmp_path / "a.jsonl"))
+
+
+def test_records_of_blanks_are_no_texts(tmp_path: Path) -> None:
+    """A file of nothing else has no records: a net would learn the marks around texts."""
+    turn = {"role": "user", "content": " "}
+    blank = [{"messages": []}, {"messages": [turn]}, {"text": "\n"}] * 200
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, blank)))
+    with pytest.raises(DataError, match=r"a\.jsonl: no records in it"):
+        read_texts(tmp_path)
+    (tmp_path / "a.jsonl").write_text(
+        "\n".join(map(json.dumps, [*blank, {"messages": [turn, {**turn, "content": "a"}]}]))
+    )
+    (only,) = read_file(tmp_path / "a.jsonl")
+    assert [one.content for one in only.messages] == [" ", "a"]
 
 
 def test_files_of_one_name_in_two_folders_are_both_read(tmp_path: Path) -> None:
