@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from transformers.utils import logging as transformers_logging
 from outrider.actors.train.demo.recipe import STAGES, Recipe
 from outrider.actors.train.demo.stages import TrainingRun, parts_of
 from outrider.actors.train.loop.budget import DEFAULT_MINUTES, Budget, Clock, check_minutes
-from outrider.actors.train.loop.result_folder import check_folder, hold_progress
+from outrider.actors.train.loop.result_folder import check_folder, forget_progress, hold_progress
 from outrider.actors.train.loop.training_report import TrainReport
 from outrider.actors.train.text.corpus import check
 from outrider.actors.train.training_errors import TrainError
@@ -59,6 +60,8 @@ def train_demo(
     on = choose_device(device)
     check(data_dir, recipe.sources)
     hold_progress(out_dir)
+    if not resume:
+        _forget(out_dir, stages, recipe)
     budget = Budget(
         out_dir / "progress" / "budget.json",
         parts_of(stages),
@@ -78,6 +81,14 @@ def train_demo(
         budget.save()
         if shown:
             transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+
+
+def _forget(out: Path, stages: tuple[str, ...], recipe: Recipe) -> None:
+    """Takes away what these stages have left for a run that goes on."""
+    growing = [part.part for part in recipe.growth] if "target" in stages else []
+    forget_progress(out, [*stages, *growing])
+    if "tokenizer" in stages:
+        shutil.rmtree(out / "tokenizer", ignore_errors=True)
 
 
 def choose_device(name: str) -> torch.device:

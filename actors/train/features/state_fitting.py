@@ -6,7 +6,6 @@ Of several workers the first one fills caches, which the others then read, and a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 import torch
 from rich.console import Console
@@ -17,7 +16,7 @@ from outrider.actors.train.features.training_rows import TrainingRows
 from outrider.actors.train.loop.budget import Budget, StepDecision
 from outrider.actors.train.loop.data_parallel import from_first, is_first
 from outrider.actors.train.loop.pacer import Pacer
-from outrider.actors.train.loop.result_folder import hold_progress
+from outrider.actors.train.loop.result_folder import forget_progress, hold_progress
 from outrider.actors.train.loop.schedule import Schedule
 from outrider.actors.train.loop.training_loop import Saving, StepReport, found_progress, train
 from outrider.actors.train.loop.training_report import expected, progress_bar
@@ -43,7 +42,7 @@ class StateFitting:
         if is_first():
             hold_progress(options.out)
             if not options.resume:
-                self._forget(tuple(shares))
+                forget_progress(options.out, [f"{_file(part)}*" for part in shares])
         self.console = Console(stderr=True, quiet=not is_first())
         self.budget = Budget(
             options.out / "progress" / "budget.json",
@@ -141,18 +140,13 @@ class StateFitting:
         keys = [cache.key for cache in caches]
         rows = "; ".join(f"{key.text}, tokens {key.first} to {key.row_length}" for key in keys)
         return Saving(
-            path=self._progress(file),
+            path=self._options.out / "progress" / f"{_file(file)}.pt",
             fingerprint=f"{fingerprint} {rates} on {rows}",
             resume=self._options.resume,
             saved=self.budget.save,
         )
 
-    def _progress(self, file: str) -> Path:
-        return self._options.out / "progress" / f"{file.replace(' ', '-')}.pt"
 
-    def _forget(self, parts: Sequence[str]) -> None:
-        """Takes away what former runs have learnt: a run that begins again and is then killed must not go on with it."""
-        for part in parts:
-            first = self._progress(part)
-            for file in first.parent.glob(f"{first.stem}*{first.suffix}"):
-                file.unlink()
+def _file(part: str) -> str:
+    """Name of its progress, without the ending."""
+    return part.replace(" ", "-")

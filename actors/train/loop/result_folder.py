@@ -3,27 +3,39 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from outrider.actors.train.training_errors import ResumeError, TrainError
 
 
 def check_folder(out: Path) -> None:
-    """Refuses a place where there can be no folder. Makes none: whatever is first written there does.
+    """Refuses a place where there can be no folder. Leaves none: whatever is first written there makes it.
 
     Raises:
-        TrainError: It is a file or lies in one, or nothing may be written there.
+        TrainError: It is a file or lies in one, its name is none, or nothing can be written there.
     """
+    try:
+        os.lstat(out)
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError as error:
+        raise TrainError(f"out is {out}: {error.strerror}; give another folder") from error
     nearest = next(one for one in (out, *out.absolute().parents) if os.path.lexists(one))
     if not nearest.is_dir():
         which = "which" if nearest == out else f"and {nearest}"
         raise TrainError(
             f"out is {out}, {which} is a file; a folder is needed, which gets the result and the progress"
         )
-    if not os.access(nearest, os.W_OK | os.X_OK):
+    try:
+        # Rights alone do not tell: not those of root, nor where a file system holds no folders of ours.
+        with tempfile.TemporaryDirectory(prefix=".outrider-", dir=nearest):
+            pass
+    except OSError as error:
         raise TrainError(
-            f"out is {out}, and nothing may be written in {nearest}; give another folder"
-        )
+            f"out is {out}, and nothing can be written in {nearest} ({error.strerror}); give another folder"
+        ) from error
 
 
 def hold_progress(out: Path) -> None:
@@ -45,3 +57,15 @@ def hold_progress(out: Path) -> None:
         raise ResumeError(
             f"out is {out}, where another training is at work; wait for its end, or give another folder"
         ) from error
+
+
+def forget_progress(out: Path, parts: Iterable[str]) -> None:
+    """Takes away what former runs have learnt: a run that begins again and is then killed must not go on with it.
+
+    Args:
+        out: The folder of the result.
+        parts: Names of files of progress, without their ending; a star stands for any text.
+    """
+    for part in parts:
+        for file in (out / "progress").glob(f"{part}.pt"):
+            file.unlink()

@@ -31,6 +31,16 @@ def test_all_stages_leave_loadable_models(
     before = (out / "draft" / "model.safetensors").read_bytes()
     assert train_demo(tiny_data, out, device="cpu", recipe=tiny_recipe) == report
     assert before == (out / "draft" / "model.safetensors").read_bytes()
+    assert list((out / "progress").glob("*.pt"))
+    with pytest.raises(InterruptedError):
+        train_demo(tiny_data, out, device="cpu", recipe=tiny_recipe, resume=False, clock=killed)
+    assert not list((out / "progress").glob("*.pt")), "it would be gone on with"
+    assert not (out / "tokenizer").exists()
+
+
+def killed() -> float:
+    """Stands for a kill soon after the start."""
+    raise InterruptedError
 
 
 def test_draft_needs_its_target(tiny_data: Path, tiny_recipe: Recipe, tmp_path: Path) -> None:

@@ -178,3 +178,11 @@ def test_a_file_is_no_folder_for_a_result(tmp_path: Path, run: Callable[[Path], 
     for out in (file, file / "in it", tmp_path / "link"):
         with pytest.raises(TrainError, match=r"out is .*(which|and .*) is a file; a folder"):
             run(out)
+
+
+@pytest.mark.parametrize("run", [_demo, _dspark])
+@pytest.mark.parametrize("out", [Path("/proc/out"), Path("/tmp") / ("x" * 300)])
+def test_a_folder_that_cannot_be_made(run: Callable[[Path], None], out: Path) -> None:
+    """Root, too, makes none among the processes, and no name is that long."""
+    with pytest.raises(TrainError, match=r"out is .*; give another folder"):
+        run(out)
