@@ -26,7 +26,7 @@ class TargetActivity:
     """What the target does next."""
 
     pass_s: float = 0.0
-    """Seconds that the pass took."""
+    """Seconds that the pass took, with the mean wait before one."""
 
     free_s: float = 0.0
     """Seconds from now until it can take candidates into a pass again; 0: it waits for some."""

@@ -44,8 +44,7 @@ class Planner:
         self._bare = 0
         """Passes without candidates, one after another."""
         self._wait_s = 0.0
-        """Mean before a pass, where drafters stand still while passes run: without these waits there would be no candidates, so they are part of
-        what a pass takes. Elsewhere 0: what comes during a pass comes without a wait."""
+        """Mean before a pass: part of what drafters are told that a round takes."""
         self._busy_s = 0.0
         self._busy_since: float | None = None
 
@@ -174,7 +173,9 @@ class Planner:
         survive has none in any pass that is not waited for, and so a token."""
         is_fed_E = has | self._state.survives(rows)
         tokens = float(np.where(is_fed_E, self._state.table.yields_S[rows], 1.0).sum())
-        return tokens / (self._state.cost.predict(len(rows) + self.last_nodes) + self._wait_s)
+        # Where drafters stand still while passes run, there would be no candidates without waits. Elsewhere what comes during a pass comes without one.
+        wait_s = self._wait_s if self._state.clock.is_shared else 0.0
+        return tokens / (self._state.cost.predict(len(rows) + self.last_nodes) + wait_s)
 
     def _is_complete(self, decoding: Int64s) -> Bools:
         """In lockstep: which sessions have what their drafters send for this text."""
@@ -242,7 +243,7 @@ class Planner:
         lost = rows[tried & ~has]
         table.heard_S[lost] = table.lengths_S[lost] - 1
         pass_s = now - pass_.began_s
-        self._learn_turns(pass_)
+        self._learn_waits(pass_)
         wait_s, now = 0.0, state.clock.at(now)
         if pass_.drafting and not pass_.has_prompt:
             hopes = self._drafted(rows) & (table.remaining_S[rows] > 1)
@@ -259,15 +260,12 @@ class Planner:
             pass_s=pass_s + self._wait_s, free_s=free_s, wait_s=wait_s, floor=self._floor
         )
 
-    def _learn_turns(self, pass_: Pass) -> None:
-        """What is particular where drafters stand still while passes run, and candidates come by waiting alone."""
-        if not self._state.clock.is_shared:
-            self._wait_s, self._bare = 0.0, 0
-            return
+    def _learn_waits(self, pass_: Pass) -> None:
+        """How long waits are. Where drafters stand still while passes run, and candidates come by waiting alone, none is given up for ever."""
         if self._last_end is not None and not pass_.has_prompt:
             waited_s = max(pass_.began_s - self._last_end, 0.0)
             self._wait_s += (1.0 - learning.PASSES) * (waited_s - self._wait_s)
-        self._bare = 0 if self.last_nodes else self._bare + 1
+        self._bare = 0 if self.last_nodes or not self._state.clock.is_shared else self._bare + 1
         if self._bare >= TRY_AGAIN:
             # Nothing would tell that answers have become faster.
             self.waiting.forget()

@@ -26,7 +26,7 @@ class TargetPace:
         """Path probability that a candidate needs to be worth its row there."""
         self._round_trip_s = round_trip_s
         self.pass_s = 0.0
-        """Seconds of its last pass; 0: it has not said."""
+        """Seconds of its last pass, with the mean wait before one; 0: it has not said."""
         self._tokens = 0.0
         """Mean of a pass over all our sessions."""
         self._use_at = -math.inf
