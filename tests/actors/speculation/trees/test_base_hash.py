@@ -39,6 +39,18 @@ def test_many_texts_at_once(texts: int, longest: int) -> None:
     assert values.tolist() == before.tolist(), "what was passed is not written to"
 
 
+@pytest.mark.parametrize("texts", [1, 2, 3])
+def test_after_each_token_of_texts(texts: int) -> None:
+    """One, and several side by side."""
+    rng = np.random.default_rng(texts)
+    values = rng.integers(0, 2**63, texts, dtype=np.uint64)
+    tokens = rng.integers(0, 300_000, (texts, 5))
+    assert base_hash.extend_by_prefixes(values, tokens).tolist() == [
+        [base_hash.extend_all(value, row[: count + 1]) for count in range(5)]
+        for value, row in zip(values.tolist(), tokens.tolist(), strict=True)
+    ]
+
+
 def test_a_text_without_a_number_is_refused() -> None:
     """One number of tokens for each."""
     with pytest.raises(ValueError, match="shorter"):

@@ -217,6 +217,15 @@ def test_equal_siblings_of_many_sessions(seed: int) -> None:
     assert {node % 2 for node in walks.nodes_ET.flatten().tolist() if node >= 0} == {0}
 
 
+def test_a_walk_ends_where_every_other_token_was_proposed() -> None:
+    """Below a candidate that is drawn hang all tokens but the next one: none of them was drawn before its turn came, either."""
+    logits_V = torch.zeros(VOCAB)
+    logits_V[3] = 1.0
+    others = [token for token in range(VOCAB) if token != 3]
+    walks = check([(OPTIONS[0], [7, 8], [3, *others], [-1, *[0] * len(others)])], 2, logits_V)
+    assert walks.counts_E.tolist() == [2]
+
+
 @pytest.mark.parametrize("temperature", [0.6, 0.9, 1.0, 1.7])
 def test_to_the_last_bit(temperature: float) -> None:
     """Logits that make all tokens but ties: any other way of dividing or adding draws others."""
