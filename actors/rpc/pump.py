@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import grpc
 
-ROOM_GAP_S = 0.001
+LOOK_AGAIN_S = 0.001
 """Between two looks for room, while a peer sends faster than is taken."""
 
 
@@ -49,7 +49,7 @@ async def pump(
         while (message := await context.read()) is not grpc.aio.EOF:
             take(message)
             while has_room is not None and not has_room():  # noqa: ASYNC110 - another thread makes it
-                await asyncio.sleep(ROOM_GAP_S)
+                await asyncio.sleep(LOOK_AGAIN_S)
 
     tasks = [asyncio.ensure_future(write()), asyncio.ensure_future(read())]
     try:

@@ -45,16 +45,7 @@ def test_status_as_json(run: Run, fake: FakeService) -> None:
 
 def test_an_actor_that_is_starting_has_no_process_in_json() -> None:
     """A program that took 0 for one would signal itself."""
-    starting = ActorInfo(name="t", role="target", address="h:1", incarnation=0, ready=False)
-    state = Status(
-        version="1",
-        uptime_s=1.0,
-        running=0,
-        waiting=0,
-        finished=0,
-        accepting=False,
-        actors=(starting, replace(starting, pid=7)),
-    )
+    state = status_of(replace(ACTOR, pid=0), replace(ACTOR, pid=7))
     assert [actor["pid"] for actor in told(state)["actors"]] == [None, 7]
 
 
@@ -110,12 +101,16 @@ MODEL = ModelInfo(
 )
 
 
+def status_of(*actors: ActorInfo) -> Status:
+    """Of a service with these."""
+    return Status(
+        version="1", uptime_s=1, running=0, waiting=0, finished=0, accepting=True, actors=actors
+    )
+
+
 def shown() -> None:
     """A status and a model with long names."""
-    state = Status(
-        version="1", uptime_s=1, running=0, waiting=0, finished=0, accepting=True, actors=(ACTOR,)
-    )
-    print_status(state, Health.SERVING)
+    print_status(status_of(ACTOR), Health.SERVING)
     print_models((MODEL,))
 
 
@@ -135,16 +130,7 @@ def test_names_are_whole_in_a_pipe(
 def test_bytes_of_hidden_states_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     """Of drafters that were sent some, and of no others."""
     head = replace(ACTOR, name="head", feedback_bytes=2_340_000, feedback_dropped=7)
-    status = Status(
-        version="1",
-        uptime_s=1,
-        running=0,
-        waiting=0,
-        finished=0,
-        accepting=True,
-        actors=(ACTOR, head),
-    )
-    print_status(status, Health.SERVING)
+    print_status(status_of(ACTOR, head), Health.SERVING)
     said = [line for line in capsys.readouterr().out.splitlines() if "hidden states" in line]
     assert len(said) == 1
     assert said[0].startswith("drafter head was sent 2.3 MB")
@@ -154,16 +140,7 @@ def test_bytes_of_hidden_states_are_told(capsys: pytest.CaptureFixture[str]) -> 
 def test_what_drafters_have_found_out_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     """With the drafter's name, and of no others."""
     head = replace(ACTOR, name="head", note="each slot predicts the token behind its own place")
-    status = Status(
-        version="1",
-        uptime_s=1,
-        running=0,
-        waiting=0,
-        finished=0,
-        accepting=True,
-        actors=(ACTOR, head),
-    )
-    print_status(status, Health.SERVING)
+    print_status(status_of(ACTOR, head), Health.SERVING)
     said = [line for line in capsys.readouterr().out.splitlines() if "predicts" in line]
     assert said == ["drafter head: each slot predicts the token behind its own place"]
 

@@ -51,6 +51,7 @@ class Verdict:
     starving: bool
     seen: int
     roots: tuple[int, ...]
+    pass_s: float
     wait_s: float
     free_s: float
 
@@ -70,6 +71,7 @@ def verdicts_of(output: VerdictsSent) -> list[Verdict]:
             starving=bool(told.starving_E[e]),
             seen=int(told.seen_E[e]),
             roots=tuple(told.roots_T[told.root_starts_E[e] : told.root_starts_E[e + 1]].tolist()),
+            pass_s=told.target.pass_s,
             wait_s=told.target.wait_s,
             free_s=told.target.free_s,
         )

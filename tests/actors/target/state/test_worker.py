@@ -626,6 +626,43 @@ def test_a_verdict_says_how_long_the_target_waits(
     assert len(harness.committed(0)) > len(committed)
 
 
+def test_a_verdict_says_how_long_a_round_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pass and the mean wait before one: against less, drafters that are waited for would give growth up too early."""
+    sampling = Sampling(seed=9, max_tokens=200, ignore_eos=True)
+    plain = run_plain(Harness(engine()), [opening(1, sampling)])[1]
+    slow = engine()
+    forward = slow.forward
+
+    def slowly(batch: Sequence[Rows]) -> Logits:
+        harness.now += 0.02
+        return forward(batch)
+
+    monkeypatch.setattr(slow, "forward", slowly)
+    harness = Harness(slow)
+    harness.worker.state.cost.set_curve(dict.fromkeys((1, 2, 4, 8, 16, 32, 64), 0.02))
+    harness.worker.post(DrafterJoined(drafter="d"))
+    harness.worker.post(opening(1, sampling))
+    harness.worker.step()
+    ends: list[float] = []
+    for _ in range(40):
+        done = harness.committed(1)
+        right = candidates(
+            (1, 2, 3, *done), ([plain[len(done)]], [0], b"\xff"), handle=harness.handle(1)
+        )
+        harness.now += 0.01
+        harness.worker.post(right)
+        for _ in range(10):
+            if len(harness.committed(1)) > len(done):
+                break
+            left_s = harness.worker.step()
+            harness.now += left_s or 0.0
+        ends.append(harness.now)
+    told = [v for v in verdicts(harness, "d") if isinstance(v, Verdict)]
+    round_s = (ends[-1] - ends[-11]) / 10
+    assert round_s > 0.029
+    assert told[-1].pass_s == pytest.approx(round_s, rel=0.1)
+
+
 def test_a_flood_of_candidates_holds_no_pass_up() -> None:
     """A drafter that sends the next ones while the last are taken in is heard between passes, and the text grows."""
     harness = Harness(engine())
